@@ -1,4 +1,4 @@
-//! What telling about one request costs: its line, its counts, and both with the ring and the hand-over.
+//! Cost of recording one request: its log line, its counters, and both with the decision ring and the log queue.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! What it costs to learn what a client claims, and what proves it.
+//! Cost of user agent classification and of crawler verification.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,7 +15,7 @@ const BOT: &[u8] = b"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.
 const BROWSER: &[u8] =
     b"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
 
-/// As dear as an unkind client can make it: nothing but hints, none of which comes true.
+/// Returns the worst case of a user agent: as many partial matches as possible, all of which fail.
 fn unkind() -> Vec<u8> {
     let mut agent = b"Mozilla/5.0 (Linux; Android 1 ".to_vec();
     while agent.len() < tidegate::user_agents::MAX_USER_AGENT_BYTES {
@@ -24,11 +24,13 @@ fn unkind() -> Vec<u8> {
     agent
 }
 
-/// As many prefixes as all published lists will hardly ever have, and addresses in and beside them, in no order.
+/// Returns an operator with 20,000 prefixes, more than all published lists have, and addresses inside and outside, in
+/// random order.
 fn crowded() -> (OperatorTable, OperatorId, Vec<IpAddr>) {
     let scattered = (0..20_000_u32).map(|number| number.wrapping_mul(0x9e37_79b1));
-    let prefix =
-        |bits: u32| IpNet::new(Ipv4Addr::from(bits).into(), 20 + (bits % 13) as u8).expect("at most 32").trunc();
+    let prefix = |bits: u32| {
+        IpNet::new(Ipv4Addr::from(bits).into(), 20 + (bits % 13) as u8).expect("prefix length is at most 32").trunc()
+    };
     let ranges = scattered.clone().map(|bits| RangeSource::Network(prefix(bits))).collect();
     let operators = OperatorTable::with_overrides(vec![OperatorOverride {
         name: "acme".into(),
@@ -43,11 +45,11 @@ fn agents(criterion: &mut Criterion) {
     let operators = OperatorTable::builtin();
     let agents = UserAgentMatcher::builtin(operators.tokens());
     let mut cache = ClaimCache::new(RandomState::default());
-    let google = operators.id("googlebot").expect("it is built in");
+    let google = operators.id("googlebot").expect("operator is built in");
     let at = |address: &str| address.parse::<IpAddr>().expect("an address");
     let (inside, outside, v6) = (at("66.249.66.1"), at("203.0.113.64"), at("2001:4860:4801:10::1"));
 
-    criterion.bench_function("claim/seen", |b| {
+    criterion.bench_function("claim/cached", |b| {
         b.iter(|| cache.claim(&agents, black_box(BROWSER)));
     });
     criterion.bench_function("claim/new bot", |b| b.iter(|| agents.claim(black_box(BOT))));
@@ -55,7 +57,7 @@ fn agents(criterion: &mut Criterion) {
         b.iter(|| agents.claim(black_box(BROWSER)));
     });
     let unkind = unkind();
-    criterion.bench_function("claim/unkind", |b| {
+    criterion.bench_function("claim/worst case", |b| {
         b.iter(|| agents.claim(black_box(&unkind)));
     });
     criterion.bench_function("proof/inside", |b| {
@@ -70,10 +72,10 @@ fn agents(criterion: &mut Criterion) {
     let (crowded, acme, addresses) = crowded();
     let mut next = addresses.iter().cycle();
     criterion.bench_function("proof/20,000 prefixes", |b| {
-        b.iter(|| crowded.verify(acme, *next.next().expect("a cycle"), NOW));
+        b.iter(|| crowded.verify(acme, *next.next().expect("iterator is a cycle"), NOW));
     });
     let asking = OperatorTable::builtin().with_dns();
-    let (yandex, stranger) = (asking.id("yandexbot").expect("it is built in"), at("203.0.113.64"));
+    let (yandex, stranger) = (asking.id("yandexbot").expect("operator is built in"), at("203.0.113.64"));
     criterion.bench_function("proof/waits for DNS", |b| {
         b.iter(|| asking.verify(yandex, black_box(stranger), NOW));
     });

@@ -1,6 +1,6 @@
-//! What it costs to know how a client behaves, and which lists its address stands on.
+//! Cost of bot detection by behavior, and of address list lookups.
 //!
-//! `cargo bench --bench behaviour`. Also prints what a known client costs in memory.
+//! `cargo bench --bench behaviour`. Also prints the memory per tracked client.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -16,7 +16,6 @@ use tidegate::policy::bot_detection::{
     BrowserTraits, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome,
 };
 use tidegate::policy::identity::{IpPrefix, ProxyTrust};
-
 const CLIENTS: u32 = 100_000;
 const NETWORKS: u32 = 100_000;
 const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
@@ -24,8 +23,8 @@ const BROWSER: &[u8] =
     b"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36";
 
 fn behaviour(criterion: &mut Criterion) {
-    let rules = "{ origin: { url: 'http://127.0.0.1:1' }, behaviour: { max_clients: 200000 } }";
-    let settings = config::load(Path::new("bench.yaml"), rules, &[], &[], &[]).expect("the rules are right");
+    let rules = "{ origin: { url: 'http://127.0.0.1:1' }, bot_detection: { max_clients: 200000 } }";
+    let settings = config::load(Path::new("bench.yaml"), rules, &[], &[], &[]).expect("valid rules");
     let engine = Engine::new(LeaseMode::Local, 1000);
     let admission = engine.admission(Arc::clone(&settings.rules), NOON);
     let before = resident_bytes();
@@ -35,30 +34,30 @@ fn behaviour(criterion: &mut Criterion) {
         }
     }
     let each = (resident_bytes() - before) as f64 / f64::from(CLIENTS);
-    println!("a known client takes {each:.1} bytes, its network included; {CLIENTS} are known");
+    println!("{each:.1} bytes per tracked client, including its network; {CLIENTS} clients");
 
     let later = NOON + Duration::from_secs(600);
     let mut number = 0_u32;
     let mut next = move || {
-        // Odd multiples modulo 2^32 visit clients in no order that a cache could like.
+        // Odd multiples modulo 2^32 visit the clients in an order without cache locality.
         number = number.wrapping_add(0x9e37_79b9);
         number % CLIENTS
     };
     let mut group = criterion.benchmark_group("behaviour");
-    group.bench_function("is it suspected: the same client", |bench| {
+    group.bench_function("score: the same client", |bench| {
         bench.iter(|| admission.bot_score_if_suspected(track(&admission, black_box(7)), true, later));
     });
-    group.bench_function("is it suspected: any client", |bench| {
+    group.bench_function("score: random clients", |bench| {
         bench.iter(|| admission.bot_score_if_suspected(track(&admission, next()), true, later));
     });
-    group.bench_function("is it suspected: nobody known", |bench| {
+    group.bench_function("score: an unknown client", |bench| {
         bench.iter(|| admission.bot_score_if_suspected(track(&admission, black_box(CLIENTS + 1)), true, later));
     });
     let page = sight(ResourceKind::Page(3));
-    group.bench_function("learn: the same client", |bench| {
+    group.bench_function("record: the same client", |bench| {
         bench.iter(|| admission.record_request(track(&admission, black_box(7)), &page, ResponseOutcome::Served));
     });
-    group.bench_function("learn: any client", |bench| {
+    group.bench_function("record: random clients", |bench| {
         bench.iter(|| admission.record_request(track(&admission, next()), &page, ResponseOutcome::Served));
     });
     group.finish();
@@ -74,7 +73,7 @@ fn lists(criterion: &mut Criterion) {
     let lists = AddressLists::new(&[networks]);
     let mut group = criterion.benchmark_group("100,000 networks");
     let mut number = 0_u32;
-    group.bench_function("any IPv4 address", |bench| {
+    group.bench_function("random IPv4 addresses", |bench| {
         bench.iter(|| {
             number = number.wrapping_add(0x9e37_79b1);
             lists.lookup(IpAddr::V4(Ipv4Addr::from(black_box(number))))
@@ -96,7 +95,7 @@ fn sight(aim: ResourceKind) -> RequestFeatures {
 }
 
 fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
     pages * 4096
 }

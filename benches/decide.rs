@@ -1,6 +1,6 @@
-//! What one decision costs with a million clients known: identity, class, route, bucket, tiers, reservation, permit.
+//! Cost of one decision with a million tracked clients: identity, class, route, bucket, tiers, reservation, permit.
 //!
-//! `cargo bench --bench decide`. Also prints what a known client costs in memory.
+//! `cargo bench --bench decide`. Also prints the memory per tracked client.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -30,7 +30,7 @@ classes:
 routes:
   - { match: /search, cost: { api: 4 } }
   - { match: '/item/*', cost: { api: 1 } }
-limits: { max_clients: 2000000 }";
+limits: { max_tracked_clients: 2000000 }";
 
 struct Gate {
     admission: Admission,
@@ -43,7 +43,7 @@ impl Gate {
     fn new() -> Self {
         let operators = OperatorTable::builtin();
         let names: Vec<&str> = operators.names().collect();
-        let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &names).expect("the rules are right");
+        let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &names).expect("valid rules");
         let engine = Engine::new(LeaseMode::Local, settings.limits.max_clients);
         Self {
             admission: engine.admission(Arc::clone(&settings.rules), NOON),
@@ -53,7 +53,7 @@ impl Gate {
         }
     }
 
-    /// One request of the client of that number, from its facts to its permit, which is settled at once.
+    /// Decides one request of client `number`, from facts to permit, and settles it. Returns true if it was admitted.
     fn decide(&mut self, number: u32, path: &str) -> bool {
         let client = IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + number));
         let (claim, _) = self.claims.claim(&self.agents, BROWSER);
@@ -92,13 +92,13 @@ fn decisions(criterion: &mut Criterion) {
         gate.decide(number, "/item/1");
     }
     let each = (resident_bytes() - before) as f64 / f64::from(CLIENTS);
-    println!("a known client takes {each:.1} bytes; {CLIENTS} are known");
+    println!("{each:.1} bytes per tracked client; {CLIENTS} clients");
 
     let mut group = criterion.benchmark_group("decision");
     let mut number = 0u32;
-    group.bench_function("a million clients, any of them", |bench| {
+    group.bench_function("a million clients, random", |bench| {
         bench.iter(|| {
-            // Odd multiples modulo 2^32 visit clients in no order that a cache could like.
+            // Odd multiples modulo 2^32 visit the clients in an order without cache locality.
             number = number.wrapping_add(0x9e37_79b9);
             black_box(gate.decide(number % CLIENTS, black_box("/item/1")))
         });
@@ -113,7 +113,7 @@ fn decisions(criterion: &mut Criterion) {
 }
 
 fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
     pages * 4096
 }

@@ -1,8 +1,8 @@
-//! How many lines of a log are decided in a second, on one core: made-up days, one after the other, as nginx would have
-//! logged them, under the rules of the file in config/.
+//! Replay rate in log lines per second on one core: synthetic days in nginx format, under the rules of the file in
+//! config/.
 //!
-//! `cargo bench --bench replay`. Counts the time that this thread had a core, so that it may be run on a busy machine, and
-//! says how much memory the process took for a log and for one of four times its length.
+//! `cargo bench --bench replay`. Measures the CPU time of this thread, so that it can run on a busy machine. Prints the
+//! peak memory for a log, and for one of four times its length.
 
 use std::fmt::Write;
 use std::fs;
@@ -22,20 +22,20 @@ const ROUNDS: usize = 7;
 fn main() {
     let path = std::env::temp_dir().join(format!("tidegate-replay-{}.log", std::process::id()));
     for days in [10, 40] {
-        let lines = write_log(&path, days).expect("there is room for a log");
+        let lines = write_log(&path, days).expect("log is writable");
         let mut rates: Vec<u64> = (0..ROUNDS).map(|_| (lines as f64 / run(&path)) as u64).collect();
         rates.sort_unstable();
         let (median, best) = (rates[ROUNDS / 2], rates[ROUNDS - 1]);
         let most = memory().map_or_else(|| "?".to_owned(), |kibibytes| (kibibytes / 1024).to_string());
-        println!("{lines} lines: {median} lines a second in the middle, {best} at best; at most {most} MiB so far");
+        println!("{lines} lines: median {median} lines/s, best {best} lines/s; peak memory {most} MiB");
     }
     let _ = fs::remove_file(path);
 }
 
-/// Replays the log; how many seconds of a core that took.
+/// Replays the log. Returns the CPU time, in seconds.
 fn run(path: &Path) -> f64 {
     let (policy, began) = (policy(), on_core());
-    let files = LogFiles::open(&[PathBuf::from(path)]).expect("it was written");
+    let files = LogFiles::open(&[PathBuf::from(path)]).expect("log was written");
     let window = Duration::from_secs(60);
     let replay = Replay {
         files: vec!["day.log".into()],
@@ -43,8 +43,8 @@ fn run(path: &Path) -> f64 {
         window,
         assumptions: Assumptions::default(),
     };
-    let report = replay.run(policy, None, None, &mut |_| ()).expect("it has requests");
-    assert!(report.policies[0].refused > 0, "some are over their allowance");
+    let report = replay.run(policy, None, None, &mut |_| ()).expect("log has requests");
+    assert!(report.policies[0].refused > 0, "the policy refuses requests");
     (on_core() - began) as f64 / 1e9
 }
 
@@ -57,7 +57,7 @@ fn policy() -> Policy {
     Policy::new("config/tidegate.yaml".into(), settings, operators, AddressLists::default())
 }
 
-/// So many days, each with people and crawlers of its own; how many lines that makes.
+/// Writes `days` days, each with its own humans and crawlers. Returns the number of lines.
 fn write_log(path: &Path, days: u64) -> std::io::Result<u64> {
     let mut file = BufWriter::new(fs::File::create(path)?);
     let mut lines = 0;
@@ -85,13 +85,13 @@ fn write_log(path: &Path, days: u64) -> std::io::Result<u64> {
     Ok(lines)
 }
 
-/// Nanoseconds that this thread has had a core.
+/// Returns the CPU time of this thread, in nanoseconds.
 fn on_core() -> u64 {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells it");
+    let text = fs::read_to_string("/proc/thread-self/schedstat").expect("/proc has schedstat");
     text.split(' ').next().and_then(|nanoseconds| nanoseconds.parse().ok()).expect("a number")
 }
 
-/// The most memory that the process has had, in KiB.
+/// Returns the peak resident memory of the process, in KiB.
 fn memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -1,6 +1,6 @@
-//! What a signed request costs beyond one that is not, and what those cost us that are signed wrongly.
+//! Cost of signature verification: requests without a signature, with a valid one, with an unknown key and forged.
 
-#[allow(unreachable_pub, reason = "tests see it from elsewhere")]
+#[allow(unreachable_pub, reason = "the integration tests use it from other modules")]
 #[path = "../tests/integration/support/signer.rs"]
 mod signer;
 
@@ -19,7 +19,7 @@ const NOW: u64 = 1_800_000_000;
 const MOMENT: VerifyTime = VerifyTime { now: Timestamp::from_seconds(NOW), uptime: Timestamp::from_seconds(60) };
 const TERMS: SignaturePolicy = SignaturePolicy { unlisted: false, max_lifetime: Duration::from_secs(24 * 3600) };
 
-/// A browser's request, with the fields `more`.
+/// Returns the head of a browser request, with the additional fields `more`.
 fn head(more: &str) -> RequestHead {
     let usual = "Host: example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: text/html\r\nAccept-Language: en\r\n\
                  Accept-Encoding: gzip, br\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Site: none\r\n";

@@ -1,6 +1,6 @@
-//! What the throttle costs a request: in, told how the origin answered, and out again.
+//! Cost of the throttle per request: acquire slots, record the response, release the slots.
 //!
-//! `cargo bench --bench throttle`. Also prints what a value costs in memory.
+//! `cargo bench --bench throttle`. Also prints the memory per partition.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ origin: { url: 'http://127.0.0.1:1' }
 scopes:
   default: { concurrency: 64, queue: { max_wait: 1h, max_length: 20000 } }
   backend: { concurrency: 4, delay: 0s, autothrottle: {}, backoff: {}, queue: { max_wait: 1h, max_length: 20000 } }
-  tenant: { scope_from: { query: tenant }, concurrency: 1, queue: { max_wait: 1h, max_length: 20000 }, max_values: 20000 }
+  tenant: { partition_by: { query: tenant }, concurrency: 1, queue: { max_wait: 1h, max_length: 20000 }, max_partitions: 20000 }
 routes:
   - { match: /backend, scopes: backend }
   - { match: /tenant, scopes: tenant }
@@ -37,7 +37,7 @@ const GOOD: OriginOutcome =
     OriginOutcome { status: Some(200), latency: Duration::ZERO, measured: true, retry_after: None };
 
 fn gate() -> Arc<Admission> {
-    let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &[]).expect("the rules are right");
+    let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &[]).expect("valid rules");
     Arc::new(Engine::new(LeaseMode::Local, 1000).admission(Arc::clone(&settings.rules), NOW))
 }
 
@@ -46,17 +46,17 @@ fn enter(gate: &Admission, route: usize, client: u64, tenant: &str) -> AcquireOu
     gate.acquire_slots(ClientKey::from_number(client), ClassId(0), route, &said, 0.5, NOW)
 }
 
-/// One request: in, heard, out.
+/// Acquires slots, records a response and releases the slots.
 fn pass(gate: &Admission, route: usize, tenant: &str) {
     match enter(gate, route, 1, tenant) {
         AcquireOutcome::Acquired(Some(pass)) => {
             black_box(pass.record_response(&GOOD, 0.5, NOW));
         }
-        _ => panic!("there is room"),
+        _ => panic!("no free slot"),
     }
 }
 
-/// A full scope: one more takes its place in line, one who is inside leaves, and whoever is next comes in.
+/// In a full scope: queues one request, completes one in flight and grants its slot to the oldest waiter.
 fn relay(gate: &Admission, line: &mut VecDeque<QueuedRequest>, inside: &mut VecDeque<SlotGuard>, name: &str) {
     if let AcquireOutcome::Queued(waiting) = enter(gate, BOTH, 1, name) {
         line.push_back(waiting);
@@ -64,28 +64,28 @@ fn relay(gate: &Admission, line: &mut VecDeque<QueuedRequest>, inside: &mut VecD
     if let Some(pass) = inside.pop_front() {
         black_box(pass.record_response(&GOOD, 0.5, NOW));
     }
-    // All wait alike, so the one who has waited longest is the next.
+    // All waiters have the same priority, so the oldest waiter is next.
     let next = line.pop_front().map(|mut waiting| waiting.poll(Waker::noop(), NOW));
     match next {
         Some(QueuePoll::Granted(pass)) => inside.push_back(pass),
-        _ => panic!("its turn has come"),
+        _ => panic!("no slot granted"),
     }
 }
 
 fn throttle(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("throttle");
     let free = gate();
-    group.bench_function("one scope, room for all", |bench| bench.iter(|| pass(&free, BACKEND, "")));
-    group.bench_function("one scope of a value", |bench| bench.iter(|| pass(&free, TENANT, black_box("tenant=acme"))));
-    group.bench_function("two scopes, one of a value", |bench| bench.iter(|| pass(&free, BOTH, "tenant=acme")));
+    group.bench_function("one scope, free slots", |bench| bench.iter(|| pass(&free, BACKEND, "")));
+    group.bench_function("one partition", |bench| bench.iter(|| pass(&free, TENANT, black_box("tenant=acme"))));
+    group.bench_function("two scopes, one partitioned", |bench| bench.iter(|| pass(&free, BOTH, "tenant=acme")));
 
-    // Many values, each with one inside and one in line before its own scope.
+    // Many partitions, each with one request in flight and one waiter.
     let before = resident_bytes();
     let names: Vec<String> = (0..10_100).map(|value| format!("tenant=tenant-{value}")).collect();
     let inside: Vec<AcquireOutcome> = names.iter().map(|name| enter(&free, TENANT, 1, name)).collect();
-    println!("a value in use takes {:.0} bytes", (resident_bytes() - before) as f64 / names.len() as f64);
+    println!("{:.0} bytes per partition in use", (resident_bytes() - before) as f64 / names.len() as f64);
     let line: Vec<AcquireOutcome> = names.iter().map(|name| enter(&free, TENANT, 2, name)).collect();
-    group.bench_function("one scope of a value, 10,000 others busy", |bench| {
+    group.bench_function("one partition, 10,000 others busy", |bench| {
         bench.iter(|| pass(&free, TENANT, "tenant=acme"));
     });
     drop((line, inside));
@@ -98,35 +98,35 @@ fn throttle(criterion: &mut Criterion) {
             .take(64)
             .map(|entrance| match entrance {
                 AcquireOutcome::Acquired(Some(pass)) => pass,
-                _ => panic!("there is room"),
+                _ => panic!("no free slot"),
             })
             .collect();
-        // Each of another tenant, and so in a lane of its own.
+        // Each waiter is of another tenant, and so in a wait queue of its own.
         let mut line: VecDeque<QueuedRequest> = everybody
             .take(waiting)
             .map(|entrance| match entrance {
                 AcquireOutcome::Queued(waiting) => waiting,
-                _ => panic!("there is a line"),
+                _ => panic!("not queued"),
             })
             .collect();
         let mut comers = names.iter().cycle().skip(inside.len() + line.len());
-        group.bench_function(BenchmarkId::new("a full scope, lanes before it", waiting), |bench| {
-            bench.iter(|| relay(&full, &mut line, &mut inside, comers.next().expect("they come round")));
+        group.bench_function(BenchmarkId::new("a full scope, wait queues", waiting), |bench| {
+            bench.iter(|| relay(&full, &mut line, &mut inside, comers.next().expect("iterator is a cycle")));
         });
     }
     group.finish();
 
     for threads in [1u32, 2] {
-        for (name, route) in [("one scope", BACKEND), ("scopes of values", TENANT)] {
+        for (name, route) in [("one scope", BACKEND), ("partitions", TENANT)] {
             let gate = gate();
-            criterion.bench_function(&format!("requests a thread, {name}/{threads} threads"), |bench| {
+            criterion.bench_function(&format!("requests per thread, {name}/{threads} threads"), |bench| {
                 bench.iter_custom(|rounds| together(&gate, route, threads, rounds));
             });
         }
     }
 }
 
-/// How long it takes `threads` at once to bring `rounds` requests each through.
+/// Returns the time in which `threads` concurrent threads complete `rounds` requests each.
 fn together(gate: &Admission, route: usize, threads: u32, rounds: u64) -> Duration {
     let (clock, ready) = (Clock::system(), AtomicU32::new(0));
     std::thread::scope(|scope| {
@@ -147,12 +147,12 @@ fn together(gate: &Admission, route: usize, threads: u32, rounds: u64) -> Durati
                 })
             })
             .collect();
-        runs.into_iter().map(|run| run.join().expect("it ends")).max().unwrap_or_default()
+        runs.into_iter().map(|run| run.join().expect("thread does not panic")).max().unwrap_or_default()
     })
 }
 
 fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
     pages * 4096
 }

@@ -1,5 +1,5 @@
-//! What holds whatever comes from outside. Each law takes bytes that anybody may have sent and panics where it is broken;
-//! the fuzz targets and `tests/integration/fuzz_corpus.rs` share them.
+//! Invariants of the parsers of untrusted input. Each takes arbitrary bytes and panics if it is violated. The fuzz
+//! targets and `tests/integration/fuzz_corpus.rs` share them.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
@@ -12,7 +12,8 @@ use tidegate::robots::{RobotsDirectives, merged};
 use tidegate::verify::read_list;
 use tidegate::verify::signature::read_signed_fields;
 
-/// A robots.txt with our wishes in it has every line of the origin's, in order, but for delays, and is complete at once.
+/// A robots.txt with directives merged in keeps every line of the origin in order, except delays. A second merge does
+/// not change it.
 pub(crate) fn robots(text: &[u8]) {
     let asked = [("bingbot", 30), ("msnbot-media", 30), ("CCBot", 5), ("Applebot", 7), ("AdsBot-Google", 9)];
     let wishes = RobotsDirectives {
@@ -23,23 +24,23 @@ pub(crate) fn robots(text: &[u8]) {
     let Some(once) = merged(text, &wishes) else { return };
     let mut rest = lines(&once);
     let mut due = lines(text).filter(|line| !line.to_ascii_lowercase().starts_with(b"crawl"));
-    assert!(due.all(|line| rest.any(|kept| kept == line)), "something of the origin's is lost");
-    assert_eq!(merged(&once, &wishes).as_ref(), Some(&once), "a second time changes something");
+    assert!(due.all(|line| rest.any(|kept| kept == line)), "a line of the origin is lost");
+    assert_eq!(merged(&once, &wishes).as_ref(), Some(&once), "a second merge changes the text");
 }
 
-/// A pattern made of a path matches that path, and where it ignores spelling also its other spellings.
+/// A pattern made of a path matches that path. A pattern that ignores spelling also matches its other spellings.
 pub(crate) fn paths(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(path) = normalize(text) else { return };
-    assert_eq!(normalize(&path).as_deref(), Ok(&*path), "a normal path changes");
-    // A star in a path would be one of the pattern.
+    assert_eq!(normalize(&path).as_deref(), Ok(&*path), "normalization is not idempotent");
+    // A star in a path would be a wildcard of the pattern.
     let Ok(exact) = Pattern::parse(&path.replace('*', "%2A")) else { return };
     let path = path.replace('*', "%2A");
-    assert!(exact.matches(&path), "a pattern does not match what it was made of");
+    assert!(exact.matches(&path), "a pattern does not match its own path");
     let lenient = exact.spelled(Spelling { ignores_case: true, ignores_trailing_slash: true });
     let bare = path.strip_suffix('/').filter(|bare| !bare.is_empty()).unwrap_or(&path);
     for other in [bare, &format!("/{bare}/"), &path.to_ascii_uppercase(), &path.to_ascii_lowercase()] {
-        let other = normalize(other).expect("it has no NUL either");
+        let other = normalize(other).expect("path has no NUL");
         assert!(lenient.matches(&other), "another spelling is missed: {other}");
     }
 }
@@ -48,8 +49,8 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| matches!(byte, b'\r' | b'\n')).map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
 }
 
-/// The first byte says which header is believed, the rest are its lines. Nobody is believed about others but trusted
-/// proxies, and whatever a client puts before the chain changes nothing.
+/// The first byte selects the trusted header, the rest are its lines. Only hops of trusted proxies are accepted, and
+/// entries that a client puts in front of the chain change nothing.
 pub(crate) fn forwarded(bytes: &[u8]) {
     let (choice, rest) = bytes.split_first().unwrap_or((&b'x', &[]));
     let (source, more): (_, &[u8]) = match choice % 3 {
@@ -58,48 +59,48 @@ pub(crate) fn forwarded(bytes: &[u8]) {
         _ => (AddressSource::Header(HeaderName::from_static("x-real-ip")), b""),
     };
     let proxies = [("10.0.0.0", 8), ("2001:db8:aaaa::", 48)];
-    let proxies = proxies.map(|(network, length)| IpPrefix::new(address(network), length).expect("a prefix"));
+    let proxies = proxies.map(|(network, length)| IpPrefix::new(address(network), length).expect("valid prefix"));
     let trust = ProxyTrust { source, proxies: proxies.to_vec(), ipv6_prefix: 64 };
     let lines: Vec<&[u8]> = rest.split(|&byte| byte == b'\n').collect();
 
     let stranger = address("203.0.113.5");
     let unbelieved = trust.client(stranger, &lines);
-    assert_eq!((unbelieved.client, unbelieved.hops.len()), (stranger, 0), "a stranger is believed");
+    assert_eq!((unbelieved.client, unbelieved.hops.len()), (stranger, 0), "an untrusted peer is trusted");
     let proxy = address("10.1.2.3");
     let origin = trust.client(proxy, &lines);
-    assert!(origin.hops.iter().all(|hop| trust.trusts(*hop)), "a hop is believed that should not be");
-    assert!(origin.hops.len() <= 32, "a chain beyond its bound is believed");
+    assert!(origin.hops.iter().all(|hop| trust.trusts(*hop)), "an untrusted hop is accepted");
+    assert!(origin.hops.len() <= 32, "a chain beyond the maximum length is accepted");
     if !more.is_empty() && !trust.trusts(origin.client) {
         let longer: Vec<&[u8]> = std::iter::once(more).chain(lines).collect();
         let found = trust.client(proxy, &longer);
-        // Too long a chain is none at all.
-        assert!(found == origin || found.client == proxy, "what the client wrote itself changes who it is");
+        // A chain beyond the maximum length is ignored.
+        assert!(found == origin || found.client == proxy, "an entry written by the client changes its address");
     }
 }
 
-/// A list that is read holds no address that it does not state, none twice, and can be written and read again.
+/// A parsed list has only addresses of its text, none twice, and survives a round trip.
 pub(crate) fn ranges(bytes: &[u8]) {
     let Ok(networks) = read_list(bytes) else { return };
-    assert!(!networks.is_empty(), "an empty list would make impostors of everybody");
-    let stated = stated(std::str::from_utf8(bytes).expect("what is read is text"));
+    assert!(!networks.is_empty(), "an empty list would make every crawler an impostor");
+    let stated = stated(std::str::from_utf8(bytes).expect("parsed list is UTF-8"));
     for network in &networks {
         let inside = stated.iter().filter(|known| network.contains(*known));
         let known = addresses(inside);
-        assert!(known >= addresses([network]), "{network} is wider than what is stated");
+        assert!(known >= addresses([network]), "{network} is wider than the text");
     }
     let overlap = networks.windows(2).find(|pair| pair[0].contains(&pair[1]) || pair[1].contains(&pair[0]));
-    assert_eq!(overlap, None, "one network is part of another");
+    assert_eq!(overlap, None, "networks overlap");
     let written: String = networks.iter().map(|network| format!("{network}\n")).collect();
-    // Two neighbours that are as wide as may be become one that is wider.
+    // Two adjacent networks of the maximum width are merged into a wider one, which is refused.
     if let Ok(again) = read_list(written.as_bytes()) {
-        assert_eq!(again, networks, "it is not read as it was written");
+        assert_eq!(again, networks, "the round trip changes the list");
     }
 }
 
-/// Lines of header fields. Reading a signature depends on nothing but them.
+/// Parsing the signature in lines of header fields is deterministic.
 pub(crate) fn signatures(bytes: &[u8]) {
     let fields = || Fields::from(&header(bytes));
-    assert_eq!(read_signed_fields(fields()), read_signed_fields(fields()), "a second look sees something else");
+    assert_eq!(read_signed_fields(fields()), read_signed_fields(fields()), "a second parse has another result");
 }
 
 fn header(bytes: &[u8]) -> HeaderMap {
@@ -115,7 +116,7 @@ fn header(bytes: &[u8]) -> HeaderMap {
     header
 }
 
-/// Every network in a text, read in another way than the gate does.
+/// Returns every network in a text, parsed independently of the gateway's parser.
 fn stated(text: &str) -> Vec<IpNet> {
     let mut texts = Vec::new();
     match serde_json::from_str(text.trim_start_matches('\u{feff}').trim_start()) {
@@ -137,7 +138,7 @@ fn collect(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// How many addresses there are in some networks, those in two of them counted twice.
+/// Returns the number of addresses in `networks`. Addresses in two networks count twice.
 fn addresses<'a>(networks: impl IntoIterator<Item = &'a IpNet>) -> u128 {
     let count = |network: &IpNet| 1u128.checked_shl((network.max_prefix_len() - network.prefix_len()).into());
     networks.into_iter().fold(0, |sum: u128, network| sum.saturating_add(count(network).unwrap_or(u128::MAX)))

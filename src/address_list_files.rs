@@ -1,7 +1,7 @@
-//! The operator's address files, as they are read at the start and again whenever one of them changes.
+//! Address files of the administrator: read at the start and again whenever one changes.
 //!
-//! A file that is wrong keeps the gate from starting. Once it runs, the networks that were read last stay in force until
-//! the file is right again.
+//! An invalid file prevents the start of the gateway. Later, the last valid networks stay active until the file is
+//! valid again.
 
 use crate::bounded_file::{self, EmptyFileDebounce};
 use crate::policy::address_lists::{self, AddressLists, InvalidLine};
@@ -9,43 +9,43 @@ use crate::policy::identity::IpPrefix;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The files of all lists, with what was read of each.
+/// The files of all lists, with the networks read from each.
 #[derive(Debug, Default)]
 pub struct AddressListFiles(Vec<AddressListFile>);
 
 #[derive(Debug)]
 struct AddressListFile {
     path: PathBuf,
-    /// Where the settings name it.
+    /// Location of its key in the settings.
     named_at: String,
-    /// What the file was when it was looked at last, right or wrong.
+    /// Content or error at the last read.
     text: Result<String, String>,
     networks: Vec<IpPrefix>,
-    /// What is wrong with it, where what was read before goes on.
+    /// Current error of the file, while the previous networks stay active.
     error: Option<String>,
     emptied: EmptyFileDebounce,
 }
 
-/// All that is wrong with some files, a line each.
+/// All errors in some files, one line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressListErrors(Vec<String>);
 
-/// What came of a look at the files.
+/// Result of [`AddressListFiles::reload_changed`].
 #[derive(Debug, Default)]
 pub struct ReloadResult {
-    /// Which lists have changed, by their places.
+    /// Indexes of the changed lists.
     pub changed: Vec<usize>,
-    /// All lists anew, if any of them has.
+    /// All lists, if any of them changed.
     pub lists: Option<AddressLists>,
-    /// What is wrong with files that have changed; for these, what was read before goes on.
+    /// Errors of changed files, whose previous networks stay active.
     pub mistakes: Vec<String>,
 }
 
-/// Twice what two million networks take. What is larger is no list.
+/// Twice the size of two million networks. A larger file is not a list.
 const MAX_FILE_BYTES: usize = 64 << 20;
 
 impl AddressListFiles {
-    /// Reads the files at these paths, each with where it is named, or tells all that is wrong with them.
+    /// Reads the files at these paths, each with the location of its key, or returns all errors.
     pub fn read<'a>(named: impl Iterator<Item = (&'a Path, &'a str)>) -> Result<Self, AddressListErrors> {
         let mut mistakes = Vec::new();
         let read = |(path, named_at): (&Path, &str)| {
@@ -61,17 +61,17 @@ impl AddressListFiles {
         if mistakes.is_empty() { Ok(Self(files)) } else { Err(AddressListErrors(mistakes)) }
     }
 
-    /// All networks as they were read last.
+    /// Returns the networks of all files as last read.
     pub fn lists(&self) -> AddressLists {
         AddressLists::new(&self.0.iter().map(|file| file.networks.clone()).collect::<Vec<_>>())
     }
 
-    /// How many networks were read of each file, and what is wrong with it now, if anything is.
+    /// Returns the number of networks of each file, and its current error, if any.
     pub fn states(&self) -> impl Iterator<Item = (usize, Option<&str>)> {
         self.0.iter().map(|file| (file.networks.len(), file.error.as_deref()))
     }
 
-    /// Looks whether a file has changed. What is wrong is told once, until the file changes again.
+    /// Reads the files that have changed. An error is reported once, until the file changes again.
     pub fn reload_changed(&mut self) -> ReloadResult {
         let mut news = ReloadResult::default();
         for (place, file) in self.0.iter_mut().enumerate() {
@@ -108,7 +108,7 @@ impl AddressListFiles {
     }
 }
 
-/// `1 network`, `2 networks`.
+/// Formats a count: `1 network`, `2 networks`.
 pub fn count_text(networks: usize) -> String {
     if networks == 1 { "1 network".into() } else { format!("{networks} networks") }
 }
@@ -123,7 +123,7 @@ fn networks((path, named_at): (&Path, &str), text: &Result<String, String>) -> R
     let unreadable = |error| vec![format!("{named_at}: {file} cannot be read: {error}; name a UTF-8 file")];
     let text = text.as_ref().map_err(unreadable)?;
     let told = |InvalidLine { number, found }: InvalidLine| {
-        format!("{file}:{number}: {found:?} is no address or network; write it like 192.0.2.0/24 or 2001:db8::/32")
+        format!("{file}:{number}: {found:?} is not an address or network; write e.g. 192.0.2.0/24 or 2001:db8::/32")
     };
     address_lists::parse(text).map_err(|bad| bad.into_iter().map(told).collect())
 }
@@ -142,35 +142,35 @@ mod tests {
     use crate::policy::address_lists::{ListId, ListSet};
 
     fn named(paths: &[impl AsRef<Path>]) -> impl Iterator<Item = (&Path, &str)> {
-        paths.iter().map(|path| (path.as_ref(), "gate.yaml:2:9: lists.a.file"))
+        paths.iter().map(|path| (path.as_ref(), "gate.yaml:2:9: address_lists.a.file"))
     }
 
     #[test]
-    fn a_file_that_changes_is_read_again_and_one_that_breaks_is_not() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn changed_file_is_reloaded_invalid_file_is_not() {
+        let folder = tempfile::tempdir().expect("temporary directory");
         let path = folder.path().join("hosting.txt");
-        let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
+        let write = |text: &str| std::fs::write(&path, text).expect("write file");
         write("192.0.2.0/24\n");
-        let mut files = AddressListFiles::read(named(&[&path])).expect("it is right");
+        let mut files = AddressListFiles::read(named(&[&path])).expect("valid lists");
         let on_it = |lists: &AddressLists, address: &str| {
-            lists.lookup(address.parse().expect("an address")) == ListSet::from_ids([ListId(0)])
+            lists.lookup(address.parse().expect("an IP")) == ListSet::from_ids([ListId(0)])
         };
         assert!(on_it(&files.lists(), "192.0.2.7"));
-        assert!(files.reload_changed().lists.is_none(), "nothing has changed");
+        assert!(files.reload_changed().lists.is_none(), "unchanged file");
 
         write("198.51.100.0/24 # moved\n");
-        let news = files.reload_changed().lists.expect("it has changed");
+        let news = files.reload_changed().lists.expect("changedlists");
         assert!(on_it(&news, "198.51.100.7") && !on_it(&news, "192.0.2.7"));
 
         write("198.51.100.0/24\nnonsense\n");
         let told = files.reload_changed();
-        assert!(told.lists.is_none() && on_it(&files.lists(), "198.51.100.7"), "the old ones stay");
-        let place = format!("{}:2: \"nonsense\" is no address or network", path.display());
+        assert!(told.lists.is_none() && on_it(&files.lists(), "198.51.100.7"), "the previous networks stay");
+        let place = format!("{}:2: \"nonsense\" is not an address or network", path.display());
         assert!(told.mistakes.len() == 1 && told.mistakes[0].starts_with(&place), "{:?}", told.mistakes);
-        assert!(files.reload_changed().mistakes.is_empty(), "told once");
-        assert!(files.states().eq([(1, Some(&*told.mistakes[0]))]), "it stays wrong");
+        assert!(files.reload_changed().mistakes.is_empty(), "reported once");
+        assert!(files.states().eq([(1, Some(&*told.mistakes[0]))]), "the error stays ");
 
-        std::fs::remove_file(&path).expect("it is there");
+        std::fs::remove_file(&path).expect("remove file");
         assert!(files.reload_changed().mistakes[0].contains("cannot be read"));
         assert!(files.states().all(|(_, error)| error.is_some()));
         write("192.0.2.0/24\n");
@@ -179,40 +179,40 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_empty_for_a_moment_keeps_its_networks() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn briefly_empty_file_keeps_its_networks() {
+        let folder = tempfile::tempdir().expect("temporary directory");
         let path = folder.path().join("partners.txt");
-        let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
+        let write = |text: &str| std::fs::write(&path, text).expect("write file");
         write("192.0.2.0/24\n");
-        let mut files = AddressListFiles::read(named(&[&path])).expect("it is right");
+        let mut files = AddressListFiles::read(named(&[&path])).expect("valid lists");
         for nothing in ["", "# being written\n"] {
             write(nothing);
-            assert!(files.reload_changed().lists.is_none(), "{nothing:?} may be somebody who writes");
+            assert!(files.reload_changed().lists.is_none(), "{nothing:?} may be an unfinished write");
             write("192.0.2.0/24\n");
-            assert!(files.reload_changed().lists.is_none(), "nothing has changed");
+            assert!(files.reload_changed().lists.is_none(), "unchanged file");
         }
         write("");
         assert!(files.reload_changed().lists.is_none());
-        assert_eq!(files.reload_changed().lists.expect("it stays empty").counts(), [0]);
+        assert_eq!(files.reload_changed().lists.expect("accepted emptyfile").counts(), [0]);
         write("192.0.2.0/24\n");
         assert!(files.reload_changed().lists.is_some());
     }
 
     #[test]
-    fn what_is_no_list_at_all_is_told_with_its_name() {
-        let told = AddressListFiles::read(named(&["/dev/zero"])).expect_err("it is no list").to_string();
+    fn unreadable_list_error_names_the_file() {
+        let told = AddressListFiles::read(named(&["/dev/zero"])).expect_err("an invalid list").to_string();
         assert_eq!(
             told,
-            "gate.yaml:2:9: lists.a.file: /dev/zero cannot be read: it is no regular file; name a UTF-8 file"
+            "gate.yaml:2:9: address_lists.a.file: /dev/zero cannot be read: not a regular file; name a UTF-8 file"
         );
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_the_start() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn all_list_errors_are_reported_at_startup() {
+        let folder = tempfile::tempdir().expect("temporary directory");
         let paths = ["a.txt", "b.txt"].map(|name| folder.path().join(name));
-        std::fs::write(&paths[0], "1.2.3.4\n1.2.3\n::/129\n").expect("it can be written");
-        let told = AddressListFiles::read(named(&paths)).expect_err("both are wrong").to_string();
+        std::fs::write(&paths[0], "1.2.3.4\n1.2.3\n::/129\n").expect("write file");
+        let told = AddressListFiles::read(named(&paths)).expect_err("invalid lists").to_string();
         assert_eq!(told.lines().count(), 3, "{told}");
         assert!(told.lines().nth(1).is_some_and(|line| line.contains("a.txt:3: \"::/129\"")), "{told}");
     }

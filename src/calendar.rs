@@ -1,8 +1,8 @@
-//! Windows by the calendar of a time zone: hours, days, weeks and months, right across daylight saving.
+//! Calendar windows in a time zone: hours, days, weeks and months, correct across daylight saving.
 //!
-//! A window begins where the clocks of the zone show the reset time. Where they skip it, the first moment after the
-//! gap counts; where they show it twice, the first time does. The zone database travels with the binary, so that a log
-//! replayed on another machine turns its windows at the same moments.
+//! A window begins when the zone's clocks show the reset time. If they skip it, the window begins at the end of the
+//! gap; if they show it twice, at the first time. The zone database is part of the binary, so that a log replayed on
+//! another machine has the same windows.
 
 use crate::policy::Timestamp;
 use crate::policy::window::{Calendar, Span};
@@ -12,20 +12,20 @@ use jiff::{SignedDuration, ToSpan as _};
 use std::fmt;
 use std::time::Duration;
 
-/// What a window of the calendar is.
+/// Length of a calendar window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// An hour, by the minutes of the zone's clocks. Never longer: an hour that is lived through twice is two windows.
+    /// An hour, aligned to the minutes of the zone's clocks. Never longer: an hour that occurs twice is two windows.
     Hour,
-    /// A day; two a year have 23 or 25 hours.
+    /// A day; two days a year have 23 or 25 hours.
     Day,
-    /// A week, from Monday on.
+    /// A week that begins on Monday.
     Week,
-    /// A month, from its first day on.
+    /// A month that begins on its first day.
     Month,
 }
 
-/// The calendar of one zone, cut into windows.
+/// The calendar of one zone, divided into windows.
 #[derive(Clone)]
 pub struct CivilCalendar {
     unit: Unit,
@@ -33,12 +33,12 @@ pub struct CivilCalendar {
     reset_time: Time,
 }
 
-/// The zone database has no zone of that name.
+/// Error: the zone database has no zone of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownZone;
 
 impl CivilCalendar {
-    /// Windows of `unit` in the IANA `zone`, each beginning `reset_time` that time of day (of an hour: at its minutes).
+    /// Returns windows of `unit` in the IANA `zone`, each beginning at the given time of day (hours: at its minutes).
     pub fn new(unit: Unit, zone: &str, reset_time: Time) -> Result<Self, UnknownZone> {
         let zone = TimeZoneDatabase::bundled().get(zone).map_err(|_| UnknownZone)?;
         Ok(Self { unit, zone, reset_time })
@@ -65,7 +65,7 @@ impl CivilCalendar {
         }
     }
 
-    /// The day on which the window of `date` begins.
+    /// Returns the day on which the window of `date` begins.
     fn first_day(&self, date: Date) -> Date {
         match self.unit {
             Unit::Hour | Unit::Day => date,
@@ -82,7 +82,7 @@ impl CivilCalendar {
         }
     }
 
-    /// The first moment of `date` at or after the reset time.
+    /// Returns the first instant of `date` at or after the reset time.
     fn reset(&self, date: Date) -> jiff::Timestamp {
         let due = date.to_datetime(self.reset_time);
         match self.zone.to_ambiguous_timestamp(due).offset() {
@@ -95,7 +95,7 @@ impl CivilCalendar {
         }
     }
 
-    /// An hour of the zone's clocks. Zones change by half hours, too: such a change cuts the hour it falls into.
+    /// Returns the hour that contains `moment`. Some zones change by half hours; such a change cuts the current hour.
     fn hour(&self, moment: jiff::Timestamp) -> (jiff::Timestamp, jiff::Timestamp) {
         const HOUR: i64 = 3600;
         let offset = |moment| i64::from(self.zone.to_offset(moment).seconds());
@@ -155,7 +155,7 @@ impl Calendar for CivilCalendar {
 }
 
 impl fmt::Debug for CivilCalendar {
-    /// In words, for summaries: `day of America/Los_Angeles, from 00:00`.
+    /// Writes a description for summaries: `day of America/Los_Angeles, from 00:00`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = match self.unit {
             Unit::Hour => "hour",
@@ -177,7 +177,7 @@ fn moment_of(due: DateTime, offset: jiff::tz::Offset) -> jiff::Timestamp {
     offset.to_timestamp(due).unwrap_or(if due.year() > 0 { jiff::Timestamp::MAX } else { jiff::Timestamp::MIN })
 }
 
-/// Time before 1970 counts as its first moment, time beyond what fits as its last.
+/// Converts a time; a time before 1970 becomes the epoch, a time out of range becomes the maximum.
 fn timestamp(moment: jiff::Timestamp) -> Timestamp {
     let nanoseconds = moment.as_nanosecond().max(0);
     Timestamp(u64::try_from(nanoseconds).unwrap_or(u64::MAX))

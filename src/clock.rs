@@ -1,15 +1,15 @@
-//! The only file that asks the time.
+//! Wall-clock and monotonic time. No other file reads the system's clocks.
 
-#![allow(clippy::disallowed_methods, reason = "clippy.toml bans them so that they stand here alone")]
+#![allow(clippy::disallowed_methods, reason = "clippy.toml bans them everywhere else")]
 
 use crate::policy::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Tells the time of day, and how long it has been running.
+/// Source of the wall-clock time and of a monotonic time.
 ///
-/// They are asked separately, because the time of day can be set: windows of a quota follow it, timeouts must not.
+/// The two are separate because the wall clock can be set: quota windows follow it, timeouts must not.
 #[derive(Clone, Debug)]
 pub struct Clock {
     of_day: WallClock,
@@ -29,29 +29,30 @@ enum Monotonic {
 }
 
 impl Clock {
-    /// The system's clock.
+    /// Returns the system's clock.
     pub fn system() -> Self {
         Self { of_day: WallClock::System, running: Monotonic::Since(Instant::now()) }
     }
 
-    /// A time of day that stands at `start` until [`Clock::set`] moves it; its clones move along. Timeouts run as usual.
+    /// Returns a clock whose wall-clock time stays at `start` until [`Clock::set`] changes it, for all clones.
+    /// Monotonic time runs as usual.
     pub fn frozen_at(start: Timestamp) -> Self {
         Self { of_day: WallClock::Manual(Arc::new(AtomicU64::new(start.0))), ..Self::system() }
     }
 
-    /// A clock of which everything is moved by hand, timeouts included.
+    /// Returns a clock whose wall-clock and monotonic time change only manually.
     pub fn manual(start: Timestamp) -> Self {
         Self { running: Monotonic::Manual(Arc::default()), ..Self::frozen_at(start) }
     }
 
-    /// Sets the time of day, unless it is the system's.
+    /// Sets the wall-clock time, unless it is the system's.
     pub fn set(&self, now: Timestamp) {
         if let WallClock::Manual(nanoseconds) = &self.of_day {
             nanoseconds.store(now.0, Ordering::Release);
         }
     }
 
-    /// Lets `span` pass on a clock that is moved by hand.
+    /// Advances a manual clock by `span`.
     pub fn advance(&self, span: Duration) {
         self.set(self.now() + span);
         if let Monotonic::Manual(nanoseconds) = &self.running {
@@ -59,8 +60,9 @@ impl Clock {
         }
     }
 
-    /// The time of day, to the microsecond: what is decided by it can be decided again by what the access log says. It may
-    /// go back when somebody sets the system's clock; whoever keeps state counts that as no time passed.
+    /// Returns the wall-clock time, truncated to microseconds, the precision of the access log: a replay makes the same
+    /// decisions. The value can decrease when the system's clock is set; code with state counts that as no elapsed
+    /// time.
     pub fn now(&self) -> Timestamp {
         let now = match &self.of_day {
             WallClock::System => {
@@ -72,7 +74,7 @@ impl Clock {
         now.truncate_to_micros()
     }
 
-    /// How long this clock has been running, on a scale that nobody can set.
+    /// Returns the monotonic time since the clock was created.
     pub fn monotonic_now(&self) -> Timestamp {
         match &self.running {
             Monotonic::Since(start) => Timestamp::default() + start.elapsed(),

@@ -1,7 +1,7 @@
-//! The file in the state directory that keeps what was learned of demand.
+//! File in the state directory with the learned demand.
 //!
-//! It is worth days, not money: a file that cannot be read is told of and learning begins anew, and what the last minute
-//! has taught may be lost.
+//! The file holds days of observation, not accounting: if it is unreadable, a warning is logged and learning restarts.
+//! A crash may lose the last minute of observations.
 
 use crate::bounded_file;
 use crate::engine::LearnedDemand;
@@ -14,21 +14,21 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The form of the file.
+/// Version of the file format.
 const VERSION: u32 = 1;
-/// A thousand quotas with some classes each.
+/// Large enough for a thousand quotas with several classes each.
 const MAX_FILE_BYTES: usize = 64 << 20;
-/// Nobody counts more weeks.
+/// Upper bound of the weeks that the gateway counts.
 const MAX_WEEKS: u32 = 100;
 
-/// The file.
+/// Stores the learned demand in a file.
 pub struct DemandStore {
     path: PathBuf,
-    /// What stands in it, as far as is known.
+    /// Content of the file, if known: the last content read or written.
     written: Mutex<Vec<u8>>,
 }
 
-/// Why what was learned is not known any more.
+/// Error: the learned demand cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", path.display())]
 pub struct DemandStoreError {
@@ -46,17 +46,17 @@ struct DemandFile {
 struct DemandEntry {
     quota: String,
     class: String,
-    /// Of each hour of the week thousandths of units, and weeks.
+    /// For each hour of the week: demand in thousandths of a unit, and number of weeks.
     hours: Vec<(u64, u32)>,
 }
 
 impl DemandStore {
-    /// The notebook in `state_dir`, which need not be there yet.
+    /// Returns the store in `state_dir`. The file need not exist.
     pub fn of(state_dir: &Path) -> Self {
         Self { path: state_dir.join("demand.json"), written: Mutex::default() }
     }
 
-    /// What stands in it; nothing, if there is no file.
+    /// Returns the stored demand, or an empty list if there is no file.
     pub fn read(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
         let unreadable = |why: String| DemandStoreError { path: self.path.clone(), why };
         let bytes = match bounded_file::read(&self.path, MAX_FILE_BYTES) {
@@ -66,13 +66,13 @@ impl DemandStore {
         };
         let page: DemandFile = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
         if page.version != VERSION {
-            return Err(unreadable(format!("it has form {}, and this version knows {VERSION}", page.version)));
+            return Err(unreadable(format!("unsupported version {} (this build supports {VERSION})", page.version)));
         }
         let learned: Option<Vec<LearnedDemand>> = page.demand.into_iter().map(DemandEntry::into_demand).collect();
-        learned.ok_or_else(|| unreadable("an hour in it is none".into()))
+        learned.ok_or_else(|| unreadable("invalid hour".into()))
     }
 
-    /// Writes down what is `learned`, if that is something new: the file is replaced whole.
+    /// Writes `learned` if it differs from the content of the file, which is replaced atomically.
     pub fn save(&self, learned: &[LearnedDemand]) -> io::Result<()> {
         let demand: Vec<DemandEntry> = learned.iter().map(DemandEntry::of).collect();
         let bytes = serde_json::to_vec(&DemandFile { version: VERSION, demand })?;
@@ -116,25 +116,22 @@ mod tests {
     use proptest::prelude::*;
 
     fn learned(hours: Vec<(u64, u32)>) -> LearnedDemand {
-        DemandEntry { quota: "api".into(), class: "person".into(), hours }.into_demand().expect("hours as there are")
+        DemandEntry { quota: "api".into(), class: "person".into(), hours }.into_demand().expect("valid hours")
     }
 
     #[test]
-    fn a_file_that_is_no_notebook_is_told_of() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn invalid_demand_file_is_an_error() {
+        let folder = tempfile::tempdir().expect("temporary directory");
         let notebook = DemandStore::of(folder.path());
-        assert_eq!(notebook.read().expect("nothing is there"), []);
+        assert_eq!(notebook.read().expect("readable store"), []);
         for (text, why) in [
             ("", "EOF"),
-            ("{\"version\":2,\"demand\":[]}", "it has form 2"),
-            (
-                "{\"version\":1,\"demand\":[{\"quota\":\"q\",\"class\":\"c\",\"hours\":[[1,1]]}]}",
-                "an hour in it is none",
-            ),
+            ("{\"version\":2,\"demand\":[]}", "unsupported version 2"),
+            ("{\"version\":1,\"demand\":[{\"quota\":\"q\",\"class\":\"c\",\"hours\":[[1,1]]}]}", "invalid hour"),
             ("\0\0\0", "expected value"),
         ] {
-            fs::write(folder.path().join("demand.json"), text).expect("written");
-            let told = notebook.read().expect_err("it is damaged").to_string();
+            fs::write(folder.path().join("demand.json"), text).expect("write file");
+            let told = notebook.read().expect_err("a damaged file").to_string();
             assert!(told.contains("demand.json: ") && told.contains(why), "{told}");
         }
         for hour in [(u64::MAX, 1), (1, u32::MAX)] {
@@ -147,11 +144,11 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
-        fn what_is_written_is_read_back(hours in prop::collection::vec((0u64..1_000_000_000, 0u32..4), HOURS)) {
-            let folder = tempfile::tempdir().expect("a folder");
+        fn demand_file_round_trips(hours in prop::collection::vec((0u64..1_000_000_000, 0u32..4), HOURS)) {
+            let folder = tempfile::tempdir().expect("temporary directory");
             let (written, learned) = (DemandStore::of(folder.path()), learned(hours));
-            written.save(std::slice::from_ref(&learned)).expect("written");
-            prop_assert_eq!(DemandStore::of(folder.path()).read().expect("it is whole"), vec![learned]);
+            written.save(std::slice::from_ref(&learned)).expect("write file");
+            prop_assert_eq!(DemandStore::of(folder.path()).read().expect("readable store"), vec![learned]);
         }
     }
 }

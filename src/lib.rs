@@ -1,4 +1,4 @@
-//! Tidegate: a reverse proxy for sites whose origin lives on a quota.
+//! Tidegate: a reverse proxy for sites whose origin is metered by a quota.
 
 pub mod address_list_files;
 pub mod admin;

@@ -1,4 +1,4 @@
-//! The `tidegate` command. Everything it does lives in the library.
+//! The `tidegate` command. All of its code is in the library.
 
 use std::process::ExitCode;
 

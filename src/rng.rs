@@ -1,44 +1,44 @@
-//! Seeded chance: the same seed always gives the same course of things.
+//! Seeded random numbers: the same seed always gives the same sequence.
 
-/// A SplitMix64 generator. Enough for a story and for trying things out; nothing here is secret.
+/// A SplitMix64 generator for simulations and tests; not for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// Chance of its own for the part of a day called `name`, so that one part can change without moving the others.
+    /// Returns the generator of the stream `name`. Streams are independent: a change of one does not affect the others.
     pub fn from_seed(seed: u64, name: &str) -> Self {
         let named = name.bytes().fold(seed ^ 0x9E37_79B9_7F4A_7C15, |hash, byte| mix(hash ^ u64::from(byte)));
         Self(named)
     }
 
-    /// 64 bits.
+    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
-    /// A number below `bound`; 0 where there is none below it.
+    /// Returns a number in [0, `bound`), or 0 if `bound` is 0.
     pub fn gen_below(&mut self, bound: u64) -> u64 {
-        // The high half of a product is even enough: the error is below one in 2^40 for any bound used here.
+        // The high half of the product is uniform enough: the error is below 2^-40 for all bounds used here.
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// At least 0, below 1.
+    /// Returns a number in [0, 1).
     pub fn gen_f64(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True in `share` of all calls.
+    /// Returns true with probability `share`.
     pub fn gen_bool(&mut self, share: f64) -> bool {
         self.gen_f64() < share
     }
 
-    /// One of `things`, which are not empty.
+    /// Returns a random element of `things`, which must not be empty.
     pub fn choose<'a, T>(&mut self, things: &'a [T]) -> &'a T {
         &things[self.gen_below(things.len() as u64) as usize]
     }
 
-    /// Waits that follow nothing but their mean.
+    /// Returns an exponentially distributed value.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.gen_f64()).ln()
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_and_name_give_the_same_chance() {
+    fn same_seed_and_name_give_the_same_sequence() {
         let draw = |seed, name| {
             let mut chance = Rng::from_seed(seed, name);
             [chance.next_u64(), chance.gen_below(1000), chance.next_u64()]
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_in_their_bounds_and_fill_them() {
+    fn random_numbers_fill_their_bounds_evenly() {
         let mut chance = Rng::from_seed(7, "bounds");
         let mut seen = [0u32; 10];
         for _ in 0..10_000 {

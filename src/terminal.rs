@@ -1,27 +1,27 @@
-//! What every screen is made of: numbers as people read them, bars, and colours where a terminal has them.
+//! Formatting for the terminal: numbers, durations, bars, columns, and colors if the terminal supports them.
 
-/// Whether colours may be used.
+/// Use of terminal colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColorMode {
-    /// The terminal's colours.
+    /// With the terminal's colors.
     Color,
     /// Text only.
     Plain,
 }
 
-/// On which side of its column a cell stands.
+/// Alignment of a cell in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For text.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// From so many seconds on, days are counted.
+/// Threshold from which durations are shown in days, in seconds.
 const DAYS: u64 = 48 * 3600;
 
-/// Seconds as a person says them.
+/// Formats a duration in seconds, such as `2 h 01 min`.
 pub fn format_duration(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -31,7 +31,7 @@ pub fn format_duration(seconds: u64) -> String {
     }
 }
 
-/// `12,345`.
+/// Formats a number with thousands separators, such as `12,345`.
 pub fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -44,13 +44,13 @@ pub fn group_digits(number: u64) -> String {
     out
 }
 
-/// `12,345.25`: a decimal in digits, with its thousands apart.
+/// Adds thousands separators to a decimal number, such as `12,345.25`.
 pub fn decimal(digits: &str) -> String {
     let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
     whole.parse().map_or_else(|_| digits.to_owned(), |whole| group_digits(whole) + fraction)
 }
 
-/// A bar that is full at 1; a mark, in percent, is seen where it is not reached yet and where it is.
+/// Draws a bar that is full at 1. `marks`, in percent, are visible inside and outside the filled part.
 pub fn bar(filled: f64, marks: &[f64], width: usize) -> String {
     let cells = (filled.clamp(0.0, 1.0) * width as f64).round() as usize;
     let marked: Vec<usize> = marks.iter().map(|mark| (mark / 100.0 * width as f64) as usize).collect();
@@ -64,7 +64,7 @@ pub fn bar(filled: f64, marks: &[f64], width: usize) -> String {
         .collect()
 }
 
-/// A line of small bars, the highest for the largest of `amounts`.
+/// Draws a line of small bars, scaled to the largest of `amounts`.
 pub fn sparkline(amounts: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = amounts.iter().copied().fold(0.0, f64::max);
@@ -72,7 +72,7 @@ pub fn sparkline(amounts: &[f64]) -> String {
     amounts.iter().map(bar).collect()
 }
 
-/// Rows of cells in columns as wide as they have to be, `indent` from the left. Colours take no room.
+/// Aligns rows of cells in columns, indented by `indent`. Color sequences have no width.
 pub fn columns(indent: usize, alignment: &[Align], rows: impl Iterator<Item = Vec<String>>) -> String {
     let rows: Vec<Vec<String>> = rows.collect();
     let width_of = |place: usize| rows.iter().filter_map(|row| row.get(place)).map(|cell| display_width(cell)).max();
@@ -94,8 +94,8 @@ pub fn columns(indent: usize, alignment: &[Align], rows: impl Iterator<Item = Ve
     text
 }
 
-/// Text broken between words so that no line goes beyond `width`: the first begins at column `first`, the others are
-/// indented by `indent`. A word that is longer stays whole, because somebody may want to copy it.
+/// Wraps text between words at `width`. The first line begins at column `first`, the others are indented by `indent`. A
+/// longer word is not broken, so that it can be copied.
 pub fn wrap(text: &str, first: usize, indent: usize, width: usize) -> String {
     let mut out = String::new();
     let mut at = first;
@@ -125,7 +125,7 @@ pub fn wrap(text: &str, first: usize, indent: usize, width: usize) -> String {
     out
 }
 
-/// How many columns a text takes: escape sequences for colours take none.
+/// Returns the number of columns of a text; color sequences have no width.
 pub fn display_width(text: &str) -> usize {
     let mut columns = 0;
     let mut letters = text.chars();
@@ -138,13 +138,13 @@ pub fn display_width(text: &str) -> usize {
     columns
 }
 
-/// As much of a line as fits.
+/// Truncates a line to `width` characters.
 pub fn truncate(line: &str, width: usize) -> String {
     line.chars().take(width).collect()
 }
 
 impl ColorMode {
-    /// Colours for a `terminal`, unless it says that it wants none.
+    /// Returns [`Self::Color`] for a `terminal`, unless `NO_COLOR` is set.
     pub fn for_output(terminal: bool) -> Self {
         match terminal && std::env::var_os("NO_COLOR").is_none() {
             true => Self::Color,
@@ -152,22 +152,22 @@ impl ColorMode {
         }
     }
 
-    /// For what somebody should look at.
+    /// Formats a text that needs attention.
     pub fn red(self, text: &str) -> String {
         self.paint("31", text)
     }
 
-    /// For what can be passed over.
+    /// Formats a text of low importance.
     pub fn dim(self, text: &str) -> String {
         self.paint("2", text)
     }
 
-    /// Emphasised.
+    /// Formats an emphasized text.
     pub fn bold(self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    /// Green, yellow or red, by how much of a quota is gone.
+    /// Colors a text green, yellow or red by the used share of a quota.
     pub fn by_level(self, share: f64, text: &str) -> String {
         let colour = match share {
             low if low < 0.5 => "32",
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_and_numbers_read_as_people_say_them() {
+    fn durations_and_numbers_use_readable_units() {
         assert_eq!([0, 59, 121, 7260].map(format_duration), ["0 s", "59 s", "3 min", "2 h 01 min"]);
         assert_eq!([172_799, 172_800, 2_600_000].map(format_duration), ["47 h 59 min", "2 d 0 h", "30 d 2 h"]);
         assert_eq!([0, 999, 1000, 1_234_567].map(group_digits), ["0", "999", "1,000", "1,234,567"]);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_what_is_seen_in_them() {
+    fn column_width_ignores_color_codes() {
         let ink = ColorMode::Color;
         let rows = [vec![ink.bold("a"), "1,000".into()], vec!["bcd".into(), ink.red("2")]];
         let drawn = columns(1, &[Align::Left, Align::Right], rows.into_iter());
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn text_breaks_between_words_and_long_words_stay_whole() {
+    fn text_wraps_only_between_words() {
         assert_eq!(wrap("one two three", 0, 2, 7), "one two\n  three");
         assert_eq!(wrap("one two", 1, 2, 7), "one\n  two");
         assert_eq!(wrap("a http://long.example/ b", 0, 1, 10), "a\n http://long.example/\n b");

@@ -1,9 +1,9 @@
-//! The fields by which proxies tell whom they speak for.
+//! Forwarding header fields of proxies.
 
 #![no_main]
 
 #[path = "../laws.rs"]
-#[allow(dead_code, reason = "each target has one of them")]
+#[allow(dead_code, reason = "each target uses one invariant")]
 mod laws;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| laws::forwarded(bytes));

@@ -1,9 +1,9 @@
-//! A robots.txt of an origin.
+//! Rewriting of robots.txt.
 
 #![no_main]
 
 #[path = "../laws.rs"]
-#[allow(dead_code, reason = "each target has one of them")]
+#[allow(dead_code, reason = "each target uses one invariant")]
 mod laws;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| laws::robots(bytes));

@@ -1,4 +1,4 @@
-//! What the admin listener needs of the gate.
+//! Interface through which the admin listener reads and controls the gateway.
 
 use crate::engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
 use crate::explain::Explanation;
@@ -6,85 +6,86 @@ use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::{Timestamp, Units};
 use std::net::SocketAddr;
 
-/// The gate, as those see it who run it. Every answer comes from memory, but for a reload.
+/// The gateway as the admin API sees it. All methods read from memory, except [`Self::reload`].
 pub trait GatewayApi: Send + Sync + 'static {
-    /// What time it is.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
-    /// When the process began.
+    /// Returns the start time of the process.
     fn started(&self) -> Timestamp;
-    /// Which build this is.
+    /// Returns the version of the build.
     fn version(&self) -> &str;
-    /// Which state of the source it was made of.
+    /// Returns the source revision of the build.
     fn revision(&self) -> &str;
-    /// Who listens where, and who is behind it.
+    /// Returns the listen addresses and the address of the origin.
     fn addresses(&self) -> ListenAddresses;
-    /// Since when the settings are in force, and whether newer ones were wrong.
+    /// Returns the load time of the current config, and the error of the last reload if it failed.
     fn settings(&self) -> SettingsView;
-    /// What keeps the gate from serving, in sentences; nothing when it is ready.
+    /// Returns the reasons why the gateway is not ready, as sentences; empty if it is ready.
     fn not_ready_reasons(&self) -> Vec<String>;
-    /// What is wrong with the ledger, if anything is.
+    /// Returns the error of the ledger, if any.
     fn ledger_error(&self) -> Option<String>;
-    /// The warning of a proxy in front that the settings do not name, if one was seen.
+    /// Returns the warning about a proxy that `trusted_proxies` does not name, if one was seen.
     fn untrusted_proxy(&self) -> Option<String>;
-    /// What somebody who runs the gate should know, in sentences.
+    /// Returns warnings for the administrator, as sentences: keys that wait for a restart, stale address lists and
+    /// range lists, robots.txt served without directives.
     fn notes(&self) -> Vec<String>;
-    /// The text for Prometheus.
+    /// Returns the metrics in the Prometheus text format.
     fn metrics(&self) -> String;
-    /// The quotas of the rules in force.
+    /// Returns the quotas of the current rules.
     fn quotas(&self) -> Vec<QuotaView>;
-    /// The names of the classes of the rules in force, in their order.
+    /// Returns the class names of the current rules, in order.
     fn classes(&self) -> Vec<String>;
-    /// The scopes of the origin.
+    /// Returns the scopes of the origin.
     fn scopes(&self) -> Vec<ScopeView>;
-    /// How crawlers keep to what robots.txt asks of them, by operator.
+    /// Returns the crawl compliance of each operator's crawlers.
     fn crawlers(&self) -> Vec<(String, ComplianceView)>;
-    /// Connections that clients have open.
+    /// Returns the number of open client connections.
     fn connections(&self) -> usize;
-    /// Lines of the access log that were thrown away.
+    /// Returns the number of access log lines dropped.
     fn log_lines_dropped(&self) -> u64;
-    /// The clients that were refused most often.
+    /// Returns the `count` clients refused most often.
     fn top_clients(&self, count: usize) -> Vec<ClientView>;
-    /// Corrects what a quota has used; what it was and what it is now.
+    /// Sets the usage of a quota; returns the usage before and after.
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota>;
-    /// The access-log line of a decision that is still remembered.
+    /// Returns the access log line of a decision, or `None` if it is no longer stored.
     fn decision(&self, id: u64) -> Option<Vec<u8>>;
-    /// Why a decision that is still remembered was made, by the rules in force.
+    /// Explains a decision by the current rules; returns `None` if it is no longer stored.
     fn explanation(&self, id: u64) -> Option<Explanation>;
-    /// Reads the settings again; a summary, or every mistake. May block.
+    /// Reads the configuration again. Returns a summary, or all errors, one per line. May block.
     fn reload(&self) -> Result<String, String>;
 }
 
-/// Who listens where, and who is behind it.
+/// Listen addresses, and the address of the origin.
 #[derive(Clone, Debug)]
 pub struct ListenAddresses {
-    /// Where clients are served.
+    /// Addresses on which clients are served.
     pub listen: Vec<SocketAddr>,
-    /// Where operators are, if anywhere.
+    /// Address of the admin listener, if enabled.
     pub admin: Option<SocketAddr>,
-    /// The origin's host and port.
+    /// Host and port of the origin.
     pub origin: String,
-    /// Where the origin is; empty until it has been looked up.
+    /// Addresses of the origin; empty until its name is resolved.
     pub origin_addresses: Vec<SocketAddr>,
 }
 
-/// The settings in force.
+/// State of the configuration.
 #[derive(Clone, Debug)]
 pub struct SettingsView {
-    /// Since when they are.
+    /// Load time of the current config.
     pub loaded: Timestamp,
-    /// When newer ones were found wrong since, and every mistake in them.
+    /// Time and errors of the last reload, if it failed.
     pub last_reload_error: Option<(Timestamp, String)>,
 }
 
-/// One scope of the origin.
+/// State of one scope of the origin.
 #[derive(Clone, Debug)]
 pub struct ScopeView {
-    /// Its name.
+    /// Name of the scope.
     pub name: String,
-    /// Requests that the origin is working on.
+    /// Number of requests in flight to the origin.
     pub inflight: u64,
-    /// How it is throttled, if it is.
+    /// State of the throttle, if the scope is throttled.
     pub throttle: Option<ScopeState>,
-    /// The busiest of its values, each named by its value; none, where it is there once.
+    /// The busiest partitions, each named by its partition key; empty if the scope is not partitioned.
     pub busiest: Vec<ScopeState>,
 }

@@ -1,4 +1,5 @@
-//! Who may ask: holders of the token, or, where there is none, programs of this machine that no web page sent.
+//! Authorization of admin requests: by token, or without a token only for programs on this machine. Requests of foreign
+//! web pages are rejected in both cases.
 
 use super::problem::Problem;
 use crate::policy::secret::Secret;
@@ -11,16 +12,16 @@ use axum::response::{IntoResponse, Response};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// What is asked of whoever asks.
+/// Access rules of the admin listener.
 #[derive(Clone)]
 pub struct AccessControl {
-    /// The bearer token; none only on loopback.
+    /// Bearer token. `None` is allowed only on loopback.
     pub token: Option<Secret>,
-    /// Where the admin listener listens.
+    /// Address of the admin listener.
     pub listen: SocketAddr,
 }
 
-/// Lets a request pass, or says why not.
+/// Passes the request on if it is authorized; returns a problem document otherwise.
 pub(super) async fn authorize(State(access): State<Arc<AccessControl>>, request: Request, next: Next) -> Response {
     match access.allows(request.headers()) {
         Ok(()) => next.run(request).await,
@@ -37,7 +38,8 @@ impl AccessControl {
         check_not_browser(headers)
     }
 
-    /// A page of another site whose name was made to point here (DNS rebinding) still sends that name.
+    /// Rejects a request whose `Host` is not a loopback address. A web page whose name resolves to this machine (DNS
+    /// rebinding) still sends its own name.
     fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let host = headers.get(HOST).and_then(authority);
         let here = host.is_some_and(|authority| {
@@ -48,7 +50,10 @@ impl AccessControl {
         });
         match here {
             true => Ok(()),
-            false => Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "Ask by a loopback address or set a token.")),
+            false => Err(Problem::new(
+                StatusCode::MISDIRECTED_REQUEST,
+                "Use a loopback address as Host, or set admin.token.",
+            )),
         }
     }
 }
@@ -66,7 +71,7 @@ fn check_token(headers: &HeaderMap, token: &Secret) -> Result<(), Problem> {
     }
 }
 
-/// Browsers tell where a request comes from; programs say nothing.
+/// Rejects requests of foreign web pages. Browsers send the origin of a request; programs send neither header.
 fn check_not_browser(headers: &HeaderMap) -> Result<(), Problem> {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let foreign_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");
@@ -76,7 +81,7 @@ fn check_not_browser(headers: &HeaderMap) -> Result<(), Problem> {
         from.strip_prefix(b"http://").or(from.strip_prefix(b"https://")) != Some(host)
     });
     match foreign_site || foreign_origin {
-        true => Err(Problem::new(StatusCode::FORBIDDEN, "A page of another site may not ask here.")),
+        true => Err(Problem::new(StatusCode::FORBIDDEN, "Requests of other sites' pages are not allowed.")),
         false => Ok(()),
     }
 }

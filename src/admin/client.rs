@@ -1,4 +1,4 @@
-//! Asks a running gate's admin listener: one question, one connection.
+//! Client of the admin API of a running gateway: one request per connection.
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
@@ -9,71 +9,71 @@ use std::io;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// An admin listener, and how to be let in.
+/// An admin listener and the credentials for it.
 #[derive(Clone, Debug)]
 pub struct Client {
     address: String,
     authorization: Option<HeaderValue>,
 }
 
-/// What it answered.
+/// Response of the admin listener.
 #[derive(Clone, Debug)]
 pub struct AdminResponse {
-    /// The status.
+    /// Response status.
     pub status: StatusCode,
-    /// The body: JSON, but for metrics.
+    /// Response body: JSON, except for metrics.
     pub body: String,
 }
 
-/// Why there is no answer.
+/// Reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminClientError {
-    /// Nobody listens there, or it cannot be reached.
-    #[error("no gate answers at {address}: {source}")]
+    /// The address is unreachable.
+    #[error("no gateway reachable at {address}: {source}")]
     Unreachable {
-        /// Where it was looked for.
+        /// Address of the admin listener.
         address: String,
-        /// The system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Somebody listens, but what is said is no answer.
-    #[error("{address} gives no answer that can be read: {reason}")]
+    /// The peer sent no valid HTTP response.
+    #[error("{address}: invalid response: {reason}")]
     InvalidResponse {
-        /// Who was asked.
+        /// Address of the admin listener.
         address: String,
-        /// What went wrong.
+        /// Cause.
         reason: String,
     },
-    /// It takes too long.
-    #[error("{address} has not answered within {} s", TIMEOUT.as_secs())]
+    /// No response within [`TIMEOUT`].
+    #[error("{address}: no response within {} s", TIMEOUT.as_secs())]
     TimedOut {
-        /// Who was asked.
+        /// Address of the admin listener.
         address: String,
     },
 }
 
 impl Client {
-    /// The admin listener at `address`, a host and a port.
+    /// Creates a client for the admin listener at `address`, a host and a port.
     pub fn at(address: impl Into<String>) -> Self {
         Self { address: address.into(), authorization: None }
     }
 
-    /// The same, shown this `Authorization`.
+    /// Sets the `Authorization` header to send.
     pub fn authorized(self, authorization: Option<HeaderValue>) -> Self {
         Self { authorization, ..self }
     }
 
-    /// Where it is.
+    /// Returns the address of the admin listener.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Reads what is at `path`.
+    /// Sends a GET request for `path`.
     pub async fn get(&self, path: &str) -> Result<AdminResponse, AdminClientError> {
         self.request(Method::GET, path, "").await
     }
 
-    /// Asks with a JSON `body`, or with none where it is empty.
+    /// Sends a request with a JSON `body`, or without a body if it is empty.
     pub async fn request(&self, method: Method, path: &str, body: &str) -> Result<AdminResponse, AdminClientError> {
         match tokio::time::timeout(TIMEOUT, self.exchange(method, path, body)).await {
             Ok(answered) => answered,
@@ -115,8 +115,9 @@ impl Client {
     }
 }
 
-/// The admin listener answers from memory; only a reload takes longer than a moment.
+/// Maximum duration of a request. The admin listener responds from memory; only a reload takes longer than a moment.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The metrics of a gate with every class and quota that it can have are a tenth of this.
+/// Maximum size of a response. The metrics of a gateway with the maximum number of classes and quotas take a tenth of
+/// this.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;

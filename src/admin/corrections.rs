@@ -1,4 +1,4 @@
-//! What was corrected by hand, and by whom: a line in the log for each, and the last few to look at.
+//! Manual corrections of quotas: each is logged (target `audit`), and the last ones are kept for the admin API.
 
 use super::state::amount;
 use crate::policy::{Timestamp, Units};
@@ -10,14 +10,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use tracing::info;
 
-/// The last corrections since the process began.
+/// The last corrections since the process started.
 pub(super) struct Corrections {
     last: Mutex<VecDeque<Correction>>,
-    /// Whether everybody who gets here has shown the token.
+    /// True if every admin request must present the token.
     token: bool,
 }
 
-/// A quota that somebody corrected.
+/// A manual correction of a quota.
 #[derive(Debug)]
 pub(super) struct Correction {
     pub(super) time: Timestamp,
@@ -27,7 +27,7 @@ pub(super) struct Correction {
     pub(super) who: Actor,
 }
 
-/// Who did it: what is known, and what is claimed.
+/// Origin of a correction: the peer address, and a name that is not verified.
 #[derive(Debug)]
 pub(super) struct Actor {
     pub(super) peer: Option<SocketAddr>,
@@ -35,19 +35,19 @@ pub(super) struct Actor {
 }
 
 impl Corrections {
-    /// None yet. `token` says whether one has to be shown here.
+    /// Creates an empty list. `token` is true if admin requests must present a token.
     pub(super) fn new(token: bool) -> Self {
         Self { last: Mutex::default(), token }
     }
 
-    /// Leaves a line in the log, and remembers the correction.
+    /// Logs the correction and stores it.
     pub(super) fn record(&self, correction: Correction) {
         let Correction { quota, from, to, who, .. } = &correction;
         let (peer, claimed) = (who.peer.map(|peer| peer.to_string()), who.claimed.as_deref());
         info!(
             target: "audit",
             quota, %from, %to, peer, by = claimed, token = self.token,
-            "Quota {quota} corrected by hand from {from} to {to} by {who}{}",
+            "Quota {quota} corrected from {from} to {to} by {who}{}",
             if self.token { ", with the token" } else { "" }
         );
         let mut last = self.last.lock();
@@ -57,7 +57,8 @@ impl Corrections {
         last.push_back(correction);
     }
 
-    /// What is remembered, the latest first.
+    /// Returns the stored corrections, latest first: time, quota, from, to, peer (address of the request), token
+    /// (whether the admin token was sent), by (unverified name).
     pub(super) fn list(&self) -> Vec<Value> {
         let show = |correction: &Correction| {
             json!({
@@ -77,15 +78,15 @@ impl Corrections {
 impl fmt::Display for Actor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.claimed {
-            Some(name) => write!(out, "{name} (as claimed), ")?,
-            None => out.write_str("somebody, ")?,
+            Some(name) => write!(out, "{name} (unverified), ")?,
+            None => out.write_str("unknown, ")?,
         }
         match self.peer {
             Some(peer) => write!(out, "from {peer}"),
-            None => out.write_str("from an address unknown"),
+            None => out.write_str("from an unknown address"),
         }
     }
 }
 
-/// As many as anybody wants to look at; the log has them all.
+/// Number of corrections kept. The log has all of them.
 const MAX_RECENT: usize = 20;

@@ -1,4 +1,4 @@
-//! Is the process alive, and would a request sent now be served?
+//! Liveness and readiness. Both need no token.
 
 use super::Gate;
 use super::problem::Problem;
@@ -7,12 +7,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-/// Alive, as long as it can say so.
+/// Responds that the process is alive.
 pub(super) async fn liveness() -> Json<Value> {
     Json(json!({ "status": "alive" }))
 }
 
-/// Ready, or what is missing.
+/// Responds that the gateway is ready: the origin is resolved and the ledger is open. Otherwise 503 with the reasons.
 pub(super) async fn readiness(State(gate): State<Gate>) -> Result<Json<Value>, Problem> {
     let missing = gate.not_ready_reasons();
     match missing.is_empty() {

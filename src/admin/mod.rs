@@ -1,7 +1,8 @@
-//! The admin listener: is the gate well, what is it doing, and a few things to tell it. A port of its own, never the
-//! data plane's.
+//! Admin listener: health, metrics, state, corrections and reload, on an address of its own, apart from client traffic.
 //!
-//! It knows the gate only as [`GatewayApi`], so that what serves requests knows nothing of what watches it.
+//! This module depends on the gateway only through [`GatewayApi`], and the gateway does not depend on it. With
+//! `admin.token`, every request except `/healthz` and `/readyz` needs `Authorization: Bearer TOKEN` (401 otherwise).
+//! Errors are problem documents (RFC 9457) whose `detail` has one line per error.
 
 mod api;
 mod auth;
@@ -40,7 +41,7 @@ use tower_http::timeout::TimeoutLayer;
 
 type Gate = Arc<dyn GatewayApi>;
 
-/// What is at hand for an answer.
+/// State of the request handlers.
 #[derive(Clone)]
 struct AdminState {
     gate: Gate,
@@ -59,7 +60,7 @@ impl FromRef<AdminState> for Arc<Corrections> {
     }
 }
 
-/// Answers on `listener` until `end` comes; requests under way are finished.
+/// Serves `router` on `listener` until `end` completes; requests in flight are finished.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -69,7 +70,7 @@ pub async fn serve(
     axum::serve(listener, service).with_graceful_shutdown(end).await
 }
 
-/// All that the admin listener answers.
+/// Returns the routes of the admin listener.
 pub fn router(gate: Gate, access: AccessControl) -> Router {
     let shared = AdminState { gate, corrections: Arc::new(Corrections::new(access.token.is_some())) };
     let guarded = Router::new()
@@ -82,8 +83,8 @@ pub fn router(gate: Gate, access: AccessControl) -> Router {
         .route("/api/v1/decisions/{id}", get(decision::show))
         .route("/api/v1/decisions/{id}/explanation", get(decision::explain))
         .route("/api/v1/reload", post(reload))
-        // Below the routes and above their handlers: who may not ask does not learn what there is to ask, and the
-        // health checks beside it stay open to orchestrators that hold no token.
+        // Below the routes and above their handlers: an unauthorized request does not learn which paths exist, and the
+        // health checks beside it stay open to orchestrators without a token.
         .fallback(async || StatusCode::NOT_FOUND)
         .layer(middleware::from_fn_with_state(Arc::new(access), auth::authorize));
     Router::new()
@@ -93,27 +94,33 @@ pub fn router(gate: Gate, access: AccessControl) -> Router {
         .with_state(shared)
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
         .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_WITHIN))
-        // Above everything that may say no, so that each error is a problem document.
+        // Above all layers that may reject a request, so that each error is a problem document.
         .layer(middleware::map_response(problem::explain))
         .layer(fixed(X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(fixed(CACHE_CONTROL, "no-store"))
         .layer(fixed(CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
 }
 
+/// Returns the metrics in the Prometheus text format. Dashboard and alert rules for them are in `grafana/`.
 async fn metrics(State(gate): State<Gate>) -> Response {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], gate.metrics()).into_response()
 }
 
+/// Reads the configuration again: 200 with `reloaded` and `summary`, or 422 with all errors; the current config then
+/// stays.
 async fn reload(State(gate): State<Gate>) -> Result<axum::Json<serde_json::Value>, Problem> {
-    // Reads files; the control runtime has other things to do meanwhile.
+    // A reload reads files, and must not block the control runtime.
     let told = tokio::task::spawn_blocking(move || gate.reload()).await;
     match told {
         Ok(Ok(summary)) => Ok(axum::Json(serde_json::json!({ "reloaded": true, "summary": summary }))),
         Ok(Err(mistakes)) => Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
-            format!("The settings are wrong; the old ones stay in force.\n{mistakes}"),
+            format!("Configuration reload failed; the current configuration stays.\n{mistakes}"),
         )),
-        Err(_) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The reload broke off; the old settings stay.")),
+        Err(_) => Err(Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "Configuration reload panicked; the current configuration stays.",
+        )),
     }
 }
 
@@ -121,8 +128,8 @@ fn fixed(name: axum::http::HeaderName, value: &'static str) -> SetResponseHeader
     SetResponseHeaderLayer::overriding(name, HeaderValue::from_static(value))
 }
 
-/// The largest body that anybody needs to send here is a number.
+/// Maximum size of a request body. The largest valid body is a number with a name.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Everything here answers from memory; only a reload reads files.
+/// Maximum duration of a request. All responses come from memory, except that of a reload.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);

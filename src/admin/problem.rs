@@ -1,11 +1,11 @@
-//! Every error as a problem document (RFC 9457).
+//! Errors of the admin listener as problem documents (RFC 9457).
 
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// Why a request was not answered as asked.
+/// An error response.
 #[derive(Debug)]
 pub(super) struct Problem {
     status: StatusCode,
@@ -14,12 +14,12 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// A problem, told in a sentence.
+    /// Creates a problem with a detail of one or more lines.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into(), header: None }
     }
 
-    /// The same with a header that belongs to the status.
+    /// Adds a header that the status requires.
     pub(super) fn with(self, name: HeaderName, value: HeaderValue) -> Self {
         Self { header: Some((name, value)), ..self }
     }
@@ -35,7 +35,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Makes problem documents of the bare errors that routing and limits give.
+/// Replaces bare error responses of routing and limits by problem documents.
 pub(super) async fn explain(response: Response) -> Response {
     let status = response.status();
     let told = response.headers().get(CONTENT_TYPE).is_some_and(|form| form == PROBLEM_JSON);
@@ -43,11 +43,11 @@ pub(super) async fn explain(response: Response) -> Response {
         return response;
     }
     let detail = match status {
-        StatusCode::NOT_FOUND => "There is nothing here; the API begins at /api/v1/state.",
-        StatusCode::METHOD_NOT_ALLOWED => "Not with this method; Allow names those that do.",
-        StatusCode::PAYLOAD_TOO_LARGE => "The body is longer than 64 KiB.",
-        StatusCode::SERVICE_UNAVAILABLE => "No answer within 10 s.",
-        _ => "The request cannot be answered.",
+        StatusCode::NOT_FOUND => "Unknown path; see /api/v1/state.",
+        StatusCode::METHOD_NOT_ALLOWED => "Method not allowed; the Allow header lists the methods.",
+        StatusCode::PAYLOAD_TOO_LARGE => "The body exceeds 64 KiB.",
+        StatusCode::SERVICE_UNAVAILABLE => "No response within 10 s.",
+        _ => "The request failed.",
     };
     let mut explained = Problem::new(status, detail).into_response();
     for (name, value) in response.headers() {

@@ -1,4 +1,4 @@
-//! The quotas as they stand, and their correction by hand.
+//! Quotas of the admin API, and their manual correction.
 
 use super::Gate;
 use super::corrections::{Actor, Correction, Corrections};
@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
 
-/// A correction, as sent.
+/// Body of `PUT /api/v1/quotas/{name}/used`: `used` is a number or a string such as "12.25", `by` an optional name of 1
+/// to 64 characters.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SetUsedBody {
@@ -25,20 +26,20 @@ struct SetUsedBody {
     by: Option<String>,
 }
 
-/// The correction that says its amount itself, as sent.
+/// Body of `POST /api/v1/quotas/{name}/reset`: empty, or an optional name `by`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ResetBody {
     by: Option<String>,
 }
 
-/// All quotas of the rules in force.
+/// Lists all quotas of the current rules; the data of `tidegate quota show`.
 pub(super) async fn list(State(gate): State<Gate>) -> Json<Value> {
     let now = gate.now();
     Json(gate.quotas().iter().map(|view| quota(view, now)).collect())
 }
 
-/// One of them.
+/// Returns one quota.
 pub(super) async fn show(State(gate): State<Gate>, Path(name): Path<String>) -> Result<Json<Value>, Problem> {
     let quotas = gate.quotas();
     match named(&name, &quotas) {
@@ -47,7 +48,11 @@ pub(super) async fn show(State(gate): State<Gate>, Path(name): Path<String>) -> 
     }
 }
 
-/// Sets what a quota has used, and leaves a line in the log that says who did it.
+/// Sets the usage of the current window and logs the correction. An enforced quota accepts 0 to its limit, less the
+/// units reserved for requests in flight; a quota in shadow mode may exceed its limit.
+///
+/// Ends a Redis recovery of the quota and a closure by `sync_from`. Responds with `name`, `from` and `to`. The
+/// correction is active at once, and stored before the response (or a warning is logged after 2 s).
 pub(super) async fn set_used(
     State(gate): State<Gate>,
     State(corrections): State<Arc<Corrections>>,
@@ -56,11 +61,11 @@ pub(super) async fn set_used(
     body: Bytes,
 ) -> Result<Json<Value>, Problem> {
     let sent: SetUsedBody = serde_json::from_slice(&body)
-        .map_err(|error| unreadable(r#"{"used": N}, with "by": "who you are" or without"#, &error))?;
+        .map_err(|error| unreadable(r#"{"used": N} or {"used": N, "by": "NAME"}"#, &error))?;
     correct(&gate, &corrections, &name, &sent.used, peer, sent.by)
 }
 
-/// Makes all that was bought for the window available again.
+/// Sets the usage to 0: the full limit of the window is available again, less reserved units.
 pub(super) async fn reset(
     State(gate): State<Gate>,
     State(corrections): State<Arc<Corrections>>,
@@ -71,7 +76,7 @@ pub(super) async fn reset(
     let sent: ResetBody = match body.is_empty() {
         true => ResetBody::default(),
         false => {
-            serde_json::from_slice(&body).map_err(|error| unreadable(r#"nothing, or {"by": "who you are"}"#, &error))?
+            serde_json::from_slice(&body).map_err(|error| unreadable(r#"an empty body or {"by": "NAME"}"#, &error))?
         }
     };
     correct(&gate, &corrections, &name, &json!(0), peer, sent.by)
@@ -86,15 +91,15 @@ fn correct(
     by: Option<String>,
 ) -> Result<Json<Value>, Problem> {
     let used = check(name, used, by.as_deref(), &gate.quotas())?;
-    // Between the two lies at most a reload that took the quota away.
-    let gone = |_| Problem::new(StatusCode::NOT_FOUND, format!("quota: {name} is gone since this moment"));
+    // The quota can disappear in between only by a reload.
+    let gone = |_| Problem::new(StatusCode::NOT_FOUND, format!("quota: {name} was removed by a reload"));
     let (from, to) = gate.set_used(name, used).map_err(gone)?;
     let who = Actor { peer: peer.map(|Extension(ConnectInfo(peer))| peer), claimed: by };
     corrections.record(Correction { time: gate.now(), quota: name.to_owned(), from, to, who });
     Ok(Json(json!({ "name": name, "from": amount(from), "to": amount(to) })))
 }
 
-/// What is to be set, or all that is wrong with it, a line each.
+/// Returns the units to set, or a problem with all errors, one per line.
 fn check(name: &str, used: &Value, by: Option<&str>, quotas: &[QuotaView]) -> Result<Units, Problem> {
     let quota = named(name, quotas);
     let limit = quota.as_ref().ok().filter(|view| view.enforce).map(|view| view.limit);
@@ -114,30 +119,30 @@ fn named<'a>(name: &str, quotas: &'a [QuotaView]) -> Result<&'a QuotaView, Strin
     quotas.iter().find(|view| view.name == name).ok_or_else(|| {
         let known: Vec<&str> = quotas.iter().map(|view| view.name.as_str()).collect();
         let remedy = match known.is_empty() {
-            true => "the settings in force have none".to_owned(),
+            true => "the current config has no quotas".to_owned(),
             false => format!("known: {}", known.join(", ")),
         };
-        format!("quota: there is none called {name:?}; {remedy}")
+        format!("quota: unknown name {name:?}; {remedy}")
     })
 }
 
-/// Units as a number or as text, up to `limit` where there is one.
+/// Parses units from a JSON number or string, up to `limit` if there is one.
 fn amount_of(sent: &Value, limit: Option<Units>) -> Result<Units, String> {
-    let range = limit.map_or("not negative".to_owned(), |limit| format!("from 0 to {limit}"));
+    let range = limit.map_or("of at least 0".to_owned(), |limit| format!("from 0 to {limit}"));
     let text = match sent {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     match text.parse::<Units>() {
         Ok(used) if limit.is_some_and(|limit| used > limit) => {
-            Err(format!("used: {used} is beyond the limit; give a number {range}"))
+            Err(format!("used: {used} exceeds the limit; give a number {range}"))
         }
         Ok(used) => Ok(used),
         Err(_) => Err(format!("used: found {sent}; give a number {range}, such as 12 or 0.25")),
     }
 }
 
-/// A name that stands in one line of a log, and leaves room for the rest of it.
+/// Checks that a name fits into one log line.
 fn check_actor_name(name: &str) -> Result<(), String> {
     let fits = (1..=MAX_ACTOR_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control);
     match fits {

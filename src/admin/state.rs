@@ -1,4 +1,4 @@
-//! The gate at a glance.
+//! State of the gateway as JSON, for `GET /api/v1/state` and the quota endpoints.
 
 use super::api::SettingsView;
 use super::corrections::Corrections;
@@ -15,7 +15,12 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Where it is, what it is told, its quotas, classes and scopes, who is refused most, and what was corrected by hand.
+/// Returns the whole state; the data of `tidegate status`.
+///
+/// `not_ready_reasons`: empty if ready. `ledger_error`: null if none. `untrusted_proxy`: warning about a proxy that
+/// `trusted_proxies` does not name, with the YAML to write; null if none was seen. `notes`: warnings, such as keys that
+/// wait for a restart. `top_clients`: the twenty clients refused most often. `corrections`: the last twenty manual
+/// corrections.
 pub(super) async fn show(State(gate): State<Gate>, State(corrections): State<Arc<Corrections>>) -> Json<Value> {
     let (now, started) = (gate.now(), gate.started());
     let quotas: Vec<Value> = gate.quotas().iter().map(|view| quota(view, now)).collect();
@@ -32,12 +37,12 @@ pub(super) async fn show(State(gate): State<Gate>, State(corrections): State<Arc
         "admin": places.admin.map(|admin| admin.to_string()),
         "origin": {
             "authority": places.origin,
-            "known": !places.origin_addresses.is_empty(),
+            "resolved": !places.origin_addresses.is_empty(),
             "addresses": addresses(&places.origin_addresses),
         },
         "settings": settings(&gate.settings()),
-        "missing": gate.not_ready_reasons(),
-        "ledger_trouble": gate.ledger_error(),
+        "not_ready_reasons": gate.not_ready_reasons(),
+        "ledger_error": gate.ledger_error(),
         "untrusted_proxy": gate.untrusted_proxy(),
         "notes": gate.notes(),
         "quotas": quotas,
@@ -51,7 +56,13 @@ pub(super) async fn show(State(gate): State<Gate>, State(corrections): State<Arc
     }))
 }
 
-/// One quota, with what each class has had of it.
+/// Returns one quota with the usage of each class.
+///
+/// `lost`: units counted as used after a crash, though they may not have been. `drift`: units reported by the origin
+/// minus units counted here. `overrun`: units that the origin reported as spent beyond the limit. `closed_until`: the
+/// origin reported that nothing remains (`sync_from.exhausted`). `pacing`: null without pacing. Of a class, `shed`:
+/// share of its requests that its tier refuses now; `guard_units`: units admitted by the crawler guard since the start;
+/// `plan`: see [`class_plan`].
 pub(super) fn quota(view: &QuotaView, now: Timestamp) -> Value {
     let classes = view.by_class.iter().map(|of_class| {
         json!({
@@ -59,7 +70,7 @@ pub(super) fn quota(view: &QuotaView, now: Timestamp) -> Value {
             "charged": amount(of_class.charged),
             "shed": of_class.shed.ratio(),
             "tier": of_class.tier,
-            "guarded": amount(of_class.guard_admitted),
+            "guard_units": amount(of_class.guard_admitted),
             "plan": of_class.plan.as_ref().map(class_plan),
         })
     });
@@ -82,21 +93,25 @@ pub(super) fn quota(view: &QuotaView, now: Timestamp) -> Value {
     })
 }
 
+/// Returns the pacing plan: `mode`; `planned`, the units that the plan would have used by now; `earmarked`, the units
+/// for unpaced classes until the end of the window.
 fn plan(view: &PlanView) -> Value {
-    json!({ "mode": view.forecast.name(), "line": amount(view.planned), "aside": amount(view.earmarked) })
+    json!({ "mode": view.forecast.name(), "planned": amount(view.planned), "earmarked": amount(view.earmarked) })
 }
 
+/// Returns the plan of a class: `admit_share` (null for an unpaced class), `tokens` (units available at once),
+/// `refill_per_hour` in units, and `forecast_24h`, the forecast units of each of the next 24 hours.
 fn class_plan(view: &ClassPlan) -> Value {
     let next_hours: Vec<f64> = view.next_hours.iter().map(|units| (units * 1000.0).round() / 1000.0).collect();
     json!({
-        "share": view.admit_share.map(Share::ratio),
-        "purse": view.tokens.map(amount),
-        "per_hour": view.refill_per_hour.map(amount),
-        "next_hours": next_hours,
+        "admit_share": view.admit_share.map(Share::ratio),
+        "tokens": view.tokens.map(amount),
+        "refill_per_hour": view.refill_per_hour.map(amount),
+        "forecast_24h": next_hours,
     })
 }
 
-/// Units as a JSON number: `12`, not `12.0`, and `12.25`.
+/// Returns units as a JSON number: `12`, not `12.0`, and `12.25`.
 pub(super) fn amount(units: Units) -> Value {
     match units.milli() % 1000 {
         0 => json!(units.floor()),
@@ -104,69 +119,78 @@ pub(super) fn amount(units: Units) -> Value {
     }
 }
 
+/// Returns the crawl compliance of one operator. `robots_share`: share of its requests for robots.txt.
+/// `mean_interval_s`: mean interval between two page requests. `violations`: page requests before the crawl delay was
+/// over. `violation_ratio`: violations per interval.
 fn crawler(operator: &str, seen: &ComplianceView) -> Value {
     let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
     json!({
         "operator": operator,
-        "delay_s": seen.advertised,
+        "crawl_delay_s": seen.advertised,
         "requests": seen.requests,
         "robots_share": share(seen.robots, seen.requests),
-        "spacing_s": (seen.intervals > 0).then(|| seen.intervals_total.as_secs_f64() / seen.intervals as f64),
-        "early": seen.violations,
-        "early_share": share(seen.violations, seen.intervals),
+        "mean_interval_s": (seen.intervals > 0).then(|| seen.intervals_total.as_secs_f64() / seen.intervals as f64),
+        "violations": seen.violations,
+        "violation_ratio": share(seen.violations, seen.intervals),
     })
 }
 
 fn settings(view: &SettingsView) -> Value {
-    let failed = view.last_reload_error.as_ref().map(|(time, why)| json!({ "time": rfc3339(*time), "mistakes": why }));
-    json!({ "loaded": rfc3339(view.loaded), "last_reload_failed": failed })
+    let failed = view.last_reload_error.as_ref().map(|(time, why)| json!({ "time": rfc3339(*time), "errors": why }));
+    json!({ "loaded_at": rfc3339(view.loaded), "last_reload_failed": failed })
 }
 
 fn addresses(of: &[SocketAddr]) -> Vec<String> {
     of.iter().map(ToString::to_string).collect()
 }
 
+/// Returns one scope. A partitioned scope has the number of `partitions` and up to 20 `busiest_partitions`. These
+/// contain partition keys: do not partition by a header with a secret.
 fn scope(view: &ScopeView) -> Value {
     let throttle = view.throttle.as_ref();
     let mut told = throttle.map_or_else(|| json!({}), throttle_state);
     told["name"] = json!(view.name);
     told["inflight"] = json!(view.inflight);
     if let Some(values) = throttle.and_then(|state| state.partitions) {
-        told["values"] = json!(values);
-        told["busiest"] = view.busiest.iter().map(partition).collect();
+        told["partitions"] = json!(values);
+        told["busiest_partitions"] = view.busiest.iter().map(partition).collect();
     }
     told
 }
 
 fn partition(of: &ScopeState) -> Value {
     let mut told = throttle_state(of);
-    told["value"] = json!(&*of.name);
+    told["partition"] = json!(&*of.name);
     told["inflight"] = json!(of.in_flight);
     told
 }
 
-/// How hard a scope presses now.
+/// Returns the state of a scope or partition. `delay_s`: current time between two requests. `backoff_level`:
+/// consecutive overloads, less one for each `backoff.window` without an overload. `controller`: `autothrottle`,
+/// `gradient`, `rampup` or `fixed`.
 fn throttle_state(state: &ScopeState) -> Value {
     json!({
-        "waiting": state.queue_length,
+        "queue_length": state.queue_length,
         "limit": state.limit,
         "delay_s": state.delay.as_secs_f64(),
-        "rests_for_s": state.backoff_remaining.as_secs_f64(),
-        "level": state.backoff_level,
+        "backoff_s": state.backoff_remaining.as_secs_f64(),
+        "backoff_level": state.backoff_level,
         "controller": state.controller.unwrap_or("fixed"),
     })
 }
 
+/// Returns one refused client. `refused` counts refusals of all rules, including tiers, quotas and scopes. `limited_by`
+/// and `limited_for_s` name only the client's own rule: a bucket or a block (`limited_for_s` is null for a block).
 fn client(view: &ClientView) -> Value {
     json!({
         "key": view.key,
         "class": view.class,
         "refused": view.refused,
-        "tokens": view.tokens,
+        "bucket_remaining": view.tokens,
         "limited_by": view.limited_by.map(Reason::name),
-        "lifts_in_s": view.limited_for.map(ceil_seconds),
+        "limited_for_s": view.limited_for.map(ceil_seconds),
     })
 }
 
-/// As many as fit a screen.
+/// Fits one screen.
 const TOP_CLIENTS: usize = 20;

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tower::ServiceExt;
 
 #[tokio::test]
-async fn a_gate_without_an_origin_is_alive_but_not_ready() {
+async fn gateway_without_origin_address_is_alive_not_ready() {
     let desk = FakeGateway { missing: vec!["The origin's name has not been resolved.".into()], ..FakeGateway::new() };
     let alive = desk.ask("GET /healthz").await;
     assert_eq!(alive.status, 200);
@@ -26,14 +26,14 @@ async fn a_gate_without_an_origin_is_alive_but_not_ready() {
 }
 
 #[tokio::test]
-async fn metrics_come_in_the_format_that_prometheus_asks_for() {
+async fn metrics_use_the_prometheus_text_format() {
     let answer = FakeGateway::new().ask("GET /metrics").await;
     assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     assert_eq!(answer.body, "tidegate_up 1\n");
 }
 
 #[tokio::test]
-async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
+async fn state_shows_quotas_classes_scopes_and_top_clients() {
     let state = FakeGateway::new().ask("GET /api/v1/state").await.json();
     assert_eq!(state["uptime_s"], 60);
     assert_eq!(state["quotas"][0]["used"], json!(12.25));
@@ -41,57 +41,64 @@ async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
     assert_eq!(state["quotas"][0]["window_end"], "1970-01-02T00:00:00Z");
     assert_eq!(
         state["quotas"][0]["classes"][0],
-        json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1, "guarded": 1, "plan": {"share": 0.25, "purse": 3, "per_hour": 2, "next_hours": [1.5, 2.0]}})
+        json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1, "guard_units": 1, "plan": {"admit_share": 0.25, "tokens": 3, "refill_per_hour": 2, "forecast_24h": [1.5, 2.0]}})
     );
-    assert_eq!(state["quotas"][0]["pacing"], json!({"mode": "learned", "line": 40, "aside": 9}));
-    let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "tokens": 0, "limited_by": "bucket", "lifts_in_s": 8});
+    assert_eq!(state["quotas"][0]["pacing"], json!({"mode": "learned", "planned": 40, "earmarked": 9}));
+    let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "bucket_remaining": 0, "limited_by": "bucket", "limited_for_s": 8});
     assert_eq!(state["top_clients"][0], limited);
     assert_eq!(state["classes"], json!(["bot"]));
-    let resting = json!({"name": "default", "inflight": 2, "waiting": 3, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.5, "level": 2, "controller": "gradient"});
+    let resting = json!({"name": "default", "inflight": 2, "queue_length": 3, "limit": 4, "delay_s": 0.25, "backoff_s": 7.5, "backoff_level": 2, "controller": "gradient"});
     assert_eq!(state["scopes"][0], resting);
-    assert_eq!(state["scopes"][1], json!({"name": "open", "inflight": 0}), "what is not throttled has no more to tell");
-    let acme = json!({"value": "acme", "inflight": 2, "waiting": 3, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.5, "level": 2, "controller": "gradient"});
-    assert_eq!((&state["scopes"][2]["values"], &state["scopes"][2]["busiest"]), (&json!(1200), &json!([acme])));
+    assert_eq!(
+        state["scopes"][1],
+        json!({"name": "open", "inflight": 0}),
+        "an unthrottled scope has no further fields"
+    );
+    let acme = json!({"partition": "acme", "inflight": 2, "queue_length": 3, "limit": 4, "delay_s": 0.25, "backoff_s": 7.5, "backoff_level": 2, "controller": "gradient"});
+    assert_eq!(
+        (&state["scopes"][2]["partitions"], &state["scopes"][2]["busiest_partitions"]),
+        (&json!(1200), &json!([acme]))
+    );
 }
 
 #[tokio::test]
-async fn the_state_says_where_everybody_is_and_what_went_wrong() {
+async fn state_shows_addresses_and_failed_reload() {
     let state = FakeGateway::new().ask("GET /api/v1/state").await.json();
     for (key, value) in [
         ("version", json!("1.2.3")),
         ("revision", json!("abc")),
         ("listen", json!(["127.0.0.1:8080"])),
         ("admin", json!("127.0.0.1:9090")),
-        ("origin", json!({"authority": "site:3000", "known": false, "addresses": []})),
+        ("origin", json!({"authority": "site:3000", "resolved": false, "addresses": []})),
         ("connections", json!(4)),
         ("log_lines_dropped", json!(7)),
         ("corrections", json!([])),
     ] {
         assert_eq!(state[key], value, "{key}");
     }
-    let failed = json!({"time": "1970-01-01T00:02:40Z", "mistakes": "routes: wrong"});
-    assert_eq!(state["settings"], json!({"loaded": "1970-01-01T00:01:40Z", "last_reload_failed": failed}));
+    let failed = json!({"time": "1970-01-01T00:02:40Z", "errors": "routes: wrong"});
+    assert_eq!(state["settings"], json!({"loaded_at": "1970-01-01T00:01:40Z", "last_reload_failed": failed}));
 }
 
 #[tokio::test]
-async fn one_quota_can_be_looked_at_alone() {
+async fn single_quota_is_returned_by_name() {
     let desk = FakeGateway::new();
     let alone = desk.ask("GET /api/v1/quotas/places_api").await;
     assert_eq!(alone.json(), desk.ask("GET /api/v1/quotas").await.json()[0]);
     assert_eq!(alone.json()["window_ends_in_s"], 86_400 - 160);
     let unknown = desk.ask("GET /api/v1/quotas/places").await;
-    assert_eq!(unknown.json()["detail"], "quota: there is none called \"places\"; known: places_api");
+    assert_eq!(unknown.json()["detail"], "quota: unknown name \"places\"; known: places_api");
     assert_eq!(unknown.problem(), 404);
 }
 
 #[tokio::test]
-async fn a_quota_is_corrected_by_hand_to_the_thousandth() {
+async fn manual_correction_is_exact_to_a_thousandth() {
     let desk = FakeGateway::new();
     let answer = desk.put("/api/v1/quotas/places_api/used", r#"{"used": 40.125}"#).await;
     assert_eq!(answer.json(), json!({"name": "places_api", "from": 12.25, "to": 40.125}));
     let answer = desk.put("/api/v1/quotas/places_api/used", r#"{"used": "12.25", "by": "ann"}"#).await;
     assert_eq!(answer.json(), json!({"name": "places_api", "from": 40.125, "to": 12.25}));
-    assert_eq!(desk.put("/api/v1/quotas/places_api/used", r#"{"used": 100}"#).await.status, 200, "all of it");
+    assert_eq!(desk.put("/api/v1/quotas/places_api/used", r#"{"used": 100}"#).await.status, 200, "the whole limit");
     for (body, from) in [("", 100), (r#"{"by": "ann"}"#, 0)] {
         let answer = desk.send("POST /api/v1/quotas/places_api/reset", Body::from(body)).await;
         assert_eq!(answer.json(), json!({"name": "places_api", "from": from, "to": 0}));
@@ -99,12 +106,12 @@ async fn a_quota_is_corrected_by_hand_to_the_thousandth() {
 }
 
 #[tokio::test]
-async fn a_correction_that_is_wrong_changes_nothing_and_is_told_line_by_line() {
+async fn invalid_correction_reports_every_error_and_changes_nothing() {
     let desk = FakeGateway::new();
     let name = "by: found \"a\\nb\"; give a name of 1 to 64 characters, or none";
     let range = "give a number from 0 to 100, such as 12 or 0.25";
     for (sent, told) in [
-        (r#"{"used": 100.001}"#, vec!["used: 100.001 is beyond the limit; give a number from 0 to 100".to_owned()]),
+        (r#"{"used": 100.001}"#, vec!["used: 100.001 exceeds the limit; give a number from 0 to 100".to_owned()]),
         (r#"{"used": -1}"#, vec![format!("used: found -1; {range}")]),
         (r#"{"used": "many"}"#, vec![format!("used: found \"many\"; {range}")]),
         (r#"{"used": true}"#, vec![format!("used: found true; {range}")]),
@@ -121,14 +128,14 @@ async fn a_correction_that_is_wrong_changes_nothing_and_is_told_line_by_line() {
     assert_eq!(desk.send("POST /api/v1/quotas/places_api/reset", Body::from("[]")).await.problem(), 422);
     let nobodys = desk.put("/api/v1/quotas/nobodys/used", r#"{"used": -1}"#).await;
     let told = nobodys.json()["detail"].as_str().unwrap_or_default().to_owned();
-    assert!(told.contains("known: places_api\nused: found -1; give a number not negative"), "{told}");
+    assert!(told.contains("known: places_api\nused: found -1; give a number of at least 0"), "{told}");
     assert_eq!(nobodys.problem(), 404);
     assert_eq!(desk.send("POST /api/v1/quotas/nobodys/reset", Body::empty()).await.problem(), 404);
     assert_eq!(*desk.used.lock(), Units::from_milli(12_250));
 }
 
 #[tokio::test]
-async fn the_last_corrections_are_remembered_with_whoever_made_them() {
+async fn recent_corrections_are_listed_with_their_actor() {
     let corrections = Corrections::new(true);
     for used in 1..=25 {
         let who = Actor { peer: "127.0.0.1:4000".parse().ok(), claimed: (used == 25).then(|| "ann".to_owned()) };
@@ -145,7 +152,7 @@ async fn the_last_corrections_are_remembered_with_whoever_made_them() {
 }
 
 #[tokio::test]
-async fn a_decision_is_explained_until_it_is_forgotten() {
+async fn decision_is_found_by_its_hexadecimal_id() {
     let desk = FakeGateway::new();
     let found = desk.ask("GET /api/v1/decisions/000000000000beef").await;
     assert_eq!((found.status, &found.json()["verdict"]), (200, &json!("refused")));
@@ -156,7 +163,7 @@ async fn a_decision_is_explained_until_it_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_reload_tells_every_mistake_and_says_that_the_old_settings_stay() {
+async fn failed_reload_returns_the_config_errors() {
     assert_eq!(FakeGateway::new().ask("POST /api/v1/reload").await.json()["reloaded"], true);
     let wrong = FakeGateway { mistakes: Some("routes[0].cost: found -1".into()), ..FakeGateway::new() };
     let answer = wrong.ask("POST /api/v1/reload").await;
@@ -177,7 +184,7 @@ async fn every_error_is_a_problem_document() {
 }
 
 #[tokio::test]
-async fn where_a_token_is_set_only_its_holder_gets_past_the_health_checks() {
+async fn token_is_required_except_for_health_checks() {
     let desk = FakeGateway { token: Some("secret".into()), ..FakeGateway::new() };
     for wrong in ["", "authorization: Bearer secre", "authorization: Bearer secretly", "authorization: Basic secret"] {
         for path in ["/metrics", "/api/v1/state", "/nothing"] {
@@ -188,11 +195,11 @@ async fn where_a_token_is_set_only_its_holder_gets_past_the_health_checks() {
     }
     assert_eq!(desk.ask("GET /healthz").await.status, 200);
     let from_afar = "GET /metrics\nauthorization: bearer secret\nhost: gate.internal:9090";
-    assert_eq!(desk.ask(from_afar).await.status, 200, "the token counts, not the name");
+    assert_eq!(desk.ask(from_afar).await.status, 200, "a valid token is accepted with any Host");
 }
 
 #[tokio::test]
-async fn without_a_token_a_name_that_was_made_to_point_here_is_refused() {
+async fn non_loopback_host_is_rejected_without_a_token() {
     let desk = FakeGateway::new();
     for here in ["127.0.0.1:9090", "localhost:9090", "[::1]:9090", "127.9.9.9"] {
         assert_eq!(desk.ask(&format!("GET /api/v1/state\nhost: {here}")).await.status, 200, "{here}");
@@ -203,7 +210,7 @@ async fn without_a_token_a_name_that_was_made_to_point_here_is_refused() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_can_change_nothing() {
+async fn cross_site_requests_are_rejected() {
     let desk = FakeGateway::new();
     for page in
         ["sec-fetch-site: cross-site", "sec-fetch-site: same-site", "origin: http://evil.example", "origin: null"]
@@ -216,7 +223,7 @@ async fn a_page_of_another_site_can_change_nothing() {
 }
 
 #[tokio::test]
-async fn answers_are_neither_cached_nor_guessed_at() {
+async fn responses_disable_caching_and_content_sniffing() {
     for path in ["/healthz", "/metrics", "/nothing"] {
         let answer = FakeGateway::new().ask(&format!("GET {path}")).await;
         assert_eq!(answer.header("cache-control"), "no-store");
@@ -225,13 +232,13 @@ async fn answers_are_neither_cached_nor_guessed_at() {
 }
 
 #[tokio::test]
-async fn over_a_socket_it_serves_until_it_is_told_to_end() {
+async fn server_runs_until_the_shutdown_signal() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let listen = listener.local_addr().expect("an address");
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let router = router(Arc::new(FakeGateway::new()), AccessControl { token: None, listen });
     let server = tokio::spawn(serve(listener, router, async { drop(ended.await) }));
-    let mut client = tokio::net::TcpStream::connect(listen).await.expect("it listens");
+    let mut client = tokio::net::TcpStream::connect(listen).await.expect("a connection");
     let body = r#"{"used": 1}"#;
     let head = format!("PUT /api/v1/quotas/places_api/used HTTP/1.1\r\nHost: {listen}\r\nConnection: close\r\n");
     let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
@@ -261,7 +268,7 @@ impl FakeGateway {
         Self { missing: Vec::new(), mistakes: None, token: None, used: Arc::new(Mutex::new(Units::from_milli(12_250))) }
     }
 
-    /// Asks with a method and a path, and with headers on further lines.
+    /// Sends a request given as method and path, with headers on further lines.
     async fn ask(&self, asked: &str) -> TestResponse {
         self.send(asked, Body::empty()).await
     }
@@ -308,7 +315,7 @@ impl TestResponse {
         serde_json::from_str(&self.body).expect("JSON")
     }
 
-    /// The status, after a look at the problem document that explains it.
+    /// Returns the status; checks that the body is a problem document.
     fn problem(&self) -> u16 {
         assert_eq!(self.header("content-type"), "application/problem+json");
         assert_eq!(self.json()["status"], self.status);

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Zones that are difficult, each in its own way.
+/// Zones with unusual transitions.
 const ZONES: [&str; 14] = [
     "UTC",
     "America/Los_Angeles",
@@ -21,21 +21,21 @@ const ZONES: [&str; 14] = [
 ];
 
 fn civil(unit: Unit, zone: &str, at: &str) -> CivilCalendar {
-    CivilCalendar::new(unit, zone, at.parse().expect("a time")).expect("a zone")
+    CivilCalendar::new(unit, zone, at.parse().expect("valid time")).expect("known zone")
 }
 
 fn at(text: &str) -> Timestamp {
-    timestamp(text.parse().expect("a moment"))
+    timestamp(text.parse().expect("valid timestamp"))
 }
 
 fn hours(span: Span) -> f64 {
     span.end.saturating_duration_since(span.start).as_secs_f64() / 3600.0
 }
 
-/// Every moment between 1971 and 2037 at which the zone's clocks are moved.
+/// Returns all clock changes of the zone between 1971 and 2037.
 fn turns(zone: &str) -> Vec<jiff::Timestamp> {
-    let zone = TimeZoneDatabase::bundled().get(zone).expect("a zone");
-    let (from, to) = ("1971-01-01T00:00Z".parse().expect("a moment"), "2037-01-01T00:00Z".parse().expect("a moment"));
+    let zone = TimeZoneDatabase::bundled().get(zone).expect("known zone");
+    let (from, to) = ("1971-01-01T00:00Z".parse().expect("a time"), "2037-01-01T00:00Z".parse().expect("a time"));
     zone.following(from).map(|turn| turn.timestamp()).take_while(|&turn| turn < to).collect()
 }
 
@@ -46,7 +46,7 @@ fn a_pacific_day_begins_at_pacific_midnight() {
 }
 
 #[test]
-fn days_have_23_or_25_hours_where_the_clocks_are_moved() {
+fn dst_days_have_23_or_25_hours() {
     let day = |moment| hours(civil(Unit::Day, "America/New_York", "00:00").span(at(moment)));
     assert_eq!(day("2026-03-08T12:00:00Z"), 23.0);
     assert_eq!(day("2026-11-01T12:00:00Z"), 25.0);
@@ -54,7 +54,7 @@ fn days_have_23_or_25_hours_where_the_clocks_are_moved() {
 }
 
 #[test]
-fn where_midnight_does_not_exist_the_day_begins_with_its_first_moment() {
+fn skipped_midnight_starts_the_day_after_the_gap() {
     let sao_paulo = civil(Unit::Day, "America/Sao_Paulo", "00:00").span(at("2018-11-04T12:00:00Z"));
     assert_eq!((sao_paulo.start, hours(sao_paulo)), (at("2018-11-04T03:00:00Z"), 23.0));
     let cairo = civil(Unit::Day, "Africa/Cairo", "00:00").span(at("2024-04-26T12:00:00Z"));
@@ -62,19 +62,19 @@ fn where_midnight_does_not_exist_the_day_begins_with_its_first_moment() {
 }
 
 #[test]
-fn a_reset_time_that_is_skipped_moves_to_the_end_of_the_gap() {
+fn skipped_reset_time_moves_to_the_gap_end() {
     let night = civil(Unit::Day, "Europe/Berlin", "02:30").span(at("2026-03-29T12:00:00Z"));
     assert_eq!((night.start, night.end), (at("2026-03-29T01:00:00Z"), at("2026-03-30T00:30:00Z")));
 }
 
 #[test]
-fn a_reset_time_that_comes_twice_counts_the_first_time() {
+fn ambiguous_reset_time_uses_the_first_occurrence() {
     let night = civil(Unit::Day, "Europe/Berlin", "02:30").span(at("2026-10-25T12:00:00Z"));
     assert_eq!(night.start, at("2026-10-25T00:30:00Z"));
 }
 
 #[test]
-fn a_date_that_a_zone_left_out_is_no_window() {
+fn skipped_date_has_no_window() {
     let days = civil(Unit::Day, "Pacific/Apia", "00:00");
     let last = days.span(at("2011-12-30T09:00:00Z"));
     let next = days.span(last.end);
@@ -82,7 +82,7 @@ fn a_date_that_a_zone_left_out_is_no_window() {
 }
 
 #[test]
-fn weeks_begin_on_monday_and_months_on_their_first_day() {
+fn weeks_start_monday_and_months_on_the_first() {
     let week = civil(Unit::Week, "UTC", "06:00").span(at("2026-11-23T05:59:59Z"));
     assert_eq!((week.start, week.end), (at("2026-11-16T06:00:00Z"), at("2026-11-23T06:00:00Z")));
     let month = civil(Unit::Month, "UTC", "00:00").span(at("2028-02-29T23:59:59Z"));
@@ -90,7 +90,7 @@ fn weeks_begin_on_monday_and_months_on_their_first_day() {
 }
 
 #[test]
-fn an_hour_lived_through_twice_is_two_windows_and_a_half_hour_change_cuts_one() {
+fn hourly_windows_split_at_repeated_and_shifted_hours() {
     let hour = |zone, moment| civil(Unit::Hour, zone, "00:15").span(at(moment));
     let twice = hour("Europe/Berlin", "2026-10-25T00:30:00Z");
     assert_eq!((twice.start, twice.end), (at("2026-10-25T00:15:00Z"), at("2026-10-25T01:15:00Z")));
@@ -104,7 +104,7 @@ fn an_unknown_zone_is_refused() {
 }
 
 #[test]
-fn it_says_in_words_what_it_is() {
+fn debug_output_names_unit_zone_and_start() {
     assert_eq!(
         format!("{:?}", civil(Unit::Day, "america/los_angeles", "00:00")),
         "day of America/Los_Angeles, from 00:00"
@@ -115,13 +115,13 @@ fn unit() -> impl Strategy<Value = Unit> {
     select(vec![Unit::Hour, Unit::Day, Unit::Week, Unit::Month])
 }
 
-/// Moments around a turn of the clocks, up to three days away from it.
+/// Times within three days of a clock change.
 fn moment_near_a_turn() -> impl Strategy<Value = (&'static str, Timestamp)> {
     (select(ZONES.to_vec()), any::<prop::sample::Index>(), -3 * 86_400i64..3 * 86_400, 0u64..1_000_000_000).prop_map(
         |(zone, which, seconds, nanoseconds)| {
             let turns = turns(zone);
             let turn = if turns.is_empty() {
-                jiff::Timestamp::from_second(1_000_000_000).expect("a moment")
+                jiff::Timestamp::from_second(1_000_000_000).expect("in range")
             } else {
                 turns[which.index(turns.len())]
             };
@@ -143,7 +143,7 @@ fn length_bounds(unit: Unit) -> (f64, f64) {
 proptest! {
     #[test]
     fn windows_tile_time_and_contain_their_moments((zone, moment) in moment_near_a_turn(), unit in unit(), hour in 0i8..24, minute in 0i8..60) {
-        let calendar = CivilCalendar::new(unit, zone, Time::constant(hour, minute, 0, 0)).expect("a zone");
+        let calendar = CivilCalendar::new(unit, zone, Time::constant(hour, minute, 0, 0)).expect("known zone");
         let span = calendar.span(moment);
         prop_assert!(span.contains(moment), "{calendar:?}: {span:?}");
         prop_assert_eq!(calendar.span(span.start), span);
@@ -155,10 +155,10 @@ proptest! {
     }
 
     #[test]
-    fn a_window_begins_at_the_reset_time_or_where_a_gap_swallowed_it((zone, moment) in moment_near_a_turn(), hour in 0i8..24, minute in 0i8..60) {
+    fn window_starts_at_reset_time_or_gap_end((zone, moment) in moment_near_a_turn(), hour in 0i8..24, minute in 0i8..60) {
         let due = Time::constant(hour, minute, 0, 0);
-        let calendar = CivilCalendar::new(Unit::Day, zone, due).expect("a zone");
-        let start = jiff::Timestamp::from_nanosecond(i128::from(calendar.span(moment).start.0)).expect("a moment");
+        let calendar = CivilCalendar::new(Unit::Day, zone, due).expect("known zone");
+        let start = jiff::Timestamp::from_nanosecond(i128::from(calendar.span(moment).start.0)).expect("in range");
         let shown = calendar.zone.to_datetime(start);
         let is_a_turn = turns(zone).contains(&start);
         prop_assert!(shown.time() == due || is_a_turn, "{calendar:?} began when the clocks showed {shown}");
@@ -168,7 +168,7 @@ proptest! {
 }
 
 #[test]
-fn every_turn_of_every_zone_is_tiled() {
+fn windows_tile_every_clock_change_of_every_zone() {
     for zone in ZONES {
         for unit in [Unit::Hour, Unit::Day] {
             let calendar = civil(unit, zone, "00:00");

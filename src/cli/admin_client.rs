@@ -1,4 +1,4 @@
-//! How a command reaches a running gate, and what its answer means for the exit code.
+//! Sends requests of commands to the admin listener of a running gateway, and maps its responses to exit codes.
 
 use super::{CommandError, ConfigArg, environment};
 use crate::admin::{AdminClientError, AdminResponse, Client};
@@ -10,27 +10,31 @@ use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Which gate, and the token that it wants.
+/// Options that select the admin listener and its token.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AdminArgs {
     #[command(flatten)]
     pub(super) file: ConfigArg,
-    /// Its admin listener, such as 127.0.0.1:9090, without a look into any file.
+    /// Address of the admin listener, such as 127.0.0.1:9090.
+    ///
+    /// Without this option, address and token are `admin.listen` and `admin.token` of --config FILE, of
+    /// ./tidegate.yaml, or else of config/tidegate.yaml; without a file, the address is 127.0.0.1:9090. Only the
+    /// section `admin` of the file must be valid. `${...}` and TIDEGATE__ADMIN__LISTEN are applied as in `serve`.
     #[arg(long, value_name = "ADDR", conflicts_with = "config")]
     admin: Option<String>,
-    /// A file with the admin token; without it, the variable TIDEGATE_ADMIN_TOKEN counts.
+    /// File with the admin token for --admin (default: the variable TIDEGATE_ADMIN_TOKEN).
     #[arg(long, value_name = "FILE", requires = "admin", conflicts_with = "config")]
     token_file: Option<PathBuf>,
 }
 
-/// The listener and how to be let in, and what to say to those who are not.
+/// Client of the admin listener, and the hint for a rejected token.
 struct AdminTarget {
     client: Client,
     remedy: String,
 }
 
 impl AdminArgs {
-    /// Asks the gate; what it says, in JSON.
+    /// Sends a request to the admin API and returns the JSON body of its response.
     pub fn request(&self, method: Method, path: &str, body: &str) -> Result<String, CommandError> {
         let AdminTarget { client, remedy } = self.target(&environment())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -46,16 +50,16 @@ impl AdminArgs {
             Some(written) => {
                 let address = address(written).map_err(CommandError::Usage)?;
                 let token = self.token(environment).map_err(CommandError::Usage)?;
-                let remedy = "give the gate's own with --token-file FILE or in TIDEGATE_ADMIN_TOKEN".into();
+                let remedy = "set the gateway's token with --token-file FILE or TIDEGATE_ADMIN_TOKEN".into();
                 Ok(AdminTarget { client: Client::at(address).authorized(token), remedy })
             }
             None => self.target_from_config(environment).map_err(CommandError::Usage),
         }
     }
 
-    /// What the gate's own file says, environment included, as `serve` would read it.
+    /// Returns the target from the configuration file, with the environment applied as in `serve`.
     fn target_from_config(&self, environment: &[(String, String)]) -> Result<AdminTarget, String> {
-        let otherwise = "or say where it is with --admin ADDR";
+        let otherwise = "or set the address with --admin ADDR";
         let (file, admin) = match self.file.path() {
             Ok(file) => {
                 let read = config::read_admin(&file, environment);
@@ -69,15 +73,15 @@ impl AdminArgs {
             }
         };
         let admin = admin.ok_or_else(|| {
-            let remedy = "remove the line, which leaves 127.0.0.1:9090, and restart the gateway";
+            let remedy = "remove the line for the default 127.0.0.1:9090 and restart the gateway";
             format!("{}: admin: found off; {remedy}, {otherwise}", file.display())
         })?;
         if admin.listen.port() == 0 {
-            let wrong = "admin.listen: port 0 is whatever port was free";
-            return Err(format!("{}: {wrong}; say with --admin ADDR which it was", file.display()));
+            let wrong = "admin.listen: port 0 selects a free port at the start";
+            return Err(format!("{}: {wrong}; set the actual address with --admin ADDR", file.display()));
         }
-        let remedy = "admin.token of the file is not what the gate was started with: start it anew, or ask with \
-                      --admin ADDR and its token";
+        let remedy = "admin.token of the file differs from the token at the gateway's start; restart it, or use \
+                      --admin ADDR with that token";
         let token = admin.token.as_ref().and_then(Secret::authorization);
         Ok(AdminTarget {
             client: Client::at(reachable(admin.listen).to_string()).authorized(token),
@@ -98,12 +102,12 @@ impl AdminArgs {
         let plain = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
         match Secret::new(token.to_owned()).authorization().filter(|_| plain) {
             Some(field) => Ok(Some(field)),
-            None => Err(format!("{source}: is empty or holds spaces; write the token and nothing else")),
+            None => Err(format!("{source}: empty or with spaces; write only the token")),
         }
     }
 }
 
-/// The JSON of an answer that says yes; what to do where it says no.
+/// Returns the body of a successful JSON response; otherwise an error with a hint.
 fn parse_response(answer: AdminResponse, address: &str, remedy: &str) -> Result<String, CommandError> {
     #[derive(Deserialize)]
     struct Problem {
@@ -115,15 +119,15 @@ fn parse_response(answer: AdminResponse, address: &str, remedy: &str) -> Result<
     if status.is_success() && json {
         return Ok(body);
     }
-    // Problems that clients are told have a type, those of the admin listener have none.
+    // Problem documents for clients have a type, those of the admin listener have none.
     match serde_json::from_str::<Problem>(&body).ok().filter(|problem| problem.r#type.is_none()) {
         Some(_) if status == StatusCode::UNAUTHORIZED => {
             Err(CommandError::Usage(format!("{address}: the admin token is missing or wrong; {remedy}")))
         }
         Some(Problem { detail, .. }) if status.is_client_error() => Err(CommandError::Usage(detail)),
-        Some(Problem { detail, .. }) => Err(CommandError::Failed(format!("{address} answers {status}: {detail}"))),
+        Some(Problem { detail, .. }) => Err(CommandError::Failed(format!("{address} returned {status}: {detail}"))),
         None => Err(CommandError::Failed(format!(
-            "{address} answers {status}, and not as a gate does to its operators; is it the address of admin.listen?"
+            "{address} returned {status}, which is not an admin API response; check admin.listen"
         ))),
     }
 }
@@ -131,30 +135,30 @@ fn parse_response(answer: AdminResponse, address: &str, remedy: &str) -> Result<
 fn hint(error: &AdminClientError) -> &'static str {
     match error {
         AdminClientError::Unreachable { .. } => {
-            "start it with `tidegate serve`, or say where its admin listener is with --admin ADDR"
+            "start the gateway with `tidegate serve`, or set the address of its admin listener with --admin ADDR"
         }
-        AdminClientError::InvalidResponse { .. } => "is it the address of admin.listen?",
-        AdminClientError::TimedOut { .. } => "the process may be stopped, or the machine out of breath",
+        AdminClientError::InvalidResponse { .. } => "check admin.listen",
+        AdminClientError::TimedOut { .. } => "the gateway may be stopped or overloaded",
     }
 }
 
-/// Host and port, with or without `http://`.
+/// Parses `HOST:PORT`, with or without `http://`.
 fn address(written: &str) -> Result<String, String> {
     let wrong = |what: &str| Err(format!("--admin: {what} in {written:?}; write it like 127.0.0.1:9090"));
     let text = written.strip_prefix("http://").unwrap_or(written);
     let text = text.strip_suffix('/').unwrap_or(text);
     if text.contains("://") {
-        return wrong("nothing but http:// can be spoken");
+        return wrong("unsupported scheme");
     }
     match text.parse::<http::uri::Authority>() {
-        Ok(authority) if text.contains('@') || authority.host().is_empty() => wrong("found no plain host"),
+        Ok(authority) if text.contains('@') || authority.host().is_empty() => wrong("found no valid host"),
         Ok(authority) if authority.port_u16().is_none_or(|port| port == 0) => wrong("found no port"),
         Ok(authority) => Ok(authority.to_string()),
         Err(_) => wrong("found no host and port"),
     }
 }
 
-/// Where to ask who listens on every address.
+/// Returns the address to connect to: loopback if the listener is bound to all addresses.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     let loopback: IpAddr = match listen {
         SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
@@ -164,11 +168,11 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
 }
 
 fn text_of(file: &Path) -> Result<String, String> {
-    let unread = |error| format!("--token-file {}: cannot be read: {error}; name a file of yours", file.display());
+    let unread = |error| format!("--token-file {}: cannot be read: {error}; set a readable file", file.display());
     std::fs::read_to_string(file).map_err(unread)
 }
 
-/// Holds the token where no file does.
+/// Environment variable with the token.
 const TOKEN: &str = "TIDEGATE_ADMIN_TOKEN";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `tidegate check`: is the file right, and what does it say in words?
+//! `tidegate check`: validates a configuration file and prints a summary or all errors.
 
 mod classes;
 mod crawlers;
@@ -9,8 +9,8 @@ mod routes;
 mod scopes;
 #[cfg(test)]
 mod tests;
-
 use crate::address_list_files::{AddressListFiles, count_text};
+
 use crate::config::settings::AccessLog;
 use crate::config::{self, Settings};
 use crate::policy::ClassId;
@@ -22,7 +22,7 @@ use crate::verify::OperatorTable;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Reads the file and sums it up, or says all that is wrong with it.
+/// Reads `file` and returns its summary. `Err` contains all errors, one per line.
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
     let mut settings = config::read(file, environment, &[], operators).map_err(|mistakes| mistakes.to_string())?;
     let files = AddressListFiles::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
@@ -33,38 +33,39 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     Ok(summary(&settings, files.lists().counts()))
 }
 
-/// Who listens on loopback alone has a proxy in front, or local clients.
+/// Returns a warning if the gateway listens on loopback only and reads no address header: it has a proxy in front, or
+/// local clients only.
 fn hidden_clients(settings: &Settings) -> Option<String> {
     let only_local = settings.listen.iter().all(|address| address.ip().is_loopback());
     (only_local && settings.rules.trust.source == AddressSource::Peer).then(|| {
-        "clients.address_from: peer, and only loopback is listened on, so a proxy in front hides its clients: all of them count as \
-         one, and no crawler can be verified; write clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \
+        "clients.address_from: peer, and the gateway listens on loopback only: behind a proxy all clients share one address, and \
+         no crawler can be verified; write clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \
          \"::1/128\"] }"
             .into()
     })
 }
 
-/// It may be there when the gate starts, so it is no mistake.
+/// Returns a warning if `robots.override_file` is unreadable. This is not an error: the file may exist at the start.
 fn robots_override_warning(settings: &Settings) -> Option<String> {
     let file = settings.robots.file.as_deref()?;
     let error = robots::read_own(file).err()?;
     Some(format!(
-        "robots.file: {} cannot be read: {error}; until it can, the origin's robots.txt is served",
+        "robots.override_file: {} cannot be read: {error}; the origin's robots.txt is served until it can",
         file.display()
     ))
 }
 
-/// The settings in words: listeners, quotas, classes in order, scopes, routes with their costs, and notes. `networks` says how
-/// many each address list has.
+/// Returns the summary of `settings`: listeners, quotas, classes in order, scopes, routes with their costs, and
+/// warnings. `networks` is the number of networks of each address list.
 pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     let (rules, operators) = (&settings.rules, &settings.operator_names);
     let mut text = String::new();
     let mut line = |written: String| writeln!(text, "{written}").unwrap_or(());
 
     let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
-    line(format!("listens on {}, forwards to {}", listen.join(", "), settings.origin.authority));
+    line(format!("listening on {}, forwarding to {}", listen.join(", "), settings.origin.authority));
     if let Some(admin) = &settings.admin {
-        line(format!("operators: {}{}", admin.listen, if admin.token.is_some() { ", with a token" } else { "" }));
+        line(format!("admin listener: {}{}", admin.listen, if admin.token.is_some() { ", with a token" } else { "" }));
     }
     line(match &settings.log.access {
         AccessLog::Off => "access log: off".into(),
@@ -76,21 +77,18 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
 
     line(format!("crawlers: {}", crawlers::verify(&settings.verify)));
     line(match &rules.behaviour {
-        None => "behaviour: not looked at".into(),
+        None => "bot detection: off".into(),
         Some(BotDetection { threshold, half_life, .. }) => {
-            format!(
-                "behaviour: suspected from {threshold} points on, half of them forgotten after {}",
-                format::duration(*half_life)
-            )
+            format!("bot detection: from a bot score of {threshold}, half-life {}", format::duration(*half_life))
         }
     });
     if !settings.operators.is_empty() {
-        line(format!("\noperators of crawlers, added or changed: {}", settings.operators.len()));
+        line(format!("\noperators, added or changed: {}", settings.operators.len()));
         let builtin = OperatorTable::builtin();
         settings.operators.iter().for_each(|written| line(format!("  {}", crawlers::operator(written, &builtin))));
     }
     if !settings.lists.is_empty() {
-        line(format!("\nlists of addresses: {}", settings.lists.len()));
+        line(format!("\naddress lists: {}", settings.lists.len()));
         for (list, count) in settings.lists.iter().zip(networks) {
             line(format!("  {}: {} in {}", list.name, count_text(*count), list.file.display()));
         }
@@ -114,7 +112,7 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
         }
     }
 
-    line(format!("\nclasses, the first that fits: {}", rules.classes.len()));
+    line(format!("\nclasses, first match wins: {}", rules.classes.len()));
     for (id, class) in (0..).map(ClassId).zip(&rules.classes) {
         let paced = |quota: &Quota| quota.pacing.as_ref().is_some_and(|pacing| pacing.is_paced(id));
         let shed = rules.quotas.iter().any(|quota| quota.tiers_for(id).is_some() || paced(quota));
@@ -123,18 +121,18 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
 
     let throttled: Vec<String> = rules.scopes.iter().filter_map(scopes::scope).collect();
     if !throttled.is_empty() {
-        line(format!("\nscopes that are throttled: {} of {}", throttled.len(), rules.scopes.len()));
+        line(format!("\nthrottled scopes: {} of {}", throttled.len(), rules.scopes.len()));
         throttled.into_iter().for_each(|told| line(format!("  {told}")));
     }
 
-    line(format!("\nroutes, the first that fits: {}", rules.routes.len()));
+    line(format!("\nroutes, first match wins: {}", rules.routes.len()));
     rules.routes.iter().for_each(|written| line(format!("  {}", routes::route(written, rules))));
 
     crawlers::robots(settings, operators).into_iter().for_each(&mut line);
     line(crawlers::crawl_policy(settings.crawl_policy.as_ref()));
 
     if !settings.warnings.is_empty() {
-        line("\nnotes:".into());
+        line("\nwarnings:".into());
         settings.warnings.iter().for_each(|note| line(format!("  {note}")));
     }
     text

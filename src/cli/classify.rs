@@ -1,4 +1,4 @@
-//! `tidegate classify`: what the user-agent stage alone makes of each line on standard input.
+//! `tidegate classify`: classifies each line of standard input by the user-agent stage alone.
 
 use std::io::{self, BufRead, Write};
 
@@ -6,11 +6,13 @@ use serde::Serialize;
 
 use crate::policy::class::{UserAgentRule, agent_rule};
 use crate::policy::{Claim, ClientKind};
+
 use crate::user_agents::UserAgentMatcher;
 
-/// Writes one line for each line of `input`, in order: kind, tab, name of the bot or `-`; or one JSON object.
+/// Classifies each line of `input` and writes one line each, in order: kind, tab, name of the bot or `-`; or one JSON
+/// object.
 ///
-/// A line need not be UTF-8, and may be of any length.
+/// Lines may have any length and need not be UTF-8.
 pub fn run(
     agents: &UserAgentMatcher,
     rules: &[UserAgentRule],
@@ -47,8 +49,8 @@ impl<'a> ClassifiedLine<'a> {
             Claim::Bot { bot, .. } => {
                 ClassifiedLine { kind: ClientKind::DeclaredBot.name(), bot: bot.map(|bot| agents.name(bot)) }
             }
-            // No user agent is no claim. Proxies and privacy tools strip it, and a person refused costs more than a
-            // bot missed; what the client then does is for the stages after this one to judge.
+            // A missing user agent is no evidence of a bot: proxies and privacy tools remove it, and a refused person
+            // costs more than a missed bot. Later stages evaluate the client's behavior.
             Claim::Browser | Claim::NoUserAgent => ClassifiedLine { kind: ClientKind::Human.name(), bot: None },
         }
     }

@@ -1,32 +1,32 @@
-//! Which YAML file a command reads.
+//! Selects the configuration file that a command reads.
 
 use clap::Args;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Looked for in this order, where none is named.
+/// Default paths, in order of precedence.
 const DEFAULT_PATHS: [&str; 2] = ["tidegate.yaml", "config/tidegate.yaml"];
 
-/// The file that is named, if one is.
+/// The option `--config`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigArg {
-    /// The YAML file; where none is named, ./tidegate.yaml, or else config/tidegate.yaml.
+    /// Configuration file (default: ./tidegate.yaml, or else config/tidegate.yaml).
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 }
 
-/// No file is named, and none is where it is looked for.
+/// Error for a missing configuration file: no option names one, and no default path exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfigNotFound;
 
 impl ConfigArg {
-    /// The file that is meant; one that is named need not be there.
+    /// Returns the path of the file. A named file is not checked for existence.
     pub(super) fn path(&self) -> Result<PathBuf, ConfigNotFound> {
         path_or_default(self.config.as_ref())
     }
 }
 
-/// The same of a file that is named in another way.
+/// Returns `named`, or else the first default path that exists.
 pub(super) fn path_or_default(named: Option<&PathBuf>) -> Result<PathBuf, ConfigNotFound> {
     let usual = || DEFAULT_PATHS.iter().map(PathBuf::from).find(|path| path.exists());
     named.cloned().or_else(usual).ok_or(ConfigNotFound)
@@ -34,6 +34,6 @@ pub(super) fn path_or_default(named: Option<&PathBuf>) -> Result<PathBuf, Config
 
 impl fmt::Display for ConfigNotFound {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "no YAML file is named, and there is neither {}; name one", DEFAULT_PATHS.join(" nor "))
+        write!(out, "no configuration file: found neither {}; set one", DEFAULT_PATHS.join(" nor "))
     }
 }

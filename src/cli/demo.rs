@@ -1,4 +1,4 @@
-//! `tidegate demo`: a newcomer's first minute. Everything is real but for the day, which runs faster.
+//! `tidegate demo`: runs a real gateway and real connections on a simulated day, which passes faster.
 
 use super::output::OutputPaths;
 use super::serve::random_seed;
@@ -13,29 +13,30 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What the demonstration is told on the command line.
+/// Arguments of `tidegate demo`.
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
-    /// How many real seconds the day takes.
+    /// Real duration of the simulated day, in seconds.
     #[arg(long, default_value_t = Options::default().seconds, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Another seed is another day.
+    /// Seed of the traffic.
     #[arg(long, default_value_t = Options::default().seed)]
     seed: u64,
-    /// Leaves after the summary instead of staying up to be tried.
+    /// Exits after the summary instead of keeping the gateway running.
     #[arg(long)]
-    exit: bool,
-    /// Writes the access log of such days there instead, as a site without a gate would have it; - is standard output.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "exit"])]
+    no_wait: bool,
+    /// Writes an access log of simulated days to FILE instead, as a site without a gateway has it; `-` is standard
+    /// output.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "no_wait"])]
     log: Option<PathBuf>,
-    /// How many days the log has.
+    /// Number of days in the log.
     #[arg(long, requires = "log", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=366))]
     days: u64,
 }
 
-/// Shows a day. Exit code 1 if the gate broke one of its promises.
+/// Runs the demo. Returns exit code 1 if one of its checks fails.
 pub fn run(args: &DemoArgs) -> ExitCode {
-    let afterwards = if args.exit { AfterRun::Exit } else { AfterRun::Stay };
+    let afterwards = if args.no_wait { AfterRun::Exit } else { AfterRun::Stay };
     if let Some(file) = &args.log {
         return write_log(file, args).map_or_else(|trouble| trouble.report(), |()| ExitCode::SUCCESS);
     }
@@ -59,7 +60,7 @@ fn show(options: Options) -> anyhow::Result<DemoOutcome> {
     runtime.block_on(demo::run(options, &mut screen(), |yaml, clock| {
         let yaml = yaml.to_owned();
         let source: SettingsSource =
-            Box::new(move |operators| config::load(Path::new("the demonstration"), &yaml, &[], &[], operators));
+            Box::new(move |operators| config::load(Path::new("(demo)"), &yaml, &[], &[], operators));
         Ok(Box::new(Service::start(source, clock, random_seed())?))
     }))
 }
@@ -79,7 +80,7 @@ impl demo::Gate for Service {
     }
 
     fn admin(&self) -> SocketAddr {
-        Service::admin(self).expect("the demonstration's own file has an admin listener")
+        Service::admin(self).expect("the demo configuration has an admin listener")
     }
 
     fn shutdown(self: Box<Self>) {

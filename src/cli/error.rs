@@ -1,23 +1,23 @@
-//! Why a command has no result, how that is told, and with which exit code: the same for all of them.
+//! Errors of commands: their output on standard error and their exit codes, common to all commands.
 
 use super::config_file::ConfigNotFound;
 use crate::replay::ReplayError;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Why there is no result.
+/// Error of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandError {
-    /// What was asked for is wrong, or a file that was named: every mistake, a line each, which says where it is.
+    /// The arguments or a named file are invalid (exit code 2). One line per error, each with its location.
     Usage(String),
-    /// It could not be done.
+    /// The operation failed (exit code 1).
     Failed(String),
-    /// Whoever read the result has left, which is no failure of ours.
+    /// The reader closed the pipe (exit code 0).
     BrokenPipe,
 }
 
 impl CommandError {
-    /// Says it on standard error.
+    /// Prints the error on standard error and returns its exit code.
     pub fn report(&self) -> ExitCode {
         match self {
             Self::Usage(mistakes) => print_errors(mistakes),
@@ -53,7 +53,7 @@ pub(super) fn print_errors(mistakes: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// On standard error, to whoever still reads it.
+/// Prints a line on standard error; ignores a closed pipe.
 fn print_line(words: &dyn std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{words}");
 }

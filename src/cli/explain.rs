@@ -1,4 +1,4 @@
-//! `tidegate explain`: why a request is treated as it is, and what would have let it through.
+//! `tidegate explain`: explains a decision and the changes that would admit the request.
 
 mod from_log;
 mod log_line;
@@ -23,38 +23,50 @@ use jiff::tz::TimeZone;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
+
 use target::ExplainTarget;
 
-/// Which request.
+/// Arguments of `tidegate explain`.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainArgs {
-    /// What is asked for: a URL, a path, or the id of a decision that a running gate has made (X-Tidegate-Decision).
+    /// URL or path of a hypothetical request, or the id of a decision of a running gateway (X-Tidegate-Decision).
+    ///
+    /// A hypothetical request finds unused quotas unless --used is given, a full bucket, and the current time unless
+    /// --at is given. A result that depends on earlier requests is given for both cases. DNS is not queried, signatures
+    /// are not verified, and no behavior is known.
+    ///
+    /// The gateway keeps the last 1,024 decisions of each worker; older ones are in the access log (--log). A decision
+    /// is explained by the current configuration; the output says if that would decide otherwise. Options that describe
+    /// a request are an error with an id.
     #[arg(value_name = "URL or ID")]
     what: Option<String>,
-    /// A line of an access log, in place of a request that is made up: the lines before it are replayed. Where these are in
-    /// several files, give each, and the number of the line with its own.
+    /// Line of an access log to explain; the lines before it are replayed. Repeat for earlier files of the log.
+    ///
+    /// Accepts the gateway's own format, combined and common, plain or compressed. If earlier lines are in other files,
+    /// name these without a line: --log access.log.1 --log access.log:4711. If the pacing plan refused the line, the
+    /// log is also replayed with a limit larger by 10, 25, 50 and 100 %, and with two and four times the weight of the
+    /// class, until one admits the line.
     #[arg(long, value_name = "FILE:LINE", conflicts_with_all = ["what", "ip", "user_agent", "header", "method", "at"])]
     log: Vec<String>,
-    /// Who connects: the client, or a trusted proxy that says in a header for whom it asks.
+    /// Peer address; required for a hypothetical request. It is the client, or a trusted proxy that sends its address.
     #[arg(long, value_name = "IP")]
     ip: Option<IpAddr>,
-    /// Its user agent; without it, none is sent.
+    /// User agent of the request (default: none).
     #[arg(long, value_name = "UA")]
     user_agent: Option<String>,
-    /// Another header that it sends.
+    /// Header of the request, such as an API key, or X-Forwarded-For if --ip is a trusted proxy. Repeatable.
     #[arg(short = 'H', long, value_name = "NAME: VALUE")]
     header: Vec<String>,
-    /// Its method.
+    /// Method of the request (default: GET).
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
-    /// How much of a quota has been used when it comes, in units or percent; of the others, nothing. Of a line of a log it
-    /// replaces what the replay finds.
+    /// Used units of a quota, or percent of its limit (default: 0). With --log, replaces the replayed usage.
     #[arg(long, value_name = "QUOTA=N or N%")]
     used: Vec<String>,
-    /// When it comes, such as 2026-11-21T14:00, or 14:00 for today; now, where nothing is said.
+    /// Time of the request, such as 2026-11-21T14:00, or 14:00 for today (default: now).
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
-    /// As one JSON document.
+    /// Prints one JSON document, as GET /api/v1/decisions/{id}/explanation of the admin API does.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -63,7 +75,7 @@ pub struct ExplainArgs {
     gate: AdminArgs,
 }
 
-/// Explains what becomes of a request, or what became of it.
+/// Explains a decision and prints the explanation.
 pub fn run(args: &ExplainArgs) -> ExitCode {
     match explanation(args).and_then(|explanation| shown(&explanation, args.json)) {
         Ok(text) => print(&text),
@@ -75,7 +87,9 @@ fn explanation(args: &ExplainArgs) -> Result<Explanation, CommandError> {
     match ExplainTarget::of(args).map_err(CommandError::Usage)? {
         ExplainTarget::Decision(id) => {
             let said = args.gate.request(Method::GET, &format!("/api/v1/decisions/{id}/explanation"), "")?;
-            let unread = |error| format!("the gate's answer cannot be read: {error}; is it of this version?");
+            let unread = |error| {
+                format!("unreadable response of the gateway: {error}; check that it has the version of this command")
+            };
             serde_json::from_str(&said).map_err(|error| CommandError::Failed(unread(error)))
         }
         ExplainTarget::Line(line) => from_log::explanation(args, &line),
@@ -86,7 +100,7 @@ fn explanation(args: &ExplainArgs) -> Result<Explanation, CommandError> {
     }
 }
 
-/// Lets `look` see what a gate with this file would know.
+/// Calls `look` with the environment of a gateway that runs with `file`.
 fn with_known(
     file: &Path,
     look: impl FnOnce(Environment<'_>) -> Result<Explanation, String>,

@@ -1,4 +1,4 @@
-//! `tidegate init`: a first YAML from a log.
+//! `tidegate init`: generates an initial configuration from access logs.
 
 use super::{failed, print, print_errors};
 use crate::init::{InitError, Logs, generate_config};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Prints what the logs lead to. Exit code 2 where they cannot be read, or there is no request in them.
+/// Generates and prints the configuration. Returns exit code 2 if the logs are unreadable or contain no requests.
 pub fn run(logs: &[PathBuf]) -> ExitCode {
     let operators = Arc::new(OperatorTable::builtin());
     let agents = Arc::new(UserAgentMatcher::builtin(operators.tokens()));

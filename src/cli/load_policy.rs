@@ -1,4 +1,4 @@
-//! A file, as a gate would start with it, for commands that try it without one.
+//! Loads a configuration file for commands that evaluate it without a gateway.
 
 use super::environment;
 use crate::address_list_files::AddressListFiles;
@@ -7,13 +7,13 @@ use crate::replay::Policy;
 use crate::verify::OperatorTable;
 use std::path::Path;
 
-/// Reads a file, or says all that is wrong with it. `operators` makes those of its settings.
+/// Loads the policy of a file, or returns all errors in it. `operators` builds the operator table of its settings.
 pub(super) fn read(file: &Path, operators: impl FnOnce(&Settings) -> OperatorTable) -> Result<Policy, String> {
     let text = config::read_text(file).map_err(|mistakes| mistakes.to_string())?;
     of(file, &text, operators)
 }
 
-/// The same, of a `text` that the file might have.
+/// Like [`read`], but with `text` as the content of the file.
 pub(super) fn of(
     file: &Path,
     text: &str,
@@ -27,7 +27,7 @@ pub(super) fn of(
     Ok(Policy::new(file.display().to_string(), settings, operators, lists))
 }
 
-/// What a `text` says that the file might have; `operators` are the built-in ones.
+/// Loads the settings with `text` as the content of the file; `operators` are the names of the built-in operators.
 pub(super) fn settings(file: &Path, text: &str, operators: &[&str]) -> Result<Settings, String> {
     config::load(file, text, &environment(), &[], operators).map_err(|mistakes| mistakes.to_string())
 }

@@ -1,4 +1,4 @@
-//! Access logs on the command line, and what is taken for true where they are silent: the same for all who replay them.
+//! Arguments of all commands that replay access logs: the logs, and assumptions about facts that they lack.
 
 use super::CommandError;
 use crate::config;
@@ -9,46 +9,51 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which logs, and how to take them.
+/// Access logs and assumptions.
 #[derive(Clone, Debug, Args)]
 pub struct LogArgs {
-    /// Access logs: combined, common, or the gate's own; plain or .gz; - is standard input.
+    /// Access logs: combined, common, or the gateway's own format; plain or gzip; - is standard input.
     #[arg(required = true, value_name = "LOG")]
     pub(super) logs: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) taken: AssumptionArgs,
 }
 
-/// What is taken for true where logs are silent.
+/// Assumptions about facts that logs lack.
 #[derive(Clone, Debug, Args)]
 pub struct AssumptionArgs {
-    /// What a request of a route really costs, of each of its quotas, where the log does not say: /item/*=0.8
-    #[arg(long = "cost", value_name = "ROUTE=UNITS", value_parser = cost)]
-    costs: Vec<(String, Units)>,
-    /// The site keeps its own pages: one that was fetched costs nothing for this long, such as 14d.
-    #[arg(long, value_name = "SPAN", value_parser = span)]
+    /// Actual cost of a request of a route, of each of its quotas, if the log lacks it. Example: /item/*=0.8
+    ///
+    /// ROUTE is written as the `match` of the route. Default: the expected cost.
+    #[arg(long, value_name = "ROUTE=UNITS", value_parser = cost)]
+    actual_cost: Vec<(String, Units)>,
+    /// Time for which the origin caches a page; a cached page costs nothing. Example: 14d
+    ///
+    /// Pages are distinguished by host, path and query; a million are kept. Default: every response is generated.
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     cache_ttl: Option<Duration>,
-    /// How long a request holds what was set aside for it, where the log does not say.
-    #[arg(long, value_name = "SPAN", value_parser = span, default_value = "200ms")]
+    /// Time for which a request holds its reservation, if the log lacks the latency.
+    #[arg(long, value_name = "DURATION", value_parser = span, default_value = "200ms")]
     latency: Duration,
-    /// What clients do that are refused.
+    /// Reaction of refused clients.
     #[arg(long, value_enum, default_value_t = RetryModelArg::Ignore)]
-    clients: RetryModelArg,
-    /// By how much lines may be out of order; later ones are taken at the latest time before them.
-    #[arg(long, value_name = "SPAN", value_parser = span, default_value = "60s")]
-    pub(super) window: Duration,
+    retry_model: RetryModelArg,
+    /// Lateness up to which lines are sorted.
+    ///
+    /// Servers write a line when the request is complete. Later lines are counted and take the latest time before them.
+    #[arg(long, value_name = "DURATION", value_parser = span, default_value = "60s")]
+    pub(super) reorder_window: Duration,
 }
 
-/// What clients do that are refused.
+/// Reaction of refused clients.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RetryModelArg {
-    /// What the log says: each request comes once, at its time
-    #[value(name = "deaf")]
+    /// Each request occurs once, at its logged time
     Ignore,
-    /// Bots stay away until Retry-After has passed, then ask for it again and for what they would have asked meanwhile
+    /// Refused bots send nothing until Retry-After has passed, then retry and continue at the intervals of the log;
+    /// they drop a page after eight refusals; people do not retry
     Obey,
-    /// Verified bots obey, all others are deaf
-    #[value(name = "as-known")]
+    /// Verified bots obey, all other clients ignore
     VerifiedOnly,
 }
 
@@ -60,40 +65,46 @@ impl LogArgs {
 }
 
 impl Default for AssumptionArgs {
-    /// As where nothing is said.
+    /// Returns the defaults of the options.
     fn default() -> Self {
         let Assumptions { cache_ttl, latency, costs, .. } = Assumptions::default();
-        Self { costs, cache_ttl, latency, clients: RetryModelArg::Ignore, window: Duration::from_secs(60) }
+        Self {
+            actual_cost: costs,
+            cache_ttl,
+            latency,
+            retry_model: RetryModelArg::Ignore,
+            reorder_window: Duration::from_secs(60),
+        }
     }
 }
 
 impl AssumptionArgs {
-    /// What is taken for true. Each route whose cost is told is one of some policy.
+    /// Returns the assumptions. Fails if a route with an actual cost is in none of the `policies`.
     pub(super) fn assumptions(&self, policies: &[&Policy]) -> Result<Assumptions, CommandError> {
-        for (route, _) in &self.costs {
+        for (route, _) in &self.actual_cost {
             let known = |policy: &&Policy| policy.settings.rules.routes.iter().any(|known| known.name == *route);
             if !policies.iter().any(known) {
                 return Err(CommandError::Usage(format!(
-                    "--cost: there is no route {route:?}; name one as its `match` is written"
+                    "--actual-cost: unknown route {route:?}; name it as its `match` is written"
                 )));
             }
         }
         Ok(Assumptions {
             cache_ttl: self.cache_ttl,
             latency: self.latency,
-            clients: self.clients.into(),
-            costs: self.costs.clone(),
+            clients: self.retry_model.into(),
+            costs: self.actual_cost.clone(),
         })
     }
 }
 
 fn span(text: &str) -> Result<Duration, String> {
-    config::duration(text).ok_or_else(|| "write a span such as 200ms, 60s or 14d".to_owned())
+    config::duration(text).ok_or_else(|| "write a duration such as 200ms, 60s or 14d".to_owned())
 }
 
 fn cost(text: &str) -> Result<(String, Units), String> {
     let (route, units) = text.rsplit_once('=').ok_or("write ROUTE=UNITS, such as /item/*=0.8")?;
-    let units = units.parse().map_err(|_| format!("{units:?} is no amount; write a number such as 0.8"))?;
+    let units = units.parse().map_err(|_| format!("invalid amount {units:?}; write a number such as 0.8"))?;
     Ok((route.to_owned(), units))
 }
 

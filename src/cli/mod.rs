@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! Command line: argument parsing and dispatch. Each command is one module.
 
 pub mod admin_client;
 pub mod check;
@@ -32,8 +32,7 @@ use error::{failed, print_errors};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// A reverse proxy for sites whose origin lives on a quota: people first, crawlers told honestly when to come back.
+/// An adaptive rate-limiting reverse proxy for origins with a metered quota
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
 struct Cli {
@@ -45,69 +44,116 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the gate (the default). SIGTERM drains, SIGHUP reloads, SIGUSR1 reopens the access log.
+    /// Runs the gateway (the default command)
+    ///
+    /// SIGTERM drains, SIGHUP reloads and reopens the access log, SIGUSR1 reopens the access log. `${...}` in the file
+    /// and the variables TIDEGATE__* are read once; a reload uses the environment of the start. Relative paths in the
+    /// file (`state_dir`, `log.access.path`, `address_lists`, `ranges`, `robots.override_file`) start at the working
+    /// directory, not at the directory of the file.
     Serve(ServeArgs),
-    /// Says what a file means, or every mistake in it (exit code 2).
+    /// Validates a configuration file and prints a summary or all errors
+    ///
+    /// Reports all errors at once (exit code 2). Warns about a missing `override_file`, an unreadable range file, and
+    /// routes and scopes without effect. The line `crawlers:` of the summary lists the servers that the gateway
+    /// contacts.
     Check {
-        /// The file; where none is named, ./tidegate.yaml, or else config/tidegate.yaml.
+        /// Configuration file (default: ./tidegate.yaml, or else config/tidegate.yaml).
         file: Option<PathBuf>,
     },
-    /// Says what a policy would have done with the requests of access logs.
+    /// Replays access logs through the policy and reports the decisions
+    ///
+    /// Several files become one log in the order of time. Invalid lines are skipped and counted by error, with the
+    /// position of the first. A replay contacts no server and neither reads nor changes a running gateway; crawlers are
+    /// verified by the built-in ranges. Units are those charged in the end. Times are in the zone of the first quota
+    /// with a calendar. The same log and files give the same report, byte by byte.
     Replay(replay::ReplayArgs),
-    /// Finds the tiers with which a goal is met on access logs, and shows what else could be had.
+    /// Searches for tier settings that meet a goal on recorded traffic
+    ///
+    /// Varies tiers of classes with tiers, and the pacing and weights of one quota. A class without tiers stays
+    /// without; a class that is refused from the first unit stays refused, unless the goal names it. No class gets a
+    /// larger weight than one of higher priority, unless the file has it so. Of the candidates that meet the goal, the
+    /// one with the fewest changed values is proposed; if none does, the nearest, with exit code 1. That a goal cannot
+    /// be met is stated only if it is known, with the reason. A quota with `enforce: false` refuses nothing and cannot
+    /// be tuned. The log is kept in memory, up to 1 GiB of lines; a longer one is refused.
     Tune(tune::TuneArgs),
-    /// Shows a day of people, crawlers and impostors at a gate, in about a minute.
+    /// Runs a simulated day of traffic against a local gateway
     Demo(demo::DemoArgs),
-    /// Says what kind of client each user agent on standard input is: KIND, tab, name of the bot or -.
+    /// Classifies user agents read from standard input
+    ///
+    /// Prints one line for each line of input: KIND, tab, name of the bot or `-`.
     Classify {
-        /// Whose `agents:` rules go before the built-in list; where none is named, that list alone.
+        /// Whose `user_agent_rules:` rules go before the built-in list; where none is named, that list alone.
         #[arg(long)]
         config: Option<PathBuf>,
-        /// One JSON object a line.
+        /// Prints one JSON object per line.
         #[arg(long)]
         json: bool,
     },
-    /// Says why a request is treated as it is, step by step, and what would have let it through.
+    /// Explains a decision and what would change it
+    ///
+    /// Each step shows what it found, its result, and the setting that decided, with its line; `by default` is a
+    /// setting that the file does not contain. The results are pass, refuse, shadow (would refuse if enforced), depends
+    /// (on earlier requests), skipped, and unknown (known only to a running gateway). Each change of the last list
+    /// alone would admit the request. Retry-After is shown without `retry_after_spread`, except for decisions that were
+    /// made. The renewal of a quota is shown in the zone of its window, all other times in the local zone.
     Explain(Box<explain::ExplainArgs>),
-    /// Proposes a first, commented YAML file from a site's access log.
+    /// Generates an initial configuration from access logs
+    ///
+    /// Prints a file that `check` accepts. Each value has a comment with the figure it comes from; CHANGE marks values
+    /// that only the administrator knows. Units are pages: a pattern with at least one in a hundred page requests
+    /// becomes a route that costs 1, everything else is free. Numbers, dates, hashes, long names and names of which a
+    /// directory has many become `*`. Asset patterns are free routes above it if it could match them. Bots are
+    /// recognized by user agent and published addresses; DNS is not queried. Times are those of the log's clock. A
+    /// replay on the same log gives the limit, which is the usage of the busiest day, and the demand of people;
+    /// undeclared bots count as people. `enforce: false` below the limit means that no request is refused until the
+    /// line is removed. Calls of WordPress to its own /wp-cron.php get a class of their own.
     Init {
-        /// Access logs in the combined or common format, or the gate's own; gzip is read, `-` is standard input.
+        /// Access logs in combined, common or the gateway's own format, plain or gzip; `-` is standard input. The input
+        /// is read twice, so a pipe is kept in memory, up to 1 GiB.
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
     },
-    /// Shows or corrects the quotas of a running gate.
+    /// Shows or corrects the quotas of a running gateway
     #[command(subcommand)]
     Quota(quota::QuotaCommand),
-    /// Shows all of a running gate at a glance: where it is, what is used up, who is refused.
+    /// Shows the state of a running gateway
+    ///
+    /// Problems come first. Times use the local zone of this machine; TZ=... changes it. `lost`, `overrun` and `drift`
+    /// are shown only if they are not zero. The admit share of an unpaced class is shown as `unpaced`. The delay of a
+    /// scope is the current time between two requests; its level is the number of consecutive overloads, less one for
+    /// each quiet window. Shows the ten most refused clients (API: twenty) and the five busiest partitions of a scope.
     Status {
-        /// As the admin API tells it.
+        /// Prints the document of GET /api/v1/state.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         gate: admin_client::AdminArgs,
     },
-    /// Prints the JSON Schema of the YAML file, for editors.
+    /// Prints the JSON Schema of the configuration file, for editors
     Schema,
 }
 
-/// How commands end, and how they tell why.
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 it could not be done, told as `tidegate: WHY`; 2 what was asked for is wrong, or a file \
-that was named, told a line for each mistake as `WHERE: what is wrong; what would do`.";
+/// Exit codes of all commands and the format of their errors.
+const EXIT_CODES: &str = "\
+Without a file, each command reads ./tidegate.yaml, or else config/tidegate.yaml; only `classify` then uses the \
+built-in list. Results are printed on standard output, everything else on standard error.\n\n\
+Exit codes: 0 done; 1 the operation failed, printed as `tidegate: REASON`, or `tune` did not meet its goal; 2 the \
+request or a namedfile is invalid, printed with one line per error as `WHERE: what is wrong; hint`.";
 
-/// What `serve` is told on the command line.
+/// Arguments of `tidegate serve`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ServeArgs {
     #[command(flatten)]
     file: ConfigArg,
-    /// Listens here instead.
+    /// Listen address; replaces `listen` of the file.
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Forwards to this origin instead.
+    /// URL of the origin; replaces `origin.url` of the file.
     #[arg(long, value_name = "URL")]
     origin: Option<String>,
 }
 
-/// Runs the command line.
+/// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
@@ -153,18 +199,18 @@ fn classify_lines(config: Option<&Path>, json: bool) -> ExitCode {
     exit_code(done)
 }
 
-/// The environment as text; what is not text cannot be meant for us.
+/// Returns the environment variables that are valid UTF-8; configuration variables always are.
 fn environment() -> Vec<(String, String)> {
     let text = |value: std::ffi::OsString| value.into_string().ok();
     std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
 }
 
-/// Prints a result.
+/// Prints a result on standard output.
 fn print(text: &str) -> ExitCode {
     exit_code(io::stdout().lock().write_all(text.as_bytes()))
 }
 
-/// How printing ended. A reader that has left is no failure of ours.
+/// Returns the exit code after printing. A closed pipe is not a failure.
 fn exit_code(printed: io::Result<()>) -> ExitCode {
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&error),

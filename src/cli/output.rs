@@ -1,7 +1,8 @@
-//! Where results go: never over what is read, and a file only once it is whole.
+//! Output files of commands: never an input of the same command, and complete or unchanged.
 //!
-//! A file is written beside its place and put there at the end, so that a run that fails leaves what was there before. What
-//! is no file (a pipe, a device) is written as it comes. `-` is standard output, as it is standard input among logs.
+//! A file is written beside its place and put there at the end, so that a run that fails leaves what was there before.
+//! What is no file (a pipe, a device) is written as it comes. `-` is standard output, as it is standard input among
+//! logs.
 
 use super::CommandError;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -10,10 +11,10 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// What a command reads and writes, so that nothing is written over anything else of it.
+/// Inputs and outputs of a command, so that no output overwrites another file of the command.
 pub(super) struct OutputPaths(Vec<(FileIdentity, String)>);
 
-/// Which file it is, by whatever name.
+/// Identity of a file, independent of its name.
 #[derive(PartialEq)]
 enum FileIdentity {
     Known { device: u64, inode: u64 },
@@ -21,7 +22,7 @@ enum FileIdentity {
     StandardOutput,
 }
 
-/// A place that nothing else has.
+/// An output that conflicts with no other file of the command.
 pub(super) struct OutputTarget {
     name: String,
     kind: OutputKind,
@@ -30,18 +31,18 @@ pub(super) struct OutputTarget {
 enum OutputKind {
     StandardOutput,
     Stream(PathBuf),
-    /// A file, at the end of all symbolic links; what is known of it if it is there.
+    /// Regular file at the end of all symbolic links, with its metadata if it exists.
     File(PathBuf, Option<Metadata>),
 }
 
-/// Takes a result.
+/// An open output.
 pub(super) struct Output {
     name: String,
     writer: BufWriter<Box<dyn Write>>,
     draft: Option<TempFile>,
 }
 
-/// A file that is not in its place yet; dropped before, it was for nothing.
+/// Temporary file that is renamed to its target at the end, and removed if it is dropped before.
 struct TempFile {
     file: File,
     path: PathBuf,
@@ -49,7 +50,7 @@ struct TempFile {
 }
 
 impl OutputPaths {
-    /// A command that reads logs (`-` is standard input) and, each by its option, other files.
+    /// Creates the paths of a command that reads logs (`-` is standard input) and, by option, other files.
     pub(super) fn with_inputs<'a>(
         logs: &[PathBuf],
         others: impl IntoIterator<Item = (&'static str, Option<&'a Path>)>,
@@ -64,13 +65,11 @@ impl OutputPaths {
             read.extend(about.as_ref().and_then(identity_of).map(|place| (place, format!("is read as {option}"))));
         }
         let shell = about(io::stdout()).filter(Metadata::is_file);
-        read.extend(
-            shell.as_ref().and_then(identity_of).map(|place| (place, "is where standard output goes".to_owned())),
-        );
+        read.extend(shell.as_ref().and_then(identity_of).map(|place| (place, "is the standard output ".to_owned())));
         Self(read)
     }
 
-    /// A place for the result that `option` asks for; wrong where it is that of something else.
+    /// Adds the output of `option`. Fails if it is an input or another output.
     pub(super) fn add_output(&mut self, option: &str, path: &Path) -> Result<OutputTarget, CommandError> {
         let name = path.display().to_string();
         let kind = OutputKind::of(path).map_err(|error| unwritable(&name, &error))?;
@@ -78,7 +77,7 @@ impl OutputPaths {
             if let Some((_, what)) = self.0.iter().find(|(other, _)| *other == place) {
                 return Err(CommandError::Usage(format!("{option}: {name} {what}; name another file")));
             }
-            self.0.push((place, format!("is what {option} writes")));
+            self.0.push((place, format!("is the output of {option} ")));
         }
         Ok(OutputTarget { name, kind })
     }
@@ -92,7 +91,7 @@ impl OutputKind {
         match fs::metadata(path) {
             Ok(about) if about.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
             Ok(about) if about.is_file() && !DESCRIPTORS.iter().any(|folder| path.starts_with(folder)) => {
-                // It may be read-only, in a folder that is not.
+                // A read-only file is an error, although a rename in a writable directory would replace it.
                 OpenOptions::new().write(true).open(path)?;
                 Ok(Self::File(path.canonicalize()?, Some(about)))
             }
@@ -118,12 +117,12 @@ impl OutputKind {
 }
 
 impl OutputTarget {
-    /// True where nothing else may be said on standard output.
+    /// Returns true if the output occupies standard output.
     pub(super) fn is_standard_output(&self) -> bool {
         matches!(self.kind, OutputKind::StandardOutput)
     }
 
-    /// Opens it. Nothing that was there is touched before [`Output::finish`].
+    /// Opens the output. An existing file is not changed before [`Output::finish`].
     pub(super) fn open(self) -> Result<Output, CommandError> {
         let Self { name, kind } = self;
         let opened: io::Result<(Box<dyn Write>, Option<TempFile>)> = match kind {
@@ -138,13 +137,13 @@ impl OutputTarget {
 }
 
 impl Output {
-    /// Puts the whole of it in its place.
+    /// Flushes the output and moves a file to its target.
     pub(super) fn finish(mut self) -> Result<(), CommandError> {
         let written = self.writer.flush().and_then(|()| self.draft.take().map_or(Ok(()), TempFile::persist));
         written.map_err(|error| self.failed(&error))
     }
 
-    /// It could not be written to its end.
+    /// Returns the error of a failed write.
     pub(super) fn failed(&self, error: &io::Error) -> CommandError {
         match error.kind() {
             io::ErrorKind::BrokenPipe => CommandError::BrokenPipe,
@@ -175,7 +174,7 @@ impl TempFile {
         };
         let draft = Self { file, path, place };
         if let Some(before) = before {
-            // Only root may give files away.
+            // Only root may change the owner.
             let _ = fchown(&draft.file, Some(before.uid()), Some(before.gid()));
             draft.file.set_permissions(before.permissions())?;
         }
@@ -184,19 +183,19 @@ impl TempFile {
 
     fn persist(self) -> io::Result<()> {
         self.file.sync_all()?;
-        // One that is mounted cannot be replaced, only written to.
+        // A mount point cannot be replaced, only written.
         fs::rename(&self.path, &self.place).or_else(|_| fs::copy(&self.path, &self.place).map(drop))
     }
 }
 
 impl Drop for TempFile {
     fn drop(&mut self) {
-        // Gone already where it is in its place.
+        // Fails after the file was renamed.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// What nothing else may be written over. Devices hold nothing.
+/// Returns the identity of a file; `None` for devices, which contain nothing to overwrite.
 fn identity_of(about: &Metadata) -> Option<FileIdentity> {
     (!about.file_type().is_char_device()).then(|| FileIdentity::Known { device: about.dev(), inode: about.ino() })
 }
@@ -205,7 +204,7 @@ fn about(stream: impl AsFd) -> Option<Metadata> {
     File::from(stream.as_fd().try_clone_to_owned().ok()?).metadata().ok()
 }
 
-/// Where links lead to whose last one leads nowhere yet.
+/// Follows symbolic links whose last target does not exist yet.
 fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MAX_SYMLINKS {
@@ -216,15 +215,15 @@ fn end_of_links(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn unwritable(name: &str, error: &io::Error) -> CommandError {
-    CommandError::Usage(format!("{name}: cannot be written: {error}; name a file that can be"))
+    CommandError::Usage(format!("{name}: cannot be written: {error}; name a writable file "))
 }
 
 const DASH: &str = "-";
 
 const STANDARD_OUTPUT: [&str; 4] = [DASH, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
-/// What is in these is open already: it is written to, whatever it is.
+/// Directories of open file descriptors, which are written directly, regardless of their type.
 const DESCRIPTORS: [&str; 3] = ["/dev/fd", "/proc/self/fd", "/dev/stderr"];
 
-/// As many as Linux follows.
+/// The limit of Linux.
 const MAX_SYMLINKS: usize = 40;

@@ -1,4 +1,4 @@
-//! How far a long command has come: one line on standard error, where that is a terminal.
+//! Progress of a long command: one line on standard error if that is a terminal.
 
 use crate::clock::Clock;
 use crate::policy::Timestamp;
@@ -10,26 +10,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A line that is drawn over and over.
+/// A line that is redrawn.
 pub(super) struct Progress {
     clock: Clock,
     shown: Cell<Timestamp>,
     is_seen: bool,
 }
 
-/// How much of the logs has been read.
+/// Progress of reading logs.
 pub(super) struct ReadProgress {
     bytes: Option<u64>,
     read: Arc<AtomicU64>,
 }
 
 impl Progress {
-    /// Begins now.
+    /// Starts the clock.
     pub(super) fn begin() -> Self {
         Self { clock: Clock::system(), shown: Cell::default(), is_seen: io::stderr().is_terminal() }
     }
 
-    /// Shows what `drawn` makes of the time since the beginning, unless nobody sees it or it has just been shown.
+    /// Draws the line that `drawn` renders from the elapsed time, unless stderr is no terminal or a redraw is too
+    /// early.
     pub(super) fn show(&self, drawn: impl FnOnce(Duration) -> String) {
         let now = self.clock.monotonic_now();
         if !self.is_seen || now.saturating_duration_since(self.shown.get()) < REDRAW_INTERVAL {
@@ -39,7 +40,7 @@ impl Progress {
         let _ = write!(io::stderr(), "\r\x1b[2K{}", drawn(now.saturating_duration_since(Timestamp::default())));
     }
 
-    /// Takes the line away.
+    /// Erases the line.
     pub(super) fn clear(&self) {
         if self.shown.get() > Timestamp::default() {
             let _ = write!(io::stderr(), "\r\x1b[2K");
@@ -48,12 +49,12 @@ impl Progress {
 }
 
 impl ReadProgress {
-    /// Of these files, whose size may be known.
+    /// Creates the progress of reading `files`, whose size may be known.
     pub(super) fn of(files: &LogFiles) -> Self {
         Self { bytes: files.bytes, read: files.read.clone() }
     }
 
-    /// A bar with rate and time left, once so many lines have been read.
+    /// Renders a bar with the rate and the remaining time.
     pub(super) fn render(&self, lines: u64, elapsed: Duration) -> String {
         let seconds = elapsed.as_secs_f64().max(0.001);
         let rate = format!("{} lines, {}/s", group_digits(lines), group_digits((lines as f64 / seconds) as u64));
@@ -63,17 +64,17 @@ impl ReadProgress {
     }
 }
 
-/// A bar, and how much of it that is.
+/// Renders a bar with its percentage.
 pub(super) fn done_bar(done: f64) -> String {
     format!("{} {:>3.0} %", bar(done, &[], 20), done * 100.0)
 }
 
-/// How long the rest takes if it goes on like this.
+/// Formats the remaining time at the present rate.
 pub(super) fn time_left(done: f64, elapsed: Duration) -> String {
     format_duration((elapsed.as_secs_f64() / done.max(0.001) * (1.0 - done)).ceil() as u64)
 }
 
-/// Often enough to be seen to move.
+/// Short enough for visible movement.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bar_says_how_fast_and_how_long_still() {
+    fn bar_shows_rate_and_remaining_time() {
         let reading = |bytes, read| ReadProgress { bytes, read: Arc::new(AtomicU64::new(read)) };
         let half = reading(Some(100), 50).render(1_000_000, Duration::from_secs(2));
         assert_eq!(half, "██████████··········  50 %  1,000,000 lines, 500,000/s, 2 s left");
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_a_terminal_and_nothing_is_left_only_at_the_end() {
+    fn bar_fits_80_columns_and_reaches_zero_seconds() {
         let reading = |read| ReadProgress { bytes: Some(1000), read: Arc::new(AtomicU64::new(read)) };
         let long = reading(100).render(999_999_999, Duration::from_secs(19_000));
         assert!(long.chars().count() < 80 && long.ends_with("47 h 30 min left"), "{long}");

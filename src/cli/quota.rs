@@ -1,4 +1,4 @@
-//! `tidegate quota`: shows what a running gate has left, and corrects what it counts as used.
+//! `tidegate quota`: shows and corrects the quotas of a running gateway.
 
 use super::admin_client::AdminArgs;
 use super::status::{self, Amount, View};
@@ -11,48 +11,52 @@ use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-/// What can be asked of quotas.
+/// Subcommands of `tidegate quota`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum QuotaCommand {
-    /// Shows every quota, or one: used, reserved, left, until when, and what each class has had.
+    /// Shows one or all quotas: used, reserved and remaining units, end of the window, units charged by class.
     Show {
-        /// Which quota.
+        /// Name of the quota (default: all).
         name: Option<String>,
-        /// As the admin API tells it.
+        /// Prints the document of GET /api/v1/quotas or /api/v1/quotas/NAME.
         #[arg(long)]
         json: bool,
-        /// Which gate.
+        /// Address and token of the admin listener.
         #[command(flatten)]
         gate: AdminArgs,
     },
-    /// Says what a quota has used in this window, where the gate's count is not what was really spent.
+    /// Sets the usage of the current window.
+    ///
+    /// The window continues; only its usage changes. An enforced quota accepts 0 to its limit, less the units reserved
+    /// for requests in flight (the output says so); a quota with `enforce: false` may exceed its limit. Ends the Redis
+    /// recovery of the quota and a closure by the origin. The command sends the user name (before sudo) as `by`.
     Set {
-        /// Which quota.
+        /// Name of the quota.
         name: String,
-        /// Units, such as 1200 or 12.25, from 0 to the limit.
+        /// Used units, such as 1200 or 12.25, from 0 to the limit.
         #[arg(allow_negative_numbers = true)]
         used: String,
-        /// As the admin API tells it.
+        /// Prints the response of the admin API.
         #[arg(long)]
         json: bool,
-        /// Which gate.
+        /// Address and token of the admin listener.
         #[command(flatten)]
         gate: AdminArgs,
     },
-    /// Makes all that was bought for this window available again.
+    /// Sets the usage of the current window to 0, so that the full limit is available again.
     Reset {
-        /// Which quota.
+        /// Name of the quota.
         name: String,
-        /// As the admin API tells it.
+        /// Prints the response of the admin API.
         #[arg(long)]
         json: bool,
-        /// Which gate.
+        /// Address and token of the admin listener.
         #[command(flatten)]
         gate: AdminArgs,
     },
 }
 
-/// What came of a correction.
+/// Response to a correction.
 #[derive(Deserialize)]
 struct Corrected {
     name: String,
@@ -60,7 +64,7 @@ struct Corrected {
     to: Amount,
 }
 
-/// Asks or corrects a running gate.
+/// Shows or corrects quotas of a running gateway.
 pub fn run(command: &QuotaCommand) -> ExitCode {
     let result = match command {
         QuotaCommand::Show { name, json, gate } => show(gate, name.as_deref(), *json),
@@ -96,24 +100,26 @@ fn show(gate: &AdminArgs, name: Option<&str>, json: bool) -> Result<String, Comm
     Ok(status::quotas(&parse_response(read)?, &View::for_stdout()))
 }
 
-/// A correction in a line: what is used now and was before, and why it is not what was asked for.
+/// Renders a correction as one line: the new and old usage, and why the new one differs from the requested one.
 fn correction_line(said: &str, asked: Option<&str>) -> Result<String, CommandError> {
     let Corrected { name, from, to } = parse_response(serde_json::from_str(said))?;
     let mut text = format!("{name}: {to} used, {from} before");
     let asked: Option<Units> = asked.and_then(|asked| asked.parse().ok());
     if let Some(asked) = asked.filter(|asked| to.units() != Some(*asked)) {
-        let _ = write!(text, "; not {asked}: the rest is reserved for requests under way");
+        let _ = write!(text, "; not {asked}: the rest is reserved for requests in flight");
     }
     Ok(text)
 }
 
 fn parse_response<T>(read: serde_json::Result<T>) -> Result<T, CommandError> {
     read.map_err(|error| {
-        CommandError::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?"))
+        CommandError::Failed(format!(
+            "unreadable response of the gateway: {error}; check that it has the version of this command"
+        ))
     })
 }
 
-/// A name may hold anything where somebody mistyped it.
+/// Returns the path of a quota. The name is escaped, because a mistyped one may contain any character.
 fn path(name: &str) -> String {
     let mut path = format!("{PATH}/");
     for byte in name.bytes() {
@@ -134,17 +140,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_correction_says_what_was_what_is_and_why_it_is_not_what_was_asked_for() {
+    fn correction_output_shows_old_new_and_requested_value() {
         let said = r#"{"name": "api", "from": 12.25, "to": 1200}"#;
         assert_eq!(correction_line(said, Some("1200")).as_deref(), Ok("api: 1,200 used, 12.25 before"));
         assert_eq!(correction_line(said, None).as_deref(), Ok("api: 1,200 used, 12.25 before"));
-        let told = "api: 1,200 used, 12.25 before; not 1203: the rest is reserved for requests under way";
+        let told = "api: 1,200 used, 12.25 before; not 1203: the rest is reserved for requests in flight";
         assert_eq!(correction_line(said, Some("1203")).as_deref(), Ok(told));
         assert!(matches!(correction_line("[]", None), Err(CommandError::Failed(_))));
     }
 
     #[test]
-    fn a_name_stays_one_part_of_the_path() {
+    fn quota_name_is_escaped_in_the_path() {
         assert_eq!(path("places_api-2"), "/api/v1/quotas/places_api-2");
         assert_eq!(path("../state?a b"), "/api/v1/quotas/%2E%2E%2Fstate%3Fa%20b");
     }

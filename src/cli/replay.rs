@@ -1,4 +1,4 @@
-//! `tidegate replay`: what a policy would have done with the requests of a log.
+//! `tidegate replay`: replays access logs through a policy.
 
 use super::log_args::LogArgs;
 use super::output::{Output, OutputPaths, OutputTarget};
@@ -14,28 +14,44 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What a replay is told on the command line.
+/// Arguments of `replay`.
 #[derive(Clone, Debug, Args)]
 pub struct ReplayArgs {
     #[command(flatten)]
     log: LogArgs,
     #[command(flatten)]
     file: ConfigArg,
-    /// Another policy, set beside it: both decide about the same lines.
+    /// Compares with another configuration file on the same lines.
+    ///
+    /// A client may be in another class under the second policy, because responses affect its classification. Requests
+    /// that only one policy refuses are counted by their class under that policy.
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
-    /// Writes the whole report there, as one JSON document; - is standard output.
+    /// Writes the report as one JSON document; - is standard output, which then contains nothing else.
+    ///
+    /// An existing file is replaced only once the report is complete. An input or another output is never overwritten
+    /// (exit code 2).
+    ///
+    /// Times are in UTC. `costly` requests are those of routes with a cost. A window's `used` includes usage from
+    /// before the log, if the log contains it. `first_refused` ignores classes that are refused from the first unit.
+    /// `overrun` is what the origin charged beyond the limit. `worst` and `best` are hours with at least ten costly
+    /// requests. `other_class` counts lines whose client is in another class under the second policy. `corrections`
+    /// counts how often the logged usage differs from what its requests explain.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Writes the report there, as one page with charts for a browser; - is standard output.
+    /// Writes the report as one HTML page with charts; - is standard output, which then contains nothing else.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Writes each verdict there, of both policies, as one line of JSON; - is standard output.
+    /// Writes one JSON line per decision of each policy; - is standard output, which then contains nothing else.
+    ///
+    /// `cost` is what was charged, or what a refused request would have been charged. `tier` is the highest tier of the
+    /// class in any quota, null if the request costs nothing. A refusal by `ledger` names no quotas. `tidegate explain
+    /// --used QUOTA=... --at` accepts `used` and `time` as they are.
     #[arg(long, value_name = "FILE")]
     verdicts: Option<PathBuf>,
 }
 
-/// Replays. Exit code 2 where a file is wrong, or cannot be read to its end.
+/// Runs `replay`. Exit code 2 if a file is invalid or cannot be read to its end.
 pub fn run(args: &ReplayArgs) -> ExitCode {
     match replayed(args) {
         Ok(Some(report)) => print(&summary::summary(&report, ColorMode::for_output(io::stdout().is_terminal()))),
@@ -44,7 +60,7 @@ pub fn run(args: &ReplayArgs) -> ExitCode {
     }
 }
 
-/// Writes what is asked for. Returns what is to be said of it, unless a document has standard output for itself.
+/// Replays and writes the requested documents. Returns the report, or `None` if a document occupies standard output.
 fn replayed(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
     let file = args.file.path()?;
     let targets = Targets::of(args, &file)?;
@@ -58,8 +74,8 @@ fn replayed(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
     let (progress, reading) = (Progress::begin(), ReadProgress::of(&files));
     let replay = Replay {
         files: files.sources.iter().map(|source| source.name.clone()).collect(),
-        lines: MergedLog::new(files.sources, args.log.taken.window),
-        window: args.log.taken.window,
+        lines: MergedLog::new(files.sources, args.log.taken.reorder_window),
+        window: args.log.taken.reorder_window,
         assumptions,
     };
     let watch = &mut |counts: &Counts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
@@ -79,7 +95,7 @@ fn replayed(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
     Ok(is_told.then_some(report))
 }
 
-/// Where verdicts, report and page go.
+/// Outputs for verdicts, JSON report and HTML page.
 struct Targets([Option<OutputTarget>; 3]);
 
 impl Targets {

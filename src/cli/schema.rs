@@ -1,6 +1,6 @@
-//! `tidegate schema`: the JSON Schema of the YAML file, for editors.
+//! `tidegate schema`: prints the JSON Schema of the configuration file, for editors.
 
-/// The schema, as indented JSON.
+/// Returns the schema as indented JSON.
 pub fn schema() -> String {
     format!("{:#}", crate::config::schema())
 }

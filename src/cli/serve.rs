@@ -1,4 +1,4 @@
-//! `tidegate serve`: runs the gate until it is told to stop.
+//! `tidegate serve`: runs the gateway until a signal stops it.
 
 use super::{CommandError, ServeArgs, environment, failed, print_errors};
 use crate::clock::Clock;
@@ -14,17 +14,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
 
-/// Runs a gate. Returns when it has drained after SIGTERM or Ctrl-C.
+/// Runs the gateway. Returns when it has drained after SIGTERM or Ctrl-C.
 pub fn run(args: &ServeArgs) -> ExitCode {
     let operators = crate::verify::OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
-    // Found once: a reload reads what the gate was started with.
+    // Resolved once: a reload reads the file of the start.
     let file = match args.file.path() {
         Ok(file) => Some(file),
         Err(_) if args.origin.is_some() => None,
         Err(none) => return CommandError::from(none).report(),
     };
-    // Read once ahead of the start, because where logs go is part of it.
+    // Read before the start, because the settings contain the log level.
     let settings = match read(file.as_deref(), args, &names) {
         Ok(settings) => settings,
         Err(mistakes) => return print_errors(&mistakes),
@@ -36,7 +36,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         let args = args.clone();
         Box::new(move |names| read(file.as_deref(), &args, names))
     };
-    // Signals are ours before anybody can know that we run: one that came earlier would end the process.
+    // Signal handlers are installed before the ready line: an earlier signal would kill the process.
     let (runtime, signals) = match listen_for_signals() {
         Ok(listening) => listening,
         Err(error) => return failed(&error),
@@ -72,24 +72,25 @@ fn read(file: Option<&Path>, args: &ServeArgs, operators: &[&str]) -> Result<Set
 
 fn ready_line(service: &Service, settings: &Settings) -> String {
     let listen: Vec<String> = service.listen().iter().map(|address| format!("http://{address}")).collect();
-    let admin = service.admin().map(|address| format!(", operators at http://{address}")).unwrap_or_default();
+    let admin = service.admin().map(|address| format!(", admin on http://{address}")).unwrap_or_default();
     let state = match &settings.ledger {
         Ledger::Memory => String::new(),
         Ledger::File | Ledger::Redis(_) => format!(", state in {}", settings.state_dir.display()),
     };
     let origin = &settings.origin.authority;
-    format!("tidegate {} is ready: {} -> http://{origin}{admin}{state}", BUILD.0, listen.join(", "))
+    let listen = listen.join(", ");
+    format!("tidegate {} ready: listening on {listen}, forwarding to http://{origin}{admin}{state}", BUILD.0)
 }
 
 fn log_to_stderr(level: LogLevel) {
-    // Who corrected what by hand is told however quiet the gate is.
+    // Manual corrections are logged at every level.
     let usual = || EnvFilter::new(format!("{},audit=info", level.name()));
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| usual());
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours).init();
 }
 
-/// Handles signals until one says stop.
+/// Handles signals until SIGTERM or SIGINT.
 async fn run_until_signal(service: &Service, [mut terminate, mut interrupt, mut reload, mut reopen]: [Signal; 4]) {
     loop {
         tokio::select! {
@@ -99,7 +100,7 @@ async fn run_until_signal(service: &Service, [mut terminate, mut interrupt, mut 
             _ = reload.recv() => {
                 service.reopen_access_log();
                 if let Err(mistakes) = service.reload() {
-                    error!("Not reloaded: {mistakes}");
+                    error!("Configuration reload failed: {mistakes}");
                 }
             }
         }
@@ -122,7 +123,7 @@ fn signals() -> io::Result<[Signal; 4]> {
     ])
 }
 
-/// A number that nobody can guess: the standard library keys its hash maps with one.
+/// Returns an unpredictable seed, from the random keys of the standard library's hash maps.
 pub(super) fn random_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }

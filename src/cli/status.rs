@@ -1,4 +1,4 @@
-//! `tidegate status`: all of a running gate at a glance.
+//! `tidegate status`: shows the state of a running gateway.
 
 mod quota;
 mod render;
@@ -14,7 +14,7 @@ use http::Method;
 use state::{Quota, State};
 use std::process::ExitCode;
 
-/// Asks a running gate for its state and shows it.
+/// Requests the state of a running gateway and prints it.
 pub fn run(gate: &AdminArgs, json: bool) -> ExitCode {
     let shown = gate.request(Method::GET, "/api/v1/state", "").and_then(|said| match json {
         true => Ok(said),
@@ -26,19 +26,21 @@ pub fn run(gate: &AdminArgs, json: bool) -> ExitCode {
     }
 }
 
-/// The state, as the admin API tells it in JSON, for people to read.
+/// Renders the JSON state of the admin API as text.
 pub fn text(said: &str, view: &View) -> Result<String, CommandError> {
     let read = serde_json::from_str::<State>(said);
     read.map(|state| render::render(&state, view)).map_err(|error| {
-        CommandError::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?"))
+        CommandError::Failed(format!(
+            "unreadable response of the gateway: {error}; check that it has the version of this command"
+        ))
     })
 }
 
-/// Quotas alone, for people to read.
+/// Renders quotas as text.
 pub(super) fn quotas(quotas: &[Quota], view: &View) -> String {
     let blocks: Vec<String> = quotas.iter().map(|of| quota::block(of, None, view)).collect();
     match blocks.is_empty() {
-        true => "The settings in force have no quota.\n".into(),
+        true => "The current configuration has no quotas.\n".into(),
         false => blocks.join("\n"),
     }
 }

@@ -1,4 +1,4 @@
-//! `tidegate tune`: which tiers meet a goal.
+//! `tidegate tune`: searches for tiers that meet a goal.
 
 use super::log_args::LogArgs;
 use super::output::{OutputPaths, OutputTarget};
@@ -21,40 +21,49 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What tuning is told on the command line.
+/// Arguments of `tune`.
 #[derive(Clone, Debug, Args)]
 pub struct TuneArgs {
     #[command(flatten)]
     log: LogArgs,
     #[command(flatten)]
     file: ConfigArg,
-    /// What is wanted, the most important first: WHAT MEASURE <= or >= NUMBER [%], separated by commas. Of a class: refused,
-    /// served, evenness. Of a quota: unused, used. Such as "person refused <= 0, search served >= 90 %, unused <= 2 %"
+    /// What is wanted, the most important first: WHAT MEASURE <= or >= NUMBER [%], separated by commas. Of a class:
+    /// refused, served, evenness. Of a quota: unused, used. Such as "person refused <= 0, search served >= 90 %, unused
+    /// <= 2 %"
     #[arg(long, value_name = "GOAL")]
     goal: String,
-    /// The quota whose tiers are varied; needed where there are several.
+    /// Quota whose tiers and pacing are varied; required if there are several.
     #[arg(long, value_name = "NAME")]
     quota: Option<String>,
-    /// Tries at most so many policies.
+    /// Maximum number of policies tried, the extremes first.
+    ///
+    /// The command takes as long as this many replays, on all cores.
     #[arg(long, value_name = "NUMBER", default_value = "240", value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    effort: u16,
-    /// Takes the point of this number of what can be had for what, instead of what comes nearest to the goal.
+    max_trials: u16,
+    /// Takes this point of the trade-offs instead of the policy nearest to the goal.
+    ///
+    /// Numbers are stable for the same log, file, goal and --max-trials.
     #[arg(long, value_name = "NUMBER")]
-    pick: Option<usize>,
-    /// Writes the file with the values that were found there; - is standard output, instead of the report.
+    select: Option<usize>,
+    /// Writes the configuration file with the found values; - is standard output, instead of the report.
+    ///
+    /// The tuned file itself cannot be the output. A changed line ends with `# by tidegate tune`, in place of a comment
+    /// that may be wrong now. A value that comes from a YAML anchor or the environment is reported and not changed.
+    /// Without this option no file is written.
     #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
-    /// Prints one JSON document.
+    output: Option<PathBuf>,
+    /// Prints the report as one JSON document.
     #[arg(long)]
     json: bool,
 }
 
-/// Tunes. Exit code 0 where the goal is met or a point was picked, 1 where nothing that was tried meets it (what comes
-/// nearest is told and written all the same) or a result cannot be written, 2 where the goal or a file is wrong.
+/// Runs `tune`. Exit code 0 if the goal is met or a point was selected; 1 if no tried policy meets it (the nearest is
+/// still shown and written) or a result cannot be written; 2 if the goal or a file is invalid.
 pub fn run(args: &TuneArgs) -> ExitCode {
     let tuned = tune_and_write(args).and_then(|(tuned, is_told)| {
         let shown = if is_told { shown(args, &tuned.report)? } else { String::new() };
-        Ok((shown, tuned.report.met || args.pick.is_some()))
+        Ok((shown, tuned.report.met || args.select.is_some()))
     });
     match tuned {
         Ok((shown, met)) => match print(&shown) {
@@ -65,14 +74,14 @@ pub fn run(args: &TuneArgs) -> ExitCode {
     }
 }
 
-/// Tunes, and writes the file. Also whether the report is told: not where the file has standard output for itself.
+/// Tunes and writes the file. Returns the result, and false if the file occupies standard output instead of the report.
 fn tune_and_write(args: &TuneArgs) -> Result<(TuneResult, bool), CommandError> {
     let file = args.file.path()?;
     let mut places = OutputPaths::with_inputs(&args.log.logs, [("--config", Some(file.as_path()))]);
     if args.json {
         places.add_output("--json", Path::new("-"))?;
     }
-    let target = args.write.as_deref().map(|path| places.add_output("--write", path)).transpose()?;
+    let target = args.output.as_deref().map(|path| places.add_output("--output", path)).transpose()?;
     let is_told = !target.as_ref().is_some_and(OutputTarget::is_standard_output);
     let tuned = run_tuner(args, &file)?;
     if let Some(target) = target {
@@ -88,7 +97,7 @@ fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, CommandError>
         false => Ok(summary::summary(report, ColorMode::for_output(io::stdout().is_terminal()))),
         true => serde_json::to_string_pretty(report)
             .map(|text| text + "\n")
-            .map_err(|error| CommandError::Failed(format!("the report cannot be written: {error}"))),
+            .map_err(|error| CommandError::Failed(format!("cannot write the report : {error}"))),
     }
 }
 
@@ -114,9 +123,9 @@ fn run_tuner(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
         settings: &|text| load_policy::settings(path, text, &operators),
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
     };
-    let effort = usize::from(args.effort);
+    let effort = usize::from(args.max_trials);
     let search = Search { effort, chance: Rng::from_seed(SEED, "tune") };
-    let tuned = tuning.run(search, args.pick, &mut |tried| {
+    let tuned = tuning.run(search, args.select, &mut |tried| {
         progress.show(|elapsed| {
             let done = tried as f64 / effort as f64;
             let tried = format!("{} of {} policies", group_digits(tried as u64), group_digits(effort as u64));
@@ -130,23 +139,24 @@ fn run_tuner(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
 fn recording(args: &TuneArgs, progress: &Progress) -> Result<InMemoryLog, CommandError> {
     let files = args.log.open()?;
     let reading = ReadProgress::of(&files);
-    let lines = MergedLog::new(files.sources, args.log.taken.window);
+    let lines = MergedLog::new(files.sources, args.log.taken.reorder_window);
     let recording = InMemoryLog::read(lines, &mut |lines| progress.show(|elapsed| reading.render(lines, elapsed)));
     progress.clear();
     Ok(recording?)
 }
 
-/// The place of the quota that is tuned.
+/// Returns the index of the tuned quota.
 fn quota(args: &TuneArgs, policy: &Policy) -> Result<usize, CommandError> {
     let quotas = policy.settings.rules.quotas.as_slice();
     let names = || quotas.iter().map(|quota| quota.name.as_str()).collect::<Vec<_>>().join(", ");
     match (&args.quota, quotas) {
-        (_, []) => Err(CommandError::Usage(format!("{}: there is no quota to tune", policy.name))),
+        (_, []) => Err(CommandError::Usage(format!("{}: no quota to tune", policy.name))),
         (None, [_]) => Ok(0),
-        (None, _) => Err(CommandError::Usage(format!("--quota: which one is to be tuned? the quotas are {}", names()))),
-        (Some(name), _) => quotas.iter().position(|quota| quota.name == *name).ok_or_else(|| {
-            CommandError::Usage(format!("--quota: there is no quota {name:?}; the quotas are {}", names()))
-        }),
+        (None, _) => Err(CommandError::Usage(format!("--quota: required; name one of the quotas {}", names()))),
+        (Some(name), _) => quotas
+            .iter()
+            .position(|quota| quota.name == *name)
+            .ok_or_else(|| CommandError::Usage(format!("--quota: unknown quota {name:?}; the quotas are {}", names()))),
     }
 }
 
@@ -174,6 +184,5 @@ impl From<TuneError> for CommandError {
         }
     }
 }
-
-/// The same each time, or the same log would not give the same bytes.
+/// Constant, so that the same log gives the same bytes.
 const SEED: u64 = 1979;

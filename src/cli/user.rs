@@ -1,8 +1,8 @@
-//! Who runs this command, as far as the machine knows.
+//! Name of the user that runs the command.
 
 use std::os::unix::fs::MetadataExt;
 
-/// The user's name: whoever became another by `sudo` is still the one who did it. Nobody has to believe it.
+/// Returns the user's name, before `sudo` if it was used. The name is unverified.
 pub fn name(environment: &[(String, String)]) -> Option<String> {
     let set = |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
     let owner = || {
@@ -12,7 +12,7 @@ pub fn name(environment: &[(String, String)]) -> Option<String> {
     [set("SUDO_USER"), owner(), set("USER"), set("LOGNAME")].into_iter().flatten().find(|name| is_name(name))
 }
 
-/// The user `number` in the text of `/etc/passwd`.
+/// Returns the name of user id `number` from the text of `/etc/passwd`.
 fn named(number: u32, passwd: &str) -> Option<String> {
     passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_found_by_number_and_sudo_does_not_hide_one() {
+    fn user_name_is_found_by_uid_despite_sudo() {
         let passwd = "root:x:0:0:root:/root:/bin/sh\nbroken\nann:x:1000:1000::/home/ann:/bin/sh\n";
         assert_eq!(named(1000, passwd).as_deref(), Some("ann"));
         assert_eq!(named(1, passwd), None);

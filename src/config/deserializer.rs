@@ -1,7 +1,7 @@
-//! Reads typed values out of the tree, and finds all that does not fit, not only the first.
+//! A serde deserializer over the tree that reports all errors, not only the first.
 //!
-//! serde stops at the first mistake. So each is written down, what it stands in is taken out of the tree, and reading
-//! begins anew; every key has a default, so that ends.
+//! serde stops at the first error. [`read`] records it, removes the invalid value from the tree and starts again. Every
+//! key has a default, so this terminates.
 
 use super::error::{ConfigError, SourceLocation, did_you_mean};
 use super::node::{Entry, Node, NodeKind};
@@ -12,10 +12,10 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use std::fmt;
 
-/// After so many mistakes the rest can wait.
+/// Maximum number of reported errors.
 const MAX_ERRORS: usize = 200;
 
-/// Reads a `T`; what does not fit goes to `mistakes`, and its default takes its place.
+/// Deserializes a `T`. Each invalid value is added to `mistakes` and replaced by its default.
 pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, mistakes: &mut Vec<ConfigError>) -> T {
     for _ in 0..MAX_ERRORS {
         let fault = match T::deserialize(NodeDeserializer(&root)) {
@@ -32,13 +32,13 @@ pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, mistakes: &mut
     T::default()
 }
 
-/// One value that does not fit.
+/// Error of one value.
 #[derive(Debug)]
 struct DeError {
     at: Option<(String, SourceLocation)>,
     wrong: String,
     remedy: String,
-    /// A map was wanted: an empty one in its place keeps its neighbours where they are.
+    /// True if a map was expected: an empty map in its place preserves the indices of its neighbors.
     keep_empty: bool,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for DeError {
 impl std::error::Error for DeError {}
 
 impl Error for DeError {
-    /// Types of ours say `what is wrong; what would do`.
+    /// Splits a message of the form `what is wrong; hint`.
     fn custom<T: fmt::Display>(message: T) -> Self {
         let message = message.to_string();
         let (wrong, remedy) = message.split_once("; ").unwrap_or((&message, "see `tidegate schema`"));
@@ -117,7 +117,7 @@ impl Error for DeError {
     }
 }
 
-/// Reads from one value.
+/// Deserializer of one value.
 struct NodeDeserializer<'a>(&'a Node);
 
 impl NodeDeserializer<'_> {
@@ -235,7 +235,7 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
     }
 }
 
-/// Says which words were wanted where something else than a word was found.
+/// Visitor for the message that lists the expected words if the value is no word.
 struct OneOf(&'static [&'static str]);
 
 impl Visitor<'_> for OneOf {
@@ -256,9 +256,9 @@ impl<'de> SeqAccess<'de> for ListAccess<'_> {
     }
 }
 
-/// Keys whose section switches something on, each of its own keys having a default: with nothing behind them they
-/// mean those defaults.
-const SWITCHES: [&str; 5] = ["adaptive", "autothrottle", "backoff", "queue", "rampup"];
+/// Keys whose section enables a feature and has a default for each of its keys. Without a value, they mean these
+/// defaults.
+const SWITCHES: [&str; 5] = ["adaptive_concurrency", "autothrottle", "backoff", "queue", "rampup"];
 
 struct NodeMapAccess<'a> {
     rest: std::slice::Iter<'a, Entry>,
@@ -269,7 +269,7 @@ struct NodeMapAccess<'a> {
 impl<'de> MapAccess<'de> for NodeMapAccess<'_> {
     type Error = DeError;
 
-    /// A known key without a value counts as not given: its lines are often commented out.
+    /// Skips known keys without a value: the lines below them are often commented out.
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DeError> {
         let fields = self.fields;
         let given = |entry: &&Entry| {
@@ -283,7 +283,7 @@ impl<'de> MapAccess<'de> for NodeMapAccess<'_> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DeError> {
-        let value = self.value.take().ok_or_else(|| DeError::custom("a value was asked for before its key"))?;
+        let value = self.value.take().ok_or_else(|| DeError::custom("map value requested before its key"))?;
         seed.deserialize(NodeDeserializer(value))
     }
 }

@@ -1,13 +1,13 @@
-//! What the environment says: `${NAME}` inside values, and `TIDEGATE__ORIGIN__URL=...` in place of one key.
+//! Environment variables: `${NAME}` inside values, and `TIDEGATE__ORIGIN__URL=...`, which overrides one key.
 
 use super::error::{ConfigError, SourceLocation, did_you_mean};
 use super::node::{Entry, Node, NodeKind};
 use super::yaml;
 
-/// Variables that begin so replace a key.
+/// Prefix of variables that override a key.
 const PREFIX: &str = "TIDEGATE__";
 
-/// Replaces `${NAME}` and `${NAME:-default}` in every text of the tree; `$${` stands for a plain `${`.
+/// Replaces `${NAME}` and `${NAME:-default}` in every text of the tree. `$${` is a plain `${`.
 pub(super) fn expand(root: &mut Node, environment: &[(String, String)], mistakes: &mut Vec<ConfigError>) {
     root.walk_mut(&mut |node| {
         let NodeKind::Text { text, loose } = &mut node.kind else { return };
@@ -40,14 +40,15 @@ fn expanded(text: &str, environment: &[(String, String)]) -> Result<String, (Str
             continue;
         }
         let Some((inside, after)) = after.split_once('}') else {
-            return Err(("found \"${\" without its \"}\"".into(), "close it, or write $${ for a plain ${".into()));
+            return Err(("unclosed \"${\"".into(), "close it, or write $${ for a plain ${".into()));
         };
         let (name, default) = inside.split_once(":-").map_or((inside, None), |(name, default)| (name, Some(default)));
         let set = environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-        // As in a shell, an empty variable counts as none where there is a default.
+        // As in a shell, an empty variable counts as unset if there is a default.
         let value = set.filter(|value| default.is_none() || !value.is_empty()).or(default);
-        let unknown =
-            || (format!("${{{name}}} is not in the environment"), format!("set {name}, or write ${{{name}:-default}}"));
+        let unknown = || {
+            (format!("environment variable {name} is not set"), format!("set {name}, or write ${{{name}:-default}}"))
+        };
         result.push_str(before);
         result.push_str(value.ok_or_else(unknown)?);
         rest = after;
@@ -56,7 +57,7 @@ fn expanded(text: &str, environment: &[(String, String)]) -> Result<String, (Str
     Ok(result)
 }
 
-/// The tree of all variables that replace a key.
+/// Returns the tree of all variables that override a key.
 pub(super) fn variables(environment: &[(String, String)], mistakes: &mut Vec<ConfigError>) -> Node {
     let mut root = Node::empty_map();
     for (name, value) in environment {
@@ -69,7 +70,7 @@ pub(super) fn variables(environment: &[(String, String)], mistakes: &mut Vec<Con
     root
 }
 
-/// The tree of what the command line gives: keys from the top, and their values.
+/// Returns the tree of command line options. `overrides` are the paths of keys with their values.
 pub(super) fn options(overrides: &[(&str, String)], mistakes: &mut Vec<ConfigError>) -> Node {
     let mut root = Node::empty_map();
     for (path, value) in overrides {
@@ -86,9 +87,9 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, place: &SourceLocation, 
         mistakes.push(ConfigError { place: place.clone(), path, message: wrong, hint: remedy.into() });
     };
     if keys.iter().any(|key| key.is_empty()) {
-        return told(String::new(), "names no key".into(), "write it such as TIDEGATE__ORIGIN__URL");
+        return told(String::new(), "contains an empty key".into(), "write it like TIDEGATE__ORIGIN__URL");
     }
-    // Only what looks like a list or a map is read as YAML: a token may contain any sign, and `[::1]:80` is an address.
+    // Only lists and maps are parsed as YAML: a token may contain any character, and `[::1]:80` is an address.
     let trimmed = value.trim();
     let nested =
         [('[', ']'), ('{', '}')].iter().any(|&(open, close)| trimmed.starts_with(open) && trimmed.ends_with(close));
@@ -101,7 +102,7 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, place: &SourceLocation, 
                 _ => {
                     return told(
                         keys.join("."),
-                        "cannot be read".into(),
+                        "invalid list or map".into(),
                         "write a list as [a, b] and a map as {key: value}",
                     );
                 }
@@ -111,11 +112,7 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, place: &SourceLocation, 
     let mut node = root;
     for key in keys {
         if !matches!(node.kind, NodeKind::Map(_)) {
-            return told(
-                keys.join("."),
-                "another variable already replaces a key above it".into(),
-                "set one of the two",
-            );
+            return told(keys.join("."), "another variable overrides a parent key".into(), "set one of the two");
         }
         let NodeKind::Map(entries) = &mut node.kind else { return };
         let found = entries.iter().position(|entry| entry.key == *key);
@@ -135,7 +132,7 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, place: &SourceLocation, 
     });
 }
 
-/// Variables that look as if they were meant to replace a key, but do not.
+/// Adds an error for each variable that overrides no key and has a name similar to one that does.
 pub(super) fn warn_similar_names(environment: &[(String, String)], keys: &[&str], mistakes: &mut Vec<ConfigError>) {
     for (name, _) in environment {
         let Some(rest) = name.strip_prefix("TIDEGATE_").filter(|rest| !rest.starts_with('_')) else { continue };
@@ -145,7 +142,7 @@ pub(super) fn warn_similar_names(environment: &[(String, String)], keys: &[&str]
             mistakes.push(ConfigError {
                 place: SourceLocation::Variable(name.clone()),
                 path: String::new(),
-                message: "replaces nothing".into(),
+                message: "overrides no key".into(),
                 hint: format!("write it with two underscores: {PREFIX}{rest}"),
             });
         }

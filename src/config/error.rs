@@ -1,53 +1,53 @@
-//! What is wrong with a configuration: every mistake, where it stands, what was found and what would do.
+//! Errors of a configuration, each with its location, message and hint.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where a value was written.
+/// Location of a value. Errors are reported in this order: the file, environment variables, command line options.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SourceLocation {
-    /// The file as a whole: it cannot be read.
+    /// The whole file, which is unreadable.
     File,
-    /// In the file; both count from 1.
+    /// A position in the file. Line and column start at 1.
     Position {
-        /// The line.
+        /// Line number.
         line: u64,
-        /// The column, in characters.
+        /// Column, in characters.
         column: u64,
     },
-    /// In a variable of the environment.
+    /// Name of an environment variable.
     Variable(String),
-    /// On the command line.
+    /// Name of a command line option.
     Option(String),
 }
 
-/// One thing that is wrong.
+/// An error of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// Where it was written.
+    /// Location of the invalid value.
     pub place: SourceLocation,
-    /// Which key, from the top: `quotas.places_api.tiers.search[1].shed`.
+    /// Path of the key: `quotas.places_api.tiers.search[1].shed`. Empty if the error concerns no single key.
     pub path: String,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// What would do.
+    /// Hint how to correct it.
     pub hint: String,
 }
 
-/// All that is wrong with a configuration, in the order of the file. Never empty.
+/// All errors of a configuration, in the order of their locations. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
-    /// The file.
+    /// Path of the configuration file.
     pub file: PathBuf,
-    /// The mistakes.
+    /// The errors.
     pub list: Vec<ConfigError>,
 }
 
 impl SourceLocation {
-    /// The first character of the file: where something is missing altogether.
+    /// First character of the file: the location of a missing section.
     pub const START: Self = Self::Position { line: 1, column: 1 };
 
-    /// How messages name it: `FILE:LINE:COL`, or the name of the variable or option.
+    /// Returns the location as messages show it: `FILE:LINE:COL`, or the name of the variable or option.
     pub fn in_file(&self, file: &Path) -> String {
         match self {
             Self::File => file.display().to_string(),
@@ -58,7 +58,7 @@ impl SourceLocation {
 }
 
 impl fmt::Display for ConfigErrors {
-    /// One line each: `FILE:LINE:COL: path: what is wrong; what would do`.
+    /// Writes one line per error: `FILE:LINE:COL: path: what is wrong; hint`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (count, mistake) in self.list.iter().enumerate() {
             if count > 0 {
@@ -76,7 +76,8 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// Keys come from outside and may hold line ends; a mistake is one line, and not an endless one.
+/// Escapes control characters and truncates `text`. Keys are input and may contain line breaks; an error is one short
+/// line.
 fn one_line(text: &str) -> String {
     const MAX_MESSAGE_LEN: usize = 500;
     let mut line: String = text
@@ -93,7 +94,7 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// ` (did you mean "limit"?)` where one of `known` is close to what was `written`, else nothing.
+/// Returns ` (did you mean "limit"?)` if one of `known` is similar to `written`, else an empty string.
 pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let tolerated = (written.chars().count() / 3).clamp(1, 3);
     let closest = known.into_iter().map(|word| (distance(written, word), word)).min();
@@ -103,7 +104,7 @@ pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>)
     }
 }
 
-/// How many letters must be added, dropped, replaced or swapped with their neighbour.
+/// Returns the number of letters to insert, delete, replace or swap with their neighbor (optimal string alignment).
 fn distance(left: &str, right: &str) -> usize {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().take(64).collect(), right.chars().take(64).collect());
     let mut rows = vec![vec![0; right.len() + 1]; left.len() + 1];
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_finger_is_recognised_and_a_different_word_is_not() {
+    fn typo_gets_a_suggestion_unrelated_word_does_not() {
         assert_eq!(did_you_mean("limt", ["limit", "window"]), " (did you mean \"limit\"?)");
         assert_eq!(did_you_mean("wnidow", ["limit", "window"]), " (did you mean \"window\"?)");
         assert_eq!(did_you_mean("colour", ["limit", "window"]), "");

@@ -1,8 +1,8 @@
-//! Puts the layers on top of each other: the file, the environment, the command line.
+//! Merges the layers: the file, the environment, the command line.
 //!
-//! The `config` crate merges: keys add up, everything else is replaced whole. It keeps no places of maps and no order,
-//! so these are put back afterwards. Everything hangs below one key of our own, because it takes a dot in a key at the
-//! top for a path.
+//! The `config` crate merges maps by key and replaces all other values whole. It loses the locations of maps and the
+//! order of keys, so these are restored afterwards. The tree is below one key of its own, because the crate interprets
+//! a dot in a top-level key as a path.
 
 use super::error::SourceLocation;
 use super::node::{Entry, Node, NodeKind};
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 const ROOT: &str = "tidegate";
 
-/// One layer over the next, lowest first, as one tree.
+/// Returns one tree of all `layers`, lowest first. Higher layers take precedence.
 pub(super) fn merge(layers: &[Node]) -> Node {
     let mut written = LostLocations::default();
     let mut builder = Config::builder();
@@ -59,7 +59,7 @@ fn value(node: &Node) -> Value {
     Value::new(None, kind)
 }
 
-/// What the merging forgets, by path; the uppermost layer's word stands.
+/// Locations and text properties that merging loses, by path, of the highest layer.
 #[derive(Default)]
 struct LostLocations {
     places: HashMap<String, SourceLocation>,
@@ -69,7 +69,7 @@ struct LostLocations {
 
 impl LostLocations {
     fn note(&mut self, node: &Node) {
-        // A map that a higher layer only adds to is still where the lower one wrote it.
+        // A map keeps the location of the lowest layer, because higher layers only add to it.
         if matches!(node.kind, NodeKind::Map(_)) {
             self.places.entry(node.path.clone()).or_insert_with(|| node.place.clone());
         } else {

@@ -1,11 +1,10 @@
-//! The configuration: as written, then as meant.
+//! The configuration: raw values from YAML, then validated [`Settings`].
 //!
-//! One path leads from text to [`Settings`]. `yaml` and `environment` make trees in which every value knows its place;
-//! `layers` puts them on top of each other; `reading` turns the tree into the types of `raw`; `meaning` checks these
-//! and makes [`Settings`]. Every step adds to one list of mistakes, so that all of them are told at once.
+//! `yaml` and `environment` build trees in which every value has a location; `layers` merges them; `deserializer`
+//! converts the tree to the types of `raw`; `validate` checks these and creates [`Settings`]. All steps add to one list
+//! of errors, so that all errors are reported at once.
 //!
-//! Nothing here asks the system: the text and the environment are handed in (only [`read`] and [`read_admin`] open a
-//! file).
+//! Text and environment are parameters. Only [`read`], [`read_admin`] and [`read_text`] open a file.
 
 mod deserializer;
 mod environment;
@@ -27,11 +26,12 @@ pub use source_map::SourceMap;
 
 use std::path::Path;
 
-/// Makes settings of a file's `text`, or says all that is wrong with it.
+/// Parses and validates the `text` of a file. `Err` contains all errors.
 ///
-/// `environment` are the variables that `${NAME}` and `TIDEGATE__...` refer to. `overrides` come from the command line,
-/// as a key's path and its value (`("listen", "127.0.0.1:80")`), and go before both; a mistake in one is told as
-/// `--listen`. `operators` are the names of the known operators of crawlers, by their place in the operators' table.
+/// `environment` contains the variables for `${NAME}` and `TIDEGATE__...`. `overrides` are command line options, as the
+/// path of a key and its value (`("listen", "127.0.0.1:80")`). They take precedence over both; the location of an error
+/// in one is the option, such as `--listen`. `operators` are the names of the built-in operators, by their index in the
+/// operator table.
 pub fn load(
     file: &Path,
     text: &str,
@@ -47,8 +47,9 @@ pub fn load(
     Err(ConfigErrors { file: file.to_owned(), list: mistakes })
 }
 
-/// Finds the operators' listener in a file's `text`, whatever else is wrong with it: whoever wants to talk to a running
-/// gate may be in the middle of changing its file, and need not have the variables that the rest of it asks for.
+/// Returns the admin listener of a file's `text`, ignoring errors in other sections: an administrator who connects to a
+/// running instance may be editing its file, and may lack the variables of the other sections. `None` if the listener
+/// is off.
 pub fn admin(
     file: &Path,
     text: &str,
@@ -65,7 +66,7 @@ pub fn admin(
     }
 }
 
-/// What the text means, and all that is wrong with it.
+/// Returns the settings of the text, and all errors. The settings are valid only if there are none.
 fn load_settings(
     file: &Path,
     text: &str,
@@ -85,7 +86,7 @@ fn load_settings(
     validate::validate(&raw, operators, written, mistakes)
 }
 
-/// Reads a file and makes settings of it.
+/// Reads a file and returns its settings, as [`load`] does.
 pub fn read(
     file: &Path,
     environment: &[(String, String)],
@@ -95,12 +96,12 @@ pub fn read(
     load(file, &read_text(file)?, environment, overrides, operators)
 }
 
-/// Reads a file and finds the operators' listener in it, as [`admin`] does.
+/// Reads a file and returns its admin listener, as [`admin`] does.
 pub fn read_admin(file: &Path, environment: &[(String, String)]) -> Result<Option<settings::Admin>, ConfigErrors> {
     admin(file, &read_text(file)?, environment)
 }
 
-/// Reads a file's text.
+/// Reads the text of a file.
 pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
     std::fs::read_to_string(file).map_err(|error| {
         let wrong = format!("cannot be read: {error}");
@@ -110,7 +111,7 @@ pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
     })
 }
 
-/// The JSON Schema of the file.
+/// Returns the JSON Schema of the configuration file.
 pub fn schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(raw::File);
     schema.insert("title".into(), "Tidegate configuration".into());

@@ -1,20 +1,20 @@
-//! The configuration as a tree in which every value knows its path and the place where it was written.
+//! The configuration as a tree of [`Node`]s. Every value has its path and location.
 
 use super::error::SourceLocation;
 use std::collections::BTreeMap;
 
-/// One value.
+/// A value of the tree.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// Its keys from the top.
+    /// Keys from the root, such as `quotas.api.tiers.search[1]`.
     pub path: String,
-    /// Where it stands.
+    /// Location of the value.
     pub place: SourceLocation,
-    /// What it is.
+    /// Kind and content of the value.
     pub kind: NodeKind,
 }
 
-/// What a value is.
+/// Kind and content of a value.
 #[derive(Clone, Debug)]
 pub(super) enum NodeKind {
     Null,
@@ -22,7 +22,7 @@ pub(super) enum NodeKind {
     Integer(u64),
     SignedInteger(i64),
     Float(f64),
-    /// `loose` text came from the environment and may stand for a number or a switch.
+    /// Text. `loose` text comes from the environment and may represent a number or a boolean.
     Text {
         text: String,
         loose: bool,
@@ -31,7 +31,7 @@ pub(super) enum NodeKind {
     Map(Vec<Entry>),
 }
 
-/// A key and its value.
+/// A key with its value.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub key: String,
@@ -39,26 +39,26 @@ pub(super) struct Entry {
     pub value: Node,
 }
 
-/// Where every key and value stands, by path.
+/// Locations of all keys and values, by path.
 pub(super) type Places = BTreeMap<String, SourceLocation>;
 
 impl Node {
-    /// An empty map at the top.
+    /// Returns an empty map as root.
     pub(super) fn empty_map() -> Self {
         Self { path: String::new(), place: SourceLocation::START, kind: NodeKind::Map(Vec::new()) }
     }
 
-    /// The path of the value under `key`.
+    /// Returns the path of the value under `key`.
     pub(super) fn path_of_key(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// The path of the value at `index`.
+    /// Returns the path of the value at `index`.
     pub(super) fn path_of_index(&self, index: usize) -> String {
         format!("{}[{index}]", self.path)
     }
 
-    /// Calls `visit` on this value and on all below it, parents first.
+    /// Calls `visit` with this value and all descendants, parents first.
     pub(super) fn walk_mut(&mut self, visit: &mut impl FnMut(&mut Node)) {
         visit(self);
         match &mut self.kind {
@@ -68,7 +68,7 @@ impl Node {
         }
     }
 
-    /// Writes down its path and those of all below it.
+    /// Sets the path of this value and those of all descendants.
     pub(super) fn set_path(&mut self, path: String) {
         self.path = path;
         let paths: Vec<String> = match &self.kind {
@@ -84,7 +84,7 @@ impl Node {
         below.zip(paths).for_each(|(node, path)| node.set_path(path));
     }
 
-    /// Where everything stands. A key is where its mistakes are told, unless its value stands on its own.
+    /// Returns the locations of all keys and values. Errors of a scalar are located at the value, others at the key.
     pub(super) fn locations(&self) -> Places {
         let mut places = Places::new();
         self.collect_places(&mut places);
@@ -107,8 +107,8 @@ impl Node {
         }
     }
 
-    /// Takes out the value at `path`; one of which only the inside was asked for is emptied, so that its neighbours
-    /// keep their places. False when there is nothing to take out.
+    /// Removes the value at `path`. With `keep_empty` it becomes an empty map, so that its neighbors keep their
+    /// indices. Returns false if there is nothing to remove.
     pub(super) fn remove(&mut self, path: &str, keep_empty: bool) -> bool {
         let is_it = |node: &Node| node.path == path;
         if keep_empty && is_it(self) {

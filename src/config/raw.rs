@@ -1,6 +1,7 @@
-//! The YAML as written: every key it may have, unknown ones refused. What it means is `meaning`'s business.
+//! The YAML as written: one serde type per section, in [`File`]. Unknown keys are errors. `validate` checks the values.
 //!
-//! The comments here are what editors show: what a key changes for a client, its unit and its default.
+//! The doc comments are the descriptions of the JSON Schema, which editors show and docs/reference/CONFIGURATION.md is
+//! generated from. Each one states the type, effect, unit, bounds and default of its key.
 
 pub(super) mod address_lists;
 pub(super) mod bot_detection;
@@ -21,59 +22,96 @@ use super::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The configuration of Tidegate.
+/// Configuration of Tidegate. `${NAME}` and `${NAME:-default}` in a value are replaced by environment variables.
+/// Relative paths start at the working directory of the process.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct File {
-    /// Where clients are served, HTTP/1.1 and cleartext HTTP/2: one address and port, or a list. Default
-    /// 127.0.0.1:8080.
+    /// Address and port for clients, or a list, for HTTP/1.1 and HTTP/2 without TLS. A change takes effect at the next
+    /// start. Default 127.0.0.1:8080.
     pub listen: Option<OneOrMany<Socket>>,
-    /// Threads that carry requests: auto (one per core) or a number. Default auto.
+    /// Number of threads that process requests, 1 to 1024, or auto: one per CPU core. A change takes effect at the next
+    /// start. Default auto.
     pub workers: Option<Threads>,
-    /// The listener for the administrator: metrics, health, state; off, or { listen, token }. Default 127.0.0.1:9090.
+    /// Listener for the administrator, with metrics, health, state and corrections: off, or { listen, token }. `off`
+    /// disables it; the commands and the metrics are then not available. A change takes effect at the next start.
+    /// Default { listen: 127.0.0.1:9090 }.
     pub admin: Option<server::AdminListener>,
-    /// The directory of the ledger, which survives restarts. Paths that are relative, here and elsewhere, go by the directory in
-    /// which the gate is started, not by that of this file. Default ./state.
+    /// Directory of the ledger and other state. Each instance needs its own directory; a second instance on the same
+    /// directory does not start. Never copy it to an instance that runs beside the original. Files: `ledger`, `journal`
+    /// (usage), `gate` (identity with Redis), `demand.json` (learned demand), `ranges/` (last valid range lists),
+    /// `lock`, and by default `access.log`. Relative paths, here and elsewhere, start at the working directory, not at
+    /// the directory of this file. A change takes effect at the next start. Default ./state.
     pub state_dir: Option<String>,
-    /// Where the count of what is spent is kept: file (in state_dir), memory (a restart begins anew), or { redis: ... },
-    /// which several gates share. Default file.
+    /// Storage of quota usage: file (in state_dir), memory (a restart resets the usage), or { redis: ... }, through
+    /// which several instances share their quotas. A change takes effect at the next start. Default file.
     pub ledger: ledger::Ledger,
-    /// The server behind the gate.
+    /// Server behind the gateway.
     pub origin: server::Origin,
-    /// Whose request it is.
+    /// Identification of clients.
     pub clients: clients::Clients,
-    /// Files of addresses, by name: hosting companies, Tor exits, your own lists. Classes refer to them.
-    pub lists: NamedMap<address_lists::List>,
-    /// The operator's own word on user agents; the first that fits goes before the built-in list.
-    pub agents: Vec<classes::Agent>,
-    /// Operators of crawlers beyond the built-in ones, or what differs from those, by name.
+    /// Files of addresses, by name, for `when.address_list`: hosting companies, Tor exits, your own lists. At most 64
+    /// lists; 100,000 networks in a list have no noticeable cost. `tidegate check` and the start report every invalid
+    /// line by number. The gateway does not start with an invalid file: it has no previous version, and a block list
+    /// would admit every client on it. Default none.
+    pub address_lists: NamedMap<address_lists::List>,
+    /// Classification of user agents before the built-in list; first match wins. `{ match: TheirBrowser, kind: human }`
+    /// exempts a client from bot detection. At most 1000 rules. Default none.
+    pub user_agent_rules: Vec<classes::Agent>,
+    /// Operators of crawlers, by name: additional ones, or changes to built-in ones. A key that is left out keeps its
+    /// built-in value. A change takes effect at the next start. Default none.
     pub operators: NamedMap<verify::Operator>,
-    /// How crawlers are held to what they say.
+    /// Verification of crawlers.
     pub verify: verify::Verify,
-    /// How bots are found that say they are browsers.
-    pub behaviour: bot_detection::Behaviour,
-    /// What may be spent, by name.
+    /// Detection of bots that send a browser's user agent, by their behavior.
+    pub bot_detection: bot_detection::BotDetection,
+    /// Quotas, by name: the units that requests may use per window. A name has up to 64 of a-z, 0-9, `_`, `.` and `-`.
+    /// At most 1000 quotas, including those of scopes. Default none.
     pub quotas: NamedMap<quotas::Quota>,
-    /// What kinds of client there are; the first that fits counts. Who fits none is in class `other`.
+    /// Classes of clients; first match wins. Clients without a match are in class `other`. A class without a bucket
+    /// limits no client, so a class of exempt clients belongs above the others. Quotas still count and refuse exempt
+    /// clients when no units remain; scopes limit all clients. "Allow all" is a file without classes; "block all" is
+    /// one class with block: true. At most 1000 classes. Default none.
     pub classes: Vec<classes::Class>,
-    /// Parts of the origin that are throttled apart, by name; `default` is the rest.
+    /// Throttled parts of the origin, by name. A request needs a slot in every scope of its route. `default` applies to
+    /// all routes that name no scope. At most 1000 scopes. Default none.
     pub scopes: NamedMap<scopes::Scope>,
-    /// What requests cost; the first that fits counts. What fits none is free.
+    /// Routes with their costs and scopes; first match wins. A request without a match is free. At most 10000 routes.
+    /// Default none.
     pub routes: Vec<routes::Route>,
-    /// What clients are told in header fields.
+    /// Rate limit header fields of responses.
     pub headers: server::Headers,
-    /// What is done with robots.txt.
+    /// Handling of robots.txt. The gateway fetches /robots.txt of each host from the origin, and caches it for an hour,
+    /// or as the origin's Cache-Control specifies, at most a day; no-store and private are honored. If the origin is
+    /// down, overloaded (429, 5xx), or slower than origin.response_timeout, crawlers get the cached copy, up to 30 days
+    /// old.
+    ///
+    /// GET and HEAD, with any query and any spelling of the path, are never refused and never charged; the origin gets
+    /// GET /robots.txt only. Requests with other methods are decided and charged as usual, and forwarded if admitted.
+    ///
+    /// Texts that would exceed 500 KiB with the delays and the honeypot are served without them; the log reports it
+    /// once, `notes` of /api/v1/state as long as it lasts. Responses larger than 512 KiB or compressed, redirects and
+    /// statuses other than 200, 404 and 410 are forwarded and not cached. If the origin has no robots.txt, robots.txt
+    /// contains the delays only.
     pub robots: server::Robots,
-    /// Whether /.well-known/crawl-policy tells crawlers who is verified how, what each class may do and how to ask for more:
-    /// on, off, or { contact: ... }. Off, the path is the origin's. Default off.
+    /// Document at /.well-known/crawl-policy that describes the rules for crawlers: on, off, or { contact, show_units
+    /// }. With off, the path is the origin's. Default off.
+    ///
+    /// The document is JSON, or HTML for clients that accept it. It is generated from memory at most every 10 s, costs
+    /// nothing, takes no token and is never refused to GET and HEAD. A request with another method is decided as usual
+    /// and, if admitted, gets 405 and is charged nothing. Ratios are rounded to hundredths. It never contains keys,
+    /// addresses, address lists, operators that only the file defines, classes that need one of these, classes that no
+    /// bot can match, and quotas and rules in shadow mode. Built-in operators are included whatever the file changes; a
+    /// class that names both kinds is shown with the built-in ones. A blocked class has neither bucket nor quotas
+    /// there. `crawl_delay_s` of a class is present if it is the same for all its crawlers.
     pub crawl_policy: crawl_policy::CrawlPolicy,
-    /// What is written about requests.
+    /// Access log and log level. A change takes effect at the next start.
     pub log: server::Log,
-    /// How much one client, or all together, may hold on to.
+    /// Connection, size and time limits.
     pub limits: server::Limits,
 }
 
-/// The keys at the top.
+/// Names of the sections: the top-level keys.
 pub(super) const SECTIONS: &[&str] = &[
     "listen",
     "workers",
@@ -82,11 +120,11 @@ pub(super) const SECTIONS: &[&str] = &[
     "ledger",
     "origin",
     "clients",
-    "lists",
-    "agents",
+    "address_lists",
+    "user_agent_rules",
     "operators",
     "verify",
-    "behaviour",
+    "bot_detection",
     "quotas",
     "classes",
     "scopes",

@@ -1,4 +1,4 @@
-//! The words that values are written in: durations, sizes, shares, amounts, addresses.
+//! Scalar values: durations, sizes, shares, amounts, addresses.
 
 use crate::policy::cost::Cost;
 use crate::policy::dns_pattern::DnsPattern;
@@ -12,10 +12,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// No duration of a gate is longer; larger ones are slips, and sums of them could overflow.
+/// Maximum duration. Longer ones are errors, and sums of them could overflow.
 const MAX_DURATION: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
-/// A type written as one word, in text or digits.
+/// Defines a type that is written as one word, as text or number.
 macro_rules! word {
     ($(#[$doc:meta])* $name:ident($inner:ty), $needs:literal, $pattern:literal, digits: $digits:literal, $parse:expr) => {
         $(#[$doc])*
@@ -48,7 +48,7 @@ macro_rules! word {
     };
 }
 
-/// A word, or `${NAME}`, which an editor cannot know.
+/// Returns the pattern of a word or of `${NAME}`, whose value an editor cannot check.
 fn placeholder(pattern: &str) -> String {
     format!("^({pattern}|.*\\$\\{{.*)$")
 }
@@ -56,7 +56,7 @@ fn placeholder(pattern: &str) -> String {
 struct Word<T> {
     parse: fn(&str) -> Option<T>,
     needs: &'static str,
-    /// Plain numbers are read, too.
+    /// True if numbers are accepted, too.
     digits: bool,
 }
 
@@ -83,62 +83,62 @@ impl<T> Visitor<'_> for Word<T> {
 }
 
 word! {
-    /// `250ms`, `5s`, `10m`, `24h`, `7d`.
+    /// A duration such as `250ms`, `5s`, `10m`, `24h` or `7d`.
     Span(Duration), "a duration; write it like 250ms, 5s, 10m, 24h or 7d", "[0-9]+(ms|s|m|h|d)", digits: false, duration
 }
 
 word! {
-    /// `10s`, or what the budget affords.
+    /// A crawl delay such as `10s`, or `auto`.
     Delay(Option<Duration>), "a delay; write auto, or a duration such as 10s", "auto|[0-9]+(ms|s|m|h|d)", digits: false, delay
 }
 
 word! {
-    /// `64KiB`, `10MiB`.
+    /// A size such as `64KiB` or `10MiB`.
     Size(u64), "a size; write it like 64KiB or 10MiB", "[0-9]+(B|KiB|MiB|GiB)", digits: false, size
 }
 
 word! {
-    /// `50%`, `12.5%`.
+    /// A share such as `50%` or `12.5%`.
     Percent(Share), "a share such as 75%; write a number from 0 to 100 with a percent sign", "[0-9.]+%", digits: false, parse_share
 }
 
 word! {
-    /// `10%`, `-10%`: a part more, or less.
+    /// A relative change such as `10%` or `-10%`.
     Change(f64), "a share such as 10%, or -10%; write a number from -100 to 100 with a percent sign", "-?[0-9.]+%", digits: false, change
 }
 
 word! {
-    /// `10000`, `0.25`.
+    /// An amount in units such as `10000` or `0.25`.
     Amount(Units), "an amount, to a thousandth; write it like 10000 or 0.25", "[0-9.]+", digits: true, units
 }
 
 word! {
-    /// What a request is expected to cost: so much, or what others have cost lately.
+    /// Expected cost of a request: an amount, or `learned`.
     Price(Cost), "an amount to a thousandth, or learned; write it like 10 or 0.25", "[0-9.]+|learned", digits: true, parse_cost
 }
 
 word! {
-    /// A share of the limit, or an amount of units.
+    /// A threshold of usage: a share of the limit, or an amount in units.
     Mark(ThresholdValue), "a share of the limit or an amount; write it like 60% or 6000", "[0-9.]+%?", digits: true, parse_threshold
 }
 
 word! {
-    /// `10.0.0.0/8`, `2001:db8::/32`, or one address.
+    /// A network such as `10.0.0.0/8` or `2001:db8::/32`, or one address.
     Range(IpPrefix), "an address range; write it like 10.0.0.0/8 or \"2001:db8::/32\"", "[0-9a-fA-F.:]+(/[0-9]+)?", digits: false, IpPrefix::parse
 }
 
 word! {
-    /// `127.0.0.1:8080`, `[::1]:8080`.
+    /// An address with port such as `127.0.0.1:8080` or `[::1]:8080`.
     Socket(SocketAddr), "an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"", "[0-9a-fA-F.:\\[\\]]+:[0-9]+", digits: false, |text| text.parse().ok()
 }
 
 word! {
-    /// `06:30`.
+    /// A time of day such as `06:30`.
     TimeOfDay(jiff::civil::Time), "a time of day; write it like \"06:30\"", "[0-2][0-9]:[0-5][0-9]", digits: false, time_of_day
 }
 
 word! {
-    /// The name of a header field.
+    /// Name of a header field.
     Field(http::HeaderName), "the name of a header; write it like X-API-Cost", "[-!#$%&'*+.^_`|~0-9A-Za-z]+", digits: false, |text| text.parse().ok()
 }
 
@@ -148,35 +148,35 @@ word! {
 }
 
 word! {
-    /// `10/s`: so many, so often.
+    /// A rate such as `10/s`: a count and an interval.
     Rate((u32, Duration)), "a rate; write it like 10/s, 60/m or 100/h", "[0-9]+/(s|m|h|d)", digits: false, rate
 }
 
 word! {
-    /// `auto`, or a number of threads.
+    /// Number of threads, or `auto`.
     Threads(Option<std::num::NonZeroUsize>), "a number of threads; write auto or a number from 1 to 1024", "auto|[0-9]+", digits: true, threads
 }
 
 word! {
-    /// From how many points on a client is suspected.
-    Points(u16), "50 to 1000; write 100, or `enabled: false` to suspect nobody", "[0-9]+", digits: true, |text| text.parse().ok().filter(|points| (50..=1000).contains(points))
+    /// Bot score from which a client is a suspected bot.
+    Points(u16), "50 to 1000; write 100, or `enabled: false` to disable it", "[0-9]+", digits: true, |text| text.parse().ok().filter(|points| (50..=1000).contains(points))
 }
 
 word! {
-    /// `crawl.example.com`, `bot-*.example.com`.
-    Pattern(DnsPattern), "names in DNS; write crawl.example.com, which is all below it, too, or bot-*.example.com", "[-_*.0-9A-Za-z]+", digits: false, |text| text.parse().ok()
+    /// A pattern of DNS names such as `crawl.example.com` or `bot-*.example.com`.
+    Pattern(DnsPattern), "a DNS name; write crawl.example.com, which includes all names below it, or bot-*.example.com", "[-_*.0-9A-Za-z]+", digits: false, |text| text.parse().ok()
 }
 
-/// Where a tier begins.
+/// Usage from which a tier applies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ThresholdValue {
-    /// From this share of the limit on.
+    /// Share of the limit.
     OfLimit(Share),
-    /// From so many units on.
+    /// Units.
     Units(Units),
 }
 
-/// Reads a span as it is written in the file and on the command line: `250ms`, `5s`, `10m`, `24h`, `7d`.
+/// Parses a duration of the file or the command line, such as `250ms`, `5s`, `10m`, `24h` or `7d`.
 pub fn duration(text: &str) -> Option<Duration> {
     let unit = text.trim_start_matches(|sign: char| sign.is_ascii_digit());
     let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
@@ -192,7 +192,7 @@ pub fn duration(text: &str) -> Option<Duration> {
 }
 
 impl Delay {
-    /// Reads the word; `None` where it is another.
+    /// Parses a crawl delay. Returns `None` if `text` is not one.
     pub(super) fn read(text: &str) -> Option<Self> {
         delay(text).map(Self)
     }
@@ -228,7 +228,7 @@ fn change(text: &str) -> Option<f64> {
     }
 }
 
-/// What the operator writes is not rounded: nothing finer is counted.
+/// Parses an amount in units. More than three decimals are an error, because amounts are not rounded.
 fn units(text: &str) -> Option<Units> {
     let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction.trim_end_matches('0'));
     text.parse().ok().filter(|_| fraction.len() <= 3)

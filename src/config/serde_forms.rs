@@ -1,4 +1,4 @@
-//! The forms that values come in: one or a list of them, names of the operator's own choice, a word or keys.
+//! Serde types for the forms of values: one or a list, a map with names as keys, a word or keys.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor, value};
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Text that no message shows.
+/// Text that is not shown in messages.
 #[derive(Clone)]
 pub(super) struct SecretText(pub String);
 
@@ -42,7 +42,7 @@ impl Visitor<'_> for HiddenVisitor {
     }
 }
 
-/// One hidden text, or a list of them.
+/// One secret text, or a list of them.
 #[derive(Clone, Default)]
 pub(super) struct SecretTexts(pub Vec<SecretText>);
 
@@ -84,7 +84,7 @@ impl<'de> Visitor<'de> for HiddensVisitor {
 
 impl JsonSchema for SecretTexts {
     fn schema_name() -> Cow<'static, str> {
-        "Hiddens".into()
+        "SecretTexts".into()
     }
 
     fn inline_schema() -> bool {
@@ -98,7 +98,7 @@ impl JsonSchema for SecretTexts {
 
 impl JsonSchema for SecretText {
     fn schema_name() -> Cow<'static, str> {
-        "Hidden".into()
+        "SecretText".into()
     }
 
     fn inline_schema() -> bool {
@@ -182,7 +182,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for OneOrRangeVisitor<T> {
     type Value = OneOrRange<T>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("one value, or the least and the most; write [low, high] for both")
+        out.write_str("one value, or a minimum and a maximum; write [low, high] for both")
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<OneOrRange<T>, E> {
@@ -218,7 +218,7 @@ impl<T: JsonSchema> JsonSchema for OneOrRange<T> {
     }
 }
 
-/// Either a word that means a `T`, or keys that say more.
+/// Deserializes a `T` from a word, or from a map with the keys of `K`.
 pub(super) fn string_or_map<'de, D, T, K>(
     deserializer: D,
     needs: &'static str,
@@ -253,7 +253,7 @@ impl<'de, T, K: DeserializeOwned + Into<T>> Visitor<'de> for WordOrKeys<T, K> {
     }
 }
 
-/// A section that means its defaults where nothing stands behind its key.
+/// Deserializes a section. A key without a value means the defaults of the section.
 pub(super) fn present_or_default<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -262,7 +262,7 @@ where
     Option::deserialize(deserializer).map(|written| Some(written.unwrap_or_default()))
 }
 
-/// Keys that the operator chose, in the order written.
+/// A map with names as keys, in the order of the file.
 #[derive(Clone, Debug)]
 pub(super) struct NamedMap<T>(pub Vec<(String, T)>);
 

@@ -1,4 +1,4 @@
-//! The configuration as meant: checked values that only [`super::load`] can make.
+//! The validated configuration, [`Settings`]. Only [`super::load`] and its siblings create it.
 
 use super::SourceMap;
 use crate::policy::Rules;
@@ -12,336 +12,337 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// All that the gate is told.
+/// Validated configuration of the gateway.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Where clients are served; at least one, none twice.
+    /// Addresses for clients; at least one, without duplicates.
     pub listen: Vec<SocketAddr>,
-    /// Threads that carry requests; `None` is one per core.
+    /// Number of threads that process requests; `None` is one per CPU core.
     pub workers: Option<NonZeroUsize>,
-    /// The listener for operators, if there is one.
+    /// Admin listener; `None` if it is off.
     pub admin: Option<Admin>,
-    /// The directory of the ledger.
+    /// Directory of the ledger and other state.
     pub state_dir: PathBuf,
-    /// Where the count of what is spent is kept.
+    /// Storage of quota usage.
     pub ledger: Ledger,
-    /// The server behind the gate.
+    /// Server behind the gateway.
     pub origin: Origin,
-    /// How much clients may hold on to.
+    /// Connection, size and time limits.
     pub limits: Limits,
-    /// What clients are told in header fields.
+    /// Rate limit header fields of responses.
     pub headers: Headers,
-    /// What robots.txt says.
+    /// Handling of robots.txt.
     pub robots: Robots,
-    /// What the gate tells strangers of its rules, if anything.
+    /// Crawl policy document; `None` if it is off.
     pub crawl_policy: Option<CrawlPolicy>,
-    /// What is written about requests, and by the gate about itself.
+    /// Access log and log level.
     pub log: Log,
-    /// Operators of crawlers that are added to the built-in ones, or differ from them.
+    /// Additional operators of crawlers, and changes to built-in ones.
     pub operators: Vec<CrawlerOperator>,
-    /// The names of all operators, by the numbers that the rules know them by.
+    /// Names of all operators, indexed by `OperatorId`.
     pub operator_names: Vec<String>,
-    /// How crawlers are held to what they say.
+    /// Verification of crawlers.
     pub verify: Verify,
-    /// Who may have what.
+    /// Rules for decisions.
     pub rules: Arc<Rules>,
-    /// Where the address lists are, in the order of their names in the rules.
+    /// Files of the address lists, in the order of their names in the rules.
     pub lists: Vec<AddressList>,
-    /// The files that operators' `ranges` name.
+    /// Range files of the operators.
     pub range_files: Vec<RangeFile>,
-    /// What is right but worth knowing, a sentence each: mostly keys that this version does not carry out.
+    /// Warnings about valid values, one sentence each: mostly keys without effect.
     pub warnings: Vec<String>,
-    /// Where each of these was written.
+    /// Locations of the settings.
     pub source_map: SourceMap,
 }
 
-/// Where the count of what is spent is kept.
+/// Storage of quota usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ledger {
-    /// In the state directory: it survives restarts.
+    /// File in the state directory; usage survives restarts.
     File,
-    /// In memory: a restart begins anew.
+    /// Memory; a restart resets the usage.
     Memory,
-    /// In a Redis or Valkey, for all gates that use it with the same prefix.
+    /// Redis or Valkey, shared by all instances with the same prefix.
     Redis(Redis),
 }
 
-/// A list of addresses in a file.
+/// An address list in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AddressList {
-    /// Its name in rules, logs and metrics.
+    /// Name in rules, logs and metrics.
     pub name: String,
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// Where the file is named: `tidegate.yaml:3:12: lists.hosting.file`.
+    /// Location and path of the key: `tidegate.yaml:3:12: address_lists.hosting.file`.
     pub named_at: String,
 }
 
-/// A file with the addresses of an operator's crawlers.
+/// A file with the published addresses of an operator's crawlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RangeFile {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// Where it is named: `tidegate.yaml:3:12: operators.acme.ranges`.
+    /// Location and path of the key: `tidegate.yaml:3:12: operators.acme.ranges`.
     pub named_at: String,
 }
 
-/// The listener for operators.
+/// Admin listener.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Admin {
-    /// Its address; beyond loopback only with a token.
+    /// Address; beyond loopback only with a token.
     pub listen: SocketAddr,
-    /// The bearer token that must be shown.
+    /// Bearer token that requests must send.
     pub token: Option<Secret>,
 }
 
-/// A Redis or Valkey that several gates share.
+/// A Redis or Valkey server shared by several instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Redis {
-    /// Its host: a name, or an address without brackets.
+    /// Host: a name, or an address without brackets.
     pub host: String,
-    /// Its port.
+    /// Port number.
     pub port: u16,
-    /// The user, where it is not the default one.
+    /// User name, if it is not the default user.
     pub user: Option<String>,
-    /// The password, if it asks for one.
+    /// Password, if the server requires one.
     pub password: Option<Secret>,
-    /// The number of the database.
+    /// Database number.
     pub database: u32,
-    /// What its keys begin with; a plain name.
+    /// Prefix of the keys, in the form of a name.
     pub prefix: String,
-    /// What is done when it cannot be reached and the units in hand are spent.
+    /// Behavior if the server is unreachable and the lease is used up.
     pub when_lost: LedgerFailureMode,
 }
 
-/// What a gate does that is cut off from the others.
+/// Behavior of an instance without connection to the shared ledger, once its lease is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerFailureMode {
-    /// Spends nothing more.
+    /// Refuses costed requests.
     Refuse,
-    /// Spends the part of what is left that was put aside for it.
+    /// Uses the fallback units reserved for this instance.
     Fallback,
 }
 
-/// An operator of crawlers as the file tells it; what it leaves out is as built in.
+/// An operator of crawlers in the file. `None` keeps the built-in value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CrawlerOperator {
-    /// Its name; a plain one.
+    /// Name of the operator.
     pub name: String,
-    /// What its crawlers call themselves.
+    /// Product tokens in the user agent of its crawlers.
     pub tokens: Option<Vec<String>>,
-    /// Networks, URLs of lists that may be fetched, or files.
+    /// Networks, fetchable URLs of range lists, or files.
     pub ranges: Option<Vec<String>>,
-    /// What their addresses are called in DNS.
+    /// DNS names of its crawlers' addresses.
     pub names: Option<Vec<DnsPattern>>,
-    /// By what all of them are known.
+    /// Proof methods that cover all of its crawlers.
     pub complete: Option<Vec<ProofMethod>>,
-    /// By which addresses its agents sign.
+    /// `Signature-Agent` values of its signed requests.
     pub signature_agents: Option<Vec<String>>,
 }
 
-/// By what crawlers are known.
+/// Proof method of crawlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProofMethod {
-    /// By their addresses.
+    /// Published address ranges.
     Addresses,
-    /// By the names of their addresses.
+    /// Forward-confirmed reverse DNS.
     Names,
 }
 
-/// How crawlers are held to what they say.
+/// Verification of crawlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verify {
-    /// Whom to ask in DNS, if anybody.
+    /// Name servers for reverse DNS verification; `None` if it is off.
     pub dns: Option<Dns>,
-    /// How often published lists are fetched, if they are.
+    /// Interval for fetching published range lists; `None` if it is off.
     pub refresh: Option<Duration>,
-    /// Which signatures on requests count; `None` where these are not looked at.
+    /// Verification of signed requests; `None` if it is off.
     pub signatures: Option<Signatures>,
 }
 
-/// Which signatures count.
+/// Verification of signed requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Signatures {
-    /// The keys of agents that no known operator has are fetched too.
+    /// True if keys of agents without a known operator are fetched, too.
     pub unlisted_agents: bool,
-    /// The longest that a signature may hold; not zero.
+    /// Maximum lifetime of a signature; not zero.
     pub max_lifetime: Duration,
 }
 
-/// Whom to ask in DNS.
+/// Name servers for verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dns {
-    /// These name servers, or the system's where there is none.
+    /// Addresses of the name servers; empty for those of the system.
     pub nameservers: Vec<SocketAddr>,
-    /// How long each has for an answer; not zero.
+    /// Timeout of a query to one name server; not zero.
     pub timeout: Duration,
 }
 
-/// The server behind the gate.
+/// Server behind the gateway.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Origin {
-    /// Its host: a name, or an address without brackets.
+    /// Host: a name, or an address without brackets.
     pub host: String,
-    /// Its port.
+    /// Port number.
     pub port: u16,
-    /// Host and port as in a `Host` field: the port only where it is not 80, IPv6 in brackets.
+    /// Host and port as in a `Host` field: the port only if it is not 80, IPv6 in brackets.
     pub authority: String,
-    /// How long connecting may take.
+    /// Maximum time to connect.
     pub connect_timeout: Duration,
-    /// How long it may take to begin its answer, and to go on with it.
+    /// Maximum time to the response head, and between parts of the body.
     pub response_timeout: Duration,
-    /// How long an unused connection is kept.
+    /// Time until an unused connection is closed.
     pub idle_timeout: Duration,
-    /// The most connections to it; at least 1.
+    /// Maximum number of connections to the origin; at least 1.
     pub max_connections: usize,
 }
 
-/// How much clients may hold on to. No count and no duration is zero.
+/// Connection, size and time limits. No count and no duration is zero.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The most connections, all together.
+    /// Maximum number of client connections.
     pub max_connections: usize,
-    /// The most connections from one address, as clients are told apart, if there is a bound.
+    /// Maximum number of client connections per address or IPv6 prefix; `None` is no limit.
     pub max_connections_per_address: Option<NonZeroUsize>,
-    /// How long a new connection may stay silent.
+    /// Time until the first byte on a new connection.
     pub first_byte_timeout: Duration,
-    /// How long the head of a request may take to arrive.
+    /// Time to receive a request head.
     pub head_timeout: Duration,
-    /// How long a connection is kept between requests.
+    /// Idle time between two requests of a connection.
     pub keep_alive_timeout: Duration,
-    /// The longest pause within a request's body.
+    /// Longest pause within a request body.
     pub request_body_timeout: Duration,
-    /// How long a client may stop reading its answer.
+    /// Longest time for which a client does not read its response.
     pub response_write_timeout: Duration,
-    /// The largest head of a request, in bytes; from 8 KiB to 1 MiB.
+    /// Maximum size of a request head, in bytes; 8 KiB to 1 MiB.
     pub max_head_size: usize,
-    /// The most header fields in a request.
+    /// Maximum number of header fields of a request.
     pub max_headers: usize,
-    /// The largest body of a request, in bytes.
+    /// Maximum size of a request body, in bytes.
     pub max_body_size: u64,
-    /// After so many requests a connection is closed in good order.
+    /// Number of requests after which a connection is closed gracefully.
     pub requests_per_connection: u32,
-    /// The most requests at once over one HTTP/2 connection.
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
     pub http2_streams: u32,
-    /// The most clients whose buckets are remembered.
+    /// Maximum number of clients whose buckets are kept in memory.
     pub max_clients: usize,
-    /// How long requests under way may take to end when the gate is told to stop.
+    /// Time for requests in flight to finish at shutdown.
     pub drain_timeout: Duration,
 }
 
-/// What clients are told in header fields.
+/// Rate limit header fields of responses.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Headers {
-    /// `RateLimit` and `RateLimit-Policy`.
+    /// True if `RateLimit` and `RateLimit-Policy` are sent.
     pub ratelimit: bool,
-    /// Older fields beside them, each once.
+    /// Older families of fields, without duplicates.
     pub legacy: Vec<LegacyFamily>,
-    /// Up to this share is added to each `Retry-After`.
+    /// Maximum random share added to each `Retry-After`.
     pub retry_after_spread: Share,
 }
 
-/// Header fields of older habits.
+/// A family of older rate limit fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegacyFamily {
     /// `X-RateLimit-Limit`, `-Remaining`, `-Interval-Seconds`, `-FillRate`.
     Atlassian,
-    /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Reset` (a moment), `-Resource`.
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Reset` (Unix time), `-Resource`.
     Github,
-    /// `RateLimit-Limit`, `-Remaining`, `-Reset` (a span).
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset` (seconds from now).
     Draft03,
 }
 
-/// What robots.txt says besides what the origin says.
+/// Handling of robots.txt.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Robots {
-    /// Who is asked for which delay.
+    /// Crawl delays by operator, and of unknown bots.
     pub delays: CrawlDelays,
-    /// The file that is served in the origin's place.
+    /// File that replaces the robots.txt of the origin.
     pub file: Option<PathBuf>,
-    /// The path that is forbidden to everybody and linked nowhere.
+    /// Honeypot path: robots.txt disallows it and no page links to it.
     pub trap: Option<String>,
 }
 
-/// What the gate tells strangers of its rules.
+/// Contents of the crawl policy document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CrawlPolicy {
-    /// Whom to ask for more: a `mailto:` or `https:` address.
+    /// Address for questions: a `mailto:` or `https:` URL.
     pub contact: Option<String>,
-    /// Quotas are told in units, too, not only in shares.
+    /// True if quotas are shown in units, not only as shares.
     pub units: bool,
 }
 
-/// What is written.
+/// Access log and log level.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Log {
-    /// One line a request.
+    /// Access log, one line per request.
     pub access: AccessLog,
-    /// The least that the gate says of itself.
+    /// Minimum level of log lines.
     pub level: LogLevel,
 }
 
-/// Where the access log goes.
+/// Destination of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessLog {
-    /// Nowhere.
+    /// No access log.
     Off,
-    /// To standard output.
+    /// Standard output.
     Stdout,
-    /// To a file.
+    /// A file.
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 }
 
-/// How much the gate says of itself.
+/// Level of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// What a person should act on.
+    /// Conditions that require action.
     Error,
-    /// Degraded but serving.
+    /// Degraded service.
     Warn,
     /// Changes of state.
     Info,
     /// Single requests.
     Debug,
-    /// Everything.
+    /// All details.
     Trace,
 }
 
 impl Settings {
-    /// The files of the address lists, in the order of their names in the rules, each with where it is named.
+    /// Returns the files of the address lists, in the order of their names in the rules, each with its location in the
+    /// configuration.
     pub fn list_files(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.lists.iter().map(|list| (list.file.as_path(), list.named_at.as_str()))
     }
 }
 
 impl Origin {
-    /// Its address, where that is what was written, not a name.
+    /// Returns the address of the origin; `None` if the host is a name.
     pub fn address(&self) -> Option<SocketAddr> {
         self.host.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, self.port))
     }
 }
 
 impl LogLevel {
-    /// Its name in YAML and in log filters.
+    /// Returns the name in YAML and in log filters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Error => "error",

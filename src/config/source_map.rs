@@ -1,11 +1,11 @@
-//! Where each setting was written, for whoever wants to point at it.
+//! Source map: the location of each setting.
 
 use super::error::SourceLocation;
 use super::node::Places;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The place of every key and value of one file and of what was put over it.
+/// Locations of all keys and values of a file, and of the variables and options that override them.
 #[derive(Clone, Default)]
 pub struct SourceMap {
     file: PathBuf,
@@ -17,23 +17,23 @@ impl SourceMap {
         Self { file: file.to_owned(), places }
     }
 
-    /// Where the setting at `path` was written: `FILE:LINE:COL`, or the name of a variable or an option. `None` where nobody
-    /// wrote it, and its default holds.
+    /// Returns the location of the setting at `path` as text: `FILE:LINE:COL`, or the name of a variable or option.
+    /// `None` if it is not set and has its default.
     pub fn location(&self, path: &str) -> Option<String> {
         self.places.get(path).map(|place| place.in_file(&self.file))
     }
 
-    /// Where `path` was written, or else what is around it, as messages name it.
+    /// Returns the location of `path`, or of its nearest parent, as text for messages.
     pub(super) fn nearest_location(&self, path: &str) -> String {
         self.enclosing_position(path).in_file(&self.file)
     }
 
-    /// The same, for whoever wants to write there.
+    /// Returns the location of the setting at `path`. `None` if it is not set.
     pub fn position(&self, path: &str) -> Option<&SourceLocation> {
         self.places.get(path)
     }
 
-    /// Where `path` stands, or else what is around it.
+    /// Returns the location of `path`, or of its nearest parent.
     pub(super) fn enclosing_position(&self, path: &str) -> SourceLocation {
         let mut path = path;
         loop {
@@ -48,9 +48,9 @@ impl SourceMap {
     }
 }
 
-/// Two files that mean the same are shown alike, wherever they say it.
+/// Omits the locations, so that equal settings of different files have equal output.
 impl fmt::Debug for SourceMap {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Written").finish_non_exhaustive()
+        out.debug_struct("SourceMap").finish_non_exhaustive()
     }
 }

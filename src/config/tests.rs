@@ -44,19 +44,19 @@ fn mistakes_with(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     }
 }
 
-/// The origin, which every file needs, as its first line, and `text` from the second on.
+/// Returns a file with the origin, which is required, as first line, and `text` from the second line.
 fn site(text: &str) -> String {
     format!("origin: {{ url: 'http://127.0.0.1:3000' }}\n{text}")
 }
 
 #[test]
-fn every_setting_knows_where_it_was_written() {
+fn source_map_locates_every_setting() {
     let text = site(
         "quotas:\n  api:\n    limit: 10\n    window: { fixed: 60s }\n    tiers: { robot: [ { above: 50%, shed: 50% } ] }\n\
          classes: [ { name: robot, when: { kind: declared_bot } } ]\n",
     );
     let environment = [("TIDEGATE__QUOTAS__API__ENFORCE", "false")];
-    let written = load_with(&text, &environment, &[("listen", "127.0.0.1:1")]).expect("it is right").source_map;
+    let written = load_with(&text, &environment, &[("listen", "127.0.0.1:1")]).expect("valid settings").source_map;
     for (path, at) in [
         ("quotas.api.limit", Some("gate.yaml:4:12")),
         ("quotas.api.tiers.robot[0]", Some("gate.yaml:6:23")),
@@ -71,7 +71,7 @@ fn every_setting_knows_where_it_was_written() {
 }
 
 #[test]
-fn who_shares_a_bucket_is_a_word_or_a_name() {
+fn bucket_key_source_is_parsed_in_every_form() {
     for (written, meant) in [
         ("rate: 1/s", KeySource::Address),
         ("rate: 1/s, key: address", KeySource::Address),
@@ -89,12 +89,12 @@ fn who_shares_a_bucket_is_a_word_or_a_name() {
 }
 
 #[test]
-fn a_family_named_twice_is_written_once() {
+fn duplicate_legacy_header_families_are_removed() {
     let settings = settings(&site("headers: { legacy: [draft-03, github, atlassian, github] }"));
     assert_eq!(settings.headers.legacy, [LegacyFamily::Draft03, LegacyFamily::Github, LegacyFamily::Atlassian]);
 }
 
-/// A scope that a route names, with `keys`.
+/// Returns a scope with `keys`, and a route that refers to it.
 fn by_value(name: &str, keys: &str) -> String {
     format!("scopes: {{ {name}: {{ {keys}, delay: 1s }} }}\nroutes: [{{ match: /a, scopes: {name} }}]")
 }
@@ -104,7 +104,7 @@ fn faults(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn our_own_example_means_what_it_says() {
+fn example_config_has_the_expected_settings() {
     let settings = settings(EXAMPLE);
     assert_eq!(settings.listen, ["127.0.0.1:8080".parse().expect("an address")]);
     assert_eq!((settings.origin.host.as_str(), settings.origin.port), ("127.0.0.1", 3000));
@@ -119,11 +119,11 @@ fn our_own_example_means_what_it_says() {
     assert_eq!(scopes, ["default", "search_backend"]);
     let throttles: Vec<_> = rules.scopes.iter().filter_map(|scope| scope.throttle.as_ref()).collect();
     assert_eq!(throttles.iter().map(|rules| rules.concurrency.map(u32::from)).collect::<Vec<_>>(), [Some(64), Some(4)]);
-    let backoff = throttles[0].backoff.as_ref().expect("it is written");
+    let backoff = throttles[0].backoff.as_ref().expect("the key is set");
     assert_eq!((backoff.statuses.len(), backoff.factor, backoff.jitter.high), (9, 2, 0.1));
     assert_eq!((backoff.min_delay, backoff.max_delay), (Duration::from_secs(1), Duration::from_secs(300)));
     assert_eq!(throttles[1].spacing.delay, Duration::from_millis(100));
-    let Some(Controller::Autothrottle(auto)) = &throttles[1].controller else { panic!("it is written") };
+    let Some(Controller::Autothrottle(auto)) = &throttles[1].controller else { panic!("the key is set") };
     assert_eq!((auto.target_concurrency, auto.max_delay), (2.0, Duration::from_secs(5)));
     assert!(
         throttles.iter().all(|rules| (rules.queue.max_wait, rules.queue.max_length) == (Duration::from_secs(2), 256))
@@ -137,19 +137,19 @@ fn our_own_example_means_what_it_says() {
 }
 
 #[test]
-fn the_example_needs_no_notes() {
+fn example_config_gives_no_warnings() {
     assert!(settings(EXAMPLE).warnings.is_empty(), "{:?}", settings(EXAMPLE).warnings);
 }
 
 #[test]
-fn a_delay_of_those_who_hold_a_key_is_for_nobody_else() {
-    let partner = "{ name: partner, when: { key: { header: X-Api-Key, value: sesame } }, crawl_delay: 3s }";
+fn crawl_delay_of_api_key_class_is_unpublished() {
+    let partner = "{ name: partner, when: { api_key: { header: X-Api-Key, value: sesame } }, crawl_delay: 3s }";
     let settings = settings(&format!("origin: {{ url: http://o }}\nclasses: [{partner}]\n"));
     assert_eq!(settings.robots.delays, CrawlDelays::default());
 }
 
 #[test]
-fn the_crawl_policy_is_told_where_that_is_wished() {
+fn crawl_policy_is_served_only_when_enabled() {
     let told = |yaml: &str| {
         let settings = settings(&format!("origin: {{ url: http://o }}\n{yaml}"));
         assert_eq!(settings.rules.serves_crawl_policy, settings.crawl_policy.is_some());
@@ -161,13 +161,13 @@ fn the_crawl_policy_is_told_where_that_is_wished() {
     assert_eq!(told("crawl_policy: on"), Some(CrawlPolicy::default()));
     let contact = Some("mailto:bots@example.com".to_owned());
     assert_eq!(
-        told("crawl_policy: { contact: \"mailto:bots@example.com\", units: true }"),
+        told("crawl_policy: { contact: \"mailto:bots@example.com\", show_units: true }"),
         Some(CrawlPolicy { contact, units: true })
     );
 }
 
 #[test]
-fn a_delay_is_for_an_operator_for_a_class_or_for_everybody_unknown() {
+fn crawl_delay_applies_to_operator_class_or_default() {
     let text = |robots: &str| {
         let classes = "classes:
   - { name: search, when: { operator: [googlebot, bingbot, applebot] }, crawl_delay: { bingbot: 2500ms, applebot: auto } }
@@ -175,19 +175,19 @@ fn a_delay_is_for_an_operator_for_a_class_or_for_everybody_unknown() {
   - { name: bot, when: { kind: declared_bot }, crawl_delay: auto }\n";
         format!("origin: {{ url: http://o }}\n{classes}robots: {robots}\n")
     };
-    let settings = settings(&text("{ trap: /keep-out, file: ./robots.txt }"));
+    let settings = settings(&text("{ honeypot: /keep-out, override_file: ./robots.txt }"));
     let (google, bing, apple) = (OperatorId(0), OperatorId(1), OperatorId(2));
     let delays = &settings.robots.delays;
     let asked = |operator| delays.per_operator.iter().find(|(known, _)| *known == operator).map(|(_, delay)| *delay);
-    assert_eq!(asked(google), None, "its class asks only bingbot");
+    assert_eq!(asked(google), None, "its class has a delay for bingbot only");
     assert_eq!(asked(bing), Some(CrawlDelay::Seconds(3)));
     assert_eq!(asked(apple), Some(CrawlDelay::Auto(ClassId(0))));
     assert_eq!(delays.default, Some(CrawlDelay::Auto(ClassId(2))));
     assert_eq!(
         settings.warnings,
         [
-            "classes[0].crawl_delay.bingbot: crawlers read whole seconds from 1 to 30, so 3s is asked for",
-            "classes[1].crawl_delay: crawlers read whole seconds from 1 to 30, so 30s is asked for",
+            "classes[0].crawl_delay.bingbot: crawlers read whole seconds from 1 to 30, so robots.txt has 3s",
+            "classes[1].crawl_delay: crawlers read whole seconds from 1 to 30, so robots.txt has 30s",
         ]
     );
     assert_eq!(settings.robots.trap.as_deref(), Some("/keep-out"));
@@ -201,9 +201,9 @@ fn a_delay_is_for_an_operator_for_a_class_or_for_everybody_unknown() {
 }
 
 #[test]
-fn a_class_may_be_for_those_on_a_list() {
-    let text = "lists: { tor: { file: ./tor.txt }, hosting: { file: hosting.txt } }\n\
-                classes: [{ name: rented, when: { list: [hosting] } }, { name: a }]";
+fn class_can_match_an_address_list() {
+    let text = "address_lists: { tor: { file: ./tor.txt }, hosting: { file: hosting.txt } }\n\
+                classes: [{ name: rented, when: { address_list: [hosting] } }, { name: a }]";
     let settings = settings(&site(text));
     assert_eq!(settings.rules.lists, ["tor", "hosting"]);
     assert_eq!(settings.lists[1].file, Path::new("hosting.txt"));
@@ -213,27 +213,29 @@ fn a_class_may_be_for_those_on_a_list() {
 }
 
 #[test]
-fn behaviour_is_watched_unless_it_is_switched_off() {
+fn bot_detection_is_on_by_default() {
     let watched = |text: &str| settings(&site(text)).rules.behaviour.clone();
-    let by_default = watched("").expect("it is on");
+    let by_default = watched("").expect("enabled by default");
     assert_eq!((by_default.threshold, by_default.half_life), (100, Duration::from_secs(86_400)));
     assert_eq!((by_default.max_clients, by_default.honeypot), (200_000, None));
-    let told = watched("behaviour: { threshold: 150, half_life: 1h, max_clients: 5000 }\nrobots: { trap: /never/ }");
-    let told = told.expect("it is on");
+    let told =
+        watched("bot_detection: { threshold: 150, half_life: 1h, max_clients: 5000 }\nrobots: { honeypot: /never/ }");
+    let told = told.expect("enabled by default");
     assert_eq!((told.threshold, told.half_life), (150, Duration::from_secs(3600)));
     assert_eq!((told.max_clients, told.honeypot.as_deref()), (5000, Some("/never")));
-    assert_eq!(watched("behaviour: { enabled: false }"), None);
-    let hidden = "behaviour: { enabled: false }\nclasses: [{ name: odd, when: { kind: suspected_bot }, block: true }]";
+    assert_eq!(watched("bot_detection: { enabled: false }"), None);
+    let hidden =
+        "bot_detection: { enabled: false }\nclasses: [{ name: odd, when: { kind: suspected_bot }, block: true }]";
     let notes = settings(&site(hidden)).warnings;
-    assert_eq!(notes, ["classes[0] (odd): nobody is suspected, as behaviour.enabled is false"]);
-    let by_hand = format!("{hidden}\nagents: [{{ match: Odd, kind: suspected_bot }}]");
+    assert_eq!(notes, ["classes[0] (odd): matches no client, because bot_detection.enabled is false"]);
+    let by_hand = format!("{hidden}\nuser_agent_rules: [{{ match: Odd, kind: suspected_bot }}]");
     assert!(settings(&site(&by_hand)).warnings.is_empty());
-    let notes = settings(&site("behaviour: { enabled: false }\nrobots: { trap: /never }")).warnings;
-    assert_eq!(notes, ["robots.trap: nobody looks who falls into it, as behaviour.enabled is false"]);
+    let notes = settings(&site("bot_detection: { enabled: false }\nrobots: { honeypot: /never }")).warnings;
+    assert_eq!(notes, ["robots.honeypot: has no effect, because bot_detection.enabled is false"]);
 }
 
 #[test]
-fn a_scope_throttles_only_if_something_in_it_makes_anybody_wait() {
+fn scope_without_limits_is_not_throttled() {
     let throttled = |scope: &str| {
         let settings = settings(&format!("origin: {{ url: http://o }}\nscopes: {{ default: {scope} }}"));
         settings.rules.scopes[0].throttle.clone()
@@ -244,12 +246,12 @@ fn a_scope_throttles_only_if_something_in_it_makes_anybody_wait() {
     for busy in ["{ concurrency: 1 }", "{ delay: 1ms }", "{ autothrottle: { max_delay: 1s } }"] {
         assert!(throttled(busy).is_some(), "{busy}");
     }
-    let resting = throttled("{ backoff: { min_delay: 400s } }").and_then(|rules| rules.backoff).expect("it backs off");
+    let resting = throttled("{ backoff: { min_delay: 400s } }").and_then(|rules| rules.backoff).expect("a backoff");
     assert_eq!((resting.statuses.len(), resting.max_delay), (9, Duration::from_secs(400)));
 }
 
 #[test]
-fn a_section_of_a_scope_with_nothing_behind_it_means_its_defaults() {
+fn empty_scope_section_means_its_defaults() {
     let throttle = |keys: &str| {
         let text = site(&format!("scopes:\n  default:\n    concurrency: 4\n{keys}"));
         settings(&text).rules.scopes[0].throttle.clone()
@@ -257,7 +259,7 @@ fn a_section_of_a_scope_with_nothing_behind_it_means_its_defaults() {
     for (bare, keys) in [
         ("backoff:", "backoff: {}"),
         ("autothrottle:", "autothrottle: {}"),
-        ("adaptive: # gradient", "adaptive: gradient"),
+        ("adaptive_concurrency: # gradient", "adaptive_concurrency: gradient"),
         ("backoff:\n    rampup:", "backoff: {}\n    rampup: {}"),
         ("queue:\n    # max_wait: 1s", "queue: {}"),
         ("delay: # 1s", ""),
@@ -266,37 +268,37 @@ fn a_section_of_a_scope_with_nothing_behind_it_means_its_defaults() {
     }
     assert_ne!(throttle("    backoff:"), throttle(""));
     let notes = settings(&site("scopes:\n  default:\n    queue:")).warnings;
-    assert_eq!(notes.len(), 1, "it is there: {notes:?}");
+    assert_eq!(notes.len(), 1, "the empty queue is a warning: {notes:?}");
 }
 
 #[test]
-fn what_a_scope_says_in_vain_is_worth_a_note() {
+fn ineffective_scope_options_give_a_warning() {
     for (text, note) in [
         (
             "scopes: { default: { queue: { max_wait: 1s } } }",
-            "scopes.default: queue and jitter alone make nobody wait, so nothing in it is throttled",
+            "scopes.default: queue and jitter alone have no effect, so the scope is not throttled",
         ),
         (
             "scopes: { default: { jitter: 10% } }",
-            "scopes.default: queue and jitter alone make nobody wait, so nothing in it is throttled",
+            "scopes.default: queue and jitter alone have no effect, so the scope is not throttled",
         ),
         (
             "scopes: { default: { delay: 10s } }",
-            "scopes.default.delay: longer than queue.max_wait (2s), so nobody can wait from one request to the next",
+            "scopes.default.delay: longer than queue.max_wait (2s), so no request can wait for a full delay",
         ),
-        ("scopes: { search: { concurrency: 1 } }", "scopes.search: no route names this scope, so it holds nobody back"),
+        ("scopes: { search: { concurrency: 1 } }", "scopes.search: unused scope: no route refers to it"),
         (
             "scopes: { search: { quota: { limit: 1, window: { fixed: 1h } } } }",
-            "scopes.search: no route names this scope, so it holds nobody back",
+            "scopes.search: unused scope: no route refers to it",
         ),
         (
             "scopes: { default: { concurrency: 1 }, a: { concurrency: 2 } }\nroutes: [{ match: '/**', scopes: a }]",
-            "scopes.default: no route names this scope, so it holds nobody back",
+            "scopes.default: unused scope: no route refers to it",
         ),
         (
             "scopes: { default: { quota: { limit: 1, window: { fixed: 1h } } }, a: { delay: 1s } }
 routes: [{ match: '/**', scopes: a }]",
-            "scopes.default: no route names this scope, so it holds nobody back",
+            "scopes.default: unused scope: no route refers to it",
         ),
     ] {
         assert_eq!(settings(&site(text)).warnings, [note], "{text}");
@@ -313,7 +315,7 @@ routes: [{ match: '/**', scopes: a }]",
 }
 
 #[test]
-fn a_scope_may_be_there_for_each_value() {
+fn scope_can_be_partitioned() {
     for (written, meant) in [
         ("host", PartitionKey::Host),
         ("route", PartitionKey::Route),
@@ -321,14 +323,14 @@ fn a_scope_may_be_there_for_each_value() {
         ("{ header: X-Tenant }", PartitionKey::Header(http::HeaderName::from_static("x-tenant"))),
         ("{ path: 2 }", PartitionKey::Path(NonZeroUsize::new(2).expect("two"))),
     ] {
-        let rules = settings(&site(&by_value("tenant", &format!("scope_from: {written}")))).rules;
+        let rules = settings(&site(&by_value("tenant", &format!("partition_by: {written}")))).rules;
         let most = NonZeroUsize::new(10_000).expect("many");
         assert_eq!(rules.scopes[1].partitioning, Some(Partitioning { from: meant, max_partitions: most }), "{written}");
     }
 }
 
 #[test]
-fn a_scope_may_bring_its_own_quota() {
+fn scope_can_define_its_own_quota() {
     let rules = settings(&site(
         "quotas: { api: { limit: 9, window: { fixed: 1h } } }
 scopes:
@@ -354,19 +356,19 @@ routes:
 }
 
 #[test]
-fn how_a_scope_finds_its_pace() {
+fn scope_controllers_are_parsed() {
     let throttled = |scope: &str| {
         let settings = settings(&site(&format!("scopes: {{ default: {scope} }}")));
-        settings.rules.scopes[0].throttle.clone().expect("it is throttled")
+        settings.rules.scopes[0].throttle.clone().expect("a throttled scope")
     };
     let varied = |jitter: &str| throttled(&format!("{{ delay: 1s, jitter: {jitter} }}")).spacing.jitter;
     assert_eq!((varied("20%"), varied("[-10%, 30%]")), (Jitter::at_most(0.2), Jitter { low: -0.1, high: 0.3 }));
 
     let gradient = |floor, ceiling| Some(Controller::Gradient(Gradient { min: floor, max: ceiling }));
     for (written, meant) in [
-        ("adaptive: gradient", gradient(1, 256)),
-        ("concurrency: 20, adaptive: gradient", gradient(1, 20)),
-        ("adaptive: { floor: 2, ceiling: 500 }", gradient(2, 500)),
+        ("adaptive_concurrency: gradient", gradient(1, 256)),
+        ("concurrency: 20, adaptive_concurrency: gradient", gradient(1, 20)),
+        ("adaptive_concurrency: { min: 2, max: 500 }", gradient(2, 500)),
     ] {
         assert_eq!(throttled(&format!("{{ {written}, delay_per_slot: 1s }}")).controller, meant, "{written}");
     }
@@ -375,11 +377,11 @@ fn how_a_scope_finds_its_pace() {
     for (written, target, lever) in [
         ("delay: 200ms, rampup: {}", 1..=1, RampVariable::Delay { start: ms(200), min: ms(20), max: ms(2000) }),
         (
-            "delay: 200ms, concurrency: 9, rampup: { backoff_target: [1, 3], min_delay: 50ms, max_delay: 1s }",
+            "delay: 200ms, concurrency: 9, rampup: { target_overloads: [1, 3], min_delay: 50ms, max_delay: 1s }",
             1..=3,
             RampVariable::Delay { start: ms(200), min: ms(50), max: ms(1000) },
         ),
-        ("concurrency: 4, rampup: { backoff_target: 2 }", 2..=2, RampVariable::Concurrency { start: 4, max: 40 }),
+        ("concurrency: 4, rampup: { target_overloads: 2 }", 2..=2, RampVariable::Concurrency { start: 4, max: 40 }),
         ("concurrency: 4, rampup: { max_concurrency: 9 }", 1..=1, RampVariable::Concurrency { start: 4, max: 9 }),
     ] {
         let meant = Rampup { target, window: Duration::from_secs(30), variable: lever };
@@ -387,26 +389,27 @@ fn how_a_scope_finds_its_pace() {
         assert_eq!(throttle.controller, Some(Controller::Rampup(meant)), "{written}");
     }
 
-    let settings = settings(&site("routes: [{ match: /a, measured: false }]"));
+    let settings = settings(&site("routes: [{ match: /a, sample_latency: false }]"));
     assert_eq!(settings.rules.routes.iter().map(|route| route.measured).collect::<Vec<_>>(), [false, true]);
 }
 
 #[test]
-fn signatures_are_looked_at_unless_somebody_says_no() {
+fn signature_verification_is_on_by_default() {
     let signatures = |text: &str| settings(&site(text)).verify.signatures;
-    let usual = signatures("").expect("looked at");
+    let usual = signatures("").expect("enabled");
     assert_eq!((usual.unlisted_agents, usual.max_lifetime), (false, Duration::from_secs(24 * 3600)));
-    let own = signatures("verify: { signatures: { unlisted_agents: true, max_lifetime: 1h } }").expect("looked at");
+    let own = signatures("verify: { signatures: { fetch_unlisted_keys: true, max_lifetime: 1h } }").expect("enabled");
     assert_eq!((own.unlisted_agents, own.max_lifetime), (true, Duration::from_secs(3600)));
     assert!(signatures("verify: { signatures: { enabled: false } }").is_none());
     let own = settings(&site("operators: { acme: { signature_agents: https://a.example } }"));
     assert_eq!(own.operators[0].signature_agents, Some(vec!["https://a.example".to_owned()]));
-    assert_eq!(own.warnings, Vec::<String>::new(), "a signature claims and proves");
+    assert_eq!(own.warnings, Vec::<String>::new(), "a signature is both claim and proof");
 }
 
 #[test]
-fn an_origin_is_all_that_a_gate_needs() {
-    let settings = load_with("", &[], &[("origin.url", "http://[::1]:81"), ("listen", "127.0.0.1:0")]).expect("enough");
+fn origin_url_is_the_only_required_setting() {
+    let settings =
+        load_with("", &[], &[("origin.url", "http://[::1]:81"), ("listen", "127.0.0.1:0")]).expect("valid settings");
     assert_eq!((settings.origin.host.as_str(), settings.origin.authority.as_str()), ("::1", "[::1]:81"));
     assert_eq!(settings.rules.classes.len(), 1);
     assert_eq!(settings.rules.routes[0].name, "/**");
@@ -417,7 +420,7 @@ fn an_origin_is_all_that_a_gate_needs() {
 }
 
 #[test]
-fn off_turns_the_admin_listener_and_the_access_log_off() {
+fn off_disables_admin_listener_and_access_log() {
     let off = settings(&site("admin: off\nlog: { access: off }"));
     assert!(off.admin.is_none());
     assert_eq!(off.log.access, AccessLog::Off);
@@ -425,7 +428,7 @@ fn off_turns_the_admin_listener_and_the_access_log_off() {
     assert_eq!(elsewhere.log.access, AccessLog::File { path: "/srv/state/access.log".into() });
     let environment = [("TIDEGATE__ADMIN", "off"), ("TIDEGATE__LOG__ACCESS", "off")];
     assert!(
-        load_with(&site("admin: { listen: 127.0.0.1:1 }"), &environment, &[]).expect("all is well").admin.is_none()
+        load_with(&site("admin: { listen: 127.0.0.1:1 }"), &environment, &[]).expect("valid settings").admin.is_none()
     );
     assert_eq!(
         faults("admin: none"),
@@ -433,55 +436,54 @@ fn off_turns_the_admin_listener_and_the_access_log_off() {
     );
     assert_eq!(
         faults("listen: 127.0.0.1:9090"),
-        [
-            "1:1: admin.listen: 127.0.0.1:9090 is where clients are served; write another port, such as admin: { listen: \
-          127.0.0.1:9091 }, or admin: off"
-        ]
+        ["1:1: admin.listen: 127.0.0.1:9090 is an address for clients; write another port, such as admin: { listen: \
+          127.0.0.1:9091 }, or admin: off"]
     );
 }
 
 #[test]
-fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
+fn command_line_overrides_environment_overrides_file() {
     let environment = [
         ("TIDEGATE__LISTEN", "[127.0.0.1:1, 127.0.0.1:2]"),
         ("TIDEGATE__ORIGIN__URL", "http://two"),
         ("TIDEGATE__LIMITS__MAX_HEADERS", "50"),
     ];
-    let settings = load_with(EXAMPLE, &environment, &[("origin.url", "http://Three")]).expect("all is well");
+    let settings = load_with(EXAMPLE, &environment, &[("origin.url", "http://Three")]).expect("valid settings");
     assert_eq!(settings.origin.authority, "three");
     assert_eq!(settings.listen.len(), 2);
     assert_eq!(settings.limits.max_headers, 50);
-    assert_eq!(settings.origin.max_connections, 256, "what nobody replaces stays");
+    assert_eq!(settings.origin.max_connections, 256, "keys without override keep their value");
 }
 
 #[test]
-fn variables_stand_for_numbers_switches_and_parts_of_text() {
+fn variables_can_hold_numbers_booleans_and_text() {
     let text = "origin: { url: 'http://${HOST:-localhost}:${PORT}', max_connections: '${MOST}' }\nrobots:\n  merge_crawl_delay: ${MERGE}\nclasses: [{ name: a, crawl_delay: 3s }]\n\
                 admin: { token: '${TOKEN:-}a$${b}' }";
-    let settings =
-        load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "false"), ("HOST", "")], &[]).expect("all is well");
+    let settings = load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "false"), ("HOST", "")], &[])
+        .expect("valid settings");
     assert_eq!((settings.origin.authority.as_str(), settings.origin.max_connections), ("localhost:81", 7));
     assert_eq!(settings.warnings.len(), 1);
-    let admin = settings.admin.expect("written down");
+    let admin = settings.admin.expect("the key is set");
     assert!(admin.token.as_ref().is_some_and(|token| token.matches(b"a${b}") && !token.matches(b"a${b}c")));
     assert_eq!(format!("{:?}", admin.token), "Some(Secret)");
 }
 
 #[test]
-fn known_keys_come_from_the_environment_and_are_never_shown() {
-    let rules = "classes: [{ name: a, when: { key: { header: X-Api-Key, value: '${PARTNER}' } } }, { name: b }]";
-    let of = |key: &str| load_with(&site(rules), &[("PARTNER", key)], &[]).expect("all is well");
+fn api_keys_from_the_environment_are_never_printed() {
+    let rules = "classes: [{ name: a, when: { api_key: { header: X-Api-Key, value: '${PARTNER}' } } }, { name: b }]";
+    let of = |key: &str| load_with(&site(rules), &[("PARTNER", key)], &[]).expect("valid settings");
     let settings = of("918273645546372819");
-    let keys = settings.rules.classes[0].when.keys.as_ref().expect("written down");
+    let keys = settings.rules.classes[0].when.keys.as_ref().expect("the key is set");
     assert!(keys.contain(b"918273645546372819") && !keys.contain(b"918273645546372818") && !keys.contain(b""));
     assert!(!format!("{settings:?}").contains("918273645546372819"));
     assert_eq!(settings.warnings.len(), 0);
-    assert_eq!(of("123").warnings, ["classes[0].when.key.value: a key of fewer than 16 characters can be guessed"]);
+    assert_eq!(of("123").warnings, ["classes[0].when.api_key.value: a key of fewer than 16 characters can be guessed"]);
 }
 
 #[test]
-fn several_gates_share_a_redis_and_nobody_sees_its_password() {
-    let settings = settings(&site("ledger: { redis: { url: 'redis://gate:secret@[::1]:7000/2', when_lost: share } }"));
+fn redis_url_is_parsed_and_password_never_printed() {
+    let settings =
+        settings(&site("ledger: { redis: { url: 'redis://gate:secret@[::1]:7000/2', failure_mode: fallback } }"));
     let Ledger::Redis(redis) = &settings.ledger else { panic!("{:?}", settings.ledger) };
     assert_eq!((redis.host.as_str(), redis.port, redis.database), ("::1", 7000, 2));
     assert_eq!((redis.prefix.as_str(), redis.when_lost), ("tidegate", LedgerFailureMode::Fallback));
@@ -492,17 +494,17 @@ fn several_gates_share_a_redis_and_nobody_sees_its_password() {
 }
 
 #[test]
-fn a_share_of_the_limit_is_rounded_up_to_a_thousandth() {
+fn tier_threshold_rounds_up_to_a_thousandth() {
     let rules = settings(&site(
         "quotas: { q: { limit: 0.007, window: { fixed: 1s }, tiers: { other: [{ above: 50%, shed: 1% }] } } }",
     ))
     .rules;
-    let tiers = rules.quotas[0].class_tiers[0].as_ref().expect("a ladder of the class for everybody");
+    let tiers = rules.quotas[0].class_tiers[0].as_ref().expect("tiers of the class other");
     assert_eq!(tiers.ladder.tiers()[0].above, Units::from_milli(4));
 }
 
 #[test]
-fn every_mistake_is_told_at_once_with_its_place() {
+fn all_errors_are_reported_with_their_location() {
     let text = "\
 listen: 8080
 origin:
@@ -529,7 +531,7 @@ routes:
         mistakes(text),
         [
             "1:9: listen: found 8080, needs one word or a list of words; write [a, b] for a list",
-            "3:8: origin.url: \"ftp://site\": does not begin with http://; write it like http://127.0.0.1:3000",
+            "3:8: origin.url: \"ftp://site\": unsupported scheme; use http://HOST:PORT, such as http://127.0.0.1:3000",
             "4:3: origin.conect_timeout: unknown key \"conect_timeout\" (did you mean \"connect_timeout\"?); known here: url, connect_timeout, response_timeout, idle_timeout, max_connections",
             "7:12: quotas.places_api.limit: found \"many\", needs an amount, to a thousandth; write it like 10000 or 0.25",
             "8:25: quotas.places_api.window.calendar: found \"fortnight\"; use one of hour, day, week, month",
@@ -537,59 +539,61 @@ routes:
             "13:7: quotas.places_api.tiers.serach: unknown class \"serach\" (did you mean \"search\"?); known: search, person",
             "17:23: classes[0].when.operator: unknown operator \"googlbot\" (did you mean \"googlebot\"?); known: googlebot, bingbot, applebot",
             "17:40: classes[0].when.kind[0]: found \"robot\"; use one of human, verified_bot, declared_bot, suspected_bot, impostor",
-            "18:21: classes[1].prority: unknown key \"prority\" (did you mean \"priority\"?); known here: name, when, priority, bucket, block, enforce, guard, crawl_delay",
-            "20:14: routes[0].match: \"item\": does not begin with a slash; write it like /item/*",
+            "18:21: classes[1].prority: unknown key \"prority\" (did you mean \"priority\"?); known here: name, when, priority, bucket, block, enforce, crawler_guard, crawl_delay",
+            "20:14: routes[0].match: \"item\": does not start with a slash; write it like /item/*",
             "20:39: routes[0].cost.place_api: unknown quota \"place_api\" (did you mean \"places_api\"?); known: places_api",
         ]
     );
 }
 
 #[test]
-fn what_is_missing_is_told_where_it_belongs() {
-    assert_eq!(mistakes(""), ["1:1: origin.url: missing; say where the site is, such as http://127.0.0.1:3000"]);
+fn missing_keys_are_reported_at_their_section() {
+    assert_eq!(
+        mistakes(""),
+        ["1:1: origin.url: missing; write the address of the site, such as http://127.0.0.1:3000"]
+    );
     assert_eq!(
         faults(
-            "quotas:\n  q:\nclasses:\n  - when:\n      kind: human\n    bucket: { rate: 1/s, fill: 3 }\nroutes:\n  - {}\nagents: [{}]\nlog: { access: {} }"
+            "quotas:\n  q:\nclasses:\n  - when:\n      kind: human\n    bucket: { rate: 1/s, fill: 3 }\nroutes:\n  - {}\nuser_agent_rules: [{}]\nlog: { access: {} }"
         ),
         [
-            "3:3: quotas.q.limit: missing; say how many units each window has, such as 10000",
+            "3:3: quotas.q.limit: missing; write the units per window, such as 10000",
             "3:3: quotas.q.window: missing; write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }",
             "5:5: classes[0].name: missing; give the class a name",
             "7:5: classes[0].bucket: found both capacity, fill, interval and rate, burst; write { capacity: 60, fill: 10, interval: 10s } or { rate: 10/s, burst: 20 }",
-            "9:5: routes[0].match: missing; say which paths, such as /item/* or /shop/**",
-            "10:10: agents[0].match: nothing to look for; write a part of the user agent, such as AcmeMonitor",
-            "10:10: agents[0].kind: missing; say what such a client is, such as human",
+            "9:5: routes[0].match: missing; write a path such as /item/* or /shop/**",
+            "10:20: user_agent_rules[0].match: is empty; write a substring of the user agent, such as AcmeMonitor",
+            "10:20: user_agent_rules[0].kind: missing; write a kind such as human",
             "11:8: log.access.path: missing; name a file such as ./state/access.log",
         ]
     );
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_one_mistake_with_its_place() {
+fn invalid_yaml_is_one_error_with_location() {
     let told = mistakes("origin:\n  url: [http://a\nlisten: 1\n");
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
-        told[0].contains("cannot be read as YAML: ")
-            && told[0].ends_with("; check indentation, colons, quotes and brackets there"),
+        told[0].contains("invalid YAML: ") && told[0].ends_with("; check indentation, colons, quotes and brackets"),
         "{told:?}"
     );
     assert!(told[0].starts_with(|sign: char| sign.is_ascii_digit()), "{told:?}");
-    assert_eq!(mistakes("just words"), ["1:1: found no keys at the top; begin with a key such as `origin:`"]);
+    assert_eq!(mistakes("just words"), ["1:1: no top-level keys; start with a key such as `origin:`"]);
 }
 
 #[test]
-fn a_key_given_twice_is_told_with_all_else() {
+fn duplicate_key_is_reported_with_other_errors() {
     assert_eq!(
         faults("workers: 2\nlog: { level: loud }\nworkers: 3"),
         [
             "3:15: log.level: found \"loud\"; use one of error, warn, info, debug, trace",
-            "4:1: workers: key given twice, also in line 2; keep one of them",
+            "4:1: workers: duplicate key, first in line 2; keep one of them",
         ]
     );
 }
 
 #[test]
-fn a_mistake_in_the_environment_names_the_variable() {
+fn environment_error_names_the_variable() {
     let environment = [
         ("TIDEGATE__ORIGIN__ULR", "http://a"),
         ("TIDEGATE__WORKERS", "none"),
@@ -600,8 +604,8 @@ fn a_mistake_in_the_environment_names_the_variable() {
     assert_eq!(
         mistakes_with(&site("state_dir: '${STATE}'"), &environment),
         [
-            "2:12: state_dir: ${STATE} is not in the environment; set STATE, or write ${STATE:-default}",
-            "TIDEGATE_LOG__LEVEL: replaces nothing; write it with two underscores: TIDEGATE__LOG__LEVEL",
+            "2:12: state_dir: environment variable STATE is not set; set STATE, or write ${STATE:-default}",
+            "TIDEGATE_LOG__LEVEL: overrides no key; write it with two underscores: TIDEGATE__LOG__LEVEL",
             "TIDEGATE__LISTEN: listen[0]: found \"127.0.0.1\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"",
             "TIDEGATE__ORIGIN__ULR: origin.ulr: unknown key \"ulr\" (did you mean \"url\"?); known here: url, connect_timeout, response_timeout, idle_timeout, max_connections",
             "TIDEGATE__WORKERS: workers: found \"none\", needs a number of threads; write auto or a number from 1 to 1024",
@@ -611,27 +615,27 @@ fn a_mistake_in_the_environment_names_the_variable() {
     assert_eq!(told, Err("--listen: listen: found \"nowhere\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"".into()));
 }
 
-/// Files with one mistake each, and what is said of it.
+/// Files with one error each, and its message.
 #[test]
-fn each_contradiction_is_found() {
+fn each_invalid_value_is_reported() {
     let quota = |inside: &str| format!("quotas: {{ q: {{ limit: 10, window: {{ fixed: 1m }}, {inside} }} }}");
     let tiers = |tiers: &str| quota(&format!("tiers: {{ other: {tiers} }}"));
     let table: Vec<(String, &str)> = vec![
         (
             "quotas: { q: { limit: 0, window: { fixed: 1m } } }".into(),
-            "2:23: quotas.q.limit: found 0; write what was bought; to refuse a class everything, use block: true",
+            "2:23: quotas.q.limit: found 0; write the purchased units, or block a class with block: true",
         ),
         (
-            "classes: [ { name: a, guard: maybe } ]".into(),
-            "2:30: classes[0].guard: found \"maybe\", needs a guard; use on, off or { trickle: 5m, max_refused_for: 24h, up_to: 2% }",
+            "classes: [ { name: a, crawler_guard: maybe } ]".into(),
+            "2:38: classes[0].crawler_guard: found \"maybe\", needs a crawler guard; use on, off or { admit_interval: 5m, max_refused_for: 24h, budget: 2% }",
         ),
         (
-            "classes: [ { name: a, guard: { trickle: 0s } } ]".into(),
-            "2:41: classes[0].guard.trickle: found no time at all; write a duration such as 10s",
+            "classes: [ { name: a, crawler_guard: { admit_interval: 0s } } ]".into(),
+            "2:56: classes[0].crawler_guard.admit_interval: found a zero duration; write a duration such as 10s",
         ),
         (
             "ledger: { redis: { url: 'rediss://h' } }".into(),
-            "2:25: ledger.redis.url: TLS to Redis is not in this version; use redis:// over a network that you trust, or a tunnel such as stunnel on this host",
+            "2:25: ledger.redis.url: TLS to Redis is not supported in this version; use redis:// over a network that you trust, or a tunnel such as stunnel on this host",
         ),
         (
             "ledger: { redis: { prefix: a } }".into(),
@@ -639,28 +643,28 @@ fn each_contradiction_is_found() {
         ),
         (
             "ledger: { redis: { url: 'redis://h', prefix: '{a}' } }".into(),
-            "2:46: ledger.redis.prefix: the name \"{a}\" is not plain; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
+            "2:46: ledger.redis.prefix: invalid name \"{a}\"; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
         ),
         (
-            "ledger: { redis: { url: 'redis://h', when_lost: panic } }".into(),
-            "2:49: ledger.redis.when_lost: found \"panic\"; use one of refuse, share",
+            "ledger: { redis: { url: 'redis://h', failure_mode: panic } }".into(),
+            "2:52: ledger.redis.failure_mode: found \"panic\"; use one of refuse, fallback",
         ),
         (
             "ledger: { redis: { url: 'redis://h' } }\nquotas: { q: { limit: 9007199254741, window: { fixed: 1m } } }"
                 .into(),
-            "3:23: quotas.q.limit: 9007199254741 is more than Redis can count to a thousandth; write 9007199254740.992 at most, or leave out ledger.redis",
+            "3:23: quotas.q.limit: 9007199254741 exceeds the maximum of Redis; write at most 9007199254740.992, or leave out ledger.redis",
         ),
         (
             "quotas: { Q: { limit: 1, window: { fixed: 1m } } }".into(),
-            "2:11: quotas.Q: the name \"Q\" is not plain; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
+            "2:11: quotas.Q: invalid name \"Q\"; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
         ),
         (
             "quotas: { q: { limit: 1, window: { sliding: 0s } } }".into(),
-            "2:45: quotas.q.window.sliding: found no time at all; write a duration such as 10s",
+            "2:45: quotas.q.window.sliding: found a zero duration; write a duration such as 10s",
         ),
         (
             "quotas: { q: { limit: 1, window: { first_use: 1m, at: '01:00' } } }".into(),
-            "2:55: quotas.q.window.at: says nothing about a first_use window; leave it out, or use calendar",
+            "2:55: quotas.q.window.at: has no effect on a first_use window; leave it out, or use calendar",
         ),
         (
             "quotas: { q: { limit: 1, window: { first_use: 1m, sliding: 1m } } }".into(),
@@ -672,11 +676,11 @@ fn each_contradiction_is_found() {
         ),
         (
             "quotas: { q: { limit: 1, window: { fixed: 0s } } }".into(),
-            "2:43: quotas.q.window.fixed: found no time at all; write a duration such as 10s",
+            "2:43: quotas.q.window.fixed: found a zero duration; write a duration such as 10s",
         ),
         (
             "quotas: { q: { limit: 1, window: { fixed: 1m, zone: UTC } } }".into(),
-            "2:53: quotas.q.window.zone: says nothing about a fixed window; leave it out, or use calendar",
+            "2:53: quotas.q.window.zone: has no effect on a fixed window; leave it out, or use calendar",
         ),
         (
             "quotas: { q: { limit: 1, window: { fixed: 1m, calendar: day } } }".into(),
@@ -688,19 +692,19 @@ fn each_contradiction_is_found() {
         ),
         (
             "quotas: { q: { limit: 1, window: { calendar: hour, at: '01:00' } } }".into(),
-            "2:56: quotas.q.window.at: an hour begins at a minute, not at an hour; write it like \"00:15\"",
+            "2:56: quotas.q.window.at: an hourly window needs a minute, not an hour; write it like \"00:15\"",
         ),
         (
             quota("pacing: evenly"),
-            "2:58: quotas.q.pacing: found \"evenly\", needs how it is spread over its window; use off, even, learned or { mode: learned, burst: 5% }",
+            "2:58: quotas.q.pacing: found \"evenly\", needs a pacing mode; use off, even, learned or { mode: learned, burst: 5% }",
         ),
         (
             quota("pacing: even"),
-            "2:58: quotas.q.pacing: there is nobody to pace: every class is served first, or not at all; give a class tiers, or a weight: { mode: learned, weights: { search: 1 } }",
+            "2:58: quotas.q.pacing: no class to pace; give a class tiers or a weight: { mode: learned, weights: { search: 1 } }",
         ),
         (
             "quotas: { q: { limit: 10, window: { sliding: 1h }, pacing: { mode: even, weights: { other: 1 } } } }".into(),
-            "2:52: quotas.q.pacing: a sliding window never ends, so there is nothing to last until; use tiers, or a calendar or fixed window",
+            "2:52: quotas.q.pacing: pacing requires a window with an end; sliding windows have none: use tiers, or a calendar or fixed window",
         ),
         (
             quota("pacing: { mode: even, weights: { other: 0 } }"),
@@ -708,7 +712,7 @@ fn each_contradiction_is_found() {
         ),
         (
             quota("pacing: { mode: even, burst: 0%, weights: { other: 1 } }"),
-            "2:79: quotas.q.pacing.burst: found 0%; write how far a class may run ahead, such as 5%",
+            "2:79: quotas.q.pacing.burst: found 0%; write a share such as 5%",
         ),
         (
             quota("enforce: no"),
@@ -720,19 +724,19 @@ fn each_contradiction_is_found() {
         ),
         (
             tiers("[{ above: 11, shed: 5% }]"),
-            "2:76: quotas.q.tiers.other[0].above: 11 is never reached: the limit is 10; write a share such as 80%, or less than the limit",
+            "2:76: quotas.q.tiers.other[0].above: unreachable: 11 exceeds the limit 10; write a share such as 80%, or less than the limit",
         ),
         (
             tiers("[{ above: 5, shed: 5% }, { above: 50%, shed: 6% }]"),
-            "2:100: quotas.q.tiers.other[1].above: not above the tier before it; write tiers from the lowest up",
+            "2:100: quotas.q.tiers.other[1].above: not above the previous tier; write the lowest tier first",
         ),
         (
             tiers("[{ above: 5, shed: 5% }, { above: 6, shed: 5% }]"),
-            "2:109: quotas.q.tiers.other[1].shed: sheds no more than the tier before it; shed more with each tier, 100% at most",
+            "2:109: quotas.q.tiers.other[1].shed: sheds no more than the previous tier; shed more with each tier, 100% at most",
         ),
         (
-            tiers("{ enforce: false, ladder: [{ above: 5, shed: 0% }] }"),
-            "2:111: quotas.q.tiers.other.ladder[0].shed: sheds nothing; shed more with each tier, 100% at most",
+            tiers("{ enforce: false, steps: [{ above: 5, shed: 0% }] }"),
+            "2:110: quotas.q.tiers.other.steps[0].shed: sheds nothing; shed more with each tier, 100% at most",
         ),
         (
             tiers("[{ above: 5, shed: 101% }]"),
@@ -748,7 +752,7 @@ fn each_contradiction_is_found() {
         ),
         (
             format!("{}\nroutes: [{{ match: /a, cost: {{ q: 11 }} }}]", quota("")),
-            "3:34: routes[0].cost.q: 11 is more than the quota's limit of 10: never admitted; lower the cost or raise the limit",
+            "3:34: routes[0].cost.q: cost 11 exceeds the quota limit 10, so no request would be admitted; lower the cost or raise the limit",
         ),
         (
             format!("{}\nclasses: [{{ name: q, bucket: {{ rate: 1/s }} }}]", quota("")),
@@ -756,15 +760,15 @@ fn each_contradiction_is_found() {
         ),
         (
             "classes: [{ name: a, when: { kind: human } }, { name: a }]".into(),
-            "2:55: classes[1].name: classes[0] is named \"a\", too; give each its own name",
+            "2:55: classes[1].name: duplicate name \"a\": classes[0] has it, too; give each class its own name",
         ),
         (
             "classes: [{ name: a }, { name: b }]".into(),
-            "2:24: classes[1]: never reached: classes[0] (a) fits everybody; move it above that one",
+            "2:24: classes[1]: unreachable: classes[0] (a) matches every client; move it above that one",
         ),
         (
             "classes: [{ name: other, when: { kind: human } }]".into(),
-            "2:19: classes[0].name: \"other\" is the class of everybody who fits none; choose another name",
+            "2:19: classes[0].name: reserved name: \"other\" is the class of clients without a match; choose another name",
         ),
         (
             "classes: [{ name: a, bucket: { capacity: 0, fill: 1, interval: 1s } }]".into(),
@@ -772,11 +776,11 @@ fn each_contradiction_is_found() {
         ),
         (
             "classes: [{ name: a, bucket: { capacity: 1, fill: 1, interval: 0s } }]".into(),
-            "2:64: classes[0].bucket.interval: found no time at all; write a duration such as 10s",
+            "2:64: classes[0].bucket.interval: found a zero duration; write a duration such as 10s",
         ),
         (
             "classes: [{ name: a, bucket: { capacity: 1, fill: 1 } }]".into(),
-            "2:22: classes[0].bucket.interval: missing; give all of capacity, fill and interval",
+            "2:22: classes[0].bucket.interval: missing; set all of capacity, fill and interval",
         ),
         (
             "classes: [{ name: a, priority: 300 }]".into(),
@@ -788,23 +792,23 @@ fn each_contradiction_is_found() {
         ),
         (
             "classes: [{ name: a, crawl_delay: soon }]".into(),
-            "2:35: classes[0].crawl_delay: found \"soon\", needs a delay; write auto, a duration such as 10s, or { bingbot: 30s }",
+            "2:35: classes[0].crawl_delay: found \"soon\", needs a crawl delay; write auto, a duration such as 10s, or { bingbot: 30s }",
         ),
         (
             "classes: [{ name: a, when: { user_agent: x }, crawl_delay: { bingbot: 3s } }, { name: b, crawl_delay: { bingbot: 4s } }]".into(),
-            "2:114: classes[1].crawl_delay.bingbot: another class has a delay for it; keep one of them",
+            "2:114: classes[1].crawl_delay.bingbot: duplicate crawl_delay for operator bingbot; keep one of them",
         ),
         (
             "crawl_policy: { contact: bots@example.com }".into(),
-            "2:26: crawl_policy.contact: found \"bots@example.com\", needs whom to ask; write it like mailto:bots@example.com or https://example.com/bots",
+            "2:26: crawl_policy.contact: found \"bots@example.com\", needs a mailto: or https:// address; write it like mailto:bots@example.com or https://example.com/bots",
         ),
         (
             "crawl_policy: loud".into(),
-            "2:15: crawl_policy: found \"loud\", needs whether crawlers are told the policy; use on, off or { contact: \"mailto:bots@example.com\" }",
+            "2:15: crawl_policy: found \"loud\", needs on, off or keys; use on, off or { contact: \"mailto:bots@example.com\" }",
         ),
         (
-            "robots: { trap: \"/a b\" }".into(),
-            "2:17: robots.trap: is no plain path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
+            "robots: { honeypot: \"/a b\" }".into(),
+            "2:21: robots.honeypot: invalid path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
         ),
         (
             "classes: [{ name: a, when: { address: 10.0.0.0/33 } }]".into(),
@@ -812,11 +816,11 @@ fn each_contradiction_is_found() {
         ),
         (
             "routes: [{ match: /** }, { match: /a }]".into(),
-            "2:26: routes[1]: never reached: routes[0] (/**) fits all that it fits; move it above that one",
+            "2:26: routes[1]: unreachable: routes[0] (/**) matches every request that this route matches; move it above that one",
         ),
         (
             "routes: [{ match: /a, scopes: [default] }, { match: /A/, scopes: [default] }]".into(),
-            "2:44: routes[1]: never reached: routes[0] (/a) fits all that it fits; move it above that one, or write case: exact or trailing_slash: exact there",
+            "2:44: routes[1]: unreachable: routes[0] (/a) matches every request that this route matches; move it above that one, or write case: exact or trailing_slash: exact there",
         ),
         (
             "routes: [{ match: /a, case: ignored }]".into(),
@@ -824,11 +828,11 @@ fn each_contradiction_is_found() {
         ),
         (
             "routes: [{ match: /a/**/b/c }]".into(),
-            "2:19: routes[0].match: \"/a/**/b/c\": ** stands alone, at the end or before the last segment; write it like /shop/** or /**/*.css, or * within a segment",
+            "2:19: routes[0].match: \"/a/**/b/c\": ** must be a whole segment, the last or the one before it; write it like /shop/** or /**/*.css, or * within a segment",
         ),
         (
             "routes: [{ match: /a?b }]".into(),
-            "2:19: routes[0].match: \"/a?b\": a path has no spaces, \"?\" or \"#\"; use query for parameters",
+            "2:19: routes[0].match: \"/a?b\": contains a space, \"?\" or \"#\"; use query for parameters",
         ),
         (
             "routes: [{ match: /a, method: get }]".into(),
@@ -836,7 +840,7 @@ fn each_contradiction_is_found() {
         ),
         (
             "routes: [{ match: /a, host: Example.com }]".into(),
-            "2:29: routes[0].host: \"Example.com\" is no host; write it in small letters and without a port, such as shop.example.com or *.example.com",
+            "2:29: routes[0].host: invalid host \"Example.com\"; write it in lower case and without a port, such as shop.example.com or *.example.com",
         ),
         (
             "routes: [{ match: /a, scopes: [x] }]".into(),
@@ -844,24 +848,24 @@ fn each_contradiction_is_found() {
         ),
         (
             "admin: { listen: '0.0.0.0:9090' }".into(),
-            "2:18: admin.listen: 0.0.0.0:9090 is beyond loopback, and there is no token; set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1",
+            "2:18: admin.listen: 0.0.0.0:9090 is not a loopback address and requires a token; set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1",
         ),
         ("admin: { token: 12345 }".into(), "2:17: admin.token: found a number, needs text; put it in quotes"),
         (
             "admin: { listen: '127.0.0.1:8080' }".into(),
-            "2:18: admin.listen: 127.0.0.1:8080 is where clients are served; write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
+            "2:18: admin.listen: 127.0.0.1:8080 is an address for clients; write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
         ),
         (
             "listen: ['127.0.0.1:1', '127.0.0.1:1']".into(),
-            "2:25: listen[1]: 127.0.0.1:1 is listed twice; keep one of them",
+            "2:25: listen[1]: duplicate address 127.0.0.1:1; keep one of them",
         ),
         (
             "listen: 127.0.0.1:3000".into(),
-            "1:16: origin.url: 127.0.0.1:3000 is where the gate itself listens; write where the site is",
+            "1:16: origin.url: 127.0.0.1:3000 points to the gateway itself; set the address of the site",
         ),
         (
             "clients: { address_from: proxy-protocol, trusted_proxies: [10.0.0.1] }".into(),
-            "2:26: clients.address_from: proxy-protocol is not in this version; use x-forwarded-for, forwarded or { header: NAME }",
+            "2:26: clients.address_from: proxy-protocol is not supported in this version; use x-forwarded-for, forwarded or { header: NAME }",
         ),
         (
             "clients: { address_from: {}, trusted_proxies: [10.0.0.1] }".into(),
@@ -869,23 +873,23 @@ fn each_contradiction_is_found() {
         ),
         (
             "clients: { ipv6_prefix: 65 }".into(),
-            "2:25: clients.ipv6_prefix: found 65, needs 32 to 64; write 64, which is one household",
+            "2:25: clients.ipv6_prefix: found 65, needs 32 to 64; write 64, the usual prefix of a household",
         ),
         (
-            "classes: [{ name: a, when: { key: { header: X-Api-Key } } }]".into(),
-            "2:30: classes[0].when.key.value: no key to compare with; write it, or ${NAME} to read it from the environment",
+            "classes: [{ name: a, when: { api_key: { header: X-Api-Key } } }]".into(),
+            "2:30: classes[0].when.api_key.value: no API key; write it, or ${NAME} to read it from the environment",
         ),
         (
-            "classes: [{ name: a, when: { key: { value: a-key-that-is-long } } }]".into(),
-            "2:30: classes[0].when.key: found neither header nor cookie; write { header: X-Api-Key } or { cookie: session }",
+            "classes: [{ name: a, when: { api_key: { value: a-key-that-is-long } } }]".into(),
+            "2:30: classes[0].when.api_key: found neither header nor cookie; write { header: X-Api-Key } or { cookie: session }",
         ),
         (
-            "classes: [{ name: a, when: { key: { cookie: k, value: 918273645546372819 } } }]".into(),
-            "2:55: classes[0].when.key.value: found a number, needs text; put it in quotes",
+            "classes: [{ name: a, when: { api_key: { cookie: k, value: 918273645546372819 } } }]".into(),
+            "2:59: classes[0].when.api_key.value: found a number, needs text; put it in quotes",
         ),
         (
-            "classes: [{ name: a, when: { key: { cookie: k, value: [long-enough-to-be-one, \" spaced-and-secret\"] } } }]".into(),
-            "2:48: classes[0].when.key.value: begins or ends with a space, or holds what no header may; write it as it is sent",
+            "classes: [{ name: a, when: { api_key: { cookie: k, value: [long-enough-to-be-one, \" spaced-and-secret\"] } } }]".into(),
+            "2:52: classes[0].when.api_key.value: leading or trailing space, or control character; write the key as clients send it",
         ),
         (
             "quotas: { api: { limit: 0.0001, window: { fixed: 24h } } }".into(),
@@ -897,7 +901,7 @@ fn each_contradiction_is_found() {
         ),
         (
             "classes: [{ name: a, bucket: { rate: 1/s, key: ip } }]".into(),
-            "2:48: classes[0].bucket.key: found \"ip\", needs who shares a bucket; use address, operator, class, { header: NAME } or { cookie: NAME }",
+            "2:48: classes[0].bucket.key: found \"ip\", needs a bucket key; use address, operator, class, { header: NAME } or { cookie: NAME }",
         ),
         (
             "classes: [{ name: a, bucket: { rate: 1/s, key: {} } }]".into(),
@@ -909,7 +913,7 @@ fn each_contradiction_is_found() {
         ),
         (
             "classes: [{ name: a, bucket: { rate: 1/s, key: { cookie: a b } } }]".into(),
-            "2:58: classes[0].bucket.key.cookie: not the name of a cookie; write it like session",
+            "2:58: classes[0].bucket.key.cookie: invalid cookie name; write it like session",
         ),
         (
             "headers: { retry_after_spread: 101% }".into(),
@@ -917,19 +921,19 @@ fn each_contradiction_is_found() {
         ),
         (
             "log: { access: { path: a, format: combined } }".into(),
-            "2:35: log.access.format: combined is not in this version; use json, which can be replayed",
+            "2:35: log.access.format: combined is not supported in this version; use json, which can be replayed",
         ),
         (
             "log: { access: file }".into(),
             "2:16: log.access: found \"file\", needs an access log; use off, stdout or { path: FILE }",
         ),
         (
-            "limits: { head_timeout: 0s }".into(),
-            "2:25: limits.head_timeout: found no time at all; write a duration such as 10s",
+            "limits: { header_timeout: 0s }".into(),
+            "2:27: limits.header_timeout: found a zero duration; write a duration such as 10s",
         ),
         (
-            "limits: { max_head_size: 1KiB }".into(),
-            "2:26: limits.max_head_size: needs 8KiB to 1MiB; write a size such as 32KiB",
+            "limits: { max_header_size: 1KiB }".into(),
+            "2:28: limits.max_header_size: needs 8KiB to 1MiB; write a size such as 32KiB",
         ),
         (
             "limits: { max_connections: 0 }".into(),
@@ -937,120 +941,120 @@ fn each_contradiction_is_found() {
         ),
         (
             "scopes: { default: { backoff: { min_delay: 5s, max_delay: 1s } } }".into(),
-            "2:59: scopes.default.backoff.max_delay: less than min_delay; write at least as much",
+            "2:59: scopes.default.backoff.max_delay: less than min_delay; raise it",
         ),
         (
             "scopes: { default: { backoff: { max_delay: 500ms } } }".into(),
-            "2:44: scopes.default.backoff.max_delay: less than min_delay, which is 1s by default; write at least as much",
+            "2:44: scopes.default.backoff.max_delay: less than min_delay (1s by default); raise it",
         ),
         (
             "scopes: { default: { autothrottle: { start_delay: 30s } } }".into(),
-            "2:51: scopes.default.autothrottle.start_delay: more than max_delay, which is 5s by default; write at most as much, or max_delay, too",
+            "2:51: scopes.default.autothrottle.start_delay: more than max_delay (5s by default); lower it, or set max_delay",
         ),
         (
-            "classes: [{ name: a, when: { key: { header: X Api, value: a-key-that-is-long } } }]".into(),
-            "2:45: classes[0].when.key.header: found \"X Api\", needs the name of a header; write it like X-API-Cost",
+            "classes: [{ name: a, when: { api_key: { header: X Api, value: a-key-that-is-long } } }]".into(),
+            "2:49: classes[0].when.api_key.header: found \"X Api\", needs the name of a header; write it like X-API-Cost",
         ),
         (
             "scopes: { default: { delay: 6s, autothrottle: { target_concurrency: 1 } } }".into(),
-            "2:33: scopes.default.autothrottle.max_delay: less than the scope's delay; write at least as much, or lower that",
+            "2:33: scopes.default.autothrottle.max_delay: less than the scope's delay; raise it, or lower delay",
         ),
-        ("lists: { hosting: {} }".into(), "2:10: lists.hosting.file: missing; name a file such as ./hosting.txt"),
+        ("address_lists: { hosting: {} }".into(), "2:18: address_lists.hosting.file: missing; name a file such as ./hosting.txt"),
         (
-            "lists: { hosting: { file: a.txt } }\nclasses: [{ name: a, when: { list: hostng } }]".into(),
-            "3:36: classes[0].when.list: unknown list \"hostng\" (did you mean \"hosting\"?); known: hosting",
-        ),
-        (
-            "behaviour: { threshold: 20 }".into(),
-            "2:25: behaviour.threshold: found 20, needs 50 to 1000; write 100, or `enabled: false` to suspect nobody",
+            "address_lists: { hosting: { file: a.txt } }\nclasses: [{ name: a, when: { address_list: hostng } }]".into(),
+            "3:44: classes[0].when.address_list: unknown list \"hostng\" (did you mean \"hosting\"?); known: hosting",
         ),
         (
-            "behaviour: { threshold: 100000 }".into(),
-            "2:25: behaviour.threshold: found 100000, needs 50 to 1000; write 100, or `enabled: false` to suspect nobody",
+            "bot_detection: { threshold: 20 }".into(),
+            "2:29: bot_detection.threshold: found 20, needs 50 to 1000; write 100, or `enabled: false` to disable it",
         ),
         (
-            "behaviour: off".into(),
-            "2:12: behaviour: found \"off\", needs keys with values; write behaviour: { enabled: false } to suspect nobody",
+            "bot_detection: { threshold: 100000 }".into(),
+            "2:29: bot_detection.threshold: found 100000, needs 50 to 1000; write 100, or `enabled: false` to disable it",
         ),
         (
-            "lists: { hosting: ./hosting.txt }".into(),
-            "2:19: lists.hosting: found \"./hosting.txt\", needs keys with values; write { file: ./hosting.txt }",
+            "bot_detection: off".into(),
+            "2:16: bot_detection: found \"off\", needs keys with values; write bot_detection: { enabled: false } to disable it",
+        ),
+        (
+            "address_lists: { hosting: ./hosting.txt }".into(),
+            "2:27: address_lists.hosting: found \"./hosting.txt\", needs keys with values; write { file: ./hosting.txt }",
         ),
         (
             "robots: { crawl_delay: 5s }".into(),
-            "2:11: robots.crawl_delay: unknown key \"crawl_delay\"; write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; known here: merge_crawl_delay, file, trap",
+            "2:11: robots.crawl_delay: unknown key \"crawl_delay\"; write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; known here: merge_crawl_delay, override_file, honeypot",
         ),
         (
-            "operators: { googlebot: { names: \"*.dnsy.example\" } }".into(),
-            "2:34: operators.googlebot.names: found \"*.dnsy.example\", needs names in DNS; write crawl.example.com, which is all below it, too, or bot-*.example.com",
+            "operators: { googlebot: { dns_names: \"*.dnsy.example\" } }".into(),
+            "2:38: operators.googlebot.dns_names: found \"*.dnsy.example\", needs a DNS name; write crawl.example.com, which includes all names below it, or bot-*.example.com",
         ),
         (
-            "behaviour: { half_life: 0s }".into(),
-            "2:25: behaviour.half_life: found no time at all; write a duration such as 10s",
+            "bot_detection: { half_life: 0s }".into(),
+            "2:29: bot_detection.half_life: found a zero duration; write a duration such as 10s",
         ),
         (
-            "robots: { trap: '/a/../b' }".into(),
-            "2:17: robots.trap: is no plain path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
+            "robots: { honeypot: '/a/../b' }".into(),
+            "2:21: robots.honeypot: invalid path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
         ),
         (
-            "robots: { trap: / }".into(),
-            "2:17: robots.trap: is no plain path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
+            "robots: { honeypot: / }".into(),
+            "2:21: robots.honeypot: invalid path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
         ),
         (
-            by_value("tenant", "scope_from: tenant"),
-            "2:33: scopes.tenant.scope_from: found \"tenant\", needs what there is a scope for each value of; use host, route, { query: NAME }, { header: NAME } or { path: 1 }",
+            by_value("tenant", "partition_by: tenant"),
+            "2:35: scopes.tenant.partition_by: found \"tenant\", needs a partition key; use host, route, { query: NAME }, { header: NAME } or { path: 1 }",
         ),
         (
-            by_value("tenant", "scope_from: {}"),
-            "2:21: scopes.tenant.scope_from: found none of query, header and path; write host, route, { query: tenant }, { header: X-Tenant } or { path: 1 }",
+            by_value("tenant", "partition_by: {}"),
+            "2:21: scopes.tenant.partition_by: found none of query, header and path; write host, route, { query: tenant }, { header: X-Tenant } or { path: 1 }",
         ),
         (
-            by_value("tenant", "scope_from: { query: a, path: 1 }"),
-            "2:21: scopes.tenant.scope_from: found query and path at once; keep one of them",
+            by_value("tenant", "partition_by: { query: a, path: 1 }"),
+            "2:21: scopes.tenant.partition_by: found query and path at once; keep one of them",
         ),
         (
-            by_value("tenant", "scope_from: { query: '' }"),
-            "2:42: scopes.tenant.scope_from.query: names no parameter; write it like tenant",
+            by_value("tenant", "partition_by: { query: '' }"),
+            "2:44: scopes.tenant.partition_by.query: is empty; write a parameter name such as tenant",
         ),
         (
-            by_value("tenant", "scope_from: { header: X Y }"),
-            "2:43: scopes.tenant.scope_from.header: found \"X Y\", needs the name of a header; write it like X-API-Cost",
+            by_value("tenant", "partition_by: { header: X Y }"),
+            "2:45: scopes.tenant.partition_by.header: found \"X Y\", needs the name of a header; write it like X-API-Cost",
         ),
         (
-            by_value("tenant", "scope_from: { header: Authorization }"),
-            "2:43: scopes.tenant.scope_from.header: \"authorization\" holds secrets, and values are shown to operators; name a header that says whom it is for, such as X-Tenant",
+            by_value("tenant", "partition_by: { header: Authorization }"),
+            "2:45: scopes.tenant.partition_by.header: \"authorization\" contains secrets, and status shows the values; use a header that identifies the tenant, such as X-Tenant",
         ),
         (
-            by_value("tenant", "scope_from: { path: 0 }"),
-            "2:41: scopes.tenant.scope_from.path: found 0, needs at least 1; write a number such as 1",
+            by_value("tenant", "partition_by: { path: 0 }"),
+            "2:43: scopes.tenant.partition_by.path: found 0, needs at least 1; write a number such as 1",
         ),
         (
-            by_value("tenant", "scope_from: host, max_values: 0"),
-            "2:51: scopes.tenant.max_values: found 0, needs at least 1; write a number such as 10000",
+            by_value("tenant", "partition_by: host, max_partitions: 0"),
+            "2:57: scopes.tenant.max_partitions: found 0, needs at least 1; write a number such as 10000",
         ),
         (
-            by_value("tenant", "scope_from: host, max_values: 1000001"),
-            "2:51: scopes.tenant.max_values: found 1000001, at most 1000000 fit; write a lower number",
+            by_value("tenant", "partition_by: host, max_partitions: 1000001"),
+            "2:57: scopes.tenant.max_partitions: found 1000001, maximum 1000000; write a lower number",
         ),
         (
-            by_value("tenant", "max_values: 5"),
-            "2:33: scopes.tenant.max_values: the scope is there once, not for each value; add scope_from, or leave it out",
+            by_value("tenant", "max_partitions: 5"),
+            "2:37: scopes.tenant.max_partitions: max_partitions requires partition_by; add partition_by, or leave it out",
         ),
         (
-            by_value("default", "scope_from: host"),
-            "2:34: scopes.default.scope_from: default is the scope of every route that names none; give it a name of its own, and name it in the routes it is for",
+            by_value("default", "partition_by: host"),
+            "2:36: scopes.default.partition_by: the scope default applies to all routes that name no scope; use another name, and name it in the routes",
         ),
         (
-            "scopes: { tenant: { scope_from: host } }\nroutes: [{ match: /a, scopes: tenant }]".into(),
-            "2:33: scopes.tenant.scope_from: nothing in this scope makes anybody wait; write concurrency, delay, autothrottle or backoff beside it",
+            "scopes: { tenant: { partition_by: host } }\nroutes: [{ match: /a, scopes: tenant }]".into(),
+            "2:35: scopes.tenant.partition_by: this scope has no limit; add concurrency, delay, autothrottle or backoff",
         ),
         (
-            "scopes: { tenant: { scope_from: host, delay: 1s } }".into(),
-            "2:33: scopes.tenant.scope_from: no route names this scope; write scopes: [default, tenant] at the routes it is for",
+            "scopes: { tenant: { partition_by: host, delay: 1s } }".into(),
+            "2:35: scopes.tenant.partition_by: no route refers to this scope; write scopes: [default, tenant] at its routes",
         ),
         (
-            by_value("tenant", "scope_from: host, quota: { limit: 5, window: { fixed: 1h } }"),
-            "2:39: scopes.tenant.quota: a quota is kept for good, and the values of scope_from are not; bound each value by concurrency and delay, or each client by a bucket",
+            by_value("tenant", "partition_by: host, quota: { limit: 5, window: { fixed: 1h } }"),
+            "2:41: scopes.tenant.quota: the usage of a quota is stored permanently, and partitions are not; limit each partition by concurrency and delay, or each client by a bucket",
         ),
         (
             format!("{}\nscopes: {{ q: {{ quota: {{ limit: 5, window: {{ fixed: 1h }} }} }} }}", quota("")),
@@ -1062,83 +1066,83 @@ fn each_contradiction_is_found() {
         ),
         (
             "scopes: { search: { quota: { limit: 0.5, window: { fixed: 1h } } } }\nroutes: [{ match: /a, scopes: search }]".into(),
-            "3:31: routes[0].scopes: 1 is more than the quota's limit of 0.5: never admitted; lower the cost or raise the limit",
+            "3:31: routes[0].scopes: cost 1 exceeds the quota limit 0.5, so no request would be admitted; lower the cost or raise the limit",
         ),
         (
             "scopes: { default: { delay_per_slot: 1s } }".into(),
-            "2:38: scopes.default.delay_per_slot: without concurrency there are no slots; say how many, such as concurrency: 4, or write delay",
+            "2:38: scopes.default.delay_per_slot: delay_per_slot requires concurrency; add one such as concurrency: 4, or use delay",
         ),
         (
             "scopes: { default: { delay: 1s, jitter: [30%, 10%] } }".into(),
-            "2:33: scopes.default.jitter: the most is less than the least; write 10%, or [-10%, 30%] with the least first",
+            "2:33: scopes.default.jitter: the maximum is less than the minimum; write 10%, or [-10%, 30%] with the minimum first",
         ),
         (
             "scopes: { default: { delay: 1s, jitter: [10%] } }".into(),
-            "2:41: scopes.default.jitter: invalid length 1, expected one value, or the least and the most; write [low, high] for both",
+            "2:41: scopes.default.jitter: invalid length 1, expected one value, or a minimum and a maximum; write [low, high] for both",
         ),
         (
             "scopes: { default: { delay: 1s, jitter: -10% } }".into(),
-            "2:41: scopes.default.jitter: the most is less than the least; write 10%, or [-10%, 30%] with the least first",
+            "2:41: scopes.default.jitter: the maximum is less than the minimum; write 10%, or [-10%, 30%] with the minimum first",
         ),
         (
             "scopes: { default: { autothrottle: { target_concurrency: 0 } } }".into(),
-            "2:58: scopes.default.autothrottle.target_concurrency: found 0, needs more; write a number such as 2, or 0.5 for as much pause as work",
+            "2:58: scopes.default.autothrottle.target_concurrency: found 0, needs more than 0; write a number such as 2, or 0.5 for as much idle time as work",
         ),
         (
-            "scopes: { default: { autothrottle: { good_statuses: [200, 2000] } } }".into(),
-            "2:59: scopes.default.autothrottle.good_statuses[1]: found 2000, needs a status; write one from 100 to 599",
+            "scopes: { default: { autothrottle: { success_statuses: [200, 2000] } } }".into(),
+            "2:62: scopes.default.autothrottle.success_statuses[1]: found 2000, needs a status; write one from 100 to 599",
         ),
         (
-            "scopes: { default: { autothrottle: {}, adaptive: gradient } }".into(),
-            "2:50: scopes.default.adaptive: the scope has autothrottle, too: they would undo each other's work; keep one, or give them a scope each and the route both scopes",
+            "scopes: { default: { autothrottle: {}, adaptive_concurrency: gradient } }".into(),
+            "2:62: scopes.default.adaptive_concurrency: conflicts with autothrottle: a scope can have only one controller; keep one, or use two scopes and name both in the route",
         ),
         (
-            "scopes: { default: { adaptive: vegas } }".into(),
-            "2:32: scopes.default.adaptive: found \"vegas\", needs how the most at once is found; use gradient, or { floor: 2, ceiling: 64 }",
+            "scopes: { default: { adaptive_concurrency: vegas } }".into(),
+            "2:44: scopes.default.adaptive_concurrency: found \"vegas\", needs a concurrency controller; use gradient, or { min: 2, max: 64 }",
         ),
         (
-            "scopes: { default: { adaptive: { floor: 0 } } }".into(),
-            "2:41: scopes.default.adaptive.floor: found 0, needs at least 1; write a number such as 1",
+            "scopes: { default: { adaptive_concurrency: { min: 0 } } }".into(),
+            "2:51: scopes.default.adaptive_concurrency.min: found 0, needs at least 1; write a number such as 1",
         ),
         (
-            "scopes: { default: { adaptive: { floor: 9, ceiling: 8 } } }".into(),
-            "2:53: scopes.default.adaptive.ceiling: 8, which is less than floor; write at least as much",
+            "scopes: { default: { adaptive_concurrency: { min: 9, max: 8 } } }".into(),
+            "2:59: scopes.default.adaptive_concurrency.max: 8 is less than min; raise it",
         ),
         (
-            "scopes: { default: { concurrency: 8, adaptive: { ceiling: 9 } } }".into(),
-            "2:59: scopes.default.adaptive.ceiling: more than the scope's concurrency; write at most as much, or leave one of them out",
+            "scopes: { default: { concurrency: 8, adaptive_concurrency: { max: 9 } } }".into(),
+            "2:67: scopes.default.adaptive_concurrency.max: more than the scope's concurrency; lower it, or leave one of them out",
         ),
         (
             "scopes: { default: { concurrency: 8, rampup: {} } }".into(),
-            "2:38: scopes.default.rampup: without backoff no complaints are counted; write backoff: {}, too",
+            "2:38: scopes.default.rampup: rampup requires backoff; add backoff: {}",
         ),
         (
             "scopes: { default: { backoff: {}, rampup: {} } }".into(),
-            "2:35: scopes.default.rampup: there is nothing to begin with; write delay or concurrency, too",
+            "2:35: scopes.default.rampup: rampup needs an initial value; set delay or concurrency",
         ),
         (
-            "scopes: { default: { delay: 1s, backoff: {}, rampup: { backoff_target: [3, 1] } } }".into(),
-            "2:56: scopes.default.rampup.backoff_target: no number of complaints is right; write a number such as 1, or [1, 3] with the least first",
+            "scopes: { default: { delay: 1s, backoff: {}, rampup: { target_overloads: [3, 1] } } }".into(),
+            "2:56: scopes.default.rampup.target_overloads: invalid target: the range is empty; write a number such as 1, or [1, 3] with the minimum first",
         ),
         (
-            "scopes: { default: { delay: 1s, backoff: {}, rampup: { backoff_target: 0 } } }".into(),
-            "2:72: scopes.default.rampup.backoff_target: no number of complaints is right; write a number such as 1, or [1, 3] with the least first",
+            "scopes: { default: { delay: 1s, backoff: {}, rampup: { target_overloads: 0 } } }".into(),
+            "2:74: scopes.default.rampup.target_overloads: invalid target: the range is empty; write a number such as 1, or [1, 3] with the minimum first",
         ),
         (
             "scopes: { default: { delay: 1s, backoff: {}, rampup: { min_delay: 2s } } }".into(),
-            "2:67: scopes.default.rampup.min_delay: the scope's delay is beyond it; begin between min_delay and max_delay",
+            "2:67: scopes.default.rampup.min_delay: the scope's delay is outside this bound; set delay between min_delay and max_delay",
         ),
         (
             "scopes: { default: { delay: 1s, backoff: {}, rampup: { max_concurrency: 9 } } }".into(),
-            "2:73: scopes.default.rampup.max_concurrency: the scope's delay is varied; leave it out",
+            "2:73: scopes.default.rampup.max_concurrency: has no effect: rampup varies delay; leave it out",
         ),
         (
             "scopes: { default: { concurrency: 9, backoff: {}, rampup: { max_delay: 9s } } }".into(),
-            "2:72: scopes.default.rampup.max_delay: the scope's concurrency is varied; leave it out",
+            "2:72: scopes.default.rampup.max_delay: has no effect: rampup varies concurrency; leave it out",
         ),
         (
             "scopes: { default: { concurrency: 9, backoff: {}, rampup: { max_concurrency: 8 } } }".into(),
-            "2:78: scopes.default.rampup.max_concurrency: less than the scope's concurrency; write at least as much",
+            "2:78: scopes.default.rampup.max_concurrency: less than the scope's concurrency; raise it",
         ),
         (
             "quotas: 5".into(),
@@ -1150,15 +1154,15 @@ fn each_contradiction_is_found() {
         ),
         (
             "operators: { googlebot: { signature_agents: [https://bot.example, http://bot.example] } }".into(),
-            "2:67: operators.googlebot.signature_agents[1]: \"http://bot.example\" is no agent's address; write it like https://bot.example",
+            "2:67: operators.googlebot.signature_agents[1]: invalid agent URL \"http://bot.example\"; write it like https://bot.example",
         ),
         (
             "verify: { signatures: { max_lifetime: 0s } }".into(),
-            "2:39: verify.signatures.max_lifetime: found no time at all; write a duration such as 10s",
+            "2:39: verify.signatures.max_lifetime: found a zero duration; write a duration such as 10s",
         ),
         (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, lists, agents, operators, verify, behaviour, quotas, classes, scopes, routes, headers, robots, crawl_policy, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, headers, robots, crawl_policy, log, limits",
         ),
     ];
     let mut wrong = Vec::new();
@@ -1172,23 +1176,29 @@ fn each_contradiction_is_found() {
 }
 
 #[test]
-fn an_origin_is_a_plain_address() {
+fn origin_url_must_be_plain_http() {
     for (url, told) in [
-        ("https://a", "TLS to the origin is not in this version; use http://, over a network that you trust"),
-        ("http://me:secret@a", "holds a user name or password; leave it out: the gate passes on what clients send"),
+        ("https://a", "TLS to the origin is not supported in this version; use http://, over a network that you trust"),
+        (
+            "http://me:secret@a",
+            "contains a user name or password; leave it out: the gateway forwards the credentials of clients",
+        ),
         (
             "http://a/b",
-            "\"http://a/b\": has a path: paths are passed on as they come; write it like http://127.0.0.1:3000",
+            "\"http://a/b\": contains a path: request paths are forwarded unchanged; use http://HOST:PORT, such as http://127.0.0.1:3000",
         ),
-        ("http://a:0", "\"http://a:0\": the port is not a number from 1 to 65535; write it like http://127.0.0.1:3000"),
-        ("http://", "\"http://\": has no host that can be reached; write it like http://127.0.0.1:3000"),
+        (
+            "http://a:0",
+            "\"http://a:0\": invalid port, needs 1 to 65535; use http://HOST:PORT, such as http://127.0.0.1:3000",
+        ),
+        ("http://", "\"http://\": missing or invalid host; use http://HOST:PORT, such as http://127.0.0.1:3000"),
     ] {
         assert_eq!(mistakes(&format!("origin: {{ url: '{url}' }}")), [format!("1:16: origin.url: {told}")]);
     }
 }
 
 #[test]
-fn a_mistyped_key_that_must_be_given_is_missing_too() {
+fn mistyped_required_key_is_also_missing() {
     assert_eq!(
         faults("clients: { address_from: { haeder: X }, trusted_proxies: [10.0.0.1] }"),
         [
@@ -1199,28 +1209,28 @@ fn a_mistyped_key_that_must_be_given_is_missing_too() {
 }
 
 #[test]
-fn a_bare_placeholder_inside_brackets_is_told_to_be_quoted() {
+fn unquoted_placeholder_error_suggests_quotes() {
     let told = mistakes("origin: { url: ${URL} }");
-    assert!(told[0].ends_with("; put \"${...}\" in quotes where it stands inside { } or [ ]"), "{told:?}");
+    assert!(told[0].ends_with("; quote \"${...}\" inside { } and [ ]"), "{told:?}");
 }
 
 #[test]
-fn a_mistake_is_one_line_whatever_a_key_holds() {
+fn error_is_one_line_for_any_key() {
     assert_eq!(
         faults("robots: { \"a\\nb\": 1 }"),
-        ["2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay, file, trap"]
+        ["2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay, override_file, honeypot"]
     );
     assert!(faults(&format!("robots: {{ {}: 1 }}", "x".repeat(900))).iter().all(|told| told.len() < 1200));
 }
 
 #[test]
-fn a_header_that_nobody_may_send_is_worth_a_note() {
+fn address_header_without_trusted_proxy_gives_a_warning() {
     let notes = settings(&site("clients: { address_from: forwarded }")).warnings;
-    assert_eq!(notes, ["clients.address_from: no proxy is trusted, so the header is never believed"]);
+    assert_eq!(notes, ["clients.address_from: no trusted proxy, so the header is never used"]);
 }
 
 #[test]
-fn yaml_may_share_values_and_numbers_may_be_absurd() {
+fn yaml_aliases_work_and_absurd_numbers_are_errors() {
     let shared = "quotas:\n  a: &a { limit: 1, window: { fixed: 1s } }\n  b: { <<: *a, limit: 2 }\n";
     let limits: Vec<Units> = settings(&site(shared)).rules.quotas.iter().map(|quota| quota.limit).collect();
     assert_eq!(limits, [1, 2].map(Units::from_whole));
@@ -1248,21 +1258,21 @@ fn a_yaml_bomb_is_refused() {
 }
 
 #[test]
-fn more_than_eight_quotas_on_a_route_are_too_many() {
+fn route_with_nine_quotas_is_rejected() {
     let quotas: String = (0..9).map(|count| format!("  q{count}: {{ limit: 1, window: {{ fixed: 1s }} }}\n")).collect();
     let costs: Vec<String> = (0..9).map(|count| format!("q{count}: 1")).collect();
     let text = format!("quotas:\n{quotas}routes: [{{ match: /a, cost: {{ {} }} }}]", costs.join(", "));
-    assert_eq!(faults(&text), ["12:23: routes[0].cost: found 9 quotas; a route pays from at most 8"]);
+    assert_eq!(faults(&text), ["12:23: routes[0].cost: found 9 quotas; use at most 8 for a route"]);
 }
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "[-a-z0-9:{}\\[\\]\"'#&*!|>%@,\\n $.]{0,120}") {
+    fn arbitrary_text_never_panics(text in "[-a-z0-9:{}\\[\\]\"'#&*!|>%@,\\n $.]{0,120}") {
         let _ = load_with(&text, &[], &[]);
     }
 
     #[test]
-    fn no_change_of_the_example_makes_it_panic(start in any::<prop::sample::Index>(), length in 0usize..40, put in "[-a-z0-9:{}\\[\\]\"'#%,\\n $.]{0,12}") {
+    fn mutated_example_config_never_panics(start in any::<prop::sample::Index>(), length in 0usize..40, put in "[-a-z0-9:{}\\[\\]\"'#%,\\n $.]{0,12}") {
         let mut text: Vec<char> = EXAMPLE.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n").chars().collect();
         let start = start.index(text.len());
         let end = (start + length).min(text.len());
@@ -1275,13 +1285,13 @@ proptest! {
     }
 
     #[test]
-    fn no_variable_makes_it_panic(name in "[A-Z_]{0,20}", value in "[ -~]{0,40}") {
+    fn arbitrary_variable_never_panics(name in "[A-Z_]{0,20}", value in "[ -~]{0,40}") {
         let _ = load_with(EXAMPLE, &[(&format!("TIDEGATE__{name}"), &value)], &[]);
     }
 }
 
 #[test]
-fn dns_is_asked_of_the_system_unless_the_file_says_otherwise() {
+fn dns_uses_the_system_resolvers_by_default() {
     let dns = |written: &str| settings(&site(written)).verify.dns.map(|dns| (dns.nameservers, dns.timeout));
     let (second, system) = (Duration::from_secs(1), Some((Vec::new(), Duration::from_secs(2))));
     assert_eq!(dns(""), system);
@@ -1293,18 +1303,18 @@ fn dns_is_asked_of_the_system_unless_the_file_says_otherwise() {
 }
 
 #[test]
-fn lists_are_fetched_daily_unless_the_file_says_otherwise() {
+fn range_lists_are_fetched_daily_by_default() {
     let refresh = |written: &str| settings(&site(written)).verify.refresh;
     assert_eq!(refresh(""), Some(Duration::from_secs(86_400)));
-    assert_eq!(refresh("verify: { refresh: 6h }"), Some(Duration::from_secs(6 * 3600)));
-    assert_eq!(refresh("verify: { refresh: off }"), None);
+    assert_eq!(refresh("verify: { refresh_interval: 6h }"), Some(Duration::from_secs(6 * 3600)));
+    assert_eq!(refresh("verify: { refresh_interval: off }"), None);
 }
 
 #[test]
 fn an_operator_is_added_or_changed_by_name() {
     let text = "operators:\n  \
-                  acme: { tokens: AcmeBot, ranges: [192.0.2.0/24, https://acme.example/bots.json, ./acme.txt], names: bot-*.acme.example }\n  \
-                  googlebot: { complete: [] }\n\
+                  acme: { product_tokens: AcmeBot, ranges: [192.0.2.0/24, https://acme.example/bots.json, ./acme.txt], dns_names: bot-*.acme.example }\n  \
+                  googlebot: { exhaustive: [] }\n\
                 classes: [{ name: friend, when: { operator: [acme, bingbot] } }]";
     let settings = settings(&site(text));
     assert_eq!(settings.operator_names, ["googlebot", "bingbot", "applebot", "acme"]);
@@ -1317,24 +1327,24 @@ fn an_operator_is_added_or_changed_by_name() {
 }
 
 #[test]
-fn an_operator_that_nobody_claims_or_nothing_proves_is_noted() {
-    let notes = settings(&site("operators: { gogglebot: { complete: names } }")).warnings;
+fn unclaimable_or_unprovable_operator_gives_a_warning() {
+    let notes = settings(&site("operators: { gogglebot: { exhaustive: dns_names } }")).warnings;
     assert_eq!(
         notes,
         [
-            "operators.gogglebot: none is built in by that name, and without tokens nobody claims it",
-            "operators.gogglebot: without ranges, names or signature_agents nothing proves it",
+            "operators.gogglebot: unknown operator without product_tokens: no user agent can claim it",
+            "operators.gogglebot: without ranges, dns_names or signature_agents no client can be verified",
         ]
     );
 }
 
 #[test]
-fn what_was_meant_as_a_network_is_no_file() {
+fn malformed_network_is_not_read_as_file() {
     let ranges = |sources: &str| site(&format!("operators: {{ googlebot: {{ ranges: [{sources}] }} }}"));
     let told = mistakes(&ranges("192.0.2.0/33, 192.0.2.256, \"2001:db8::/129\", 192.0.2.0/24, \"::1\""));
     let wrong = |column, place, source| {
         let remedy = "write it like 192.0.2.0/24 or 2001:db8::/32";
-        format!("2:{column}: operators.googlebot.ranges[{place}]: {source:?} is no network; {remedy}")
+        format!("2:{column}: operators.googlebot.ranges[{place}]: invalid network {source:?}; {remedy}")
     };
     assert_eq!(told, [wrong(36, 0, "192.0.2.0/33"), wrong(50, 1, "192.0.2.256"), wrong(63, 2, "2001:db8::/129")]);
     let files = settings(&ranges("cafe.bad, ./10.0, /etc/1.2, 1.txt")).range_files;
@@ -1343,31 +1353,31 @@ fn what_was_meant_as_a_network_is_no_file() {
 }
 
 #[test]
-fn a_list_that_is_never_fetched_is_noted() {
-    let rules = "verify: { refresh: off }\noperators: { googlebot: { ranges: \"https://a.example/x?key=secret\" } }";
+fn unfetched_range_list_gives_a_warning() {
+    let rules =
+        "verify: { refresh_interval: off }\noperators: { googlebot: { ranges: \"https://a.example/x?key=secret\" } }";
     let notes = settings(&site(rules)).warnings;
-    let told =
-        "gate.yaml:3:35: operators.googlebot.ranges: https://a.example/x is not fetched, because verify.refresh is off";
+    let told = "gate.yaml:3:35: operators.googlebot.ranges: https://a.example/x is not fetched, because verify.refresh_interval is off";
     assert_eq!(notes, [told]);
-    assert!(settings(&site(&rules.replace("refresh: off", "refresh: 1h"))).warnings.is_empty());
+    assert!(settings(&site(&rules.replace("refresh_interval: off", "refresh_interval: 1h"))).warnings.is_empty());
 }
 
 #[test]
-fn what_two_operators_say_is_told_at_the_second() {
+fn duplicate_operator_values_are_reported_at_the_second() {
     assert_eq!(
         faults(
-            "operators:\n  acme: { tokens: [AcmeBot, Other], ranges: 192.0.2.1, signature_agents: https://a.example }\n  \
-             evil: { tokens: acmebot, ranges: 192.0.2.2, signature_agents: [https://b.example, https://a.example] }"
+            "operators:\n  acme: { product_tokens: [AcmeBot, Other], ranges: 192.0.2.1, signature_agents: https://a.example }\n  \
+             evil: { product_tokens: acmebot, ranges: 192.0.2.2, signature_agents: [https://b.example, https://a.example] }"
         ),
         [
-            "4:19: operators.evil.tokens: \"acmebot\" stands under operators.acme, too; keep one of them",
-            "4:85: operators.evil.signature_agents[1]: \"https://a.example\" stands under operators.acme, too; keep one of them",
+            "4:27: operators.evil.product_tokens: duplicate \"acmebot\": operators.acme has it, too; keep one of them",
+            "4:93: operators.evil.signature_agents[1]: duplicate \"https://a.example\": operators.acme has it, too; keep one of them",
         ]
     );
 }
 
 #[test]
-fn a_crawl_delay_stands_at_a_class_of_those_who_are_asked() {
+fn crawl_delay_needs_a_class_with_crawlers() {
     assert_eq!(
         faults(
             "classes:\n  - { name: person, when: { kind: human }, crawl_delay: 5s }\n  \
@@ -1375,40 +1385,40 @@ fn a_crawl_delay_stands_at_a_class_of_those_who_are_asked() {
              - { name: liars, when: { kind: [impostor, suspected_bot] }, crawl_delay: auto }"
         ),
         [
-            "3:57: classes[0].crawl_delay: no crawler that reads it is in this class; write it at the class of verified_bot or declared_bot",
+            "3:57: classes[0].crawl_delay: this class matches no crawlers, so crawl_delay has no effect; write it at the class of verified_bot or declared_bot",
             "4:91: classes[1].crawl_delay.bingbot: bingbot is not in this class; write it at the class of its crawlers",
-            "5:76: classes[2].crawl_delay: no crawler that reads it is in this class; write it at the class of verified_bot or declared_bot",
+            "5:76: classes[2].crawl_delay: this class matches no crawlers, so crawl_delay has no effect; write it at the class of verified_bot or declared_bot",
         ]
     );
 }
 
 #[test]
-fn what_cannot_prove_a_crawler_is_a_mistake() {
+fn invalid_verification_settings_are_errors() {
     assert_eq!(
         faults(
-            "verify: { dns: { nameservers: [], timeout: 0s }, refresh: 10s }\noperators:\n  acme:\n    tokens: [\"\", AcmeBot]\n    ranges:\n      \
+            "verify: { dns: { nameservers: [], timeout: 0s }, refresh_interval: 10s }\noperators:\n  acme:\n    product_tokens: [\"\", AcmeBot]\n    ranges:\n      \
              - http://acme.example/bots.json\n      - ftp://acme.example/\n      - https://user@acme.example/\n      - \"\"\n      - 0.0.0.0/0\n      - 2000::/3\n  \
-             Other: { tokens: Other, ranges: 192.0.2.1 }"
+             Other: { product_tokens: Other, ranges: 192.0.2.1 }"
         ),
         [
-            "2:18: verify.dns.nameservers: names no server; write one such as 127.0.0.1:53, leave it out to ask the system's, or write dns: off",
-            "2:44: verify.dns.timeout: found no time at all; write a duration such as 10s",
-            "2:59: verify.refresh: found less than a minute; write a duration such as 24h, or off",
-            "5:14: operators.acme.tokens[0]: \"\" is no product token; write it like ExampleBot, without a version",
-            "7:9: operators.acme.ranges[0]: anybody on the way could write that list; use https://; http:// is for this machine alone",
-            "8:9: operators.acme.ranges[1]: \"ftp://acme.example/\" cannot be fetched; write a network, an https:// URL or the path of a file",
-            "9:9: operators.acme.ranges[2]: \"https://user@acme.example/\" cannot be fetched; write a network, an https:// URL or the path of a file",
-            "10:9: operators.acme.ranges[3]: names no source; write a network, an https:// URL or the path of a file",
-            "11:9: operators.acme.ranges[4]: 0.0.0.0/0 is wider than any crawler's network; write what its crawlers have: at most an IPv4 /8 or an IPv6 /19",
-            "12:9: operators.acme.ranges[5]: 2000::/3 is wider than any crawler's network; write what its crawlers have: at most an IPv4 /8 or an IPv6 /19",
-            "13:3: operators.Other: the name \"Other\" is not plain; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
+            "2:18: verify.dns.nameservers: is empty; write one such as 127.0.0.1:53, leave it out to use the system's, or write dns: off",
+            "2:44: verify.dns.timeout: found a zero duration; write a duration such as 10s",
+            "2:68: verify.refresh_interval: found less than a minute; write a duration such as 24h, or off",
+            "5:22: operators.acme.product_tokens[0]: invalid product token \"\"; write it like ExampleBot, without a version",
+            "7:9: operators.acme.ranges[0]: insecure URL; use https://, or http:// on this machine",
+            "8:9: operators.acme.ranges[1]: unsupported URL \"ftp://acme.example/\"; write a network, an https:// URL or the path of a file",
+            "9:9: operators.acme.ranges[2]: unsupported URL \"https://user@acme.example/\"; write a network, an https:// URL or the path of a file",
+            "10:9: operators.acme.ranges[3]: is empty; write a network, an https:// URL or the path of a file",
+            "11:9: operators.acme.ranges[4]: 0.0.0.0/0 is too wide for the network of a crawler; write at most an IPv4 /8 or an IPv6 /19",
+            "12:9: operators.acme.ranges[5]: 2000::/3 is too wide for the network of a crawler; write at most an IPv4 /8 or an IPv6 /19",
+            "13:3: operators.Other: invalid name \"Other\"; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
         ]
     );
     for (written, told) in [
-        ("verify: { dns: maybe }", "whether DNS is asked"),
+        ("verify: { dns: maybe }", "on, off or keys"),
         ("verify: { dns: { nameservers: 127.0.0.1 } }", "an address and port"),
-        ("operators: { a: { names: com } }", "names in DNS"),
-        ("operators: { a: { complete: signatures } }", "names"),
+        ("operators: { a: { dns_names: com } }", "a DNS name"),
+        ("operators: { a: { exhaustive: signatures } }", "dns_names"),
     ] {
         let faults = faults(written);
         assert!(faults.len() == 1 && faults[0].contains(told), "{written}: {faults:?}");

@@ -1,4 +1,4 @@
-//! YAML into the tree, with line and column of every key and value.
+//! Parses YAML into the tree, with line and column of every key and value.
 
 use super::error::{ConfigError, SourceLocation};
 use super::node::{Entry, Node, NodeKind};
@@ -7,12 +7,12 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Budget, Location, Options, Spanned};
 use std::fmt;
 
-/// No site needs more; a file that does is a mistake or an attack, and is refused before it fills the memory.
+/// Limits of a file. A larger file is an error or an attack, and is rejected before it fills the memory.
 const MAX_NODES: usize = 100_000;
 const MAX_DEPTH: usize = 32;
 const MAX_ALIASES: usize = 1000;
 
-/// Reads the whole text. What cannot be read at all is one mistake; keys given twice are one each.
+/// Parses `text`. Invalid YAML is one error; each duplicate key is one error.
 pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
     if text.lines().all(|line| matches!(line.trim_start().chars().next(), None | Some('#'))) {
         return (Node::empty_map(), Vec::new());
@@ -24,7 +24,7 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
             root.set_path(String::new());
             let mut mistakes = Vec::new();
             if !matches!(root.kind, NodeKind::Map(_)) {
-                mistakes.push(error_at(&root.place, "found no keys at the top", "begin with a key such as `origin:`"));
+                mistakes.push(error_at(&root.place, "no top-level keys", "start with a key such as `origin:`"));
                 root = Node::empty_map();
             }
             root.walk_mut(&mut |node| reject_duplicates(node, &mut mistakes));
@@ -35,10 +35,10 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
             let told = error.without_snippet().to_string();
             let told = told.lines().next().unwrap_or_default();
             let told = told.split_once(" at line ").map_or(told, |(told, _)| told);
-            let wrong = format!("cannot be read as YAML: {told}");
+            let wrong = format!("invalid YAML: {told}");
             let remedy = match line_at(text, &place).contains("${") {
-                true => "put \"${...}\" in quotes where it stands inside { } or [ ]",
-                false => "check indentation, colons, quotes and brackets there",
+                true => "quote \"${...}\" inside { } and [ ]",
+                false => "check indentation, colons, quotes and brackets",
             };
             (Node::empty_map(), vec![error_at(&place, &wrong, remedy)])
         }
@@ -79,14 +79,14 @@ fn reject_duplicates(node: &mut Node, mistakes: &mut Vec<ConfigError>) {
             None => kept.push(entry),
             Some(earlier) => {
                 let first = match &earlier.key_place {
-                    SourceLocation::Position { line, .. } => format!("also in line {line}"),
-                    SourceLocation::File => "also elsewhere in the file".to_owned(),
-                    SourceLocation::Variable(name) | SourceLocation::Option(name) => format!("also in {name}"),
+                    SourceLocation::Position { line, .. } => format!("first in line {line}"),
+                    SourceLocation::File => "first elsewhere in the file".to_owned(),
+                    SourceLocation::Variable(name) | SourceLocation::Option(name) => format!("first in {name}"),
                 };
                 mistakes.push(ConfigError {
                     place: entry.key_place,
                     path: entry.value.path,
-                    message: format!("key given twice, {first}"),
+                    message: format!("duplicate key, {first}"),
                     hint: "keep one of them".into(),
                 });
             }
@@ -95,7 +95,7 @@ fn reject_duplicates(node: &mut Node, mistakes: &mut Vec<ConfigError>) {
     *entries = kept;
 }
 
-/// A node whose path is not known yet.
+/// A node without a path.
 struct Tree(Node);
 
 impl<'de> Deserialize<'de> for Tree {

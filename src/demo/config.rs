@@ -1,28 +1,27 @@
-//! What the gate of the demonstration is told: its YAML.
+//! Configuration of the demo gateway.
 
 use std::net::SocketAddr;
 
-/// The quota's name.
+/// Name of the quota.
 pub const QUOTA: &str = "shop_api";
-/// Its units a day.
+/// Limit of the quota, in units per day.
 pub const LIMIT: u64 = 2_000;
-/// From these shares of it on, in percent, search engines are shed.
+/// Usage from which search engines are shed, in percent of the limit.
 pub const SHED_THRESHOLDS: [f64; 3] = [30.0, 50.0, 70.0];
 
-/// The part that matters, as it is shown to whoever watches.
+/// The part of the configuration that the demo prints.
 pub const RULES_EXCERPT: &str = r#"quotas:
   shop_api:
     limit: 2000
     window: { fixed: 24h }
-    cost_header: X-API-Cost            # what the origin says a page really cost
-    tiers:                             # from this much used on, refuse this share
+    cost_header: X-API-Cost            # response header with the actual cost
+    tiers:                             # above this usage, refuse this share
       search: [{ above: 30%, shed: 50% }, { above: 50%, shed: 75% }, { above: 70%, shed: 100% }]
       hosting: [{ above: 0%, shed: 100% }]
       impostor: [{ above: 0%, shed: 100% }]
       bot: [{ above: 0%, shed: 100% }]
-classes:                               # the first that fits
-  - { name: search, when: { operator: [googlebot, bingbot, applebot] } }        # only with proof
-  - { name: impostor, when: { kind: impostor } }
+classes:                               # first match wins
+  - { name: search, when: { operator: [googlebot, bingbot, applebot] } }        # verified crawlers only - { name: impostor, when: { kind: impostor } }
   - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot] } }
   - { name: hosting, when: { address: [198.19.64.0/22, 203.0.113.128/25, 192.0.2.128/28] } }
   - { name: person, when: { kind: human } }
@@ -30,10 +29,10 @@ routes:
   - { match: "/item/*", cost: { shop_api: 1 } }
   - { match: "/category/*", cost: { shop_api: 1 } }
   - { match: "/search", cost: { shop_api: 4 } }
-  - { match: "/**" }                   # everything else is free and never refused
+  - { match: "/**" }                   # other paths are free and never refused
 "#;
 
-/// The whole file, for a gate at `listen` before `origin`.
+/// Returns the whole configuration of a gateway at `listen` in front of `origin`.
 pub fn yaml(listen: SocketAddr, admin: SocketAddr, origin: SocketAddr) -> String {
     format!(
         "listen: {listen}\n\
@@ -42,7 +41,7 @@ pub fn yaml(listen: SocketAddr, admin: SocketAddr, origin: SocketAddr) -> String
          clients: {{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }}\n\
          log: {{ access: off }}\n\
          ledger: memory\n\
-         verify: {{ dns: off, refresh: off }}\n\
+         verify: {{ dns: off, refresh_interval: off }}\n\
          {RULES_EXCERPT}"
     )
 }
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_is_what_the_numbers_say() {
+    fn displayed_config_matches_the_constants() {
         assert!(RULES_EXCERPT.contains(&format!("  {QUOTA}:\n    limit: {LIMIT}\n")));
         for mark in SHED_THRESHOLDS {
             assert!(RULES_EXCERPT.contains(&format!("{{ above: {mark}%")), "{mark}");

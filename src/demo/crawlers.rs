@@ -1,38 +1,38 @@
-//! Who comes to the site besides people, how often, when, and what each says it is.
+//! Profiles of the demo's crawlers and other bots: volume, schedule, user agents and networks.
 //!
-//! Crawlers that can be proven come from networks that their operators publish; everybody else from blocks that are
-//! reserved for documentation and benchmarks, so that nobody real is named.
+//! Verifiable crawlers use networks that their operators publish. All other clients use blocks reserved for
+//! documentation and benchmarks, so that no real network is named.
 
 use super::site::CrawlTarget;
 use crate::policy::ClientKind;
 
-/// One crawler, as it behaves on a full-size day.
+/// Traffic of one crawler on a full-size day.
 pub(super) struct CrawlerProfile {
-    /// What the story calls it.
+    /// Name of the actor, for the summary. It also seeds the crawler's traffic.
     pub(super) actor: &'static str,
-    /// What it really is.
+    /// True kind of the client.
     pub(super) label: ClientKind,
     pub(super) user_agents: &'static [&'static str],
     pub(super) networks: &'static [&'static str],
-    /// From how many addresses it comes.
+    /// Number of its addresses.
     pub(super) addresses: u64,
-    /// Visits a day, robots.txt included.
+    /// Number of page requests per day, including robots.txt.
     pub(super) visits: u32,
-    /// How many of them read robots.txt.
+    /// Number of requests for robots.txt per day.
     pub(super) robots: u32,
     pub(super) hours: &'static Hours,
     pub(super) wants: CrawlTarget,
-    /// At even steps, as a timer does, instead of by chance.
+    /// True for constant intervals, as of a timer; false for random times.
     pub(super) even: bool,
-    /// Assets it loads with a page, on average.
+    /// Mean number of assets loaded per page.
     pub(super) assets: f64,
     pub(super) method: http::Method,
 }
 
-/// How busy each hour of the day is, against the others.
+/// Relative weight of each hour of the day.
 pub(super) type Hours = [u32; 24];
 
-/// People of one country: asleep at four, at lunch at noon, busiest in the evening.
+/// Weights of people in one country: lowest at four, a peak at noon, highest in the evening.
 pub(super) const WAKING: Hours =
     [28, 16, 10, 7, 7, 10, 20, 36, 44, 50, 54, 58, 70, 60, 54, 52, 56, 62, 70, 80, 92, 96, 84, 54];
 const STEADY: Hours = [1; 24];
@@ -44,7 +44,7 @@ const GOOGLEBOT_PHONE: &str = "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build
 const BINGBOT: &str = "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm) Chrome/136.0.0.0 Safari/537.36";
 const OLD_CHROME: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/94.0.4606.81 Safari/537.36";
 
-/// A network of a hosting company in the story: browsers do not live there.
+/// Networks of a fictional hosting company, from which no browsers connect.
 pub const HOSTING_NETWORKS: [&str; 2] = ["198.19.64.0/22", "203.0.113.128/25"];
 
 const QUIET: CrawlerProfile = CrawlerProfile {
@@ -62,7 +62,7 @@ const QUIET: CrawlerProfile = CrawlerProfile {
     method: http::Method::GET,
 };
 
-/// All of them.
+/// Profiles of all crawlers and other bots.
 pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
     CrawlerProfile {
         actor: "bingbot",

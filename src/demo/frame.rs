@@ -1,4 +1,4 @@
-//! Draws the live table. Pure: a board in, text out.
+//! Renders the live table. Pure functions of the scoreboard.
 
 use super::scoreboard::{Gauge, Group, Row, Scoreboard};
 use super::traffic;
@@ -6,7 +6,7 @@ use crate::terminal::{ColorMode, bar, format_duration, group_digits, truncate};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The whole table for a terminal of `width` columns.
+/// Renders the table for a terminal of `width` columns.
 pub fn frame(board: &Scoreboard, width: usize, ink: ColorMode) -> String {
     let mut out = String::new();
     let hour = ink.bold(&clock(board.now));
@@ -21,7 +21,7 @@ pub fn frame(board: &Scoreboard, width: usize, ink: ColorMode) -> String {
     let _ = writeln!(out, "  quota  {}  {units}", ink.by_level(spent, &bar(spent, &board.marks, bar_width(width))));
     let _ = writeln!(out);
     let head =
-        format!("  {:<15}{:>9}{:>10}{:>9}{:>9}   last told to come back", "", "asked", "served", "refused", "share");
+        format!("  {:<15}{:>9}{:>10}{:>9}{:>9}   last Retry-After", "", "requests", "admitted", "refused", "share");
     let _ = writeln!(out, "{}", truncate(&head, width));
     for group in Group::ALL {
         let line = truncate(&line(group.name(), board.row(group)), width);
@@ -30,7 +30,7 @@ pub fn frame(board: &Scoreboard, width: usize, ink: ColorMode) -> String {
     out
 }
 
-/// One line for a log that nobody redraws.
+/// Renders one line, for an output that is not redrawn.
 pub fn line_of_log(board: &Scoreboard) -> String {
     let mut out = format!("{}  quota {}/{}", clock(board.now), board.quota.used as u64, board.quota.limit as u64);
     for group in Group::ALL {
@@ -50,7 +50,7 @@ fn line(name: &str, row: &Row) -> String {
     format!("  {name:<15}{asked:>9}{served:>10}{refused:>9}{share:>9}   {wait}")
 }
 
-/// `14:25` of the day.
+/// Formats a time of the day, such as `14:25`.
 pub(super) fn clock(now: Duration) -> String {
     let minutes = now.as_secs() / 60;
     format!("{:02}:{:02}", minutes / 60, minutes % 60)
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_says_when_it_is_what_is_left_and_who_was_served() {
+    fn frame_shows_time_quota_and_group_rows() {
         let drawn = frame(&afternoon(), 80, ColorMode::Plain);
         let lines: Vec<&str> = drawn.lines().collect();
         assert!(lines[0].starts_with("  14:25  ███"), "{drawn}");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_fits_into_a_narrow_terminal_and_is_plain_where_it_must_be() {
+    fn frame_fits_the_width_and_respects_color_mode() {
         for width in [40, 60, 80, 200] {
             let drawn = frame(&afternoon(), width, ColorMode::Plain);
             assert!(drawn.lines().skip(2).all(|line| line.chars().count() <= width), "{width}\n{drawn}");
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_board_can_be_drawn() {
+    fn empty_scoreboard_is_rendered() {
         assert!(frame(&Scoreboard::default(), 80, ColorMode::Plain).contains("0 of 0 units"));
         assert!(line_of_log(&Scoreboard::default()).starts_with("00:00  quota 0/0"));
     }

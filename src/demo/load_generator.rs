@@ -1,4 +1,4 @@
-//! Everybody who comes: sends a day's visits to a gate over real connections and hands back what each was told.
+//! Load generator: sends the requests of a day to a gateway over real connections and returns each response.
 
 use super::traffic::{self, DemoRequest};
 use crate::clock::Clock;
@@ -16,85 +16,85 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// A day to be sent, and how.
+/// Sends the requests of a day.
 pub struct LoadGenerator {
-    /// The visits, by time.
+    /// Requests, ordered by time.
     pub day: Arc<Vec<DemoRequest>>,
-    /// The gate.
+    /// Address of the gateway.
     pub gate: SocketAddr,
-    /// When the day begins on the gate's clock, which the crowd moves along.
+    /// Start of the day on the gateway's clock, which the load generator sets.
     pub begins: Timestamp,
-    /// The gate's clock.
+    /// Clock of the gateway.
     pub clock: Clock,
-    /// How long the whole day takes in real time; `None`: as fast as the answers come.
+    /// Real duration of the day; `None`: as fast as responses arrive.
     pub takes: Option<Duration>,
-    /// Connections that are open at the same time.
+    /// Number of concurrent connections.
     pub connections: usize,
 }
 
-/// What became of one visit.
+/// Result of one request.
 #[derive(Debug)]
 pub struct DemoResponse {
-    /// Its place in the day.
+    /// Index of the request in the day.
     pub visit: usize,
-    /// What came back.
+    /// Response, or the reason for a missing one.
     pub answer: Result<ResponseParts, SendError>,
 }
 
-/// What the gate said.
+/// Response of the gateway.
 #[derive(Clone, Debug)]
 pub struct ResponseParts {
-    /// The status.
+    /// Response status.
     pub status: StatusCode,
-    /// The header fields.
+    /// Response headers.
     pub headers: HeaderMap,
-    /// The body.
+    /// Response body.
     pub body: Bytes,
 }
 
-/// Why there was no answer.
+/// Error for a request without a response.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// There is nobody at that address.
-    #[error("cannot connect to the gate")]
+    /// The gateway accepts no connection.
+    #[error("cannot connect to the gateway")]
     Connect(#[source] std::io::Error),
-    /// The connection broke off in the middle.
-    #[error("the gate broke off")]
+    /// The connection was closed before the response was complete.
+    #[error("the gateway closed the connection")]
     ConnectionClosed(#[from] hyper::Error),
-    /// The visit cannot be written as a request.
-    #[error("not a request")]
+    /// The request is not valid HTTP.
+    #[error("invalid request")]
     NotARequest(#[from] http::Error),
-    /// Nothing came for a long time.
-    #[error("no answer within {TIMEOUT:?}")]
+    /// No response arrived in time.
+    #[error("no response within {TIMEOUT:?}")]
     TimedOut,
 }
 
-/// The field that says whose address a request comes from, as a proxy before the gate would set it.
+/// Header with the client address, as a proxy in front of the gateway sets it.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Set on every answer that the gate made itself.
+/// Header of every response that the gateway generates itself.
 const DECISION: &str = "x-tidegate-decision";
 
-/// Requests waiting for one connection. Few: when the gate is slower than the day, the day slows down.
+/// Number of queued requests per connection. Small, so that a slow gateway slows the day down.
 const QUEUE_LEN: usize = 4;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl ResponseParts {
-    /// True when the gate turned the client away by rule.
+    /// Returns true if the gateway refused the request by a rule.
     pub fn is_refusal(&self) -> bool {
         let by_rule = matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         by_rule && self.headers.contains_key(DECISION)
     }
 
-    /// The seconds to wait that the client was told.
+    /// Returns the value of `Retry-After`, in seconds.
     pub fn retry_after(&self) -> Option<u64> {
         self.headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
     }
 }
 
 impl LoadGenerator {
-    /// Sends the whole day, each answer to `heard` as it comes; returns when all have come.
+    /// Sends all requests and passes each response to `heard`. Returns when all responses have arrived.
     pub async fn send(self, heard: mpsc::UnboundedSender<DemoResponse>) {
         let mut workers = JoinSet::new();
         let lines: Vec<mpsc::Sender<usize>> = (0..self.connections.max(1))
@@ -110,13 +110,13 @@ impl LoadGenerator {
             if let Some(takes) = self.takes {
                 let due = takes.mul_f64(visit.at.as_secs_f64() / traffic::LENGTH.as_secs_f64());
                 let early = due.saturating_sub(self.clock.monotonic_now().saturating_duration_since(begun));
-                // Even a sleep of nothing takes a tick of the timer, which a day that is late does not have.
+                // Even an empty sleep takes one tick of the timer, so it is skipped if the day is late.
                 if !early.is_zero() {
                     tokio::time::sleep(early).await;
                 }
             }
             self.clock.set(self.begins + visit.at);
-            // A line is closed only when its caller has panicked, which the answers missing in the end will show.
+            // A queue is closed only if its connection task panicked; the missing responses reveal that.
             let _ = lines[number % lines.len()].send(number).await;
         }
         drop(lines);
@@ -163,7 +163,7 @@ impl ClientConnection {
             return Ok(kept);
         }
         let stream = TcpStream::connect(self.gate).await.map_err(SendError::Connect)?;
-        // Only a matter of speed.
+        // Affects only latency, so an error is ignored.
         let _ = stream.set_nodelay(true);
         let (connection, driver) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(driver);
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_visit_is_answered_once_and_the_clock_follows_the_day() {
+    async fn every_request_is_answered_once_on_simulated_time() {
         let origin = Origin::start(OriginOptions::default()).expect("a free port");
         let day = Arc::new(traffic::generate(1, 0.005));
         let begins = Timestamp::from_seconds(1_000_000);

@@ -1,11 +1,11 @@
-//! Made-up days as the access log of a site without a gate, in the combined format.
+//! Writes synthetic days as the access log of a site without a gateway, in the combined format.
 
 use super::BEGINS;
 use super::site;
 use super::traffic::{self, DemoRequest};
 use std::io::{self, Write};
 
-/// Writes so many days, each with a seed of its own.
+/// Writes `days` days, each generated with its own seed.
 pub fn write(days: u64, seed: u64, scale: f64, out: &mut dyn Write) -> io::Result<()> {
     for number in 0..days {
         for line in lines(number, &traffic::generate(seed + number, scale)) {
@@ -15,7 +15,7 @@ pub fn write(days: u64, seed: u64, scale: f64, out: &mut dyn Write) -> io::Resul
     out.flush()
 }
 
-/// The lines of one day, so many days after the first.
+/// Returns the lines of one day, `number` days after the first.
 pub fn lines(number: u64, day: &[DemoRequest]) -> impl Iterator<Item = String> {
     let begins = BEGINS + traffic::LENGTH * u32::try_from(number).unwrap_or(u32::MAX);
     day.iter().map(move |visit| {
@@ -29,7 +29,7 @@ pub fn lines(number: u64, day: &[DemoRequest]) -> impl Iterator<Item = String> {
     })
 }
 
-/// All pages of the story are of one length.
+/// Size of every response, in bytes.
 const BYTES: u32 = 5120;
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod tests {
     use crate::replay::log::{LogLine, LoggedClient};
 
     #[test]
-    fn every_visit_is_a_line_that_says_what_it_was() {
+    fn every_request_is_a_parsable_log_line() {
         let day = traffic::generate(1, 0.01);
         let begins = BEGINS + traffic::LENGTH;
         for (text, visit) in lines(1, &day).zip(&day) {

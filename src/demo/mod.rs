@@ -1,7 +1,7 @@
-//! The newcomer's first minute: an origin with a small quota, a gate before it, and a day of traffic.
+//! Demo: an origin with a small quota, a gateway in front of it, and a simulated day of traffic.
 //!
-//! The gate is the real one and so are the connections; only the day runs faster, because the gate's clock is moved
-//! along with it. What is shown comes from the gate's answers and metrics and from the origin's own books.
+//! The gateway and the connections are real. Only the day passes faster, because the load generator sets the gateway's
+//! clock. All shown figures come from the gateway's responses and metrics and from the origin's own counters.
 
 pub mod config;
 mod crawlers;
@@ -32,46 +32,46 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// What can be asked of the demonstration.
+/// Options of the demo.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Real seconds that the day takes.
+    /// Real duration of the day, in seconds.
     pub seconds: u64,
-    /// The day's seed.
+    /// Seed of the traffic.
     pub seed: u64,
-    /// How much traffic, against a full-size day.
+    /// Amount of traffic, as a ratio of a full-size day.
     pub scale: f64,
-    /// Whether the gate stays up after the summary.
+    /// Action after the summary.
     pub afterwards: AfterRun,
 }
 
-/// What happens after the summary.
+/// Action after the summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterRun {
-    /// The gate stays up until Ctrl-C.
+    /// Keep the gateway running until Ctrl-C.
     Stay,
-    /// It is over.
+    /// Exit.
     Exit,
 }
 
-/// A running gate, as the demonstration needs it.
+/// A running gateway, as seen by the demo.
 pub trait Gate {
-    /// Where it serves.
+    /// Returns the address of the client listener.
     fn listen(&self) -> SocketAddr;
-    /// Where it tells of itself.
+    /// Returns the address of the admin listener.
     fn admin(&self) -> SocketAddr;
-    /// Finishes what is under way, and stops.
+    /// Finishes the requests in flight and stops.
     fn shutdown(self: Box<Self>);
 }
 
-/// How the demonstration ended.
+/// Outcome of the demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DemoOutcome {
-    /// Everything was as promised.
+    /// All checks passed.
     Passed,
-    /// These promises were broken.
+    /// Failed checks, one sentence each.
     Failed(Vec<String>),
-    /// Somebody pressed Ctrl-C before the day was over.
+    /// Ctrl-C was pressed before the end of the day.
     Interrupted,
 }
 
@@ -81,25 +81,25 @@ impl Default for Options {
     }
 }
 
-/// A midnight on which the day begins; any would do.
+/// Start of the day: an arbitrary midnight in UTC.
 const BEGINS: Timestamp = Timestamp::from_seconds(20_700 * 24 * 60 * 60);
 
-/// What a page takes to be made.
+/// Time in which the origin generates a page.
 const LATENCY: Duration = Duration::from_millis(8);
 
 const CONNECTIONS: usize = 24;
 
-/// Shows a day. `start` starts a gate from YAML text and a clock.
+/// Runs the demo. `start` starts a gateway from YAML text and a clock.
 pub async fn run(
     options: Options,
     screen: &mut Screen,
     start: impl FnOnce(&str, Clock) -> Result<Box<dyn Gate>>,
 ) -> Result<DemoOutcome> {
     let origin = Origin::start(OriginOptions { latency: LATENCY, caches_pages: true, ..OriginOptions::default() })
-        .context("the demonstration's origin cannot start")?;
+        .context("cannot start the demo origin")?;
     let clock = Clock::frozen_at(BEGINS);
     let yaml = config::yaml(free_port(8080), free_port(9090), origin.address());
-    let gate = start(&yaml, clock.clone()).context("the gate cannot start")?;
+    let gate = start(&yaml, clock.clone()).context("cannot start the gateway")?;
 
     let day = Arc::new(traffic::generate(options.seed, options.scale));
     screen.print(&summary::intro(config::RULES_EXCERPT, options.seconds, day.len(), screen.color_mode()))?;
@@ -117,11 +117,11 @@ pub async fn run(
     };
 
     let served = origin.served();
-    let scrape = Scrape::of(gate.admin()).await.context("the gate's metrics cannot be read")?;
+    let scrape = Scrape::of(gate.admin()).await.context("cannot read the gateway's metrics")?;
     screen.print(&format!("\n{}\n", summary::summary(&board, &served, &scrape, screen.color_mode())))?;
     let broken = summary::failed_checks(&board, &served);
     for promise in &broken {
-        screen.print(&format!("Not as promised: {promise}.\n"))?;
+        screen.print(&format!("Check failed: {promise}.\n"))?;
     }
     if options.afterwards == AfterRun::Stay {
         screen.print(&summary::next_steps(gate.listen(), gate.admin()))?;
@@ -131,7 +131,7 @@ pub async fn run(
     Ok(if broken.is_empty() { DemoOutcome::Passed } else { DemoOutcome::Failed(broken) })
 }
 
-/// Sends the crowd and shows what becomes of it; nothing when Ctrl-C came first.
+/// Generates the load and shows its progress. Returns `None` if Ctrl-C was pressed.
 async fn run_with_display(crowd: LoadGenerator, admin: SocketAddr, screen: &mut Screen) -> Result<Option<Scoreboard>> {
     let (day, clock) = (Arc::clone(&crowd.day), crowd.clock.clone());
     let mut board = Scoreboard { marks: config::SHED_THRESHOLDS.into(), ..Scoreboard::default() };
@@ -142,13 +142,13 @@ async fn run_with_display(crowd: LoadGenerator, admin: SocketAddr, screen: &mut 
         tokio::select! {
             biased;
             interrupted = tokio::signal::ctrl_c() => {
-                interrupted.context("cannot listen for Ctrl-C")?;
+                interrupted.context("cannot handle Ctrl-C")?;
                 sending.abort();
                 return Ok(None);
             }
             _ = redraw.tick() => {
                 board.now = clock.now().saturating_duration_since(BEGINS);
-                // A scrape that fails once is made up for by the next; the last one must succeed.
+                // A failed scrape is replaced by the next one; only the last one must succeed.
                 if let Ok(scrape) = Scrape::of(admin).await {
                     board.read(&scrape, config::QUOTA);
                 }
@@ -161,19 +161,19 @@ async fn run_with_display(crowd: LoadGenerator, admin: SocketAddr, screen: &mut 
         }
     }
     board.now = traffic::LENGTH;
-    board.read(&Scrape::of(admin).await.context("the gate's metrics cannot be read")?, config::QUOTA);
+    board.read(&Scrape::of(admin).await.context("cannot read the gateway's metrics")?, config::QUOTA);
     screen.draw(&board)?;
     Ok(Some(board))
 }
 
-/// Lets the next day begin, at the usual speed, until Ctrl-C.
+/// Starts the next day at normal speed and waits for Ctrl-C.
 async fn wait_for_exit(clock: &Clock) -> Result<()> {
     let tick = Duration::from_millis(100);
     let mut now = BEGINS + traffic::LENGTH;
     let mut ticks = tokio::time::interval(tick);
     loop {
         tokio::select! {
-            interrupted = tokio::signal::ctrl_c() => return interrupted.context("cannot listen for Ctrl-C"),
+            interrupted = tokio::signal::ctrl_c() => return interrupted.context("cannot handle Ctrl-C"),
             _ = ticks.tick() => {
                 clock.set(now);
                 now += tick;
@@ -182,7 +182,7 @@ async fn wait_for_exit(clock: &Clock) -> Result<()> {
     }
 }
 
-/// `preferred` on the loopback interface when nobody has it; else whatever the system gives.
+/// Returns `preferred` on the loopback interface if it is free, else port 0, for which the system selects a port.
 fn free_port(preferred: u16) -> SocketAddr {
     let wanted = SocketAddr::from(([127, 0, 0, 1], preferred));
     match std::net::TcpListener::bind(wanted) {

@@ -1,6 +1,6 @@
-//! The origin of the demonstration: a shop whose pages are made from an API with a daily allowance.
+//! Origin of the demo: a shop whose pages are generated from an API with a daily quota.
 //!
-//! It counts what it served and what that cost by itself, so that the gate's word can be checked against it.
+//! The origin counts its responses and their costs independently, so that the gateway's counters can be verified.
 
 use super::site;
 use bytes::Bytes;
@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// A running origin. It stops when it is dropped.
+/// A running origin. Dropping it stops it.
 pub struct Origin {
     address: SocketAddr,
     books: Arc<Mutex<OriginCounters>>,
@@ -31,36 +31,36 @@ pub struct Origin {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the origin has served so far, by its own count.
+/// Totals of the responses that the origin has sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Requests, of whatever kind.
+    /// Number of all requests.
     pub requests: u64,
-    /// Units spent at the API.
+    /// Units used at the API.
     pub units: u64,
-    /// Requests that cost units.
+    /// Number of requests that used units.
     pub paid: u64,
-    /// Costly pages that it still had.
+    /// Number of costly pages served from the origin's cache.
     pub cached: u64,
-    /// Requests by the class that the gate announced; empty where it announced none.
+    /// Number of requests by the value of `X-Tidegate-Class`; the key is empty for requests without it.
     pub by_class: BTreeMap<String, u64>,
-    /// Requests by path, without the query.
+    /// Number of requests by path, without the query.
     pub by_path: BTreeMap<String, u64>,
 }
 
-/// How fast the origin is, what its pages cost, and whether it keeps what it made.
+/// Options of the origin: costs, latency and caching.
 #[derive(Clone, Copy, Debug)]
 pub struct OriginOptions {
-    /// Units that a path with its query costs to make.
+    /// Returns the cost of a path with its query, in units.
     pub cost: fn(&str) -> u64,
-    /// How long a page takes that has to be made; other things take none.
+    /// Time to generate a page; cached pages and free resources take none.
     pub latency: Duration,
-    /// Pages that were made once cost nothing from then on.
+    /// True if generated pages are cached and cost nothing afterwards.
     pub caches_pages: bool,
 }
 
 impl Default for OriginOptions {
-    /// The shop of the story, as fast as it goes, keeping nothing.
+    /// Returns the demo shop without latency and without caching.
     fn default() -> Self {
         Self { cost: site::cost, latency: Duration::ZERO, caches_pages: false }
     }
@@ -72,16 +72,16 @@ struct OriginCounters {
     kept: HashSet<String>,
 }
 
-/// What the answer to a request has cost, in units.
+/// Header with the actual cost of a response, in units.
 const COST: HeaderName = HeaderName::from_static("x-api-cost");
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const CLASS: HeaderName = HeaderName::from_static("x-tidegate-class");
 
-/// Long enough for any answer under way; a connection that is still busy then is dropped.
+/// Time for responses in flight to finish on stop; connections that are busy after it are closed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Origin {
-    /// Starts on a free port of the loopback interface, on a thread of its own.
+    /// Starts the origin on a free port of the loopback interface, in its own thread.
     pub fn start(manner: OriginOptions) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -96,17 +96,17 @@ impl Origin {
         Ok(Self { address, books, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the listen address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it has served so far.
+    /// Returns the totals so far.
     pub fn served(&self) -> Served {
         self.books.lock().served.clone()
     }
 
-    /// Finishes the answers under way and closes, then says what it served in all.
+    /// Finishes the responses in flight, stops, and returns the totals.
     pub fn stop(mut self) -> Served {
         self.close();
         self.served()
@@ -115,7 +115,7 @@ impl Origin {
     fn close(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // A panic of that thread was reported where it happened.
+            // A panic of the thread is already reported.
             let _ = thread.join();
         }
     }
@@ -155,13 +155,13 @@ async fn serve(
     books: Arc<Mutex<OriginCounters>>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    // Only a matter of speed.
+    // Affects only latency, so an error is ignored.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| answer(request, manner, Arc::clone(&books)));
     let connection = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
-        // A client that breaks off is the client's business.
+        // A connection aborted by the client is not an error.
         _ = connection.as_mut() => return,
         _ = stopped.changed() => connection.as_mut().graceful_shutdown(),
     }
@@ -174,7 +174,7 @@ async fn answer(
     books: Arc<Mutex<OriginCounters>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
-    // Read to its end, so that the connection can be used again; what it says matters to nobody here.
+    // The body is read and discarded, so that the connection can be reused.
     let _ = body.collect().await;
     let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
     let class = head.headers.get(CLASS).and_then(|class| class.to_str().ok()).unwrap_or("").to_owned();
@@ -196,7 +196,7 @@ async fn answer(
 }
 
 impl OriginCounters {
-    /// Enters a request and says what it costs.
+    /// Records a request and returns its cost, in units.
     fn record(&mut self, target: &str, class: String, manner: OriginOptions) -> u64 {
         let cost = (manner.cost)(target);
         let had_it = cost > 0 && manner.caches_pages && !self.kept.insert(target.to_owned());
@@ -218,7 +218,7 @@ fn page(target: &str) -> Bytes {
         "/robots.txt" => Bytes::from_static(b"User-agent: *\nDisallow: /cart\n"),
         "/feed.xml" => Bytes::from_static(b"<?xml version=\"1.0\"?><feed xmlns=\"http://www.w3.org/2005/Atom\"/>\n"),
         _ if target.starts_with("/assets/") => Bytes::from_static(&[b'.'; 512]),
-        _ => Bytes::from_static(b"<!doctype html><title>Shop</title><p>Made from an API that has a price.\n"),
+        _ => Bytes::from_static(b"<!doctype html><title>Shop</title><p>Generated from a paid API.\n"),
     }
 }
 
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_made_once_costs_nothing_the_second_time() {
+    fn cached_page_costs_nothing_the_second_time() {
         let (mut books, keeps) =
             (OriginCounters::default(), OriginOptions { caches_pages: true, ..OriginOptions::default() });
         assert_eq!(books.record("/search?q=oak", "person".into(), keeps), 4);
@@ -253,15 +253,15 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_that_keeps_nothing_pays_each_time() {
+    fn origin_without_cache_charges_every_request() {
         let mut books = OriginCounters::default();
         assert_eq!((1..=3).map(|_| books.record("/item/1", String::new(), OriginOptions::default())).sum::<u64>(), 3);
     }
 
     #[test]
-    fn it_stops_when_told_even_with_an_idle_connection_open() {
+    fn origin_stops_with_an_idle_connection_open() {
         let origin = Origin::start(OriginOptions::default()).expect("a free port");
-        let idle = std::net::TcpStream::connect(origin.address()).expect("it listens");
+        let idle = std::net::TcpStream::connect(origin.address()).expect("the origin listens");
         assert_eq!(origin.stop(), Served::default());
         drop(idle);
     }

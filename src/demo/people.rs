@@ -1,4 +1,4 @@
-//! People: they come by the hour of the day, look at a few pages with everything on them, and leave.
+//! Synthetic traffic of people: sessions distributed over the day, with a few pages and their assets each.
 
 use super::crawlers::WAKING;
 use super::site::{self, ASSETS, CrawlTarget};
@@ -8,7 +8,7 @@ use crate::rng::Rng;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// What people browse with, the common ones more than once.
+/// User agents of browsers; common ones are repeated as a weight.
 pub(super) static BROWSERS: [&str; 12] = [
     IPHONE,
     IPHONE,
@@ -29,28 +29,28 @@ const ANDROID: &str =
 const WINDOWS: &str =
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36";
 
-/// Where people come from; empty is a bookmark.
+/// Referring pages of sessions; empty for a bookmark.
 const FOUND_BY: [&str; 6] =
     ["https://www.google.com/", "https://www.google.com/", "https://www.bing.com/", "https://duckduckgo.com/", "", ""];
 
-/// Visits to the site on a full-size day.
+/// Number of sessions on a full-size day.
 const SESSIONS: f64 = 940.0;
-/// Of them, behind the few addresses of an office or a mobile carrier.
+/// Ratio of sessions behind the few shared addresses of an office or a mobile carrier.
 const BEHIND_NAT: f64 = 0.12;
-/// Of the others, with IPv6.
+/// Ratio of the other sessions that use IPv6.
 const ON_IPV6: f64 = 0.25;
-/// Returning, with the assets still in their cache.
+/// Ratio of sessions with the assets in the browser cache.
 const RETURNING: f64 = 0.3;
-/// Pages of a session beyond the first, on average.
+/// Mean number of pages per session after the first.
 const MORE_PAGES: f64 = 1.7;
-/// A few read on and on.
+/// Number of very long sessions on a full-size day.
 const AVID: f64 = 6.0;
-/// Seconds between two pages of a session, on average.
+/// Mean time between two pages of a session, in seconds.
 const READING: f64 = 45.0;
-/// The longest session of the rest.
+/// Maximum number of pages after the first in a normal session.
 const PAGES_MAX: u64 = 30;
 
-/// Everything people ask for on the day, in no order.
+/// Generates all requests of people on the day, unordered.
 pub(super) fn requests(seed: u64, scale: f64) -> Vec<DemoRequest> {
     let mut chance = Rng::from_seed(seed, "people");
     let mut visits = Vec::new();

@@ -1,4 +1,4 @@
-//! The state of the demonstration: who asked, who was served, what it cost. Filled from what the gate answered.
+//! Totals of the demo: requests, refusals and costs by group, counted from the gateway's responses.
 
 use super::load_generator::DemoResponse;
 use super::scrape::Scrape;
@@ -7,76 +7,76 @@ use crate::policy::ClientKind;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Everything that the live table and the summary show.
+/// Totals that the live table and the summary show.
 #[derive(Clone, Debug, Default)]
 pub struct Scoreboard {
-    /// How far the day has come.
+    /// Time since the start of the day.
     pub now: Duration,
-    /// The quota, as the gate counts it.
+    /// The quota, as counted by the gateway.
     pub quota: Gauge,
-    /// From these shares of the quota on, in percent, search engines are shed.
+    /// Usage from which search engines are shed, in percent of the limit.
     pub marks: Vec<f64>,
-    /// One row a group, in the order of [`Group::ALL`].
+    /// Totals by group, in the order of [`Group::ALL`].
     pub rows: [Row; Group::ALL.len()],
-    /// One row an actor of the story.
+    /// Totals by actor.
     pub actors: BTreeMap<&'static str, Row>,
-    /// Requests that got no answer, or one that the origin does not give.
+    /// Number of requests without a response, or with one that neither the origin nor a rule produces.
     pub failed: u64,
-    /// A refusal of somebody who is no person: the first impostor's after noon, or the last before one came.
+    /// Example of a refused bot: the first impostor after noon, else the last refusal so far.
     pub example: Option<Example>,
 }
 
-/// A quota as a bar shows it, in units.
+/// Limit and usage of a quota, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gauge {
-    /// What was bought.
+    /// Limit of the quota.
     pub limit: f64,
-    /// What is spent.
+    /// Used and reserved units.
     pub used: f64,
 }
 
-/// What some clients asked for and got.
+/// Totals of a group of clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// Requests answered.
+    /// Number of requests with a response.
     pub requests: u64,
-    /// Of them, refused by rule.
+    /// Number of requests refused by a rule.
     pub refused: u64,
-    /// Pages of those that cost something.
+    /// Number of requests with a cost.
     pub costly: u64,
-    /// Of them, refused.
+    /// Number of refused requests with a cost.
     pub costly_refused: u64,
-    /// The wait that the last refused one was told, in seconds.
+    /// `Retry-After` of the last refusal, in seconds.
     pub retry_after: Option<u64>,
-    /// Refusals by reason.
+    /// Number of refusals by reason.
     pub reasons: BTreeMap<String, u64>,
 }
 
-/// A refusal as its client saw it.
+/// A refusal as the client received it.
 #[derive(Clone, Debug)]
 pub struct Example {
-    /// Who was refused.
+    /// The refused request.
     pub visit: DemoRequest,
-    /// The status.
+    /// Response status.
     pub status: http::StatusCode,
-    /// The fields that matter, in order.
+    /// Response headers about limits, in order.
     pub headers: Vec<(String, String)>,
-    /// The problem document.
+    /// Response body: the problem document.
     pub body: String,
 }
 
-/// Who clients really are, as the story knows; the gate is not told.
+/// True identity of clients, which the gateway does not receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// People.
     People,
     /// Google, Bing and Apple.
     SearchEngines,
-    /// Whoever else says that it is a bot.
+    /// Other bots that declare themselves.
     OtherBots,
-    /// Bots that say they are browsers.
+    /// Bots that claim to be browsers.
     Scrapers,
-    /// Bots that say they are somebody else's.
+    /// Bots that claim to be of another operator.
     Impostors,
 }
 
@@ -84,7 +84,7 @@ impl Group {
     /// All groups, in the order of the table.
     pub const ALL: [Self; 5] = [Self::People, Self::SearchEngines, Self::OtherBots, Self::Scrapers, Self::Impostors];
 
-    /// Where a visit belongs.
+    /// Returns the group of a request.
     pub fn of(visit: &DemoRequest) -> Self {
         match visit.label {
             ClientKind::Human => Self::People,
@@ -97,7 +97,7 @@ impl Group {
         }
     }
 
-    /// What the table calls it.
+    /// Returns the name of the group in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::People => "people",
@@ -110,7 +110,7 @@ impl Group {
 }
 
 impl Row {
-    /// Requests that were served.
+    /// Returns the number of admitted requests.
     pub fn admitted(&self) -> u64 {
         self.requests - self.refused
     }
@@ -129,12 +129,12 @@ impl Row {
 }
 
 impl Scoreboard {
-    /// The row of `group`.
+    /// Returns the totals of `group`.
     pub fn row(&self, group: Group) -> &Row {
         &self.rows[group as usize]
     }
 
-    /// Enters what one visit was told.
+    /// Records the response to one request.
     pub fn record(&mut self, visit: &DemoRequest, heard: &DemoResponse) {
         let Ok(answer) = &heard.answer else {
             self.failed += 1;
@@ -162,7 +162,7 @@ impl Scoreboard {
         }
     }
 
-    /// Enters what the gate says of the quota called `name`.
+    /// Reads the gateway's usage of the quota `name` from a scrape.
     pub fn read(&mut self, scrape: &Scrape, name: &str) {
         let of_quota = [("quota", name)];
         let gauge = |metric| scrape.sum(metric, &of_quota);
@@ -173,12 +173,12 @@ impl Scoreboard {
     }
 }
 
-/// Early enough that there is still a day to wait for.
+/// Returns true for a refusal of an impostor in the second half of the day.
 fn is_good_example(example: &Example) -> bool {
     example.visit.label == ClientKind::Impostor && example.visit.at >= traffic::LENGTH / 2
 }
 
-/// The fields of a refusal that a client should look at.
+/// Headers of a refusal that are shown.
 const HEADERS_SHOWN: [&str; 5] =
     ["retry-after", "ratelimit-policy", "ratelimit", "content-type", "x-tidegate-decision"];
 
@@ -194,7 +194,7 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn a_refusal_is_one_that_the_gate_made_itself() {
+    fn only_gateway_refusals_are_counted() {
         let visit = traffic::generate(1, 0.0)
             .into_iter()
             .find(|visit| visit.label == ClientKind::Impostor)

@@ -1,10 +1,10 @@
-//! What a running gate says of itself: the numbers of `/metrics`, asked for over the wire.
+//! Scrapes and parses `/metrics` of a running gateway.
 
 use crate::admin::Client;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// The samples of one scrape.
+/// Samples of one scrape.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scrape {
     samples: Vec<Sample>,
@@ -18,19 +18,19 @@ struct Sample {
 }
 
 impl Scrape {
-    /// Asks the admin listener at `admin`.
+    /// Scrapes the admin listener at `admin`.
     pub async fn of(admin: SocketAddr) -> Result<Self, anyhow::Error> {
         let answer = Client::at(admin.to_string()).get("/metrics").await?;
-        anyhow::ensure!(answer.status.is_success(), "/metrics answered {}", answer.status);
+        anyhow::ensure!(answer.status.is_success(), "/metrics returned {}", answer.status);
         Ok(Self::parse(&answer.body))
     }
 
-    /// Reads the Prometheus text format; a line that is none of it is passed over.
+    /// Parses the Prometheus text format; skips invalid lines.
     pub fn parse(text: &str) -> Self {
         Self { samples: text.lines().filter_map(sample).collect() }
     }
 
-    /// The sum of all samples called `name` that have these labels.
+    /// Returns the sum of all samples of the metric `name` with these labels.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let fits = |sample: &&Sample| {
             sample.name == name
@@ -39,12 +39,12 @@ impl Scrape {
         self.samples.iter().filter(fits).map(|sample| sample.value).sum()
     }
 
-    /// The same, as a whole number.
+    /// Like [`Self::sum`], but as an integer.
     pub fn count(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         self.sum(name, labels) as u64
     }
 
-    /// Every value that `label` has on samples called `name`, in order.
+    /// Returns the distinct values of `label` in samples of the metric `name`, sorted.
     pub fn values(&self, name: &str, label: &str) -> Vec<String> {
         let named = self.samples.iter().filter(|sample| sample.name == name);
         let mut values: Vec<String> = named.filter_map(|sample| sample.labels.get(label).cloned()).collect();
@@ -76,7 +76,7 @@ fn sample(line: &str) -> Option<Sample> {
     Some(Sample { name: name.to_owned(), labels, value })
 }
 
-/// The text up to the closing quotation mark, and what follows that.
+/// Splits at the closing quotation mark: returns the unescaped text before it and the rest after it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices();
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_summed_over_the_labels_not_asked_for() {
+    fn samples_are_summed_over_unfiltered_labels() {
         let scrape = Scrape::parse(
             "# HELP tidegate_requests_total Requests.\n\
              tidegate_requests_total{class=\"person\",verdict=\"admitted\",reason=\"\"} 12\n\

@@ -1,4 +1,4 @@
-//! Where the demonstration is shown: a terminal, redrawn in place, or a plain stream of lines.
+//! Output of the demo: a terminal that is redrawn in place, or a stream of lines.
 
 use super::frame;
 use super::scoreboard::Scoreboard;
@@ -6,7 +6,7 @@ use crate::terminal::ColorMode;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// An output and how to write to it.
+/// An output and its mode.
 pub struct Screen {
     out: Box<dyn Write + Send>,
     surface: Surface,
@@ -14,32 +14,32 @@ pub struct Screen {
 }
 
 enum Surface {
-    /// A terminal of so many columns, on which the last frame took so many lines.
+    /// A terminal of `width` columns, on which the last frame has `drawn` lines.
     Terminal { width: usize, drawn: usize },
-    /// Anything else.
+    /// A pipe or a file.
     Lines,
 }
 
-/// Where nobody says how wide the terminal is.
+/// Default width of a terminal, in columns.
 const DEFAULT_WIDTH: usize = 80;
 
 impl Screen {
-    /// A terminal, `width` columns wide where that is known.
+    /// Creates the output for a terminal of `width` columns, or of the default width.
     pub fn terminal(out: Box<dyn Write + Send>, width: Option<usize>, ink: ColorMode) -> Self {
         Self { out, surface: Surface::Terminal { width: width.unwrap_or(DEFAULT_WIDTH), drawn: 0 }, ink }
     }
 
-    /// A pipe or a file.
+    /// Creates the output for a pipe or a file.
     pub fn lines(out: Box<dyn Write + Send>) -> Self {
         Self { out, surface: Surface::Lines, ink: ColorMode::Plain }
     }
 
-    /// Whether colours may be used.
+    /// Returns the color mode.
     pub fn color_mode(&self) -> ColorMode {
         self.ink
     }
 
-    /// How long a picture stands before the next.
+    /// Returns the time between two frames.
     pub fn frame_interval(&self) -> Duration {
         match self.surface {
             Surface::Terminal { .. } => Duration::from_millis(200),
@@ -47,7 +47,7 @@ impl Screen {
         }
     }
 
-    /// Writes text below whatever is there.
+    /// Writes text below the current content.
     pub fn print(&mut self, text: &str) -> io::Result<()> {
         if let Surface::Terminal { drawn, .. } = &mut self.surface {
             *drawn = 0;
@@ -56,7 +56,7 @@ impl Screen {
         self.out.flush()
     }
 
-    /// Shows the board: over the last picture on a terminal, as one more line elsewhere.
+    /// Draws the scoreboard: over the last frame on a terminal, else as one more line.
     pub fn draw(&mut self, board: &Scoreboard) -> io::Result<()> {
         match &mut self.surface {
             Surface::Terminal { width, drawn } => {
@@ -96,28 +96,28 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_drawn_over_and_a_pipe_is_not() {
+    fn terminal_frames_are_redrawn_pipe_lines_are_not() {
         let paper = SharedBuffer::default();
         let mut terminal = Screen::terminal(Box::new(paper.clone()), None, ColorMode::Plain);
-        terminal.draw(&Scoreboard::default()).expect("paper takes everything");
-        terminal.draw(&Scoreboard::default()).expect("paper takes everything");
+        terminal.draw(&Scoreboard::default()).expect("writable");
+        terminal.draw(&Scoreboard::default()).expect("writable");
         assert_eq!(written(&paper).matches("\x1b[9A\x1b[J").count(), 1);
 
         let paper = SharedBuffer::default();
         let mut pipe = Screen::lines(Box::new(paper.clone()));
-        pipe.draw(&Scoreboard::default()).expect("paper takes everything");
-        pipe.draw(&Scoreboard::default()).expect("paper takes everything");
+        pipe.draw(&Scoreboard::default()).expect("writable");
+        pipe.draw(&Scoreboard::default()).expect("writable");
         assert_eq!(written(&paper).lines().count(), 2);
         assert!(!written(&paper).contains('\x1b'));
     }
 
     #[test]
-    fn what_is_printed_is_not_drawn_over() {
+    fn printed_text_is_not_overwritten() {
         let paper = SharedBuffer::default();
         let mut terminal = Screen::terminal(Box::new(paper.clone()), Some(60), ColorMode::Plain);
-        terminal.draw(&Scoreboard::default()).expect("paper takes everything");
-        terminal.print("The day is over.\n").expect("paper takes everything");
-        terminal.draw(&Scoreboard::default()).expect("paper takes everything");
+        terminal.draw(&Scoreboard::default()).expect("writable");
+        terminal.print("The day is over.\n").expect("writable");
+        terminal.draw(&Scoreboard::default()).expect("writable");
         assert!(!written(&paper).contains("\x1b[J"));
     }
 }

@@ -1,8 +1,8 @@
-//! The site of the story: what its pages are called and what each costs to make.
+//! Site of the demo: its paths and their costs.
 
 use crate::rng::Rng;
 
-/// Units that a request for `path` costs when nothing is cached: the origin's own view.
+/// Returns the cost of a request for `path` in units, if nothing is cached.
 pub fn cost(path: &str) -> u64 {
     match path.split('?').next().unwrap_or(path) {
         "/search" => SEARCH_COSTS,
@@ -11,18 +11,18 @@ pub fn cost(path: &str) -> u64 {
     }
 }
 
-/// True for what the site has; what strangers try is not there.
+/// Returns true if the path exists; the paths of vulnerability probes do not.
 pub(super) fn exists(path: &str) -> bool {
     !PROBES.contains(&path)
 }
 
-/// A search asks the API for several lists at once.
+/// Cost of a search, in units: the API is called for several lists.
 const SEARCH_COSTS: u64 = 4;
 
-/// Items in the shop.
+/// Number of items in the shop.
 const ITEMS: u64 = 40_000;
 
-/// What a page loads besides itself.
+/// Assets that a page loads.
 pub(super) const ASSETS: [&str; 7] = [
     "/assets/shop.4b1e.css",
     "/assets/shop.4b1e.js",
@@ -57,27 +57,27 @@ const PROBES: [&str; 8] = [
     "/cgi-bin/luci/;stok=/locale",
 ];
 
-/// What a crawler comes for.
+/// Pages that a crawler fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CrawlTarget {
-    /// Mostly items, some categories, a few searches, as links lead.
+    /// Mostly items, some categories, a few searches, as when following links.
     Mixed,
-    /// Item after item.
+    /// Only items.
     Items,
-    /// The lists.
+    /// Only category pages.
     Categories,
-    /// What others have typed.
+    /// Only searches.
     Searches,
-    /// The front page only, to see whether it is up.
+    /// Only the front page, for monitoring.
     Homepage,
-    /// The feed.
+    /// Only the feed.
     Feed,
-    /// Holes.
+    /// Paths of vulnerability probes.
     Probes,
 }
 
 impl CrawlTarget {
-    /// One page of that.
+    /// Returns a random page of the target.
     pub(super) fn page(self, chance: &mut Rng) -> String {
         match self {
             Self::Mixed => match chance.gen_f64() {
@@ -98,7 +98,7 @@ impl CrawlTarget {
     }
 }
 
-/// An item as people find them: a few are asked for much more than the rest.
+/// Returns a random item, with few items much more popular than the rest.
 pub(super) fn popular_item(chance: &mut Rng) -> String {
     let place = chance.gen_f64().powi(4);
     item((place * ITEMS as f64) as u64)
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_lists_and_searches_cost_and_nothing_else_does() {
+    fn only_items_lists_and_searches_cost_units() {
         assert_eq!(cost("/item/100042"), 1);
         assert_eq!(cost("/category/lamps?page=3"), 1);
         assert_eq!(cost("/search?q=oak"), 4);

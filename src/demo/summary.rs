@@ -1,4 +1,4 @@
-//! The end of the story: what was promised, what came of it, and what to try next. Pure: books in, text out.
+//! Texts of the demo: introduction, checks, summary and next steps. Pure functions of the counters.
 
 use super::config::LIMIT;
 use super::frame::clock;
@@ -9,7 +9,7 @@ use crate::terminal::{ColorMode, format_duration, group_digits};
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-/// Promises that were not kept, each as a sentence; empty when all is well.
+/// Returns the failed checks, one sentence each; empty if all passed.
 pub fn failed_checks(board: &Scoreboard, served: &Served) -> Vec<String> {
     let mut broken = Vec::new();
     let people = board.row(Group::People);
@@ -17,36 +17,36 @@ pub fn failed_checks(board: &Scoreboard, served: &Served) -> Vec<String> {
         broken.push(format!("{} requests of people were refused", group_digits(people.refused)));
     }
     if people.requests == 0 {
-        broken.push("nobody came".to_owned());
+        broken.push("people sent no requests".to_owned());
     }
     if served.units > LIMIT {
-        broken.push(format!("the origin spent {} units of {}", group_digits(served.units), group_digits(LIMIT)));
+        broken.push(format!("the origin used {} units of {}", group_digits(served.units), group_digits(LIMIT)));
     }
     let impostors = board.row(Group::Impostors);
     if impostors.costly_refused < impostors.costly {
         let passed = impostors.costly - impostors.costly_refused;
-        broken.push(format!("{} costly requests of impostors were let through", group_digits(passed)));
+        broken.push(format!("{} costly requests of impostors were admitted", group_digits(passed)));
     }
     if board.failed > 0 {
-        broken.push(format!("{} requests got no proper answer", group_digits(board.failed)));
+        broken.push(format!("{} requests failed", group_digits(board.failed)));
     }
     broken
 }
 
-/// What came of the day.
+/// Renders the summary of the day.
 pub fn summary(board: &Scoreboard, served: &Served, scrape: &Scrape, ink: ColorMode) -> String {
     let mut out = String::new();
     let people = board.row(Group::People);
     let _ = writeln!(out, "{}", ink.bold("The day is over."));
     let _ = writeln!(
         out,
-        "  People asked {} times and were refused {} times.",
+        "  People sent {} requests; {} were refused.",
         group_digits(people.requests),
         group_digits(people.refused)
     );
     let _ = writeln!(
         out,
-        "  The origin spent {} of {} units by its own count; the gate counted {}.",
+        "  The origin counted {} of {} units; the gateway counted {}.",
         group_digits(served.units),
         group_digits(LIMIT),
         group_digits(board.quota.used as u64)
@@ -55,12 +55,12 @@ pub fn summary(board: &Scoreboard, served: &Served, scrape: &Scrape, ink: ColorM
     let caught = scrape.count("tidegate_requests_total", &[("class", "impostor")]);
     let _ = writeln!(
         out,
-        "  {} requests claimed to be Googlebot or Bingbot and were not; the gate saw through {}.",
+        "  {} requests falsely claimed to be Googlebot or Bingbot; {} were detected.",
         group_digits(impostors.requests),
         group_digits(caught)
     );
-    let _ = writeln!(out, "\n{}", ink.bold("Who was refused, and why"));
-    let _ = writeln!(out, "  {:<32}{:>9}{:>10}   reasons", "", "asked", "refused");
+    let _ = writeln!(out, "\n{}", ink.bold("Refusals by client"));
+    let _ = writeln!(out, "  {:<32}{:>9}{:>10}   reasons", "", "requests", "refused");
     for (actor, row) in board.actors.iter().filter(|(_, row)| row.refused > 0) {
         let reasons: Vec<&str> = row.reasons.keys().map(String::as_str).collect();
         let _ = writeln!(
@@ -79,7 +79,7 @@ pub fn summary(board: &Scoreboard, served: &Served, scrape: &Scrape, ink: ColorM
 
 fn render_example(example: &Example, ink: ColorMode) -> String {
     let visit = &example.visit;
-    let mut out = format!("\n{}\n", ink.bold("A refusal, as its client saw it"));
+    let mut out = format!("\n{}\n", ink.bold("Example of a refusal"));
     let _ = writeln!(
         out,
         "  {} {}    ({} from {} at {})",
@@ -97,22 +97,22 @@ fn render_example(example: &Example, ink: ColorMode) -> String {
     out
 }
 
-/// What can be tried while the gate stays up.
+/// Renders commands to try while the gateway keeps running.
 pub fn next_steps(listen: SocketAddr, admin: SocketAddr) -> String {
     let ask = format!("curl -si http://{listen}/item/100042");
     format!(
-        "The gate stays up at http://{listen}, its admin listener at http://{admin}. A new day begins: the quota is full.\n\
+        "The gateway keeps running at http://{listen}, with admin at http://{admin}. A new day has a full quota.\n\
          \x20 {ask} -A 'Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0'   # a person\n\
-         \x20 {ask} -A 'Mozilla/5.0 (compatible; Googlebot/2.1)' -H 'X-Forwarded-For: 203.0.113.9'   # an impostor: Google has no such address\n\
-         \x20 {ask} -A 'GPTBot/1.3' -H 'X-Forwarded-For: 20.171.206.5'   # the real one: refused what costs, served what is free\n\
+         \x20 {ask} -A 'Mozilla/5.0 (compatible; Googlebot/2.1)' -H 'X-Forwarded-For: 203.0.113.9'   # an impostor: not an address of Google\n\
+         \x20 {ask} -A 'GPTBot/1.3' -H 'X-Forwarded-For: 20.171.206.5'   # verified: refused if the page costs units\n\
          \x20 curl -s http://{admin}/api/v1/state ; curl -s http://{admin}/metrics\n\
-         Ctrl-C ends it.\n"
+         Press Ctrl-C to stop.\n"
     )
 }
 
-/// What is about to happen.
+/// Renders the introduction: the configuration and the size of the day.
 pub fn intro(rules: &str, seconds: u64, requests: usize, ink: ColorMode) -> String {
-    let mut out = format!("{}\n", ink.bold("What this gate was told"));
+    let mut out = format!("{}\n", ink.bold("Configuration"));
     for line in rules.lines() {
         let _ = writeln!(out, "  {line}");
     }
@@ -139,22 +139,22 @@ mod tests {
     }
 
     #[test]
-    fn a_good_day_breaks_no_promise() {
+    fn clean_run_has_no_failed_checks() {
         let (board, served) = a_good_day();
         assert_eq!(failed_checks(&board, &served), Vec::<String>::new());
         let said = summary(&board, &served, &Scrape::default(), ColorMode::Plain);
-        assert!(said.contains("People asked 900 times and were refused 0 times."), "{said}");
+        assert!(said.contains("People sent 900 requests; 0 were refused."), "{said}");
         assert!(said.contains("false bingbot                          10         8   tier"), "{said}");
     }
 
     #[test]
-    fn each_broken_promise_is_said() {
+    fn each_failed_check_is_reported() {
         let (mut board, mut served) = a_good_day();
         board.rows[Group::People as usize].refused = 1;
         board.rows[Group::Impostors as usize].costly_refused = 5;
         board.failed = 2;
         served.units = LIMIT + 1;
         assert_eq!(failed_checks(&board, &served).len(), 4);
-        assert_eq!(failed_checks(&Scoreboard::default(), &Served::default()), ["nobody came"]);
+        assert_eq!(failed_checks(&Scoreboard::default(), &Served::default()), ["people sent no requests"]);
     }
 }

@@ -1,7 +1,7 @@
-//! A day of traffic, made up: who asks for what, and when.
+//! Generates a synthetic day of traffic.
 //!
-//! Labelled, so that a test or a demonstration knows what the gate is told only by address and user agent. The same
-//! seed and scale always give the same day.
+//! Each request is labeled with the true kind of its client, which the gateway can only derive from address, user agent
+//! and behavior. The same seed and scale always give the same day.
 
 use super::crawlers::{CRAWLERS, CrawlerProfile, Hours};
 use super::people;
@@ -14,34 +14,34 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// How long it lasts.
+/// Length of the day.
 pub const LENGTH: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) const LAST_MOMENT: Duration = LENGTH.saturating_sub(Duration::from_millis(1));
 
 /// One request of the day.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DemoRequest {
-    /// When, from the start of the day.
+    /// Time since the start of the day.
     pub at: Duration,
-    /// Whose address it comes from.
+    /// Address of the client.
     pub client: IpAddr,
-    /// Its method.
+    /// Request method.
     pub method: http::Method,
-    /// Its path, with the query.
+    /// Request path with query.
     pub path: String,
-    /// What the client says it is; empty when it says nothing.
+    /// User agent; empty if none is sent.
     pub user_agent: Cow<'static, str>,
-    /// The page that led here.
+    /// URL of the referring page.
     pub referer: Option<String>,
-    /// What the client really is.
+    /// True kind of the client.
     pub label: ClientKind,
-    /// What the story calls it.
+    /// Name of the actor, for the summary.
     pub actor: &'static str,
-    /// Units that the answer costs when the origin has not cached it.
+    /// Cost of the response in units, if the origin has not cached it.
     pub cost: u64,
 }
 
-/// A day of `scale` times the usual traffic, by time. A day of scale 1 is about 50,000 requests.
+/// Generates a day with `scale` times the normal traffic, ordered by time. Scale 1 is about 50,000 requests.
 pub fn generate(seed: u64, scale: f64) -> Vec<DemoRequest> {
     let mut visits = people::requests(seed, scale);
     for crawler in &CRAWLERS {
@@ -67,7 +67,7 @@ fn crawl(crawler: &CrawlerProfile, seed: u64, scale: f64) -> Vec<DemoRequest> {
             method: crawler.method.clone(),
             cost: site::cost(&path),
             path,
-            // An address keeps its user agent.
+            // Each address always sends the same user agent.
             user_agent: crawler.user_agents[place as usize % crawler.user_agents.len()].into(),
             referer: None,
             label: crawler.label,
@@ -83,12 +83,12 @@ fn crawl(crawler: &CrawlerProfile, seed: u64, scale: f64) -> Vec<DemoRequest> {
     visits
 }
 
-/// `count` of a full-size day at this scale, and never nothing: everybody of the story appears.
+/// Scales `count` of a full-size day, to at least 1, so that every actor appears.
 pub(super) fn scaled(count: f64, scale: f64) -> u64 {
     (count * scale).round().max(1.0) as u64
 }
 
-/// A moment that follows how busy the hours are.
+/// Returns a random time of the day, distributed by the weights of `hours`.
 pub(super) fn moment(chance: &mut Rng, hours: &Hours) -> Duration {
     let mut left = chance.gen_below(hours.iter().map(|&weight| u64::from(weight)).sum());
     let mut hour = 0;
@@ -110,7 +110,7 @@ fn asset_count(chance: &mut Rng, mean: f64) -> u64 {
 
 fn address(crawler: &CrawlerProfile, place: u64, chance: &mut Rng) -> IpAddr {
     let network = crawler.networks[place as usize % crawler.networks.len()];
-    let network: Ipv4Net = network.parse().expect("the crawlers' networks are written as addresses with a length");
+    let network: Ipv4Net = network.parse().expect("the networks of CRAWLERS are valid CIDR");
     let size = 1u64 << (32 - u32::from(network.prefix_len()));
     let offset = if size > 2 { 1 + chance.gen_below(size - 2) } else { chance.gen_below(size) };
     Ipv4Addr::from_bits(network.network().to_bits() + offset as u32).into()
@@ -122,13 +122,13 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
-    fn the_same_seed_gives_the_same_day_and_another_gives_another() {
+    fn traffic_is_deterministic_per_seed() {
         assert_eq!(generate(1, 0.02), generate(1, 0.02));
         assert_ne!(generate(1, 0.02), generate(2, 0.02));
     }
 
     #[test]
-    fn a_day_is_in_order_and_within_its_bounds() {
+    fn traffic_is_sorted_and_within_the_day() {
         let day = generate(3, 0.1);
         assert!(day.is_sorted_by_key(|visit| visit.at));
         assert!(day.iter().all(|visit| visit.at < LENGTH && visit.path.starts_with('/')));
@@ -136,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn everybody_of_the_story_appears_on_the_smallest_day() {
+    fn smallest_traffic_contains_every_crawler() {
         let actors: BTreeSet<&str> = generate(1, 0.0).iter().map(|visit| visit.actor).collect();
         assert!(CRAWLERS.iter().all(|crawler| actors.contains(crawler.actor)), "{actors:?}");
     }
 
     #[test]
-    fn only_proven_crawlers_have_addresses_of_real_networks() {
+    fn only_verified_crawlers_have_real_addresses() {
         let reserved: Vec<ipnet::IpNet> =
             ["198.18.0.0/15", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32"]
                 .map(|network| network.parse().expect("a network"))
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn people_sleep_at_four_and_crawlers_take_most_of_the_units() {
+    fn human_traffic_dips_at_night_crawlers_dominate_cost() {
         let day = generate(1, 1.0);
         let people_at = |hour: u64| {
             day.iter().filter(|visit| visit.label == ClientKind::Human && visit.at.as_secs() / 3600 == hour).count()

@@ -1,4 +1,4 @@
-//! Admission under one set of rules: the only place where a [`Permit`] is made.
+//! Admission under one configuration: the only place where a [`Permit`] is created.
 
 use super::cost_estimates::ExpectedCost;
 use super::permit::Reservation;
@@ -21,58 +21,58 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most requests touch one quota, few two.
+/// Inline list: most requests use one quota, few use two.
 type InlineVec<T> = SmallVec<[T; 2]>;
 
-/// An account that was charged, its book, what was decided on, and what it was told to expect.
+/// A charged quota counter with its locked state, the decision on it, and the expected cost.
 type Charged<'a, 'b> =
     (((&'a &'b Arc<QuotaCounter>, &'a MutexGuard<'b, QuotaState>), &'a QuotaSnapshot<'b>), &'a (QuotaId, ExpectedCost));
 
-/// A client that has not been seen for this long is forgotten once its bucket is full.
+/// Idle time after which a client with a full bucket is evicted.
 const IDLE_AFTER: Duration = Duration::from_secs(600);
 
-/// Decides under one set of rules, on accounts that outlive it.
+/// Decides under one configuration, on quota counters that outlive it.
 pub struct Admission {
     pub(super) engine: Arc<Engine>,
     pub(super) rules: Arc<Rules>,
     pub(super) accounts: Vec<Arc<QuotaCounter>>,
     pub(super) class_ids: Vec<StableClassId>,
-    /// What each route is expected to cost, in the order in which accounts are locked.
+    /// Expected costs of each route, in the lock order of the quota counters.
     charges: Vec<Vec<(QuotaId, ExpectedCost)>>,
-    /// Through which scopes the requests of each route go; `None` where none of them is throttled.
+    /// Throttled scopes of each route; `None` if no scope of the route is throttled.
     route_scopes: Vec<Option<RouteScopes>>,
 }
 
-/// A decision, with the numbers it was made on.
+/// A decision, with the state that it was based on.
 pub struct Decision {
-    /// What becomes of the request.
+    /// Result of the decision.
     pub ruling: AdmissionOutcome,
-    /// When it was made: at the time that was handed in, or the later one to which its quotas had been brought before.
+    /// Time of the decision: the time passed in, or the latest time seen by one of its quotas, if that is later.
     pub at: Timestamp,
-    /// The first rule in shadow mode that said no to an admitted request.
+    /// First rule in shadow mode that would have refused the admitted request.
     pub shadow: Option<Reason>,
-    /// Where each of the request's quotas stood, in the order of [`Refusal::quotas`].
+    /// Usage of each quota of the request, in the order of [`Refusal::quotas`].
     pub standings: InlineVec<QuotaUsage>,
-    /// Where the client's bucket stands, if its class has one.
+    /// State of the client's bucket; `None` if its class has none.
     pub bucket: Option<BucketUsage>,
 }
 
-/// What becomes of a request.
+/// Result of [`Admission::admit`].
 pub enum AdmissionOutcome {
-    /// It may go to the origin, once.
+    /// The request may be sent to the origin once.
     Admitted(Permit),
-    /// It is turned away.
+    /// The request is refused.
     Refused(Refusal),
 }
 
-/// Who asks, as an account knows it.
+/// Class and guarded crawler that a charge is made for.
 #[derive(Clone, Copy)]
 pub(super) struct ChargeContext {
     pub(super) slot: StableClassId,
     pub(super) crawler: Option<GuardedCrawler>,
 }
 
-/// A verified crawler that its class guards.
+/// A verified crawler whose class has a crawler guard.
 #[derive(Clone, Copy)]
 pub(super) struct GuardedCrawler {
     guard: CrawlerGuard,
@@ -80,45 +80,45 @@ pub(super) struct GuardedCrawler {
     is_overdue: bool,
 }
 
-/// One quota as a decision left it.
+/// Usage of one quota after a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaUsage {
-    /// Which quota.
+    /// Id of the quota.
     pub quota: QuotaId,
-    /// What the request is expected to cost.
+    /// Expected cost of the request, in units.
     pub cost: Units,
-    /// Settled and reserved, with this request's share if it was admitted.
+    /// Settled plus reserved units, including this request's cost if it was admitted.
     pub used: Units,
-    /// What is left for the client's class.
+    /// Units left for the client's class.
     pub remaining: Units,
-    /// How many tiers the class has entered.
+    /// Number of tiers that the class has reached.
     pub tier: u8,
-    /// A tier refused the request, and the guard let it through.
+    /// True if a tier refused the request and the crawler guard admitted it.
     pub guard_admitted: bool,
-    /// When the window ends.
+    /// End of the window.
     pub resets_at: Timestamp,
-    /// The window that pays.
+    /// Id of the window that is charged.
     pub window: u64,
-    /// The decision's number on this account: sorts decisions into the order in which they were made.
+    /// Sequence number of the decision on this quota. Orders decisions as they were made.
     pub sequence: u64,
 }
 
-/// One bucket as a decision left it.
+/// State of one bucket after a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketUsage {
-    /// Tokens that can be taken now.
+    /// Tokens available now.
     pub remaining: u32,
-    /// How long until the next token comes back.
+    /// Time until the next token is refilled.
     pub next_after: Duration,
-    /// How long until the bucket is full again.
+    /// Time until the bucket is full again.
     pub full_after: Duration,
-    /// The decision's number among those on some clients' buckets: of two with the same rest by
-    /// [`BucketUsage::SEQUENCE_SHARDS`], the smaller was made first.
+    /// Sequence number of the decision within its shard. Of two numbers that are equal modulo
+    /// [`BucketUsage::SEQUENCE_SHARDS`], the smaller was assigned first.
     pub sequence: u64,
 }
 
 impl BucketUsage {
-    /// In so many parts decisions on buckets are counted.
+    /// Number of shards that count decisions on buckets.
     pub const SEQUENCE_SHARDS: u64 = 64;
 }
 
@@ -146,20 +146,20 @@ impl Admission {
         Self { engine, rules, accounts, class_ids: class_ids, charges, route_scopes: route_scopes }
     }
 
-    /// The rules in force.
+    /// Returns the configuration of this admission.
     pub fn rules(&self) -> &Arc<Rules> {
         &self.rules
     }
 
-    /// Decides about one GET request: the client behind `key`, of `class`, asks for `path` on the route at place `route`.
+    /// Decides on one GET request of `class` for `path`, on the route with index `route`.
     ///
-    /// All its quotas are charged what it is expected to cost, or none is.
+    /// Charges the expected cost to all quotas of the request, or to none.
     pub fn admit(&self, key: ClientKey, class: ClassId, route: usize, path: &str, now: Timestamp) -> Decision {
         self.admit_guarded(key, class, route, self.rules.is_exempt(&Method::GET, path), None, now)
     }
 
-    /// Decides about one request, which may be [never refused](Rules::is_exempt). A verified crawler asks for `page`:
-    /// its class may guard it from meeting only refusals.
+    /// Decides on one request, which may be [never refused](Rules::never_refuses). `page` is set for a verified
+    /// crawler, whose class may guard it from permanent refusal.
     pub fn admit_guarded(
         &self,
         key: ClientKey,
@@ -204,14 +204,14 @@ impl Admission {
         decision
     }
 
-    /// Returns whether anything throttles the requests of a route.
+    /// Returns whether any scope of a route is throttled.
     pub fn is_throttled(&self, route: usize) -> bool {
         self.route_scopes[route].is_some()
     }
 
-    /// Brings an admitted request to the scopes of its route: it enters all of them, waits for its turn, or is told
-    /// that it cannot be served in time. Which scopes by value those are follows from what it has `said`. `chance` is a
-    /// number from 0 to 1 of its own; `uptime` a time that nobody can set, or pauses would become hours with the clock.
+    /// Acquires slots in all scopes of the route for an admitted request, queues it, or rejects it if it cannot be
+    /// served in time. The partition input selects the partitions. `random` is a number from 0 to 1 for jitter.
+    /// `uptime` is monotonic time, so that a change of the wall clock does not extend pauses.
     pub fn acquire_slots(
         &self,
         key: ClientKey,
@@ -231,7 +231,7 @@ impl Admission {
         }
     }
 
-    /// Notes that a client was refused after all: its scopes could not take it in time.
+    /// Records that the scopes of an admitted request rejected it.
     pub fn record_scope_refusal(&self, key: ClientKey, class: ClassId, now: Timestamp) {
         self.engine.clients.with(key, self.class_id(class), |client| {
             let level = client.bucket_state();
@@ -242,18 +242,18 @@ impl Admission {
         });
     }
 
-    /// Every throttled scope as it stands.
+    /// Returns snapshots of all throttled scopes.
     pub fn scopes(&self, uptime: Timestamp) -> Vec<ScopeState> {
         self.engine.throttle.snapshots(uptime)
     }
 
-    /// The `count` busiest values of the scope of that name, each named by its value.
+    /// Returns the `count` busiest partitions of `scope`, each named by its value.
     pub fn busiest_partitions(&self, scope: &str, count: usize, uptime: Timestamp) -> Vec<ScopeState> {
         self.engine.throttle.busiest_partitions(scope, count, uptime)
     }
 
-    /// The origin has told where its own count of `quota` stands, in an answer to a request that was charged to `window`.
-    /// Returns what is worth telling of it.
+    /// Synchronizes `quota` with the usage that the origin reported in a response charged to `window`. Returns an event
+    /// to log, if there is one.
     pub fn sync_quota_with_origin(
         &self,
         quota: QuotaId,
@@ -264,8 +264,8 @@ impl Admission {
         self.account(quota).sync_with_origin(window, said, now)
     }
 
-    /// Forgets clients that have been idle for ten minutes and whose bucket is full: forgetting them changes nothing.
-    /// Forgets refused pages that no crawler asks for any more.
+    /// Evicts clients that have been idle for ten minutes with a full bucket, which changes no decision. Evicts
+    /// refused pages that crawlers no longer request.
     pub fn evict_idle(&self, now: Timestamp) {
         self.engine.refused_pages.evict_idle(now);
         self.engine.clients.evict_idle(|slot, level| {
@@ -286,12 +286,12 @@ impl Admission {
     ) -> Decision {
         let slot = self.class_id(asked.class);
         let asker = ChargeContext { slot, crawler };
-        // Filled where they stand: a list that is collected is copied once more.
+        // Fill the lists in place: collecting them would copy them once more.
         let (mut accounts, mut books): (InlineVec<&Arc<QuotaCounter>>, InlineVec<MutexGuard<'_, QuotaState>>) =
             Default::default();
         accounts.extend(charges.iter().map(|(quota, _)| self.account(*quota)));
         books.extend(accounts.iter().map(|account| account.lock_at(now)));
-        // One time for all: who looked at the clock first may come second.
+        // Use one time for all quotas, because a request that read the clock earlier may get the locks later.
         let now = books.iter().map(|book| book.latest_seen).max().unwrap_or(now);
         accounts.iter().zip(&mut books).for_each(|(account, book)| account.advance_to(book, now));
         let mut positions: InlineVec<QuotaSnapshot<'_>> = SmallVec::new();
@@ -304,7 +304,7 @@ impl Admission {
 
         for ((account, book), position) in accounts.iter().zip(&mut books).zip(&positions) {
             match verdict {
-                // It is asked again in a moment, and counts once.
+                // A request refused for missing lease units is retried shortly, and must count once.
                 Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => {
                     account.request_refill_for(book, position.cost)
                 }
@@ -347,12 +347,12 @@ impl Admission {
         Decision { ruling, at: now, shadow, standings, bucket: None }
     }
 
-    /// What a request is charged, in the order in which accounts are locked.
+    /// Returns the expected costs of a request, in the lock order of the quota counters.
     pub(super) fn charges(&self, asked: &DecisionRequest<'_>, route: usize) -> &[(QuotaId, ExpectedCost)] {
         if asked.is_free() { &[] } else { &self.charges[route] }
     }
 
-    /// The crawler that asks for `page`, where its class guards it.
+    /// Returns the crawler that requests `page` if its class has a guard, otherwise `None`.
     pub(super) fn crawler(
         &self,
         class: &Class,
@@ -365,7 +365,7 @@ impl Admission {
         Some(GuardedCrawler { guard, operator: page.operator, is_overdue })
     }
 
-    /// One of its quotas as a request finds it.
+    /// Returns the snapshot of one quota for a request.
     pub(super) fn quota_snapshot(
         &self,
         book: &mut QuotaState,
@@ -398,7 +398,7 @@ impl Admission {
 }
 
 impl BucketUsage {
-    /// Where a bucket stands that has come to `level`, in no order yet.
+    /// Creates the usage of a bucket in state `level`, with sequence number 0.
     pub fn new(bucket: &Bucket, level: BucketState, now: Timestamp) -> Self {
         Self {
             remaining: bucket.remaining(level, now),
@@ -410,8 +410,8 @@ impl BucketUsage {
 }
 
 impl QuotaUsage {
-    /// Where a request leaves a quota, of which `used` is taken now, in no window and no order yet. Tiers of a class in shadow
-    /// mode leave the class all of it.
+    /// Creates the usage of a quota of which `used` is taken, with window and sequence number 0. In shadow mode, tiers
+    /// do not limit the remaining units of the class.
     pub fn new(asked: &DecisionRequest<'_>, position: &QuotaSnapshot<'_>, used: Units) -> Self {
         let ceiling = match asked.class_rules.enforce {
             true => position.quota.shutoff_level(asked.class),

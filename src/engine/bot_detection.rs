@@ -1,8 +1,10 @@
-//! The habits of clients that say they are browsers, in bounded memory; those that have been idle longest go first.
+//! Profiles of clients that claim to be browsers, in bounded memory; the entries that are idle longest are evicted
+//! first.
 //!
-//! A client is an address together with a user agent: neighbours behind one address do not pool, unless they use the very
-//! same browser. 72 bytes an entry and one of the map's, in tables that are at worst a little less than half full: at most
-//! 167 bytes a client, and 76 a network, of which there is room for a quarter as many.
+//! A client is an address together with a user agent. So neighbors behind one address share a profile only if they use
+//! exactly the same browser. An entry takes 72 bytes, plus one byte of the map. The tables are slightly less than half
+//! full at worst: at most 167 bytes per client, and 76 per network. The number of networks is limited to a quarter of
+//! that of clients.
 
 use super::Admission;
 use crate::policy::Timestamp;
@@ -18,49 +20,49 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// More shards than any machine has cores, so that two workers rarely meet.
+/// Number of shards. More than the cores of any machine, so that two workers rarely contend.
 const SHARDS: usize = 256;
 
-/// Everything that has been seen of browsers.
+/// Store of client and network profiles, and of the site's baseline.
 pub(super) struct ProfileStore {
     clients: BoundedMap<ClientProfile>,
     networks: BoundedMap<NetworkProfile>,
     baseline: Mutex<SiteBaseline>,
-    /// What the customs come to, for everybody to read.
+    /// Expected behavior derived from the baseline, readable without the lock.
     expected: AtomicU64,
     hasher: Hashing,
 }
 
-/// Whose habits these are: a client, and its network.
+/// Key of a client's and its network's profile.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileKey {
     client: u64,
     network: u64,
 }
 
-/// What is remembered by number, as much as there is room for.
+/// Sharded map with a bounded number of entries.
 struct BoundedMap<T> {
     shards: Box<[Mutex<HashMap<u64, T, Hashing>>]>,
 }
 
-/// Knows when it was last of use.
+/// An entry with the time of its last use.
 trait LastSeen {
     fn since(&self) -> u32;
 }
 
 impl Admission {
-    /// Whose habits a request of `key` with this user agent belongs to.
+    /// Returns the profile key of a request with this client key and user agent.
     pub fn profile_key(&self, key: ClientKey, user_agent: &[u8]) -> ProfileKey {
         let hasher = &self.engine.observations.hasher;
         ProfileKey { client: hasher.hash_one((key.to_u64(), user_agent)), network: hasher.hash_one(key.network()) }
     }
 
-    /// Returns why the client on this track is suspected, if it is. `graphical`: its browser shows pictures.
+    /// Returns the bot score of a client, or `None` if it is not suspected. `graphical`: its browser displays images.
     pub fn bot_score_if_suspected(&self, track: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
         self.bot_score(track, graphical, now).filter(|found| self.rules.is_suspected(found))
     }
 
-    /// Returns how far what is known of the client on this track is from a person's habits, if anything is known.
+    /// Returns the bot score of a client, or `None` if it has no profile.
     pub fn bot_score(&self, track: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
         let behaviour = self.rules.behaviour.as_ref()?;
         let observations = &self.engine.observations;
@@ -69,7 +71,7 @@ impl Admission {
         Some(score(&habits, graphical, observations.expected(), neighbourhood))
     }
 
-    /// Learns from a request that is over.
+    /// Updates the profiles with a finished request.
     pub fn record_request(&self, track: ProfileKey, sight: &RequestFeatures, outcome: ResponseOutcome) {
         let Some(behaviour) = self.rules.behaviour.as_ref().filter(|_| sight.is_informative(outcome)) else { return };
         let (observations, half_life) = (&self.engine.observations, behaviour.half_life);
@@ -84,7 +86,7 @@ impl Admission {
         }
     }
 
-    /// How many clients' habits are remembered.
+    /// Returns the number of client profiles.
     pub fn tracked_profiles(&self) -> usize {
         self.engine.observations.clients.len()
     }
@@ -125,7 +127,7 @@ impl<T: LastSeen + Copy + Default> BoundedMap<T> {
         self.shard(number).lock().get(&number).copied()
     }
 
-    /// Lets `change` change what is kept under `number`, where `most` have room.
+    /// Changes the entry of `number`, which is created if missing. Evicts idle entries if the map exceeds its maximum.
     fn update<R>(&self, number: u64, most: usize, change: impl FnOnce(&mut T) -> R) -> R {
         let mut shard = self.shard(number).lock();
         if shard.len() >= (most / SHARDS).max(1) && !shard.contains_key(&number) {
@@ -143,7 +145,7 @@ impl<T: LastSeen + Copy + Default> BoundedMap<T> {
     }
 }
 
-/// Forgets the quarter that has been idle longest: a few thousand entries at most, once for every thousand newcomers.
+/// Evicts the quarter that is idle longest: at most a few thousand entries, once per thousand new ones.
 fn evict_idle_quarter<T: LastSeen>(shard: &mut HashMap<u64, T, Hashing>) {
     let mut ages: Vec<u32> = shard.values().map(LastSeen::since).collect();
     let mut to_go = ages.len().div_ceil(4);
@@ -181,16 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_as_small_as_promised() {
+    fn profile_entries_have_the_expected_size() {
         assert_eq!((size_of::<(u64, ClientProfile)>(), size_of::<(u64, NetworkProfile)>()), (72, 32));
     }
 
     #[test]
-    fn there_is_never_more_than_there_is_room_for_and_the_active_stay() {
+    fn map_is_bounded_and_keeps_active_entries() {
         let memory = BoundedMap::<SeenAt>::new(&Hashing::random());
         let most = 100 * SHARDS;
         for number in 0..200_000 {
-            // Somebody comes again and again.
+            // One entry is used in each round.
             memory.update(7, most, |entry| entry.0 = number);
             memory.update(u64::from(number) + 1000, most, |entry| entry.0 = number);
         }
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_are_of_the_same_age_a_quarter_goes() {
+    fn equal_ages_evict_a_quarter() {
         let mut shard: HashMap<u64, SeenAt, Hashing> = (0..100).map(|number| (number, SeenAt(5))).collect();
         evict_idle_quarter(&mut shard);
         assert_eq!(shard.len(), 75);

@@ -1,9 +1,10 @@
-//! Client state in bounded memory: the bucket of each client in each class, and how often it was refused.
+//! Client state in bounded memory: the bucket of each client in each class, and its number of refusals.
 //!
-//! 26 bytes an entry and one of the map's, in a table that is at worst a little less than half full: at most 62 bytes a
-//! client.
+//! An entry takes 26 bytes, plus one byte of the map. The table is slightly less than half full at worst: at most 62
+//! bytes per client.
 //!
-//! Nobody is evicted to make room: who is made up would push out who is there. When there is none, newcomers share a bucket.
+//! A new client never evicts another, so a flood of forged clients cannot displace real ones. When the table is full,
+//! new clients share one bucket per class.
 
 use super::{BucketUsage, StableClassId};
 use crate::policy::Timestamp;
@@ -15,34 +16,36 @@ use parking_lot::Mutex;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// More shards than any machine has cores, so that two workers rarely meet and a shard grows in microseconds.
+/// Number of shards. More than the cores of any machine, so that two workers rarely contend and a shard grows in
+/// microseconds.
 const SHARDS: usize = 256;
 
-/// In so many parts decisions on buckets are counted: workers seldom count in the same.
+/// Number of shards that count decisions on buckets, so that workers rarely share a counter.
 const TURNS: usize = BucketUsage::SEQUENCE_SHARDS as usize;
 
 type Map = DashMap<ClientClassKey, ClientState, foldhash::fast::RandomState>;
 
-/// The clients that the gate remembers.
+/// State of the tracked clients.
 pub(super) struct Clients {
     map: Map,
     max_clients: usize,
     tracked: AtomicUsize,
     evicted: AtomicU64,
-    /// Decisions on buckets, by part of the clients: changed only while one of these is seen by nobody else.
+    /// Decision counters by shard. A counter is changed only under the lock of a client of that shard.
     turns: Box<[AtomicU64; TURNS]>,
-    /// One bucket a class for all who no longer fit in: a flood of new clients is limited, not let through.
+    /// Shared bucket per class for clients that exceed the capacity. A flood of new clients is limited, not
+    /// admitted.
     overflow: Mutex<Vec<ClientState>>,
 }
 
-/// A client in a class: two classes of one address have two buckets. Bytes, so that nothing is padded.
+/// Key of a client in a class: one address has a bucket per class. Byte arrays avoid padding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ClientClassKey {
     client: [u8; 8],
     class: [u8; 2],
 }
 
-/// What is kept of one client. Bytes, so that nothing is padded.
+/// Stored state of one client. Byte arrays avoid padding.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClientState {
     missing: [u8; 4],
@@ -62,7 +65,7 @@ impl Clients {
         }
     }
 
-    /// Lets `decide` see and change a client's state; nobody else sees it meanwhile.
+    /// Runs `decide` with exclusive access to a client's state.
     pub(super) fn with<T>(
         &self,
         client: ClientKey,
@@ -86,14 +89,14 @@ impl Clients {
         }
     }
 
-    /// The number of a decision on the bucket of a client whom nobody else sees meanwhile: it sorts those of the client,
-    /// and of all whose numbers leave the same rest, into the order in which they were made.
+    /// Returns the sequence number of a decision on a client's bucket. The caller must have exclusive access to the
+    /// client. The numbers order the decisions of one client, and of all clients in the same shard.
     pub(super) fn next_sequence(&self, client: ClientKey) -> u64 {
         let part = client.to_u64() as usize % TURNS;
         self.turns[part].fetch_add(1, Ordering::Relaxed) * TURNS as u64 + part as u64
     }
 
-    /// Forgets the clients that `idle` says may go.
+    /// Evicts the clients for which `idle` returns true.
     pub(super) fn evict_idle(&self, idle: impl Fn(StableClassId, BucketState) -> bool) {
         let before = self.tracked.load(Ordering::Relaxed);
         let mut gone = 0;
@@ -114,7 +117,8 @@ impl Clients {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// The `count` most refused, most refused first; equals by key, so that the answer is the same each time.
+    /// Returns the `count` clients with the most refusals, in descending order. Ties are ordered by key, so that the
+    /// result is stable.
     pub(super) fn most_refused(&self, count: usize) -> Vec<(ClientKey, StableClassId, ClientState)> {
         let mut clients: Vec<_> = self
             .map
@@ -142,7 +146,7 @@ impl ClientClassKey {
     }
 }
 
-/// As two numbers: arrays are hashed with their lengths, which takes twice as long.
+/// Hashes two numbers: hashing arrays includes their lengths and takes twice as long.
 impl Hash for ClientClassKey {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         hasher.write_u64(self.client().to_u64());
@@ -159,12 +163,12 @@ impl ClientState {
         (self.missing, self.since) = (level.used_tokens.to_ne_bytes(), level.since.0.to_ne_bytes());
     }
 
-    /// How often it was refused.
+    /// Returns the number of refusals.
     pub(super) fn refused(&self) -> u32 {
         u32::from_ne_bytes(self.refused)
     }
 
-    /// Counts one more refusal.
+    /// Increments the number of refusals.
     pub(super) fn record_refusal(&mut self) {
         self.refused = self.refused().saturating_add(1).to_ne_bytes();
     }
@@ -175,12 +179,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_as_small_as_promised() {
+    fn client_entry_has_the_expected_size() {
         assert_eq!(size_of::<(ClientClassKey, ClientState)>(), 26);
     }
 
     #[test]
-    fn a_full_table_puts_newcomers_on_one_shared_bucket() {
+    fn full_table_puts_new_clients_on_shared_bucket() {
         let clients = Clients::new(2);
         let seen = |number: u64| {
             clients.with(ClientKey::from_number(number), 0, |state| {
@@ -192,6 +196,6 @@ mod tests {
         assert_eq!(clients.tracked(), 2);
         clients.evict_idle(|_, _| true);
         assert_eq!((clients.tracked(), clients.evicted()), (0, 2));
-        assert_eq!(seen(3), 1, "there is room again");
+        assert_eq!(seen(3), 1, "the table has room again");
     }
 }

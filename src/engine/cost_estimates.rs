@@ -1,4 +1,4 @@
-//! What requests are expected to cost where the settings leave it to experience.
+//! Expected costs of requests, learned from settled costs where the configuration sets `cost: learned`.
 
 use crate::policy::Units;
 use crate::policy::cost::{Cost, CostEstimate};
@@ -6,18 +6,18 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What one route's requests are expected to take from one quota.
+/// Expected cost of a route in a quota.
 #[derive(Clone)]
 pub(super) enum ExpectedCost {
     Known(Units),
     Learned(LearnedCost),
 }
 
-/// An estimate that all who are admitted on a route read, and all who are settled move on.
+/// Cost estimate shared by all requests of a route, updated by each settlement.
 #[derive(Clone)]
 pub(super) struct LearnedCost(Arc<AtomicU64>);
 
-/// What has been learned, by the names of route and quota: it outlives reloads.
+/// Learned costs by names of route and quota; they survive reloads.
 #[derive(Default)]
 pub(super) struct CostEstimates(Mutex<Vec<((String, String), LearnedCost)>>);
 
@@ -43,8 +43,8 @@ impl CostEstimates {
 }
 
 impl ExpectedCost {
-    /// What the next request is expected to cost of a quota with this limit. What has come to be learned above it is the
-    /// whole of it: else nothing would be admitted from which something better could be learned.
+    /// Returns the expected cost of the next request in a quota with this limit. A learned cost is capped at the limit:
+    /// otherwise no request would be admitted that could correct the estimate.
     pub(super) fn units(&self, limit: Units) -> Units {
         match self {
             Self::Known(units) => *units,
@@ -61,7 +61,7 @@ impl ExpectedCost {
 }
 
 impl LearnedCost {
-    /// A request has cost `actual`.
+    /// Updates the estimate with the cost of a request.
     pub(super) fn record(&self, actual: Units) {
         let next = |milli| Some(CostEstimate(Units::from_milli(milli)).updated(actual).0.milli());
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);

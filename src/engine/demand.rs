@@ -1,22 +1,22 @@
-//! What the plans of all quotas have learned, to be kept beyond the life of the process.
+//! Learned demand of all quotas, for storage across restarts.
 
 use super::Engine;
 use crate::policy::pacing::demand::DemandModel;
 use crate::policy::pacing::week::{HOURS, HourProfile};
 
-/// What is known of the demand of one class for one quota.
+/// Learned demand of one class for one quota.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LearnedDemand {
-    /// The quota, by name.
+    /// Name of the quota.
     pub quota: String,
-    /// The class, by name.
+    /// Name of the class.
     pub class: String,
-    /// Each hour of the week, from Monday 00:00 on.
+    /// Profile of each hour of the week, from Monday 00:00.
     pub week: [HourProfile; HOURS],
 }
 
 impl Engine {
-    /// What has been learned of every class that ever asked for a quota with a plan, by quota and class.
+    /// Returns the learned demand of every class that ever requested a paced quota, by quota and class.
     pub fn learned_demand(&self) -> Vec<LearnedDemand> {
         let names = self.class_names.lock().clone();
         let mut learned = Vec::new();
@@ -33,7 +33,7 @@ impl Engine {
         learned
     }
 
-    /// Goes on from what was learned in an earlier life. What is told of quotas that there are no more is dropped.
+    /// Restores the demand learned by an earlier process. Drops the demand of quotas that no longer exist.
     pub fn restore_demand(&self, learned: &[LearnedDemand]) {
         let accounts = self.all_accounts();
         for LearnedDemand { quota, class, week } in learned {

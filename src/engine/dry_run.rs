@@ -1,4 +1,4 @@
-//! What a request would find if it came now: all that a decision about it is made on.
+//! Inputs of the decision on a request, collected without deciding.
 
 use super::admission::ChargeContext;
 use super::cost_estimates::ExpectedCost;
@@ -8,18 +8,18 @@ use crate::policy::decide::{DecisionRequest, QuotaSnapshot};
 use crate::policy::identity::CredentialSource;
 use crate::policy::{ClassId, Facts, QuotaId, Timestamp};
 
-/// What a request would find.
+/// Inputs of the decision on a hypothetical request.
 #[derive(Clone, Debug)]
 pub struct DryRun<'a> {
-    /// What is left in its client's bucket.
+    /// State of the client's bucket.
     pub level: BucketState,
-    /// Where the quotas of its route stand, were its client of each of the classes, by [`ClassId`].
+    /// Snapshots of the route's quotas for each class the client could have, by [`ClassId`].
     pub by_class: Vec<Vec<QuotaSnapshot<'a>>>,
 }
 
 impl Admission {
-    /// Looks at what the request of these facts would find. `secret` is asked as by [`Admission::evaluate`]. Nothing is changed
-    /// that the request itself would not change: a plan that is due is made.
+    /// Returns the inputs of the decision on a request with these facts. `secret` is used as in
+    /// [`Admission::evaluate`]. Changes only what the request itself would change: a plan that is due is created.
     pub fn dry_run(
         &self,
         facts: &Facts<'_>,

@@ -1,24 +1,24 @@
-//! From the facts of a request to its verdict: the same steps for a live request and for a line of a log.
+//! Evaluation of a request, from its facts to its verdict: the same steps for live requests and for log lines.
 
 use super::{Admission, CrawledPage, Decision};
 use crate::policy::identity::{ClientKey, CredentialSource};
 use crate::policy::{Classification, Facts, Timestamp};
 
-/// What was made of a request.
+/// Classification and decision of one request.
 pub struct Evaluation {
-    /// What kind of client asks, and in which class.
+    /// Kind and class of the client.
     pub classified: Classification,
-    /// The place of its route.
+    /// Index of the route.
     pub route: usize,
-    /// Whose bucket pays.
+    /// Key of the bucket that pays.
     pub key: ClientKey,
-    /// The verdict, with the numbers it was made on.
+    /// Verdict, with the state that it is based on.
     pub decision: Decision,
 }
 
 impl Admission {
-    /// Judges a request by all that is known of it. `secret` is asked for a hash of what it sends in the header or cookie
-    /// that its class goes by, if anything is.
+    /// Evaluates a request by its facts. `secret` returns the hash of a credential. It is called with the header or
+    /// cookie that keys the buckets of the class, if there is one.
     pub fn evaluate(
         &self,
         facts: &Facts<'_>,

@@ -1,7 +1,7 @@
-//! Between the accounts and a ledger: what is asked for, and what has been handed out.
+//! Exchange of lease requests and leases between quota counters and a ledger.
 //!
-//! No request waits for this. One thread asks every account what it would like ([`Engine::lease_requests`]), has the ledger answer,
-//! and hands the answers back ([`Engine::leases`]).
+//! No request waits for this exchange. One thread collects the requests of all quotas ([`Engine::lease_requests`]),
+//! sends them to the ledger, and applies the leases ([`Engine::apply_leases`]).
 
 use super::Engine;
 use super::quota::{QuotaCounter, QuotaState};
@@ -11,20 +11,20 @@ use crate::policy::{Timestamp, Units};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where units come from.
+/// Source of the units.
 #[derive(Clone, Default)]
 pub enum LeaseMode {
-    /// Every window is this gate's own, and forgotten when it ends: the count is kept in memory alone.
+    /// Each window belongs to this instance and is dropped when it ends: the count exists only in memory.
     #[default]
     Local,
-    /// From a ledger, in parts. The function is called when an account runs low; it must not wait.
+    /// Units are leased from a ledger. The function is called when a lease runs low; it must not block.
     Leased(Arc<dyn Fn() + Send + Sync>),
 }
 
-/// The next window is asked for this long before the present one ends.
+/// Time before the end of a window at which the next one is requested.
 const PREFETCH_LEAD: Duration = Duration::from_secs(5);
 
-/// So many leases must be left of a sliding window for its next part to be asked for ahead.
+/// Number of leases that must be left of a sliding window to prefetch its next sub-window.
 const PREFETCH_MIN_LEASES: u64 = 4;
 
 impl LeaseMode {
@@ -36,7 +36,7 @@ impl LeaseMode {
 }
 
 impl Engine {
-    /// What every account would like to hold. What it would give back it does not take any more from here on.
+    /// Returns the lease requests of all quotas. Units that a request returns are not taken from now on.
     pub fn lease_requests(&self, now: Timestamp) -> Vec<LeaseRequest> {
         let mut asks = Vec::new();
         for account in self.all_accounts() {
@@ -46,7 +46,7 @@ impl Engine {
             book.pace.update(taken, now);
             push_lease_requests(account.name(), &mut book, &mut asks);
             book.shortfall = Units::ZERO;
-            // What is learned to be dear is forgotten in a minute or two, or else one slip would make leases large for ever.
+            // A high learned cost decays within a minute or two; otherwise one outlier would keep leases large forever.
             book.max_cost = book
                 .configured_max_cost
                 .max(book.max_cost.saturating_sub(Units::from_milli(book.max_cost.milli().div_ceil(32))));
@@ -54,7 +54,7 @@ impl Engine {
         asks
     }
 
-    /// Hands out what a ledger has answered to `asks`.
+    /// Applies the leases that a ledger returned for the requests.
     pub fn apply_leases(&self, asks: &[LeaseRequest], leases: &[Lease], now: Timestamp) {
         let accounts = self.all_accounts();
         for (ask, lease) in asks.iter().zip(leases) {
@@ -62,13 +62,13 @@ impl Engine {
             let mut book = account.lock();
             book.apply_lease(ask, lease);
             drop(book);
-            // A window that turned out to be over is followed by the next.
+            // If the window has ended, advance to the next one.
             drop(account.lock_at(now));
         }
     }
 
-    /// What has been corrected, by hand or by the origin's word, and the ledger does not know yet; with what the window is
-    /// to count in all.
+    /// Returns the corrections, manual or from an origin report, that the ledger has not received, each with the total
+    /// that the window shall count.
     pub fn pending_corrections(&self, now: Timestamp) -> Vec<(LeaseRequest, Units)> {
         let accounts = self.all_accounts();
         let correction = |account: &Arc<QuotaCounter>| {
@@ -83,7 +83,7 @@ impl Engine {
         accounts.iter().filter_map(correction).collect()
     }
 
-    /// Keeps a correction that the ledger could not take.
+    /// Requeues a correction that the ledger could not accept.
     pub fn requeue_correction(&self, correction: &LeaseRequest) {
         if let Some(account) = self.all_accounts().iter().find(|account| account.name() == correction.quota) {
             let mut book = account.lock();
@@ -91,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// The ledger is lost: what was promised for that case may be taken now.
+    /// Makes the fallback units available, because the ledger is unavailable.
     pub fn enable_fallback(&self) {
         for account in self.all_accounts() {
             let mut book = account.lock();
@@ -109,10 +109,10 @@ fn push_lease_requests(quota: &str, book: &mut QuotaState, asks: &mut Vec<LeaseR
     let back = book.window.lookback();
     let ahead = book.next_id();
     let (mut current, mut others) = (book.current, std::mem::take(&mut book.past_windows));
-    // What is given back first is there for what is asked for next.
+    // Return units first: they are then available for the requests that follow.
     for tally in others.iter_mut().filter(|tally| !tally.spent && ahead != Some(tally.id)) {
         let held = tally.held;
-        // Nothing is taken of another window than the present one.
+        // Units are taken only from the current window.
         tally.held = tally.taken();
         if tally.last_reported != (tally.taken(), tally.held) || held > tally.held || !tally.owed.is_zero() {
             let wanted = tally.taken().saturating_add(tally.owed);
@@ -124,7 +124,7 @@ fn push_lease_requests(quota: &str, book: &mut QuotaState, asks: &mut Vec<LeaseR
     let size = spending_now.size();
     if !current.spent {
         let enough = current.taken().saturating_add(current.owed).saturating_add(size.lease);
-        // Twice of what it would ask for now is an old lease, of busier times.
+        // A lease of more than twice the current need dates from a busier time.
         let lavish = enough.saturating_add(size.lease) < current.held;
         let wanted = if lavish { enough } else { enough.max(current.held) };
         let held = current.held;
@@ -139,7 +139,8 @@ fn push_lease_requests(quota: &str, book: &mut QuotaState, asks: &mut Vec<LeaseR
         });
         current.last_reported = (current.taken(), current.held);
     }
-    // Of a sliding window the next part takes from what this one has left: not when that is little.
+    // The next sub-window of a sliding window takes from the units left in this one, so do not prefetch if few are
+    // left.
     let is_scarce = back > 0 && spending_now.left.milli() / PREFETCH_MIN_LEASES < size.lease.milli();
     if let Some(next) = others.iter_mut().find(|tally| ahead == Some(tally.id) && !tally.spent) {
         let (size, held) = (spend_profile(book, next).size(), next.held);
@@ -190,7 +191,7 @@ fn lease_request(
 }
 
 impl QuotaState {
-    /// Opens the books of the next window when the present one is about to end.
+    /// Creates the next window if the current one is about to end.
     fn prefetch_next_window(&mut self) {
         let Some(next) = self.next_span() else { return };
         let known = self.past_windows.iter().any(|tally| tally.id == next.start.0);
@@ -204,14 +205,14 @@ impl QuotaState {
         self.next_span().map(|span| span.start.0)
     }
 
-    /// The window after this one, where the time opens it and it is near.
+    /// Returns the span of the next window if it opens by time and soon, otherwise `None`.
     fn next_span(&self) -> Option<crate::policy::window::Span> {
         let span = self.current.span;
         let near = span.end.saturating_duration_since(self.latest_seen) <= PREFETCH_LEAD.min(span.length() / 2);
         (self.window.first_use_length().is_none() && near).then(|| self.window.span(span.end))
     }
 
-    /// What weighs on the window `key` and was taken after the ledger was told.
+    /// Returns the units that overlap the window `key` and were taken after the last report to the ledger.
     fn unreported(&self, key: &WindowKey) -> Units {
         let all = self.past_windows.iter().chain([&self.current]);
         let weighs = all.filter(|tally| key.overlaps(tally.id, tally.known_span()));
@@ -226,7 +227,7 @@ impl QuotaState {
         let (is_current, corrected) = (self.current.id == ask.window.id, self.corrected);
         let untold = self.unreported(&ask.window);
         let Some(tally) = self.tally(ask.window.id) else { return };
-        // What it gave back with this ask was gone already; what it took since is within what it held.
+        // Returned units are already deducted from `held`; units taken since are within it.
         tally.held = lease.held.max(tally.held);
         tally.fallback = lease.fallback;
         tally.held_by_others = lease.held_by_others;
@@ -245,7 +246,7 @@ impl QuotaState {
         tally.settled = tally.settled.saturating_add(paid);
         tally.owed = tally.owed.saturating_sub(paid);
         let half = Units::from_milli(tally.held.saturating_sub(tally.taken()).milli() / 2);
-        // Once everything is handed out there is nothing to ask for.
+        // Once all units are leased, a request is useless.
         let all = tally.held.saturating_add(tally.held_by_others) >= limit;
         tally.refill_below = if all { Units::MAX } else { tally.held.saturating_sub(half) };
         let overrun = if all { std::mem::take(&mut tally.owed) } else { Units::ZERO };

@@ -1,8 +1,8 @@
-//! Shared memory of the gate: who asked how often, what every quota has spent and promised. No I/O, no clock.
+//! State shared between requests: client buckets, quota counters and throttled scopes. No I/O, no clock.
 //!
-//! [`Engine`] lives as long as the process. [`Admission`] is what it is under one set of rules; a reload makes a new
-//! one over the same accounts, so nothing that was counted is lost. Locks are held for the length of one decision, in
-//! one order (the client, then accounts by their number), and never while anything waits.
+//! [`Engine`] lives as long as the process. [`Admission`] combines it with one configuration; a reload creates a new
+//! one over the same quota counters, so no count is lost. Locks are held for one decision, in a fixed order (the
+//! client, then quota counters by number), and never across a wait.
 
 mod admission;
 mod bot_detection;
@@ -51,7 +51,7 @@ use refused_pages::RefusedPages;
 use std::sync::Arc;
 use throttle::Throttle;
 
-/// What the gate remembers from one request, and from one set of rules, to the next.
+/// State that outlives requests and configurations.
 pub struct Engine {
     supply: LeaseMode,
     clients: Clients,
@@ -63,16 +63,16 @@ pub struct Engine {
     throttle: Arc<Throttle>,
 }
 
-/// A class by its name, whatever its place in the present rules: slots outlive reloads.
+/// Class id by name that stays the same across reloads, unlike its index in the configuration.
 pub(crate) type StableClassId = u16;
 
 impl Engine {
-    /// An engine that spends what comes from `supply` and remembers at most `max_clients` clients.
+    /// Creates an engine with units from `supply` and at most `max_clients` tracked clients.
     pub fn new(supply: LeaseMode, max_clients: usize) -> Arc<Self> {
         Self::hashing_by(Hashing::random(), supply, max_clients)
     }
 
-    /// An engine on accounts of its own that does the same in every run, whoever has chosen the keys of its maps.
+    /// Creates an engine with local quotas and fixed hash keys, so that every run gives the same results.
     pub fn deterministic(max_clients: usize) -> Arc<Self> {
         Self::hashing_by(Hashing::fixed(), LeaseMode::Local, max_clients)
     }
@@ -90,7 +90,7 @@ impl Engine {
         })
     }
 
-    /// Puts `rules` in force: what follows is decided by them, on the accounts as they stand.
+    /// Creates the admission for `rules`, on the existing quota counters.
     pub fn admission(self: &Arc<Self>, rules: Arc<Rules>, now: Timestamp) -> Admission {
         let slots = self.class_ids(&rules);
         let accounts = self.open(&rules, &slots, now);
@@ -98,7 +98,7 @@ impl Engine {
         Admission::new(Arc::clone(self), rules, accounts, slots)
     }
 
-    /// Opens the accounts of `rules`, or goes on with them, so that they can be supplied before anybody asks.
+    /// Opens or updates the quota counters of `rules`, so that they can lease units before the first request.
     pub fn open_quotas(&self, rules: &Rules, now: Timestamp) {
         self.open(rules, &self.class_ids(rules), now);
     }
@@ -134,7 +134,7 @@ impl Engine {
     }
 }
 
-/// The most that one request is expected to cost of the quota at `place`, as far as the settings say.
+/// Returns the highest expected cost of one request in the quota with index `place`, according to the configuration.
 fn max_cost(rules: &Rules, place: usize) -> Units {
     let costs = rules.routes.iter().flat_map(|route| &route.costs);
     let of_quota = costs.filter(|(quota, _)| usize::from(quota.0) == place).map(|(_, cost)| match cost {

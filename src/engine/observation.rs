@@ -1,4 +1,4 @@
-//! A look at one request of a client that says it is a browser: what is made of it now, and learned once it is over.
+//! Observation of one request of a client that claims to be a browser: scored on arrival, recorded when finished.
 
 use super::{Admission, ProfileKey};
 use crate::policy::Timestamp;
@@ -7,38 +7,38 @@ use crate::policy::bot_detection::{
 };
 use std::net::IpAddr;
 
-/// All that there is to see of a request.
+/// Inputs of an observation: the attributes of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservedRequest<'a> {
-    /// The method.
+    /// Request method.
     pub method: &'a http::Method,
-    /// The path, normalised.
+    /// Normalized path.
     pub path: &'a str,
-    /// The query.
+    /// Query string, if any.
     pub query: Option<&'a str>,
-    /// The client's address.
+    /// Address of the client.
     pub client: IpAddr,
-    /// Its user agent.
+    /// User agent of the client.
     pub user_agent: &'a [u8],
-    /// What follows from the browser that it names.
+    /// Traits of the browser named by the user agent.
     pub browser: BrowserTraits,
-    /// The page that it says led here.
+    /// Referer of the request.
     pub referer: Referer,
-    /// The headers that were there.
+    /// Headers present in the request.
     pub seen: HeadersSeen,
 }
 
-/// A request that was seen and not learned from yet.
+/// An observed request that has not been recorded yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
     track: ProfileKey,
     sight: RequestFeatures,
-    /// How far its client is from a person.
+    /// Bot score of the client; `None` if it has no profile.
     weighed: Option<BotScore>,
 }
 
 impl Observation {
-    /// What there is to see; nothing where nobody looks.
+    /// Observes a request. Returns `None` if bot detection is disabled.
     pub fn of(look: &ObservedRequest<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
         let rules = admission.rules();
         let behaviour = rules.behaviour.as_ref()?;
@@ -55,28 +55,28 @@ impl Observation {
         Some(Self { track, sight, weighed })
     }
 
-    /// Why its client is suspected, if it is.
+    /// Returns the bot score of the client, or `None` if it is not suspected.
     pub fn score_if_suspected(&self, admission: &Admission) -> Option<BotScore> {
         self.weighed.filter(|weighed| admission.rules().is_suspected(weighed))
     }
 
-    /// The points that its client has, where anything is known of it.
+    /// Returns the points of the client, or `None` if it has no profile.
     pub fn score(&self) -> Option<u16> {
         self.weighed.map(|weighed| weighed.points)
     }
 
-    /// The same, of a request that would be charged if `costly`.
+    /// Returns the observation, marked as a request that would be charged if `costly`.
     #[must_use]
     pub fn with_costly(self, costly: bool) -> Self {
         Self { sight: RequestFeatures { costly, ..self.sight }, ..self }
     }
 
-    /// The headers that were there.
+    /// Returns the headers present in the request.
     pub fn seen(&self) -> HeadersSeen {
         self.sight.seen
     }
 
-    /// It is over: it was answered with `status`, or was not.
+    /// Records the finished request with its response status; `None` if it was refused.
     pub fn finish(&self, status: Option<u16>, admission: &Admission) {
         admission.record_request(
             self.track,

@@ -1,4 +1,4 @@
-//! The right to send one request to the origin, and what has been set aside for it.
+//! Permission to send one request to the origin, with the units reserved for it.
 
 use super::StableClassId;
 use super::cost_estimates::LearnedCost;
@@ -8,10 +8,10 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The right to send one request. Only admission makes it; forwarding takes it.
+/// Permission to send one request. Only admission creates it; forwarding consumes it.
 ///
-/// Every way out settles it: dropped before anything was sent it gives its units back, dropped afterwards the expected
-/// cost stands, because the origin may have done the work.
+/// Each permit is settled exactly once. If it is dropped before the request was sent, its units are released. If it is
+/// dropped later, the expected cost is charged, because the origin may have done the work.
 #[must_use]
 pub struct Permit {
     class: StableClassId,
@@ -19,40 +19,40 @@ pub struct Permit {
     sent: bool,
 }
 
-/// Units set aside in one account.
+/// Units reserved in one quota.
 pub(super) struct Reservation {
     pub(super) account: Arc<QuotaCounter>,
     pub(super) quota: QuotaId,
     pub(super) expected: Units,
-    /// Where experience is kept, if that is where the expectation came from.
+    /// Estimate to update at settlement; `None` for a fixed cost.
     pub(super) learned: Option<LearnedCost>,
-    /// The window that pays.
+    /// Id of the window that is charged.
     pub(super) window: u64,
-    /// What earlier tries of the same request were charged ...
+    /// Units charged for earlier attempts of the same request.
     pub(super) charged: Units,
-    /// ... and the number of the last second charge.
+    /// Sequence number of the charge for the last retry; `None` without a retry.
     pub(super) retry_sequence: Option<u64>,
 }
 
-/// What a request cost in the end.
+/// Costs of a settled request, one per quota.
 pub type Receipt = SmallVec<[Charged; 2]>;
 
-/// What one quota was charged.
+/// Settled cost of a request in one quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charged {
-    /// Which quota.
+    /// Id of the quota.
     pub quota: QuotaId,
-    /// What was set aside at admission.
+    /// Units reserved at admission.
     pub expected: Units,
-    /// What was charged, for all tries together.
+    /// Units charged, for all attempts together.
     pub settled: Units,
-    /// What of that is beyond the limit, and in no window's books.
+    /// Charged units that exceed the limit and are counted in no window.
     pub overrun: Units,
-    /// The window that paid.
+    /// Id of the window that was charged.
     pub window: u64,
-    /// The settlement's number on the quota, among its decisions and settlements ...
+    /// Sequence number of the settlement, among decisions and settlements of the quota.
     pub sequence: u64,
-    /// ... and that of the second charge, where a second try was charged.
+    /// Sequence number of the charge for a retry; `None` if no retry was charged.
     pub retry_sequence: Option<u64>,
 }
 
@@ -61,18 +61,18 @@ impl Permit {
         Self { class, reservations, sent: false }
     }
 
-    /// Notes that the request may have reached the origin: from here on it costs what was expected, unless settled.
+    /// Records that the request may have reached the origin. From now on it costs the expected units, unless settled.
     pub fn mark_sent(&mut self) {
         self.sent = true;
     }
 
-    /// Notes that it certainly did not, as when the origin had closed the connection before a byte was written.
+    /// Records that the request did not reach the origin, for example because the connection was closed before a write.
     pub fn mark_unsent(&mut self) {
         self.sent = false;
     }
 
-    /// Charges the expected cost once more, for a second try after a first that may have cost something. False, and
-    /// nothing changed, when that is not left.
+    /// Reserves the expected cost again, for a retry after an attempt that may have cost units. Returns false and
+    /// changes nothing if the units are not available.
     pub fn reserve_retry(&mut self, now: Timestamp) -> bool {
         let accounts: SmallVec<[_; 2]> = self.reservations.iter().map(|one| Arc::clone(&one.account)).collect();
         let mut books: SmallVec<[_; 2]> = accounts.iter().map(|account| account.lock_at(now)).collect();
@@ -99,24 +99,25 @@ impl Permit {
         true
     }
 
-    /// Replaces the expected cost by what `actual` says, quota by quota; what others are expected to cost follows it.
+    /// Replaces the expected cost by the actual cost per quota, and updates the cost estimates.
     pub fn settle(self, mut actual: impl FnMut(QuotaId, Units) -> Units) -> Receipt {
         self.settle_each(|reservation| Some(actual(reservation.quota, reservation.expected)))
     }
 
-    /// The same where `actual` says what all tries cost together.
+    /// Like [`Self::settle`], but `actual` returns the cost of all attempts together.
     pub fn settle_total(self, mut actual: impl FnMut(QuotaId, Units) -> Units) -> Receipt {
         self.settle_each(|reservation| {
             Some(actual(reservation.quota, reservation.expected).saturating_sub(reservation.charged))
         })
     }
 
-    /// Ends it where nothing is known of the cost: nothing if nothing was sent, else what was expected.
+    /// Settles without a known cost: charges nothing if the request was not sent, the expected cost otherwise.
     pub fn settle_unknown(self) -> Receipt {
         self.settle_each(|_| None)
     }
 
-    /// One for each quota, in the order of the decision's standings: a log knows when each of them settled it.
+    /// Splits the permit into one per quota, in the order of [`super::Decision::standings`]. Each can be settled at its
+    /// own time, as a log records it.
     pub fn split_by_quota(mut self) -> impl Iterator<Item = Self> {
         let (class, sent) = (self.class, self.sent);
         let reservations = std::mem::take(&mut self.reservations);

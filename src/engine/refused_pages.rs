@@ -1,7 +1,7 @@
-//! Since when each page has been refused to a crawler: what [`crate::policy::crawler_guard`] keeps from going on for too long.
+//! Times since which pages have been refused to crawlers. [`crate::policy::crawler_guard`] limits these times.
 //!
-//! A page is kept as a hash, 16 bytes in a table that is at worst a little less than half full: at most 36 bytes a page.
-//! When there is no room, newcomers are not remembered: those that were refused first are the first in danger.
+//! A page is stored as a hash of 16 bytes. The table is slightly less than half full at worst: at most 36 bytes per
+//! page. A full table stores no new pages: the pages that were refused first become overdue first.
 
 use crate::policy::{Classification, Facts, OperatorId, Timestamp};
 use parking_lot::Mutex;
@@ -10,43 +10,43 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Twice what the largest of the sites in view has a search engine ask for in a day.
+/// Maximum number of pages: twice the daily requests of a search engine on the largest site observed.
 const MAX_PAGES: usize = 100_000;
 
-/// A page that nobody has asked for in this time is no longer in danger: its next request is the first again.
+/// Time without requests after which a page is evicted. Its next request counts as the first.
 const ASKED_FOR_WITHIN: Duration = Duration::from_secs(7 * 86_400);
 
-/// A page as one operator's crawlers know it.
+/// A page as requested by the crawlers of one operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CrawledPage<'a> {
-    /// Whose crawlers.
+    /// Operator of the crawlers.
     pub operator: OperatorId,
-    /// The host asked for.
+    /// Requested host.
     pub host: &'a str,
-    /// The path as rules see it.
+    /// Normalized path, as matched by rules.
     pub path: &'a str,
-    /// The query.
+    /// Query string, if any.
     pub query: Option<&'a str>,
 }
 
 impl<'a> CrawledPage<'a> {
-    /// The page that a request asks for, where it is a verified crawler's.
+    /// Returns the page that a verified crawler requests, or `None` for any other client.
     pub(super) fn of(classified: &Classification, facts: &Facts<'a>) -> Option<Self> {
         let Facts { host, path, query, .. } = *facts;
         classified.operator.map(|operator| Self { operator, host, path, query })
     }
 }
 
-/// The pages that are being refused.
+/// Pages that are currently refused.
 #[derive(Default)]
 pub(super) struct RefusedPages {
     hasher: foldhash::fast::RandomState,
     pages: Mutex<HashMap<u64, RefusalTimes, foldhash::fast::RandomState>>,
-    /// How many there are, for whoever need not wait to know.
+    /// Number of pages, readable without the lock.
     count: AtomicUsize,
 }
 
-/// When a page was refused.
+/// Times of the first and last refusal of a page.
 #[derive(Clone, Copy, Debug)]
 struct RefusalTimes {
     operator: OperatorId,
@@ -55,7 +55,7 @@ struct RefusalTimes {
 }
 
 impl RefusedPages {
-    /// Returns how long a page has been refused, if it has.
+    /// Returns the time since the first refusal of a page, or `None` if it is not refused.
     pub(super) fn refused_duration(&self, page: &CrawledPage<'_>, now: Timestamp) -> Option<Duration> {
         if self.is_empty() {
             return None;
@@ -64,7 +64,7 @@ impl RefusedPages {
         Some(Duration::from_secs(seconds(now).saturating_sub(refused.first_s).into()))
     }
 
-    /// Notes that a page was refused.
+    /// Records the refusal of a page.
     pub(super) fn record_refusal(&self, page: &CrawledPage<'_>, now: Timestamp) {
         let (hash, now_s) = (self.hash(page), seconds(now));
         let mut pages = self.pages.lock();
@@ -79,7 +79,7 @@ impl RefusedPages {
         self.count.store(pages.len(), Ordering::Relaxed);
     }
 
-    /// Notes that a page was let through.
+    /// Records the admission of a page.
     pub(super) fn record_admit(&self, page: &CrawledPage<'_>) {
         if self.is_empty() {
             return;
@@ -89,7 +89,7 @@ impl RefusedPages {
         self.count.store(pages.len(), Ordering::Relaxed);
     }
 
-    /// Forgets the pages that nobody asks for any more.
+    /// Evicts the pages that are no longer requested.
     pub(super) fn evict_idle(&self, now: Timestamp) {
         let oldest_s = seconds(now - ASKED_FOR_WITHIN);
         let mut pages = self.pages.lock();
@@ -97,7 +97,7 @@ impl RefusedPages {
         self.count.store(pages.len(), Ordering::Relaxed);
     }
 
-    /// Returns for how long the page that has been refused longest has been, operator by operator, in their order.
+    /// Returns the longest refusal of a page for each operator, ordered by operator.
     pub(super) fn longest_by_operator(&self) -> Vec<(OperatorId, Duration)> {
         let mut longest: Vec<(OperatorId, Duration)> = Vec::new();
         for refused in self.pages.lock().values() {
@@ -140,19 +140,19 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_refused_from_its_first_refusal_until_it_is_let_through() {
+    fn refusal_time_runs_from_first_refusal_to_admission() {
         let pages = RefusedPages::default();
         assert_eq!(pages.refused_duration(&page(GOOGLE, "/a"), at(0)), None);
         pages.record_refusal(&page(GOOGLE, "/a"), at(0));
         pages.record_refusal(&page(GOOGLE, "/a"), at(50));
         assert_eq!(pages.refused_duration(&page(GOOGLE, "/a"), at(60)), Some(Duration::from_secs(60)));
-        assert_eq!(pages.refused_duration(&page(BING, "/a"), at(60)), None, "each crawler for itself");
+        assert_eq!(pages.refused_duration(&page(BING, "/a"), at(60)), None, "each operator has its own pages");
         pages.record_admit(&page(GOOGLE, "/a"));
         assert_eq!(pages.refused_duration(&page(GOOGLE, "/a"), at(60)), None);
     }
 
     #[test]
-    fn the_longest_is_told_of_each_operator() {
+    fn longest_refusal_is_reported_per_operator() {
         let pages = RefusedPages::default();
         for (operator, path, seconds) in
             [(BING, "/a", 0), (GOOGLE, "/a", 5), (GOOGLE, "/b", 0), (GOOGLE, "/b", 70), (GOOGLE, "/a", 10)]
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_is_forgotten_and_there_is_a_most() {
+    fn stale_pages_are_evicted_and_count_is_bounded() {
         let pages = RefusedPages::default();
         for number in 0..MAX_PAGES + 10 {
             pages.record_refusal(&page(GOOGLE, &number.to_string()), at(0));

@@ -94,45 +94,45 @@ fn ask(admission: &Admission, class: ClassId, route: usize, now: Timestamp) -> R
     }
 }
 
-/// Settled and reserved of the quota at `place`, in whole units.
+/// Returns the settled and reserved units of the quota with index `place`.
 fn books(admission: &Admission, place: usize) -> (u64, u64) {
     let view = &admission.quotas(NOON)[place];
     (view.used.floor(), view.reserved.floor())
 }
 
 #[test]
-fn robots_txt_takes_nothing_even_where_its_route_costs_something() {
+fn robots_txt_is_free_on_a_costed_route() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
-    let _last = ask(&admission, PERSON, 0, NOON).expect("one is left");
+    let _last = ask(&admission, PERSON, 0, NOON).expect("one unit is left");
     let decision = admission.admit(ANN, BOT, 0, ROBOTS_TXT_PATH, NOON);
-    let AdmissionOutcome::Admitted(_permit) = &decision.ruling else { panic!("never refused") };
+    let AdmissionOutcome::Admitted(_permit) = &decision.ruling else { panic!("robots.txt is never refused") };
     assert!(decision.standings.is_empty());
-    assert_eq!(books(&admission, 0), (0, 1), "no more than the limit");
+    assert_eq!(books(&admission, 0), (0, 1), "usage is within the limit");
 }
 
 #[test]
-fn a_permit_dropped_before_anything_was_sent_gives_its_units_back() {
+fn permit_dropped_before_sending_releases_its_units() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
-    let permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
+    let permit = ask(&admission, PERSON, 0, NOON).expect("units are left");
     assert_eq!(books(&admission, 0), (0, 4));
     drop(permit);
     assert_eq!(books(&admission, 0), (0, 0));
 }
 
 #[test]
-fn a_permit_dropped_after_sending_costs_what_was_expected() {
+fn permit_dropped_after_sending_charges_the_expected_cost() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
-    let mut permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
+    let mut permit = ask(&admission, PERSON, 0, NOON).expect("units are left");
     permit.mark_sent();
     drop(permit);
     assert_eq!(books(&admission, 0), (4, 0));
 }
 
 #[test]
-fn a_task_that_panics_settles_what_it_held() {
+fn panicking_task_settles_its_permit() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
     let panics = |sent: bool| {
-        let mut permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
+        let mut permit = ask(&admission, PERSON, 0, NOON).expect("units are left");
         let task = std::panic::AssertUnwindSafe(move || {
             if sent {
                 permit.mark_sent();
@@ -149,18 +149,18 @@ fn a_task_that_panics_settles_what_it_held() {
 }
 
 #[test]
-fn a_correction_by_hand_reaches_the_ledger_whichever_way_it_goes() {
+fn manual_correction_reaches_the_ledger_up_or_down() {
     let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![quota("api", 100, &[])], vec![route(&[(0, 1)])]), NOON);
     for used in [20, 20, 30, 5, 0] {
-        admission.set_used("api", Units::from_whole(used), NOON).expect("it is known");
+        admission.set_used("api", Units::from_whole(used), NOON).expect("the quota exists");
         let told: Vec<u64> = engine.pending_corrections(NOON).iter().map(|(_, all)| all.floor()).collect();
-        assert_eq!(told, [used], "it may be what the ledger waits for");
+        assert_eq!(told, [used], "each correction is reported");
     }
     assert!(engine.pending_corrections(NOON).is_empty());
 }
 
-/// Hands out whatever is asked for.
+/// Grants all lease requests in full.
 fn hand_out(engine: &Engine, now: Timestamp) -> Vec<LeaseRequest> {
     let asks = engine.lease_requests(now);
     let leases: Vec<Lease> = asks.iter().map(|ask| Lease { held: ask.wanted, ..Lease::default() }).collect();
@@ -169,49 +169,51 @@ fn hand_out(engine: &Engine, now: Timestamp) -> Vec<LeaseRequest> {
 }
 
 #[test]
-fn one_dear_answer_makes_no_later_lease_large() {
+fn one_expensive_response_does_not_enlarge_later_leases() {
     let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![quota("api", 10_000, &[])], vec![route(&[(0, 1)])]), NOON);
     let lease = |now| hand_out(&engine, now)[0].wanted.saturating_sub(Units::from_whole(2001)).floor();
     hand_out(&engine, NOON);
-    let permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
+    let permit = ask(&admission, PERSON, 0, NOON).expect("units are left");
     let _ = permit.settle(|_, _| Units::from_whole(2000));
     hand_out(&engine, NOON);
     let later = NOON + Duration::from_secs(10);
-    let _ = ask(&admission, PERSON, 0, later).expect("there is plenty").settle(|_, cost| cost);
-    assert!(lease(later) <= 156, "a 64th of the limit at most, not four times the dear one");
+    let _ = ask(&admission, PERSON, 0, later).expect("units are left").settle(|_, cost| cost);
+    assert!(lease(later) <= 156, "at most a 64th of the limit, not four times the high cost");
 }
 
 #[test]
-fn a_cost_learned_above_the_limit_can_be_unlearned() {
+fn learned_cost_above_the_limit_can_decrease() {
     let learned = Route { costs: vec![(QuotaId(0), Cost::Learned)], ..route(&[]) };
     let admission = admission(vec![quota("api", 10, &[])], vec![learned]);
     for _ in 0..8 {
-        let permit = ask(&admission, PERSON, 0, NOON).expect("it is asked in full");
+        let permit = ask(&admission, PERSON, 0, NOON).expect("the expected cost is capped at the limit");
         let _ = permit.settle(|_, _| Units::from_whole(500));
-        admission.set_used("api", Units::ZERO, NOON).expect("it is known");
+        admission.set_used("api", Units::ZERO, NOON).expect("the quota exists");
     }
-    let _ = ask(&admission, PERSON, 0, NOON).expect("all of it, but no more").settle(|_, _| Units::from_whole(1));
+    let _ = ask(&admission, PERSON, 0, NOON)
+        .expect("the expected cost is capped at the limit")
+        .settle(|_, _| Units::from_whole(1));
     assert_eq!(books(&admission, 0), (1, 0));
 }
 
 #[test]
-fn a_window_of_first_use_is_opened_by_what_really_cost_something() {
+fn first_use_window_opens_at_first_nonzero_cost() {
     let first_use = Quota { window: Window::FirstUse { length: Duration::from_secs(60) }, ..quota("api", 10, &[]) };
     let learned = Route { costs: vec![(QuotaId(0), Cost::Learned)], ..route(&[]) };
     let admission = admission(vec![first_use], vec![learned]);
     for _ in 0..2000 {
-        let _ = ask(&admission, PERSON, 0, NOON).expect("it has cost nothing so far").settle(|_, _| Units::ZERO);
+        let _ = ask(&admission, PERSON, 0, NOON).expect("nothing was charged so far").settle(|_, _| Units::ZERO);
     }
-    let _ = ask(&admission, PERSON, 0, NOON).expect("it costs nothing").settle(|_, _| Units::from_whole(10));
+    let _ = ask(&admission, PERSON, 0, NOON).expect("the expected cost is zero").settle(|_, _| Units::from_whole(10));
     let view = &admission.quotas(NOON)[0];
     assert_eq!((view.used, view.window_end), (Units::from_whole(10), NOON + Duration::from_secs(60)));
     let later = NOON + Duration::from_secs(61);
-    assert!(ask(&admission, PERSON, 0, later).is_ok(), "it is over");
+    assert!(ask(&admission, PERSON, 0, later).is_ok(), "the window has ended");
 }
 
 #[test]
-fn what_was_spent_goes_with_a_quota_whatever_becomes_of_its_window() {
+fn usage_survives_a_change_of_window_kind() {
     let length = Duration::from_secs(86_400);
     let windows = [
         Window::Fixed { length },
@@ -231,7 +233,7 @@ fn what_was_spent_goes_with_a_quota_whatever_becomes_of_its_window() {
                 let admission = under(before);
                 for _ in 0..40 {
                     hand_out(&engine, NOON);
-                    let _ = ask(&admission, PERSON, 0, NOON).expect("there is plenty").settle(|_, cost| cost);
+                    let _ = ask(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, cost| cost);
                 }
                 let view = &under(after).quotas(NOON)[0];
                 assert!(view.used >= Units::from_whole(40), "{before:?}, then {after:?}: {}", view.used);
@@ -243,13 +245,13 @@ fn what_was_spent_goes_with_a_quota_whatever_becomes_of_its_window() {
 #[test]
 fn the_actual_cost_replaces_the_expected_one() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
-    let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::from_milli(250));
+    let receipt = ask(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, _| Units::from_milli(250));
     assert_eq!(receipt[0].settled, Units::from_milli(250));
     assert_eq!(admission.quotas(NOON)[0].used, Units::from_milli(250));
 }
 
 #[test]
-fn who_looked_at_the_clock_first_and_comes_second_is_decided_at_the_later_time() {
+fn decision_time_never_goes_back() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 1)])]);
     let (earlier, later) = (NOON, NOON + Duration::from_micros(3));
     let decided_at = |now| admission.admit(ANN, PERSON, 0, "/item/1", now).at;
@@ -257,76 +259,80 @@ fn who_looked_at_the_clock_first_and_comes_second_is_decided_at_the_later_time()
 }
 
 #[test]
-fn what_a_page_cost_beyond_the_lease_counts_at_once() {
+fn cost_beyond_the_lease_counts_immediately() {
     let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![quota("api", 100, &[])], vec![route(&[(0, 1)])]), NOON);
     hand_out(&engine, NOON);
-    let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::from_whole(120));
-    assert_eq!(receipt[0].overrun, Units::from_whole(20), "that much is beyond the limit, whatever is leased");
+    let receipt = ask(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, _| Units::from_whole(120));
+    assert_eq!(receipt[0].overrun, Units::from_whole(20), "20 units exceed the limit, whatever the lease");
     let decision = admission.admit(ANN, PERSON, 0, "/item/1", NOON);
     assert_eq!(decision.standings[0].used, Units::from_whole(100));
     assert!(matches!(decision.ruling, AdmissionOutcome::Refused(refusal) if refusal.reason == Reason::Quota));
 }
 
 #[test]
-fn what_the_origin_spends_beyond_the_limit_is_kept_apart() {
+fn cost_beyond_the_limit_is_counted_as_overrun() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
-    let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::from_whole(15));
+    let receipt = ask(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, _| Units::from_whole(15));
     assert_eq!((receipt[0].settled, receipt[0].overrun), (Units::from_whole(15), Units::from_whole(5)));
     let view = &admission.quotas(NOON)[0];
     assert_eq!((view.used, view.overrun), (Units::from_whole(10), Units::from_whole(5)));
 }
 
 #[test]
-fn a_request_that_was_sent_twice_is_receipted_for_both() {
+fn retried_request_is_charged_for_both_attempts() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
-    let mut permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
+    let mut permit = ask(&admission, PERSON, 0, NOON).expect("units are left");
     permit.mark_sent();
     assert!(permit.reserve_retry(NOON));
     let receipt = permit.settle(|_, _| Units::from_whole(1));
-    assert_eq!(receipt[0].settled, Units::from_whole(5), "the first try as expected, the second as the origin says");
+    assert_eq!(
+        receipt[0].settled,
+        Units::from_whole(5),
+        "expected cost of the first attempt, actual cost of the second"
+    );
     assert_eq!(books(&admission, 0), (5, 0));
 }
 
 #[test]
 fn all_quotas_are_charged_or_none() {
     let admission = admission(vec![quota("wide", 100, &[]), quota("narrow", 1, &[])], vec![route(&[(0, 1), (1, 1)])]);
-    let _held = ask(&admission, PERSON, 0, NOON).expect("both have one");
+    let _held = ask(&admission, PERSON, 0, NOON).expect("both quotas have a unit");
     assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
     assert_eq!((books(&admission, 0), books(&admission, 1)), ((0, 1), (0, 1)));
 }
 
 #[test]
-fn a_new_window_starts_from_nothing_and_old_charges_do_not_weigh_on_it() {
+fn new_window_starts_empty_despite_late_charges() {
     let admission = admission(vec![quota("api", 4, &[])], vec![route(&[(0, 4)])]);
-    let mut late = ask(&admission, PERSON, 0, NOON).expect("the whole day's units");
+    let mut late = ask(&admission, PERSON, 0, NOON).expect("the units of the whole day");
     late.mark_sent();
     assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
-    let next_day = ask(&admission, PERSON, 0, TOMORROW).expect("a new allowance");
+    let next_day = ask(&admission, PERSON, 0, TOMORROW).expect("the new window has units");
     drop(late);
     assert_eq!(ask(&admission, PERSON, 0, TOMORROW).err(), Some(Reason::Quota));
     drop(next_day);
 }
 
 #[test]
-fn a_clock_set_back_finds_the_window_as_it_was_left() {
+fn clock_set_back_finds_the_previous_window_usage() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
-    let _today = ask(&admission, PERSON, 0, NOON).expect("one is there");
-    let _tomorrow = ask(&admission, PERSON, 0, TOMORROW).expect("one is there");
+    let _today = ask(&admission, PERSON, 0, NOON).expect("today has a unit");
+    let _tomorrow = ask(&admission, PERSON, 0, TOMORROW).expect("tomorrow has a unit");
     assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
     assert_eq!(ask(&admission, PERSON, 0, TOMORROW).err(), Some(Reason::Quota));
 }
 
 #[test]
-fn a_clock_that_is_corrected_by_a_second_stands_still() {
+fn clock_step_back_by_a_second_is_ignored() {
     let admission = admission(vec![quota("api", 2, &[])], vec![route(&[(0, 1)])]);
-    let _first = ask(&admission, PERSON, 0, TOMORROW).expect("two are there");
-    let _second = ask(&admission, PERSON, 0, TOMORROW - Duration::from_secs(1)).expect("it still is tomorrow");
+    let _first = ask(&admission, PERSON, 0, TOMORROW).expect("two units are left");
+    let _second = ask(&admission, PERSON, 0, TOMORROW - Duration::from_secs(1)).expect("the same window applies");
     assert_eq!(ask(&admission, PERSON, 0, TOMORROW).err(), Some(Reason::Quota));
 }
 
 #[test]
-fn a_window_that_nobody_remembers_counts_as_spent() {
+fn evicted_window_counts_as_exhausted() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
     for day in 1..30 {
         drop(ask(&admission, PERSON, 0, Timestamp::from_seconds(day * 86_400)));
@@ -340,10 +346,10 @@ fn windowed(limit: u64, window: Window) -> Admission {
 }
 
 #[test]
-fn a_window_of_first_use_opens_with_the_first_charge_and_not_before() {
+fn first_use_window_opens_with_the_first_charge() {
     let admission = windowed(1, Window::FirstUse { length: Duration::from_secs(60) });
     let (opened, soon) = (NOON + Duration::from_secs(7200), NOON + Duration::from_secs(7259));
-    let _one = ask(&admission, PERSON, 0, opened).expect("the first");
+    let _one = ask(&admission, PERSON, 0, opened).expect("the first unit");
     assert_eq!(admission.quotas(soon)[0].window_end, opened + Duration::from_secs(60));
     assert_eq!(ask(&admission, PERSON, 0, soon).err(), Some(Reason::Quota));
     let later = opened + Duration::from_secs(1000);
@@ -352,28 +358,32 @@ fn a_window_of_first_use_opens_with_the_first_charge_and_not_before() {
 }
 
 #[test]
-fn a_window_of_first_use_goes_on_when_the_clock_is_set_back_before_it() {
+fn first_use_window_survives_a_clock_set_back() {
     let admission = windowed(1, Window::FirstUse { length: Duration::from_secs(60) });
-    let _one = ask(&admission, PERSON, 0, TOMORROW).expect("the first");
-    assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota), "no second allowance");
-    assert_eq!(admission.quotas(NOON)[0].window_end, NOON + Duration::from_secs(60), "and no wait until tomorrow");
+    let _one = ask(&admission, PERSON, 0, TOMORROW).expect("the first unit");
+    assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota), "no additional units");
+    assert_eq!(
+        admission.quotas(NOON)[0].window_end,
+        NOON + Duration::from_secs(60),
+        "the window continues from the earlier time"
+    );
 }
 
 #[test]
-fn what_was_taken_weighs_on_a_sliding_window_until_it_is_over() {
+fn sliding_window_counts_usage_until_it_expires() {
     let admission = windowed(2, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
     let at = |seconds: u64| NOON + Duration::from_secs(seconds);
-    ask(&admission, PERSON, 0, at(0)).expect("the first").settle(|_, cost| cost);
-    ask(&admission, PERSON, 0, at(30)).expect("the second").settle(|_, cost| cost);
+    ask(&admission, PERSON, 0, at(0)).expect("the first unit").settle(|_, cost| cost);
+    ask(&admission, PERSON, 0, at(30)).expect("the second unit").settle(|_, cost| cost);
     assert_eq!(ask(&admission, PERSON, 0, at(59)).err(), Some(Reason::Quota));
     assert_eq!(admission.quotas(at(59))[0].used, Units::from_whole(2));
-    assert_eq!(admission.quotas(at(59))[0].window_end, at(61), "when the first weighs no more");
-    ask(&admission, PERSON, 0, at(61)).expect("the first is over").settle(|_, cost| cost);
+    assert_eq!(admission.quotas(at(59))[0].window_end, at(61), "end of the overlap of the first charge");
+    ask(&admission, PERSON, 0, at(61)).expect("the first charge has expired").settle(|_, cost| cost);
     assert_eq!(ask(&admission, PERSON, 0, at(62)).err(), Some(Reason::Quota));
 }
 
 #[test]
-fn a_charge_settled_late_weighs_on_a_sliding_window_as_what_it_was() {
+fn late_settlement_corrects_the_sliding_window() {
     let admission = windowed(4, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
     let late: Vec<_> = (0..4).map(|_| ask(&admission, PERSON, 0, NOON).expect("four")).collect();
     let later = NOON + Duration::from_secs(30);
@@ -383,7 +393,7 @@ fn a_charge_settled_late_weighs_on_a_sliding_window_as_what_it_was() {
 }
 
 #[test]
-fn a_correction_by_hand_reaches_what_earlier_parts_weigh() {
+fn manual_correction_resets_earlier_sliding_window_parts() {
     let admission = windowed(2, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
     let later = NOON + Duration::from_secs(30);
     for now in [NOON, later] {
@@ -395,24 +405,24 @@ fn a_correction_by_hand_reaches_what_earlier_parts_weigh() {
 }
 
 #[test]
-fn a_window_cut_otherwise_is_weighed_on_by_the_one_before() {
+fn redefined_window_counts_usage_of_the_previous_one() {
     let engine = Engine::new(LeaseMode::Local, 1000);
     let daily = quota("api", 10, &[]);
     let hourly = Quota { window: Window::Fixed { length: Duration::from_secs(3600) }, ..daily.clone() };
     let routes = || vec![route(&[(0, 6)])];
     let (ten, noon) = (NOON - Duration::from_secs(7200), NOON);
     let before = engine.admission(rules(vec![daily], routes()), ten);
-    ask(&before, PERSON, 0, ten).expect("plenty").settle(|_, cost| cost);
+    ask(&before, PERSON, 0, ten).expect("units are left").settle(|_, cost| cost);
     let after = engine.admission(rules(vec![hourly], routes()), noon);
-    assert_eq!(ask(&after, PERSON, 0, noon).err(), Some(Reason::Quota), "six of ten are gone today");
+    assert_eq!(ask(&after, PERSON, 0, noon).err(), Some(Reason::Quota), "six of ten units are used today");
     assert!(ask(&after, PERSON, 0, TOMORROW).is_ok());
 }
 
 #[test]
-fn a_reload_keeps_what_was_counted() {
+fn reload_keeps_quota_usage() {
     let engine = Engine::new(LeaseMode::Local, 1000);
     let before = engine.admission(rules(vec![quota("api", 10, &[(5, 50)])], vec![route(&[(0, 6)])]), NOON);
-    ask(&before, PERSON, 0, NOON).expect("plenty").settle(|_, cost| cost);
+    ask(&before, PERSON, 0, NOON).expect("units are left").settle(|_, cost| cost);
     let after = engine.admission(
         rules(vec![quota("new", 5, &[]), quota("api", 8, &[(5, 50)])], vec![route(&[(0, 1)]), route(&[(1, 3)])]),
         NOON,
@@ -422,12 +432,12 @@ fn a_reload_keeps_what_was_counted() {
 }
 
 #[test]
-fn a_bucket_is_charged_only_when_the_request_goes_through() {
+fn bucket_is_charged_only_for_admitted_requests() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)]), route(&[])]);
     let limited = ClassId(2);
     let tokens = || admission.admit(ANN, limited, 0, "/item/1", NOON).bucket.map(|bucket| bucket.remaining);
-    ask(&admission, PERSON, 0, NOON).expect("the only unit").settle(|_, cost| cost);
-    assert_eq!(tokens(), Some(2), "refused for the quota: no token taken");
+    ask(&admission, PERSON, 0, NOON).expect("one unit is left").settle(|_, cost| cost);
+    assert_eq!(tokens(), Some(2), "a request refused for the quota takes no token");
     for expected in [None, None, Some(Reason::Bucket)] {
         assert_eq!(ask(&admission, limited, 1, NOON).err(), expected);
     }
@@ -435,16 +445,16 @@ fn a_bucket_is_charged_only_when_the_request_goes_through() {
 }
 
 #[test]
-fn idle_clients_are_forgotten_once_their_bucket_is_full() {
+fn idle_clients_with_full_buckets_are_evicted() {
     let admission = admission(vec![quota("api", 9, &[])], vec![route(&[(0, 1)])]);
     drop(ask(&admission, ClassId(2), 0, NOON));
     admission.evict_idle(NOON + Duration::from_secs(601));
-    assert_eq!(admission.engine().clients_tracked(), 1, "not full until ten seconds after noon");
+    assert_eq!(admission.engine().clients_tracked(), 1, "the bucket is full ten seconds after noon");
     admission.evict_idle(NOON + Duration::from_secs(611));
     assert_eq!(admission.engine().clients_tracked(), 0);
 }
 
-/// Refusals by tier among the decisions of `class`, in the order of their turns.
+/// Returns the decisions on `class` by sequence number, with whether a tier refused.
 fn race(admission: &Admission, threads: usize, each: usize, held: usize) -> Vec<(u64, bool)> {
     let one = |thread: usize| {
         let mut open = Vec::new();
@@ -481,7 +491,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn shares_are_exact_in_the_order_of_admission_on_any_number_of_threads(
+    fn shed_shares_are_exact_on_any_thread_count(
         percent in 1u32..100, threads in 1usize..5,
     ) {
         let admission = admission(vec![quota("api", 1_000_000, &[(0, percent)])], vec![route(&[(0, 1)])]);
@@ -497,7 +507,7 @@ proptest! {
     }
 
     #[test]
-    fn the_books_never_exceed_the_limit_and_close_even(
+    fn concurrent_usage_never_exceeds_the_limit(
         limit in 1u64..300, cost in 1u64..7, threads in 1usize..5, held in 0usize..20,
     ) {
         let admission = admission(vec![quota("api", limit, &[])], vec![route(&[(0, cost)])]);
@@ -511,13 +521,13 @@ proptest! {
             watching.store(false, std::sync::atomic::Ordering::Relaxed);
         });
         let (used, reserved) = books(&admission, 0);
-        prop_assert_eq!(reserved, 0, "every reservation has ended");
+        prop_assert_eq!(reserved, 0, "every reservation is settled");
         prop_assert!(used <= limit);
         prop_assert_eq!(used % cost, 0);
     }
 
     #[test]
-    fn no_jump_of_the_clock_opens_a_window_twice(
+    fn clock_jumps_never_open_a_window_twice(
         kind in 0usize..3, steps in proptest::collection::vec((0u64..40, any::<bool>()), 1..200),
     ) {
         const LIMIT: u64 = 3;
@@ -534,7 +544,7 @@ proptest! {
             let step = Duration::from_secs(step * step);
             now = if back { now - step } else { now + step };
             if let Ok(permit) = ask(&admission, PERSON, 0, now) {
-                // A step back of less than two seconds is none; no other is that small.
+                // A step back of less than two seconds counts as none.
                 let span = if kind == 2 { now } else { window.span(now).start };
                 let span = if back && step < Duration::from_secs(2) { continue } else { span };
                 *taken.entry(span).or_default() += 1;

@@ -1,4 +1,4 @@
-//! What the engine shows of itself, for metrics, the admin API and the dashboard.
+//! Snapshots of the engine for metrics, the admin API and the dashboard.
 
 use super::quota::QuotaState;
 use super::{Admission, Engine, StableClassId};
@@ -9,123 +9,123 @@ use crate::policy::tier::Share;
 use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Timestamp, Units};
 use std::time::Duration;
 
-/// One quota as it stands.
+/// Snapshot of one quota.
 #[derive(Clone, Debug)]
 pub struct QuotaView {
-    /// Its name.
+    /// Name of the quota.
     pub name: String,
-    /// Units that were bought for the window.
+    /// Limit of the window, in units.
     pub limit: Units,
-    /// False: it refuses nobody, and may be overspent.
+    /// False in shadow mode: the quota refuses no request and may be overspent.
     pub enforce: bool,
-    /// Units that are settled, by all gates.
+    /// Units settled by all instances.
     pub used: Units,
-    /// Units that are set aside for requests of this gate under way.
+    /// Units reserved for requests in flight of this instance.
     pub reserved: Units,
-    /// What the origin said was spent beyond the limit, since the process began.
+    /// Units that the origin spent beyond the limit, since the process start.
     pub overrun: Units,
-    /// Units that count as spent since a gate died, though nobody knows whether they were; since the process began.
+    /// Units counted as used because an instance crashed, since the process start. Their actual usage is unknown.
     pub lost: Units,
-    /// What the origin has counted beyond what is counted here, in thousandths; below zero where it has counted less.
+    /// Units that the origin counts beyond the gateway's count, in milli-units; negative if it counts fewer.
     pub drift: i64,
-    /// Nothing is let through before this moment: the origin has said so.
+    /// End of the exhaustion that the origin reported; requests are refused until then.
     pub closed_until: Option<Timestamp>,
-    /// When the window began.
+    /// Start of the window.
     pub window_start: Timestamp,
-    /// When it ends.
+    /// End of the window.
     pub window_end: Timestamp,
-    /// How it is spread over its window, if it is.
+    /// Pacing plan; `None` if the quota is not paced.
     pub plan: Option<PlanView>,
-    /// Each class of the rules in force.
+    /// Usage by each class of the current configuration.
     pub by_class: Vec<ClassView>,
 }
 
-/// The plan of one quota, as it was last made.
+/// Latest pacing plan of one quota.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanView {
-    /// What it goes by.
+    /// Forecast that the plan uses.
     pub forecast: PacingMode,
-    /// What would be taken by now, had it been followed from the beginning.
+    /// Planned usage by now, if the plan had been followed from the start of the window.
     pub planned: Units,
-    /// Units that are put aside for those served first.
+    /// Units earmarked for unpaced classes.
     pub earmarked: Units,
 }
 
-/// What a plan has for one class.
+/// Pacing plan of one class.
 #[derive(Clone, Debug)]
 pub struct ClassPlan {
-    /// The share of its requests that is served; `None` for a class that is served first.
+    /// Admit share of the class; `None` for an unpaced class.
     pub admit_share: Option<Share>,
-    /// What it may take at once; `None` for a class that is served first.
+    /// Tokens in the pacing bucket, in units; `None` for an unpaced class.
     pub tokens: Option<Units>,
-    /// What that gains in an hour; `None` for a class that is served first.
+    /// Refill of the pacing bucket per hour, in units; `None` for an unpaced class.
     pub refill_per_hour: Option<Units>,
-    /// Units that it is expected to ask for in each of the next 24 hours, from now on.
+    /// Forecast demand in each of the next 24 hours, in units.
     pub next_hours: Vec<f64>,
 }
 
-/// One class in one quota.
+/// Usage of one quota by one class.
 #[derive(Clone, Debug)]
 pub struct ClassView {
-    /// Its name.
+    /// Name of the class.
     pub class: String,
-    /// Units charged since the process began.
+    /// Units charged since the process start.
     pub charged: Units,
-    /// The share of its requests that its tier refuses now.
+    /// Share of the requests that the current tier refuses.
     pub shed: Share,
-    /// How many of its tiers have been entered.
+    /// Number of tiers that the class has reached.
     pub tier: u8,
-    /// Units that the guard has let through since the process began.
+    /// Units admitted by the crawler guard since the process start.
     pub guard_admitted: Units,
-    /// What the plan has for it, where there is one and the class may have anything.
+    /// Pacing plan; `None` without a plan or for an excluded class.
     pub plan: Option<ClassPlan>,
 }
 
-/// One client that has been refused.
+/// Snapshot of a client that has been refused.
 #[derive(Clone, Debug)]
 pub struct ClientView {
-    /// Its address or network, or what else says who pays; never a secret.
+    /// Address, network or other key of the client; never a secret.
     pub key: String,
-    /// Its class.
+    /// Name of the class.
     pub class: String,
-    /// How often it was refused since it was last forgotten.
+    /// Number of refusals since the client was last evicted.
     pub refused: u32,
-    /// Tokens left in its bucket, if it has one.
+    /// Tokens in the bucket; `None` if the class has no bucket.
     pub tokens: Option<u32>,
-    /// What of its own would refuse it now: its bucket, or a block of its class. Tiers and quotas are not its own.
+    /// Reason why the client would be refused now: its bucket or a block of its class. Tiers and quotas are excluded.
     pub limited_by: Option<Reason>,
-    /// How long until that is over by itself; a block never is.
+    /// Time until that limit ends; `None` for a block, which never ends by itself.
     pub limited_for: Option<Duration>,
 }
 
-/// There is no quota of that name.
+/// Error: no quota has the given name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownQuota;
 
 impl Engine {
-    /// How many clients are remembered.
+    /// Returns the number of tracked clients.
     pub fn clients_tracked(&self) -> usize {
         self.clients.tracked()
     }
 
-    /// For how long the page that has been refused longest to each verified crawler has been, as of its last refusal.
+    /// Returns the longest refusal of a page for each verified crawler, as of its last refusal.
     pub fn longest_refusals(&self) -> Vec<(OperatorId, Duration)> {
         self.refused_pages.longest_by_operator()
     }
 
-    /// How many clients have been forgotten.
+    /// Returns the number of evicted clients.
     pub fn clients_evicted(&self) -> u64 {
         self.clients.evicted()
     }
 }
 
 impl Admission {
-    /// What all admissions share.
+    /// Returns the engine that all admissions share.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Every quota of the rules in force, in their order.
+    /// Returns snapshots of all quotas of the current configuration, in its order.
     pub fn quotas(&self, now: Timestamp) -> Vec<QuotaView> {
         self.accounts
             .iter()
@@ -168,7 +168,7 @@ impl Admission {
             .collect()
     }
 
-    /// The `count` most refused clients, most refused first; `name` is that of an operator.
+    /// Returns the `count` clients with the most refusals, in descending order. `name` returns the name of an operator.
     pub fn top_clients<'a>(
         &self,
         count: usize,
@@ -200,20 +200,20 @@ impl Admission {
         self.engine.clients.most_refused(count).into_iter().filter_map(view).collect()
     }
 
-    /// The plan of one quota, as it was last made; `None` for one that is not paced.
+    /// Returns the latest plan of one quota, or `None` if it is not paced.
     pub fn plan(&self, quota: QuotaId, now: Timestamp) -> Option<PlanView> {
         let rules = &self.rules.quotas[usize::from(quota.0)];
         rules.pacing.as_ref()?;
         plan(&self.account(quota).lock_at(now), rules)
     }
 
-    /// Corrects by hand what a quota has used; returns what it was and what it is now.
+    /// Sets the used units of a quota manually. Returns the previous and the new value.
     pub fn set_used(&self, quota: &str, used: Units, now: Timestamp) -> Result<(Units, Units), UnknownQuota> {
         let account = self.accounts.iter().find(|account| account.name() == quota).ok_or(UnknownQuota)?;
         Ok(account.set_used(used, now))
     }
 
-    /// Brings what is taken of a quota to what a log says; true where the books said something else.
+    /// Sets the taken units of a quota to the value of a log. Returns true if the count changed.
     pub fn sync_used_from_log(&self, quota: QuotaId, taken: Units, now: Timestamp) -> bool {
         self.account(quota).sync_used_from_log(taken, now)
     }

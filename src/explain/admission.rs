@@ -1,4 +1,4 @@
-//! What each rule of admission says, in the order in which they are asked.
+//! Steps of the admission rules, in evaluation order.
 
 use super::assessment::Assessment;
 use super::input::ExplainInput;
@@ -10,7 +10,7 @@ use crate::policy::{Reason, Units};
 use crate::telemetry::rfc3339;
 use crate::terminal::{decimal, format_duration};
 
-/// The rules, and what each says by itself; those behind one that has decided are not asked.
+/// Returns a step for each admission rule, evaluated alone. Rules after a certain refusal are skipped.
 pub(super) fn steps(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<Step> {
     let asked = case.decision_request_for(case.classified().class);
     if asked.never_refused {
@@ -22,7 +22,7 @@ pub(super) fn steps(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<St
     let quotas_are_asked = !said_no(Reason::Blocked) && !said_no(Reason::Bucket);
     for (place, position) in case.positions.iter().enumerate() {
         let quota = &position.quota.name;
-        // As it may stand, by the requests before.
+        // Usage under each possible history.
         let may_be = || outcome.pasts.iter().map(|past| case.quotas_for(asked.class, *past)[place]).collect();
         match quotas_are_asked {
             true => {
@@ -37,10 +37,10 @@ pub(super) fn steps(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<St
 }
 
 pub(super) fn skipped_step(stage: Stage) -> Step {
-    Step::new(stage, StepResult::Skipped, "not asked any more")
+    Step::new(stage, StepResult::Skipped, "not evaluated after the refusal")
 }
 
-/// What it means that a rule said no.
+/// Returns the result of a rule that refuses: enforced or in shadow mode.
 pub(super) fn refused_result(enforced: bool) -> StepResult {
     if enforced { StepResult::Refused } else { StepResult::Shadow }
 }
@@ -57,22 +57,20 @@ fn block(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>) -> Step {
 fn bucket(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>) -> Step {
     let class = asked.class_rules;
     let Some(bucket) = &class.bucket else {
-        return Step::new(Stage::Bucket, StepResult::Passed, format!("clients of the class {} have none", class.name));
+        return Step::new(Stage::Bucket, StepResult::Passed, format!("the class {} has no bucket", class.name));
     };
     if asked.bucket().is_none() {
-        return Step::new(Stage::Bucket, StepResult::Passed, "it counts only requests that cost something")
+        return Step::new(Stage::Bucket, StepResult::Passed, "counts only requests with a cost")
             .by(case.known.class_rule(asked.class, ".bucket.counts"));
     }
     let left = bucket.remaining(case.level, case.now);
-    let holds = format!("holds {} at most, {} more every {:?}", bucket.capacity, bucket.fill, bucket.interval);
+    let holds = format!("capacity {}, refill {} every {:?}", bucket.capacity, bucket.fill, bucket.interval);
     let (finding, says) = match decide::bucket(asked, case.level, case.now) {
         Ok(_) if case.happened.is_some() && case.found.is_none() => {
-            (StepResult::Passed, format!("{holds}: there was one for it"))
+            (StepResult::Passed, format!("{holds}: a token was available"))
         }
-        Ok(_) if left == bucket.capacity => {
-            (StepResult::Passed, format!("{holds}: full, for a client that comes anew"))
-        }
-        Ok(_) => (StepResult::Passed, format!("{holds}: {left} left")),
+        Ok(_) if left == bucket.capacity => (StepResult::Passed, format!("{holds}: full, as for a new client")),
+        Ok(_) => (StepResult::Passed, format!("{holds}: {left} remaining")),
         Err(_) => (refused_result(class.enforce), format!("{holds}: empty")),
     };
     Step::new(Stage::Bucket, finding, says)
@@ -88,7 +86,7 @@ fn tier(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<Qu
     let Some(position) = may_be.first() else { return skipped_step(Stage::Tier) };
     let quota = position.quota;
     let Some(ladder) = quota.tiers_for(asked.class) else {
-        let says = format!("the class {} has no tiers: refused only when nothing is left", asked.class_rules.name);
+        let says = format!("the class {} has no tiers; refused only when nothing is left", asked.class_rules.name);
         let rule = known.quota_rule(position.id, ".tiers");
         return Step::new(Stage::Tier, StepResult::Passed, says).of_quota(&quota.name).by(rule);
     };
@@ -104,7 +102,7 @@ fn tier(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<Qu
     let rests = quota.used_for_tiers(position.taken, position.planned.map(|planned| planned.is_ahead)).is_zero();
     let says = match rests && tier == 0 && !position.taken.is_zero() {
         true => format!(
-            "{} of {} used; tiers rest, unless it is ahead of its plan",
+            "{} of {} used; tiers are inactive unless the class is ahead of its plan",
             amount(position.taken),
             amount(quota.limit)
         ),
@@ -120,14 +118,14 @@ fn tier(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<Qu
         .with("shed", share.ratio())
 }
 
-/// What the crawler guard does for it.
+/// Returns the effect of the crawler guard on a request of a shed class.
 fn guard(position: &QuotaSnapshot<'_>, share: Share) -> Option<String> {
     let guarded = position.guarded.filter(|_| share > Share::NONE)?;
     let every = format_duration(guarded.guard.admit_interval.as_secs());
-    Some(format!("as a guarded crawler, one of its requests is let through every {every}"))
+    Some(format!("crawler guard: one of its requests is admitted every {every}"))
 }
 
-/// Where a class stands on its ladder.
+/// Returns the usage and the current tier of a class, in words.
 fn tier_text(ladder: &TierSet, tier: u8, taken: Units, limit: Units) -> String {
     let used = format!("{} of {} used", amount(taken), amount(limit));
     let Some(place) = usize::from(tier).checked_sub(1) else {
@@ -145,11 +143,11 @@ fn tier_text(ladder: &TierSet, tier: u8, taken: Units, limit: Units) -> String {
 fn remaining_step(case: &ExplainInput<'_>, position: &QuotaSnapshot<'_>) -> Step {
     let quota = position.quota;
     let left = position.limit.saturating_sub(position.taken);
-    let asks = format!("{} left, {} asked for", amount(left), amount(position.cost));
+    let asks = format!("{} remaining, {} requested", amount(left), amount(position.cost));
     let (finding, says) = match decide::check_remaining(position, case.now) {
         Ok(()) => (StepResult::Passed, asks),
         Err((Reason::Ledger, _)) => {
-            (refused_result(quota.enforce), format!("{asks}, but the ledger has not handed out enough of it yet"))
+            (refused_result(quota.enforce), format!("{asks}, but the ledger has not leased enough of it yet"))
         }
         Err(_) => (refused_result(quota.enforce), asks),
     };

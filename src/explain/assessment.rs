@@ -1,22 +1,22 @@
-//! What becomes of a request, as far as that can be told.
+//! Assessment of a request: its possible verdicts, combined with the logged decision.
 
 use super::input::{ExplainInput, History};
 use crate::policy::decide::QuotaSnapshot;
 use crate::policy::{Reason, Refusal, Verdict};
 
-/// What the rules say, all together.
+/// Combined result of all rules.
 pub(super) struct Assessment<'a> {
-    /// How the requests before it may have gone.
+    /// Assumed histories of earlier requests.
     pub(super) pasts: Vec<History>,
-    /// The verdict; two, where it depends on that.
+    /// The verdict; two if it depends on the history.
     pub(super) rulings: Vec<AssessedVerdict<'a>>,
-    /// A log says that it was decided otherwise.
+    /// True if the log contains another decision.
     pub(super) differs_from_log: bool,
-    /// Nothing but a log knows what the client was told.
+    /// True if the response is taken from the log.
     pub(super) is_as_logged: bool,
 }
 
-/// A verdict, and where it leaves the quotas.
+/// A verdict, and the quota usage after it.
 pub(super) struct AssessedVerdict<'a> {
     pub(super) verdict: Verdict,
     pub(super) positions: Vec<QuotaSnapshot<'a>>,
@@ -32,7 +32,7 @@ impl<'a> Assessment<'a> {
         }
     }
 
-    /// Whatever may have been before.
+    /// Assesses the request under all possible histories.
     fn all_histories(case: &ExplainInput<'a>) -> Self {
         let pasts = case.histories();
         let mut rulings: Vec<AssessedVerdict<'a>> = pasts.iter().map(|past| AssessedVerdict::of(case, *past)).collect();
@@ -41,8 +41,8 @@ impl<'a> Assessment<'a> {
         Self { pasts, rulings, differs_from_log: false, is_as_logged: false }
     }
 
-    /// As a replay decides: by the rules, unless it was the origin that had no room, or the ledger. That a log tells, and
-    /// nobody can work it out again.
+    /// Assesses the request as a replay does: by the rules, except for logged refusals by scopes and the ledger, which
+    /// cannot be reproduced.
     fn replayed(case: &ExplainInput<'a>) -> Self {
         let open = Self::all_histories(case);
         let logged = case.decided().map(|decided| decided.reason);
@@ -52,7 +52,7 @@ impl<'a> Assessment<'a> {
         }
     }
 
-    /// As it was decided, where the rules of today may say so.
+    /// Returns the logged decision if the current rules can produce it; otherwise the current assessment.
     fn as_decided(case: &ExplainInput<'a>, reason: Option<Reason>) -> Self {
         let ruled = |past| (past, AssessedVerdict::of(case, past));
         let says_so = |ruled: &AssessedVerdict<'_>| ruled.refusal().map(|refusal| refusal.reason) == reason;
@@ -64,7 +64,7 @@ impl<'a> Assessment<'a> {
         }
     }
 
-    /// What can be asked here admitted it; what only the gate saw did not.
+    /// Assesses a request that the rules admit here, and that was refused by state that only the gateway had.
     fn unknown_to_rules(case: &ExplainInput<'a>) -> Self {
         let ruled = AssessedVerdict::of(case, History::BestCase);
         let differs_from_log = ruled.refusal().is_some();
@@ -72,7 +72,7 @@ impl<'a> Assessment<'a> {
         if differs_from_log { open } else { open.from_log(case) }
     }
 
-    /// Refused as the log says.
+    /// Replaces the verdict by the logged refusal.
     fn from_log(mut self, case: &ExplainInput<'a>) -> Self {
         if let Some((reason, wait)) = case.decided().and_then(|decided| Some((decided.reason?, decided.wait()))) {
             let verdict = Verdict::Refuse(Refusal { reason, quotas: 0, wait });
@@ -81,17 +81,17 @@ impl<'a> Assessment<'a> {
         Self { is_as_logged: true, ..self }
     }
 
-    /// Why it is refused, if ever.
+    /// Returns the refusal under any history, if there is one.
     pub(super) fn refusal(&self) -> Option<&Refusal> {
         self.rulings.iter().find_map(AssessedVerdict::refusal)
     }
 
-    /// Why it is refused whatever came before, if it is.
+    /// Returns the refusal if the request is refused under every history.
     pub(super) fn certain_refusal(&self) -> Option<&Refusal> {
         self.refusal().filter(|_| self.rulings.iter().all(|ruled| ruled.refusal().is_some()))
     }
 
-    /// Where the quotas stand when it is refused.
+    /// Returns the quota usage of the refusal.
     pub(super) fn refused_positions(&self) -> &[QuotaSnapshot<'a>] {
         let refused = self.rulings.iter().find(|ruled| ruled.refusal().is_some());
         refused.map_or(&[], |ruled| &ruled.positions)

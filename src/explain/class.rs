@@ -1,4 +1,4 @@
-//! What kind of client it is, and why it falls into its class and into none before it.
+//! Step of the classification: kind and class of the client, and why the classes before it do not match.
 
 use super::evidence;
 use super::input::ExplainInput;
@@ -34,13 +34,13 @@ const fn article(kind: ClientKind) -> &'static str {
     }
 }
 
-/// What a person does is remembered by a running gate only.
+/// Returns a remark for clients of kind `human`: only a running gateway has their profiles.
 fn behaviour(case: &ExplainInput<'_>, kind: ClientKind) -> Option<String> {
     let looks = case.known.rules().behaviour.is_some() && kind == ClientKind::Human && case.found.is_none();
-    looks.then(|| "how it behaves, only a running gate knows".into())
+    looks.then(|| "behavior: known only to a running gateway".into())
 }
 
-/// Why a class that comes before does not fit.
+/// Returns why a class that precedes the client's class does not match.
 fn mismatch_reason(case: &ExplainInput<'_>, class: ClassId) -> String {
     let rules = case.known.rules();
     let Class { name, when, .. } = &rules.classes[usize::from(class.0)];
@@ -50,32 +50,32 @@ fn mismatch_reason(case: &ExplainInput<'_>, class: ClassId) -> String {
         Some(ConditionKind::Kind) => kinds(&when.kinds),
         Some(ConditionKind::Operator) => {
             let names: Vec<&str> = when.operators.iter().map(|id| case.known.operators.name(*id)).collect();
-            format!("proof that it is {}", any_of(&names))
+            format!("verification as {}", any_of(&names))
         }
         Some(ConditionKind::UserAgent) => {
             let words: Vec<&str> = when.user_agents.iter().map(String::as_str).collect();
-            format!("a user agent with {}", any_of(&words))
+            format!("a user agent that contains {}", any_of(&words))
         }
         Some(ConditionKind::Address) => "another address".into(),
         Some(ConditionKind::List) => {
             let on = |place: usize| when.lists.first_common(ListSet::from_ids([ListId(place as u8)])).is_some();
             let names = rules.lists.iter().enumerate().filter(|(place, _)| on(*place));
-            format!("an address on the list {}", any_of(&names.map(|(_, name)| name.as_str()).collect::<Vec<_>>()))
+            format!("an address of the list {}", any_of(&names.map(|(_, name)| name.as_str()).collect::<Vec<_>>()))
         }
         Some(ConditionKind::Key) => {
             let header = when.keys.as_ref().map_or("", |keys| keys.carrier.header());
-            format!("one of its keys in {header}")
+            format!("one of its API keys in {header}")
         }
         None => "nothing more".into(),
     };
-    format!("not {name}, which wants {wants}")
+    format!("not {name}, which requires {wants}")
 }
 
 fn kinds(kinds: &[ClientKind]) -> String {
     any_of(&kinds.iter().map(|kind| article(*kind)).collect::<Vec<_>>())
 }
 
-/// `a, b or c`
+/// Joins names as in `a, b or c`.
 pub(super) fn any_of(names: &[&str]) -> String {
     match names {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! What a gate knows whoever asks.
+//! Environment of an explanation: the configuration and tables that do not depend on the request.
 
 use super::step::Rule;
 use crate::config::Settings;
@@ -7,16 +7,16 @@ use crate::policy::{ClassId, QuotaId, Rules};
 use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 
-/// The settings in force, and whom a gate knows.
+/// The settings and lookup tables that an explanation reads.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
-    /// The settings.
+    /// Current settings.
     pub settings: &'a Settings,
-    /// What user agents say.
+    /// Matcher of user agents.
     pub agents: &'a UserAgentMatcher,
-    /// Whose crawlers come from where.
+    /// Operators, with their published ranges and DNS names.
     pub operators: &'a OperatorTable,
-    /// The networks of the address lists.
+    /// Networks of the address lists.
     pub lists: &'a AddressLists,
 }
 
@@ -29,18 +29,18 @@ impl<'a> Environment<'a> {
         &self.rules().classes[usize::from(class.0)].name
     }
 
-    /// The setting at `path`, and where it was written.
+    /// Returns the setting at `path` with its location in the file.
     pub(super) fn rule(self, path: impl Into<String>) -> Rule {
         let path = path.into();
         Rule { at: self.settings.source_map.location(&path), path }
     }
 
-    /// The setting of a class itself, or one of its keys, such as `.when`.
+    /// Returns the setting of a class, or of one of its keys, such as `.when`.
     pub(super) fn class_rule(self, class: ClassId, key: &str) -> Rule {
         self.rule(format!("classes[{}]{key}", class.0))
     }
 
-    /// Where a quota is defined: by itself, or with its scope.
+    /// Returns the setting of a quota, which is defined under `quotas` or within its scope.
     pub(super) fn quota_rule(self, quota: QuotaId, key: &str) -> Rule {
         let name = &self.rules().quotas[usize::from(quota.0)].name;
         let alone = format!("quotas.{name}");
@@ -50,10 +50,10 @@ impl<'a> Environment<'a> {
         }
     }
 
-    /// The tier at `place` of a class's ladder, in the short form or the long one.
+    /// Returns the setting of the tier at `place` of a class, in the short or the long form.
     pub(super) fn tier_rule(self, quota: QuotaId, class: ClassId, place: usize) -> Rule {
         let tiers = format!(".tiers.{}", self.class_name(class));
-        let long = self.quota_rule(quota, &format!("{tiers}.ladder[{place}]"));
+        let long = self.quota_rule(quota, &format!("{tiers}.steps[{place}]"));
         match long.at {
             Some(_) => long,
             None => self.quota_rule(quota, &format!("{tiers}[{place}]")),

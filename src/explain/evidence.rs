@@ -1,11 +1,11 @@
-//! What speaks for a classification, in sentences.
+//! Evidence of a classification, as sentences.
 
 use super::input::ExplainInput;
 use crate::policy::class::Evidence;
 use crate::policy::{Claim, OperatorId, Proof, Signature};
 use crate::verify::OperatorProofMethod;
 
-/// Why the client is taken for what it is, the most telling last.
+/// Returns the evidence for the client's kind, the strongest last.
 pub(super) fn sentences(case: &ExplainInput<'_>) -> Vec<String> {
     let mut told: Vec<String> =
         case.classified().evidence.into_iter().flatten().map(|found| sentence(case, found)).collect();
@@ -19,49 +19,53 @@ fn sentence(case: &ExplainInput<'_>, found: Evidence) -> String {
     let operator = |id: OperatorId| known.operators.name(id);
     match found {
         Evidence::AgentRule(place) => {
-            format!("agents[{place}] of the settings says so: its user agent holds {:?}", agent_rule(case, place))
+            format!("user_agent_rules[{place}] : the user agent contains {:?}", agent_rule(case, place))
         }
-        Evidence::NoUserAgent => "it sends no user agent".into(),
-        Evidence::UserAgentNoMatch => "its user agent names no bot".into(),
-        Evidence::UserAgentMatch(bot) => format!("its user agent names the bot {}", known.agents.name(bot)),
-        Evidence::UserAgentHeuristic => "its user agent has the shape of a program's".into(),
-        Evidence::AddressVerified(id) => format!("{client} is among the addresses that {} publishes", operator(id)),
+        Evidence::NoUserAgent => "no user agentsent".into(),
+        Evidence::UserAgentNoMatch => "the user agent matches no bot".into(),
+        Evidence::UserAgentMatch(bot) => format!("the user agent matches the bot {}", known.agents.name(bot)),
+        Evidence::UserAgentHeuristic => "the user agent has the form of a program's".into(),
+        Evidence::AddressVerified(id) => format!("{client} is in the ranges that {} publishes", operator(id)),
         Evidence::AddressMismatch(id) => {
-            format!("it says that it is {0}, and {client} is in none of the ranges that {0} publishes", operator(id))
+            format!("claims to be {0}, but {client} is in none of the ranges that {0} publishes", operator(id))
         }
         Evidence::AddressPrivate(id) => format!(
-            "it says that it is {}, and {client} is a loopback, private, link-local or shared address, which proves and disproves \
-             nothing; behind a proxy, set clients.address_from and clients.trusted_proxies",
+            "claims to be {}; {client} is a loopback, private, link-local or shared address, which neither verifies \
+             nor disproves the claim; behind a proxy, set clients.address_from and clients.trusted_proxies",
             operator(id)
         ),
-        Evidence::DnsVerified(id) => format!("{client} has a name of {} in DNS, and the name has it", operator(id)),
-        Evidence::DnsMismatch(id) => {
-            format!("it says that it is {0}, and {client} has none of the names of {0} in DNS", operator(id))
+        Evidence::DnsVerified(id) => {
+            format!("{client} resolves to a DNS name of {} , which resolves back to it", operator(id))
         }
-        Evidence::ApiKey => "it sends a key of its class".into(),
+        Evidence::DnsMismatch(id) => {
+            format!("claims to be {0}, but {client} resolves to no DNS name of {0} ", operator(id))
+        }
+        Evidence::ApiKey => "the request contains an API key of the class".into(),
         Evidence::AddressList(list) => {
             let name = known.rules().lists.get(usize::from(list.0)).map_or("", String::as_str);
-            format!("{client} stands on the list {name}")
+            format!("{client} is on the address list {name}")
         }
-        Evidence::Behavior(signal) => format!("it behaves unlike a person: {}", signal.name()),
-        Evidence::SignatureValid(id) => format!("{} has signed the request", operator(id)),
-        Evidence::SignatureUnlisted => "an agent has signed the request of whom no operator is known".into(),
-        Evidence::SignatureMalformed => "it is signed, in a way that cannot be read".into(),
-        Evidence::SignatureInvalid(id) => format!("it is signed in the name of {}, and not by it", agent(case, id)),
+        Evidence::Behavior(signal) => format!("bot detection signal: {}", signal.name()),
+        Evidence::SignatureValid(id) => format!("signed by {} ", operator(id)),
+        Evidence::SignatureUnlisted => "signed by an agent without a knownoperator".into(),
+        Evidence::SignatureMalformed => "the signature is malformed".into(),
+        Evidence::SignatureInvalid(id) => {
+            format!("signed in the name of {}, but the signature does not verify", agent(case, id))
+        }
         Evidence::SignatureUnknown(id) => {
-            format!("it is signed in the name of {}; whether by it, nobody can tell", agent(case, id))
+            format!("signed in the name of {}; the signature cannot be verified", agent(case, id))
         }
     }
 }
 
-/// What is still open about whose crawler it is.
+/// Returns a sentence on a claimed operator that is neither verified nor disproved.
 fn unverified_sentence(case: &ExplainInput<'_>) -> Option<String> {
     let Claim::Bot { operator: Some(operator), .. } = case.who.claim else { return None };
     let is_open = case.who.proof == Proof::Unknown && matches!(case.who.signature, Signature::Absent);
     let name = case.known.operators.name(operator);
     is_open.then(|| match case.known.operators.supports(operator, OperatorProofMethod::Dns) {
-        true => format!("nothing proves here that it is {name}; a running gate asks DNS in the background"),
-        false => format!("nothing proves that it is {name}"),
+        true => format!("not verified as {name}here; a running gateway queries DNS in the background"),
+        false => format!("not verified as {name}"),
     })
 }
 

@@ -1,73 +1,73 @@
-//! The explanation as a document: what `--json` prints and the admin API answers.
+//! The explanation document: printed by `--json` and returned by the admin API.
 
 use super::remedy::Remedy;
 use super::step::Step;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Why a request is treated as it is. Times are RFC 3339 in UTC.
+/// Explanation of a decision. Times are RFC 3339 in UTC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The request.
+    /// The explained request.
     pub request: RequestSummary,
-    /// Every step, in the order of a request's life.
+    /// All steps, in processing order.
     pub steps: Vec<Step>,
-    /// What the client is told. Two, where it depends on the requests before it: if it is let through, and if not.
-    #[serde(rename = "answers")]
+    /// The response. If it depends on earlier requests, two: one if the request is admitted, one if it is refused.
+    #[serde(rename = " responses")]
     pub responses: Vec<ResponseSummary>,
-    /// Each by itself would have been enough; nothing, where it is let through.
-    #[serde(rename = "would_let_it_through")]
+    /// Changes, each of which alone would admit the request; empty if it is admitted.
+    #[serde(rename = " remedies")]
     pub remedies: Vec<Remedy>,
-    /// What a log says otherwise, or does not say.
+    /// Differences from the log, and fields missing in it.
     pub notes: Vec<String>,
 }
 
-/// What was asked, by whom.
+/// Summary of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestSummary {
-    /// When.
+    /// Time of arrival.
     pub time: String,
-    /// The decision's id, where it was made by a gate.
+    /// Id of the decision; `None` if no gateway made it.
     pub decision: Option<String>,
-    /// The method.
+    /// Request method.
     pub method: String,
-    /// The host; empty where none was named.
+    /// Requested host; empty if unknown.
     pub host: String,
-    /// The path as rules match it.
+    /// Normalized path, as rules match it.
     pub path: String,
-    /// The query, without its question mark.
+    /// Query string, without the question mark.
     pub query: Option<String>,
-    /// The client's address.
+    /// Address of the client.
     pub client: String,
-    /// The user agent; empty where none was sent.
+    /// User agent; empty if none was sent.
     pub user_agent: String,
 }
 
-/// What the client is told.
+/// Summary of a response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResponseSummary {
-    /// Whether it goes on.
+    /// Verdict on the request.
     pub verdict: Verdict,
-    /// What said no.
+    /// Reason of the refusal.
     pub reason: Option<String>,
-    /// What would have said no, were it enforced.
+    /// Reason for which a rule in shadow mode would have refused the request.
     pub shadow: Option<String>,
-    /// The status; none where the origin gives it.
+    /// Response status; `None` if the origin determines it.
     pub status: Option<u16>,
-    /// How long it is told to stay away; `retry_after_spread` of the settings may be added.
+    /// `Retry-After` in seconds, without the jitter of `headers.retry_after_spread`.
     pub retry_after_s: Option<u64>,
-    /// The fields that say why.
-    pub fields: BTreeMap<String, String>,
-    /// What the verdict depends on, where it depends on other requests.
+    /// Response headers that announce limits.
+    pub headers: BTreeMap<String, String>,
+    /// Conditions on earlier requests that determine the verdict; empty if it does not depend on them.
     pub depends_on: Vec<String>,
 }
 
-/// Whether a request goes on.
+/// Verdict on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// To the origin.
+    /// The request is forwarded to the origin.
     Admitted,
-    /// It is turned away.
+    /// The request is refused.
     Refused,
 }

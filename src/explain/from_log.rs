@@ -1,4 +1,4 @@
-//! A request that a gate has decided about, by its own log, which says what the gate saw.
+//! Explanation input from a line of the gateway's own log, which contains everything that the decision used.
 
 use super::environment::Environment;
 use super::input::{ClientAttributes, ExplainInput, RequestAttributes};
@@ -11,12 +11,12 @@ use crate::replay::log::{LogLine, NativeFields};
 use crate::replay::{LoggedEvidence, ReplayRequest};
 use http::HeaderMap;
 
-/// A line that tells of no decision of a gate.
+/// Error for a log line without a gateway decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the line tells of no decision of a gate")]
+#[error("the line contains no decision of a gateway")]
 pub struct NotADecision;
 
-/// The request of a line of the gate's own log.
+/// Returns the explanation input of a line of the gateway's own log.
 pub fn input_from_log<'a>(line: &LogLine<'_>, known: Environment<'a>) -> Result<ExplainInput<'a>, NotADecision> {
     let request = ReplayRequest::of(line).ok_or(NotADecision)?;
     let who = client_attributes(line, &request, known);
@@ -36,7 +36,7 @@ pub fn input_from_log<'a>(line: &LogLine<'_>, known: Environment<'a>) -> Result<
     Ok(ExplainInput { happened: Some(happened), ..case })
 }
 
-/// Who asked, by what the line says; what a gate found out about it counts, whatever would be found now.
+/// Returns the client's attributes. Logged evidence has precedence over the current tables.
 fn client_attributes(line: &LogLine<'_>, request: &ReplayRequest<'_>, known: Environment<'_>) -> ClientAttributes {
     let ReplayRequest { client, is_named, user_agent, .. } = *request;
     let operator = |name: &str| known.operators.id(name);
@@ -58,7 +58,7 @@ fn client_attributes(line: &LogLine<'_>, request: &ReplayRequest<'_>, known: Env
     }
 }
 
-/// The request where a gate found its quotas and its bucket.
+/// Restores the quota usage and the bucket that the gateway found for the request.
 fn as_decided<'a>(case: ExplainInput<'a>, own: &NativeFields<'_>, decided: &LoggedDecision) -> ExplainInput<'a> {
     let account = |quota: &str| own.accounts.iter().find(|account| account.quota == quota);
     let taken_before = |quota: &str| {
@@ -84,7 +84,7 @@ fn as_decided<'a>(case: ExplainInput<'a>, own: &NativeFields<'_>, decided: &Logg
     case
 }
 
-/// A bucket that holds a token again when the client was told to come back, at the latest.
+/// Returns an empty bucket whose next token is due when the logged `Retry-After` has passed, or earlier.
 fn empty(case: &ExplainInput<'_>, decided: &LoggedDecision) -> BucketState {
     let class = case.classified().class;
     let Some(bucket) = case.decision_request_for(class).class_rules.bucket else { return BucketState::default() };

@@ -1,4 +1,4 @@
-//! A request of a log that a replay has come to: it finds what all lines before it have left.
+//! Explanation input from a replay, which has applied all lines before the request.
 
 use super::environment::Environment;
 use super::input::{ClientAttributes, ExplainInput, ReplayedState, RequestAttributes};
@@ -8,7 +8,7 @@ use crate::policy::identity::ClientAddress;
 use crate::replay;
 use http::HeaderMap;
 
-/// The request as the rules see it: what it finds, and how all quotas stand when it comes.
+/// Returns the explanation input of a pending request: its dry run, and the state of all quotas on its arrival.
 pub fn input_from_replay<'a>(
     asking: &replay::PendingRequest<'_, '_>,
     prospect: DryRun<'a>,

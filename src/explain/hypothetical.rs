@@ -1,4 +1,4 @@
-//! A request that somebody made up, to see what would become of it.
+//! Hypothetical requests, given by their attributes instead of a log line.
 
 use super::environment::Environment;
 use super::input::{ClientAttributes, ExplainInput, RequestAttributes};
@@ -8,30 +8,30 @@ use crate::policy::{Proof, Signature, Timestamp, Units};
 use http::{HeaderMap, Method, Uri, header};
 use std::net::IpAddr;
 
-/// A request, and what has been used when it comes.
+/// A hypothetical request, and the quota usage at its arrival.
 #[derive(Clone, Debug)]
 pub struct HypotheticalRequest {
-    /// Who connects.
+    /// Address of the connection's peer.
     pub peer: IpAddr,
-    /// The method.
+    /// Request method.
     pub method: Method,
-    /// What is asked for: a URL, or a path alone.
+    /// Request target: a URL, or only a path.
     pub url: Uri,
-    /// What else it sends, `User-Agent` included.
+    /// Request headers, including `User-Agent`.
     pub sent: HeaderMap,
-    /// When it comes.
+    /// Time of arrival.
     pub at: Timestamp,
-    /// How much of each quota has been used by then; of those that are not named, nothing.
+    /// Used units by quota name; quotas that are not listed are unused.
     pub used: Vec<(String, Units)>,
 }
 
-/// A path with an encoded NUL, which no gate passes on.
+/// Error for a path with an encoded NUL, which the gateway rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the path contains an encoded NUL, which no gate passes on; leave out %00")]
+#[error("the path contains an encoded NUL, which the gateway rejects; remove %00")]
 pub struct InvalidPath;
 
 impl HypotheticalRequest {
-    /// The request as the rules would see it.
+    /// Converts the request to the input of an explanation.
     pub fn into_input(self, known: Environment<'_>) -> Result<ExplainInput<'_>, InvalidPath> {
         let path = normalize(self.url.path()).map_err(|_| InvalidPath)?.into_owned();
         let user_agent = self.sent.get(header::USER_AGENT).map(|value| value.as_bytes().to_vec()).unwrap_or_default();
@@ -49,7 +49,7 @@ impl HypotheticalRequest {
     }
 }
 
-/// Who asks, as far as that can be told without a running gate.
+/// Returns the client's attributes that can be derived without a running gateway: no DNS lookup, no signature check.
 fn client_attributes(
     known: Environment<'_>,
     asked: &RequestAttributes,
@@ -77,7 +77,7 @@ fn client_attributes(
     }
 }
 
-/// What is sent in the place where clients are known by it.
+/// Returns the credential that the headers contain in `carrier`.
 fn sent<'a>(carrier: &CredentialSource, headers: &'a HeaderMap) -> Option<&'a [u8]> {
     match carrier {
         CredentialSource::Header(name) => {

@@ -1,4 +1,4 @@
-//! Whose request it is: the address behind trusted proxies, and the key whose bucket pays.
+//! Step of the identity: the client address behind trusted proxies, and the bucket key.
 
 use super::input::ExplainInput;
 use super::step::{Stage, Step};
@@ -11,36 +11,36 @@ pub(super) fn step(case: &ExplainInput<'_>) -> Step {
     let trust = &case.known.rules().trust;
     let source = trust.source.header();
     let says = match source {
-        _ if case.happened.is_some() => format!("{client}, by the log"),
-        Some(header) if client != peer => format!("{client}, as {peer} says in {header}"),
+        _ if case.happened.is_some() => format!("{client}, from the log"),
+        Some(header) if client != peer => format!("{client}, from {header} of the trusted proxy {peer}"),
         Some(header) if !trust.trusts(peer) => {
-            format!("{client} connected itself; it is no trusted proxy, so {header} is not read")
+            format!("{client} connected directly; it is not a trusted proxy, so {header} is ignored")
         }
-        _ => format!("{client} connected itself"),
+        _ => format!("{client} connected directly"),
     };
     let mut evidence = vec![key_description(case)];
     if !origin.hops.is_empty() {
         let hops: Vec<String> = origin.hops.iter().map(IpAddr::to_string).collect();
-        evidence.insert(0, format!("trusted proxies in between: {}", hops.join(", ")));
+        evidence.insert(0, format!("trusted proxies on the path: {}", hops.join(", ")));
     }
     let step = Step::info(Stage::Identity, says).because(evidence).by(case.known.rule("clients.address_from"));
     step.with("client", client.to_string()).with("peer", peer.to_string())
 }
 
-/// Whose bucket the request goes by.
+/// Returns the key of the bucket that the request uses, in words.
 fn key_description(case: &ExplainInput<'_>) -> String {
     let (rules, classified) = (case.known.rules(), case.classified());
     let class = &rules.classes[usize::from(classified.class.0)];
     let network = rules.trust.key(case.who.origin.client).display(|_| "").to_string();
     match (&class.key, classified.operator) {
-        (KeySource::Class, _) => format!("everybody in the class {} pays together", class.name),
+        (KeySource::Class, _) => format!("bucket key: the class {}, shared by all its clients", class.name),
         (KeySource::Operator, Some(operator)) => {
-            format!("all crawlers of {} pay together", case.known.operators.name(operator))
+            format!("bucket key: the operator {}, shared by all its crawlers", case.known.operators.name(operator))
         }
         (KeySource::Credential(carrier), _) => {
-            format!("who sends the same in {} pays together; who sends nothing, as {network}", carrier.header())
+            format!("bucket key: the value of {}; {network} if it is missing", carrier.header())
         }
-        _ if network.contains("::") => format!("its network {network}/{} pays as one client", rules.trust.ipv6_prefix),
-        _ => format!("it pays as {network}"),
+        _ if network.contains("::") => format!("bucket key: the network {network}/{}", rules.trust.ipv6_prefix),
+        _ => format!("bucket key: {network}"),
     }
 }

@@ -1,4 +1,4 @@
-//! One request with all that the rules see of it.
+//! Input of an explanation: one request and everything that the rules read about it.
 
 use super::environment::Environment;
 use super::explanation::RequestSummary;
@@ -24,50 +24,50 @@ use http::{HeaderMap, Method};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A request before its decision.
+/// A request and the state that a decision on it would use.
 #[derive(Clone)]
 pub struct ExplainInput<'a> {
     pub(super) known: Environment<'a>,
     pub(super) asked: RequestAttributes,
     pub(super) who: ClientAttributes,
     pub(super) now: Timestamp,
-    /// What is left in the client's bucket.
+    /// State of the client's token bucket.
     pub(super) level: BucketState,
-    /// Where each quota of its route stands.
+    /// Usage of each quota of the route.
     pub(super) positions: Vec<QuotaSnapshot<'a>>,
-    /// What a replay found before it, where there was one; elsewhere much depends on the requests before.
+    /// State that a replay found before the request; `None` if the result depends on earlier requests.
     pub(super) found: Option<ReplayedState<'a>>,
-    /// The quotas of a running gate or of a replay, where there is one: with its plans.
+    /// Quotas of a running gateway or of a replay, with their pacing plans; empty if there is neither.
     pub(super) quotas: &'a [QuotaView],
-    /// This part of its `Retry-After` is added to it.
+    /// Jitter of `Retry-After`, as a fraction of the wait.
     pub(super) spread: f64,
-    /// What became of it, where a log tells.
+    /// Logged outcome of the request, if it comes from a log.
     pub(super) happened: Option<LoggedOutcome>,
 }
 
-/// Where the quotas of its route stand for each class.
+/// Usage of the route's quotas for each class, as a replay found it.
 #[derive(Clone)]
 pub(super) struct ReplayedState<'a> {
-    /// The class of [`ExplainInput::positions`].
+    /// Class of [`ExplainInput::positions`].
     pub(super) class: ClassId,
-    /// By [`ClassId`].
+    /// Usage of each quota, indexed by [`ClassId`].
     pub(super) by_class: Vec<Vec<QuotaSnapshot<'a>>>,
 }
 
-/// What is asked for.
+/// Attributes of the request that rules match.
 #[derive(Clone, Debug)]
 pub(super) struct RequestAttributes {
     pub(super) method: Method,
     pub(super) host: String,
-    /// As rules match it.
+    /// Normalized path, as rules match it.
     pub(super) path: String,
     pub(super) query: Option<String>,
     pub(super) user_agent: Vec<u8>,
-    /// What else it sends, as far as it is known.
+    /// Other headers of the request, if known.
     pub(super) sent: HeaderMap,
 }
 
-/// What is known of who asks.
+/// Attributes of the client.
 #[derive(Clone, Debug)]
 pub(super) struct ClientAttributes {
     pub(super) peer: IpAddr,
@@ -80,13 +80,13 @@ pub(super) struct ClientAttributes {
     pub(super) suspicion: Option<BotScore>,
 }
 
-/// How the requests before this one have gone, where that decides and is not known: whose turn it was to be refused, whether
-/// the crawler guard has let one through of late, and what they have left of the plan.
+/// Assumption about earlier requests where their history decides and is unknown: the position in the shed share, the
+/// last admission by the crawler guard, and the units left in the pacing plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum History {
-    /// As is best for this one.
+    /// The history that favors this request most.
     BestCase,
-    /// As is worst.
+    /// The history that favors this request least.
     WorstCase,
 }
 
@@ -96,7 +96,7 @@ impl<'a> ExplainInput<'a> {
         Self { known, asked, who, now, level, positions, found: None, quotas: &[], spread: 0.0, happened: None }
     }
 
-    /// The same where `used` says how much of each quota has been taken; of the others, nothing.
+    /// Returns the input with the usage of each quota taken from `used`; quotas for which it returns `None` are unused.
     pub(super) fn with_used(self, used: impl Fn(&str) -> Option<Units>) -> Self {
         let rules = &self.known.settings.rules;
         let books = Engine::new(LeaseMode::Local, 1).admission(Arc::clone(rules), self.now);
@@ -121,7 +121,7 @@ impl<'a> ExplainInput<'a> {
                 leased: view.limit,
                 resets_at: view.window_end,
                 shedding: ShedState::default(),
-                // The best guess is that the plan is followed, whatever it has for this class.
+                // The plan is unknown: assume that usage follows it, whatever it allots to this class.
                 planned: quota.pacing.as_ref().map(|_| PlanSnapshot {
                     is_ahead: false,
                     earmarked: Units::ZERO,
@@ -131,36 +131,36 @@ impl<'a> ExplainInput<'a> {
                 guard_admitted: false,
             }
         };
-        // In the order in which a gate asks them.
+        // The gateway evaluates quotas in this order.
         let mut positions: Vec<QuotaSnapshot<'a>> = self.route().costs.iter().map(position).collect();
         positions.sort_by_key(|position| position.id);
         Self { positions, found: None, ..self }
     }
 
-    /// The same once the ledger has handed out all there is.
+    /// Returns the input with all units of the quotas leased to this instance.
     pub(super) fn with_ledger_open(mut self) -> Self {
         self.positions.iter_mut().for_each(|position| position.leased = position.limit);
         self
     }
 
-    /// The same by a gate whose quotas stand so.
+    /// Returns the input with the quotas and plans of a gateway or replay.
     pub fn with_quotas(self, quotas: &'a [QuotaView]) -> Self {
         Self { quotas, ..self }
     }
 
-    /// The plan of a quota and what it has for a class, where a gate has one.
+    /// Returns the pacing plan of `quota` and its part for `class`; `None` if no plan is known.
     pub(super) fn plan(&self, quota: &str, class: &str) -> Option<(&PlanView, Option<&ClassPlan>)> {
         let view = self.quotas.iter().find(|view| view.name == quota)?;
         let of_class = view.by_class.iter().find(|view| view.class == class).and_then(|view| view.plan.as_ref());
         Some((view.plan.as_ref()?, of_class))
     }
 
-    /// How the requests before it may have gone, the kindest first.
+    /// Returns the possible histories, the best case first. After a replay there is only one.
     pub(super) fn histories(&self) -> Vec<History> {
         if self.found.is_some() { vec![History::BestCase] } else { vec![History::BestCase, History::WorstCase] }
     }
 
-    /// The same position with so much of its quota taken.
+    /// Returns `position` with `taken` units of its quota taken.
     pub(super) fn with_taken(&self, position: QuotaSnapshot<'a>, taken: Units) -> QuotaSnapshot<'a> {
         let is_ahead = |pacing: &Pacing| {
             let plan = self.quotas.iter().find(|view| view.name == position.quota.name)?.plan?;
@@ -172,7 +172,7 @@ impl<'a> ExplainInput<'a> {
         QuotaSnapshot { taken, planned, ..position }
     }
 
-    /// The same where `used` says otherwise of how much of some quotas has been taken.
+    /// Returns the input with the usage of those quotas replaced for which `used` returns an amount.
     pub fn override_used(mut self, used: impl Fn(&str) -> Option<Units>) -> Self {
         let retaken = |position: &QuotaSnapshot<'a>| match used(&position.quota.name) {
             Some(taken) => self.with_taken(*position, taken),
@@ -188,7 +188,7 @@ impl<'a> ExplainInput<'a> {
         self
     }
 
-    /// What a gate decided, where its log tells.
+    /// Returns the gateway's decision, if the log contains it.
     pub(super) fn decided(&self) -> Option<&LoggedDecision> {
         self.happened.as_ref()?.decided.as_ref()
     }
@@ -215,7 +215,7 @@ impl<'a> ExplainInput<'a> {
         self.known.rules().classify(&self.facts())
     }
 
-    /// Whose crawler it says it is.
+    /// Returns the operator whose crawler the client claims to be.
     pub(super) fn claimed(&self) -> Option<OperatorId> {
         claimed_operator(self.who.claim, self.who.signature)
     }
@@ -228,15 +228,15 @@ impl<'a> ExplainInput<'a> {
         &self.known.rules().routes[self.route_place()]
     }
 
-    /// The request as the rules are asked about it, were its client of `class`.
+    /// Returns the input of the decision if the client were of `class`.
     pub(super) fn decision_request_for(&self, class: ClassId) -> DecisionRequest<'a> {
         let rules = self.known.rules();
         let never_refused = rules.is_exempt(&self.asked.method, &self.asked.path);
         DecisionRequest { class, class_rules: &rules.classes[usize::from(class.0)], route: self.route(), never_refused }
     }
 
-    /// Where its quotas stand, were its client of `class`; none, where it costs nothing. Where nobody has found out how the
-    /// requests before it have gone, that is as `past` says.
+    /// Returns the usage of the route's quotas if the client were of `class`; empty if the request costs nothing.
+    /// Without a replay, the history of earlier requests is the one that `past` assumes.
     pub(super) fn quotas_for(&self, class: ClassId, past: History) -> Vec<QuotaSnapshot<'a>> {
         let asked = self.decision_request_for(class);
         match &self.found {
@@ -263,7 +263,7 @@ impl<'a> ExplainInput<'a> {
         let placed = |position: &QuotaSnapshot<'a>| {
             let shedding = ShedState { carry, ..position.shedding };
             let is_paced = position.quota.pacing.as_ref().is_some_and(|pacing| pacing.is_paced(asked.class));
-            // At worst nothing is left of it.
+            // In the worst case the pacing bucket is empty.
             let allotment = (is_paced && past == History::WorstCase).then(PacingAllowance::default);
             let planned = position.planned.map(|planned| PlanSnapshot { allowance: allotment, ..planned });
             QuotaSnapshot { shedding, guarded, planned, ..*position }
@@ -271,7 +271,7 @@ impl<'a> ExplainInput<'a> {
         self.positions.iter().map(placed).collect()
     }
 
-    /// What the rules say to it, were its client of `class`, and where that leaves its quotas.
+    /// Returns the verdict of the rules if the client were of `class`, and the quota usage after it.
     pub(super) fn decide(&self, class: ClassId, past: History) -> (Verdict, Vec<QuotaSnapshot<'a>>) {
         let mut positions = self.quotas_for(class, past);
         let verdict = decide::decide(&self.decision_request_for(class), self.level, &mut positions, self.now);

@@ -1,33 +1,33 @@
-//! What became of a request, by a log.
+//! Logged outcome of a request.
 
 use crate::policy::Reason;
 use crate::replay::log::{LogField, LogLine};
 use std::time::Duration;
 
-/// What a line says of its end.
+/// Outcome of a request according to its log line.
 #[derive(Clone, Debug)]
 pub(super) struct LoggedOutcome {
-    /// The status that the client got.
+    /// Response status.
     pub(super) status: u16,
-    /// What the line does not say.
+    /// Fields that the line does not contain.
     pub(super) missing: Vec<LogField>,
-    /// What a gate decided, where the line is a gate's.
+    /// The gateway's decision; `None` if another server wrote the line.
     pub(super) decided: Option<LoggedDecision>,
 }
 
-/// A gate's decision.
+/// A logged decision of the gateway.
 #[derive(Clone, Debug)]
 pub(super) struct LoggedDecision {
     pub(super) id: u64,
-    /// The class that it took the client for.
+    /// Class of the client at that time.
     pub(super) class: String,
-    /// What said no; none where it was admitted.
+    /// Reason of the refusal; `None` if the request was admitted.
     pub(super) reason: Option<Reason>,
-    /// How long the client was told to stay away.
+    /// `Retry-After` of the response, in seconds.
     pub(super) retry_after_s: Option<u64>,
-    /// How long the request stood in line.
+    /// Time in the wait queue.
     pub(super) queue_wait: Duration,
-    /// Which scope did not let it in.
+    /// Scope that refused the request.
     pub(super) scope: Option<String>,
 }
 
@@ -46,22 +46,22 @@ impl LoggedOutcome {
 }
 
 impl LoggedDecision {
-    /// True where the rules had admitted it, and its scopes could not take it in time.
+    /// Returns true if the rules admitted the request and a scope refused it.
     pub(super) fn is_refused_by_scopes(&self) -> bool {
         matches!(self.reason, Some(Reason::Throttle | Reason::Backoff))
     }
 
-    /// True where a scope or a plan said no: where those stood then only the gate knew.
+    /// Returns true if a scope or a pacing plan refused the request. Their state is not in the log.
     pub(super) fn is_refused_by_live_state(&self) -> bool {
         self.is_refused_by_scopes() || self.reason == Some(Reason::Pacing)
     }
 
-    /// True where its quotas were charged.
+    /// Returns true if its quotas were charged.
     pub(super) fn was_charged(&self) -> bool {
         self.reason.is_none() || self.is_refused_by_scopes()
     }
 
-    /// How long it was told to stay away.
+    /// Returns `Retry-After` of the response; 0 if there was none.
     pub(super) fn wait(&self) -> Duration {
         Duration::from_secs(self.retry_after_s.unwrap_or_default())
     }

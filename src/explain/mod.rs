@@ -1,10 +1,9 @@
-//! Why a request is treated as it is: each step of its life, what it saw, which setting decided, and what would have let
-//! the request through.
+//! Explains a decision: each processing step with its inputs, its result and the setting that decided, and the changes
+//! that would admit a refused request.
 //!
-//! Nothing is decided here. A [`ExplainInput`] holds what the rules see, be it of a request that somebody made up or of one that a
-//! log tells of. The steps ask each rule by itself, the verdict is that of all of them together, and what would have let a
-//! refused request through is found by asking again with one thing changed. All of it happens when somebody asks: a gate
-//! does nothing for it on a request.
+//! An [`ExplainInput`] holds everything that the rules read of a hypothetical or logged request. Each step evaluates
+//! one rule alone; the verdict is that of all rules together. Remedies are found by repeating the decision with one
+//! change. No code of this module runs on the path of a request.
 
 mod admission;
 mod assessment;
@@ -38,7 +37,7 @@ pub use step::{Rule, Stage, Step, StepResult};
 
 use assessment::Assessment;
 
-/// Explains what becomes of a request, step by step.
+/// Explains the decision on a request, step by step.
 pub fn explain(case: &ExplainInput<'_>) -> Explanation {
     let outcome = Assessment::of(case);
     let mut steps = vec![identity::step(case), class::step(case), route::step(case)];

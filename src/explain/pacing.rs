@@ -1,4 +1,4 @@
-//! Whether the request's class is within what the plan of a quota has for it.
+//! Step of the pacing plan of a quota.
 
 use super::admission::{amount, percent, refused_result};
 use super::assessment::Assessment;
@@ -11,7 +11,7 @@ use crate::policy::pacing::bucket::PacingAllowance;
 use crate::policy::pacing::{Pacing, Role};
 use crate::policy::tier::Share;
 
-/// What the plan of a quota says; nothing, where it has none. `may_be` is where the quota may stand.
+/// Returns the step of a quota's pacing plan; `None` without pacing. `may_be` lists its possible usages.
 pub(super) fn step(
     case: &ExplainInput<'_>,
     asked: &DecisionRequest<'_>,
@@ -22,8 +22,10 @@ pub(super) fn step(
     let (quota, pacing) = (position.quota, position.quota.pacing.as_ref()?);
     let class = &asked.class_rules.name;
     let (finding, says) = match pacing.role(asked.class) {
-        Role::Unpaced => (StepResult::Passed, format!("{class} is served first: others are paced")),
-        Role::Excluded => (StepResult::Passed, format!("plans nothing for {class}, which a tier shuts out")),
+        Role::Unpaced => (StepResult::Passed, format!("{class} is unpaced")),
+        Role::Excluded => {
+            (StepResult::Passed, format!("no units planned for {class}: a tier refuses it from the first unit"))
+        }
         Role::Paced(_) => plan_result(case, asked, may_be, outcome),
     };
     let step = Step::new(Stage::Pacing, finding, says)
@@ -37,7 +39,7 @@ pub(super) fn step(
     })
 }
 
-/// What a plan says to a request of a class that it paces.
+/// Returns the result of a plan for a request of a paced class, and its message.
 fn plan_result(
     case: &ExplainInput<'_>,
     asked: &DecisionRequest<'_>,
@@ -45,12 +47,14 @@ fn plan_result(
     outcome: &Assessment<'_>,
 ) -> (StepResult, String) {
     let class = &asked.class_rules.name;
-    let not_asked = || (StepResult::Skipped, "not asked any more".to_owned());
+    let not_asked = || (StepResult::Skipped, "not evaluated after the refusal".to_owned());
     if let Some(decided) = case.decided().filter(|_| case.found.is_none() && !outcome.differs_from_log) {
         return match decided.reason {
             Some(Reason::Pacing) => (StepResult::Refused, format!("{class} was ahead of its plan")),
             Some(Reason::Tier) => not_asked(),
-            _ => (StepResult::Passed, format!("{class} was within its plan, or the guard let it through")),
+            _ => {
+                (StepResult::Passed, format!("{class} was within its plan, or the crawler guard admitted the request"))
+            }
         };
     }
     let by_tier = |position: &mut QuotaSnapshot<'_>| {
@@ -62,7 +66,7 @@ fn plan_result(
     let Some(position) = may_be.first_mut() else { return not_asked() };
     let enforced = asked.class_rules.enforce && position.quota.enforced_pacing().is_some();
     if case.found.is_none() {
-        let who_knows = "what its plan has for the class, only a running gate knows, or a replay of a log (--log)";
+        let who_knows = "only a running gateway or a replay of a log (--log) has the units of its plan";
         let finding = if enforced { StepResult::Depends } else { StepResult::Unknown };
         return (finding, format!("{class} is paced: {who_knows}"));
     }
@@ -70,29 +74,30 @@ fn plan_result(
     *position = before;
     match decide::check_pacing(position, case.now) {
         Ok(()) if position.guard_admitted => {
-            (StepResult::Passed, format!("{class} is ahead of its plan, and the crawler guard lets it through"))
+            (StepResult::Passed, format!("{class} is ahead of its plan, but the crawler guard admits the request"))
         }
         Ok(()) => (StepResult::Passed, format!("{class} is within its plan")),
-        Err(_) if is_share_refusal(before, case) => {
-            (refused_result(enforced), format!("the plan serves a share of {class}, and this one is not part of it"))
-        }
+        Err(_) if is_share_refusal(before, case) => (
+            refused_result(enforced),
+            format!("the plan admits a share of {class}, and this request is not part of it"),
+        ),
         Err(_) => {
             let holds = position.planned.and_then(|planned| planned.allowance).map(|of| of.bucket.balance());
             let holds = amount(holds.unwrap_or_default());
             (
                 refused_result(enforced),
-                format!("{class} is ahead of its plan: {} asked for, {holds} to be had", amount(before.cost)),
+                format!("{class} is ahead of its plan: {} requested, {holds} available", amount(before.cost)),
             )
         }
     }
 }
 
-/// Whether the plan would let a request pass, were it its turn.
+/// Returns true if the plan refuses the request only because of its position in the admit share.
 fn is_share_refusal(position: QuotaSnapshot<'_>, case: &ExplainInput<'_>) -> bool {
     decide::check_pacing(&mut at_next_admit(position), case.now).is_ok()
 }
 
-/// The same, with the next request of its class to be let through.
+/// Returns `position` with a state in which the admit share admits the next request of the class.
 pub(super) fn at_next_admit(mut position: QuotaSnapshot<'_>) -> QuotaSnapshot<'_> {
     position.shedding.carry = 0;
     if let Some(allotment) = position.planned.as_mut().and_then(|planned| planned.allowance.as_mut()) {
@@ -101,8 +106,8 @@ pub(super) fn at_next_admit(mut position: QuotaSnapshot<'_>) -> QuotaSnapshot<'_
     position
 }
 
-/// The plan as a replay finds it, or that of a running gate at this moment: what it was when a decision was made there nobody
-/// has written down.
+/// Adds the plan to the step: the one that a replay found, or the current one of a running gateway. The plan at the
+/// time of a logged decision is not stored.
 fn with_plan(
     step: Step,
     case: &ExplainInput<'_>,
@@ -112,10 +117,10 @@ fn with_plan(
 ) -> Step {
     let (line, aside) = (amount(plan.planned), amount(plan.earmarked));
     let mut evidence = vec![match case.found {
-        Some(_) => format!("by the plan, {line} units of the window would be taken by then"),
-        None => format!("as the plan is now, {line} units of the window would be taken by now"),
+        Some(_) => format!("the plan would have used {line} units of the window by then"),
+        None => format!("the current plan would have used {line} units of the window by now"),
     }];
-    evidence.push(format!("{aside} are put aside for those served first"));
+    evidence.push(format!("{aside} are earmarked for unpaced classes"));
     let mut step = step.with("planned", plan.planned.as_f64()).with("aside", plan.earmarked.as_f64());
     let now = of_class.and_then(|of_class| Some((of_class.admit_share?, of_class.tokens?, of_class.refill_per_hour?)));
     let offered = found.map(|found| {
@@ -123,15 +128,15 @@ fn with_plan(
         (found.rate.share, purse.balance(), found.rate.refill_per_hour)
     });
     if let Some((share, purse, per_hour)) = offered.or(now) {
-        let of_purse = format!("its purse holds {} and gains {} an hour", amount(purse), amount(per_hour));
+        let of_purse = format!("its pacing bucket holds {} and gains {} an hour", amount(purse), amount(per_hour));
         evidence.push(match share {
-            Share::ALL => format!("the class is served as far as its purse goes: {of_purse}"),
-            share => format!("{}% of the requests of its class are served; {of_purse}", percent(share)),
+            Share::ALL => format!("requests of the class are admitted while tokens last: {of_purse}"),
+            share => format!("{}% of the requests of its class are admitted; {of_purse}", percent(share)),
         });
         step = step.with("share", share.ratio()).with("purse", purse.as_f64()).with("per_hour", per_hour.as_f64());
     }
     if !pacing.enforce {
-        evidence.push("it is not enforced: enforce: false".to_owned());
+        evidence.push("not enforced (enforce: false)".to_owned());
     }
     step.because(evidence)
 }

@@ -1,4 +1,4 @@
-//! What would have let a request through: the rules are asked again with one thing changed, and what helps is told.
+//! Finds remedies: the decision is repeated with one change, and changes that admit the request are returned.
 
 use super::admission::{amount, percent};
 use super::assessment::Assessment;
@@ -16,24 +16,24 @@ use crate::verify::OperatorProofMethod;
 use serde_json::Map;
 use std::{fmt, iter};
 
-/// All that would have been enough, each by itself; nothing, where it is let through whatever came before.
+/// Returns the changes that would admit the request, each alone; empty if it is admitted under every history.
 pub(super) fn remedies(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<Remedy> {
     let Some(refusal) = outcome.refusal() else { return Vec::new() };
     let is_paced = refusal.reason == Reason::Pacing;
     if matches!(refusal.reason, Reason::Throttle | Reason::Backoff) || (is_paced && outcome.is_as_logged) {
-        let says = "coming back when it was told to, at the earliest";
+        let says = "a retry once Retry-After has passed";
         let later = Remedy::new(ChangeKind::Time, says).with("at", moment(case.now + refusal.wait));
         let unpaced = other_class(case).filter(|_| is_paced);
         return iter::once(later).chain(unpaced).collect();
     }
-    // A lease that has run out is made up for by another, whatever is used.
+    // A spent lease is followed by another one; lower usage would not provide it.
     let less_used = lower_usage(case).filter(|_| refusal.reason != Reason::Ledger);
     let found =
         [proof(case), less_used, other_position(case, outcome), retry_later(case, outcome, refusal), lower_cost(case)];
     found.into_iter().flatten().chain(other_class(case)).collect()
 }
 
-/// Proof of what it says that it is.
+/// Returns verification as the claimed operator, if it would admit the request.
 fn proof(case: &ExplainInput<'_>) -> Option<Remedy> {
     let claimed = case.claimed()?;
     let who = ClientAttributes {
@@ -48,16 +48,16 @@ fn proof(case: &ExplainInput<'_>) -> Option<Remedy> {
     }
     let through = AdmitChance::of(&proven, class)?;
     let operator = case.known.operators.name(claimed);
-    let ways = [(OperatorProofMethod::Address, "its published ranges"), (OperatorProofMethod::Dns, "its names in DNS")];
+    let ways = [(OperatorProofMethod::Address, "published ranges"), (OperatorProofMethod::Dns, "DNS")];
     let ways = ways.into_iter().filter(|(method, _)| case.known.operators.supports(claimed, *method));
     let ways: Vec<&str> = ways.map(|(_, way)| way).collect();
     let way = if ways.is_empty() { "a signature".to_owned() } else { ways.join(" or ") };
     let class = case.known.class_name(class);
-    let says = format!("proof by {way} that it is {operator}: then it is of the class {class}{through}");
+    let says = format!("verification as {operator} by {way}, which leads to the class {class}{through}");
     Some(Remedy::new(ChangeKind::Proof, says).with("operator", operator).with("class", class))
 }
 
-/// Less used of the quotas that said no.
+/// Returns lower usage of the refusing quotas, if it would admit the request.
 fn lower_usage(case: &ExplainInput<'_>) -> Option<Remedy> {
     let class = case.classified().class;
     let mut lowered = case.clone();
@@ -77,13 +77,14 @@ fn lower_usage(case: &ExplainInput<'_>) -> Option<Remedy> {
     is_enough.then(|| Remedy::new(ChangeKind::Used, says.join(", and ")).with("used_at_most", used))
 }
 
-/// Whether one quota alone lets the request pass, however the requests before it have gone.
+/// Returns true if a quota alone admits the request under every history.
 fn admits<'a>(case: &ExplainInput<'a>, class: ClassId, position: QuotaSnapshot<'a>) -> bool {
     let alone = ExplainInput { positions: vec![position], level: BucketState::default(), ..case.clone() };
     AdmitChance::of(&alone, class) == Some(AdmitChance::Always)
 }
 
-/// The most below `taken` that is good, if anything is: with less taken, no rule gets stricter.
+/// Returns the largest amount below `taken` that satisfies `is_good`; `None` if not even zero does. No rule gets
+/// stricter with lower usage, so a binary search finds it.
 fn most_taken(taken: Units, is_good: impl Fn(Units) -> bool) -> Option<Units> {
     is_good(Units::ZERO).then(|| {
         let (mut good, mut bad) = (0, taken.milli());
@@ -94,13 +95,13 @@ fn most_taken(taken: Units, is_good: impl Fn(Units) -> bool) -> Option<Units> {
                 false => bad = middle,
             }
         }
-        // People count in whole units.
+        // Whole units are easier to read.
         let (exact, whole) = (Units::from_milli(good), Units::from_whole(Units::from_milli(good).floor()));
         if whole.is_zero() { exact } else { whole }
     })
 }
 
-/// Another turn, where a share is let through.
+/// Returns another position among the requests of the class, where a share of them is admitted.
 fn other_position(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Option<Remedy> {
     let class = case.classified().class;
     let shares = outcome.refused_positions().iter().filter_map(|position| {
@@ -115,28 +116,29 @@ fn other_position(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Option<R
     let in_turn =
         ExplainInput { positions: case.positions.iter().copied().map(pacing::at_next_admit).collect(), ..case.clone() };
     AdmitChance::of(&in_turn, class)?;
-    let says = format!("its turn: {}% of the requests of its class are let through now", percent(through));
+    let says =
+        format!("another position among the requests of its class, of which {}% are admitted now", percent(through));
     Some(Remedy::new(ChangeKind::Position, says).with("let_through", through.ratio()))
 }
 
-/// Coming back at a time.
+/// Returns a retry at a later time, if it would admit the request.
 fn retry_later<'a>(case: &ExplainInput<'a>, outcome: &Assessment<'a>, refusal: &Refusal) -> Option<Remedy> {
     let class = case.classified().class;
     let back = case.now + refusal.wait;
     let (at, says, later) = match refusal.reason {
         Reason::Bucket => {
-            (back, "coming back once its bucket holds a token again", ExplainInput { now: back, ..case.clone() })
+            (back, "a retry once its bucket has a token again", ExplainInput { now: back, ..case.clone() })
         }
         Reason::Tier | Reason::Quota => {
             let at = renewed_at(case)?;
-            (at, "coming back once the quota is renewed", ExplainInput { now: at, ..case.clone() }.with_used(|_| None))
+            (at, "a retry once the quota is renewed", ExplainInput { now: at, ..case.clone() }.with_used(|_| None))
         }
-        Reason::Ledger => (back, "coming back once the ledger has handed out more", case.clone().with_ledger_open()),
+        Reason::Ledger => (back, "a retry once the ledger has leased more", case.clone().with_ledger_open()),
         Reason::Pacing => {
-            // By then its purse holds more, and the share may have come to it.
+            // By then its pacing bucket has more tokens, and the admit share may include the request.
             let positions = outcome.refused_positions().to_vec();
             let later = ExplainInput { now: back, positions, ..case.clone() };
-            (back, "coming back when the plan has more for its class, if nobody of it takes that before", later)
+            (back, "a retry once the plan has more units for its class, unless other requests use them first", later)
         }
         Reason::Blocked | Reason::Throttle | Reason::Backoff => return None,
     };
@@ -149,14 +151,14 @@ fn retry_later<'a>(case: &ExplainInput<'a>, outcome: &Assessment<'a>, refusal: &
     })
 }
 
-/// The zone by whose days and hours the quotas that say no are renewed, if there is one.
+/// Returns the time zone in which the windows of the refusing quotas are renewed, if they have one.
 fn zone_of(case: &ExplainInput<'_>) -> Option<String> {
     let class = case.classified().class;
     let refusing = case.positions.iter().find(|position| !admits(case, class, **position))?;
     refusing.quota.window.zone().map(str::to_owned)
 }
 
-/// When all quotas that say no begin anew; some never do at once.
+/// Returns when all refusing quotas have been renewed; `None` if one of them has a sliding window.
 fn renewed_at(case: &ExplainInput<'_>) -> Option<Timestamp> {
     let class = case.classified().class;
     let refusing = case.positions.iter().filter(|position| !admits(case, class, **position));
@@ -165,12 +167,12 @@ fn renewed_at(case: &ExplainInput<'_>) -> Option<Timestamp> {
     refusing.map(renewed_at).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// From this moment on, in whole seconds: who comes then does not come too early.
+/// Formats a time, rounded up to whole seconds so that a retry at this time is not too early.
 fn moment(at: Timestamp) -> String {
     rfc3339(Timestamp::from_seconds(ceil_seconds(at.saturating_duration_since(Timestamp::default()))))
 }
 
-/// A request that costs what is left.
+/// Returns a lower cost that the remaining units cover, if there are some.
 fn lower_cost(case: &ExplainInput<'_>) -> Option<Remedy> {
     let class = case.classified().class;
     let [position] = case.positions.as_slice() else { return None };
@@ -181,11 +183,11 @@ fn lower_cost(case: &ExplainInput<'_>) -> Option<Remedy> {
     let cheap = ExplainInput { positions: vec![QuotaSnapshot { cost: left, ..*position }], ..case.clone() };
     let quota = &position.quota.name;
     let through = AdmitChance::of(&cheap, class)?;
-    let says = format!("a request that costs {} of {quota} at most{through}", amount(left));
+    let says = format!("a cost of {} of {quota} at most{through}", amount(left));
     Some(Remedy::new(ChangeKind::Cost, says).with("cost_at_most", left.as_f64()))
 }
 
-/// Being of another class.
+/// Returns the other classes of which the request would be admitted.
 fn other_class(case: &ExplainInput<'_>) -> Option<Remedy> {
     let own = case.classified().class;
     let all = (0..case.known.rules().classes.len()).map(|place| ClassId(place as u16));
@@ -195,11 +197,11 @@ fn other_class(case: &ExplainInput<'_>) -> Option<Remedy> {
         .map(|class| case.known.class_name(class))
         .collect();
     let own = case.known.class_name(own);
-    let says = format!("being of the class {}, not {own}", any_of(&classes));
+    let says = format!("the class {} instead of {own}", any_of(&classes));
     (!classes.is_empty()).then(|| Remedy::new(ChangeKind::Class, says).with("classes", classes))
 }
 
-/// How many of the requests that are so are let through.
+/// Extent to which a change admits requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AdmitChance {
     Always,
@@ -207,7 +209,7 @@ enum AdmitChance {
 }
 
 impl AdmitChance {
-    /// `None` where none is, were its client of `class`.
+    /// Returns the chance of admission if the client were of `class`; `None` if there is none.
     fn of(case: &ExplainInput<'_>, class: ClassId) -> Option<Self> {
         let admits = |past: &History| matches!(case.decide(class, *past).0, Verdict::Admit { .. });
         let pasts = case.histories();
@@ -223,7 +225,7 @@ impl fmt::Display for AdmitChance {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Always => Ok(()),
-            Self::Sometimes => out.write_str(", of which some are let through now"),
+            Self::Sometimes => out.write_str(", with part of its requests admitted now"),
         }
     }
 }

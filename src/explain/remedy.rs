@@ -1,40 +1,40 @@
-//! One thing that would have let a request through.
+//! Remedies: changes that would admit a refused request.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One thing that would have let the request through.
+/// A change that alone would admit the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Remedy {
-    /// What would be other.
+    /// Kind of the change.
     pub change: ChangeKind,
-    /// What would have to be so, in words.
-    #[serde(rename = "says")]
+    /// Human-readable form of the change.
+    #[serde(rename = " message")]
     pub message: String,
-    /// The same in numbers and names.
+    /// Machine-readable form of the change, by name.
     pub numbers: Map<String, Value>,
 }
 
-/// What would have to be other.
+/// Kind of a remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// What is proven of the client.
+    /// Verification of the client.
     Proof,
-    /// How much of quotas is used.
+    /// Lower usage of quotas.
     Used,
-    /// Whose turn it is, where a share of a class is refused.
+    /// Another position among the requests of a class, of which a share is admitted.
     #[serde(rename = "turn")]
     Position,
-    /// The time.
+    /// A later time.
     Time,
-    /// What it costs.
+    /// A lower cost.
     Cost,
-    /// The client's class.
+    /// Another class of the client.
     Class,
-    /// The limit of a quota.
+    /// A higher limit of a quota.
     Limit,
-    /// The weight of the client's class in a plan.
+    /// A higher weight of the client's class in the pacing plan.
     Weight,
 }
 

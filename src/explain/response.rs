@@ -1,4 +1,4 @@
-//! What the client is told.
+//! Response to the client.
 
 use super::admission::percent;
 use super::assessment::{AssessedVerdict, Assessment};
@@ -13,14 +13,14 @@ use crate::policy::{Reason, Verdict};
 use crate::terminal::format_duration;
 use std::collections::BTreeMap;
 
-/// The answer; or both, where it depends on the requests before.
+/// Returns the response, or both possible ones if it depends on earlier requests.
 pub(super) fn responses(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<ResponseSummary> {
     let depends_on = if outcome.rulings.len() > 1 { dependencies(case, outcome) } else { Vec::new() };
     let answer = |ruled| ResponseSummary { depends_on: depends_on.clone(), ..response(case, ruled) };
     let answers = outcome.rulings.iter().map(answer);
     match &case.happened {
         Some(happened) if outcome.is_as_logged => answers.map(|answer| as_logged(answer, happened)).collect(),
-        // What a replay decides as the gate did ended as the log says.
+        // The replay decides as the gateway did, so the logged status applies.
         Some(LoggedOutcome { status, decided: Some(_), .. }) if !outcome.differs_from_log => {
             answers.map(|answer| ResponseSummary { status: Some(*status), ..answer }).collect()
         }
@@ -28,10 +28,10 @@ pub(super) fn responses(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Ve
     }
 }
 
-/// As the log says that it was given. What was left in a bucket the log does not say.
+/// Returns the response as logged. The log does not contain the state of a bucket, so limit headers are omitted.
 fn as_logged(answer: ResponseSummary, happened: &LoggedOutcome) -> ResponseSummary {
     let retry_after_s = happened.decided.as_ref().and_then(|decided| decided.retry_after_s);
-    ResponseSummary { status: Some(happened.status), retry_after_s, fields: BTreeMap::new(), ..answer }
+    ResponseSummary { status: Some(happened.status), retry_after_s, headers: BTreeMap::new(), ..answer }
 }
 
 fn response(case: &ExplainInput<'_>, ruled: &AssessedVerdict<'_>) -> ResponseSummary {
@@ -41,7 +41,7 @@ fn response(case: &ExplainInput<'_>, ruled: &AssessedVerdict<'_>) -> ResponseSum
         Verdict::Admit { level, shadow } => (level, shadow),
         Verdict::Refuse(_) => (case.level, None),
     };
-    // What a plan will have for it then, nobody can tell who does not know the plan.
+    // Retry-After of a pacing refusal is known only if the plan is.
     let knows_when = case.found.is_some() || refusal.is_none_or(|refusal| refusal.reason != Reason::Pacing);
     let asked = case.decision_request_for(class);
     let standing = |position: &QuotaSnapshot<'_>| {
@@ -61,12 +61,12 @@ fn response(case: &ExplainInput<'_>, ruled: &AssessedVerdict<'_>) -> ResponseSum
         shadow: shadow.map(|reason| reason.name().to_owned()),
         status: shown.status.map(|status| status.as_u16()),
         retry_after_s: shown.retry_after_s.filter(|_| knows_when),
-        fields: shown.fields.iter().map(field).collect(),
+        headers: shown.fields.iter().map(field).collect(),
         depends_on: Vec::new(),
     }
 }
 
-/// What of the requests before makes the difference.
+/// Returns the conditions on earlier requests that determine the verdict.
 fn dependencies(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<String> {
     let class = case.classified().class;
     let mut told = Vec::new();
@@ -75,20 +75,19 @@ fn dependencies(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<String
         let share =
             position.quota.tiers_for(class).map_or(Share::NONE, |ladder| ladder.shed_share(position.shedding.tier));
         if share > Share::NONE && share < Share::ALL {
-            told.push(format!("whether its turn has come: {}% of its class are refused for {quota}", percent(share)));
+            told.push(format!(
+                "its position among the requests of its class: {}% are refused for {quota}",
+                percent(share)
+            ));
         }
         let pacing = position.quota.enforced_pacing().filter(|pacing| pacing.is_paced(class));
         if pacing.is_some() && outcome.refusal().is_some_and(|refusal| refusal.reason == Reason::Pacing) {
             let name = case.known.class_name(class);
-            told.push(format!(
-                "what the plan of {quota} has for {name} when it comes, and whether others have taken it"
-            ));
+            told.push(format!("the units that the plan of {quota} has for {name}, and their use by other requests"));
         }
         if let Some(guarded) = position.guarded.filter(|_| share > Share::NONE) {
             let every = format_duration(guarded.guard.admit_interval.as_secs());
-            told.push(format!(
-                "whether one of its operator was let through within {every}: the crawler guard sees to it"
-            ));
+            told.push(format!("the crawler guard: whether it has admitted a request of the operator within {every}"));
         }
     }
     told

@@ -1,4 +1,4 @@
-//! Which route the request falls into, and what it is expected to cost.
+//! Step of the route: the matching route and the expected cost.
 
 use super::input::ExplainInput;
 use super::step::{Stage, Step};
@@ -17,7 +17,7 @@ pub(super) fn step(case: &ExplainInput<'_>) -> Step {
         }
     };
     let learned = route.costs.iter().any(|(_, cost)| *cost == Cost::Learned);
-    let evidence = learned.then(|| "what it costs is learned; before anything is known, one unit".to_owned());
+    let evidence = learned.then(|| "the cost is learned; the first estimate is one unit".to_owned());
     let costs: Map<String, Value> =
         case.positions.iter().map(|position| (position.quota.name.clone(), position.cost.as_f64().into())).collect();
     Step::info(Stage::Route, says)

@@ -1,96 +1,93 @@
-//! One step of an explanation.
+//! Steps of an explanation.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// One step.
+/// One step of an explanation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Which.
+    /// Processing stage.
     pub step: Stage,
-    /// Which quota, where there is one for each.
+    /// Quota of the step, for stages that are evaluated per quota.
     pub quota: Option<String>,
-    /// What came of it.
+    /// Result of the step.
     pub finding: StepResult,
-    /// The same in a sentence.
-    #[serde(rename = "says")]
+    /// Human-readable form of the result.
+    #[serde(rename = " message")]
     pub message: String,
-    /// What speaks for it, a sentence each.
+    /// Evidence, one sentence each.
     pub evidence: Vec<String>,
-    /// The numbers it saw.
+    /// Inputs of the step, by name.
     pub numbers: Map<String, Value>,
-    /// The setting that decided.
+    /// Setting that decided.
     pub rule: Option<Rule>,
 }
 
-/// The steps of a request's life.
+/// Processing stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Whose request it is.
+    /// Client address and bucket key.
     Identity,
-    /// What kind of client that is.
+    /// Kind and class of the client.
     Class,
-    /// What it asks for, and what that costs.
+    /// Route and cost of the request.
     Route,
-    /// Whether it can be refused at all.
+    /// Exemption from all refusals.
     Exempt,
-    /// Whether its class is served.
+    /// Block of the class.
     Block,
-    /// Whether its bucket holds a token.
+    /// Token bucket of the client.
     Bucket,
-    /// Whether its class is within its share of a quota.
+    /// Tiers of a quota.
     Tier,
-    /// Whether its class is within the plan of a quota.
+    /// Pacing plan of a quota.
     Pacing,
-    /// Whether enough of a quota is left.
+    /// Remaining units of a quota.
     Quota,
-    /// Whether the origin has room for it.
-    #[serde(rename = "turn")]
+    /// Scopes of the origin.
     Throttle,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepResult {
-    /// It found something out; it refuses nobody.
-    #[serde(rename = "found")]
+    /// Information only; the step cannot refuse.
     Info,
-    /// It let the request pass.
+    /// The rule passes the request.
     Passed,
-    /// It said no.
+    /// The rule refuses the request.
     Refused,
-    /// It said no, and is not enforced.
+    /// The rule would refuse the request, but is not enforced.
     Shadow,
-    /// It lets some requests pass and refuses others, by those that came before.
+    /// The result depends on earlier requests.
     Depends,
-    /// It was not asked: the request had been decided on.
-    #[serde(rename = "not_asked")]
+    /// Not evaluated, because the request was already refused.
     Skipped,
-    /// Only a running gate knows.
+    /// Known only to a running gateway.
     Unknown,
 }
 
-/// A setting.
+/// A setting and its location.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Its keys from the top.
+    /// Path of keys from the top of the file.
     pub path: String,
-    /// `FILE:LINE:COL`, or the variable or option that sets it; none where its default holds.
+    /// `FILE:LINE:COL`, or the variable or option that sets it; `None` for a default.
     pub at: Option<String>,
 }
 
 impl Step {
-    /// A step that refuses nobody.
+    /// Creates a step that cannot refuse.
     pub(super) fn info(step: Stage, message: impl Into<String>) -> Self {
         Self::new(step, StepResult::Info, message)
     }
 
     pub(super) fn new(step: Stage, finding: StepResult, message: impl Into<String>) -> Self {
         let (message, evidence, numbers) = (message.into(), Vec::new(), Map::new());
-        Self { step, quota: None, finding, message, evidence, numbers, rule: None }
+        Self { step, quota: None, finding, message: message, evidence, numbers, rule: None }
     }
 
     pub(super) fn by(self, rule: Rule) -> Self {
@@ -112,7 +109,7 @@ impl Step {
 }
 
 impl Stage {
-    /// Its name.
+    /// Returns the name of the stage, as in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -124,13 +121,13 @@ impl Stage {
             Self::Tier => "tier",
             Self::Pacing => "pacing",
             Self::Quota => "quota",
-            Self::Throttle => "turn",
+            Self::Throttle => "throttle",
         }
     }
 }
 
 impl fmt::Display for Rule {
-    /// `tidegate.yaml:41:5: quotas.places_api.tiers.search[1]`
+    /// Writes the rule as in `tidegate.yaml:41:5: quotas.places_api.tiers.search[1]`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
             Some(at) => write!(out, "{at}: {}", self.path),

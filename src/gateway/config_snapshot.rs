@@ -1,4 +1,4 @@
-//! All that follows from one reading of the settings. A reload makes a new one; requests under way keep theirs.
+//! A version of the configuration with all data derived from it. Requests in flight keep theirs during a reload.
 
 use super::crawl_policy::CrawlPolicy;
 use super::rate_limit_headers::RateLimitHeaders;
@@ -11,17 +11,17 @@ use arc_swap::ArcSwap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// The settings, and what is made of them once so that no request has to.
+/// Settings and the tables precomputed from them.
 pub(super) struct ConfigSnapshot {
     pub(super) settings: Settings,
     pub(super) admission: Admission,
     pub(super) announcements: RateLimitHeaders,
     pub(super) crawl_policy: CrawlPolicy,
     pub(super) untrusted_proxy: UntrustedProxy,
-    /// Where its origin is, as last resolved; empty until it has been. Each generation has its own, so that no request is
-    /// sent to the origin of another.
+    /// Addresses of the origin as last resolved; empty before the first lookup. Each snapshot has its own, so that no
+    /// request is sent to the origin of another one.
     pub(super) addresses: ArcSwap<Vec<SocketAddr>>,
-    /// The networks of the address lists of its settings, as last read.
+    /// Networks of the address lists, as last read.
     lists: ArcSwap<AddressLists>,
 }
 
@@ -39,7 +39,7 @@ impl ConfigSnapshot {
         }
     }
 
-    /// The address lists that `address` stands on; nobody looks where there are none.
+    /// Returns the address lists that contain `address`. Skips the lookup if there are no lists.
     pub(super) fn lists_containing(&self, address: IpAddr) -> ListSet {
         match self.settings.rules.lists.is_empty() {
             true => ListSet::default(),
@@ -47,17 +47,17 @@ impl ConfigSnapshot {
         }
     }
 
-    /// The networks of the address lists, as last read.
+    /// Returns the networks of the address lists, as last read.
     pub(super) fn lists(&self) -> Arc<AddressLists> {
         self.lists.load_full()
     }
 
-    /// Puts networks that were read anew in force.
+    /// Activates newly read networks.
     pub(super) fn replace_lists(&self, lists: AddressLists) {
         self.lists.store(Arc::new(lists));
     }
 
-    /// The same, at the addresses that `before` knows of, if it had the same origin.
+    /// Takes the resolved addresses from `before` if both have the same origin.
     pub(super) fn with_addresses_from(self, before: &Self) -> Self {
         let (ours, theirs) = (&self.settings.origin, &before.settings.origin);
         if (&ours.host, ours.port) == (&theirs.host, theirs.port) {

@@ -1,4 +1,4 @@
-//! One client connection: which protocol it speaks, and its life under watch.
+//! A client connection: protocol detection, serving, and forced closing.
 
 use super::body::{ClientBody, ResponseBody};
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
@@ -23,21 +23,21 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// What an HTTP/2 client that knows the gate speaks it says first (RFC 9113 section 3.4).
+/// Connection preface of an HTTP/2 client with prior knowledge (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A stream may fill a quarter of this before its siblings are held up: one slow reader does not starve the rest.
+/// A stream can fill a quarter of the connection window, so that one slow reader does not block the others.
 const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
 const HTTP2_CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
-/// A peer that answers no ping is gone.
+/// Ping interval; a peer that does not respond is disconnected.
 const HTTP2_PING_EVERY: Duration = Duration::from_secs(20);
 
-/// How long a client is given to read the last answer and close.
+/// Time for the client to read the last response and close.
 const LINGER: Duration = Duration::from_secs(2);
-/// Room for a head as most clients send it.
+/// Capacity for the head of a typical request.
 const FIRST_READ: usize = 8 * 1024;
 
-/// Serves one client until it leaves, is told to, or takes too long.
+/// Serves one client until it disconnects, times out, or the connection is closed by command.
 pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     let limits = worker.current().settings.limits.clone();
     let watch = ConnectionState::new(worker.monotonic_tick(), limits.requests_per_connection);
@@ -112,7 +112,7 @@ fn to_http2(response: Response<ResponseBody>) -> http::Response<ResponseBody> {
     answer
 }
 
-/// Reads into `first` until it is certain which protocol the client speaks.
+/// Reads into `first` until the protocol is certain. Returns true for HTTP/2.
 async fn detect_http2(stream: &mut TrackedStream, first: &mut BytesMut) -> io::Result<bool> {
     loop {
         let known = first.len().min(PREFACE.len());
@@ -128,7 +128,8 @@ async fn detect_http2(stream: &mut TrackedStream, first: &mut BytesMut) -> io::R
     }
 }
 
-/// Runs `work` until it ends or is ordered to; `finish` asks it to come to its end. `None` if it was cut off.
+/// Polls `work` until it completes or is commanded to stop; `finish` starts its graceful end. Returns `None` if it was
+/// aborted.
 async fn run_until_commanded<F: Future>(
     watch: &ConnectionState,
     work: F,
@@ -153,13 +154,13 @@ async fn run_until_commanded<F: Future>(
     .await
 }
 
-/// How work that is asked to come to its end does so.
+/// Mode in which work ends after a drain command.
 enum CloseMode {
     Immediate,
     Graceful,
 }
 
-/// A stream that notes for the watch what it waits for.
+/// A stream that reports its read and write progress to the connection timeouts.
 pub(super) struct TrackedStream {
     io: TcpStream,
     watch: Rc<ConnectionState>,
@@ -209,7 +210,7 @@ impl AsyncWrite for TrackedStream {
     }
 }
 
-/// A stream that begins with bytes that were read to see what is spoken.
+/// A stream that first yields the bytes read for protocol detection.
 struct RewindStream {
     first: BytesMut,
     io: TrackedStream,
@@ -259,7 +260,7 @@ impl AsyncWrite for RewindStream {
     }
 }
 
-/// Runs the streams of an HTTP/2 connection on the worker's own thread.
+/// Executor that runs the streams of an HTTP/2 connection on the worker's thread.
 #[derive(Clone, Copy)]
 struct LocalExecutor;
 

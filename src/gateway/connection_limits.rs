@@ -1,5 +1,5 @@
-//! How many connections each address has open, where the settings set a bound. Addresses are told apart as clients are:
-//! who owns an IPv6 prefix owns billions of addresses.
+//! Counts open connections per client address, if the settings limit them. IPv6 addresses are grouped by prefix, like
+//! clients: the owner of a prefix has billions of addresses.
 
 use crate::policy::identity::ClientKey;
 use parking_lot::Mutex;
@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
 
-/// Open connections by address. It never has more entries than there are connections.
+/// Open connections by address. The number of entries is at most the number of connections.
 #[derive(Default)]
 pub(super) struct ConnectionCounts(Mutex<HashMap<ClientKey, usize, foldhash::fast::RandomState>>);
 
 impl ConnectionCounts {
-    /// Counts one more connection from `address`; false, and nothing counted, where it has `most` already.
+    /// Counts a connection from `address`. Returns false, without counting it, if the address has `most` already.
     pub(super) fn try_acquire(&self, address: ClientKey, most: NonZeroUsize) -> bool {
         let mut open = self.0.lock();
         let count = open.get(&address).copied().unwrap_or(0);
@@ -23,7 +23,7 @@ impl ConnectionCounts {
         true
     }
 
-    /// Counts one that had entered out again.
+    /// Releases a counted connection.
     pub(super) fn release(&self, address: ClientKey) {
         if let Entry::Occupied(mut open) = self.0.lock().entry(address) {
             *open.get_mut() -= 1;
@@ -40,10 +40,10 @@ mod tests {
     use crate::policy::identity::ProxyTrust;
 
     #[test]
-    fn an_address_that_has_left_leaves_nothing_behind() {
+    fn disconnected_address_leaves_no_entry() {
         let neighbours = ConnectionCounts::default();
         let key = ProxyTrust::default().key([192, 0, 2, 1].into());
-        let two = NonZeroUsize::new(2).expect("two is not zero");
+        let two = NonZeroUsize::new(2).expect("nonzero");
         assert_eq!([0; 3].map(|_| neighbours.try_acquire(key, two)), [true, true, false]);
         neighbours.release(key);
         assert!(neighbours.try_acquire(key, two));

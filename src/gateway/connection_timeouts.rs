@@ -1,6 +1,5 @@
-//! What a client can make wait is timed by a sweep: each connection notes what it is doing and since when, and one
-//! walk every quarter of a second ends those that take too long. A timer a request would cost more than the request's
-//! own parsing.
+//! Timeouts of client connections. Each connection records its state and the start of it; a sweep every quarter of a
+//! second closes those that exceed a timeout. A timer per request would cost more than parsing the request.
 
 use super::worker::TICK;
 use crate::config::settings::Limits;
@@ -12,25 +11,26 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// Resets by a client that are borne before its HTTP/2 connection counts as an attack.
+/// Stream resets by a client above which an HTTP/2 connection can count as an attack.
 const MAX_STREAM_RESETS: u32 = 100;
 
-/// One client connection, as the sweep sees it.
+/// Activity of one client connection, as checked by the sweep.
 pub(super) struct ConnectionState {
     clock: Rc<Cell<Timestamp>>,
     phase: Cell<Phase>,
     since: Cell<Timestamp>,
-    /// Requests under way: more than one only on HTTP/2.
+    /// Requests in flight: more than one only on HTTP/2.
     active: Cell<u32>,
-    /// When a write began to wait for the client to read.
+    /// Time since which a write waits for the client to read.
     write_blocked_since: Cell<Option<Timestamp>>,
-    /// When a request's body began to wait for the client to send.
+    /// Time since which a request body waits for the client to send.
     body_wait_since: Cell<Option<Timestamp>>,
-    /// Answers under way over HTTP/2, and when each last moved. There a client stalls an answer by giving it no window,
-    /// which no write to the connection waits for.
+    /// Time of the last progress of each HTTP/2 response in flight. A client can stall such a response by sending no
+    /// window update, without blocking any write to the connection.
     responses: RefCell<Slab<Timestamp>>,
     served: Cell<u32>,
-    /// It speaks HTTP/2, where not every byte that comes belongs to a request: pings and windows come at any time.
+    /// True for HTTP/2, where received bytes do not always belong to a request: pings and window updates arrive at any
+    /// time.
     is_http2: Cell<bool>,
     requests_allowed: u32,
     aborted: Cell<u32>,
@@ -40,22 +40,22 @@ pub(super) struct ConnectionState {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Connected, and nothing said yet.
+    /// Connected, no byte received.
     AwaitingFirstByte,
     /// Between requests.
     Idle,
-    /// A request's head has begun to arrive.
+    /// The head of a request has begun to arrive.
     ReadingHead,
 }
 
-/// What a connection is told.
+/// Command to the task of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ConnectionCommand {
-    /// Go on.
+    /// Continue.
     Serve,
-    /// Finish what is under way, then close.
+    /// Complete the requests in flight, then close.
     Drain,
-    /// Close now.
+    /// Close immediately.
     Close,
 }
 
@@ -79,7 +79,7 @@ impl ConnectionState {
         })
     }
 
-    /// Bytes came from the client.
+    /// Records bytes received from the client.
     pub(super) fn on_read(&self) {
         let between_requests = self.phase.get() == Phase::Idle && !self.is_http2.get();
         if self.active.get() == 0 && (self.phase.get() == Phase::AwaitingFirstByte || between_requests) {
@@ -87,7 +87,7 @@ impl ConnectionState {
         }
     }
 
-    /// A write waits for the client, or no longer does.
+    /// Records whether a write waits for the client.
     pub(super) fn on_write(&self, waits: bool) {
         match (waits, self.write_blocked_since.get()) {
             (true, None) => self.write_blocked_since.set(Some(self.clock.get())),
@@ -96,7 +96,7 @@ impl ConnectionState {
         }
     }
 
-    /// A request's body waits for the client, or no longer does.
+    /// Records whether a request body waits for the client.
     pub(super) fn on_body_wait(&self, waits: bool) {
         match (waits, self.body_wait_since.get()) {
             (true, None) => self.body_wait_since.set(Some(self.clock.get())),
@@ -105,7 +105,7 @@ impl ConnectionState {
         }
     }
 
-    /// A request has arrived whole, but for its body.
+    /// Records a complete request head.
     pub(super) fn on_request_start(&self, version: Version) {
         self.is_http2.set(version == Version::HTTP_2);
         self.active.set(self.active.get() + 1);
@@ -115,7 +115,7 @@ impl ConnectionState {
         }
     }
 
-    /// A request is over; `aborted` when the client left before its end.
+    /// Records the end of a request; `aborted` if the client disconnected before it.
     pub(super) fn on_request_end(&self, aborted: bool) {
         self.active.set(self.active.get().saturating_sub(1));
         if aborted {
@@ -127,22 +127,23 @@ impl ConnectionState {
         }
     }
 
-    /// An answer is about to be sent; a key for it, where the connection alone does not tell whether it moves.
+    /// Records the start of a response. Returns a key for its progress, on HTTP/2 only: HTTP/1.1 writes
+    /// show the progress themselves.
     pub(super) fn on_response_start(&self) -> Option<usize> {
         self.is_http2.get().then(|| self.responses.borrow_mut().insert(self.clock.get()))
     }
 
-    /// A piece of it has gone out.
+    /// Records that a chunk of the response was sent.
     pub(super) fn on_response_progress(&self, key: usize) {
         self.responses.borrow_mut()[key] = self.clock.get();
     }
 
-    /// It is over.
+    /// Records the end of the response.
     pub(super) fn on_response_end(&self, key: usize) {
         self.responses.borrow_mut().remove(key);
     }
 
-    /// What to do, asked on each poll of the connection; an order given later wakes it up.
+    /// Returns the current command. Registers the task, to be woken by a later command.
     pub(super) fn poll_command(&self, context: &Context<'_>) -> ConnectionCommand {
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
@@ -151,7 +152,7 @@ impl ConnectionState {
         self.order.get()
     }
 
-    /// Gives an order; a stronger one given before stays.
+    /// Sends a command, unless a stronger one was sent before.
     pub(super) fn command(&self, order: ConnectionCommand) {
         if order > self.order.get() {
             self.order.set(order);
@@ -174,7 +175,7 @@ impl ConnectionState {
         {
             return ConnectionCommand::Close;
         }
-        // Had it been the origin that was waited for, its own time would have run out before this.
+        // A wait for the origin would have ended earlier, by its own timeout.
         let longest = response_timeout + limits.response_write_timeout;
         if self.responses.borrow().iter().any(|(_, &moved)| over(Some(moved), longest)) {
             return ConnectionCommand::Close;
@@ -190,7 +191,7 @@ impl ConnectionState {
         match self.phase.get() {
             Phase::AwaitingFirstByte if over(since, limits.first_byte_timeout) => ConnectionCommand::Close,
             Phase::ReadingHead if over(since, limits.head_timeout) => ConnectionCommand::Close,
-            // An idle HTTP/2 client that does not answer the farewell is not waited for.
+            // An idle HTTP/2 client that does not respond to GOAWAY is disconnected.
             Phase::Idle if over(since, limits.keep_alive_timeout * 2) => ConnectionCommand::Close,
             Phase::Idle if over(since, limits.keep_alive_timeout) => ConnectionCommand::Drain,
             _ => ConnectionCommand::Serve,
@@ -198,8 +199,8 @@ impl ConnectionState {
     }
 }
 
-/// True when a wait that began at `since`, by a clock that is as much as a tick late, has certainly lasted `limit`:
-/// timeouts come late by up to two ticks, never early.
+/// Returns true if a wait since `since` has certainly lasted `limit`. The clock is up to one tick late, so timeouts
+/// expire up to two ticks late, never early.
 pub(super) fn is_overdue(since: Timestamp, limit: Duration, now: Timestamp) -> bool {
     now.saturating_duration_since(since) >= limit + TICK
 }
@@ -213,7 +214,7 @@ impl ConnectionRegistry {
         self.0.borrow_mut().push(Rc::downgrade(watch));
     }
 
-    /// Ends what has taken too long and forgets connections that are gone.
+    /// Commands connections that exceed a timeout to end, and drops closed ones.
     pub(super) fn sweep(&self, limits: &Limits, response_timeout: Duration) {
         self.0.borrow_mut().retain(|watch| {
             let Some(watch) = watch.upgrade() else { return false };
@@ -222,14 +223,14 @@ impl ConnectionRegistry {
         });
     }
 
-    /// Gives all the same order.
+    /// Sends a command to all connections.
     pub(super) fn command_all(&self, order: ConnectionCommand) {
         for watch in self.0.borrow().iter().filter_map(Weak::upgrade) {
             watch.command(order);
         }
     }
 
-    /// Connections that are still open.
+    /// Returns the number of open connections.
     pub(super) fn open(&self) -> usize {
         self.0.borrow().iter().filter(|watch| watch.strong_count() > 0).count()
     }

@@ -1,12 +1,12 @@
-//! What an answer really cost, as the origin's own headers tell it.
+//! Reads the actual cost of a response from its headers.
 
 use crate::http1::{Fields, Name};
 use crate::policy::Units;
 use crate::policy::quota::Quota;
 use crate::policy::quoted;
 
-/// The actual cost of an answer with these `fields`: what `cost_header` says; else nothing, where the origin had it
-/// cached; else what was expected. A cost header that is not a number says nothing.
+/// Returns the actual cost: the value of `cost_header`; else zero if the origin served from its cache; else `expected`.
+/// A cost header that is not a number is ignored.
 pub(super) fn actual_cost(quota: &Quota, expected: Units, fields: &Fields) -> Units {
     let said = quota.cost_header.as_ref().and_then(|name| fields.get_all_by_text(name.as_str()).next());
     if let Some(cost) = said.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok()) {
@@ -18,8 +18,8 @@ pub(super) fn actual_cost(quota: &Quota, expected: Units, fields: &Fields) -> Un
     expected
 }
 
-/// RFC 9211: a member with the parameter `hit` was served without asking further. Before it there was only `Age`
-/// (RFC 9111 section 5.1), which no fresh answer has.
+/// Returns true for a cache hit: a `Cache-Status` member with the parameter `hit` (RFC 9211), or an `Age` (RFC 9111
+/// section 5.1), which a fresh response does not have.
 pub(super) fn was_cache_hit(fields: &Fields) -> bool {
     let hit = fields.all(Name::CacheStatus).any(|line| quoted::split(line, b',').any(is_hit_member));
     let aged = || {
@@ -56,16 +56,16 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_knows_best_what_a_page_cost() {
+    fn cost_header_overrides_the_expected_cost() {
         assert_eq!(cost(&[]), "3");
         assert_eq!(cost(&[("x-api-cost", "0.25")]), "0.25");
         assert_eq!(cost(&[("x-api-cost", "0")]), "0");
         assert_eq!(cost(&[("x-api-cost", "12"), ("age", "9")]), "12");
-        assert_eq!(cost(&[("x-api-cost", "-1")]), "3", "junk says nothing");
+        assert_eq!(cost(&[("x-api-cost", "-1")]), "3", "an invalid value is ignored");
     }
 
     #[test]
-    fn a_page_that_the_origin_had_cached_cost_nothing() {
+    fn cached_origin_response_costs_nothing() {
         for hit in ["Origin; hit", "Origin;hit;ttl=376", "A; fwd=miss, B; hit=?1"] {
             assert_eq!(cost(&[("cache-status", hit)]), "0", "{hit}");
         }

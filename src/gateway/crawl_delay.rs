@@ -1,4 +1,4 @@
-//! What robots.txt asks of crawlers now: what the settings say, and where they leave it to the budget, what that affords.
+//! Computes the crawl delays of robots.txt: those of the settings, and for `auto` those that the quotas permit.
 
 use crate::config::Settings;
 use crate::engine::QuotaView;
@@ -10,26 +10,26 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Before a whole day has been seen, nobody knows what people use of the budget.
+/// Minimum observation time before the usage of other classes counts: one day, so that all hours are covered.
 const MIN_OBSERVATION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Remembers what was advised, because crawlers do.
+/// Computes delays for `crawl_delay: auto`, and keeps them stable because crawlers cache robots.txt.
 #[derive(Default)]
 pub(super) struct CrawlDelayAdviser(Mutex<BTreeMap<ClassId, AdvisedDelay>>);
 
-/// What is asked, by operator and by the names of its crawlers.
+/// Current delays by operator, and the directives by crawler name.
 pub(super) struct AdvertisedDelays {
     pub(super) per_operator: Vec<(OperatorId, u32)>,
     pub(super) directives: RobotsDirectives,
 }
 
 impl CrawlDelayAdviser {
-    /// Forgets what was advised under other settings.
+    /// Discards the advice given under previous settings.
     pub(super) fn reset(&self) {
         self.0.lock().clear();
     }
 
-    /// What is asked now. `quotas` as they stand after `uptime`.
+    /// Returns the current delays. `quotas` are the snapshots at `uptime`.
     pub(super) fn advertised(
         &self,
         settings: &Settings,
@@ -73,7 +73,7 @@ impl CrawlDelayAdviser {
     }
 }
 
-/// What all but `class` use of a quota in a window, once that is known.
+/// Returns the units of a quota that all classes but `class` use per window; zero until that is known.
 fn usage_of_others(quota: &QuotaView, class: ClassId, settings: &Settings, place: usize, uptime: Timestamp) -> Units {
     let seen = uptime.saturating_duration_since(Timestamp::default());
     if seen < MIN_OBSERVATION {

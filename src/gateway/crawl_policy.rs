@@ -1,4 +1,4 @@
-//! The crawl policy: what the gate tells strangers of its rules, as a document for programs or a page for people.
+//! The crawl policy: a public description of the rules for crawlers, as JSON or as an HTML page.
 
 mod document;
 mod page;
@@ -12,16 +12,16 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who may ask without limit must not make work without limit.
+/// Minimum interval between renderings: the policy is not rate-limited, so its work must be bounded.
 const RENDER_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long clients may keep it.
+/// Time for which clients may cache the policy.
 const MAX_AGE: Duration = Duration::from_secs(300);
 
 const JSON: &[u8] = b"application/json";
 const HTML: &[u8] = b"text/html; charset=utf-8";
 
-/// The policy under one set of rules, as last written.
+/// Cache of the rendered policy of one configuration snapshot.
 #[derive(Default)]
 pub(super) struct CrawlPolicy(Mutex<Option<RenderedPolicy>>);
 
@@ -32,7 +32,7 @@ struct RenderedPolicy {
 }
 
 impl CrawlPolicy {
-    /// The page or the document, written anew from what `gather` finds where the last one is too old.
+    /// Returns the page or the document. Renders it from the result of `gather` if the cached one is too old.
     pub(super) fn render<'a>(
         &self,
         page: bool,
@@ -52,7 +52,7 @@ impl CrawlPolicy {
 impl RenderedPolicy {
     fn new(policy: &PolicyDocument<'_>, at: Timestamp) -> Self {
         let edition = |content_type, text| Arc::new(RobotsDocument::of(200, Bytes::from_static(content_type), text));
-        let document = serde_json::to_vec_pretty(policy).expect("text and numbers can be written");
+        let document = serde_json::to_vec_pretty(policy).expect("serializable document");
         Self { at, document: edition(JSON, document.into()), page: edition(HTML, page::of(policy).into()) }
     }
 }

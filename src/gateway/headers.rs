@@ -1,12 +1,12 @@
-//! Which header fields pass, which stay behind, which are ours (RFC 9110 section 7.6).
+//! Rules for header fields: which are forwarded, removed, or reserved for the gateway (RFC 9110 section 7.6).
 
 use crate::http1::{Field, Fields, Name, list};
 use crate::policy::identity::AddressSource;
 
-/// How the names of our own fields begin.
+/// Prefix of the gateway's own field names.
 const OURS: &[u8] = b"x-tidegate-";
 
-/// What concerns only the connection it arrived on, and goes no further.
+/// Returns true for fields that concern one connection only and are not forwarded.
 fn is_hop_by_hop(name: Name) -> bool {
     matches!(
         name,
@@ -21,32 +21,33 @@ fn is_hop_by_hop(name: Name) -> bool {
     )
 }
 
-/// What a client could only forge: the gateway says it, or nothing does.
+/// Returns true for fields that only the gateway may set; from a client they are forged.
 fn is_reserved(name: Name) -> bool {
     matches!(name, Name::Class | Name::Operator | Name::Decision)
 }
 
-/// How a request came here, as others tell it; believed from trusted proxies only.
+/// Returns true for fields that describe the path of a request; trusted from trusted proxies only.
 fn is_forwarding(name: Name) -> bool {
     tells_address(name) || matches!(name, Name::ForwardedProto | Name::ForwardedHost | Name::ForwardedPort)
 }
 
-/// The common headers that tell the client's address.
+/// Returns true for the common headers that carry the client's address.
 fn tells_address(name: Name) -> bool {
     matches!(name, Name::ForwardedFor | Name::Forwarded | Name::RealIp)
 }
 
-/// The vendors' headers that tell the client's address: a claim where the settings name them, a field like others elsewhere.
+/// Returns true for vendor headers that carry the client's address: a claim if the settings name them, ordinary fields
+/// otherwise.
 fn is_vendors(name: Name) -> bool {
     matches!(name, Name::CfConnectingIp | Name::TrueClientIp)
 }
 
-/// True for the headers that tell the client's address, those of vendors among them.
+/// Returns true for all headers that carry the client's address, including those of vendors.
 pub(super) fn may_tell_address(name: Name) -> bool {
     tells_address(name) || is_vendors(name)
 }
 
-/// What `Connection` may not take away, whoever lists it there.
+/// Returns true for fields that `Connection` cannot remove.
 fn is_protected(name: Name) -> bool {
     is_reserved(name)
         || is_forwarding(name)
@@ -62,7 +63,7 @@ fn is_protected(name: Name) -> bool {
         )
 }
 
-/// Takes away what goes no further, in either direction. `TE: trailers` stays, because trailers are passed on.
+/// Removes hop-by-hop fields, in either direction. `TE: trailers` stays, because trailers are forwarded.
 pub(super) fn strip_hop_by_hop(fields: &mut Fields) {
     if !fields.names().any(is_hop_by_hop) {
         return;
@@ -83,7 +84,7 @@ pub(super) fn strip_hop_by_hop(fields: &mut Fields) {
     }
 }
 
-/// Takes the names that `Connection` lists out of `Trailer`.
+/// Removes from `Trailer` the names that `Connection` lists.
 fn drop_listed_trailers(fields: &mut Fields) {
     if fields.contains(Name::Trailer) {
         let listed: Vec<Vec<u8>> = fields.all(Name::Connection).flat_map(list).map(<[u8]>::to_vec).collect();
@@ -91,11 +92,11 @@ fn drop_listed_trailers(fields: &mut Fields) {
     }
 }
 
-/// Takes away what a client could only forge: copies of our own fields, and forwarding fields that are not believed. Where
-/// `believed`, the peer is a trusted proxy: of the families that tell an address it vouches for `source` alone, as it may
-/// pass the others on as a client sent them.
+/// Removes what a client could forge: copies of the gateway's own fields, and untrusted forwarding fields. `believed`
+/// means that the peer is a trusted proxy. Of the address headers it is trusted for `source` only, because it may
+/// forward others as a client sent them.
 ///
-/// CGI, WSGI and others take `_` for `-`. So spelled, these fields always go: no proxy sends them.
+/// CGI, WSGI and others treat `_` as `-`. Fields spelled with `_` are always removed: no proxy sends them.
 pub(super) fn strip_untrusted(fields: &mut Fields, source: &AddressSource, believed: bool) {
     let must_go = |field: Field<'_>| is_claim(field, source, believed);
     if fields.with_names(may_be_claim).any(must_go) {
@@ -104,7 +105,7 @@ pub(super) fn strip_untrusted(fields: &mut Fields, source: &AddressSource, belie
     keep_trailers(fields, may_trail);
 }
 
-/// False for the names that are no claim, whatever the settings.
+/// Returns false for names that are not a claim under any settings.
 fn may_be_claim(name: Name) -> bool {
     is_reserved(name) || is_forwarding(name) || is_vendors(name) || matches!(name, Name::Expect | Name::Other)
 }
@@ -119,29 +120,29 @@ fn is_claim(field: Field<'_>, source: &AddressSource, believed: bool) -> bool {
     }
 }
 
-/// True for a name without a number that an origin may read as ours or as a forwarding field. All of these begin with an x,
-/// so that other names cost one comparison.
+/// Returns true for a name without a number that an origin may read as the gateway's own or as a forwarding field. All
+/// of these begin with an x, so that other names cost one comparison.
 fn spells_ours_or_forwarding(text: &[u8]) -> bool {
     matches!(text.first(), Some(b'x' | b'X'))
         && (text.get(..OURS.len()).is_some_and(|start| is_same_to_cgi(start, OURS))
             || (text.contains(&b'_') && is_forwarding(Name::of_cgi(text))))
 }
 
-/// True for a vendor's header that tells an address, where it is not believed or not spelled as it is configured.
+/// Returns true for a vendor's address header that is untrusted, or not spelled as configured.
 fn claims_vendor_address(text: &[u8], source: &AddressSource, believed: bool) -> bool {
     let AddressSource::Header(name) = source else { return false };
     let name = name.as_str().as_bytes();
     is_same_to_cgi(text, name) && !(believed && text.eq_ignore_ascii_case(name))
 }
 
-/// True if an origin that takes `_` for `-` reads both names as one.
+/// Returns true if an origin that treats `_` as `-` reads both names as one.
 fn is_same_to_cgi(one: &[u8], other: &[u8]) -> bool {
     let dashed = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     one.len() == other.len() && one.iter().map(dashed).eq(other.iter().map(dashed))
 }
 
-/// True for a trailer that an origin may merge into the head without harm. http1 keeps what changes the framing away, in its
-/// usual spelling.
+/// Returns true for a trailer that an origin can safely merge into the head. http1 removes trailers that change the
+/// framing, in their usual spelling.
 fn may_trail(name: &[u8]) -> bool {
     let read = Name::of_cgi(name);
     !is_reserved(read)
@@ -151,7 +152,7 @@ fn may_trail(name: &[u8]) -> bool {
         && !spells_ours_or_forwarding(name)
 }
 
-/// Takes the names that `keep` does not keep out of `Trailer`: what it does not announce is not passed on.
+/// Removes from `Trailer` the names that `keep` rejects: trailers that are not announced are not forwarded.
 fn keep_trailers(fields: &mut Fields, keep: impl Fn(&[u8]) -> bool) {
     if !fields.contains(Name::Trailer) || fields.all(Name::Trailer).flat_map(list).all(&keep) {
         return;
@@ -164,7 +165,8 @@ fn keep_trailers(fields: &mut Fields, keep: impl Fn(&[u8]) -> bool) {
     }
 }
 
-/// HTTP/2 may split a cookie into several fields; HTTP/1.1 knows only one (RFC 9113 section 8.2.3).
+/// Joins cookie fields: HTTP/2 may split a cookie into several fields, HTTP/1.1 allows only one (RFC 9113 section
+/// 8.2.3).
 pub(super) fn join_cookies(fields: &mut Fields) {
     if fields.all(Name::Cookie).nth(1).is_some() {
         let crumbs: Vec<&[u8]> = fields.all(Name::Cookie).collect();
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_connection_lists_goes_no_further() {
+    fn connection_listed_fields_are_removed() {
         let mut found =
             fields(&[("Connection", "close, X-Hop"), ("x-hop", "1"), ("Keep-Alive", "5"), ("accept", "*/*")]);
         strip_hop_by_hop(&mut found);
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_cannot_take_away_what_others_rely_on() {
+    fn connection_cannot_remove_protected_fields() {
         let kept = [("host", "a"), ("user-agent", "b"), ("x-forwarded-for", "192.0.2.1")];
         let listing = ("connection", "x-forwarded-for, host, user-agent, x-tidegate-class");
         let mut found: Fields = [listing].into_iter().chain(kept).collect();
@@ -199,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn te_keeps_nothing_but_trailers() {
+    fn te_keeps_only_trailers() {
         let mut found = fields(&[("te", "gzip, trailers")]);
         strip_hop_by_hop(&mut found);
         assert_eq!(found, fields(&[("te", "trailers")]));
     }
 
     #[test]
-    fn our_own_fields_are_never_taken_from_a_client() {
+    fn reserved_fields_from_clients_are_removed() {
         let forged =
             [("x-tidegate-class", "person"), ("X-Tidegate-Operator", "googlebot"), ("x-forwarded-for", "1.2.3.4")];
         let mut found = fields(&forged);
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn underscores_do_not_disguise_a_claim() {
+    fn underscore_variants_of_reserved_fields_are_removed() {
         let forged = [
             "X_Tidegate_Operator",
             "x-tidegate_class",
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_proxy_vouches_for_the_configured_family_alone() {
+    fn trusted_proxy_keeps_only_the_configured_family() {
         let vendor = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
         let real_ip = AddressSource::Header(http::HeaderName::from_static("x-real-ip"));
         let all = ["x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip", "x-forwarded-proto"];
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_carry_no_claims_and_nothing_of_the_connection() {
+    fn announced_trailers_exclude_reserved_and_hop_fields() {
         let announced = "X-Sum, X_Tidegate_Operator, X-Forwarded-For, forwarded, Host, via, Expect, Content_Length, \
                          transfer-encoding, keep-alive, X-Hop, x_real_ip, Digest";
         let mut found = fields(&[("connection", "x-hop, digest"), ("trailer", announced)]);
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn cookie_crumbs_become_one_cookie() {
+    fn split_cookie_fields_are_joined() {
         let mut found = fields(&[("cookie", "a=1"), ("cookie", "b=2")]);
         join_cookies(&mut found);
         assert_eq!(found, fields(&[("cookie", "a=1; b=2")]));

@@ -1,12 +1,11 @@
-//! What all pages have in common that the gate itself shows: small, readable on a phone and in the dark, and nothing in
-//! them comes from elsewhere.
+//! Common parts of the gateway's HTML pages: small, readable on phones and in dark mode, without external resources.
 
 use std::fmt::{self, Write};
 
-/// Text from outside, as HTML shows it.
+/// Escapes untrusted text for HTML.
 pub(in crate::gateway) struct Escaped<'a>(pub(in crate::gateway) &'a str);
 
-/// Writes everything before the first heading. The title is put in as it is.
+/// Writes everything before the first heading. The title is not escaped.
 pub(in crate::gateway) fn write_page_head(out: &mut impl Write, title: impl fmt::Display) -> fmt::Result {
     write!(
         out,
@@ -36,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_from_outside_stays_text() {
+    fn html_special_characters_are_escaped() {
         let escaped = Escaped("<a href='x'>\"&\u{e9}").to_string();
         assert_eq!(escaped, "&lt;a href=&#39;x&#39;&gt;&quot;&amp;\u{e9}");
     }

@@ -1,19 +1,19 @@
-//! Listening sockets: one a worker on the same port, so that the kernel spreads connections and no worker waits for
-//! another to accept.
+//! Listening sockets: one per worker on the same port, so that the kernel distributes connections and workers accept
+//! independently.
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-/// Connections that may wait to be accepted.
+/// Maximum length of the accept queue.
 const BACKLOG: i32 = 4096;
 
-/// Binds `address` once for each of `workers`. Port 0 takes a free port, the same for all.
+/// Binds `address` once for each of `workers`. Port 0 selects a free port, the same for all.
 ///
-/// A port that somebody listens on already, be it another gate, is taken: two gates on one port would each serve a part
-/// of the clients, and each spend the whole quota.
+/// Returns an error if the port is in use, including by another gateway: two gateways on one port would each serve some
+/// of the clients, and each use the whole quota.
 ///
-/// All are bound before any is served: a socket of the group that closes takes what waits in its queue with it.
+/// All sockets are bound before any is served: closing a socket of the group drops the connections in its queue.
 pub(super) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
     if address.port() != 0 {
         drop(socket(address, false)?);
@@ -31,7 +31,7 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// A socket bound to `address`, alone or as one of several of this process.
+/// Returns a socket bound to `address`, exclusively or shared with others of this process.
 fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;

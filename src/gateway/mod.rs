@@ -1,10 +1,9 @@
-//! The live shell: sockets in front, the origin behind, and the life of a request between them.
+//! The data plane: accepts connections, handles requests, and forwards them to the origin.
 //!
-//! A connection is accepted by one [`worker`] and stays there. [`connection`] finds out what it speaks: `http1` or hyper
-//! (HTTP/2) parses it; [`handler`] takes each request through its life: [`target`] checks what it asks for, the engine
-//! decides, [`upstream`] carries it to the origin, [`body`] carries the answer back, [`problem`] speaks where the gate
-//! answers itself. A [`request_context`] goes along and is written down at its end. What a client can make wait is under
-//! [`connection_timeouts`].
+//! One [`worker`] accepts a connection and keeps it. [`connection`] detects the protocol; `http1` or hyper (HTTP/2)
+//! parses it. [`handler`] handles each request: [`target`] validates it, the engine decides, [`upstream`] forwards it,
+//! [`body`] streams the response, [`problem`] builds the gateway's own responses. A [`request_context`] accompanies
+//! each request and writes its log line. [`connection_timeouts`] bounds all waits for a client.
 
 mod body;
 mod config_snapshot;
@@ -56,33 +55,33 @@ use tokio::sync::{Notify, watch as stages};
 use tracing::{info, warn};
 use worker::Stage;
 
-/// How often the gate looks after what outlives a request.
+/// Interval of background maintenance.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
-/// How often idle clients are forgotten, and how often the origin's name is resolved anew.
+/// Intervals of the eviction of idle clients and of the DNS lookup of the origin, in maintenance ticks.
 const EVICTION_TICKS: u64 = 10;
 const RESOLVE_TICKS: u64 = 30;
 
-/// What a gate is made of besides its settings: handed in, so that tests and demonstrations bring their own.
+/// Dependencies of a gateway besides its settings, injected for tests and demos.
 pub struct Dependencies {
-    /// Tells the time.
+    /// Source of time.
     pub clock: Clock,
-    /// Remembers what was spent, from one set of rules to the next.
+    /// Quota and client state, which survives reloads.
     pub engine: Arc<Engine>,
-    /// Knows what user agents say.
+    /// Recognizes crawlers by their user agents.
     pub agents: Arc<UserAgentMatcher>,
-    /// Knows whose addresses are whose.
+    /// Verifies crawler addresses.
     pub operators: Arc<OperatorTable>,
-    /// Knows whose signatures are whose.
+    /// Verifies request signatures.
     pub signatures: Arc<SignatureVerifier>,
     /// The networks of the settings' address lists.
     pub lists: AddressLists,
-    /// Tells that the ledger has answered, where it answers soon enough for a request to wait for it.
+    /// Notified when the ledger has responded; `None` if it is too slow for requests to wait for it.
     pub ledger_answers: Option<Arc<Notify>>,
-    /// A number nobody can guess: ids and jitter come from it.
+    /// Unpredictable seed of ids and jitter.
     pub seed: u64,
 }
 
-/// A gate that serves.
+/// A running data plane.
 pub struct Gateway {
     handle: Handle,
     listen: Vec<SocketAddr>,
@@ -90,19 +89,19 @@ pub struct Gateway {
     workers: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// A way to look at a gate and to change its rules, from any thread.
+/// Thread-safe access to a running gateway, for inspection and reloads.
 #[derive(Clone)]
 pub struct Handle(Arc<Shared>);
 
-/// Why a gate cannot start.
+/// Error of [`Gateway::start`].
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened on.
+    /// A listen address cannot be bound.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// The address.
+        /// Address of the listener.
         address: SocketAddr,
-        /// The system's reason.
+        /// Error of the system.
         source: io::Error,
     },
     /// A thread cannot be started.
@@ -111,7 +110,7 @@ pub enum StartError {
 }
 
 impl Gateway {
-    /// Binds every socket, then starts the workers. `telemetry` gives each its own counters.
+    /// Binds all sockets, then starts the workers. `telemetry` creates the counters of each worker.
     pub fn start(
         settings: Settings,
         surroundings: Dependencies,
@@ -143,17 +142,17 @@ impl Gateway {
         Ok(Self { handle, listen, stage, workers })
     }
 
-    /// Where it listens, ports as they turned out.
+    /// Returns the bound addresses, with the actual ports.
     pub fn listen(&self) -> &[SocketAddr] {
         &self.listen
     }
 
-    /// A way to look at it and to change its rules.
+    /// Returns a handle for inspection and reloads.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Stops: no new connections, what is under way may take as long as the settings say, the rest is cut off.
+    /// Shuts down: stops accepting, drains requests for `drain_timeout`, then aborts the rest.
     pub fn shut_down(self) {
         let deadline = self.handle.0.generation().settings.limits.drain_timeout;
         self.stage.send_replace(Stage::Draining);
@@ -161,13 +160,13 @@ impl Gateway {
         let joiner = std::thread::spawn(move || {
             for worker in self.workers {
                 if let Ok(Err(error)) = worker.join() {
-                    warn!(%error, "A worker ended badly: {error}");
+                    warn!(%error, "Worker failed: {error}");
                 }
             }
             drop(all_ended);
         });
         if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = waiting.recv_timeout(deadline) {
-            warn!("Some requests were still under way after {deadline:?}; they are cut off");
+            warn!("Drain timed out after {deadline:?}: aborting requests in flight");
             self.stage.send_replace(Stage::Closed);
         }
         let _ = joiner.join();
@@ -175,8 +174,8 @@ impl Gateway {
 }
 
 impl Handle {
-    /// Puts new settings in force, and the networks of their address lists. What was counted is kept; requests under way
-    /// end by the rules they began with.
+    /// Activates new settings with the networks of their address lists. Counters are kept. Requests in flight complete
+    /// under the settings they started with.
     pub fn replace_settings(&self, settings: Settings, lists: AddressLists) {
         let before = self.0.generation();
         self.0.replace_generation(
@@ -187,73 +186,74 @@ impl Handle {
         self.0.new_origin.notify_one();
     }
 
-    /// Puts networks in force that were read anew from the address lists of the present settings.
+    /// Activates new networks for the address lists of the current settings.
     pub fn replace_lists(&self, lists: AddressLists) {
         self.0.generation().replace_lists(lists);
     }
 
-    /// The settings in force.
+    /// Calls `look` with the current settings.
     pub fn with_settings<T>(&self, look: impl FnOnce(&Settings) -> T) -> T {
         look(&self.0.generation().settings)
     }
 
-    /// The networks of the address lists in force.
+    /// Returns the current networks of the address lists.
     pub fn lists(&self) -> Arc<AddressLists> {
         self.0.generation().lists()
     }
 
-    /// The books under the rules in force.
+    /// Calls `look` with the current quota and client state.
     pub fn with_admission<T>(&self, look: impl FnOnce(&Admission) -> T) -> T {
         look(&self.0.generation().admission)
     }
 
-    /// The time by the gate's clock.
+    /// Returns the wall-clock time.
     pub fn now(&self) -> Timestamp {
         self.0.clock.now()
     }
 
-    /// How long its clock has been running: the time that nobody can set.
+    /// Returns the monotonic time.
     pub fn uptime(&self) -> Timestamp {
         self.0.clock.monotonic_now()
     }
 
-    /// True once the origin's address is known.
+    /// Returns true once the origin's address is resolved.
     pub fn is_origin_resolved(&self) -> bool {
         !self.0.generation().addresses.load().is_empty()
     }
 
-    /// Where the origin is, as last looked up.
+    /// Returns the addresses of the origin, as last resolved.
     pub fn origin_addresses(&self) -> Vec<SocketAddr> {
         self.0.generation().addresses.load().to_vec()
     }
 
-    /// Client connections open now.
+    /// Returns the number of open client connections.
     pub fn connections(&self) -> usize {
         self.0.connections.load(Ordering::Relaxed)
     }
 
-    /// Every quota as it stands.
+    /// Returns a snapshot of each quota.
     pub fn quotas(&self) -> Vec<QuotaView> {
         self.0.generation().admission.quotas(self.now())
     }
 
-    /// The most refused clients, most refused first.
+    /// Returns the `count` most refused clients, in descending order.
     pub fn top_clients(&self, count: usize) -> Vec<ClientView> {
         let name = |operator| self.0.operators.name(operator);
         self.0.generation().admission.top_clients(count, name, self.now())
     }
 
-    /// How many clients are remembered, and how many have been forgotten.
+    /// Returns the number of tracked clients and the number of evicted ones.
     pub fn clients(&self) -> (usize, u64) {
         (self.0.engine.clients_tracked(), self.0.engine.clients_evicted())
     }
 
-    /// Corrects by hand what a quota has used; returns what it was and what it is now.
+    /// Sets the usage of a quota manually. Returns the previous and the new usage.
     pub fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
         self.0.generation().admission.set_used(quota, used, self.now())
     }
 
-    /// Looks after what outlives a request, for as long as it is polled: the origin's address, clients that went away.
+    /// Runs periodic maintenance until dropped: DNS lookups of the origin, robots.txt updates, eviction of idle
+    /// clients.
     pub async fn run_maintenance(&self) {
         let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
         for count in 0u64.. {
@@ -271,7 +271,7 @@ impl Handle {
         }
     }
 
-    /// Sees to what robots.txt says: what is asked of crawlers by now, and the operator's own text, if there is one.
+    /// Updates the robots.txt directives, and the administrator's own file if there is one.
     fn refresh_robots(&self) {
         let (shared, generation) = (&self.0, self.0.generation());
         let settings = &generation.settings;
@@ -288,22 +288,22 @@ impl Handle {
         }
     }
 
-    /// The warning of a proxy in front that the settings do not name, if one was seen.
+    /// Returns the warning about a proxy that is not in `trusted_proxies`, if one was detected.
     pub fn untrusted_proxy(&self) -> Option<String> {
         self.0.generation().untrusted_proxy.warning()
     }
 
-    /// How many robots.txt are too long for what is asked of crawlers.
+    /// Returns the number of robots.txt documents that exceed the size limit with directives.
     pub fn robots_over_limit(&self) -> usize {
         self.0.robots_cache.over_limit_count()
     }
 
-    /// How crawlers keep to what they are asked, by operator.
+    /// Returns how crawlers comply with their crawl delays, by operator.
     pub fn crawl_compliance(&self) -> Vec<ComplianceView> {
         self.0.conduct.views()
     }
 
-    /// Looks the origin up. A look-up that fails leaves the last good answer.
+    /// Resolves the origin. A failed lookup keeps the previous addresses.
     pub async fn resolve_origin(&self) {
         let generation = self.0.generation();
         let origin = &generation.settings.origin;
@@ -313,12 +313,12 @@ impl Handle {
         match tokio::net::lookup_host((origin.host.as_str(), origin.port)).await.map(Vec::from_iter) {
             Ok(found) if !found.is_empty() => {
                 if generation.addresses.load().is_empty() {
-                    info!("The origin {} is at {}", origin.authority, found[0]);
+                    info!("Origin {} resolved to {}", origin.authority, found[0]);
                 }
                 generation.addresses.store(Arc::new(found));
             }
-            Ok(_) => warn!("The origin's name {} has no address", origin.host),
-            Err(error) => warn!(%error, "Cannot look up the origin {}: {error}", origin.host),
+            Ok(_) => warn!("Origin {} has no address records", origin.host),
+            Err(error) => warn!(%error, "Origin {} DNS lookup failed: {error}", origin.host),
         }
     }
 }

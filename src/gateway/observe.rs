@@ -1,4 +1,4 @@
-//! What behaviour gets to see of a request, read from its head.
+//! Extracts from the head of a request what bot detection observes.
 
 use super::target::Target;
 use crate::engine::ObservedRequest;
@@ -9,7 +9,7 @@ use crate::policy::identity::ClientAddress;
 use http::Version;
 use std::net::IpAddr;
 
-/// All that there is to see of a request that `client` sends, with the headers that were `seen`.
+/// Returns the observation of a request that `client` sends, with its `seen` headers.
 pub(super) fn observed_request<'a>(
     head: &'a RequestHead,
     target: &'a Target<'_>,
@@ -28,13 +28,13 @@ pub(super) fn observed_request<'a>(
     }
 }
 
-/// Which headers were there, and how the request came. `peer` is who connected.
+/// Returns which headers are present and how the request arrived. `peer` is the address of the connection.
 pub(super) fn headers_seen(head: &RequestHead, rules: &Rules, origin: &ClientAddress, peer: IpAddr) -> HeadersSeen {
     let is = |name| head.fields.contains(name);
     let through_proxy = rules.trust.trusts(peer);
     let proto = || head.fields.all(Name::ForwardedProto).flat_map(list).last();
     let secure = through_proxy && proto().is_some_and(|proto| proto.eq_ignore_ascii_case(b"https"));
-    // What a proxy speaks to us says nothing of what the client spoke to it.
+    // The HTTP version of a proxy does not show that of the client.
     let old_http = head.version == Version::HTTP_10 && !through_proxy && origin.client == peer;
     HeadersSeen::INSPECTED
         .with(HeadersSeen::ACCEPT, is(Name::Accept))

@@ -1,4 +1,4 @@
-//! What the origin's answers tell of its own count of a quota (`sync_from`).
+//! Reads the origin's own usage of a quota from its responses (`sync_from`).
 
 use crate::gateway::upstream::rate_limit::{most_restrictive, parse_reset, units};
 use crate::http1::{Fields, Name};
@@ -7,29 +7,29 @@ use crate::policy::quota_sync::OriginReport;
 use crate::policy::{QuotaId, Timestamp};
 use http::{HeaderName, StatusCode};
 
-/// So much of a body is looked at.
+/// Bytes of a body that are scanned.
 const MAX_SCAN_BYTES: usize = 16 * 1024;
 
-/// What the head of an answer tells of a quota.
+/// Quota usage reported in the head of a response.
 pub(super) struct SyncHeaders<'a> {
     pub(super) count: OriginReport,
-    /// A header that should tell something, and cannot be read.
+    /// Configured header that cannot be parsed.
     pub(super) unreadable: Option<&'a HeaderName>,
-    /// It tells that nothing is left if its body has this text.
+    /// Text in the body that marks the quota as exhausted.
     pub(super) body_text: Option<String>,
 }
 
-/// Bodies that are looked at for what they say.
+/// A scan of the response body for the exhaustion text.
 pub(super) struct BodyScan {
     pub(super) quota: QuotaId,
-    /// The window that the request was charged to.
+    /// Window that the request was charged to.
     pub(super) window: u64,
     pub(super) count: OriginReport,
     needle: String,
     read: Vec<u8>,
 }
 
-/// Reads what an answer's head tells.
+/// Reads the usage reported in the head of a response.
 pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, now: Timestamp) -> SyncHeaders<'a> {
     let (remaining, limits_reset) = match (&sync.remaining_header, header_value(fields, &sync.remaining_header)) {
         (Some(name), Some(_)) if Name::of(name.as_str().as_bytes()) == Name::RateLimit => {
@@ -53,7 +53,7 @@ pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, 
             }
             _ => count.exhausted = true,
         }
-        // What asks to come back later says when.
+        // A request to retry later contains the time.
         let retry = || fields.get(Name::RetryAfter).and_then(|value| parse_reset(value, now));
         count.resets_at = count.resets_at.or_else(retry);
     }
@@ -65,7 +65,7 @@ impl BodyScan {
         Self { quota, window, count, needle, read: Vec::new() }
     }
 
-    /// Looks at more of the body; true once it has said it.
+    /// Scans a chunk of the body. Returns true once the text is found.
     pub(super) fn scan(&mut self, data: &[u8]) -> bool {
         let from = self.read.len().saturating_sub(self.needle.len());
         let room = MAX_SCAN_BYTES.saturating_sub(self.read.len());
@@ -73,7 +73,7 @@ impl BodyScan {
         contains(&self.read[from..], self.needle.as_bytes())
     }
 
-    /// True when no more of the body is looked at.
+    /// Returns true if the scan limit is reached.
     pub(super) fn is_done(&self) -> bool {
         self.read.len() >= MAX_SCAN_BYTES
     }
@@ -105,12 +105,12 @@ mod tests {
     }
 
     fn told<'a>(sync: &'a SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> SyncHeaders<'a> {
-        let status = StatusCode::from_u16(status).expect("a status");
+        let status = StatusCode::from_u16(status).expect("valid status");
         read(sync, status, &fields.iter().copied().collect(), NOW)
     }
 
     #[test]
-    fn what_is_left_is_read_in_every_usual_form() {
+    fn remaining_units_are_parsed_in_every_form() {
         let left = |name, value| {
             let header = if name == "ratelimit" { "RateLimit" } else { "X-Left" };
             told(&sync(name, None), 200, &[(header, value)]).count.remaining.map(Units::milli)
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn renewal_is_read_in_every_usual_form() {
+    fn reset_time_is_parsed_in_every_form() {
         let reset = |value| told(&sync("x-left", None), 200, &[("x-reset", value)]).count.resets_at;
         let at = |seconds| Some(Timestamp::from_seconds(seconds));
         assert_eq!(reset("60"), at(1_800_000_060));
@@ -140,16 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn unparsable_header_is_reported_by_name() {
         let sync = sync("x-left", None);
         let unreadable = |fields| told(&sync, 200, fields).unreadable.map(HeaderName::as_str);
         assert_eq!(unreadable(&[("x-left", "many"), ("x-reset", "60")]), Some("x-left"));
         assert_eq!(unreadable(&[("x-left", "7"), ("x-reset", "soon")]), Some("x-reset"));
-        assert_eq!(unreadable(&[("x-left", "7")]), None, "what is not there is not unreadable");
+        assert_eq!(unreadable(&[("x-left", "7")]), None, "a missing header is not unreadable");
     }
 
     #[test]
-    fn an_answer_is_exhaustion_by_its_status_and_what_it_says() {
+    fn exhaustion_needs_a_status_and_matching_text() {
         let exhausted = |needle: Option<&str>| {
             sync("x-left", Some(ExhaustedRule { statuses: vec![403, 429], contains: needle.map(str::to_owned) }))
         };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_heard_across_its_pieces_and_up_to_a_bound() {
+    fn body_scan_spans_chunks_up_to_a_bound() {
         let listening = || BodyScan::new(QuotaId(0), 0, OriginReport::default(), "dailyLimit".into());
         let hears = |pieces: &[&[u8]]| {
             let mut ear = listening();

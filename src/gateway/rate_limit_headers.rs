@@ -1,5 +1,5 @@
-//! What clients are told of their allowance: `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11)
-//! and, by choice, the older families.
+//! Rate-limit fields of responses: `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11), and
+//! optionally the legacy families.
 
 mod legacy;
 
@@ -14,37 +14,38 @@ use crate::policy::{ClassId, Refusal, Rules, Timestamp};
 use http::StatusCode;
 use std::fmt::Write;
 
-/// The most that a structured-field integer can say (RFC 9651 section 3.3.1).
+/// Maximum of a structured-field integer (RFC 9651 section 3.3.1).
 const MAX_SF_INTEGER: u64 = 999_999_999_999_999;
 
-/// The announcements of one set of rules, as far as they can be written beforehand.
+/// Header parts prebuilt for one version of the rules.
 pub(super) struct RateLimitHeaders {
     ratelimit: bool,
     families: Vec<LegacyFamily>,
-    /// By class, then by route; `None` where nothing is limited.
+    /// `RateLimit-Policy` by class, then by route; `None` if there are no limits.
     policies: Vec<Vec<Option<Box<str>>>>,
-    /// What is said of the bucket of each class, and of each quota, up to the number that is left.
+    /// `RateLimit` items of each bucket and each quota, up to the remaining number.
     buckets: Vec<String>,
     quotas: Vec<String>,
 }
 
-/// The numbers of one decision.
+/// Quota and bucket usage at one decision.
 #[derive(Clone, Copy)]
 pub struct RateLimitSnapshot<'a> {
-    /// The client's class.
+    /// Class of the client.
     pub class: ClassId,
-    /// The route, by its place in the settings.
+    /// Index of the route in the settings.
     pub route: usize,
-    /// Where its quotas stand.
+    /// Usage of the route's quotas.
     pub standings: &'a [QuotaUsage],
-    /// Where its bucket stands.
+    /// Usage of the client's bucket.
     pub bucket: Option<BucketUsage>,
-    /// Why it is refused, if it is.
+    /// Reason of the refusal, if refused.
     pub refusal: Option<&'a Refusal>,
 }
 
 impl<'a> RateLimitSnapshot<'a> {
-    /// The quotas that are enforced, each with its place among all quotas of the route. Shadow mode is announced nowhere.
+    /// Returns the enforced quotas, each with its index among the quotas of the route. Quotas in shadow mode are never
+    /// announced.
     fn enforced(self, rules: &'a Rules) -> impl Iterator<Item = (usize, &'a QuotaUsage)> {
         let is_enforced = |(_, standing): &(usize, &QuotaUsage)| rules.quotas[usize::from(standing.quota.0)].enforce;
         self.standings.iter().enumerate().filter(is_enforced)
@@ -64,7 +65,7 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Writes what `told` says into the `fields` of an answer with `status`, over whatever the origin said there.
+    /// Writes the fields for `told` into a response with `status`. Replaces those of the origin.
     pub(super) fn write(
         &self,
         rules: &Rules,
@@ -78,7 +79,7 @@ impl RateLimitHeaders {
             bucket: told.bucket.filter(|_| rules.classes[usize::from(told.class.0)].enforce),
             ..told
         };
-        // Robots.txt on a costly route: nothing limits it.
+        // robots.txt on a route with costs is not limited.
         if told.standings.is_empty() && told.bucket.is_none() {
             return;
         }
@@ -89,7 +90,8 @@ impl RateLimitHeaders {
         legacy::write(&self.families, rules, told, now, status, fields);
     }
 
-    /// What is left, policy by policy. A policy that has just refused has nothing left until the client may come back.
+    /// Writes the remaining amount of each policy. A policy that refused the request has zero remaining until the retry
+    /// time.
     fn ratelimit(
         &self,
         text: &mut impl Write,
@@ -125,7 +127,7 @@ impl RateLimitHeaders {
     }
 }
 
-/// `"places_api";r=12;t=3600`
+/// Writes an item such as `"places_api";r=12;t=3600`.
 fn write_item(text: &mut impl Write, opening: &str, remaining: u64, wait: u64) -> std::fmt::Result {
     text.write_str(opening)?;
     text.write_str(itoa::Buffer::new().format(remaining))?;
@@ -149,7 +151,7 @@ fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
     (!text.is_empty()).then(|| text.into())
 }
 
-/// The window in which a bucket's capacity can be used at a steady rate.
+/// Returns the seconds in which the bucket refills completely, the window of its policy.
 fn seconds_to_fill(bucket: &Bucket) -> u64 {
     let fills = bucket.capacity.div_ceil(bucket.fill.max(1));
     ceil_seconds(bucket.interval.saturating_mul(fills)).max(1)

@@ -1,5 +1,5 @@
-//! One request from the first look to the last byte. However it ends, it leaves one line in the access log and one
-//! count in the metrics.
+//! Per-request context. Collects the outcome of one request and writes exactly one access log line and one metrics
+//! update when it is dropped.
 
 use super::connection_timeouts::ConnectionState;
 use super::cost;
@@ -28,21 +28,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Who asked, and for what.
+/// A classified client request.
 pub(super) struct ClientRequest {
-    /// What was asked; on its way to the origin, what the origin is asked.
+    /// Request head; the one for the origin once the request is forwarded.
     pub(super) head: RequestHead,
     pub(super) origin: ClientAddress,
     pub(super) key: ClientKey,
-    /// Its signature was looked at, whatever that said.
+    /// True if a signature was checked, whatever the result.
     pub(super) signed: bool,
     pub(super) classified: Classification,
-    /// What its behaviour is judged by; nothing, where it says that it is a bot.
+    /// Observation for bot detection; `None` for declared bots.
     pub(super) observation: Option<Observation>,
     pub(super) route: usize,
 }
 
-/// One request under way.
+/// Context of a request in flight.
 pub(super) struct RequestContext {
     worker: Rc<Worker>,
     watch: Rc<ConnectionState>,
@@ -54,33 +54,33 @@ pub(super) struct RequestContext {
     bucket: Option<BucketUsage>,
     shadow: Option<Reason>,
     refused: Option<Reason>,
-    /// The scope that could not take it in time.
+    /// Scope that refused the request.
     refused_by: Option<Arc<str>>,
     retry_after: Option<u64>,
-    /// Held from admission until its cost is known.
+    /// Permit, held from admission until the cost is known.
     permit: Option<Permit>,
-    /// Its slots in the scopes, held until the answer has gone.
+    /// Slots in the scopes, held until the response is complete.
     slots: Option<SlotGuard>,
-    /// How long it waited for them.
+    /// Time the request waited for slots.
     scope_wait: Duration,
     receipt: Receipt,
     status: StatusCode,
     bytes: u64,
     is_upstream: bool,
-    /// The answer under way, as the watch knows it.
+    /// Key of the response in the connection's timeouts.
     answer: Option<usize>,
     origin_status: Option<u16>,
     upstream_duration: Option<Duration>,
-    /// What the answer's body may still tell of a quota.
+    /// Scans of the response body for the exhaustion text of a quota.
     body_scans: Vec<BodyScan>,
     complete: bool,
 }
 
-/// What the log says of a client that left before there was an answer. Nobody is ever sent it.
+/// Status in the log if the client disconnected before the response. Never sent.
 const CLIENT_LEFT: u16 = 499;
 
 impl RequestContext {
-    /// A visit on which `decision` has been made.
+    /// Returns the context of a request that was evaluated.
     pub(super) fn new(
         worker: Rc<Worker>,
         watch: Rc<ConnectionState>,
@@ -89,7 +89,7 @@ impl RequestContext {
         decision: &Decision,
         id: u64,
     ) -> Box<Self> {
-        // Boxed, because it goes through many hands.
+        // Boxed, because it is moved often.
         Box::new(Self {
             worker,
             watch,
@@ -110,7 +110,7 @@ impl RequestContext {
             slots: None,
             scope_wait: Duration::ZERO,
             receipt: Receipt::new(),
-            status: StatusCode::from_u16(CLIENT_LEFT).expect("between 100 and 999"),
+            status: StatusCode::from_u16(CLIENT_LEFT).expect("valid status"),
             bytes: 0,
             is_upstream: false,
             answer: None,
@@ -125,12 +125,13 @@ impl RequestContext {
         self.id
     }
 
-    /// A number between 0 and 1, another for each visit, that follows from its id.
+    /// Returns a number in [0, 1) derived from the request id, for jitter.
     pub(super) fn random(&self) -> f64 {
         f64::from((self.id >> 32) as u32) / f64::from(u32::MAX)
     }
 
-    /// How far beyond its wait its return is put, as a share of the wait: those refused together do not come back together.
+    /// Returns the jitter of `Retry-After` as a ratio of the wait, so that clients refused together do not retry
+    /// together.
     pub(super) fn retry_after_spread(&self) -> f64 {
         self.current.settings.headers.retry_after_spread.ratio() * self.random()
     }
@@ -151,12 +152,12 @@ impl RequestContext {
         &self.visitor
     }
 
-    /// Who asked, so that what was asked can be made what the origin gets.
+    /// Returns the client request, to be rewritten for the origin.
     pub(super) fn client_request_mut(&mut self) -> &mut ClientRequest {
         &mut self.visitor
     }
 
-    /// The numbers that the client is told.
+    /// Returns the usage for the rate-limit fields.
     pub(super) fn rate_limit_snapshot(&self) -> RateLimitSnapshot<'_> {
         RateLimitSnapshot {
             class: self.visitor.classified.class,
@@ -167,13 +168,13 @@ impl RequestContext {
         }
     }
 
-    /// It was turned away.
+    /// Records a refusal by the quota rules.
     pub(super) fn set_refused(&mut self, reason: Reason, retry_after: Option<u64>) {
         self.refused = Some(reason);
         self.retry_after = retry_after;
     }
 
-    /// It was admitted, but its scopes could not take it in time.
+    /// Records a refusal by a scope after admission.
     pub(super) fn set_refused_by_scope(&mut self, scope: Arc<str>, reason: Reason, retry_after: Option<u64>) {
         self.refused_by = Some(scope);
         self.set_throttled(reason, retry_after);
@@ -185,29 +186,29 @@ impl RequestContext {
         self.set_refused(reason, retry_after);
     }
 
-    /// It may go to the origin. What is set aside for it goes back if it leaves before that.
+    /// Stores the permit. Its reservation is released if the request ends before it is sent upstream.
     pub(super) fn hold_permit(&mut self, permit: Permit) {
         self.permit = Some(permit);
     }
 
-    /// It was admitted, but told to come back later.
+    /// Records the `Retry-After` of an admitted request.
     pub(super) fn set_retry_after(&mut self, retry_after: Option<u64>) {
         self.retry_after = retry_after;
     }
 
-    /// It has stood in line until now.
+    /// Records the end of the queue wait.
     pub(super) fn end_queue_wait(&mut self) {
         self.scope_wait = self.worker.now().saturating_duration_since(self.began);
     }
 
-    /// It is on its way to the origin, as far as its permit and `slots` allow.
+    /// Marks the start of the upstream request and stores the slots.
     pub(super) fn begin_upstream(&mut self, slots: Option<SlotGuard>) {
         self.slots = slots;
         self.is_upstream = true;
         self.worker.telemetry().upstream_started(&self.route().scopes, &self.worker.names(&self.current));
     }
 
-    /// The origin had no room for it: it never left, and the client was told to come back.
+    /// Records that the origin's connection pool was exhausted. The request was not sent.
     pub(super) fn pool_exhausted(&mut self, retry_after: Option<u64>) {
         self.end_upstream();
         self.set_throttled(Reason::Throttle, retry_after);
@@ -219,20 +220,20 @@ impl RequestContext {
         }
     }
 
-    /// The origin has answered, or failed to.
+    /// Records the time of the upstream response or failure.
     pub(super) fn record_upstream_response(&mut self, now: Timestamp, status: Option<StatusCode>) {
         self.upstream_duration = Some(now.saturating_duration_since(self.began + self.scope_wait));
         self.origin_status = status.map(|status| status.as_u16());
     }
 
-    /// Its scopes learn what the origin did. Returns how long they rest, if that was a complaint.
+    /// Reports the upstream outcome to the scopes. Returns the rejection if a scope entered backoff.
     pub(super) fn report_to_scopes(
         &self,
         answer: Result<&Response<OriginBody>, &ForwardError>,
     ) -> Option<ThrottleRejection> {
         let slots = self.slots.as_ref()?;
         let (status, asked_for) = match answer {
-            // Nothing that the origin did.
+            // Not caused by the origin.
             Err(ForwardError::PoolExhausted | ForwardError::ClientBody { .. }) => return None,
             Err(_) => (None, None),
             Ok(Response { status, fields, .. }) => {
@@ -245,13 +246,13 @@ impl RequestContext {
         let heard = self.report(slots, status, measured, asked_for);
         heard.delay_adjustments.iter().for_each(|(scope, adjustment)| log_delay_adjustment(scope, adjustment));
         for (scope, wait) in &heard.entered_backoff {
-            warn!(%scope, ?wait, "The origin complains: {scope} is left alone for {wait:?}");
+            warn!(%scope, backoff_ms =wait.as_millis(), "Origin overloaded: scope {scope} backs off for {wait:?}");
         }
         let rest = heard.backoff?;
         Some(ThrottleRejection { retry_after: rest.retry_after.max(asked_for.unwrap_or_default()), ..rest })
     }
 
-    /// The origin's answer broke off, or fell silent, after its head. Its scopes learn that, too, and are left.
+    /// Handles a response body that was aborted or timed out: reports it to the scopes and releases the slots.
     pub(super) fn upstream_body_aborted(&mut self) {
         if let Some(slots) = self.slots.take() {
             self.report(&slots, None, false, None);
@@ -270,20 +271,20 @@ impl RequestContext {
         slots.record_response(&outcome, self.random(), self.worker.monotonic_now())
     }
 
-    /// The right to be sent, and what is to be sent.
+    /// Returns the permit to send the request, and its head.
     pub(super) fn permit_and_head(&mut self) -> (&mut Permit, &RequestHead) {
-        let permit = self.permit.as_mut().expect("it went to the origin, and is not settled yet");
+        let permit = self.permit.as_mut().expect("sent upstream and not settled ");
         (permit, &self.visitor.head)
     }
 
-    /// Its cost is known: what `actual` says, quota by quota.
+    /// Settles the permit with the cost that `actual` returns for each quota.
     pub(super) fn settle(&mut self, actual: impl FnMut(QuotaId, Units) -> Units) {
         if let Some(permit) = self.permit.take() {
             self.receipt = permit.settle(actual);
         }
     }
 
-    /// The origin's answer may tell how its own counts stand of the quotas that were charged.
+    /// Synchronizes the charged quotas with the usage in the response headers (`sync_from`).
     pub(super) fn sync_quotas(&mut self, status: StatusCode, fields: &Fields) {
         let current = Rc::clone(&self.current);
         let mut now = None;
@@ -301,12 +302,12 @@ impl RequestContext {
         }
     }
 
-    /// True while the answer's body may tell that nothing is left of a quota.
+    /// Returns true while the response body is scanned for exhaustion texts.
     pub(super) fn is_scanning_body(&self) -> bool {
         !self.body_scans.is_empty()
     }
 
-    /// A piece of the answer's body goes by: it may tell that nothing is left of a quota.
+    /// Scans a chunk of the response body for the exhaustion text.
     pub(super) fn scan_body(&mut self, data: &[u8]) {
         if !self.is_scanning_body() {
             return;
@@ -322,20 +323,21 @@ impl RequestContext {
         });
     }
 
-    /// Nothing will be known of its cost: what was set aside for it goes back, unless it may have been sent.
+    /// Settles without a known cost: releases the reservation if the request was not sent, charges the expected cost
+    /// otherwise.
     pub(super) fn settle_unknown(&mut self) {
         if let Some(permit) = self.permit.take() {
             self.receipt = permit.settle_unknown();
         }
     }
 
-    /// The client is being sent an answer.
+    /// Records the status at the start of the response.
     pub(super) fn begin_response(&mut self, status: StatusCode) {
         self.status = status;
         self.answer = self.watch.on_response_start();
     }
 
-    /// So many bytes of the answer's body have gone out.
+    /// Adds `bytes` to the number of body bytes sent.
     pub(super) fn add_body_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
         if let Some(answer) = self.answer {
@@ -343,12 +345,12 @@ impl RequestContext {
         }
     }
 
-    /// The answer has gone out whole.
+    /// Finishes after the last body byte was sent.
     pub(super) fn finish(mut self: Box<Self>) {
         self.complete = true;
     }
 
-    /// The answer was made here, and is all there is.
+    /// Finishes with a response generated by the gateway.
     pub(super) fn finish_local_response(mut self: Box<Self>, status: StatusCode, bytes: u64) {
         self.begin_response(status);
         self.add_body_bytes(bytes);
@@ -434,13 +436,13 @@ impl RequestContext {
         });
     }
 
-    /// What a quota was charged; none where the request was refused.
+    /// Returns the charge of a quota; `None` if the request was refused.
     fn charged(&self, standing: &QuotaUsage) -> Option<&Charged> {
         self.receipt.iter().find(|charged| charged.quota == standing.quota)
     }
 }
 
-/// One line of each answer, where a scope's autothrottle says `debug: true`.
+/// One line of each answer, where a scope's autothrottle says `log_adjustments: true`.
 fn log_delay_adjustment(scope: &str, adjustment: &Adjustment) {
     let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old, new, reason: why } = adjustment;
     info!(target: "autothrottle", scope, ?latency, status, ?old, ?new, why, "Delay of {scope}: {old:?} -> {new:?}, {why}");
@@ -452,7 +454,7 @@ impl Drop for RequestContext {
             self.watch.on_response_end(answer);
         }
         self.watch.on_request_end(!self.complete);
-        // The client may have left before its answer, or before the request was sent.
+        // The client may have disconnected before the response, or before the request was sent.
         self.settle_unknown();
         self.finish_observation();
         self.record();

@@ -1,4 +1,4 @@
-//! What a client would be told of a decision, for whoever asks without being one.
+//! Previews the response that a client would receive for a decision.
 
 use super::problem::Problem;
 use super::rate_limit_headers::{RateLimitHeaders, RateLimitSnapshot};
@@ -7,18 +7,18 @@ use crate::http1::Fields;
 use crate::policy::Timestamp;
 use http::{HeaderMap, StatusCode};
 
-/// The head of an answer, as far as it follows from the decision.
+/// The head of a response, as determined by the decision.
 #[derive(Clone, Debug)]
 pub struct ResponsePreview {
-    /// The status; none where it is the origin's to give.
+    /// Status; `None` if the origin determines it.
     pub status: Option<StatusCode>,
-    /// How long the client is told to stay away, with what is added to spread returns.
+    /// `Retry-After` in seconds, including the jitter.
     pub retry_after_s: Option<u64>,
-    /// What is said of its allowance.
+    /// Rate-limit fields.
     pub fields: HeaderMap,
 }
 
-/// The answer that says what is `told`, to a client whose return is put off by `spread`, a share of its wait.
+/// Returns the response for `told`, with a retry time increased by `spread`, a ratio of the wait.
 pub fn preview(settings: &Settings, told: RateLimitSnapshot<'_>, spread: f64, now: Timestamp) -> ResponsePreview {
     let rules = &settings.rules;
     let problem = Problem::refused(rules, told, spread);

@@ -1,15 +1,15 @@
-//! One buffer a worker from which small bodies are cut: many share an allocation.
+//! A buffer per worker from which small bodies are allocated; many share an allocation.
 
 use bytes::{Bytes, BytesMut};
 use std::fmt;
 
-/// Enough for the bodies of a few dozen refusals.
+/// Capacity for the bodies of a few dozen refusals.
 const BLOCK: usize = 8192;
 
-/// Room that there is before anything is written, so that it rarely has to be made in the midst of it.
+/// Free capacity before each write, so that the buffer rarely grows during one.
 const ROOM: usize = 1024;
 
-/// Text that becomes bodies.
+/// Buffer in which bodies are written.
 pub(super) struct ScratchBuffer(BytesMut);
 
 impl ScratchBuffer {
@@ -17,7 +17,7 @@ impl ScratchBuffer {
         Self(BytesMut::with_capacity(BLOCK))
     }
 
-    /// The text that `write` writes.
+    /// Returns the text that `write` writes.
     pub(super) fn bytes(&mut self, write: impl FnOnce(&mut Self) -> fmt::Result) -> Option<Bytes> {
         if self.0.capacity() - self.0.len() < ROOM {
             self.0.reserve(BLOCK);

@@ -1,4 +1,4 @@
-//! What workers share: read by all, written by none of them but for counters.
+//! State shared by all workers. Workers only read it, except for counters.
 
 use super::Dependencies;
 use super::config_snapshot::ConfigSnapshot;
@@ -18,36 +18,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
-/// What all workers of a gate share.
+/// State shared by all workers of a gateway.
 pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) engine: Arc<Engine>,
     pub(super) agents: Arc<UserAgentMatcher>,
     pub(super) operators: Arc<OperatorTable>,
     pub(super) signatures: Arc<SignatureVerifier>,
-    /// Tells that the ledger has answered, where a request may wait for it.
+    /// Notified when the ledger has responded, if requests may wait for it.
     pub(super) ledger_answers: Option<Arc<Notify>>,
-    /// Told when there is an origin to be looked up at once.
+    /// Notified when an origin needs a DNS lookup at once.
     pub(super) new_origin: Notify,
-    /// Client connections open now, on all workers.
+    /// Open client connections of all workers.
     pub(super) connections: AtomicUsize,
-    /// The same by address, as far as they are bounded.
+    /// Open client connections by address, if limited.
     pub(super) connection_counts: ConnectionCounts,
     pub(super) workers: usize,
     pub(super) via: Via,
-    /// Turns what clients send to be known by into numbers that nobody else can compute, and that end with the process.
+    /// Hashes client credentials with a per-process key, so that hashes are unpredictable and differ after a restart.
     pub(super) secrets: RandomState,
-    /// The robots.txt of each site, what is asked in it, and who keeps to it.
+    /// The robots.txt of each site, the crawl delays in it, and the crawlers' compliance.
     pub(super) robots_cache: RobotsCache,
     pub(super) adviser: CrawlDelayAdviser,
     pub(super) conduct: CrawlCompliance,
-    /// The operator's robots.txt, if there is one.
+    /// The administrator's robots.txt file, if configured.
     pub(super) own_robots: Mutex<OverrideFile>,
     generation: ArcSwap<ConfigSnapshot>,
     snapshot_number: AtomicU64,
 }
 
-/// How this gate names itself in `Via`: its own name, so that a loop is told from a chain of gates.
+/// `Via` entries with a pseudonym of this gateway, which distinguishes a loop from a chain of gateways.
 pub(super) struct Via {
     pub(super) pseudonym: String,
     pub(super) http1: String,
@@ -81,17 +81,17 @@ impl Shared {
         }
     }
 
-    /// The settings in force.
+    /// Returns the current configuration snapshot.
     pub(super) fn generation(&self) -> Arc<ConfigSnapshot> {
         self.generation.load_full()
     }
 
-    /// Changes with each reload; cheap to ask on every request.
+    /// Returns a number that changes with each reload; cheap enough for every request.
     pub(super) fn generation_number(&self) -> u64 {
         self.snapshot_number.load(Ordering::Acquire)
     }
 
-    /// Puts new settings in force.
+    /// Activates a new configuration snapshot.
     pub(super) fn replace_generation(&self, generation: ConfigSnapshot) {
         self.generation.store(Arc::new(generation));
         self.snapshot_number.fetch_add(1, Ordering::Release);

@@ -1,6 +1,6 @@
-//! What a request asks for, checked: the host, the path as sent and as rules match it, the framing.
+//! Validates a request: host, path as sent and as matched by rules, framing.
 //!
-//! What parses and frames it (`http1`, or hyper for HTTP/2) leaves the rest to us: checked here, before anything is
+//! The parser (`http1`, or hyper for HTTP/2) does not check these; they are checked here, before the request is
 //! counted.
 
 use crate::http1::{self, Name, RequestHead, list};
@@ -9,40 +9,40 @@ use http::uri::Authority;
 use http::{Method, Version};
 use std::borrow::Cow;
 
-/// Where a request goes, as rules match it.
+/// Target of a request, as matched by rules.
 pub(super) struct Target<'a> {
-    /// The host in lower case, without its port.
+    /// Host in lower case, without its port.
     pub(super) host: Cow<'a, str>,
-    /// The path, normalised.
+    /// Path, normalized.
     pub(super) path: Cow<'a, str>,
     pub(super) query: Option<&'a str>,
 }
 
-/// Why a request is not one that can be passed on.
+/// Reason why a request cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestError {
-    /// No host, two, or one that is not a host.
+    /// No host, several hosts, or an invalid one.
     Host,
-    /// A path with an encoded NUL.
+    /// Path with an encoded NUL.
     Path,
-    /// A request target that is neither a path nor a URL.
+    /// Request target that is neither a path nor a URL.
     Target,
     /// Both Content-Length and Transfer-Encoding.
     Framing,
     /// CONNECT or TRACE.
     Method,
-    /// An expectation other than 100-continue.
+    /// Expectation other than 100-continue.
     Expectation,
-    /// A body longer than allowed.
+    /// Body longer than allowed.
     TooLarge,
-    /// It has already passed through this gate.
+    /// Request that has already passed through this gateway.
     Loop,
-    /// It is not HTTP/1.1 that everyone reads the same way.
+    /// Request that is not unambiguous HTTP/1.1.
     Unreadable(http1::Malformed),
 }
 
 impl<'a> Target<'a> {
-    /// Reads the target of a request; everything that could mean one thing here and another at the origin is refused.
+    /// Parses the target of a request. Rejects everything that the gateway and the origin could interpret differently.
     pub(super) fn of(head: &'a RequestHead, via: &str, max_body: u64) -> Result<Self, RequestError> {
         let fields = &head.fields;
         if matches!(head.method, Method::CONNECT | Method::TRACE) {
@@ -69,7 +69,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The host as the origin is told it.
+/// Returns the host that the origin is sent.
 pub(super) fn host(head: &RequestHead) -> &[u8] {
     match head.target.authority() {
         Some(authority) => authority.as_str().as_bytes(),
@@ -77,7 +77,7 @@ pub(super) fn host(head: &RequestHead) -> &[u8] {
     }
 }
 
-/// The host in lower case, without its port.
+/// Returns the host in lower case, without its port.
 pub(super) fn asked_host(head: &RequestHead) -> Cow<'_, str> {
     without_port(host(head))
 }
@@ -102,7 +102,8 @@ fn via_contains(via: &[u8], pseudonym: &str) -> bool {
     list(via).any(|hop| hop.split(|&byte| byte == b' ').nth(1) == Some(pseudonym.as_bytes()))
 }
 
-/// RFC 9112 section 3.2 and RFC 9113 section 8.3.1: exactly one host, the same wherever it is given.
+/// Checks that there is exactly one host, the same in the target and the field (RFC 9112 section 3.2, RFC 9113 section
+/// 8.3.1).
 fn check_host(head: &RequestHead) -> Result<(), RequestError> {
     let mut given = head.fields.all(Name::Host);
     let (field, second) = (given.next(), given.next());
@@ -126,7 +127,7 @@ fn is_host(value: &[u8]) -> bool {
     if value.is_empty() || value.len() > 255 || !value.iter().all(plain) {
         return false;
     }
-    // Only names and ports that are certainly whole skip the parser.
+    // Only names and ports that are certainly valid skip the parser.
     let simple = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-' || *byte == b'.';
     value.iter().all(simple) || Authority::try_from(value).is_ok_and(|authority| authority.host().len() > 1)
 }

@@ -1,8 +1,8 @@
 //! Detects a proxy in front of the gateway that the settings do not name.
 //!
-//! Such a proxy hides its clients: all of them share its address, and no crawler can be verified. Its sign is a peer with a
-//! private address that sends a forwarding header which is not believed. One sighting is kept for each generation of
-//! settings; after it, a request costs one relaxed load; before it, a look at the names of its fields.
+//! Such a proxy hides its clients: all of them share its address, and no crawler can be verified. It is detected by a
+//! private peer address that sends an untrusted forwarding header. One detection is stored per configuration snapshot.
+//! After it a request costs one relaxed load, before it a scan of the field names.
 
 use super::headers;
 use crate::http1::{Fields, Name};
@@ -13,14 +13,14 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
 
-/// The first sighting of a proxy that is not trusted.
+/// Detects the first untrusted proxy.
 #[derive(Default)]
 pub(super) struct UntrustedProxy {
     is_found: AtomicBool,
     sighting: Mutex<Option<Detection>>,
 }
 
-/// A peer, the header that it sent, and what would make the gateway believe it.
+/// A peer, the header it sent, and the proxies to trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Detection {
     peer: IpAddr,
@@ -29,7 +29,7 @@ struct Detection {
 }
 
 impl UntrustedProxy {
-    /// Looks at a request from `peer`, and warns of the first one that a proxy seems to have forwarded.
+    /// Checks a request from `peer`, and warns of the first one that a proxy seems to have forwarded.
     pub(super) fn observe(&self, trust: &ProxyTrust, peer: IpAddr, fields: &Fields) {
         if self.is_found.load(Ordering::Relaxed) || !is_private(peer) || is_believed(trust, peer) {
             return;
@@ -42,7 +42,7 @@ impl UntrustedProxy {
         }
     }
 
-    /// The warning with its remedy, if there is a reason for one.
+    /// Returns the warning with a hint, if a proxy was detected.
     pub(super) fn warning(&self) -> Option<String> {
         self.sighting.lock().as_ref().map(ToString::to_string)
     }
@@ -60,8 +60,8 @@ impl fmt::Display for Detection {
         let Self { peer, header, .. } = self;
         write!(
             out,
-            "{peer} sends {header}, which is not believed: all clients behind it count as one, and no crawler behind it can be \
-             verified. If it is your proxy and sets that header, write: clients: {{ address_from: {}, trusted_proxies: [{}] }}",
+            "{peer} sends {header}, which is not trusted: all clients behind it count as one, and crawlers behind it cannot \
+             be verified; if your proxy sets it, write clients: {{ address_from: {}, trusted_proxies: [{}] }}",
             address_from(header),
             self.trusted_proxies().join(", ")
         )
@@ -69,7 +69,7 @@ impl fmt::Display for Detection {
 }
 
 impl Detection {
-    /// The proxies that are trusted already, and the peer, as YAML.
+    /// Returns the currently trusted proxies and the peer, as YAML.
     fn trusted_proxies(&self) -> Vec<String> {
         let loopback = ["127.0.0.0/8", "::1/128"].map(IpPrefix::parse);
         let added = match self.peer.is_loopback() {
@@ -81,7 +81,7 @@ impl Detection {
     }
 }
 
-/// An IPv6 range in a YAML list needs quotes.
+/// Formats a range; an IPv6 range in a YAML list needs quotes.
 fn quoted(range: IpPrefix) -> String {
     let text = range.to_string();
     if text.contains(':') { format!("\"{text}\"") } else { text }
@@ -91,7 +91,7 @@ fn is_believed(trust: &ProxyTrust, peer: IpAddr) -> bool {
     trust.source != AddressSource::Peer && trust.trusts(peer)
 }
 
-/// The forwarding header of the request: the one that the settings name, else the first known one.
+/// Returns the forwarding header of the request: the configured one, else the first known one.
 fn forwarding_header(trust: &ProxyTrust, fields: &Fields) -> Option<&'static str> {
     let preferred = trust.source.header().map(|name| Name::of(name.as_bytes()));
     let is_sent = |(name, _): &&(Name, &str)| fields.contains(*name);
@@ -106,8 +106,8 @@ fn address_from(header: &str) -> String {
     }
 }
 
-/// The headers by which proxies tell the client's address. The first two carry the whole chain, so they
-/// are preferred: what a client forged stands left of what the proxy wrote.
+/// Headers with the client's address that proxies set. The first two carry the whole chain and are preferred: entries
+/// forged by a client are left of those of the proxy.
 const FORWARDING_HEADERS: [(Name, &str); 5] = [
     (Name::ForwardedFor, "X-Forwarded-For"),
     (Name::Forwarded, "Forwarded"),
@@ -125,7 +125,7 @@ mod tests {
         let mut sent = HeaderMap::new();
         header.map(|name| sent.insert(name, http::HeaderValue::from_static("192.0.2.1")));
         let proxy = UntrustedProxy::default();
-        proxy.observe(trust, peer.parse().expect("an address"), &Fields::from(&sent));
+        proxy.observe(trust, peer.parse().expect("valid address"), &Fields::from(&sent));
         proxy.warning()
     }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_remedy_is_the_yaml_to_write() {
+    fn warning_contains_the_yaml_to_write() {
         let none = trust(AddressSource::Peer, &[]);
         for (peer, header, yaml) in [
             (
@@ -151,16 +151,16 @@ mod tests {
                 "address_from: { header: CF-Connecting-IP }, trusted_proxies: [\"fd00::1/128\"]",
             ),
         ] {
-            let warning = warning(&none, peer, Some(header)).expect("it is warned of");
-            assert!(warning.ends_with(&format!("write: clients: {{ {yaml} }}")), "{warning}");
+            let warning = warning(&none, peer, Some(header)).expect("warning");
+            assert!(warning.ends_with(&format!("write clients: {{ {yaml} }}")), "{warning}");
         }
         let some = trust(AddressSource::XForwardedFor, &["127.0.0.0/8"]);
-        let warning = warning(&some, "172.17.0.1", Some("x-forwarded-for")).expect("it is warned of");
+        let warning = warning(&some, "172.17.0.1", Some("x-forwarded-for")).expect("warning");
         assert!(warning.contains("trusted_proxies: [127.0.0.0/8, 172.17.0.1/32]"), "{warning}");
     }
 
     #[test]
-    fn public_peers_trusted_proxies_and_plain_requests_are_no_reason_to_warn() {
+    fn no_warning_for_public_trusted_or_direct_peers() {
         let (none, loopback) = (trust(AddressSource::Peer, &[]), trust(AddressSource::Forwarded, &["127.0.0.0/8"]));
         assert_eq!(warning(&none, "192.0.2.9", Some("x-forwarded-for")), None);
         assert_eq!(warning(&none, "127.0.0.1", None), None);

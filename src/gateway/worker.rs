@@ -1,5 +1,5 @@
-//! One thread of the data plane: its own runtime, its own sockets, its own connections to the origin. Workers share
-//! the engine and nothing else that a request touches.
+//! A worker: one thread of the data plane with its own runtime, sockets, and connections to the origin. Requests share
+//! only the engine with other workers.
 
 use super::config_snapshot::ConfigSnapshot;
 use super::connection;
@@ -31,23 +31,23 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
-/// How often a worker looks after what no request does: timeouts, idle connections, the access log.
+/// Interval of a worker's maintenance: timeouts, idle connections, access log.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
-/// How long a worker out of file descriptors leaves new connections in the queue.
+/// Pause before accepting again when file descriptors are exhausted.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Bodies of refused requests that are read and thrown away at once; more are cut off.
+/// Maximum bodies of refused requests drained at once; further ones are aborted.
 const MAX_DRAINS: usize = 256;
-/// How much of such a body is read, and for how long.
+/// Limits of one drained body: bytes and time.
 const DRAIN_BYTES: usize = 256 * 1024;
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
-/// What all requests of one thread share.
+/// State shared by all requests of one thread.
 pub(super) struct Worker {
     shared: Arc<Shared>,
     current: RefCell<Rc<CurrentConfig>>,
-    /// How long the clock had been running when it was last asked: good enough for timeouts.
+    /// Monotonic time at the last update, precise enough for timeouts.
     uptime: Rc<Cell<Timestamp>>,
     dates: DateCache,
     watched: ConnectionRegistry,
@@ -55,30 +55,30 @@ pub(super) struct Worker {
     claims: RefCell<ClaimCache>,
     telemetry: WorkerTelemetry,
     scratch: RefCell<ScratchBuffer>,
-    /// The window in which the origin's count of a quota was last found unreadable.
+    /// Window in which the origin's count of a quota was last unparsable.
     unreadable: RefCell<BTreeMap<QuotaId, u64>>,
     drain: mpsc::Sender<Incoming>,
     seed: u64,
     decisions: Cell<u64>,
 }
 
-/// The settings in force, counted by this thread alone.
+/// Current configuration snapshot, reference-counted per thread.
 pub(super) struct CurrentConfig {
     number: u64,
     generation: Arc<ConfigSnapshot>,
 }
 
-/// Whether the gate serves or comes to its end.
+/// Stage of the gateway's shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Serving,
-    /// No new connections; those that are open finish what they are doing.
+    /// Accepts no connections; open ones complete their requests.
     Draining,
-    /// Whatever is still open is cut off.
+    /// Open connections are aborted.
     Closed,
 }
 
-/// Runs one worker on this thread until the gate is closed.
+/// Runs one worker on this thread until the gateway is closed.
 pub(super) fn run(
     shared: Arc<Shared>,
     listeners: Vec<TcpListener>,
@@ -100,7 +100,7 @@ pub(super) fn run(
     })
 }
 
-/// Takes connections until the gate stops serving.
+/// Accepts connections until the gateway drains.
 async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage: watch::Receiver<Stage>) {
     loop {
         let accepted = tokio::select! {
@@ -119,7 +119,7 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
                 });
             }
             Err(error) => {
-                // A connection that was gone before it was accepted is nobody's fault; anything else is a shortage.
+                // A connection closed before it was accepted is harmless; any other error is a shortage.
                 if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
                     warn!(%error, "Cannot accept connections: {error}");
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
@@ -129,11 +129,11 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
     }
 }
 
-/// One of the connections that may be open at once.
+/// Slot of an open connection.
 struct ConnectionSlot {
     shared: Arc<Shared>,
     telemetry: WorkerTelemetry,
-    /// Whose it is, where connections from one address are bounded.
+    /// Address it is counted for, if connections per address are limited.
     counted_for: Option<ClientKey>,
 }
 
@@ -167,7 +167,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Reads bodies that nobody wants, within bounds, so that their senders get to read why.
+/// Drains bodies of rejected requests within bounds, so that the clients can read the responses.
 async fn drain_bodies(mut bodies: mpsc::Receiver<Incoming>) {
     while let Some(mut body) = bodies.recv().await {
         tokio::task::spawn_local(tokio::time::timeout(DRAIN_TIME, async move {
@@ -204,7 +204,7 @@ impl Worker {
         })
     }
 
-    /// Ticks until the gate is closed, or until it drains and no connection is left.
+    /// Runs maintenance until the gateway is closed, or until it drains and no connection is open.
     async fn maintain(self: Rc<Self>, mut stage: watch::Receiver<Stage>) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -230,10 +230,10 @@ impl Worker {
         self.telemetry().flush();
     }
 
-    /// Applies timeouts, closes idle connections and hands the telemetry on.
+    /// Applies timeouts, closes idle connections and flushes telemetry.
     ///
-    /// It first lets the runtime poll the sockets and run the tasks that are ready, for which it must be a task itself: a
-    /// request or response that arrived while this thread was busy or suspended is read before its connection is judged.
+    /// First lets the runtime poll the sockets and run ready tasks, so this must run as a task: data that arrived while
+    /// the thread was busy or suspended is read before timeouts are checked.
     async fn tick(&self) {
         self.monotonic_now();
         tokio::task::yield_now().await;
@@ -247,7 +247,7 @@ impl Worker {
         &self.shared
     }
 
-    /// The settings in force. A reload is seen by the next request.
+    /// Returns the current configuration snapshot. A reload takes effect with the next request.
     pub(super) fn current(&self) -> Rc<CurrentConfig> {
         let number = self.shared.generation_number();
         let mut current = self.current.borrow_mut();
@@ -257,24 +257,24 @@ impl Worker {
         Rc::clone(&current)
     }
 
-    /// The time of day, asked of the clock.
+    /// Returns the wall-clock time.
     pub(super) fn now(&self) -> Timestamp {
         self.shared.clock.now()
     }
 
-    /// The time on a scale that nobody can set, asked of the clock.
+    /// Returns the monotonic time, read from the clock.
     pub(super) fn monotonic_now(&self) -> Timestamp {
         let now = self.shared.clock.monotonic_now();
         self.uptime.set(now);
         now
     }
 
-    /// The time as answers carry it.
+    /// Returns the current time as the value of a `Date` field.
     pub(super) fn date(&self) -> [u8; 29] {
         self.dates.text(self.now().seconds())
     }
 
-    /// How long the clock had been running when it was last asked, by a tick, a new connection or a request.
+    /// Returns the monotonic time at the last update: by a tick, a new connection or a request.
     pub(super) fn monotonic_tick(&self) -> Rc<Cell<Timestamp>> {
         Rc::clone(&self.uptime)
     }
@@ -303,7 +303,7 @@ impl Worker {
         self.drain.clone()
     }
 
-    /// An id that no other decision has, and that tells nothing of how many there were.
+    /// Returns a unique decision id that does not reveal the number of decisions.
     pub(super) fn next_decision_id(&self) -> u64 {
         let count = self.decisions.get();
         self.decisions.set(count.wrapping_add(1));
@@ -314,7 +314,7 @@ impl Worker {
         ConfigNames { shared: &self.shared, rules: &current.settings.rules, number: current.number }
     }
 
-    /// The origin has told where its own count of a quota stands.
+    /// Synchronizes a quota with the usage that the origin reported.
     pub(super) fn report_origin_count(
         &self,
         current: &CurrentConfig,
@@ -328,22 +328,20 @@ impl Worker {
         let drift = match news {
             OriginQuotaEvent::Exhausted { until } => {
                 let until = rfc3339(until);
-                return warn!(
-                    "The origin says that nothing is left of {quota}: closed until {until}, or until the quota is set by hand"
-                );
+                return warn!("Origin reports quota {quota} exhausted: refusing requests until {until}");
             }
             OriginQuotaEvent::Drift { milli } => milli as f64 / 1000.0,
         };
         match drift > 0.0 {
             true => warn!(
-                "The origin counts {drift} units of {quota} beyond ours: they count as spent from now on; something else \
-                 spends them, or costs are set too low"
+                "Quota {quota}: origin counts {drift} units more than the gateway; counting them as used; another \
+                 client uses the quota, or costs are set too low"
             ),
-            false => info!("The origin counts {} units of {quota} fewer than are counted here", -drift),
+            false => info!("Quota {quota}: origin counts {} units fewer than the gateway", -drift),
         }
     }
 
-    /// The origin's own count of a quota cannot be read in this answer: told once a window.
+    /// Warns that the origin's count of a quota cannot be parsed, once per window.
     pub(super) fn warn_unreadable_header(
         &self,
         current: &CurrentConfig,
@@ -353,12 +351,12 @@ impl Worker {
     ) {
         if self.unreadable.borrow_mut().insert(quota, window) != Some(window) {
             let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
-            warn!("The origin's {header} cannot be read: {quota} is not compared with its count by such answers");
+            warn!("Unparsable origin header {header}: quota {quota} is not synchronized");
         }
     }
 
     pub(super) fn note_failure(&self, error: &ForwardError) {
-        debug!(%error, "The origin failed: {error}");
+        debug!(%error, "Upstream request failed: {error}");
     }
 }
 
@@ -370,7 +368,7 @@ impl Deref for CurrentConfig {
     }
 }
 
-/// Names for what records know by number.
+/// Names of configured items, by their index in records.
 pub(super) struct ConfigNames<'a> {
     shared: &'a Shared,
     rules: &'a Rules,
@@ -407,7 +405,7 @@ impl NameResolver for ConfigNames<'_> {
     }
 }
 
-/// SplitMix64's finaliser: every bit of the input reaches every bit of the output, and no two inputs meet.
+/// Finalizer of SplitMix64: a bijection in which every input bit affects every output bit.
 pub(super) fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

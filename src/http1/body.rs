@@ -1,4 +1,4 @@
-//! Bodies as they cross the wire: cut out of what was read, put into what is written.
+//! Reading and writing of message bodies.
 
 use super::buffer::WriteBuffer;
 use super::chunked::{self, BodyChunk, ChunkReader};
@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
-/// Cuts a body out of what is read.
+/// Extracts a body from the read buffer.
 #[derive(Debug)]
 pub(super) enum BodyReader {
     Exact(u64),
@@ -29,7 +29,7 @@ impl BodyReader {
         }
     }
 
-    /// What `buffer` holds of the body.
+    /// Returns the next chunk of the body in `buffer`.
     pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<BodyChunk, Malformed> {
         match self {
             Self::Exact(0) => Ok(BodyChunk::End),
@@ -45,7 +45,7 @@ impl BodyReader {
         }
     }
 
-    /// The sender has closed its side; true if that is the end of the body and not its loss.
+    /// Handles the end of the stream. Returns true if it completes the body, false if it truncates it.
     pub(super) fn closed(&mut self) -> bool {
         match self {
             Self::UntilClose { closed } => {
@@ -56,7 +56,7 @@ impl BodyReader {
         }
     }
 
-    /// True once the end has been seen.
+    /// Returns true once the end of the body was read.
     pub(super) fn is_done(&self) -> bool {
         match self {
             Self::Exact(left) => *left == 0,
@@ -65,7 +65,7 @@ impl BodyReader {
         }
     }
 
-    /// How much is certain to come, as far as the sender has said.
+    /// Returns the number of bytes that are certain to follow, if declared by the sender.
     pub(super) fn expected(&self) -> u64 {
         match self {
             Self::Exact(left) => *left,
@@ -83,38 +83,38 @@ impl BodyReader {
     }
 }
 
-/// A body that can be written.
+/// A body that can be sent.
 pub trait SendBody: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin {}
 
 impl<B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin> SendBody for B {}
 
-/// How a body is written.
+/// Coding of a body while it is written.
 #[derive(Debug)]
 pub(super) enum BodyCoding {
-    /// So many bytes are still owed.
+    /// Exact length; holds the remaining bytes.
     Exact(u64),
-    /// In chunks, and in the end those trailers.
+    /// Chunked, followed by these trailers.
     Chunked(Vec<HeaderName>),
-    /// As it comes: the end of the connection is its end.
+    /// Uncoded; the connection's end is the body's end.
     UntilClose,
 }
 
-/// Writes a body as it comes, no faster than the other side takes it.
+/// Writes a body as its chunks arrive, at the speed of the receiver.
 pub(super) struct BodyWriter<B> {
     body: B,
     coding: BodyCoding,
-    /// The end, good or bad, once nothing more will come; what came before it is still written.
+    /// Result once the body has ended; earlier chunks are still written.
     end: Option<Result<(), WriteError>>,
 }
 
-/// Why a body could not be written to its end.
+/// Error of a body that is not written completely.
 #[derive(Debug)]
 pub(super) enum WriteError {
-    /// The body itself broke off.
+    /// The body returned an error.
     Body(Box<dyn Error + Send + Sync>),
-    /// It was longer or shorter than announced.
+    /// The body is longer or shorter than declared.
     Length,
-    /// The other side does not take it.
+    /// The receiver does not accept it.
     Io(io::Error),
 }
 
@@ -124,9 +124,9 @@ impl<B: SendBody> BodyWriter<B> {
         Self { body, coding, end }
     }
 
-    /// Writes until the body is at its end and nothing waits in `out`.
+    /// Writes until the body has ended and `out` is empty.
     ///
-    /// Pieces that are at hand together are written together; what is at hand goes out before anyone waits for more.
+    /// Chunks that are ready together are written together. Ready chunks are written before any wait for more.
     pub(super) fn poll_write<IO: AsyncWrite + Unpin>(
         &mut self,
         io: &mut IO,
@@ -161,7 +161,7 @@ impl<B: SendBody> BodyWriter<B> {
 
     fn put(&mut self, data: Bytes, out: &mut WriteBuffer) -> Result<(), WriteError> {
         match &mut self.coding {
-            // An empty chunk would be the last.
+            // An empty chunk would end the body.
             _ if data.is_empty() => {}
             BodyCoding::Exact(left) => {
                 *left = left.checked_sub(data.len() as u64).ok_or(WriteError::Length)?;

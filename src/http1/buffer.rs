@@ -1,4 +1,4 @@
-//! Bytes on their way in and out: one buffer each, kept from message to message.
+//! Read and write buffers, one of each per connection, reused for all messages.
 
 use bytes::{Buf, Bytes, BytesMut};
 use std::cell::RefCell;
@@ -8,28 +8,28 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
-/// Room for a head and a small body; what an idle connection keeps.
+/// Capacity for a head and a small body, kept by idle connections.
 pub(super) const SMALL: usize = 8 * 1024;
-/// Room for one read of a large body: a few system calls a megabyte, and still within a core's cache.
+/// Capacity for one read of a large body: few system calls per megabyte, and within a core's cache.
 pub(super) const LARGE: usize = 256 * 1024;
-/// Pieces up to this size are copied behind what already waits, which costs less than a slice of their own.
+/// Chunks up to this size are copied to the pending bytes, which costs less than a slice of their own.
 const MAX_COPY: usize = 4 * 1024;
-/// So much may wait before it is written out.
+/// Pending bytes above which the buffer is flushed.
 const MAX_PENDING: usize = 16 * 1024;
 
 thread_local! {
-    /// Large buffers that no body fills right now. Memory that was touched just now is much cheaper than new memory.
+    /// Unused large buffers. Recently touched memory is much cheaper than new memory.
     static SPARE: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Large buffers that a thread keeps.
+/// Large buffers kept per thread.
 const MAX_SPARE: usize = 8;
 
-/// What has been read and not yet understood.
+/// Bytes that were read and not yet parsed.
 #[derive(Debug)]
 pub(super) struct ReadBuffer {
     pub(super) buffer: BytesMut,
-    /// What the next read makes room for; grows while reads fill it.
+    /// Capacity of the next read; grows while reads fill it.
     room: usize,
     grown: bool,
 }
@@ -39,9 +39,9 @@ impl ReadBuffer {
         Self { buffer: first, room: SMALL, grown: false }
     }
 
-    /// Reads once; 0 is the end. `expected` is how much is certain to come, as far as anyone knows.
+    /// Reads once; 0 is the end of the stream. `expected` is the number of bytes certain to follow, if known.
     ///
-    /// A read that does not fill its room leaves the socket marked as drained, so that nobody asks it again in vain.
+    /// A read that does not fill its capacity marks the socket as drained, which saves a read that would find nothing.
     pub(super) fn poll_read<IO: AsyncRead + Unpin>(
         &mut self,
         io: &mut IO,
@@ -60,7 +60,7 @@ impl ReadBuffer {
         Poll::Ready(Ok(read))
     }
 
-    /// A message is over: a buffer that grew for it is given up.
+    /// Ends a message: releases a buffer that grew for it.
     pub(super) fn shrink(&mut self) {
         self.room = SMALL;
         if self.grown && self.buffer.is_empty() {
@@ -94,8 +94,7 @@ impl ReadBuffer {
     }
 }
 
-/// What waits to be written: bytes that were put together here, at most one piece that was not copied, and what
-/// follows it.
+/// Bytes to be written: copied bytes, at most one chunk that is not copied, and the bytes after it.
 #[derive(Debug, Default)]
 pub(super) struct WriteBuffer {
     front: Vec<u8>,
@@ -105,12 +104,12 @@ pub(super) struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// Where the next bytes go that are put together here.
+    /// Returns the buffer to which the next copied bytes are appended.
     pub(super) fn front_mut(&mut self) -> &mut Vec<u8> {
         if self.piece.is_empty() { &mut self.front } else { &mut self.behind }
     }
 
-    /// Puts `bytes` behind what waits; only while there [is room](Self::has_room).
+    /// Appends `bytes`. Requires that there [is room](Self::has_room).
     pub(super) fn push(&mut self, bytes: Bytes) {
         if bytes.len() <= MAX_COPY || !self.piece.is_empty() {
             self.front_mut().extend_from_slice(&bytes);
@@ -119,12 +118,12 @@ impl WriteBuffer {
         }
     }
 
-    /// True while more may be pushed before a flush.
+    /// Returns true if more can be appended before a flush.
     pub(super) fn has_room(&self) -> bool {
         self.piece.is_empty() && self.front.len() < MAX_PENDING
     }
 
-    /// Writes until nothing waits.
+    /// Writes until the buffer is empty.
     pub(super) fn poll_flush<IO: AsyncWrite + Unpin>(
         &mut self,
         io: &mut IO,
@@ -149,12 +148,12 @@ impl WriteBuffer {
         Poll::Ready(Ok(()))
     }
 
-    /// True when nothing waits.
+    /// Returns true if the buffer is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.written == self.front.len() && self.piece.is_empty()
     }
 
-    /// True when nothing of what waits has been written.
+    /// Returns true if none of the bytes were written.
     pub(super) fn is_unwritten(&self) -> bool {
         self.written == 0
     }
@@ -170,7 +169,7 @@ impl WriteBuffer {
                 let piece = rest.min(self.piece.len());
                 self.piece.advance(piece);
                 if self.piece.is_empty() {
-                    // Lets go of the reader's buffer, which is waiting to be used again.
+                    // Releases the reader's buffer, which is then reused.
                     self.piece = Bytes::new();
                     std::mem::swap(&mut self.front, &mut self.behind);
                     self.written = rest - piece;

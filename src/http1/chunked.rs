@@ -1,4 +1,4 @@
-//! The chunked coding, read and written (RFC 9112 section 7.1).
+//! Decoder and encoder of the chunked coding (RFC 9112 section 7.1).
 
 use super::fields::{Fields, list, write_field};
 use super::framing::Malformed;
@@ -8,13 +8,13 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, header};
 use std::io::Write;
 
-/// Extensions of all chunks of a body together, and its trailers: no known sender needs more than a few bytes.
+/// Limits of all chunk extensions of a body together, and of its trailers: known senders need few bytes.
 const MAX_EXTENSION_BYTES: usize = 16 * 1024;
 const MAX_TRAILER_BYTES: usize = 16 * 1024;
-/// Digits of a size, leading zeros included: what 64 bits hold.
+/// Maximum digits of a size, including leading zeros: those of 64 bits.
 const MOST_DIGITS: u8 = 16;
 
-/// Takes a chunked body apart.
+/// Decodes a chunked body.
 #[derive(Debug)]
 pub(super) struct ChunkReader {
     state: ChunkState,
@@ -25,12 +25,12 @@ pub(super) struct ChunkReader {
 enum ChunkState {
     /// Before the first digit of a size.
     SizeStart,
-    /// After so many digits of a size.
+    /// After some digits of a size: the value and their number.
     Size(u64, u8),
-    /// In the white space behind a size, which only an extension may follow: `1 2` is no size (RFC 9112 section 7.1.1).
+    /// In white space after a size. Only an extension may follow: `1 2` is not a size (RFC 9112 section 7.1.1).
     SizeSpace(u64),
     Extension(u64),
-    /// After the CR that ends the line of a size.
+    /// After the CR of a size line.
     SizeEnd(u64),
     Data(u64),
     DataEnd,
@@ -39,12 +39,12 @@ enum ChunkState {
     Done,
 }
 
-/// What comes next in a body.
+/// Next part of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BodyChunk {
     Data(Bytes),
     Trailers(HeaderMap),
-    /// Nothing, until more has been read.
+    /// No data until more bytes are read.
     Pending,
     End,
 }
@@ -64,7 +64,7 @@ impl ChunkReader {
                     0 => ChunkState::DataEnd,
                     left => ChunkState::Data(left),
                 };
-                // The end is often at hand already. What is wrong there comes to light when it is asked for.
+                // The end is often buffered already. An error in it is returned by the next call.
                 if self.skip_lines(buffer).is_ok() && self.state == ChunkState::Trailers && buffer.starts_with(b"\r\n")
                 {
                     buffer.advance(2);
@@ -86,7 +86,7 @@ impl ChunkReader {
         self.state == ChunkState::Done
     }
 
-    /// How much of the chunk at hand is still to come.
+    /// Returns the number of missing bytes of the current chunk.
     pub(super) fn expected(&self) -> u64 {
         match self.state {
             ChunkState::Data(left) => left,
@@ -94,7 +94,7 @@ impl ChunkReader {
         }
     }
 
-    /// Moves over what stands between data. Nothing is consumed of what is malformed.
+    /// Skips the lines between data. Malformed lines are not consumed.
     fn skip_lines(&mut self, buffer: &mut BytesMut) -> Result<(), Malformed> {
         let mut skipped = 0;
         for &byte in buffer.iter() {
@@ -144,12 +144,12 @@ fn digit(byte: u8) -> Option<u64> {
     char::from(byte).to_digit(16).map(u64::from)
 }
 
-/// Writes the line before a chunk of `size` bytes; `\r\n` follows it.
+/// Writes the line before a chunk of `size` bytes. The chunk must be followed by `\r\n`.
 pub(super) fn write_size(out: &mut Vec<u8>, size: usize) {
-    write!(out, "{size:x}\r\n").expect("a vector takes everything");
+    write!(out, "{size:x}\r\n").expect("writing to a Vec succeeds");
 }
 
-/// Writes the last chunk, and of `trailers` those that `announced` names and that may come so late.
+/// Writes the last chunk, and those of `trailers` that `announced` contains and that are allowed as trailers.
 pub(super) fn write_end(out: &mut Vec<u8>, trailers: Option<&HeaderMap>, announced: &[HeaderName]) {
     out.extend_from_slice(b"0\r\n");
     for (name, value) in trailers.into_iter().flatten() {
@@ -160,7 +160,7 @@ pub(super) fn write_end(out: &mut Vec<u8>, trailers: Option<&HeaderMap>, announc
     out.extend_from_slice(b"\r\n");
 }
 
-/// The trailers that `fields` announce, but for those that would change how the message is read (RFC 9110 section 6.5.1).
+/// Returns the trailers that `fields` announce, without those that would change the framing (RFC 9110 section 6.5.1).
 pub(super) fn announced(fields: &Fields) -> Vec<HeaderName> {
     let names = fields.all(Name::Trailer).flat_map(list);
     names.filter_map(|name| HeaderName::from_bytes(name).ok()).filter(is_allowed_trailer).collect()
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_read_by_the_letter() {
+    fn chunked_coding_is_parsed_strictly() {
         let whole = |data: &str| Ok((data.as_bytes().to_vec(), true));
         type Case<'a> = (&'a str, Result<(Vec<u8>, bool), Malformed>);
         let table: &[Case<'_>] = &[
@@ -249,22 +249,22 @@ mod tests {
     }
 
     #[test]
-    fn extensions_and_trailers_have_bounds() {
+    fn extensions_and_trailers_are_bounded() {
         let endless = |start: &str, more: &str| [start, &more.repeat(40 * 1024)].concat();
         assert_eq!(read(endless("1;", "x").as_bytes()), Err(Malformed::Chunk));
         assert_eq!(read(endless("1", " ").as_bytes()), Err(Malformed::Chunk));
         assert_eq!(read(endless("", "0").as_bytes()), Err(Malformed::Chunk));
-        assert_eq!(read(endless("", "1;x\r\na\r\n").as_bytes()), Err(Malformed::Chunk), "all chunks together");
+        assert_eq!(read(endless("", "1;x\r\na\r\n").as_bytes()), Err(Malformed::Chunk), "limit of all chunks together");
         assert_eq!(read(endless("0\r\nx: ", "x").as_bytes()), Err(Malformed::Trailers));
         assert_eq!(read(endless("0\r\n", "a: b\r\n").as_bytes()), Err(Malformed::Trailers));
     }
 
     #[test]
-    fn only_announced_trailers_that_change_nothing_are_written() {
+    fn only_announced_and_allowed_trailers_are_written() {
         let fields = Fields::from_iter([("Trailer", "x-sum, content-length")]);
         let mut trailers = HeaderMap::new();
         for name in ["x-sum", "content-length", "x-other"] {
-            trailers.insert(name, "1".parse().expect("a value"));
+            trailers.insert(name, "1".parse().expect("valid value"));
         }
         let mut out = Vec::new();
         write_end(&mut out, Some(&trailers), &announced(&fields));

@@ -1,8 +1,7 @@
-//! Requests to the origin and answers from it, one at a time on each connection.
+//! HTTP/1.1 client: one request at a time per connection.
 //!
-//! A [`Connection`] is taken by [`send`](Connection::send), travels on as the [`ResponseBody`], and comes back out of
-//! it once request and answer are both through: [`ResponseBody::take_connection`]. Dropped anywhere in between, it is
-//! closed.
+//! [`send`](Connection::send) consumes a [`Connection`], which becomes part of the [`ResponseBody`].
+//! [`ResponseBody::take_connection`] returns it once request and response are complete. Dropped earlier, it is closed.
 
 use super::body::{BodyCoding, BodyReader, BodyWriter, SendBody, WriteError};
 use super::buffer::{ReadBuffer, WriteBuffer};
@@ -25,7 +24,7 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// A connection to the origin on which nothing is under way.
+/// An idle connection to the origin.
 pub struct Connection<IO>(Box<ConnectionInner<IO>>);
 
 struct ConnectionInner<IO> {
@@ -36,44 +35,44 @@ struct ConnectionInner<IO> {
     requests_sent: u32,
 }
 
-/// Why there is no answer, or no end of it.
+/// Error of a request or of its response body.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The connection was closed before anything was written: the origin has not seen the request.
-    #[error("the connection was closed before the request was sent")]
+    /// The connection was closed before anything was written: the origin has not received the request.
+    #[error("connection closed before the request was sent")]
     Unsent,
-    /// The origin closed the connection without a byte of an answer: it may have seen the request.
-    #[error("the connection was closed without an answer")]
+    /// The origin closed the connection before the first byte of a response: it may have received the request.
+    #[error("connection closed before the response")]
     NoResponse,
-    /// The answer, or its body, ended before its end.
-    #[error("the answer broke off")]
+    /// The response is truncated.
+    #[error("unexpected end of the response")]
     UnexpectedEof,
-    /// The answer is not HTTP/1.1 that everyone reads the same way.
-    #[error("the answer is malformed: {0}")]
+    /// The response is malformed or ambiguous HTTP/1.1.
+    #[error("malformed response: {0}")]
     Malformed(#[from] Malformed),
-    /// The request's body broke off.
-    #[error("the request's body broke off")]
+    /// The request body returned an error.
+    #[error("request body aborted")]
     Body(Box<dyn StdError + Send + Sync>),
-    /// The request's body is not as long as it was announced.
-    #[error("the request's body has another length than announced")]
+    /// The length of the request body differs from the declared one.
+    #[error("request body length differs from Content-Length")]
     BodyLength,
     /// The connection failed.
-    #[error("the connection failed: {0}")]
+    #[error("connection failed: {0}")]
     Io(io::Error),
 }
 
-/// An error, and the request's body if it provably did not leave.
+/// An error, with the request body if the request was certainly not sent.
 #[derive(Debug)]
 pub struct SendFailure<B> {
-    /// Why.
+    /// Error of the request.
     pub error: Error,
-    /// The body as it was handed in.
+    /// Unread request body.
     pub unsent: Option<B>,
 }
 
-/// What a connection runs over.
+/// Stream of a connection.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin {
-    /// True if nothing has come, not even the end. Asks the system, not the reactor.
+    /// Returns true if neither data nor the end of the stream has arrived. Reads the socket, not the reactor's state.
     fn has_no_input(&self) -> bool;
 }
 
@@ -85,28 +84,28 @@ impl Stream for TcpStream {
 }
 
 impl<IO: Stream> Connection<IO> {
-    /// A connection over `io`, which is connected.
+    /// Returns a connection over the connected stream `io`.
     pub fn new(io: IO, limits: Limits) -> Self {
         let incoming = ReadBuffer::new(BytesMut::new());
         Self(Box::new(ConnectionInner { io, incoming, outgoing: WriteBuffer::default(), limits, requests_sent: 0 }))
     }
 
-    /// True while the origin has neither closed it nor said something unasked, as far as anyone has noticed.
+    /// Returns true if, as far as the reactor has detected, the origin has neither closed the connection nor sent data.
     pub fn is_idle(&mut self) -> bool {
         self.0.poll_idle(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// The same, asking the system for what has come but was not noticed yet.
+    /// Like [`Self::is_idle`], but also checks the socket for data that the reactor has not detected.
     pub fn is_idle_now(&self) -> bool {
         self.0.incoming.buffer.is_empty() && self.0.io.has_no_input()
     }
 
-    /// How many requests it has carried.
+    /// Returns the number of requests sent on this connection.
     pub fn requests_sent(&self) -> u32 {
         self.0.requests_sent
     }
 
-    /// Sends a request as it is: its target in origin form, its fields, its body. Waits for the head of the answer.
+    /// Sends a request unmodified: its target in origin form, its fields, its body. Waits for the response head.
     pub fn send<B: SendBody>(self, head: &RequestHead, body: B) -> SendRequest<'_, IO, B> {
         let reader = HeadReader::new(self.0.limits);
         SendRequest { conn: Some(self.0), head, unsent: Some(body), upload: None, reader, response_started: false }
@@ -125,7 +124,7 @@ impl<IO: Stream> ConnectionInner<IO> {
     }
 }
 
-/// A request on its way, until the head of its answer is there.
+/// Future of sending a request; resolves to the response head.
 pub struct SendRequest<'a, IO, B> {
     conn: Option<Box<ConnectionInner<IO>>>,
     head: &'a RequestHead,
@@ -135,12 +134,12 @@ pub struct SendRequest<'a, IO, B> {
     response_started: bool,
 }
 
-/// A request's body on its way, and what became of it.
+/// Upload state of a request body.
 struct Upload<B> {
     body: BodyWriter<B>,
-    /// Written to the end.
+    /// True once written completely.
     done: bool,
-    /// The origin takes no more of it; it may have answered all the same.
+    /// Write error. The origin may have responded nevertheless.
     write_error: Option<io::Error>,
 }
 
@@ -159,9 +158,9 @@ impl<IO: Stream, B: SendBody> Future for SendRequest<'_, IO, B> {
 }
 
 impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
-    /// Writes the head, and all of a request without a body; gives the body back if the connection is gone.
+    /// Writes the head, and the whole request if there is no body. Returns the body if the connection is closed.
     fn start(&mut self, body: B, context: &mut Context<'_>) -> Result<(), B> {
-        let conn = self.conn.as_mut().expect("polled until it is ready, and no further");
+        let conn = self.conn.as_mut().expect("not polled after completion");
         if conn.requests_sent > 0 && !conn.poll_idle(context) {
             return Err(body);
         }
@@ -178,8 +177,8 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
     }
 
     fn poll_response(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<ResponseBody<IO, B>>, Error>> {
-        let conn = self.conn.as_mut().expect("polled until it is ready, and no further");
-        let upload = self.upload.as_mut().expect("set when it began");
+        let conn = self.conn.as_mut().expect("not polled after completion");
+        let upload = self.upload.as_mut().expect("set at the start");
         upload.poll_upload(conn, context)?;
         let head = loop {
             match self.reader.response(&mut conn.incoming.buffer)? {
@@ -210,7 +209,7 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
 }
 
 impl<B: SendBody> Upload<B> {
-    /// Writes what can be written. An origin that takes no more is no error yet: it may have answered.
+    /// Writes what the origin accepts. A write error is not returned yet, because the origin may have responded.
     fn poll_upload<IO: AsyncWrite + Unpin>(
         &mut self,
         conn: &mut ConnectionInner<IO>,
@@ -230,7 +229,7 @@ impl<B: SendBody> Upload<B> {
     }
 }
 
-/// Writes a request's head and says how its body is to follow.
+/// Writes the head of a request. Returns the coding of its body.
 fn write_head<B: Body>(out: &mut Vec<u8>, head: &RequestHead, body: &B) -> BodyCoding {
     let RequestHead { method, target, fields, .. } = head;
     out.extend_from_slice(method.as_str().as_bytes());
@@ -258,17 +257,17 @@ fn write_head<B: Body>(out: &mut Vec<u8>, head: &RequestHead, body: &B) -> BodyC
     coding
 }
 
-/// The body of an answer, and the connection it comes on.
+/// A response body with its connection.
 pub struct ResponseBody<IO, B> {
     conn: Option<Box<ConnectionInner<IO>>>,
-    /// What is still being sent, if the origin answered before it had everything.
+    /// Rest of the request body, if the origin responded before receiving it.
     upload: Option<Upload<B>>,
     body: BodyReader,
     reusable: bool,
 }
 
 impl<IO, B> ResponseBody<IO, B> {
-    /// The connection, if all of this answer has been read, all of its request was sent, and the origin keeps it.
+    /// Returns the connection if the response was read and the request sent completely, and the origin keeps it open.
     pub fn take_connection(&mut self) -> Option<Connection<IO>> {
         let over = self.body.is_done() && self.upload.is_none() && self.reusable;
         let mut conn = self.conn.take()?;

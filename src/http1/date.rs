@@ -1,19 +1,19 @@
-//! The time as answers carry it (RFC 9110 section 5.6.7), written once a second.
+//! Cached `Date` field value (RFC 9110 section 5.6.7), formatted once per second.
 
 use std::cell::Cell;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The last second that was asked for, and its text.
+/// The second of the last request, and its text.
 #[derive(Debug)]
 pub struct DateCache(Cell<(u64, [u8; 29])>);
 
 impl DateCache {
-    /// Knows no second yet.
+    /// Returns an empty cache.
     pub fn new() -> Self {
         Self(Cell::new((0, *b"Thu, 01 Jan 1970 00:00:00 GMT")))
     }
 
-    /// The text of the second that is so many seconds after 1970.
+    /// Formats the time `second`, in seconds since 1970.
     pub fn text(&self, second: u64) -> [u8; 29] {
         let (known, text) = self.0.get();
         if known == second {

@@ -1,15 +1,14 @@
-//! The header fields of one message: read once, looked up by number, written on in the bytes in which they came.
+//! Header fields of a message, looked up by a number and kept as received.
 //!
-//! A map would have to hash every name on the way in and put every line together anew on the way out. A gate passes
-//! most fields on as they are, so they stay where they were read; what is added stands behind them, and a list says
-//! which lines count.
+//! A map would hash every name on input and rebuild every line on output. A gateway forwards most fields unmodified, so
+//! they stay in the buffer they were read into. Added fields follow in a second buffer, and a list has the valid lines.
 
 use super::name::{Name, SEPARATOR};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
 
-/// Header fields in their order, with the spelling of their names.
+/// Header fields in order, with the original spelling of their names.
 #[derive(Clone, Default)]
 pub struct Fields {
     read: Bytes,
@@ -17,23 +16,23 @@ pub struct Fields {
     lines: Vec<FieldLine>,
 }
 
-/// One field.
+/// A header field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// Which it is.
+    /// Number of the name.
     pub name: Name,
-    /// The name as it was spelt.
+    /// Name as spelled by the sender.
     pub text: &'a [u8],
-    /// The value, without white space around it.
+    /// Value, without surrounding white space.
     pub value: &'a [u8],
 }
 
-/// Where a field stands.
+/// Location of a field.
 #[derive(Clone, Copy)]
 pub(super) struct FieldLine {
     name: Name,
     source: Source,
-    /// Exactly `name: value`, CR and LF: such lines are written on as they stand.
+    /// True if the line is exactly `name: value`, CR, LF: it is written unmodified.
     is_canonical: bool,
     start: u32,
     name_end: u32,
@@ -49,18 +48,18 @@ enum Source {
 
 const LINE_END: &[u8] = b"\r\n";
 
-/// Room for what a gate adds to a message.
+/// Capacity for the fields that a gateway adds to a message, in bytes.
 const ADDED_CAPACITY: usize = 320;
 
-/// Lines a gate adds to a message.
+/// Lines that a gateway adds to a message.
 pub(super) const LINES_ADDED: usize = 8;
 
 impl FieldLine {
-    /// A field of the head that begins with `head`, `name` and `value` being parts of it.
+    /// Returns the line of a field in `head`; `name` and `value` are slices of it.
     pub(super) fn read(head: &[u8], name: &[u8], value: &[u8]) -> Self {
         let start = offset(head, name);
         let name_end = start + name.len();
-        // An empty value is not sure to point anywhere.
+        // The pointer of an empty value may be outside of the head.
         let from = if value.is_empty() { name_end } else { offset(head, value) };
         let end = from + value.len();
         let is_canonical = head.get(name_end..from) == Some(SEPARATOR.as_bytes()) && head[end..].starts_with(LINE_END);
@@ -97,58 +96,58 @@ impl FieldLine {
     }
 }
 
-/// Where `part` stands within `whole`.
+/// Returns the offset of `part` within `whole`.
 pub(super) fn offset(whole: &[u8], part: &[u8]) -> usize {
     part.as_ptr() as usize - whole.as_ptr() as usize
 }
 
 impl Fields {
-    /// No fields.
+    /// Returns an empty list.
     pub const fn new() -> Self {
         Self { read: Bytes::new(), added: Vec::new(), lines: Vec::new() }
     }
 
-    /// The fields that `lines` point out in `head`.
+    /// Returns the fields at `lines` of `head`.
     pub(super) fn read(head: Bytes, lines: Vec<FieldLine>) -> Self {
         Self { read: head, added: Vec::new(), lines }
     }
 
-    /// How many there are.
+    /// Returns the number of fields.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// True if there is none.
+    /// Returns true if there are no fields.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// All of them, in their order.
+    /// Iterates over all fields, in order.
     pub fn iter(&self) -> impl Iterator<Item = Field<'_>> {
         self.lines.iter().map(|line| line.field(self.source(line)))
     }
 
-    /// The names of all of them, in their order.
+    /// Iterates over the names of all fields, in order.
     pub fn names(&self) -> impl Iterator<Item = Name> {
         self.lines.iter().map(|line| line.name)
     }
 
-    /// The fields whose names `is_wanted` accepts, in their order.
+    /// Iterates over the fields whose names `is_wanted` accepts, in order.
     pub fn with_names(&self, is_wanted: impl Fn(Name) -> bool) -> impl Iterator<Item = Field<'_>> {
         self.lines.iter().filter(move |line| is_wanted(line.name)).map(|line| line.field(self.source(line)))
     }
 
-    /// The value of the first field of that name.
+    /// Returns the value of the first field with that name.
     pub fn get(&self, name: Name) -> Option<&[u8]> {
         self.all(name).next()
     }
 
-    /// The values of all fields of that name.
+    /// Iterates over the values of all fields with that name.
     pub fn all(&self, name: Name) -> impl Iterator<Item = &[u8]> {
         self.lines.iter().filter(move |line| line.name == name).map(|line| line.value(self.source(line)))
     }
 
-    /// The values of all fields whose name is `text`, in any case.
+    /// Iterates over the values of all fields named `text`, in any case.
     pub fn get_all_by_text<'a>(&'a self, text: &str) -> impl Iterator<Item = &'a [u8]> {
         let name = Name::of(text.as_bytes());
         let wanted = move |field: &Field<'_>| match name {
@@ -158,25 +157,25 @@ impl Fields {
         self.iter().filter(wanted).map(|field| field.value)
     }
 
-    /// True if there is a field of that name.
+    /// Returns true if there is a field with that name.
     pub fn contains(&self, name: Name) -> bool {
         self.names().any(|known| known == name)
     }
 
-    /// Keeps the fields of which `keep` says so.
+    /// Keeps the fields for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
         let Self { read, added, lines } = self;
         lines.retain(|line| keep(line.field(if line.source == Source::Read { read } else { added })));
     }
 
-    /// Takes all fields of that name away.
+    /// Removes all fields with that name.
     pub fn remove(&mut self, name: Name) {
         if self.contains(name) {
             self.lines.retain(|line| line.name != name);
         }
     }
 
-    /// Adds a field behind the others. A value with control characters is none, and nothing is added.
+    /// Appends a field. A value with control characters is invalid and not appended.
     pub fn append(&mut self, name: Name, value: &[u8]) {
         self.append_with(name, |text| {
             text.0.extend_from_slice(value);
@@ -184,24 +183,24 @@ impl Fields {
         });
     }
 
-    /// Puts one field in the place of all of that name.
+    /// Replaces all fields with that name by one.
     pub fn insert(&mut self, name: Name, value: &[u8]) {
         self.remove(name);
         self.append(name, value);
     }
 
-    /// Adds a field whose value is what `write` writes; nothing if that fails or is no value.
+    /// Appends a field whose value `write` writes. Appends nothing if that fails or the value is invalid.
     pub fn append_with(&mut self, name: Name, write: impl FnOnce(&mut Value<'_>) -> fmt::Result) {
         self.append_line(name, [name.line_prefix(), ""], write);
     }
 
-    /// Puts one field, whose value is what `write` writes, in the place of all of that name.
+    /// Replaces all fields with that name by one whose value `write` writes.
     pub fn insert_with(&mut self, name: Name, write: impl FnOnce(&mut Value<'_>) -> fmt::Result) {
         self.remove(name);
         self.append_with(name, write);
     }
 
-    /// Adds a field of any name behind the others.
+    /// Appends a field with any name.
     fn append_raw(&mut self, name: &str, value: &[u8]) {
         self.append_line(Name::of(name.as_bytes()), [name, SEPARATOR], |text| {
             text.0.extend_from_slice(value);
@@ -209,7 +208,7 @@ impl Fields {
         });
     }
 
-    /// Adds a line that begins with `opening`: a name and what parts it from its value.
+    /// Appends a line that begins with `opening`: a name and the separator.
     fn append_line(&mut self, name: Name, opening: [&str; 2], write: impl FnOnce(&mut Value<'_>) -> fmt::Result) {
         let added = &mut self.added;
         if added.capacity() == 0 {
@@ -230,7 +229,7 @@ impl Fields {
         self.lines.push(FieldLine { name, source: Source::Added, is_canonical: true, start, name_end, value, end });
     }
 
-    /// Writes the fields of which `keep` says so. Neighbours are written together.
+    /// Writes the fields for which `keep` returns true. Adjacent fields are written together.
     pub(super) fn write(&self, out: &mut Vec<u8>, mut keep: impl FnMut(Name) -> bool) {
         let mut run: Option<(Source, u32, u32)> = None;
         for line in self.lines.iter().filter(|line| keep(line.name)) {
@@ -261,7 +260,7 @@ impl Fields {
         if line.source == Source::Read { &self.read } else { &self.added }
     }
 
-    /// The same as a map, for HTTP/2: names in lower case.
+    /// Converts the fields to a map for HTTP/2, with names in lower case.
     pub fn to_map(&self) -> HeaderMap {
         let mut map = HeaderMap::with_capacity(self.lines.len());
         for line in &self.lines {
@@ -278,7 +277,7 @@ impl Fields {
     }
 }
 
-/// As they came by HTTP/2.
+/// Converts the fields of an HTTP/2 message.
 impl From<&HeaderMap> for Fields {
     fn from(map: &HeaderMap) -> Self {
         let mut fields = Self { lines: Vec::with_capacity(map.len() + LINES_ADDED), ..Self::new() };
@@ -291,7 +290,7 @@ impl From<&HeaderMap> for Fields {
     }
 }
 
-/// A header field's value while it is written.
+/// Buffer for the value of a header field.
 pub struct Value<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for Value<'_> {
@@ -302,7 +301,8 @@ impl fmt::Write for Value<'_> {
     }
 }
 
-/// RFC 9110 section 5.5: no control character but the tab. Looks at all of it, which is faster than byte by byte.
+/// Returns true if there is no control character except tab (RFC 9110 section 5.5). Reads all bytes without a branch,
+/// which is faster than stopping early.
 fn is_value(bytes: &[u8]) -> bool {
     let is_control = |byte: u8| (byte < b' ' && byte != b'\t') || byte == 0x7f;
     !bytes.iter().fold(false, |found, &byte| found | is_control(byte))
@@ -316,7 +316,7 @@ pub(super) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(LINE_END);
 }
 
-/// The items of a comma-separated value.
+/// Iterates over the items of a comma-separated value.
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
 }
@@ -328,7 +328,7 @@ impl fmt::Debug for Fields {
     }
 }
 
-/// Names in any case.
+/// Compares names case-insensitively.
 impl PartialEq for Fields {
     fn eq(&self, other: &Self) -> bool {
         let same = |(ours, theirs): (Field<'_>, Field<'_>)| {

@@ -1,73 +1,73 @@
-//! How long a message's body is and whether its connection lives on (RFC 9112 sections 6.3 and 9.3).
+//! Body length and connection persistence of a message (RFC 9112 sections 6.3 and 9.3).
 //!
-//! Stricter than the RFC where leniency is how requests are smuggled: whatever two readers could frame differently is
-//! refused.
+//! Stricter than the RFC where leniency permits request smuggling: messages that two readers could frame differently
+//! are rejected.
 
 use super::fields::list;
 use super::name::Name;
 use http::{Method, StatusCode, Version};
 
-/// Why a message cannot be understood.
+/// Error of a malformed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The head breaks the grammar.
-    #[error("the head is not HTTP/1.1")]
+    /// The head violates the grammar.
+    #[error("head is not HTTP/1.1")]
     Head,
-    /// A line of the head ends with LF alone.
-    #[error("a line of the head ends with LF alone; end it with CR LF")]
+    /// A line of the head ends with LF only.
+    #[error("head line ends with LF only; end it with CR LF")]
     BareLf,
-    /// The head is larger, or has more fields, than allowed.
-    #[error("the head is too large")]
+    /// The head exceeds the size limit or the field limit.
+    #[error("head too large")]
     HeadTooLarge,
-    /// The target is longer than any URI may be.
-    #[error("the request target is too long")]
+    /// The target exceeds the maximum length of a URI.
+    #[error("request target too long")]
     TargetTooLong,
     /// Content-Length is not one number.
     #[error("Content-Length is not one number")]
     ContentLength,
-    /// Transfer-Encoding is not exactly `chunked`, or comes from HTTP/1.0.
+    /// Transfer-Encoding is not exactly `chunked`, or the version is HTTP/1.0.
     #[error("Transfer-Encoding is not chunked")]
     TransferEncoding,
     /// Both Content-Length and Transfer-Encoding.
     #[error("both Content-Length and Transfer-Encoding")]
     BothLengths,
-    /// A protocol nobody asked for.
-    #[error("the origin switched protocols unasked")]
+    /// A response 101 without an upgrade request.
+    #[error("unexpected protocol switch by the origin")]
     Switched,
-    /// A chunk breaks the grammar, or has extensions without end.
-    #[error("a chunk is malformed")]
+    /// A chunk violates the grammar, or its extensions exceed the limit.
+    #[error("malformed chunk")]
     Chunk,
-    /// The trailers break the grammar, or are too large.
-    #[error("the trailers are malformed")]
+    /// The trailers violate the grammar, or exceed the size limit.
+    #[error("malformed trailers")]
     Trailers,
 }
 
-/// Where a body ends.
+/// Length of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyLength {
-    /// After so many bytes; none at all for 0.
+    /// Number of bytes; 0 if there is no body.
     Exact(u64),
-    /// After the last chunk.
+    /// Until the last chunk.
     Chunked,
-    /// When the connection is closed.
+    /// Until the connection is closed.
     UntilClose,
 }
 
-/// What a head's fields say about its framing, noted as they are read.
+/// Framing fields of a head, recorded while it is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FramingInfo {
     length: Option<u64>,
     chunked: bool,
     close: bool,
     keep_alive: bool,
-    /// The sender waits for leave to send its body.
+    /// True if the sender waits for a 100 response before it sends the body.
     pub(super) expects_continue: bool,
-    /// The sender understands trailers.
+    /// True if the sender accepts trailers.
     pub(super) accepts_trailers: bool,
 }
 
 impl FramingInfo {
-    /// Notes one field. False if it repeats what is known and need not be kept.
+    /// Records one field. Returns false for a duplicate that need not be kept.
     pub(super) fn record(&mut self, name: Name, value: &[u8]) -> Result<bool, Malformed> {
         match name {
             Name::ContentLength => {
@@ -97,17 +97,17 @@ impl FramingInfo {
         Ok(true)
     }
 
-    /// The connection is not used again after this message.
+    /// Marks the connection as not reusable after this message.
     pub(super) fn leave_connection(&mut self) {
         self.close = true;
     }
 
-    /// How long a request's body is.
+    /// Returns the length of a request body.
     pub(super) fn request_length(&self, version: Version) -> Result<BodyLength, Malformed> {
         Ok(self.declared_length(version)?.unwrap_or(BodyLength::Exact(0)))
     }
 
-    /// How long the body of an answer to `method` is.
+    /// Returns the length of the body of a response to `method`.
     pub(super) fn response_length(
         &self,
         method: &Method,
@@ -121,7 +121,7 @@ impl FramingInfo {
         })
     }
 
-    /// True if the sender keeps the connection after this message.
+    /// Returns true if the sender keeps the connection open after this message.
     pub(super) fn keeps_alive(&self, version: Version) -> bool {
         !self.close && (version == Version::HTTP_11 || self.keep_alive)
     }
@@ -136,12 +136,12 @@ impl FramingInfo {
     }
 }
 
-/// True if an answer has no body whatever its head says.
+/// Returns true if a response has no body whatever its head declares.
 pub(super) fn has_no_body(method: &Method, status: StatusCode) -> bool {
     method == Method::HEAD || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
-/// Digits and nothing else: `str::parse` would take a sign.
+/// Parses digits only: `str::parse` would accept a sign.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_framed_one_way_or_refused() {
+    fn ambiguous_request_framing_is_rejected() {
         use BodyLength::{Chunked, Exact};
         let cl = |value| ("content-length", value);
         let te = |value| ("transfer-encoding", value);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_where_its_request_and_status_say() {
+    fn response_framing_follows_method_and_status() {
         let length = [("content-length", "5")];
         let answer = |fields: &[_], method, status| {
             noted(fields).and_then(|noted| noted.response_length(&method, status, Version::HTTP_11))
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_lives_on_by_version_and_word() {
+    fn keep_alive_follows_version_and_connection_field() {
         let lives = |value, version| noted(&[("connection", value)]).map(|noted| noted.keeps_alive(version));
         assert_eq!(lives("x-hop", Version::HTTP_11), Ok(true));
         assert_eq!(lives("x-hop, Close", Version::HTTP_11), Ok(false));

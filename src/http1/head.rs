@@ -1,4 +1,4 @@
-//! Heads of messages: parsed into what the rest of the gate reads, written out again field by field.
+//! Parses and writes the heads of messages.
 
 use super::fields::{FieldLine, Fields, LINES_ADDED, offset, write_field};
 use super::framing::{FramingInfo, Malformed};
@@ -9,22 +9,22 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use httparse::{EMPTY_HEADER, Header, ParserConfig};
 use std::mem::MaybeUninit;
 
-/// How large the head of a message may be.
+/// Limits of a message head.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes from the first to the empty line.
+    /// Maximum bytes, including the empty line.
     pub size: usize,
-    /// Fields.
+    /// Maximum number of fields.
     pub fields: usize,
 }
 
-/// What the `http` crate can hold of a target.
+/// Maximum target length of the `http` crate.
 const MAX_TARGET_LEN: usize = u16::MAX as usize - 1;
 
-/// Fields up to which parsing needs no allocation.
+/// Number of fields up to which parsing needs no allocation.
 const ON_STACK: usize = 100;
 
-/// An answer without its body.
+/// A response head.
 pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
     pub(super) version: Version,
@@ -32,16 +32,16 @@ pub(super) struct ResponseHead {
     pub(super) noted: FramingInfo,
 }
 
-/// Reads heads from a buffer that fills bit by bit.
+/// Reads heads from a buffer that is filled incrementally.
 pub(super) struct HeadReader {
     limits: Limits,
-    /// How much of the buffer is known not to hold the end of the head.
+    /// Number of bytes already searched for the end of the head.
     seen: usize,
 }
 
 type Slots<'b> = [MaybeUninit<Header<'b>>];
 
-/// A head, as far as it can be told without taking the buffer apart.
+/// A parsed head that is still in the buffer.
 struct Parsed<S> {
     start: S,
     version: Version,
@@ -55,7 +55,8 @@ impl HeadReader {
         Self { limits, seen: 0 }
     }
 
-    /// Takes a request's head off `buffer`, with what its fields say of its framing; `None` until it is all there.
+    /// Removes a request head from `buffer` and returns it with its framing fields. Returns `None` while it is
+    /// incomplete.
     pub(super) fn request(&mut self, buffer: &mut BytesMut) -> Result<Option<(RequestHead, FramingInfo)>, Malformed> {
         let parsed = self.parse(buffer, |bytes, slots| {
             let mut request = httparse::Request::new(&mut []);
@@ -83,7 +84,7 @@ impl HeadReader {
         Ok(Some((RequestHead { method, target, version, fields: Fields::read(head, lines) }, noted)))
     }
 
-    /// Takes an answer's head off `buffer`; `None` until it is all there.
+    /// Removes a response head from `buffer`. Returns `None` while it is incomplete.
     pub(super) fn response(&mut self, buffer: &mut BytesMut) -> Result<Option<ResponseHead>, Malformed> {
         let parsed = self.parse(buffer, |bytes, slots| {
             let mut response = httparse::Response::new(&mut []);
@@ -109,8 +110,8 @@ impl HeadReader {
         buffer: &BytesMut,
         parse: impl for<'b> FnOnce(&'b [u8], &mut Slots<'b>) -> Result<Option<Parsed<S>>, Malformed>,
     ) -> Result<Option<Parsed<S>>, Malformed> {
-        // Parsed once when it begins, so that nonsense is answered at once, and once when its end is there: a head
-        // that arrives byte by byte is not parsed byte by byte.
+        // Parsed at the first bytes, so that malformed input is rejected at once, and again when the end has arrived: a
+        // head that arrives byte by byte is not parsed for every byte.
         if buffer.is_empty() || (self.seen > 0 && !contains_head_end(buffer, self.seen)) {
             return self.parse_more(buffer);
         }
@@ -138,33 +139,33 @@ impl HeadReader {
     }
 }
 
-/// True if the bytes from `seen` on complete an empty line.
+/// Returns true if the bytes from `seen` on complete an empty line.
 fn contains_head_end(bytes: &[u8], seen: usize) -> bool {
     let tail = &bytes[seen.saturating_sub(3)..];
     tail.windows(2).any(|pair| pair == b"\n\n") || tail.windows(3).any(|three| three == b"\n\r\n")
 }
 
-/// Bytes that are compared at once.
+/// Bytes compared at once.
 const BLOCK: usize = 64;
 
-/// How the lines of a head end.
+/// Line endings of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineEnds {
-    /// All with CR and LF.
+    /// CRLF on all lines.
     Crlf,
-    /// All with LF alone.
+    /// LF only on all lines.
     Lf,
-    /// Some with CR and LF, some with LF alone.
+    /// CRLF on some lines, LF only on others.
     Mixed,
 }
 
-/// Returns how the lines of `head` end.
+/// Returns the line endings of `head`.
 ///
-/// RFC 9112 section 2.2 lets a reader take LF alone for the end of a line, and httparse does. Two readers that differ in it
-/// see different fields, and so different bodies: that is how requests are smuggled. A client's head must end its lines with
-/// CRLF. An origin's head may use LF throughout, as some old servers and scripts do: nothing else reads it, and all of its
-/// lines mean the same. Where an origin mixes both, a line may be what its application put into a value, and the length of
-/// the body with it: the response is read, but its connection is not used again, so that no other response is affected.
+/// RFC 9112 section 2.2 permits LF only as a line ending, and httparse accepts it. Two readers that differ in this see
+/// different fields and different bodies, which permits request smuggling. A client's head must use CRLF on all lines.
+/// An origin's head may use LF throughout, as some old servers and scripts do: it has no other reader. If an origin
+/// mixes both, a line may come from a value of its application, and with it the length of the body. Such a response is
+/// read, but its connection is not reused, so that no other response is affected.
 fn line_ends(head: &[u8]) -> LineEnds {
     if !has_bare_lf(head) {
         return LineEnds::Crlf;
@@ -175,8 +176,8 @@ fn line_ends(head: &[u8]) -> LineEnds {
     }
 }
 
-/// True if some LF in `head` does not follow a CR. Whole blocks are compared without a branch, which the compiler does in
-/// vectors: lines are too short for a search of each.
+/// Returns true if any LF in `head` does not follow a CR. Compares whole blocks without a branch, which the compiler
+/// vectorizes; the lines are too short to search each.
 fn has_bare_lf(head: &[u8]) -> bool {
     let Some(behind_first) = head.get(1..) else { return false };
     let is_bare = |(one, two): (&u8, &u8)| (*two == b'\n') & (*one != b'\r');
@@ -201,8 +202,7 @@ impl From<httparse::Error> for Malformed {
     }
 }
 
-/// Where the fields of `head` stand, what they say of its framing, and how its lines end. A field that only repeats another
-/// is left out.
+/// Returns the fields of `head`, its framing, and its line endings. A field that only repeats another one is omitted.
 fn lines(head: &[u8], headers: &[Header<'_>]) -> Result<(Vec<FieldLine>, FramingInfo, LineEnds), Malformed> {
     let mut lines = Vec::with_capacity(headers.len() + LINES_ADDED);
     let mut noted = FramingInfo::default();
@@ -215,7 +215,7 @@ fn lines(head: &[u8], headers: &[Header<'_>]) -> Result<(Vec<FieldLine>, Framing
         }
     }
     let first = headers.first().map_or(head.len(), |header| offset(head, header.name.as_bytes()));
-    // Each line of a usual head is known to end with CRLF. Any other head is searched.
+    // A typical head is known to use CRLF without a search.
     let ends = match all_neat && frames_with_crlf(head, first) {
         true => LineEnds::Crlf,
         false => line_ends(head),
@@ -223,8 +223,8 @@ fn lines(head: &[u8], headers: &[Header<'_>]) -> Result<(Vec<FieldLine>, Framing
     Ok((lines, noted, ends))
 }
 
-/// True if `head` begins with its start line, which ends with CRLF where its `first` field begins, and ends with an empty
-/// line of CRLF.
+/// Returns true if the start line of `head` begins at once and ends with CRLF before its `first` field, and the head
+/// ends with an empty CRLF line.
 fn frames_with_crlf(head: &[u8], first: usize) -> bool {
     !head.starts_with(b"\r")
         && !head.starts_with(b"\n")
@@ -232,7 +232,7 @@ fn frames_with_crlf(head: &[u8], first: usize) -> bool {
         && head.ends_with(b"\r\n\r\n")
 }
 
-/// Reads a trailer section, which ends like a head; `None` until it is all there.
+/// Reads a trailer section, which ends like a head. Returns `None` while it is incomplete.
 pub(super) fn trailers(buffer: &mut BytesMut, most: usize) -> Result<Option<HeaderMap>, Malformed> {
     let mut slots = [EMPTY_HEADER; ON_STACK];
     let (length, headers) = match httparse::parse_headers(buffer, &mut slots) {
@@ -240,7 +240,7 @@ pub(super) fn trailers(buffer: &mut BytesMut, most: usize) -> Result<Option<Head
         Ok(httparse::Status::Partial) if buffer.len() <= most => return Ok(None),
         _ => return Err(Malformed::Trailers),
     };
-    // Strict in both directions: where trailers end, the next message begins.
+    // Strict in both directions: the next message begins where the trailers end.
     if line_ends(&buffer[..length]) != LineEnds::Crlf {
         return Err(Malformed::Trailers);
     }
@@ -253,12 +253,12 @@ pub(super) fn trailers(buffer: &mut BytesMut, most: usize) -> Result<Option<Head
     Ok(Some(fields))
 }
 
-/// Writes a Content-Length.
+/// Writes a Content-Length field.
 pub(super) fn write_content_length(out: &mut Vec<u8>, length: u64) {
     write_field(out, b"content-length", itoa::Buffer::new().format(length).as_bytes());
 }
 
-/// Writes that the body comes in chunks.
+/// Writes the Transfer-Encoding field of a chunked body.
 pub(super) fn write_chunked(out: &mut Vec<u8>) {
     out.extend_from_slice(b"transfer-encoding: chunked\r\n");
 }

@@ -1,37 +1,37 @@
-//! Messages as they pass through the gate, of any version of HTTP.
+//! HTTP messages, independent of the version.
 
 use super::fields::Fields;
 use http::{Method, StatusCode, Uri, Version};
 
-/// A request.
+/// An HTTP request.
 #[derive(Debug)]
 pub struct Request<B> {
-    /// All but its body.
+    /// Head of the request.
     pub head: RequestHead,
-    /// Its body.
+    /// Body of the request.
     pub body: B,
 }
 
 /// A request without its body.
 #[derive(Clone, Debug)]
 pub struct RequestHead {
-    /// What is to be done.
+    /// Request method.
     pub method: Method,
-    /// With what.
+    /// Request target.
     pub target: Uri,
-    /// What the sender speaks.
+    /// HTTP version of the sender.
     pub version: Version,
-    /// Its header fields.
+    /// Header fields.
     pub fields: Fields,
 }
 
-/// An answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub struct Response<B> {
-    /// How it went.
+    /// Response status.
     pub status: StatusCode,
-    /// Its header fields.
+    /// Header fields.
     pub fields: Fields,
-    /// Its body.
+    /// Response body.
     pub body: B,
 }

@@ -1,11 +1,10 @@
-//! HTTP/1.1 on the wire, towards the origin and towards clients: heads parsed by `httparse`, framing and bodies here.
+//! HTTP/1.1 client and server. `httparse` parses heads; framing and bodies are implemented here.
 //!
-//! Written for a proxy on one thread: a connection is a value without a task of its own, polled by whoever waits for
-//! it, and its buffers serve message after message. Nothing here knows of rules, settings or time.
+//! Designed for a proxy on one thread: a connection is a value without a task of its own, polled by its user, and its
+//! buffers are reused for all messages. The module does not depend on rules, settings or time.
 //!
-//! [`framing`] decides how long a body is, and refuses what two readers could understand differently (RFC 9112
-//! section 6); [`head`] and [`chunked`] read and write the parts of a message, [`body`] the whole of a body, [`buffer`]
-//! moves the bytes.
+//! [`framing`] determines the length of bodies and rejects ambiguous messages (RFC 9112 section 6). [`head`] and
+//! [`chunked`] read and write parts of a message, [`body`] whole bodies; [`buffer`] has the buffers.
 
 mod body;
 mod buffer;

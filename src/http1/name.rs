@@ -1,6 +1,6 @@
-//! Names of header fields. Those that a gate looks at are known by number, so that nobody compares text twice.
+//! Names of header fields. Names that the gateway uses have numbers, so that text is compared only once.
 
-/// Declares the names that are known, each with its text in lower case.
+/// Declares the known names, each with its text in lower case.
 macro_rules! names {
     ($($name:ident = $text:literal,)*) => {
         /// The name of a header field.
@@ -8,7 +8,7 @@ macro_rules! names {
         #[repr(u8)]
         pub enum Name {
             $(#[doc = concat!("`", $text, "`")] $name,)*
-            /// Any other.
+            /// Any other name.
             Other,
         }
 
@@ -80,7 +80,7 @@ names! {
 }
 
 impl Name {
-    /// The name that `text` spells, in any case.
+    /// Returns the name spelled `text`, in any case.
     pub fn of(text: &[u8]) -> Self {
         if text.is_empty() {
             return Self::Other;
@@ -93,7 +93,7 @@ impl Name {
         if text.eq_ignore_ascii_case(spelling) { name } else { Self::Other }
     }
 
-    /// The name that `text` spells to an origin that takes `_` for `-`, as CGI and WSGI do.
+    /// Returns the name spelled `text` for an origin that treats `_` as `-`, as CGI and WSGI do.
     pub fn of_cgi(text: &[u8]) -> Self {
         let mut dashed = [0; LONGEST];
         let Some(dashed) = dashed.get_mut(..text.len()) else { return Self::Other };
@@ -102,36 +102,36 @@ impl Name {
         Self::of(dashed)
     }
 
-    /// Its text; nothing for [`Name::Other`], which has none of its own.
+    /// Returns the text of the name; empty for [`Name::Other`].
     pub fn text(self) -> &'static str {
         self.line_prefix().strip_suffix(SEPARATOR).unwrap_or_default()
     }
 
-    /// How a line with it begins.
+    /// Returns the beginning of a line with this name.
     pub(super) fn line_prefix(self) -> &'static str {
         KNOWN.get(self as usize).map_or("", |(_, opening)| opening)
     }
 }
 
-/// What stands between a name and its value.
+/// Separator between name and value.
 pub(super) const SEPARATOR: &str = ": ";
 
-/// Bytes of the longest known name.
+/// Length of the longest known name.
 const LONGEST: usize = longest();
 
 const SLOTS: usize = 256;
 const EMPTY_SLOT: u8 = u8::MAX;
 
-/// A factor under which no two known names share a slot, found by the compiler.
+/// Factor for which no two known names share a slot, computed at compile time.
 const FACTOR: usize = factor();
 
-/// The place of each known name in [`KNOWN`], by its slot.
+/// Index in [`KNOWN`] of each known name, by its slot.
 const TABLE: [u8; SLOTS] = match table(FACTOR) {
     Some(table) => table,
-    None => panic!("the factor is one that has a table"),
+    None => panic!("FACTOR has a table"),
 };
 
-/// Where a name stands: its length, and its first, last and fourth last letter in either case.
+/// Returns the slot of a name: a hash of its length and of its first, last and fourth last letter, case-insensitive.
 const fn slot(factor: usize, text: &[u8]) -> usize {
     let length = text.len();
     let fourth_last = text[length.saturating_sub(4)];
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_alike_is_another_name() {
+    fn similar_names_are_not_known_names() {
         for text in ["", "h", "hast", "hostt", "xhost", "user_agent", "x-tidegate-clazs", "\u{e4}", "-"] {
             assert_eq!(Name::of(text.as_bytes()), Name::Other, "{text}");
         }

@@ -1,7 +1,7 @@
-//! Requests from a client and answers to it, one after the other on one connection.
+//! HTTP/1.1 server: serves the requests of one connection in sequence.
 //!
-//! [`serve`] runs a connection; it ends by itself when the client leaves, when either side wants it to, or when the
-//! client says what cannot be understood. How long anything may take is the caller's business: it drops the future.
+//! [`serve`] runs a connection. It returns when the client disconnects, when either side closes the connection, or
+//! after a malformed request. The caller implements timeouts by dropping the future.
 
 mod conn;
 mod request;
@@ -25,20 +25,22 @@ use std::pin::pin;
 use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What a connection is served by.
+/// Parameters of [`serve`].
 #[derive(Debug)]
 pub struct ServeOptions<'a, D, R> {
-    /// How large heads may be.
+    /// Limits of request heads.
     pub limits: Limits,
-    /// Set to end the connection after the answer under way, or at once if there is none. Whoever sets it polls.
+    /// If set, closes the connection after the current response, or at once if there is none. The connection must be
+    /// polled after a change.
     pub finish: &'a Cell<bool>,
-    /// Tells the time for answers that carry none.
+    /// Returns the current time, for responses without a Date field.
     pub date: D,
-    /// Answers what cannot be understood. It is the last answer: where the next request begins is not known.
+    /// Responds to a malformed request. This response is the last one, because the start of the next request is
+    /// unknown.
     pub on_malformed: R,
 }
 
-/// What of a request its answer depends on.
+/// Properties of a request that determine its response.
 #[derive(Clone, Copy, Debug)]
 struct ResponseContext {
     is_http10: bool,
@@ -48,14 +50,14 @@ struct ResponseContext {
 }
 
 impl ResponseContext {
-    /// Nobody knows what was asked, nor where it ends.
+    /// Context of a request that could not be parsed.
     const UNPARSED: Self = Self { is_http10: false, is_head: false, keeps_alive: false, takes_trailers: false };
 }
 
-/// Serves the client on `io`, of whom `first` has been read already.
+/// Serves the client on `io`, from which `first` has already been read.
 ///
-/// The work of `service` is dropped if the client leaves meanwhile. Returns the connection if the client might not
-/// get to read the last answer were it closed at once.
+/// The future of `service` is dropped if the client disconnects meanwhile. Returns the connection if closing it at once
+/// could prevent the client from reading the last response.
 pub async fn serve<IO, S, F, B, D, R>(
     io: IO,
     first: BytesMut,

@@ -1,4 +1,4 @@
-//! A peer that says what a test has written down, and a body that comes when a test says so.
+//! Mock stream with scripted input, and a mock body that the test controls.
 
 use super::client::Stream;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// One side of a connection whose other side is the test's. Clones are the same connection.
+/// An end of a connection whose other end is the test. Clones share the connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MockStream(Rc<RefCell<MockState>>);
 
@@ -38,14 +38,14 @@ enum AfterScript {
 }
 
 impl MockStream {
-    /// A peer that says each of `parts` in a segment of its own, then waits.
+    /// Returns a stream that yields each of `parts` as one read, then waits.
     pub(super) fn reads_from<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Self {
         let script = Self::default();
         parts.into_iter().for_each(|part| script.push_read(part));
         script
     }
 
-    /// A peer that says `text` in segments as long as `cuts` say, and the rest in one.
+    /// Returns a stream that yields `text` in segments of the lengths `cuts`, then the rest in one.
     pub(super) fn cut(mut text: &[u8], cuts: &[usize]) -> Self {
         let script = Self::default();
         for &cut in cuts {
@@ -77,13 +77,13 @@ impl MockStream {
         self
     }
 
-    /// A peer that says its last part again and again.
+    /// Repeats the last part forever.
     pub(super) fn then_repeats(self) -> Self {
         self.state().then = AfterScript::Repeats;
         self
     }
 
-    /// A peer to which no more than `most` bytes can be written.
+    /// Accepts at most `most` bytes of writes.
     pub(super) fn write_limit(self, most: usize) -> Self {
         self.state().takes = Some(most);
         self
@@ -172,17 +172,17 @@ impl AsyncWrite for MockStream {
     }
 }
 
-/// A body of unknown length, piece by piece. Clones are the same body.
+/// A body of unknown length. Clones share the body.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MockBody(Rc<RefCell<VecDeque<Option<Frame<Bytes>>>>>);
 
 impl MockBody {
-    /// A body that has only begun.
+    /// Returns a body without frames that has not ended.
     pub(super) fn open() -> Self {
         Self::default()
     }
 
-    /// The body that is made of `frames`.
+    /// Returns a complete body of `frames`.
     pub(super) fn all(frames: impl IntoIterator<Item = Frame<Bytes>>) -> Self {
         let pieces = Self::open();
         pieces.0.borrow_mut().extend(frames.into_iter().map(Some).chain([None]));
@@ -206,7 +206,7 @@ impl Body for MockBody {
     }
 }
 
-/// A body that is not as long as it says.
+/// A body whose length differs from the declared one.
 #[derive(Debug)]
 pub(super) struct WrongLengthBody {
     pub(super) length: u64,
@@ -258,7 +258,7 @@ impl Body for Boxed {
     }
 }
 
-/// What `work` comes to without waiting.
+/// Returns the result of `work` if it completes without waiting.
 pub(super) fn now_or_never<F: Future>(work: F) -> Option<F::Output> {
     match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),

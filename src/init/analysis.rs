@@ -1,4 +1,4 @@
-//! What a log holds that a first YAML can be made of.
+//! Analyzes logs for the generation of a configuration.
 
 use super::bots::{Bots, RequesterKind};
 use super::dry_run::DryRunError;
@@ -18,53 +18,53 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// All that is remembered of a log; it does not grow with it.
+/// Figures of a log, in memory that does not grow with the log.
 pub(super) struct LogAnalysis<'a> {
     pub(super) agents: &'a Arc<UserAgentMatcher>,
     pub(super) operators: &'a Arc<OperatorTable>,
     pub(super) days: LogTimeRange,
     pub(super) bots: Bots,
     pub(super) tree: Tree,
-    /// How the names of assets end, as they are spelled, and how often each was asked for.
+    /// Number of requests by file extension of assets, as spelled.
     pub(super) extensions: BTreeMap<String, u64>,
     pub(super) self_requests: SelfRequests,
     pub(super) requests: Requests,
-    /// Whether any line says by which program it was asked.
+    /// True if any line contains a user agent.
     pub(super) has_user_agents: bool,
 }
 
-/// How many there were.
+/// Number of requests by type.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Requests {
     pub(super) all: u64,
     pub(super) pages: u64,
     pub(super) assets: u64,
     pub(super) robots: u64,
-    /// Lines that are no requests of a log.
+    /// Number of invalid lines.
     pub(super) broken: u64,
 }
 
-/// Why nothing can be proposed.
+/// Error of `init`.
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
-    /// A log cannot be read.
+    /// A log is unreadable.
     #[error(transparent)]
     Unreadable(#[from] LogReadError),
-    /// A log that comes only once is too long.
+    /// A log that can be read only once is too long.
     #[error(transparent)]
     Unkept(#[from] LogBufferError),
-    /// What follows from it could not be tried.
+    /// The dry run failed.
     #[error(transparent)]
     Untried(#[from] DryRunError),
-    /// There is no request in it.
+    /// The logs contain no requests.
     #[error(
-        "no request in {lines} lines{first}; give an access log in the combined or common format, or the gate's own, \
-         plain or compressed with gzip"
+        "no requests found in {lines} lines{first}; expected an access log in combined, common or Tidegate format, \
+         plain or gzip"
     )]
     NoRequest {
-        /// What there is instead.
+        /// Number of lines.
         lines: u64,
-        /// The first of them, and what is wrong with it.
+        /// Location and error of the first invalid line.
         first: String,
     },
 }
@@ -74,14 +74,14 @@ impl InitError {
         let first = counts.broken.iter().min_by_key(|(_, (_, place))| *place);
         let told = |(kind, (_, place)): (&LineError, &(u64, LinePosition))| {
             let name = names.get(place.file).map_or("", String::as_str);
-            format!("; the first that is not empty, {name}:{}, is {}", place.number, kind.message())
+            format!("; first invalid line {name}:{}: {}", place.number, kind.message())
         };
         Self::NoRequest { lines: counts.lines, first: first.map_or_else(String::new, told) }
     }
 }
 
 impl<'a> LogAnalysis<'a> {
-    /// Reads logs, with what is known of bots.
+    /// Analyzes logs with the tables of bots and operators.
     pub(super) fn of(
         logs: &Logs,
         agents: &'a Arc<UserAgentMatcher>,
@@ -138,9 +138,9 @@ impl<'a> LogAnalysis<'a> {
         );
     }
 
-    /// Puts a page that somebody wanted and that there is in the tree, and remembers what assets look like.
+    /// Counts a request: a successful page request in the tree, an asset by its extension.
     fn record_page(&mut self, visit: PageRequest<'_>, status: u16) {
-        // What the path is, whatever is done with it: to post to a page takes work, too.
+        // The path decides, not the method: a POST to a page costs work, too.
         match aim(visit.path) {
             ResourceKind::Robots => self.requests.robots += 1,
             ResourceKind::Page(_) if is_wanted(status) => {
@@ -155,7 +155,8 @@ impl<'a> LogAnalysis<'a> {
         }
     }
 
-    /// Remembers how the name of an asset or an icon ends, were it missing: nobody is to pay for it.
+    /// Counts the extension of an asset or icon, even if it is missing on the site, because missing assets are free,
+    /// too.
     fn record_extension(&mut self, path: &str) {
         let Some((_, ending)) = path.rsplit_once('.') else { return };
         let has_room = self.extensions.len() < MAX_EXTENSIONS || self.extensions.contains_key(ending);
@@ -169,14 +170,14 @@ fn aim(path: &str) -> ResourceKind {
     ResourceKind::of(&Method::GET, path, None, None)
 }
 
-/// True for what was answered, or would have been had there been more to spend. To say that there is nothing, or to send
-/// somebody elsewhere, takes no page.
+/// Returns true for statuses of requests that cost a page, or would have with enough quota. Redirects and missing pages
+/// cost nothing.
 fn is_wanted(status: u16) -> bool {
     matches!(status, 200..300 | 304 | 429 | 500..)
 }
 
-/// Lines that are out of order by more are rare, and cost nothing here but a little of a busiest hour.
+/// Window for sorting lines by time. Later lines are rare, and only change the figure of a busiest hour slightly.
 pub(super) const OUT_OF_ORDER: Duration = Duration::from_secs(60);
 
-/// More spellings than a site has; whoever makes up others pays for them.
+/// Maximum number of extensions. It exceeds those of real sites; invented ones beyond it are treated as pages.
 const MAX_EXTENSIONS: usize = 64;

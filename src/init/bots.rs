@@ -1,4 +1,4 @@
-//! The bots of a log: whose they are, as far as addresses prove it, and how fast they come.
+//! Bots of a log: their operators, verified by address only, and their request rates.
 
 use super::request_rate::RequestRate;
 use crate::policy::{BotId, Claim, OperatorId, Proof, Timestamp};
@@ -7,45 +7,45 @@ use crate::verify::OperatorTable;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Who a request is of.
+/// Kind of the client of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequesterKind {
-    /// Nothing says that it is a bot.
+    /// No evidence of a bot.
     Person,
-    /// A bot that names nobody whose crawlers can be known, or whose own name nobody knows.
+    /// A bot without a known operator; `None` if its name is unknown, too.
     Bot(Option<BotId>),
-    /// The crawler of an operator, by its word; what its address makes of that.
+    /// A crawler that claims an operator, and the proof by its address.
     Crawler(OperatorId, Proof),
 }
 
-/// All of them. There are no more than names in our own lists.
+/// Request rates of all bots. Bounded by the number of names in the built-in lists.
 #[derive(Default)]
 pub(super) struct Bots {
     crawlers: BTreeMap<OperatorId, OperatorTraffic>,
     named: BTreeMap<BotId, RequestRate>,
-    /// Bots by their shape alone.
+    /// Bots recognized only by the form of their user agent.
     pub(super) unnamed: RequestRate,
     pub(super) people: RequestRate,
 }
 
-/// The crawlers of one operator.
+/// Traffic that claims one operator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OperatorTraffic {
-    /// Those at addresses that the operator publishes.
+    /// Requests from addresses that the operator publishes.
     pub(super) verified: RequestRate,
-    /// Those at addresses that none of its crawlers has.
+    /// Requests from addresses that disprove the claim.
     pub(super) mismatched: RequestRate,
-    /// Those of which addresses alone tell nothing.
+    /// Requests whose address neither verifies nor disproves the claim.
     pub(super) unverified: RequestRate,
 }
 
 impl RequesterKind {
-    /// Reads the user agent's word, and what the client's address makes of it.
+    /// Classifies a client by the claim of its user agent and its address.
     pub(super) fn of(claim: Claim, client: Option<IpAddr>, operators: &OperatorTable) -> Self {
         match claim {
             Claim::NoUserAgent | Claim::Browser => Self::Person,
             Claim::Bot { operator: Some(operator), .. } => {
-                // Nothing is asked of DNS here, so it does not matter when.
+                // DNS is not queried, so the time is irrelevant.
                 let proof = client.map(|client| operators.verify(operator, client, Timestamp::default()));
                 Self::Crawler(operator, proof.unwrap_or_default())
             }
@@ -72,7 +72,7 @@ impl Bots {
         tally.count(at);
     }
 
-    /// The crawlers of operators that are search engines, or that are none, busiest first.
+    /// Returns the traffic by operator of search engines, or of all other operators, busiest first.
     pub(super) fn crawlers<'a>(
         &'a self,
         operators: &'a OperatorTable,
@@ -85,13 +85,13 @@ impl Bots {
         crawlers
     }
 
-    /// Whose crawlers somebody pretends to be, and how often.
+    /// Returns the falsely claimed operators and the number of such requests, most frequent first.
     pub(super) fn impostors<'a>(&self, operators: &'a OperatorTable) -> Vec<(&'a str, u64)> {
         let lied = self.crawlers.iter().map(|(id, crawler)| (operators.name(*id), crawler.mismatched.requests));
         busiest_first(lied.filter(|(_, requests)| *requests > 0).collect())
     }
 
-    /// Bots that nothing can prove, busiest first; those that are libraries of programs, or those that are none.
+    /// Returns bots that cannot be verified, busiest first: HTTP libraries, or all others.
     pub(super) fn others<'a>(
         &'a self,
         agents: &'a UserAgentMatcher,
@@ -105,12 +105,13 @@ impl Bots {
 }
 
 impl OperatorTraffic {
-    /// The requests that no address contradicts.
+    /// Returns the number of requests whose address does not disprove the claim.
     pub(super) fn may_be_genuine(&self) -> u64 {
         self.verified.requests + self.unverified.requests
     }
 
-    /// The larger part of these: addresses prove nearly all crawlers of some operators, and none of others.
+    /// Returns the larger of verified and unverified traffic: addresses verify nearly all crawlers of some operators,
+    /// and none of others.
     pub(super) fn genuine(&self) -> &RequestRate {
         if self.verified.requests >= self.unverified.requests { &self.verified } else { &self.unverified }
     }
@@ -125,7 +126,7 @@ fn is_library(name: &str) -> bool {
     LIBRARIES.iter().any(|library| library.eq_ignore_ascii_case(name))
 }
 
-/// The operators whose crawlers bring visitors.
+/// Operators of search engines.
 pub(super) const SEARCH_ENGINES: [&str; 10] = [
     "googlebot",
     "bingbot",
@@ -139,7 +140,7 @@ pub(super) const SEARCH_ENGINES: [&str; 10] = [
     "sogou",
 ];
 
-/// What programs ask with whose authors gave them no name of their own.
+/// HTTP libraries, whose default user agent is sent by programs that set none.
 const LIBRARIES: [&str; 19] = [
     "python-requests",
     "Python-urllib",

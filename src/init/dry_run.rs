@@ -1,4 +1,4 @@
-//! What a proposed file would have charged on its own log: it is replayed, with nobody refused.
+//! Replays a generated configuration on its own log, without refusals, to measure what it charges.
 
 use super::analysis::{LogAnalysis, OUT_OF_ORDER};
 use super::generate::{PEOPLE, QUOTA};
@@ -12,35 +12,35 @@ use crate::terminal::group_digits;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a day of the site needs.
+/// Demand of a day of the site.
 #[derive(Debug)]
 pub(super) struct DailyDemand {
     /// Units charged on the busiest day.
     pub(super) busiest: u64,
-    /// The most that people were charged on a day: those who ask, less those whose conduct gives them away as bots.
+    /// Units charged to people on their busiest day, without clients whose behavior identifies them as bots.
     pub(super) people: u64,
-    /// How that was reckoned.
+    /// Description of the figure for the busiest day.
     pub(super) reckoned: String,
 }
 
-/// Why a proposal was not tried.
+/// Error of a dry run.
 #[derive(Debug, thiserror::Error)]
 pub enum DryRunError {
-    /// A log cannot be read again.
+    /// A log is unreadable at the second reading.
     #[error(transparent)]
     Unreadable(#[from] LogReadError),
-    /// Our own mistake: what was proposed is no file that would be accepted.
-    #[error("what was proposed would not be accepted: {0}")]
+    /// The generated configuration is invalid, which is a bug.
+    #[error("internal error: the generated configuration is invalid: {0}")]
     Wrong(String),
 }
 
 impl DailyDemand {
-    /// Before anything has been tried.
+    /// Returns a placeholder for the first draft, before the dry run.
     pub(super) fn unknown() -> Self {
         Self { busiest: 1, people: 0, reckoned: String::new() }
     }
 
-    /// What the file `yaml` would have charged on these logs.
+    /// Measures what the configuration `yaml` charges on the logs.
     pub(super) fn replay(yaml: &str, logs: &Logs, findings: &LogAnalysis<'_>) -> Result<Self, DryRunError> {
         let LogAnalysis { agents, operators, days, .. } = findings;
         let names: Vec<&str> = operators.names().collect();
@@ -52,14 +52,14 @@ impl DailyDemand {
         Ok(quotas.iter().find(|quota| quota.name == QUOTA).map_or_else(Self::unknown, |quota| Self::of(quota, days)))
     }
 
-    /// The most of any day, or where the log is shorter than a day, as much as a day would have.
+    /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
     fn of(quota: &QuotaReport, days: &LogTimeRange) -> Self {
         let used = |window: &WindowReport| window.used.ceil() as u64;
         let of_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil() as u64);
         if days.is_less_than_a_day() {
             let all = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).sum::<u64>();
             let reckoned = format!(
-                "{} in about {} h, and as many all day long would be {}",
+                "{} in about {} h, which is {} in a whole day",
                 group_digits(all(used)),
                 days.hours(),
                 group_digits(days.per_day(all(used)))
@@ -69,11 +69,11 @@ impl DailyDemand {
         let most = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).max().unwrap_or(0);
         let busiest = most(used);
         let mut reckoned = match quota.windows_in_all {
-            0 | 1 => format!("{} on its only day", group_digits(busiest)),
+            0 | 1 => format!("{} on the only day", group_digits(busiest)),
             days => format!("{} on the busiest of {} days", group_digits(busiest), group_digits(days)),
         };
         if let Some(usual) = median(quota.windows.iter().filter(|window| days.covers(window)).map(used).collect()) {
-            reckoned += &format!(", {} on a usual one", group_digits(usual));
+            reckoned += &format!(", {} on a median day", group_digits(usual));
         }
         Self { busiest, people: most(of_people), reckoned }
     }
@@ -96,7 +96,7 @@ fn replayed(policy: Policy, mut lines: MergedLog) -> Result<Vec<QuotaReport>, Lo
     Ok(trial.map_or_else(Vec::new, |trial| trial.end().quotas))
 }
 
-/// The median; of a few days there is none to speak of.
+/// Returns the median; `None` for fewer than [`MIN_DAYS_FOR_MEDIAN`] days.
 fn median(mut days: Vec<u64>) -> Option<u64> {
     days.sort_unstable();
     days.get(days.len() / 2).copied().filter(|_| days.len() >= MIN_DAYS_FOR_MEDIAN)

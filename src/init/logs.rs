@@ -1,36 +1,36 @@
-//! Logs that are read twice: first for what is in them, then to try on them what is proposed.
+//! Logs that are read twice: first for the analysis, then for the dry run.
 
 use crate::replay::log::{LogFiles, LogReadError, LogSource};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Some logs.
+/// Input logs of `init`.
 pub struct Logs(Vec<Log>);
 
 enum Log {
-    /// It can be opened again.
+    /// A file that can be opened again.
     File(PathBuf),
-    /// It comes only once, and is kept.
+    /// Content of a stream, buffered because it can be read only once.
     Buffered { name: String, text: Arc<[u8]> },
 }
 
-/// Why logs cannot be read twice.
+/// Error while opening or buffering logs.
 #[derive(Debug, thiserror::Error)]
 pub enum LogBufferError {
-    /// One cannot be read.
+    /// A log is unreadable.
     #[error(transparent)]
     Unreadable(#[from] LogReadError),
-    /// One that comes only once does not fit in memory.
-    #[error("{name}: has more than 1 GiB and can be read only once; give the name of a file, or fewer days")]
+    /// A stream exceeds the buffer size.
+    #[error("{name}: exceeds 1 GiB and can be read only once; use a file, or fewer days")]
     TooLong {
-        /// What it is called.
+        /// Name of the log.
         name: String,
     },
 }
 
 impl Logs {
-    /// The files at these paths. What comes only once, as standard input does, is read now.
+    /// Opens the logs at `paths`. Streams, such as standard input, are buffered now.
     pub fn of(paths: &[PathBuf]) -> Result<Self, LogBufferError> {
         let log = |path: &PathBuf| match path.is_file() && path != Path::new("-") {
             true => Ok(Log::File(path.clone())),
@@ -39,12 +39,12 @@ impl Logs {
         paths.iter().map(log).collect::<Result<_, _>>().map(Self)
     }
 
-    /// One that is this text.
+    /// Creates a log with the content `text`.
     pub fn buffered(name: String, text: Vec<u8>) -> Self {
         Self(vec![Log::Buffered { name, text: text.into() }])
     }
 
-    /// What they are called.
+    /// Returns the names of the logs.
     pub fn names(&self) -> Vec<String> {
         let name = |log: &Log| match log {
             Log::File(path) => path.display().to_string(),
@@ -53,7 +53,7 @@ impl Logs {
         self.0.iter().map(name).collect()
     }
 
-    /// Their lines, from the beginning.
+    /// Opens all logs from the beginning.
     pub(super) fn open(&self) -> Result<Vec<LogSource>, LogReadError> {
         let source = |log: &Log| match log {
             Log::File(path) => Ok(LogFiles::open(std::slice::from_ref(path))?.sources),
@@ -75,5 +75,5 @@ fn buffered(path: &PathBuf) -> Result<Log, LogBufferError> {
     Ok(Log::Buffered { name, text: text.into() })
 }
 
-/// As much as `tune` keeps of a log.
+/// Maximum size of a buffered log, in bytes; the same as of `tune`.
 const MAX_BUFFERED_BYTES: u64 = 1 << 30;

@@ -1,8 +1,8 @@
-//! A first YAML for a site that nobody has described yet: from its log, with a reason for every value.
+//! Generates an initial configuration from the access logs of a site, with a comment on every value.
 //!
-//! [`Findings`](findings::Findings) is what a log holds, in memory that does not grow with it; a [`generate`] writes down what
-//! follows from it, and a [`dry_run`] replays that on the same log, so that its limit is what it charges itself. Nothing
-//! here decides about anybody: the classes, the routes and the limit are for a person to look at.
+//! [`LogAnalysis`](analysis::LogAnalysis) reads a log in bounded memory; [`generate`] writes the configuration;
+//! [`dry_run`] replays it on the same log, so that the limit equals the usage of that log. The result is a proposal: an
+//! administrator has to review its classes, routes and limit.
 
 mod analysis;
 mod bots;

@@ -1,66 +1,66 @@
-//! The site as a tree of folders, as far as its log shows it.
+//! Tree of the directories of a site, built from the paths in its log.
 //!
-//! Names that come seldom are put together as `*` whenever there are too many, so the tree stays small however long the log
-//! is, and whoever makes up paths only adds to a `*`.
+//! If there are too many names, rare ones are merged into `*`. Therefore, the size of the tree is bounded for any log,
+//! and invented paths only increase the count of a `*`.
 
 use super::pattern::{Pattern, PatternSegment, name};
 use std::collections::BTreeMap;
 
-/// All paths of a log.
+/// Tree of all paths of a log.
 #[derive(Default)]
 pub(super) struct Tree {
     root: Folder,
     folders: usize,
 }
 
-/// One folder: whatever has the same path up to here.
+/// A directory: all paths with a common prefix.
 #[derive(Default)]
 struct Folder {
-    /// All requests for it and what is in it.
+    /// Number of requests for the directory and everything below it.
     weight: u64,
-    /// For `/folder`.
+    /// Requests for `/folder`.
     page: PageCounts,
-    /// For `/folder/`.
+    /// Requests for `/folder/`.
     index: PageCounts,
-    /// For what lies too deep to be told apart.
+    /// Requests below the maximum depth.
     deeper: PageCounts,
     names: BTreeMap<Box<str>, Folder>,
     any: Option<Box<Folder>>,
 }
 
-/// The requests for one page, or for pages of one pattern.
+/// Number of requests for one page, or for all pages of one pattern.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PageCounts {
     pub(super) all: u64,
-    /// Those of people.
+    /// Requests of people.
     pub(super) people: u64,
-    /// Those with a parameter that is a search, by its place in [`SEARCHES`].
+    /// Requests with a search parameter, by its index in [`SEARCHES`].
     pub(super) searches: [u64; SEARCHES.len()],
 }
 
 /// A request for a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageRequest<'a> {
-    /// Its normalised path.
+    /// Normalized path.
     pub(super) path: &'a str,
-    /// What follows the question mark.
+    /// Query string, without the question mark.
     pub(super) query: Option<&'a str>,
-    /// Whether nothing says that a bot asks.
+    /// True if there is no evidence of a bot.
     pub(super) by_person: bool,
 }
 
-/// Pages of one pattern.
+/// Pages that match one pattern.
 #[derive(Debug)]
 pub(super) struct Pages {
     pub(super) pattern: Pattern,
     pub(super) visits: PageCounts,
 }
 
-/// Parameters that sites give what somebody searches for.
+/// Common names of search parameters.
 pub(super) const SEARCHES: [&str; 7] = ["q", "s", "query", "search", "keyword", "keywords", "term"];
 
 impl Tree {
-    /// Counts a page.
+    /// Counts a page request.
     pub(super) fn add(&mut self, visit: PageRequest<'_>) {
         let Self { root, folders } = self;
         let (folder, last) = root.walk(visit.path, folders);
@@ -79,8 +79,8 @@ impl Tree {
         }
     }
 
-    /// The patterns of all pages, busiest first. Where a folder has many names, those that have less than `heavy`
-    /// requests stand together as `*`.
+    /// Returns the patterns of all pages, busiest first. In a directory with many names, those with fewer than `heavy`
+    /// requests are merged into `*`.
     pub(super) fn patterns(mut self, heavy: u64) -> Vec<Pages> {
         self.root.collapse(heavy, 0);
         let mut pages = Vec::new();
@@ -89,7 +89,7 @@ impl Tree {
         pages
     }
 
-    /// Puts the seldom names of every folder together, until half of the room is free.
+    /// Merges the rare names of every directory until half of the capacity is free.
     fn collapse_rare(&mut self) {
         let mut seldom = 1;
         while self.folders > MAX_NODES / 2 {
@@ -100,14 +100,14 @@ impl Tree {
     }
 }
 
-/// What a path has behind its last folder.
+/// Last segment of a path.
 enum LastSegment<'a> {
     Name(&'a str),
     Deeper,
 }
 
 impl Folder {
-    /// The folder of a path below this one, and what it has of it.
+    /// Returns the directory of a path below this one, and the last segment of the path.
     fn walk<'a, 'b>(&'a mut self, path: &'b str, count: &mut usize) -> (&'a mut Self, LastSegment<'b>) {
         let path = path.strip_prefix('/').unwrap_or(path);
         let (folders, last) = path.rsplit_once('/').map_or((None, path), |(folders, last)| (Some(folders), last));
@@ -130,7 +130,7 @@ impl Folder {
                     *count += 1;
                     self.names.insert(name.into(), Self::default());
                 }
-                self.names.get_mut(name).expect("it is there by now")
+                self.names.get_mut(name).expect("inserted above")
             }
             None => self.any.get_or_insert_with(|| {
                 *count += 1;
@@ -143,14 +143,14 @@ impl Folder {
         self.names.values_mut().chain(self.any.as_deref_mut())
     }
 
-    /// Puts names together that came no more often than that.
+    /// Merges names with at most `seldom` requests, recursively.
     fn collapse_rare(&mut self, seldom: u64) {
         self.merge_children(|child| child.weight <= seldom);
         self.folders().for_each(|folder| folder.collapse_rare(seldom));
     }
 
-    /// Puts names together where many stand for things: those with less than `heavy` requests or less than `share`. What
-    /// lies at the top are sections; below, one that stands out has a fifth of its folder.
+    /// Merges names in directories with many of them: those with fewer than `heavy` requests or fewer than `share`.
+    /// Names at the top level are sections; below it, a section needs a fifth of the requests of its directory.
     fn collapse(&mut self, heavy: u64, share: u64) {
         let is_light = |child: &Self| child.weight < heavy.max(share);
         let light = self.names.values().filter(|child| is_light(child)).count();
@@ -223,11 +223,11 @@ fn has_parameter(query: &str, parameter: &str) -> bool {
     query.split('&').any(|pair| pair.split('=').next() == Some(parameter))
 }
 
-/// More than a site has that a person would write routes for; about 2 MiB of them.
+/// Maximum number of directories, about 2 MiB. It exceeds the number for which anyone would write routes.
 const MAX_NODES: usize = 8192;
 
-/// How deep folders are told apart.
+/// Maximum depth at which directories are distinguished.
 const MAX_DEPTH: usize = 8;
 
-/// So many seldom names in a folder are things, not sections.
+/// Number of rare names in a directory from which they are treated as items, not as sections.
 const COLLAPSE_THRESHOLD: usize = 8;

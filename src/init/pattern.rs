@@ -1,25 +1,25 @@
-//! Paths with their changing parts left out: `/item/123` is `/item/*`.
+//! Path patterns with variable segments replaced: `/item/123` becomes `/item/*`.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A path pattern as routes have it.
+/// A path pattern, as in routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pattern(Vec<PatternSegment>);
 
-/// One segment. What is more particular comes first, as it must among routes.
+/// One segment of a pattern. More specific segments are ordered first, as routes require.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PatternSegment {
-    /// This one.
+    /// Exactly this name.
     Name(Box<str>),
-    /// Any.
+    /// Any single segment.
     Any,
-    /// Any, and whatever follows.
+    /// Any remaining segments.
     Rest,
 }
 
-/// The segment as a name; nothing where it is one of many that stand for things: a number, a date, a hash, a title. What
-/// a stranger may have made up to look like a pattern or like YAML is none either.
+/// Returns the segment if it is a name; `None` for variable segments (numbers, dates, hashes, titles), and for
+/// characters that have a meaning in patterns or YAML, which a client could inject.
 pub(super) fn name(segment: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let digits = segment.bytes().filter(u8::is_ascii_digit).count();
@@ -28,7 +28,7 @@ pub(super) fn name(segment: &str) -> Option<&str> {
     (segment.len() <= MAX_NAME_LEN && segment.bytes().all(plain) && !is_number && !is_secret).then_some(segment)
 }
 
-/// A long word with digits among its letters is somebody's key, whatever stands before and behind it.
+/// Returns true for a long word of letters and digits, which may be a secret key.
 fn is_key(word: &str) -> bool {
     word.len() >= MIN_KEY_LEN
         && word.bytes().any(|byte| byte.is_ascii_digit())
@@ -36,17 +36,17 @@ fn is_key(word: &str) -> bool {
 }
 
 impl Pattern {
-    /// This with one more segment.
+    /// Returns the pattern with one more segment.
     pub(super) fn join(&self, part: PatternSegment) -> Self {
         Self(self.0.iter().cloned().chain([part]).collect())
     }
 
-    /// True where it may fit names that are not in it.
+    /// Returns true if the pattern ends in a wildcard.
     pub(super) fn has_wildcard(&self) -> bool {
         matches!(self.0.last(), Some(PatternSegment::Any | PatternSegment::Rest))
     }
 
-    /// The order of routes: of two that fit the same path, the more particular first.
+    /// Orders patterns as routes: of two that match the same path, the more specific one is first.
     pub(super) fn cmp_specificity(&self, other: &Self) -> Ordering {
         let particular = |pattern: &Self| pattern.0.iter().map(PatternSegment::specificity).collect::<Vec<_>>();
         particular(self).cmp(&particular(other))
@@ -73,13 +73,14 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// A name has a version or a small number in it (`v2`, `top10`); a year or more is a thing.
+/// Number of digits from which a segment is variable. Names contain a version or a small number (`v2`, `top10`); four
+/// digits may be a year.
 const MAX_DIGITS: usize = 4;
 
-/// Shorter ones could be guessed, and are no secret.
+/// Minimum length of a secret key. Shorter ones could be guessed.
 const MIN_KEY_LEN: usize = 16;
 
-/// Names of folders are short; titles are not.
+/// Maximum length of a name. Directory names are short, titles are long.
 const MAX_NAME_LEN: usize = 40;
 
 #[cfg(test)]
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thing_is_told_from_a_name() {
+    fn variable_segments_are_distinguished_from_names() {
         for folder in ["item", "v2", "wp-login.php", "", "feed.xml", "top10", ".env"] {
             assert_eq!(name(folder), Some(folder).filter(|folder| !folder.is_empty()), "{folder:?}");
         }
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_particular_comes_first() {
+    fn more_specific_patterns_come_first() {
         let pattern = |parts: &[PatternSegment]| Pattern(parts.to_vec());
         let named = |text: &str| PatternSegment::Name(text.into());
         let mut patterns = [

@@ -1,29 +1,29 @@
-//! How much somebody asked for, and how much of it at once.
+//! Number of requests of a client group, and their peaks.
 
 use crate::policy::Timestamp;
 
-/// The requests of one bot, or of all of a kind.
+/// Requests of one bot, or of all clients of a kind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestRate {
-    /// All of them.
+    /// Total number of requests.
     pub(super) requests: u64,
-    /// Most of them in one hour.
+    /// Maximum per hour.
     pub(super) busiest_hour: PeakCounter,
-    /// Most of them in one day.
+    /// Maximum per day.
     pub(super) busiest_day: PeakCounter,
 }
 
-/// The most that came in any hour, or any day.
+/// Maximum number of requests in any hour, or any day.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PeakCounter {
     current: u64,
     count: u64,
-    /// That many.
+    /// The maximum.
     pub(super) most: u64,
 }
 
 impl RequestRate {
-    /// Counts a request; none may come before the last.
+    /// Counts a request. Times must not decrease.
     pub(super) fn count(&mut self, at: Timestamp) {
         self.requests += 1;
         self.busiest_hour.count(at.seconds() / 3600);

@@ -1,28 +1,29 @@
-//! Which of the site's patterns become routes, and in which order.
+//! Selects the patterns that become routes, and orders them.
 
 use super::path_tree::{PageCounts, Pages, SEARCHES, Tree};
 use super::pattern::Pattern;
 use crate::policy::route as rule;
 
-/// The routes of a site, the first that fits before the others; what fits none of them is free.
+/// Routes of a site. The first match wins; paths without a match are free.
 #[derive(Debug)]
 pub(super) struct Routes {
-    /// How the names of assets end that one of the pages' patterns might fit, most frequent first: they are free before all.
+    /// Extensions of assets, most frequent first, if a page pattern could match them. Their free routes precede all
+    /// others.
     pub(super) assets: Vec<String>,
     pub(super) pages: Vec<Route>,
 }
 
-/// One of them.
+/// A route with a cost.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) pattern: Pattern,
-    /// The parameter that must be there.
+    /// Required query parameter.
     pub(super) parameter: Option<&'static str>,
     pub(super) visits: PageCounts,
 }
 
 impl Routes {
-    /// Those of a site with so many requests for pages, whose assets have these `endings`.
+    /// Selects the routes of a site with `pages` page requests and the asset extensions `endings`.
     pub(super) fn of(tree: Tree, pages: u64, endings: Vec<String>) -> Self {
         let pages = of_pages(tree, pages);
         let is_needed = pages.iter().any(|route| route.pattern.has_wildcard());
@@ -43,7 +44,7 @@ fn of_pages(tree: Tree, pages: u64) -> Vec<Route> {
             .map(|place| (SEARCHES[place], visits.searches[place]))
             .max_by_key(|(_, searches)| *searches)
             .unwrap_or_default();
-        // A page that is nothing but a search needs no parameter to be known by.
+        // A page that is used only for searches needs no route by parameter.
         let is_both = searches >= seldom && searches * 10 < visits.all * 9;
         let rest = match is_both {
             true => {
@@ -60,13 +61,13 @@ fn of_pages(tree: Tree, pages: u64) -> Vec<Route> {
         };
         routes.push(Route { pattern, parameter: None, visits: rest });
     }
-    // Stable: among equally particular ones the busiest stays first, and one with a parameter before one without.
+    // The sort is stable: among equally specific routes the busiest stays first, and one with a parameter before one
+    // without.
     routes.sort_by(|one, other| one.pattern.cmp_specificity(&other.pattern));
     merge_spellings(routes)
 }
 
-/// A route that costs something is for all spellings of its paths, so that one is enough for all patterns that differ in
-/// case or in a slash at their end.
+/// Merges patterns that differ only in case or in a trailing slash: a route with a cost matches all these spellings.
 fn merge_spellings(routes: Vec<Route>) -> Vec<Route> {
     let mut merged: Vec<Route> = Vec::with_capacity(routes.len());
     for route in routes {
@@ -87,14 +88,14 @@ impl Route {
     }
 }
 
-/// The spellings that routes with a cost are for by default.
+/// Spellings that routes with a cost match by default.
 const COSTED: rule::Spelling = rule::Spelling { ignores_case: true, ignores_trailing_slash: true };
 
-/// A page that not one in so many is for is seldom.
+/// A page is rare if fewer than one in this number of page requests is for it.
 const MIN_SHARE_DIVISOR: u64 = 100;
 
-/// A name that one in so many requests is for is told apart, however many names are beside it.
+/// A name stays separate if one in this number of page requests is for it, however many names its directory has.
 const HEAVY_SHARE_DIVISOR: u64 = 50;
 
-/// More routes than this nobody reads.
+/// Maximum number of routes, for a readable file.
 const MAX_ROUTES: usize = 20;

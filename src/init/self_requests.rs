@@ -1,16 +1,16 @@
-//! What a site asks of itself: WordPress has a page that runs what is due, and calls it whenever somebody visits.
+//! Requests of a site to itself: WordPress requests its own cron page on visits, to run scheduled tasks.
 //!
-//! Its name is of no proof, but whoever calls that page most is hardly anybody else.
+//! The user agent proves nothing, but the address with most requests for this page is almost certainly the site itself.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Who calls the page, and how often.
+/// Number of requests for the cron page, by client address.
 #[derive(Debug, Default)]
 pub(super) struct SelfRequests(BTreeMap<IpAddr, u64>);
 
 impl SelfRequests {
-    /// Takes a request of a bot for a path.
+    /// Records a request of a bot for a path.
     pub(super) fn record(&mut self, bot: &str, path: &str, client: IpAddr) {
         let is_one = bot == WORDPRESS && path == CRON;
         if is_one && (self.0.len() < MAX_ADDRESSES || self.0.contains_key(&client)) {
@@ -18,18 +18,18 @@ impl SelfRequests {
         }
     }
 
-    /// The address that most of them came from, and how many.
+    /// Returns the address that sent more than half of the requests, and their number.
     pub(super) fn busiest(&self) -> Option<(IpAddr, u64)> {
         let all: u64 = self.0.values().sum();
         self.0.iter().map(|(client, calls)| (*client, *calls)).find(|(_, calls)| calls * 2 > all)
     }
 }
 
-/// What it calls itself.
+/// Bot name of WordPress.
 pub(super) const WORDPRESS: &str = "WordPress";
 
-/// What it calls.
+/// Path of the cron page.
 pub(super) const CRON: &str = "/wp-cron.php";
 
-/// A site has an address or two.
+/// Maximum number of tracked addresses; a site has few.
 const MAX_ADDRESSES: usize = 64;

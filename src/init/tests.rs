@@ -15,26 +15,26 @@ static AGENTS: LazyLock<Arc<UserAgentMatcher>> =
     LazyLock::new(|| Arc::new(UserAgentMatcher::builtin(OPERATORS.tokens())));
 
 fn proposed(log: &str) -> String {
-    try_proposed(log.as_bytes().to_vec()).expect("there are requests in it")
+    try_proposed(log.as_bytes().to_vec()).expect("the log has requests")
 }
 
 fn try_proposed(log: Vec<u8>) -> Result<String, InitError> {
     super::generate_config(&Logs::buffered("a log".into(), log), &AGENTS, &OPERATORS)
 }
 
-/// What the proposal for a log does with it, and the assets that it charges for.
+/// Replays the generated configuration on its log; returns the report and the charged assets.
 fn replayed(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
     let logs = Logs::buffered("a log".into(), log.as_bytes().to_vec());
-    let mut lines = MergedLog::new(logs.open().expect("it is in memory"), analysis::OUT_OF_ORDER);
+    let mut lines = MergedLog::new(logs.open().expect("in memory"), analysis::OUT_OF_ORDER);
     let (operators, agents) = (Arc::clone(&OPERATORS), Arc::clone(&AGENTS));
     let settings = is_accepted(yaml);
     let mut policy = Some(Policy { name: "x".into(), settings, operators, agents, lists: Arc::default() });
     let (mut trial, mut charged) = (None, Vec::new());
-    while let Some(next) = lines.next_line().expect("it is in memory") {
+    while let Some(next) = lines.next_line().expect("in memory") {
         let Ok(Some(line)) = LogLine::read(next.text) else { continue };
         let Some(request) = ReplayRequest::of(&line) else { continue };
         let trial = trial.get_or_insert_with(|| {
-            Simulator::new(policy.take().expect("there is one trial"), &Assumptions::default(), next.at)
+            Simulator::new(policy.take().expect("a single simulator"), &Assumptions::default(), next.at)
         });
         trial.process(next, &line, &request, &mut |_, decided| {
             let aim = ResourceKind::of(&http::Method::GET, &request.path, None, None);
@@ -43,17 +43,17 @@ fn replayed(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
             }
         });
     }
-    (trial.expect("there are requests in it").end(), charged)
+    (trial.expect("the log has requests").end(), charged)
 }
 
-/// Panics with all that is wrong with it.
+/// Loads the configuration; panics with all its errors.
 fn is_accepted(yaml: &str) -> config::Settings {
     let names: Vec<&str> = OPERATORS.names().collect();
     let settings = config::load(Path::new("proposed.yaml"), yaml, &[], &[], &names);
     settings.unwrap_or_else(|mistakes| panic!("{mistakes}\n{yaml}"))
 }
 
-/// A line on the `second` second of a day, by a clock at `zone`.
+/// Returns a log line at `second` of a day, with a clock in `zone`.
 fn line(client: &str, second: u64, zone: &str, target: &str, agent: &str) -> String {
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let time = format!("07/Jun/2024:{hour:02}:{minute:02}:{second:02} {zone}");
@@ -68,7 +68,7 @@ const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 
 const GOOGLEBOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
 
 #[test]
-fn things_are_put_together_and_sections_told_apart() {
+fn variable_segments_are_merged_and_sections_kept() {
     let yaml = proposed(&of_a_day(|number| match number % 4 {
         0 => format!("/item/{number}"),
         1 => format!(
@@ -82,11 +82,11 @@ fn things_are_put_together_and_sections_told_apart() {
     for (route, share) in [("\"/item/*\"", "33.3%"), ("\"/search\"", "33.3%")] {
         assert!(yaml.contains(&format!("{{ match: {route}, cost: {{ pages: 1 }} }}   # {share}")), "{yaml}");
     }
-    assert!(yaml.contains("0 for seldom pages, 250 for assets"), "{yaml}");
+    assert!(yaml.contains("0 for rare pages, 250 for assets"), "{yaml}");
 }
 
 #[test]
-fn many_seldom_names_are_things() {
+fn many_rare_names_become_a_wildcard() {
     let yaml = proposed(&of_a_day(|number| {
         format!("/post/{}-{}", (b'a' + (number / 26 % 26) as u8) as char, (b'a' + (number % 26) as u8) as char)
     }));
@@ -95,7 +95,7 @@ fn many_seldom_names_are_things() {
 }
 
 #[test]
-fn assets_are_free_before_pages_however_they_are_spelled() {
+fn asset_routes_precede_pages_in_every_spelling() {
     let yaml = proposed(&of_a_day(|number| match number % 2 {
         0 => format!("/item/{number}"),
         _ => format!("/item/{number}.{}", if number % 20 == 1 { "png" } else { "JPG" }),
@@ -104,11 +104,11 @@ fn assets_are_free_before_pages_however_they_are_spelled() {
     let routes: Vec<&str> = settings.rules.routes.iter().map(|route| route.name.as_str()).collect();
     assert_eq!(routes, ["/**/*.JPG", "/**/*.png", "/item/*", "/**"]);
     let yaml = proposed(&of_a_day(|number| if number % 2 == 0 { "/".into() } else { "/logo.png".into() }));
-    assert!(!yaml.contains(".png"), "no route of a page fits them\n{yaml}");
+    assert!(!yaml.contains(".png"), "no page route matches them\n{yaml}");
 }
 
 #[test]
-fn nobody_is_refused_before_somebody_says_so() {
+fn proposed_config_refuses_nothing_in_shadow_mode() {
     let log = of_a_day(|number| format!("/item/{number}"));
     let log = log.replace(BROWSER, GOOGLEBOT);
     let yaml = proposed(&log);
@@ -120,7 +120,7 @@ fn nobody_is_refused_before_somebody_says_so() {
 }
 
 #[test]
-fn people_are_reckoned_without_bots_that_hide() {
+fn human_demand_excludes_undeclared_bots() {
     let person = |number: u64| {
         let client = format!("198.51.100.{}", number % 50);
         ["/item/{}", "/style.css", "/logo.png"]
@@ -130,14 +130,14 @@ fn people_are_reckoned_without_bots_that_hide() {
     let mut lines: Vec<String> = (0..100).flat_map(person).chain((0..4000).map(scraper)).collect();
     lines.sort_by_key(|line| line.split_once('[').map(|(_, time)| time.to_owned()));
     let yaml = proposed(&lines.concat());
-    let told = yaml.split("be told from bots, asked for ").nth(1).expect("a figure");
+    let told = yaml.split("not detected as bots) requested ").nth(1).expect("a figure");
     let pages: String = told.chars().take_while(|sign| !sign.is_whitespace()).filter(char::is_ascii_digit).collect();
     let pages: u64 = pages.parse().expect("a number");
     assert!((100..500).contains(&pages), "{pages} of 4,100\n{yaml}");
 }
 
 #[test]
-fn what_the_site_asks_of_itself_gets_a_class() {
+fn self_requests_get_their_own_class() {
     let own = (0..50).map(|number| {
         line("203.0.113.7", number * 60, "+0000", "/wp-cron.php?doing_wp_cron=1", "WordPress/5.9; https://shop.example")
     });
@@ -149,7 +149,7 @@ fn what_the_site_asks_of_itself_gets_a_class() {
 }
 
 #[test]
-fn a_usual_day_is_told_of_from_three_whole_days_on() {
+fn typical_day_is_shown_after_three_full_days() {
     let days = |count: u32| -> String {
         let day = |day: u32| {
             (0..100 + u64::from(day)).map(move |number| {
@@ -160,11 +160,11 @@ fn a_usual_day_is_told_of_from_three_whole_days_on() {
     };
     let [two, three] = [2, 3].map(|count| proposed(&days(count)));
     assert!(two.contains("# 102 on the busiest of 2 days.\n"), "{two}");
-    assert!(three.contains("# 103 on the busiest of 3 days, 102 on a usual one.\n"), "{three}");
+    assert!(three.contains("# 103 on the busiest of 3 days, 102 on a median day.\n"), "{three}");
 }
 
 #[test]
-fn a_search_of_the_front_page_is_a_route_of_its_own() {
+fn front_page_search_gets_its_own_route() {
     let yaml = proposed(&of_a_day(|number| if number % 2 == 0 { "/".into() } else { "/?s=oak".into() }));
     let settings = is_accepted(&yaml);
     let first = &settings.rules.routes[0];
@@ -172,13 +172,13 @@ fn a_search_of_the_front_page_is_a_route_of_its_own() {
 }
 
 #[test]
-fn the_limit_is_of_the_busiest_day_and_the_window_of_the_logs_clock() {
+fn limit_fits_busiest_day_and_zone_fits_log() {
     let settings = is_accepted(&proposed(&of_a_day(|number| format!("/item/{number}"))));
     let quota = &settings.rules.quotas[0];
     assert_eq!(quota.limit.to_string(), "1000");
     let yaml = proposed(&of_a_day(|number| format!("/item/{number}")));
     assert!(
-        yaml.contains("zone: Etc/GMT-9, ") && yaml.contains("the log's clock shows +0900, and Etc/GMT-9"),
+        yaml.contains("zone: Etc/GMT-9, ") && yaml.contains("the log's clock shows +0900, which is Etc/GMT-9"),
         "{yaml}"
     );
     let yaml = proposed(&line("192.0.2.1", 0, "+0530", "/item/1", BROWSER));
@@ -186,15 +186,15 @@ fn the_limit_is_of_the_busiest_day_and_the_window_of_the_logs_clock() {
 }
 
 #[test]
-fn an_hour_of_a_log_is_reckoned_up_to_a_day() {
+fn partial_day_is_extrapolated_to_a_day() {
     let log: String = (0..60).map(|minute| line("192.0.2.1", minute * 60, "+0000", "/item/1", BROWSER)).collect();
     let yaml = proposed(&log);
-    assert!(yaml.contains("# 60 in about 1 h, and as many all day long would be 1,440.\n"), "{yaml}");
+    assert!(yaml.contains("# 60 in about 1 h, which is 1,440 in a whole day.\n"), "{yaml}");
     assert_eq!(is_accepted(&yaml).rules.quotas[0].limit.to_string(), "1500");
 }
 
 #[test]
-fn bots_are_told_by_what_proves_them() {
+fn bots_are_grouped_by_their_proof() {
     let mut log: String = (0..400).map(|number| line("66.249.66.1", number, "+0000", "/item/1", GOOGLEBOT)).collect();
     log += &line("203.0.113.9", 500, "+0000", "/item/1", GOOGLEBOT);
     log += &line(
@@ -217,18 +217,18 @@ fn bots_are_told_by_what_proves_them() {
     let classes: Vec<&str> = settings.rules.classes.iter().map(|class| class.name.as_str()).collect();
     assert_eq!(classes, ["search", "crawler", "impostor", "library", "bot", "person", "other"]);
     for told in [
-        "googlebot: 400 requests proven by address, 1 of others in its name; up to 400 in an hour",
+        "googlebot: 400 requests verified by address, 1 of impostors; up to 400 in an hour",
         "operator: [gptbot]",
-        "Their addresses contradict them: googlebot 1.",
+        "False claims, disproved by the address: googlebot 1.",
         "user_agent: [\"curl\"]",
-        "By their own word alone: SemrushBot 1.",
+        "Declared, without verification: SemrushBot 1.",
     ] {
         assert!(yaml.contains(told), "{told}\n{yaml}");
     }
 }
 
 #[test]
-fn a_fast_crawler_is_asked_to_slow_down() {
+fn fast_crawler_gets_a_crawl_delay() {
     let bingbot = "Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)";
     let log: String = (0..8640).map(|number| line("157.55.39.7", number * 10, "+0000", "/item/1", bingbot)).collect();
     let yaml = proposed(&log);
@@ -237,21 +237,21 @@ fn a_fast_crawler_is_asked_to_slow_down() {
 }
 
 #[test]
-fn where_there_is_no_request_nothing_is_proposed() {
+fn log_without_requests_is_an_error() {
     for (log, told) in [
-        ("", "no request in 0 lines; give an access log"),
+        ("", "no requests found in 0 lines; expected an access log"),
         (
             "\nhello\nworld\n",
-            "no request in 3 lines; the first that is not empty, a log:2, is in no known format; give an",
+            "no requests found in 3 lines; first invalid line a log:2: in no known format; expected an",
         ),
     ] {
-        let nothing = try_proposed(log.into()).expect_err("there is nothing to go by").to_string();
+        let nothing = try_proposed(log.into()).expect_err("no requests").to_string();
         assert!(nothing.starts_with(told), "{nothing}");
     }
 }
 
 #[test]
-fn made_up_paths_fill_no_memory_and_hide_no_busy_page() {
+fn random_paths_are_bounded_and_busy_page_kept() {
     let word = |number: u64| -> String {
         (0..5).map(|place| (b'a' + (number / 26_u64.pow(place) % 26) as u8) as char).collect()
     };
@@ -269,7 +269,7 @@ fn made_up_paths_fill_no_memory_and_hide_no_busy_page() {
 
 proptest! {
     #[test]
-    fn whatever_a_log_says_the_proposal_is_accepted_and_the_same_each_time(
+    fn proposal_is_valid_and_deterministic_for_any_log(
         visits in prop::collection::vec((
             prop_oneof![
                 "/[a-z0-9*.$%{}~\u{e9}-]{0,12}(/[ -~]{0,12}){0,3}",
@@ -294,7 +294,7 @@ proptest! {
 }
 
 #[test]
-fn one_route_is_proposed_for_all_spellings_of_a_page() {
+fn one_route_covers_all_spellings_of_a_page() {
     let targets = ["/Search", "/search/", "/search", "/search?q=a", "/Search/?q=b", "/"];
     let log: String = (0..300)
         .map(|second| line("192.0.2.1", second, "+0000", targets[second as usize % targets.len()], "Mozilla/5.0"))

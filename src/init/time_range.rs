@@ -1,27 +1,27 @@
-//! When a log was written, and by which clock.
+//! Time range of a log, and the time zone of its clock.
 
 use crate::policy::Timestamp;
 use crate::replay::report::WindowReport;
 use jiff::tz::Offset;
 use std::collections::BTreeMap;
 
-/// The time of a log.
+/// Time range and clock offsets of a log.
 #[derive(Default)]
 pub(super) struct LogTimeRange {
     clocks: BTreeMap<i64, u64>,
     span: Option<(Timestamp, Timestamp)>,
 }
 
-/// A time zone whose clocks show what the log shows.
+/// A time zone that matches the clock of the log.
 #[derive(Debug)]
 pub(super) struct Zone {
     pub(super) name: String,
-    /// What to know of it.
+    /// Remark on the choice, for a comment.
     pub(super) remark: String,
 }
 
 impl LogTimeRange {
-    /// Takes a request's time, by a clock so many seconds east of Greenwich.
+    /// Records the time of a request, and the offset of its clock in seconds east of UTC.
     pub(super) fn record(&mut self, at: Timestamp, east: i64) {
         let (first, last) = self.span.unwrap_or((at, at));
         self.span = Some((first.min(at), last.max(at)));
@@ -30,28 +30,28 @@ impl LogTimeRange {
         }
     }
 
-    /// From when to when it goes, as the log's own clock shows it.
+    /// Returns the first and last time, in the log's own clock.
     pub(super) fn span(&self) -> Option<[String; 2]> {
         let (first, last) = self.span?;
         Some([first, last].map(|at| self.civil(at).strftime("%-d %b %Y %H:%M").to_string()))
     }
 
-    /// True where they are less than one.
+    /// Returns true if the log covers less than a day.
     pub(super) fn is_less_than_a_day(&self) -> bool {
         self.covered_seconds() < DAY - ROTATION_SLACK_S
     }
 
-    /// About so many hours, at least one: what is shorter says little of a day.
+    /// Returns the covered hours, rounded up, at least 1, because a shorter time says little about a day.
     pub(super) fn hours(&self) -> u64 {
         self.covered_seconds().div_ceil(3600).max(1)
     }
 
-    /// What a whole day would have, where these hours have so much.
+    /// Extrapolates an amount of the covered hours to a day.
     pub(super) fn per_day(&self, amount: u64) -> u64 {
         (amount * 24).div_ceil(self.hours())
     }
 
-    /// True where a window lies within them.
+    /// Returns true if a window lies within the range.
     pub(super) fn covers(&self, window: &WindowReport) -> bool {
         let second = |text: &str| text.parse().map_or(0, jiff::Timestamp::as_second).unsigned_abs();
         let (start, end) = (second(&window.start), second(&window.end));
@@ -64,27 +64,27 @@ impl LogTimeRange {
         self.span.map_or(0, |(first, last)| last.saturating_duration_since(first).as_secs())
     }
 
-    /// The zone of its clock.
+    /// Returns the zone of the most frequent clock offset.
     pub(super) fn zone(&self) -> Zone {
         let most = self.clocks.iter().max_by_key(|(east, count)| (**count, std::cmp::Reverse(**east)));
         let east = most.map_or(0, |(east, _)| *east);
         let written = format!("the log's clock shows {}", offset(east));
         let (name, remark) = match (east, east % 3600, self.clocks.len()) {
             (0, ..) => ("UTC".to_owned(), written),
-            // POSIX counts these to the west.
+            // POSIX counts these offsets to the west.
             (_, 0, _) if (-12..=14).contains(&(east / 3600)) => {
                 let name = format!("Etc/GMT{:+}", -east / 3600);
-                let remark = format!("{written}, and {name} is just that: its sign is the other way round");
+                let remark = format!("{written}, which is {name} (POSIX inverts the sign)");
                 (name, remark)
             }
             _ => match HALF_HOURS.iter().find(|(seconds, _)| *seconds == east) {
                 Some((_, name)) => ((*name).to_owned(), written),
-                None => ("UTC".to_owned(), format!("{written}, which is no zone's")),
+                None => ("UTC".to_owned(), format!("{written}, which matches no zone")),
             },
         };
         let remark = match self.clocks.len() {
             0 | 1 => remark,
-            _ => format!("{remark} most of the time, but it is set: name your zone"),
+            _ => format!("{remark} most of the time, but it changes; set your zone"),
         };
         Zone { name, remark }
     }
@@ -104,13 +104,13 @@ fn offset(east: i64) -> String {
 
 const DAY: u64 = 86_400;
 
-/// A log that is rotated every day seldom begins with a request of its first minutes.
+/// Tolerance at both ends of a window, in seconds: a log that is rotated daily rarely begins exactly at midnight.
 const ROTATION_SLACK_S: u64 = 2 * 3600;
 
-/// More than a server is ever set to.
+/// Maximum number of distinct clock offsets; real logs have few.
 const MAX_OFFSETS: usize = 64;
 
-/// Zones off the full hour whose clocks are never changed.
+/// Zones with an offset that is not a full hour and without daylight saving time, by offset in seconds.
 const HALF_HOURS: [(i64, &str); 8] = [
     (-34_200, "Pacific/Marquesas"),
     (12_600, "Asia/Tehran"),

@@ -1,4 +1,4 @@
-//! The one loop between the engine and a ledger, on a thread of its own: no request ever waits for it.
+//! Background task that refreshes the leases of the engine from a ledger, on its own thread. No request waits for it.
 
 use super::store::{Lease, LeaseRequest, Store, StoreError};
 use crate::engine::{Engine, LeaseMode};
@@ -11,20 +11,20 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-/// Accounts are looked after at least this often.
+/// Maximum time between two refreshes.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
-/// The same where somebody has less than they need now.
+/// Maximum time between two refreshes while a lease does not cover the current need.
 const SHORTFALL_INTERVAL: Duration = Duration::from_millis(50);
-/// And at most this often, so that accounts that run low together are served together.
+/// Minimum time between two refreshes, so that quotas that run low together are refreshed together.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
-/// So many troubles in a row are told once.
+/// Number of consecutive failures of which one is logged.
 const WARN_EVERY_FAILURES: u32 = 60;
 
-/// Wakes a keeper that sleeps. Made before the engine that rings it and the keeper that hears it.
+/// Wakes a sleeping lease refresher. Created before the engine and the refresher that share it.
 #[derive(Clone, Default)]
 pub struct WakeHandle(Arc<Notify>);
 
-/// Keeps accounts supplied from a ledger until it is closed.
+/// Refreshes leases from a ledger until it is closed.
 pub struct LeaseRefresher {
     wake_handle: WakeHandle,
     shared: Arc<RefresherState>,
@@ -48,7 +48,7 @@ struct Progress {
 }
 
 impl WakeHandle {
-    /// The supply of an engine whose accounts ring this bell.
+    /// Returns the lease mode of an engine that wakes the refresher through this handle.
     pub fn lease_mode(&self) -> LeaseMode {
         let wake_handle = Arc::clone(&self.0);
         LeaseMode::Leased(Arc::new(move || wake_handle.notify_one()))
@@ -56,7 +56,7 @@ impl WakeHandle {
 }
 
 impl LeaseRefresher {
-    /// Supplies the accounts of `engine` from `store`, whenever `bell` rings and at least once a second.
+    /// Refreshes the leases of `engine` from `store`, whenever it is woken and at least once a second.
     pub fn start<S: Store>(
         store: S,
         engine: Arc<Engine>,
@@ -73,23 +73,23 @@ impl LeaseRefresher {
         Ok(Self { wake_handle, shared, answers, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Tells everybody who waits for it that the ledger has answered.
+    /// Returns a handle that is notified after each response of the ledger.
     pub fn lease_updates(&self) -> Arc<Notify> {
         Arc::clone(&self.answers)
     }
 
-    /// True once the ledger has answered for the first time.
+    /// Returns true once the ledger has responded without an error.
     pub fn is_ready(&self) -> bool {
         self.shared.progress.lock().ready
     }
 
-    /// What is wrong with the ledger, if anything is.
+    /// Returns the current error of the ledger, if any.
     pub fn last_error(&self) -> Option<String> {
         self.shared.progress.lock().last_error.clone()
     }
 
-    /// Waits until the ledger has been asked about everything that is so now; false if that takes longer than
-    /// `patience`.
+    /// Waits until a refresh that starts after this call has ended. Returns false if that takes longer than the
+    /// timeout.
     pub fn flush(&self, patience: Duration) -> bool {
         let mut progress = self.shared.progress.lock();
         let target = progress.begun + 1;
@@ -98,12 +98,12 @@ impl LeaseRefresher {
         !self.shared.progressed.wait_while_for(&mut progress, waiting, patience).timed_out()
     }
 
-    /// Gives back what is held and not taken. Nothing may be taken any more.
+    /// Returns held units that are not taken. No units may be taken afterwards.
     pub fn close(&self) {
         self.shared.progress.lock().stopping = true;
         self.wake_handle.0.notify_one();
         if self.thread.lock().take().is_some_and(|thread| thread.join().is_err()) {
-            warn!("The ledger's thread ended badly: what it held counts as spent");
+            warn!("Lease thread panicked: held units count as used");
         }
     }
 }
@@ -135,14 +135,12 @@ async fn run<S: Store>(
         match &round {
             Ok(_) if troubles > 0 => {
                 troubles = 0;
-                info!("The ledger answers again");
+                info!("Ledger available again");
             }
             Ok(_) => {}
             Err(error) => {
                 if troubles % WARN_EVERY_FAILURES == 0 {
-                    warn!(
-                        "The ledger {error}. What is leased may still be spent; then requests that cost something are refused"
-                    );
+                    warn!("Ledger unavailable: {error}. Requests are admitted until the current leases are used up");
                 }
                 troubles += 1;
             }
@@ -153,7 +151,7 @@ async fn run<S: Store>(
             progress.ready |= round.is_ok();
             progress.last_error = match &round {
                 Ok(_) => store.last_error(),
-                Err(error) => Some(format!("The ledger {error}")),
+                Err(error) => Some(format!("Ledger unavailable: {error}")),
             };
             shared.progressed.notify_all();
             answers.notify_waiters();
@@ -166,7 +164,7 @@ async fn run<S: Store>(
     }
 }
 
-/// Asks for everybody at once; true when everybody has what they need now.
+/// Refreshes all leases in one call. Returns true if each lease covers the current need.
 async fn refresh_once<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<bool, StoreError> {
     correct(store, engine, now).await?;
     let asks = engine.lease_requests(now);
@@ -204,7 +202,7 @@ async fn correct<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Re
     Ok(())
 }
 
-/// False when there would be more to have than was handed out, and it is needed soon.
+/// Returns false if more units are available than were leased, and they are needed soon.
 fn is_satisfied((ask, lease): (&LeaseRequest, &Lease)) -> bool {
     let needed =
         ask.taken.saturating_add(ask.urgent).min(ask.wanted).min(ask.limit.saturating_sub(lease.held_by_others));

@@ -1,6 +1,6 @@
-//! Who holds what of which window: the arithmetic that the ledgers in memory and in a file share.
+//! Leases by quota, window and holder: the arithmetic shared by the ledgers in memory and in a file.
 //!
-//! Pure: no time but what is handed in, no disk. A model can be held against it.
+//! Pure: time is a parameter and there is no I/O, so that a model can verify it.
 
 use super::store::{Lease, LeaseRequest, WindowKey};
 use crate::policy::window::{EvictedWindows, Span};
@@ -8,49 +8,49 @@ use crate::policy::{Timestamp, Units};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Quotas, their windows, and what each holder has of them.
+/// Leases of all quotas, by window and holder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseTable {
     pub(super) quotas: BTreeMap<String, QuotaWindows>,
 }
 
-/// The windows of one quota.
+/// Windows of one quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct QuotaWindows {
     pub(super) windows: BTreeMap<u64, LeasedWindow>,
     pub(super) forgotten: EvictedWindows,
 }
 
-/// One window.
+/// Leases of one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LeasedWindow {
-    /// When it is; `None` for one that its first use has not opened yet.
+    /// Span of the window; `None` for a first-use window that is not open yet.
     pub(super) span: Option<Span>,
     pub(super) holdings: BTreeMap<Holder, Holding>,
 }
 
-/// Who holds something: a gate in one of its lives, or one of the two below.
+/// Holder of units: an incarnation of an instance, or one of the two constants below.
 pub type Holder = u64;
 
-/// Gates and lives that are no more.
+/// Holder of the usage of retired instances and incarnations.
 pub const PREVIOUS_INCARNATIONS: Holder = 0;
-/// The operator's correction.
+/// Holder of the administrator's correction.
 const MANUAL_CORRECTION: Holder = u64::MAX;
 
-/// What somebody holds of a window.
+/// Units of one holder in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// May be taken, and counts as taken until it is given back.
+    /// Units that may be taken. They count as taken until they are returned.
     pub held: Units,
-    /// Is known to be taken.
+    /// Units known to be taken.
     pub taken: Units,
 }
 
-/// So many windows of a quota are remembered beside those that weigh on the newest.
+/// Maximum number of stored windows per quota besides those that overlap the newest.
 const MAX_PAST_WINDOWS: usize = 8;
 
 impl LeaseTable {
-    /// Gives `who` what it asks for, as far as there is room, and says how things stand.
+    /// Grants the request of a holder as far as units are available. Returns the lease.
     pub fn lease(&mut self, who: Holder, ask: &LeaseRequest, now: Timestamp) -> Lease {
         let series = self.quotas.entry(ask.quota.clone()).or_default();
         if series.is_evicted(&ask.window) {
@@ -68,8 +68,8 @@ impl LeaseTable {
         Lease { held, held_by_others: elsewhere, taken_by_others: taken_elsewhere, span, ..Lease::default() }
     }
 
-    /// Forgets the oldest windows that nothing in `asks` needs, which is all that a gate asks for at once: what is of no
-    /// weight for a window that it gives back may weigh on the one that it spends.
+    /// Evicts the oldest windows that no request needs. `asks` must contain all requests of an instance: a window that
+    /// does not overlap a returned one may overlap the one in use.
     pub fn evict_old(&mut self, asks: &[LeaseRequest]) {
         for of_quota in asks.chunk_by(|one, next| one.quota == next.quota) {
             if let Some(series) = self.quotas.get_mut(&of_quota[0].quota) {
@@ -78,7 +78,7 @@ impl LeaseTable {
         }
     }
 
-    /// Notes that `who` has taken what it says, and is no more.
+    /// Records the final usage of a holder and retires it.
     pub fn close(&mut self, who: Holder, ask: &LeaseRequest) {
         let series = self.quotas.entry(ask.quota.clone()).or_default();
         if !series.is_evicted(&ask.window) {
@@ -89,11 +89,12 @@ impl LeaseTable {
         }
     }
 
-    /// Counts `used` as taken in all of the window of `ask` and what weighs on it: what is no live gate's is replaced.
+    /// Counts `used` as taken in total of the request's window and what overlaps it. Replaces all usage except that of
+    /// live instances.
     pub fn correct(&mut self, who: Holder, ask: &LeaseRequest, used: Units, now: Timestamp) {
         let series = self.quotas.entry(ask.quota.clone()).or_default();
         let key = with_current_span(&ask.window, now);
-        // The operator knows what nobody here remembers.
+        // The administrator's value also covers evicted windows.
         series.forgotten = EvictedWindows::default();
         for (&id, window) in &mut series.windows {
             if id == key.id || key.overlaps(id, window.span) {
@@ -109,7 +110,7 @@ impl LeaseTable {
         window.holdings.insert(MANUAL_CORRECTION, Holding { held: by_hand, taken: by_hand });
     }
 
-    /// How things stand for `who`, without a change.
+    /// Returns the current lease of a holder, without a change.
     pub fn status(&self, who: Holder, ask: &LeaseRequest, now: Timestamp) -> Lease {
         let nothing = QuotaWindows::default();
         let series = self.quotas.get(&ask.quota).unwrap_or(&nothing);
@@ -128,33 +129,32 @@ impl LeaseTable {
         }
     }
 
-    /// True when the window is not forgotten.
+    /// Returns true if the window is stored.
     pub fn contains(&self, quota: &str, window: u64) -> bool {
         self.quotas.get(quota).is_some_and(|series| series.windows.contains_key(&window))
     }
 
-    /// What `who` holds.
+    /// Returns the units of a holder in a window.
     pub fn holding(&self, who: Holder, quota: &str, window: u64) -> Holding {
         let window = self.quotas.get(quota).and_then(|series| series.windows.get(&window));
         window.and_then(|window| window.holdings.get(&who)).copied().unwrap_or_default()
     }
 
-    /// When the window is, as far as is known.
+    /// Returns the span of the window, if it is known.
     pub fn span(&self, quota: &str, window: u64) -> Option<Span> {
         self.quotas.get(quota)?.windows.get(&window)?.span
     }
 
-    /// Sets what `who` holds of a window that is remembered.
+    /// Sets the units of a holder in a stored window.
     pub(super) fn put(&mut self, who: Holder, quota: &str, window: u64, holding: Holding) {
         if let Some(window) = self.quotas.get_mut(quota).and_then(|series| series.windows.get_mut(&window)) {
             window.holdings.insert(who, holding);
         }
     }
 
-    /// Notes that `who` has died; `fate` says what counts as taken of what it held.
+    /// Retires a holder that has crashed. `fate` returns how many of its units count as taken.
     ///
-    /// A window that its first use had not opened as far as is known, and of which something may be taken, counts as
-    /// opened now.
+    /// A first-use window that is not known to be open counts as opened now if units may have been taken of it.
     pub fn retire_holder(&mut self, who: Holder, now: Timestamp, mut fate: impl FnMut(&str, u64, Holding) -> Units) {
         for (quota, series) in &mut self.quotas {
             for (&id, window) in &mut series.windows {
@@ -171,7 +171,7 @@ impl LeaseTable {
 }
 
 impl QuotaWindows {
-    /// What everybody but `who` holds of the window, with all that other windows weigh on it.
+    /// Returns the held and the taken units of all other holders, including those of overlapping windows.
     fn held_by_others(&self, who: Holder, key: &WindowKey, now: Timestamp) -> (Units, Units) {
         let key = with_current_span(key, now);
         let mut sum = (Units::ZERO, Units::ZERO);
@@ -186,7 +186,7 @@ impl QuotaWindows {
         sum
     }
 
-    /// True when nobody can tell what was taken of the window, or of what weighs on it.
+    /// Returns true if the usage of the window or of one that overlaps it was evicted.
     fn is_evicted(&self, key: &WindowKey) -> bool {
         let known = self.windows.contains_key(&key.id);
         match key.span {
@@ -196,8 +196,8 @@ impl QuotaWindows {
         }
     }
 
-    /// Forgets the oldest windows beyond a few. One more than weighs on those asked for is kept: it may be asked for
-    /// ahead.
+    /// Evicts the oldest windows beyond a maximum. Keeps one window more than those that overlap the requests, because
+    /// it may be prefetched.
     fn evict_old(&mut self, asks: &[LeaseRequest]) {
         let newest = self.windows.values().filter_map(|window| window.span).max_by_key(|span| span.start);
         let Some(newest) = newest else { return };
@@ -220,7 +220,7 @@ impl QuotaWindows {
         }
     }
 
-    /// Windows that open at their first use are counted from 0 again, so that a gate that starts finds the present one.
+    /// Renumbers first-use windows from 0, so that an instance that starts finds the current one.
     fn renumber(&mut self) {
         let (by_use, by_time): (Vec<_>, Vec<_>) = std::mem::take(&mut self.windows)
             .into_iter()
@@ -238,7 +238,8 @@ impl LeasedWindow {
         earlier.held = earlier.taken;
     }
 
-    /// Windows of one id are one, whatever the gates' clocks say: the earliest beginning counts.
+    /// Merges the span that an instance reports. Windows with one id are identical, whatever the clocks of the
+    /// instances: the earliest start counts.
     fn merge_span(&mut self, told: Option<Span>) {
         self.span = match (self.span, told) {
             (None, span) | (span, None) => span,
@@ -248,7 +249,7 @@ impl LeasedWindow {
     }
 }
 
-/// A window that counts as spent, and as over where its first use would open it.
+/// Returns the lease of an evicted window: fully used, and ended if it is a first-use window.
 fn evicted_lease(ask: &LeaseRequest) -> Lease {
     let elsewhere = ask.limit.saturating_sub(ask.taken);
     let over = Span { start: Timestamp(0), end: Timestamp(0) };
@@ -256,13 +257,13 @@ fn evicted_lease(ask: &LeaseRequest) -> Lease {
     Lease { held: ask.taken, held_by_others: elsewhere, taken_by_others: elsewhere, span, ..Lease::default() }
 }
 
-/// A window that is not open yet would be now.
+/// Returns the key with a span: a window that is not open yet would open now.
 fn with_current_span(key: &WindowKey, now: Timestamp) -> WindowKey {
     let span = key.span.unwrap_or(Span { start: now, end: now + Duration::from_nanos(1) });
     WindowKey { span: Some(span), ..*key }
 }
 
-/// The others have their beginning for an id.
+/// Returns true if the id is an ordinal. Ids of other windows are their start.
 fn is_ordinal(id: u64, span: Option<Span>) -> bool {
     span.is_none_or(|span| span.start.0 != id)
 }

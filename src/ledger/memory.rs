@@ -1,4 +1,4 @@
-//! A ledger that lives and dies with the process, for several gates in it: whoever restarts it starts a new count.
+//! A ledger in memory, for several instances in one process. A restart starts a new count.
 
 use super::lease_table::{Holder, LeaseTable};
 use super::store::{Lease, LeaseRequest, Store, StoreError};
@@ -8,7 +8,7 @@ use std::future::Future;
 use std::future::ready;
 use std::sync::Arc;
 
-/// One gate's access to a table that gates share. Hands out at once whatever there is.
+/// Access of one instance to a shared lease table. Leases all available units at once.
 #[derive(Clone)]
 pub struct MemoryStore {
     table: Arc<Mutex<LeaseTable>>,
@@ -16,7 +16,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// The gate of that number, from 1 on, at `table`.
+    /// Creates the store of one instance, numbered from 1, on a shared table.
     pub fn new(table: Arc<Mutex<LeaseTable>>, gate: Holder) -> Self {
         Self { table, gate }
     }

@@ -1,11 +1,12 @@
-//! The account of what has been bought and spent, beyond the life of a request and of a process.
+//! Durable record of leased and used units, beyond the life of a process.
 //!
-//! The engine takes from what its accounts hold and asks nobody. The [`LeaseRefresher`] sees to it that they hold something: it
-//! asks a [`Store`] for leases ahead of the need, all accounts in one call. A store writes down what it hands out before
-//! it does, so whatever dies, nobody can have taken more than is written.
+//! Requests are charged to leases in memory and never wait for a ledger. The [`LeaseRefresher`] requests leases from a
+//! [`Store`] in advance, for all quotas in one call. A store records each lease before it returns it, so a crashed
+//! instance cannot have taken more than is recorded.
 //!
-//! [`FileStore`] keeps the account of one gate in its state directory; [`MemoryStore`] that of several gates in one process. Both
-//! do their arithmetic in a [`LeaseTable`]. [`RedisStore`] leaves it to a script in a server that several gates share.
+//! [`FileStore`] keeps the record of one instance in its state directory; [`MemoryStore`] that of several instances in
+//! one process. Both compute leases in a [`LeaseTable`]. [`RedisStore`] runs a script in a server that several
+//! instances share.
 
 mod file;
 mod lease_refresher;
@@ -13,7 +14,6 @@ mod lease_table;
 mod memory;
 pub mod redis;
 pub mod store;
-
 #[cfg(test)]
 mod tests;
 

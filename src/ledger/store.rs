@@ -1,4 +1,4 @@
-//! What every ledger does: it hands out parts of a window and remembers them beyond the life of a gate.
+//! Interface of all ledgers: they lease units of windows, and record leases beyond the life of an instance.
 
 pub use crate::policy::lease::{Lease, LeaseRequest, WindowKey};
 use crate::policy::{Timestamp, Units};
@@ -6,24 +6,24 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-/// A ledger. Asked by the keeper alone, on a thread of its own: it may wait, no request ever waits for it.
+/// A ledger. Only the lease refresher calls it, on its own thread: a ledger may block, and no request waits for it.
 ///
-/// The sum of what it has handed out of a window, to all gates and all their lives, never exceeds the limit; what a
-/// gate says it has taken already is recorded even where it does.
+/// The units leased of a window, to all instances and incarnations together, never exceed the limit. Usage that an
+/// instance reports is recorded even above the limit.
 pub trait Store: Send + 'static {
-    /// Answers every ask with what may be taken now, in their order. What is handed out is remembered before it is.
+    /// Returns a lease for each request, in their order. A lease is recorded before it is returned.
     fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>>;
 
-    /// What an operator should know of it, though it answers.
+    /// Returns a problem that the administrator should fix although the ledger responds; `None` if there is none.
     fn last_error(&self) -> Option<String> {
         None
     }
 
-    /// A clean stop: nothing is held any more but what is taken.
+    /// Closes the ledger at a clean shutdown: only taken units remain held.
     fn close(&mut self, asks: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<(), StoreError>>;
 
-    /// Corrects by hand: the window of `ask`, with all that weighs on it, counts `used` as taken in all, whoever took it;
-    /// what gates have reserved stays. `ask.taken` is already what this gate counts after the correction.
+    /// Applies a manual correction. The window of the request, with all usage that overlaps it, counts `used` as taken
+    /// in total; units reserved by instances stay. The `taken` units of the request already include the correction.
     fn correct(
         &mut self,
         ask: &LeaseRequest,
@@ -31,39 +31,39 @@ pub trait Store: Send + 'static {
         now: Timestamp,
     ) -> impl Future<Output = Result<(), StoreError>> {
         let _ = (used, now);
-        let told = format!("{}: this ledger takes no corrections by hand", ask.quota);
+        let told = format!("{}: this ledger does not support manual corrections", ask.quota);
         std::future::ready(Err(StoreError::Refused(told)))
     }
 }
 
-/// Why a ledger could not answer. What had been handed out before may still be spent.
+/// Reason why a ledger returned no leases. Units leased earlier may still be spent.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be written.
+    /// The ledger cannot be written.
     #[error("cannot write {what}: {source}")]
     Write {
-        /// What was to be written.
+        /// File that cannot be written.
         what: String,
-        /// The system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// It cannot be reached.
+    /// The ledger cannot be reached.
     #[error("cannot reach {0}")]
     Unreachable(String),
-    /// It does not do that.
+    /// The ledger does not perform the operation.
     #[error("{0}")]
     Refused(String),
-    /// The clocks of this gate and of a shared ledger disagree about which window it is; the ledger's counts.
-    #[error("{server}: the clock of this gate is {} {}, so nothing is leased of {quota}; set it (NTP)",
-        apart.as_secs_f64(), if *ahead { "s ahead of the server's" } else { "s behind the server's" })]
+    /// The clocks of this instance and of a shared ledger disagree about the current window. The ledger's clock counts.
+    #[error("clock skew of {}{} s against {server}: no leases for {quota}; synchronize clocks (NTP)",
+        if *ahead { "+" } else { "-" }, apart.as_secs_f64())]
     Clock {
-        /// Whose clock counts.
+        /// Server whose clock counts.
         server: String,
-        /// The first quota of which nothing can be leased for it.
+        /// First quota without a lease for this reason.
         quota: String,
-        /// True when it is the gate's clock that is ahead.
+        /// True if the clock of this instance is ahead.
         ahead: bool,
-        /// How far they are apart.
+        /// Difference of the clocks.
         apart: Duration,
     },
 }

@@ -1,4 +1,4 @@
-//! The file ledger on a folder that can die at any operation, lose what was not synced, and fail.
+//! The file ledger on a simulated directory that crashes at any operation, loses unsynced data, and fails.
 
 use super::file::Inner;
 use super::store::{Lease, LeaseRequest, StoreError, WindowKey};
@@ -19,14 +19,14 @@ use std::time::Duration;
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const LIMIT: u64 = 1000;
 
-/// A folder in memory that knows what is on the disk and what only in the cache.
+/// Directory in memory that tracks which data is on disk and which only in the cache.
 #[derive(Clone, Default)]
 struct SimulatedDir(Arc<Mutex<SimulatedDirState>>);
 
 #[derive(Clone, Default)]
 struct SimulatedDirState {
     files: BTreeMap<String, FileContent>,
-    /// After so many operations the process is dead: nothing is carried out any more.
+    /// Number of operations after which the process is dead and executes nothing.
     lives_for: Option<usize>,
     syncs_fail: bool,
     operations: usize,
@@ -38,11 +38,11 @@ struct FileContent {
     cached: Vec<u8>,
 }
 
-/// How a life ended.
+/// Way in which an incarnation ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum CrashKind {
     Killed,
-    /// With so many of 16 blocks of each unsynced file on the disk already.
+    /// Power cut, with this number of 16 blocks of each unsynced file on disk.
     PowerCut(usize),
 }
 
@@ -59,7 +59,7 @@ impl SimulatedDir {
         Ok(state)
     }
 
-    /// The folder as the next life finds it.
+    /// Returns the directory as the next incarnation finds it.
     fn after(&self, end: CrashKind) -> Self {
         let mut state = self.0.lock().clone();
         for bytes in state.files.values_mut() {
@@ -84,7 +84,7 @@ impl StateDir for SimulatedDir {
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.step()?;
         if state.syncs_fail {
-            return Err(io::Error::other("no sync"));
+            return Err(io::Error::other("sync failed"));
         }
         state.files.insert(name.into(), FileContent { durable: bytes.to_vec(), cached: bytes.to_vec() });
         Ok(())
@@ -100,7 +100,7 @@ impl StateDir for SimulatedDir {
     fn sync(&mut self, name: &str) -> io::Result<()> {
         let mut state = self.step()?;
         if state.syncs_fail {
-            return Err(io::Error::other("no sync"));
+            return Err(io::Error::other("sync failed"));
         }
         let file = state.files.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
         file.durable = file.cached.clone();
@@ -112,7 +112,7 @@ impl StateDir for SimulatedDir {
     }
 }
 
-/// A gate that spends one quota of one window.
+/// An instance that spends one quota in one window.
 struct TestInstance {
     sim: SimulatedDir,
     ledger: Inner<SimulatedDir>,
@@ -122,7 +122,7 @@ struct TestInstance {
 
 fn open(sim: &SimulatedDir, boot: &str) -> Result<Inner<SimulatedDir>, OpenError> {
     let ticks = AtomicU64::new(0);
-    // Time passes between any two looks: syncs are never too many.
+    // Time passes between any two readings, so that syncs are never limited.
     let uptime = Box::new(move || Timestamp::from_seconds(ticks.fetch_add(1, Ordering::Relaxed)));
     Inner::open(sim.clone(), boot, uptime, NOON)
 }
@@ -148,7 +148,7 @@ fn ask(taken: u64, held: u64, wanted: u64, soon: u64) -> LeaseRequest {
 
 impl TestInstance {
     fn start(sim: SimulatedDir, boot: &str) -> Self {
-        let ledger = open(&sim, boot).expect("a whole ledger");
+        let ledger = open(&sim, boot).expect("the ledger is intact");
         Self { sim, ledger, taken: 0, held: 0 }
     }
 
@@ -163,21 +163,21 @@ impl TestInstance {
         self.taken = (self.taken + units).min(self.held);
     }
 
-    /// What the next life counts as taken by this one and those before it.
+    /// Returns the units that the next incarnation counts as taken by this one and its predecessors.
     fn counted_after(&self, end: CrashKind) -> (u64, u64) {
         let boot = if end == CrashKind::Killed { "this" } else { "next" };
         let mut next = TestInstance::start(self.sim.after(end), boot);
-        let lease = next.asks(0, 0).expect("an answer");
+        let lease = next.asks(0, 0).expect("a lease");
         assert_eq!(lease.held_by_others, lease.taken_by_others);
         (lease.held_by_others.floor(), lease.lost.floor())
     }
 }
 
 #[test]
-fn a_kill_costs_the_mark_and_a_power_cut_the_lease() {
+fn kill_loses_journal_mark_power_cut_loses_lease() {
     let mut gate = TestInstance::start(SimulatedDir::default(), "this");
     gate.asks(100, 10).expect("a lease");
-    assert_eq!(gate.held, 10, "the mark, not the lease");
+    assert_eq!(gate.held, 10, "the mark is granted, not the lease");
     gate.spends(4);
     assert_eq!(gate.counted_after(CrashKind::Killed), (10, 10));
     assert_eq!(gate.counted_after(CrashKind::PowerCut(0)), (100, 100));
@@ -186,7 +186,7 @@ fn a_kill_costs_the_mark_and_a_power_cut_the_lease() {
 }
 
 #[test]
-fn small_steps_cost_no_sync() {
+fn small_leases_need_no_sync() {
     let mut gate = TestInstance::start(SimulatedDir::default(), "this");
     gate.asks(100, 10).expect("a lease");
     gate.sim.0.lock().syncs_fail = true;
@@ -198,69 +198,69 @@ fn small_steps_cost_no_sync() {
 }
 
 #[test]
-fn a_clean_stop_costs_nothing() {
+fn clean_shutdown_loses_nothing() {
     let mut gate = TestInstance::start(SimulatedDir::default(), "this");
     gate.asks(100, 10).expect("a lease");
     gate.spends(4);
-    gate.ledger.close(&[ask(4, 10, 4, 0)]).expect("it is written");
+    gate.ledger.close(&[ask(4, 10, 4, 0)]).expect("the disk is writable");
     assert_eq!(gate.counted_after(CrashKind::Killed), (4, 0));
     assert_eq!(gate.counted_after(CrashKind::PowerCut(0)), (4, 0));
 }
 
 #[test]
-fn a_disk_that_fails_lets_the_lease_be_spent_and_no_more() {
+fn disk_failure_limits_spending_to_the_lease() {
     let mut gate = TestInstance::start(SimulatedDir::default(), "this");
     gate.asks(100, 100).expect("a lease");
     gate.sim.0.lock().syncs_fail = true;
     gate.spends(100);
     for _ in 0..3 {
-        gate.asks(100, 100).expect("an answer");
+        gate.asks(100, 100).expect("a lease");
         assert_eq!(gate.held, 100);
-        assert!(gate.ledger.last_error.as_ref().is_some_and(|ill| ill.starts_with("Cannot write ledger: no sync")));
+        assert!(gate.ledger.last_error.as_ref().is_some_and(|ill| ill.starts_with("Cannot write ledger: sync failed")));
     }
     for end in [CrashKind::Killed, CrashKind::PowerCut(0), CrashKind::PowerCut(9), CrashKind::PowerCut(16)] {
         assert!(gate.counted_after(end).0 >= 100);
     }
     gate.sim.0.lock().syncs_fail = false;
-    gate.asks(100, 100).expect("it works again");
+    gate.asks(100, 100).expect("the disk works again");
     assert_eq!(gate.ledger.last_error, None);
     assert_eq!((gate.held, gate.counted_after(CrashKind::PowerCut(0)).0), (200, 200));
 }
 
 #[test]
-fn a_journal_of_another_start_of_the_machine_proves_nothing() {
+fn journal_of_another_boot_proves_nothing() {
     let mut gate = TestInstance::start(SimulatedDir::default(), "this");
     gate.asks(100, 10).expect("a lease");
     for boot in ["other", ""] {
-        let next = TestInstance::start(gate.sim.after(CrashKind::Killed), boot).asks(0, 0).expect("an answer");
+        let next = TestInstance::start(gate.sim.after(CrashKind::Killed), boot).asks(0, 0).expect("a lease");
         assert_eq!(next.held_by_others, Units::from_whole(100), "{boot:?}");
     }
 }
 
 #[test]
-fn a_record_that_outgrows_its_slot_moves_into_a_larger_file() {
+fn oversized_record_moves_to_a_larger_file() {
     let mut sim = SimulatedDir::default();
-    let mut slots = RecordFile::create("ledger", b"ledger\0\0", &mut sim, 0, b"small").expect("it is made");
+    let mut slots = RecordFile::create("ledger", b"ledger\0\0", &mut sim, 0, b"small").expect("the file is created");
     let large = vec![b'x'; 100_000];
-    slots.commit(&mut sim, &large).expect("it fits");
-    slots.commit(&mut sim, b"small again").expect("it fits");
+    slots.commit(&mut sim, &large).expect("the record fits");
+    slots.commit(&mut sim, b"small again").expect("the record fits");
     let read = |end| {
-        let bytes = sim.after(end).read("ledger").expect("a file").expect("a file");
+        let bytes = sim.after(end).read("ledger").expect("the file is readable").expect("the file exists");
         RecordFile::read("ledger", b"ledger\0\0", &bytes).map(|(_, record)| record)
     };
     assert_eq!(read(CrashKind::PowerCut(0)), Ok(b"small again".to_vec()));
 }
 
 #[test]
-fn a_quota_with_many_windows_and_a_long_name_is_read_back() {
-    let mut ledger = open(&SimulatedDir::default(), "this").expect("a ledger");
+fn many_windows_and_long_names_can_be_leased() {
+    let mut ledger = open(&SimulatedDir::default(), "this").expect("the ledger opens");
     let part = Duration::from_secs(60);
     for number in 100..300u64 {
         let start = Timestamp::from_seconds(number * 60);
         let key = WindowKey { id: start.0, span: Some(Span { start, end: start + part }), lookback: 60 };
         let mut ask = ask(1, 0, 2, 1);
         (ask.quota, ask.window) = ("q".repeat(64), key);
-        let lease = ledger.lease(&[ask], start).expect("an answer").remove(0);
+        let lease = ledger.lease(&[ask], start).expect("a lease").remove(0);
         assert!(
             lease.held >= Units::from_whole(1)
                 && lease.held.saturating_add(lease.held_by_others) <= Units::from_whole(LIMIT)
@@ -269,27 +269,29 @@ fn a_quota_with_many_windows_and_a_long_name_is_read_back() {
 }
 
 #[test]
-fn what_weighs_on_a_redefined_window_is_remembered_while_the_one_before_is_given_back() {
-    let mut ledger = open(&SimulatedDir::default(), "this").expect("a ledger");
+fn redefined_window_counts_usage_of_returned_windows() {
+    let mut ledger = open(&SimulatedDir::default(), "this").expect("the ledger opens");
     let second = |number: u64| {
         let start = NOON + Duration::from_secs(number);
         WindowKey { id: start.0, span: Some(Span { start, end: start + Duration::from_secs(1) }), lookback: 0 }
     };
     for number in 0..8 {
-        ledger.lease(&[LeaseRequest { window: second(number), ..ask(1, 0, 1, 0) }], NOON).expect("it is noted");
+        ledger
+            .lease(&[LeaseRequest { window: second(number), ..ask(1, 0, 1, 0) }], NOON)
+            .expect("the usage is recorded");
     }
     let given_back = LeaseRequest { window: second(8), ..ask(0, 0, 0, 0) };
-    let today = ledger.lease(&[given_back, ask(0, 0, 2, 2)], NOON).expect("an answer").remove(1);
-    assert_eq!(today.taken_by_others, Units::from_whole(8), "each second weighs on the day");
+    let today = ledger.lease(&[given_back, ask(0, 0, 2, 2)], NOON).expect("a lease").remove(1);
+    assert_eq!(today.taken_by_others, Units::from_whole(8), "the usage of each second counts in the day");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whenever it dies, and whatever of the last writes is on the disk: what was taken is counted, and what is counted
-    /// beyond it was held.
+    /// Invariant, for any time of a crash and any subset of the last writes on disk: all taken units are counted. Units
+    /// counted beyond them were held.
     #[test]
-    fn a_life_that_ends_at_any_operation_is_never_counted_short(
+    fn crash_at_any_operation_never_undercounts_usage(
         spends in proptest::collection::vec((0u64..60, 1u64..80, 1u64..20), 1..30),
         dies_after in 0usize..90, reached in 0usize..=16, killed: bool, failing in 0usize..60,
     ) {
@@ -312,15 +314,15 @@ proptest! {
         prop_assert!(counted >= gate.taken, "{counted} of {} counted", gate.taken);
         prop_assert!(counted <= leased.max(gate.held), "{counted} of {leased} leased");
         prop_assert!(lost <= counted);
-        // After a sync that failed the lease may be what counts.
+        // After a failed sync, the lease may count.
         if killed && !a_sync_fails {
-            // Written is not handed out yet: it may die in between.
-            prop_assert!(counted <= gate.held.max(marked), "a kill costs the mark: {counted} of {marked}");
+            // The mark is written before its units are handed out: a crash may happen in between.
+            prop_assert!(counted <= gate.held.max(marked), "after a kill the mark counts: {counted} of {marked}");
         }
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..9000), prefixed: bool) {
+    fn arbitrary_ledger_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..9000), prefixed: bool) {
         let mut file = if prefixed { b"tidegateledger\0\0\x01\0\0\0\0\0\x01\0".to_vec() } else { Vec::new() };
         file.extend(bytes);
         let sim = SimulatedDir::default();

@@ -1,20 +1,20 @@
-//! Which of the operator's address lists an address stands on.
+//! Address lists: finds the configured lists that contain an address.
 //!
-//! All lists together are cut into spans that touch and never overlap, each with the lists it stands on: however many
-//! networks there are, an address is found by one search.
+//! The networks of all lists form one table of disjoint intervals, each with its set of lists. A lookup is one binary
+//! search, for any number of networks.
 
 use super::identity::{IpPrefix, canonical};
 use std::net::IpAddr;
 
-/// A list, by its place in the settings.
+/// Index of an address list in the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListId(pub u8);
 
-/// The lists that an address stands on: one bit each.
+/// Set of address lists, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListSet(u64);
 
-/// The networks of all lists.
+/// The networks of all address lists.
 #[derive(Clone, Debug, Default)]
 pub struct AddressLists {
     v4: IntervalTable<u32>,
@@ -22,16 +22,16 @@ pub struct AddressLists {
     counts: Vec<usize>,
 }
 
-/// A line of a file that is no network, by its number from 1.
+/// A line of a list file that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidLine {
-    /// The number of the line.
+    /// Line number, from 1.
     pub number: u64,
-    /// What stands there, cut short.
+    /// Content of the line, truncated.
     pub found: String,
 }
 
-/// Where each span begins and on which lists it stands, in order.
+/// Sorted interval starts, with the set of lists of each interval.
 #[derive(Clone, Debug, Default)]
 struct IntervalTable<T> {
     starts: Vec<T>,
@@ -39,17 +39,17 @@ struct IntervalTable<T> {
 }
 
 impl ListSet {
-    /// The lists of these numbers.
+    /// Creates a set from list ids.
     pub fn from_ids(lists: impl IntoIterator<Item = ListId>) -> Self {
         Self(lists.into_iter().fold(0, |bits, list| bits | 1 << list.0))
     }
 
-    /// True where there is none.
+    /// Returns true if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The first list that is among both.
+    /// Returns the first list that is in both sets, if any.
     pub fn first_common(self, other: Self) -> Option<ListId> {
         let common = self.0 & other.0;
         (common != 0).then(|| ListId(common.trailing_zeros() as u8))
@@ -57,10 +57,10 @@ impl ListSet {
 }
 
 impl AddressLists {
-    /// The most lists that there can be.
+    /// Maximum number of lists.
     pub const MAX_LISTS: usize = 64;
 
-    /// Puts the networks of all lists together, in the order of their numbers; of more than 64 lists, the first 64.
+    /// Builds the table from the networks of all lists, in the order of their ids. Ignores lists beyond the 64th.
     pub fn new(lists: &[Vec<IpPrefix>]) -> Self {
         let counts = lists.iter().map(Vec::len).collect();
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
@@ -81,7 +81,7 @@ impl AddressLists {
         }
     }
 
-    /// The lists that `address` stands on.
+    /// Returns the lists that contain `address`.
     pub fn lookup(&self, address: IpAddr) -> ListSet {
         match canonical(address) {
             IpAddr::V4(v4) => self.v4.at(u32::from(v4)),
@@ -89,14 +89,14 @@ impl AddressLists {
         }
     }
 
-    /// How many networks each list has.
+    /// Returns the number of networks of each list.
     pub fn counts(&self) -> &[usize] {
         &self.counts
     }
 }
 
 impl<T: Ord + Copy> IntervalTable<T> {
-    /// `after` is the number behind one, if there is any.
+    /// Builds the table. `after` returns the next number, if there is one.
     fn of(networks: &[(T, T, usize)], after: impl Fn(T) -> Option<T>) -> Self {
         let mut turns: Vec<(T, usize, bool)> = Vec::with_capacity(networks.len() * 2);
         for &(first, last, list) in networks {
@@ -107,7 +107,7 @@ impl<T: Ord + Copy> IntervalTable<T> {
         let mut depth = [0_u32; AddressLists::MAX_LISTS];
         let mut spans = Self { starts: Vec::new(), listed: Vec::new() };
         for of_one_place in turns.chunk_by(|one, other| one.0 == other.0) {
-            // Beginnings first, or a depth would fall below zero where one network follows on another.
+            // Count starts first: the depth of adjacent networks would otherwise drop below zero.
             of_one_place.iter().filter(|turn| turn.2).for_each(|turn| depth[turn.1] += 1);
             of_one_place.iter().filter(|turn| !turn.2).for_each(|turn| depth[turn.1] -= 1);
             let listed =
@@ -126,8 +126,8 @@ impl<T: Ord + Copy> IntervalTable<T> {
     }
 }
 
-/// Reads a list: one address or network a line; `#` begins a comment, empty lines are nothing. Every bad line is told, up to
-/// a hundred of them.
+/// Parses a list file: one address or network per line, with `#` comments and empty lines. Returns the invalid lines,
+/// at most 100, on error.
 pub fn parse(text: &str) -> Result<Vec<IpPrefix>, Vec<InvalidLine>> {
     let mut networks = Vec::new();
     let mut bad = Vec::new();
@@ -145,7 +145,7 @@ pub fn parse(text: &str) -> Result<Vec<IpPrefix>, Vec<InvalidLine>> {
     if bad.is_empty() { Ok(networks) } else { Err(bad) }
 }
 
-/// A file that is no list at all need not be told line by line.
+/// Maximum number of invalid lines reported, since the file may not be a list at all.
 const MAX_REPORTED_LINES: usize = 100;
 const MAX_EXCERPT: usize = 60;
 
@@ -159,13 +159,13 @@ mod tests {
     }
 
     fn listed(lists: &AddressLists, address: &str) -> Vec<u8> {
-        let found = lists.lookup(address.parse().expect("an address"));
+        let found = lists.lookup(address.parse().expect("valid address"));
         (0..64).filter(|&list| found.first_common(ListSet::from_ids([ListId(list)])).is_some()).collect()
     }
 
     #[test]
-    fn a_list_is_one_network_a_line_with_comments() {
-        let text = "\u{feff}# hosting\r\n\r\n192.0.2.0/24  # a data centre\n198.51.100.7\n2001:db8::/32\n 10.1.2.3/8\n::ffff:203.0.113.0/120\n";
+    fn list_has_one_network_per_line_with_comments() {
+        let text = "\u{feff}# hosting\r\n\r\n192.0.2.0/24  # a data center\n198.51.100.7\n2001:db8::/32\n 10.1.2.3/8\n::ffff:203.0.113.0/120\n";
         let lists = AddressLists::new(&[networks(text)]);
         for inside in
             ["192.0.2.255", "198.51.100.7", "2001:db8:ffff::1", "10.255.0.1", "::ffff:192.0.2.1", "203.0.113.9"]
@@ -179,16 +179,17 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_line_is_told_with_its_number() {
-        let bad = parse("192.0.2.1\n300.1.1.1\n# fine\n192.0.2.0/33\nexample.com # why\n").expect_err("three are bad");
+    fn invalid_lines_are_reported_with_their_number() {
+        let bad =
+            parse("192.0.2.1\n300.1.1.1\n# fine\n192.0.2.0/33\nexample.com # why\n").expect_err("three invalid lines");
         let told: Vec<_> = bad.iter().map(|line| (line.number, line.found.as_str())).collect();
         assert_eq!(told, [(2, "300.1.1.1"), (4, "192.0.2.0/33"), (5, "example.com")]);
-        assert_eq!(parse(&"x\n".repeat(5000)).expect_err("all are bad").len(), 100);
+        assert_eq!(parse(&"x\n".repeat(5000)).expect_err("all lines invalid").len(), 100);
         assert_eq!(parse(""), Ok(Vec::new()));
     }
 
     #[test]
-    fn an_address_may_stand_on_several_lists_and_the_last_addresses_count() {
+    fn address_can_be_on_several_lists() {
         let lists = AddressLists::new(&[
             networks("0.0.0.0/0\n::/0"),
             networks("10.0.0.0/8\n10.0.0.0/9\n10.0.0.0/8"),
@@ -204,7 +205,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_spans_say_what_each_network_would(
+        fn interval_table_agrees_with_the_networks(
             written in proptest::collection::vec((any::<u32>(), 0..=32_u8, 0..3_usize), 0..60),
             asked in proptest::collection::vec(any::<u32>(), 20),
         ) {
@@ -213,7 +214,7 @@ mod tests {
                 of_list[list].extend(IpPrefix::new(IpAddr::V4(address.into()), length));
             }
             let lists = AddressLists::new(&of_list);
-            // Also at the edges, where a slip would be.
+            // Interval edges, where off-by-one errors would show.
             let edges = written.iter().flat_map(|&(address, ..)| [address, address.wrapping_add(1), address.wrapping_sub(1)]);
             for address in asked.iter().copied().chain(edges) {
                 let address = IpAddr::V4(address.into());

@@ -1,41 +1,41 @@
-//! The token bucket of one client.
+//! Token bucket of one client.
 //!
-//! In batches, as Atlassian documents it: `fill` tokens every `interval`, at most `capacity`. Or smooth (GCRA): one
-//! token every `interval / fill`, at most `capacity` saved up.
+//! Refills in batches, as Atlassian documents it: `fill` tokens every `interval`, up to `capacity`. Or smooth (GCRA):
+//! one token every `interval / fill`, up to `capacity`.
 
 use super::time::Timestamp;
 use std::time::Duration;
 
-/// How a class's buckets fill.
+/// Refill settings of a class's buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// The most tokens a client can save up; at least 1.
+    /// Maximum number of tokens; at least 1.
     pub capacity: u32,
-    /// Tokens that come back ...
+    /// Tokens added per interval.
     pub fill: u32,
-    /// ... every so often. Never zero.
+    /// Refill interval; never zero.
     pub interval: Duration,
-    /// One by one over the interval instead of all at its end.
+    /// True to add tokens one by one over the interval, false to add them all at its end.
     pub smooth: bool,
-    /// Requests that cost nothing take no token: a page's pictures are as many as they are.
+    /// True if free requests take no token: a page may load any number of images.
     pub costed_only: bool,
 }
 
-/// What one bucket holds. The default is a bucket nobody has touched, which is full.
+/// State of one bucket. The default is a full bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketState {
-    /// Tokens that are gone.
+    /// Number of used tokens.
     pub used_tokens: u32,
-    /// When the present interval began.
+    /// Start of the current refill interval.
     pub since: Timestamp,
 }
 
-/// The bucket is empty until this moment.
+/// The bucket is empty; the next token is added at this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmptyUntil(pub Timestamp);
 
 impl Bucket {
-    /// Takes one token, or says when the next one comes.
+    /// Takes one token. Returns the time of the next token if the bucket is empty.
     pub fn take(&self, level: BucketState, now: Timestamp) -> Result<BucketState, EmptyUntil> {
         let level = self.refilled(level, now);
         if level.used_tokens >= self.capacity {
@@ -44,18 +44,18 @@ impl Bucket {
         Ok(BucketState { used_tokens: level.used_tokens + 1, ..level })
     }
 
-    /// Tokens that can be taken now.
+    /// Returns the number of tokens available at `now`.
     pub fn remaining(&self, level: BucketState, now: Timestamp) -> u32 {
         self.capacity.saturating_sub(self.refilled(level, now).used_tokens)
     }
 
-    /// When the next token comes back; `now` where none is missing.
+    /// Returns the time at which the next token is added; `now` if the bucket is full.
     pub fn next_token_at(&self, level: BucketState, now: Timestamp) -> Timestamp {
         let level = self.refilled(level, now);
         if level.used_tokens == 0 { now } else { level.since + self.refill_step() }
     }
 
-    /// When a bucket that nobody touches is full again; such a bucket may be forgotten.
+    /// Returns the time at which an unused bucket is full again and may be evicted.
     pub fn full_at(&self, level: BucketState) -> Timestamp {
         level.since + self.refill_step() * level.used_tokens.div_ceil(self.batch())
     }
@@ -64,7 +64,7 @@ impl Bucket {
         if level.used_tokens == 0 {
             return BucketState { used_tokens: 0, since: now };
         }
-        // It may have been larger before a reload.
+        // A reload may have reduced the capacity.
         let level = BucketState { used_tokens: level.used_tokens.min(self.capacity), ..level };
         let step = u64::try_from(self.refill_step().as_nanos()).unwrap_or(u64::MAX).max(1);
         let passed = now.0.saturating_sub(level.since.0);
@@ -102,31 +102,31 @@ mod tests {
     }
 
     #[test]
-    fn sixty_at_once_then_ten_more_every_ten_seconds() {
+    fn burst_of_sixty_then_ten_per_interval() {
         let mut level = BucketState::default();
         for _ in 0..60 {
-            level = ATLASSIAN.take(level, at(0)).expect("sixty are saved up");
+            level = ATLASSIAN.take(level, at(0)).expect("bucket has 60 tokens");
         }
         assert_eq!(ATLASSIAN.take(level, at(0)), Err(EmptyUntil(at(10))));
         assert_eq!(ATLASSIAN.take(level, at(9)), Err(EmptyUntil(at(10))));
         assert_eq!((ATLASSIAN.next_token_at(level, at(9)), ATLASSIAN.next_token_at(level, at(11))), (at(10), at(20)));
-        assert_eq!(ATLASSIAN.next_token_at(level, at(60)), at(60), "all are back");
+        assert_eq!(ATLASSIAN.next_token_at(level, at(60)), at(60), "bucket is full again");
         assert_eq!(ATLASSIAN.remaining(level, at(10)), 10);
         assert_eq!(ATLASSIAN.remaining(level, at(3600)), 60);
         assert_eq!(ATLASSIAN.full_at(level), at(60));
     }
 
     #[test]
-    fn a_bucket_that_was_larger_is_empty_and_no_more() {
+    fn shrunk_bucket_is_empty_at_most() {
         let small = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(1), smooth: true, costed_only: false };
         let level = BucketState { used_tokens: 50, since: at(0) };
         assert_eq!(small.take(level, at(0)), Err(EmptyUntil(at(1))));
-        assert!(small.take(level, at(1)).is_ok(), "who waited as told is let in");
+        assert!(small.take(level, at(1)).is_ok(), "a request after the wait is admitted");
     }
 
     proptest! {
         #[test]
-        fn who_comes_back_as_told_is_admitted(
+        fn client_retrying_at_the_given_time_is_admitted(
             capacity in 1u32..50, fill in 1u32..50, interval_ms in 1u64..100_000, smooth: bool,
             pauses in proptest::collection::vec(0u64..20_000, 1..200),
         ) {
@@ -140,14 +140,14 @@ mod tests {
                         prop_assert!(moment > now);
                         prop_assert!(bucket.take(level, Timestamp(moment.0 - 1)).is_err());
                         now = moment;
-                        bucket.take(level, now).expect("told to come back now")
+                        bucket.take(level, now).expect("a token is due now")
                     }
                 };
             }
         }
 
         #[test]
-        fn no_span_grants_more_than_the_capacity_and_what_came_back_in_it(
+        fn grants_never_exceed_capacity_plus_refill(
             capacity in 1u32..20, fill in 1u32..20, interval_ms in 1u64..5_000, smooth: bool,
             pauses in proptest::collection::vec(0u64..2_000, 1..200),
         ) {

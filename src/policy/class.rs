@@ -1,4 +1,6 @@
-//! What kind of client this is, on what evidence, and which of the operator's classes it falls into.
+//! Classifies clients: kind, evidence and the administrator's class.
+//!
+//! [`classify`] sets an operator only with proof.
 
 use super::address_lists::{ListId, ListSet};
 use super::bot_detection::{BotScore, Signal};
@@ -8,161 +10,161 @@ use super::facts::{BotId, Claim, Facts, OperatorId, Proof, ProofMethod, Signatur
 use super::identity::{CredentialSource, IpPrefix, KeySource};
 use super::secret::Secret;
 
-/// The kinds of client.
+/// Kind of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClientKind {
-    /// Nothing says it is a bot.
+    /// No evidence of a bot.
     Human,
-    /// A bot whose operator is proven.
+    /// A bot with a proven operator.
     VerifiedBot,
-    /// A bot that names itself, unproven.
+    /// A bot that declares itself, unproven.
     DeclaredBot,
-    /// A bot that hides, by its behaviour.
+    /// An undeclared bot, detected by its behavior.
     SuspectedBot,
-    /// Claims an operator whose crawler it is not, by all that the operator says of them.
+    /// A bot that claims an operator whose exhaustive data do not cover it.
     Impostor,
 }
 
-/// One reason for a classification.
+/// Evidence for a classification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Evidence {
-    /// The operator's own user-agent rule, by its place in the settings.
+    /// Index of the administrator's user-agent rule that matched.
     AgentRule(u16),
     /// No user agent was sent.
     NoUserAgent,
-    /// The user agent names no bot.
+    /// The user agent matches no bot.
     UserAgentNoMatch,
-    /// The user agent names a bot of the list.
+    /// The user agent matches a listed bot.
     UserAgentMatch(BotId),
-    /// The user agent has the shape of a bot's, though nobody listed it.
+    /// The user agent matches the bot heuristic, but no listed bot.
     UserAgentHeuristic,
-    /// The address is among those that the operator publishes.
+    /// The address is in a range that the operator publishes.
     AddressVerified(OperatorId),
-    /// The operator publishes all its addresses, and this is none of them.
+    /// The operator's published ranges are exhaustive and do not contain the address.
     AddressMismatch(OperatorId),
-    /// The claim is of that operator, and the address is loopback, private, link-local or shared: it disproves nothing.
+    /// The operator is claimed from a loopback, private, link-local or shared address, which disproves nothing.
     AddressPrivate(OperatorId),
-    /// It holds a key of its class.
+    /// The request carries an API key of its class.
     ApiKey,
-    /// The address has a name of that operator, and the name has the address.
+    /// Forward-confirmed reverse DNS yields a name of the operator.
     DnsVerified(OperatorId),
-    /// All crawlers of the operator have its names, and the address has none of them.
+    /// The operator's DNS names are exhaustive, and the address resolves to none of them.
     DnsMismatch(OperatorId),
-    /// It has the fields of a signed request, and they name no agent.
+    /// The request has signature fields that identify no agent.
     SignatureMalformed,
-    /// An agent of the operator has signed the request.
+    /// Valid signature by an agent of the operator.
     SignatureValid(OperatorId),
-    /// An agent has signed it of whom no operator is known.
+    /// Valid signature by an agent without a configured operator.
     SignatureUnlisted,
-    /// Signed in the name of an agent, of this operator where one is known, and not by it.
+    /// Invalid signature in the name of an agent, with its operator if configured.
     SignatureInvalid(Option<OperatorId>),
-    /// Signed in the name of an agent, of this operator where one is known; nobody can tell.
+    /// Unverifiable signature in the name of an agent, with its operator if configured.
     SignatureUnknown(Option<OperatorId>),
-    /// It does, or leaves out, what people seldom do.
+    /// Behavioral signal that is rare for humans.
     Behavior(Signal),
-    /// The address stands on a list of the operator's, and its class is for those.
+    /// The address is on an address list that the class matches.
     AddressList(ListId),
 }
 
-/// What speaks for a classification, most telling last.
+/// Evidence for a classification, strongest last.
 pub type EvidenceList = [Option<Evidence>; 7];
 
-/// The places of what the class itself asks for, behind what says the kind.
+/// Indexes of the evidence for the class, after the evidence for the kind.
 const ON_LIST: usize = 5;
 const HOLDS_KEY: usize = 6;
 
-/// A client, classified.
+/// Classification of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classification {
-    /// What kind of client it is.
+    /// Kind of the client.
     pub kind: ClientKind,
-    /// Whose crawler it is; only with proof.
+    /// Operator of the crawler; set only with proof.
     pub operator: Option<OperatorId>,
-    /// The class it falls into.
+    /// Class of the client.
     pub class: ClassId,
-    /// Why.
+    /// Evidence for kind and class.
     pub evidence: EvidenceList,
 }
 
-/// A class, by its place in the settings.
+/// Index of a class in the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassId(pub u16);
 
-/// A class of clients, as the operator of the site defined it.
+/// A class of clients, as the administrator configured it.
 #[derive(Clone, Debug)]
 pub struct Class {
-    /// Its name in YAML, metrics, headers and logs.
+    /// Name in YAML, metrics, headers and logs.
     pub name: String,
-    /// Who belongs to it.
+    /// Match conditions.
     pub when: ClassMatcher,
-    /// Refused everything but robots.txt.
+    /// True if all requests except robots.txt are refused.
     pub blocked: bool,
-    /// The bucket of each of its clients.
+    /// Token bucket of each client.
     pub bucket: Option<Bucket>,
-    /// Who shares one bucket.
+    /// Key source that partitions the buckets.
     pub key: KeySource,
-    /// False: its refusals by bucket, tier or block are counted and logged, not carried out.
+    /// False for shadow mode: refusals by bucket, tier or block are counted and logged, not enforced.
     pub enforce: bool,
-    /// Who goes first where there is a line; higher goes first.
+    /// Queue priority; higher first.
     pub priority: u8,
-    /// What its verified crawlers are let through although a tier refuses them.
+    /// Crawler guard: admits verified crawlers that a tier refuses.
     pub guard: Option<CrawlerGuard>,
 }
 
-/// Conditions that must all hold; within each, one match is enough, and an empty one always holds.
+/// Match conditions of a class. All must hold; each holds if it is empty or one of its values matches.
 #[derive(Clone, Debug, Default)]
 pub struct ClassMatcher {
-    /// The kind is one of these.
+    /// Accepted kinds.
     pub kinds: Vec<ClientKind>,
-    /// The proven operator is one of these.
+    /// Accepted proven operators.
     pub operators: Vec<OperatorId>,
-    /// The user agent contains one of these, in any case.
+    /// Substrings of the user agent, case-insensitive.
     pub user_agents: Vec<String>,
-    /// The address is in one of these ranges.
+    /// Accepted address ranges.
     pub addresses: Vec<IpPrefix>,
-    /// The address stands on one of these lists.
+    /// Accepted address lists.
     pub lists: ListSet,
-    /// One of these keys is sent.
+    /// Accepted API keys.
     pub keys: Option<ApiKeys>,
 }
 
-/// One of the conditions of a class.
+/// A condition of [`ClassMatcher`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionKind {
-    /// Its kinds.
+    /// Kind of the client.
     Kind,
-    /// Its operators.
+    /// Proven operator.
     Operator,
-    /// Its words in the user agent.
+    /// Substring of the user agent.
     UserAgent,
-    /// Its address ranges.
+    /// Address range.
     Address,
-    /// Its address lists.
+    /// Address list.
     List,
-    /// Its keys.
+    /// API key.
     Key,
 }
 
-/// Keys that are known beforehand, all sent in the same place.
+/// API keys of a class, all sent in the same header or cookie.
 #[derive(Clone, Debug)]
 pub struct ApiKeys {
-    /// Where they are sent.
+    /// Header or cookie of the key.
     pub carrier: CredentialSource,
-    /// Every key that counts.
+    /// Accepted keys.
     pub values: Vec<Secret>,
 }
 
-/// The operator's own word on a user agent; goes before the built-in list.
+/// An administrator's rule for a user agent; takes precedence over the built-in list.
 #[derive(Clone, Debug)]
 pub struct UserAgentRule {
-    /// Fits user agents that contain this, in any case.
+    /// Substring of the user agents that match, case-insensitive.
     pub contains: String,
-    /// What such a client is.
+    /// Kind of the matching clients.
     pub kind: ClientKind,
 }
 
 impl Evidence {
-    /// Returns the operator whose claim was put to the test, where this is what came of it.
+    /// Returns the operator whose claim was verified, if this evidence is the result.
     pub const fn claimed_operator(self) -> Option<OperatorId> {
         match self {
             Self::AddressVerified(operator) | Self::AddressMismatch(operator) | Self::SignatureValid(operator) => {
@@ -178,7 +180,7 @@ impl ClientKind {
     /// All kinds, in the order of the contract.
     pub const ALL: [Self; 5] = [Self::Human, Self::VerifiedBot, Self::DeclaredBot, Self::SuspectedBot, Self::Impostor];
 
-    /// Its name in YAML, logs and metrics.
+    /// Returns the name in YAML, logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Human => "human",
@@ -190,7 +192,7 @@ impl ClientKind {
     }
 }
 
-/// Classifies a client: the operator's rules, then proof, then what the user agent says, then behaviour.
+/// Classifies a client by user-agent rules, proof, user agent and behavior, in this order.
 pub fn classify(rules: &[UserAgentRule], classes: &[Class], facts: &Facts<'_>) -> Classification {
     let (kind, operator, mut evidence) = kind(rules, facts);
     let id = |place: usize| ClassId(place as u16);
@@ -203,7 +205,7 @@ pub fn classify(rules: &[UserAgentRule], classes: &[Class], facts: &Facts<'_>) -
     Classification { kind, operator, class: id(place), evidence }
 }
 
-/// The place of the operator's rule that fits a user agent, if one does.
+/// Returns the index of the first rule that matches `user_agent`, if any.
 pub fn agent_rule(rules: &[UserAgentRule], user_agent: &[u8]) -> Option<usize> {
     rules.iter().position(|rule| contains_ignoring_case(user_agent, rule.contains.as_bytes()))
 }
@@ -215,14 +217,14 @@ fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<Opera
     let said = claim_evidence(facts.claim);
     let claimed = claimed_operator(facts.claim, facts.signature);
     match (facts.signature, facts.proof, claimed) {
-        // Whoever says by its user agent that it is somebody else lies, whatever it signs.
+        // A client that claims a disproven operator is an impostor, even with a valid signature of another.
         (Signature::Verified(signer), proof, _) if !matches!(proof, Proof::Disproven(_)) || claimed == Some(signer) => {
             (ClientKind::VerifiedBot, Some(signer), evidence_list([said, Some(Evidence::SignatureValid(signer))]))
         }
         (_, Proof::Proven(means), Some(operator)) => {
             (ClientKind::VerifiedBot, Some(operator), evidence_list([said, Some(proof_evidence(operator, means))]))
         }
-        // The signature may prove what the address does not, once the keys are there.
+        // The keys are not loaded yet; the signature may prove what the address does not.
         (Signature::Pending(signer), _, _) if claimed.is_none_or(|operator| operator == signer) => {
             (ClientKind::DeclaredBot, None, evidence_list([said, Some(Evidence::SignatureUnknown(Some(signer)))]))
         }
@@ -234,7 +236,7 @@ fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<Opera
                 evidence_list([said, signature_evidence(signature), Some(Evidence::AddressPrivate(operator))]);
             (ClientKind::DeclaredBot, None, evidence)
         }
-        // Who signs as an agent says that it is one.
+        // A signature that identifies an agent declares a bot.
         (signature, ..) => match facts.claim {
             Claim::NoUserAgent | Claim::Browser if !signature.names_an_agent() => {
                 classify_undeclared([said, signature_evidence(signature)], facts.bot_score)
@@ -284,7 +286,7 @@ fn evidence_list<const FEW: usize>(found: [Option<Evidence>; FEW]) -> EvidenceLi
     reasons
 }
 
-/// Who names no bot is a person, unless it is suspected.
+/// Classifies a client that declares no bot: human, unless it is suspected.
 fn classify_undeclared(
     [said, signed]: [Option<Evidence>; 2],
     suspicion: Option<BotScore>,
@@ -303,7 +305,7 @@ fn classify_undeclared(
 }
 
 impl ClassMatcher {
-    /// True for whoever comes, with or without a proof of anything.
+    /// Returns true if every client matches.
     pub fn matches_all(&self) -> bool {
         let Self { kinds, operators, user_agents, addresses, lists, keys } = self;
         kinds.is_empty()
@@ -314,7 +316,8 @@ impl ClassMatcher {
             && keys.is_none()
     }
 
-    /// The first condition that a client does not meet; `None` where it belongs to `class`, whose conditions these are.
+    /// Returns the first condition that the client does not meet; `None` if it belongs to `class`, the class of this
+    /// matcher.
     pub fn first_unmet(
         &self,
         class: ClassId,
@@ -343,7 +346,7 @@ impl ClassMatcher {
 }
 
 impl ApiKeys {
-    /// Returns whether `sent` is one of them. A guess is not faster the nearer it comes.
+    /// Returns true if `sent` is an accepted key. Takes the same time for every guess of the same length.
     pub fn contain(&self, sent: &[u8]) -> bool {
         self.values.iter().fold(false, |found, known| found | known.matches(sent))
     }
@@ -462,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn the_evidence_says_by_what_it_was_proven() {
+    fn evidence_names_the_proof_method() {
         let last = |proof| found(claims(Some(GOOGLE)), proof, Signature::Absent, None).evidence[1];
         assert_eq!(last(Proof::Proven(ProofMethod::Address)), Some(Evidence::AddressVerified(GOOGLE)));
         assert_eq!(last(Proof::Disproven(ProofMethod::Address)), Some(Evidence::AddressMismatch(GOOGLE)));
@@ -472,13 +475,13 @@ mod tests {
     }
 
     #[test]
-    fn who_names_no_bot_and_signs_nothing_is_a_person() {
+    fn client_without_claim_or_signature_is_human() {
         assert_eq!(classified(Claim::Browser, Proof::Unknown).2, "person");
         assert_eq!(classified(Claim::NoUserAgent, Proof::Unknown).2, "person");
     }
 
     #[test]
-    fn suspicion_concerns_only_those_who_name_no_bot() {
+    fn bot_score_applies_only_to_undeclared_clients() {
         let odd = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
         assert_eq!(suspected(Claim::Browser, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
         assert_eq!(suspected(Claim::NoUserAgent, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
@@ -490,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_may_be_for_those_on_a_list_which_is_evidence() {
+    fn address_list_match_selects_class_and_is_evidence() {
         let (hosting, tor) = (ListId(0), ListId(5));
         let classes = [
             class(
@@ -527,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn who_signs_is_known_whatever_its_user_agent_says() {
+    fn valid_signature_identifies_regardless_of_user_agent() {
         let verified = (ClientKind::VerifiedBot, Some(GOOGLE), "search".into());
         for claim in [Claim::NoUserAgent, Claim::Browser, claims(None), claims(Some(BING)), claims(Some(GOOGLE))] {
             assert_eq!(signature_evidence(claim, Proof::Unknown, Signature::Verified(GOOGLE)), verified, "{claim:?}");
@@ -536,13 +539,13 @@ mod tests {
     }
 
     #[test]
-    fn who_claims_somebody_elses_name_is_an_impostor_though_it_signs() {
+    fn signed_request_with_false_claim_is_an_impostor() {
         let found = signature_evidence(claims(Some(BING)), DISPROVEN, Signature::Verified(GOOGLE));
         assert_eq!(found, (ClientKind::Impostor, None, "impostor".into()));
     }
 
     #[test]
-    fn who_signs_without_proof_is_a_bot_by_its_own_word() {
+    fn unverified_signature_makes_a_declared_bot() {
         let declared = (ClientKind::DeclaredBot, None, "bot".into());
         for signature in [
             Signature::Unlisted,
@@ -557,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_name_no_agent_are_evidence_and_change_nothing() {
+    fn malformed_signature_is_evidence_without_effect() {
         let odd = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
         for claim in [Claim::NoUserAgent, Claim::Browser, claims(None), claims(Some(GOOGLE))] {
             for proof in [Proof::Unknown, PROVEN, DISPROVEN] {
@@ -575,14 +578,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_signature_takes_no_proof_away_and_a_claim_by_it_is_put_to_the_test() {
+    fn invalid_signature_keeps_proof_and_checks_the_claim() {
         let wrong = Signature::Invalid(Some(GOOGLE));
         assert_eq!(signature_evidence(claims(Some(GOOGLE)), PROVEN, wrong).0, ClientKind::VerifiedBot);
         assert_eq!(signature_evidence(Claim::Browser, DISPROVEN, wrong).0, ClientKind::Impostor);
     }
 
     #[test]
-    fn nobody_is_an_impostor_before_the_keys_that_may_prove_it_are_there() {
+    fn pending_keys_prevent_impostor_classification() {
         let claim = claims(Some(GOOGLE));
         assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Pending(GOOGLE)).0, ClientKind::DeclaredBot);
         assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Pending(BING)).0, ClientKind::Impostor);
@@ -590,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_own_rule_goes_before_everything() {
+    fn user_agent_rule_overrides_all_evidence() {
         let rules = [UserAgentRule { contains: "acmemonitor".into(), kind: ClientKind::Human }];
         let facts = Facts {
             method: &http::Method::GET,
@@ -611,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_by_key_is_of_those_who_hold_one_of_its_own() {
+    fn api_key_class_needs_one_of_its_keys() {
         let carrier = || CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
         let known = |value: &str| Some(ApiKeys { carrier: carrier(), values: vec![Secret::new(value.into())] });
         let classes = [

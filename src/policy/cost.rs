@@ -1,36 +1,36 @@
-//! What a request is expected to cost, before anybody knows.
+//! Expected cost of a request, before the actual cost is known.
 
 use super::units::Units;
 
-/// What one request of a route is expected to take from one quota.
+/// Expected cost of one request of a route in one quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// So much, as the settings say.
+    /// Fixed cost from the settings.
     Known(Units),
-    /// What requests of the route have cost lately, as the origin says afterwards.
+    /// Estimate learned from the recent actual costs that the origin reported.
     Learned,
 }
 
-/// What requests of a route have cost lately, erring high: what is set aside should rarely be too little, and not much
-/// too much.
+/// Estimate of the recent costs of a route's requests. Errs high: reservations should rarely be too small, and not much
+/// too large.
 ///
-/// It rises to a higher cost at once, but at most to twice of what it was, so that a single slip of the origin's pen does
-/// not close the gate; it sinks by a 128th of the way to each lower one.
+/// A higher cost raises it at once, but at most to twice its value, so that one wrong report of the origin does not
+/// block the quota. A lower cost reduces it by a 128th of the difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CostEstimate(pub Units);
 
 const DECAY_DIVISOR: u64 = 128;
 
 impl CostEstimate {
-    /// Before the first answer: one unit.
+    /// Estimate before the first response: one unit.
     pub const INITIAL: Self = Self(Units::from_whole(1));
 
-    /// The estimate after a request that cost `actual`.
+    /// Returns the estimate after a request that cost `actual`.
     #[must_use]
     pub fn updated(self, actual: Units) -> Self {
         let (estimate, actual) = (self.0.milli(), actual.milli());
         let next = match actual.checked_sub(estimate) {
-            // From nothing it has to start somewhere.
+            // Zero cannot double, so growth starts at one unit.
             Some(_) => actual.min(estimate.saturating_mul(2).max(Units::from_whole(1).milli())),
             None => estimate - (estimate - actual).div_ceil(DECAY_DIVISOR),
         };
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn it_rises_by_doubling_and_sinks_slowly() {
+    fn estimate_doubles_up_and_decays_slowly() {
         let risen: Vec<u64> =
             (1..=5).map(|times| updated(CostEstimate::INITIAL, &vec![12_000; times]).0.milli()).collect();
         assert_eq!(risen, [2000, 4000, 8000, 12_000, 12_000]);
@@ -58,25 +58,25 @@ mod tests {
     }
 
     #[test]
-    fn one_slip_is_forgotten() {
+    fn single_outlier_decays() {
         let slipped = updated(CostEstimate(Units::from_whole(2)), &[1_000_000_000]);
         assert_eq!(slipped.0, Units::from_whole(4));
         assert!(updated(slipped, &[2000; 1000]).0 < Units::from_milli(2100));
     }
 
     proptest! {
-        /// Of a route that costs the same again and again it is soon that; of one that varies it stays within what was.
+        /// The estimate soon reaches a constant cost, and stays within the range of varying costs.
         #[test]
-        fn it_stays_within_what_requests_cost(costs in prop::collection::vec(0u64..100_000, 1..200)) {
+        fn estimate_stays_within_observed_costs(costs in prop::collection::vec(0u64..100_000, 1..200)) {
             let estimate = updated(CostEstimate::INITIAL, &costs).0.milli();
             let (least, most) = (costs.iter().min().copied().unwrap_or(0), costs.iter().max().copied().unwrap_or(0));
             prop_assert!(estimate >= least.min(1000) && estimate <= most.max(1000));
             prop_assert_eq!(updated(CostEstimate(Units::from_milli(most)), &[most; 3]).0.milli(), most);
         }
 
-        /// Where every tenth request costs a lot, it finds nine tenths of that set aside.
+        /// If every tenth request is expensive, the estimate stays at nine tenths of that cost or above.
         #[test]
-        fn what_is_dear_now_and_then_is_mostly_covered(dear in 2_000u64..100_000) {
+        fn rare_expensive_requests_are_mostly_covered(dear in 2_000u64..100_000) {
             let day: Vec<u64> = (0..400).map(|place| if place % 10 == 0 { dear } else { 1000 }).collect();
             let mut estimate = CostEstimate::INITIAL;
             let mut covered = 0;

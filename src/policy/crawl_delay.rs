@@ -1,4 +1,4 @@
-//! How long crawlers are asked, in robots.txt, to wait between two requests.
+//! Crawl delays advertised in robots.txt: minimum seconds between two requests of a crawler.
 
 use super::address_lists::ListSet;
 use super::class::{Class, ClassId, ClientKind};
@@ -8,81 +8,82 @@ use super::time::{Timestamp, ceil_seconds};
 use super::{Rules, Units};
 use std::time::Duration;
 
-/// Bing reads whole seconds from 1 to 30; what is longer makes others skip the site.
+/// Minimum advertised delay, in seconds. Bing reads whole seconds from 1 to 30; a longer delay makes other crawlers
+/// skip the site.
 pub const MIN_DELAY_S: u32 = 1;
-/// The longest delay that is asked for.
+/// Maximum advertised delay, in seconds.
 pub const MAX_DELAY_S: u32 = 30;
 
-/// What the settings ask of crawlers.
+/// Configured crawl delays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CrawlDelays {
-    /// Of each operator's crawlers; no operator twice.
+    /// Delay of each operator's crawlers; operators are unique.
     pub per_operator: Vec<(OperatorId, CrawlDelay)>,
-    /// Of bots that nobody knows.
+    /// Delay of all other bots.
     pub default: Option<CrawlDelay>,
 }
 
-/// One delay.
+/// A configured crawl delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrawlDelay {
-    /// So many seconds, from [`MIN_DELAY_S`] to [`MAX_DELAY_S`].
+    /// Delay in seconds, from [`MIN_DELAY_S`] to [`MAX_DELAY_S`].
     Seconds(u32),
-    /// What the budget of this class affords.
+    /// Delay derived from the budget of this class.
     Auto(ClassId),
 }
 
-/// What a class of crawlers may spend in one window of one quota.
+/// Units that a class of crawlers may use in one window of one quota.
 #[derive(Clone, Copy, Debug)]
 pub struct CrawlBudget {
-    /// From this much used on, the class is refused wholly.
+    /// Usage from which on all requests of the class are refused.
     pub ceiling: Units,
-    /// What everybody else uses of it in a window.
+    /// Units that all other classes use per window.
     pub others: Units,
-    /// How long the window lasts.
+    /// Length of the window.
     pub window: Duration,
-    /// What a page costs.
+    /// Cost of a page.
     pub page: Units,
-    /// How many crawlers share it.
+    /// Number of crawlers that share the budget.
     pub crawlers: u32,
 }
 
-/// A delay that follows the budget, and since when it is asked for.
+/// Advertised delay that follows the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdvisedDelay {
-    /// The delay.
+    /// Delay in seconds.
     pub seconds: u32,
-    /// Since when.
+    /// Time of the last change.
     pub since: Timestamp,
 }
 
-/// One operator's crawlers since the process began.
+/// Crawl statistics of one operator since the process started.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComplianceView {
-    /// Whose.
+    /// Operator of the crawlers.
     pub operator: OperatorId,
-    /// The delay that is asked of them.
+    /// Delay advertised to them, in seconds.
     pub advertised: Option<u32>,
-    /// Their requests, robots.txt included.
+    /// Number of requests, including robots.txt.
     pub requests: u64,
-    /// How many of them were for robots.txt.
+    /// Number of robots.txt requests.
     pub robots: u64,
-    /// Times between one page and the next, pauses left out ...
+    /// Number of intervals between two page requests, without pauses.
     pub intervals: u64,
-    /// ... how long they were together ...
+    /// Sum of these intervals.
     pub intervals_total: Duration,
-    /// ... and how many were shorter than asked.
+    /// Number of intervals shorter than the advertised delay.
     pub violations: u64,
 }
 
-/// Crawlers keep a robots.txt for a day: what changes sooner is never seen by some.
+/// Minimum time between two changes. Crawlers cache robots.txt for a day, so they would miss faster changes.
 const MIN_CHANGE_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Rounds up to whole seconds that crawlers understand.
+/// Rounds `delay` up to whole seconds, within the range that crawlers support.
 pub fn clamp_to_seconds(delay: Duration) -> u32 {
     u32::try_from(ceil_seconds(delay)).unwrap_or(MAX_DELAY_S).clamp(MIN_DELAY_S, MAX_DELAY_S)
 }
 
-/// The class that a bot of this kind and operator falls into by these alone, whatever it asks for and from where.
+/// Returns the class of a bot of `kind` and `operator`. Skips classes with any other condition.
 pub fn class_of(classes: &[Class], kind: ClientKind, operator: Option<OperatorId>) -> Option<ClassId> {
     let fits = |class: &Class| {
         let when = &class.when;
@@ -96,7 +97,8 @@ pub fn class_of(classes: &[Class], kind: ClientKind, operator: Option<OperatorId
     classes.iter().position(fits).and_then(|place| u16::try_from(place).ok()).map(ClassId)
 }
 
-/// What each quota leaves a class. `others` says what everybody else uses of a quota, by its place, in a window.
+/// Returns the budget of `class` in each quota. `others` returns the units that other classes use per window of a
+/// quota, by its index.
 pub fn budgets<'r>(
     rules: &'r Rules,
     class: ClassId,
@@ -116,7 +118,7 @@ pub fn budgets<'r>(
     })
 }
 
-/// What is not known yet counts as one unit.
+/// Returns the expected cost; one unit if it is learned and still unknown.
 fn expected_cost(cost: Cost) -> Units {
     match cost {
         Cost::Known(units) => units,
@@ -125,12 +127,12 @@ fn expected_cost(cost: Cost) -> Units {
 }
 
 impl CrawlBudget {
-    /// The delay that makes the budget last for the window, as far as crawlers read it.
+    /// Returns the delay at which the budget lasts for the window, in seconds, clamped to the supported range.
     pub fn affordable_delay(&self) -> u32 {
         self.required_delay_s().map_or(MAX_DELAY_S, |seconds| seconds.clamp(MIN_DELAY_S, MAX_DELAY_S))
     }
 
-    /// The same in seconds, however many; none where nothing is left to last.
+    /// Returns the delay at which the budget lasts for the window, in seconds, unclamped; `None` if no budget is left.
     pub fn required_delay_s(&self) -> Option<u32> {
         let left = u128::from(self.ceiling.saturating_sub(self.others).milli());
         let due = u128::from(self.window.as_secs()) * u128::from(self.page.milli()) * u128::from(self.crawlers);
@@ -139,8 +141,8 @@ impl CrawlBudget {
 }
 
 impl AdvisedDelay {
-    /// The advice from now on, where the budget affords `seconds`: it changes once a day at most, and only by a quarter or
-    /// more, or it would never come to rest.
+    /// Returns the delay to advertise if the budget affords `seconds`. It changes at most once a day, and only by a
+    /// quarter or more, to avoid constant fluctuation.
     #[must_use]
     pub fn updated(self, seconds: u32, now: Timestamp) -> Self {
         let is_clear = self.seconds.abs_diff(seconds) * 4 >= self.seconds;
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_affords_what_lasts_the_day() {
+    fn affordable_delay_lasts_the_whole_window() {
         let day = Duration::from_secs(86_400);
         let affords = |ceiling, others, page_milli, crawlers| {
             let (ceiling, others, page) =
@@ -165,12 +167,12 @@ mod tests {
         };
         for (ceiling, others, page_milli, crawlers, seconds) in [
             (9500, 0, 1000, 1, 10),     // 9.1 s, rounded up
-            (9500, 0, 1000, 3, 28),     // three share it
-            (9500, 4700, 1000, 1, 18),  // people take half
+            (9500, 0, 1000, 3, 28),     // three crawlers share it
+            (9500, 4700, 1000, 1, 18),  // others use half
             (9500, 0, 250, 1, 3),       // cheap pages
-            (1_000_000, 0, 1000, 1, 1), // more than anybody needs
-            (100, 0, 12_000, 1, 30),    // never more than half a minute
-            (9500, 9500, 1000, 1, 30),  // nothing is left
+            (1_000_000, 0, 1000, 1, 1), // more than needed
+            (100, 0, 12_000, 1, 30),    // capped at 30 s
+            (9500, 9500, 1000, 1, 30),  // no units left
             (0, 0, 1000, 1, 30),
         ] {
             assert_eq!(
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_budget_needs_may_be_more_than_crawlers_read() {
+    fn required_delay_can_exceed_the_advertised_maximum() {
         let budget = |ceiling| CrawlBudget {
             ceiling: Units::from_whole(ceiling),
             others: Units::ZERO,
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_changes_once_a_day_and_by_a_clear_step() {
+    fn advised_delay_changes_daily_by_clear_steps() {
         let begin = Timestamp::from_seconds(1_000_000);
         let hours = |count: u64| begin + Duration::from_secs(count * 3600);
         let advice = AdvisedDelay { seconds: 10, since: begin };
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_a_number_of_seconds_that_crawlers_read() {
+    fn delay_is_clamped_to_whole_readable_seconds() {
         let milliseconds = [1, 1000, 1001, 30_000, 3_600_000].map(|span| clamp_to_seconds(Duration::from_millis(span)));
         assert_eq!(milliseconds, [1, 1, 2, 30, 30]);
     }

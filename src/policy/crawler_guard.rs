@@ -1,47 +1,47 @@
-//! The crawler guard: what a verified crawler is let through although its tier refuses it.
+//! Crawler guard: admits a few requests of verified crawlers although a tier or the pacing plan refuses them.
 //!
-//! A search engine that meets nothing but refusals slows down for days, and drops a page that it has been refused for
-//! about two. So one of its requests gets through every so often, and no page is refused to it for longer than a day.
-//! Both within a small share of the quota: who hammers gains nothing, and the limit itself is never touched.
+//! A search engine that receives only refusals crawls more slowly for days, and drops a page after about two days of
+//! refusals. Therefore one of its requests is admitted per interval, and no page is refused for longer than a limit.
+//! Both stay within a small share of the quota: a high request rate gains nothing, and the quota limit always holds.
 
 use super::tier::Share;
 use super::time::Timestamp;
 use super::units::Units;
 use std::time::Duration;
 
-/// What a class lets through of each verified operator's crawlers.
+/// Settings of the crawler guard of a class, applied to each verified operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrawlerGuard {
-    /// None of them goes for longer without a request that is let through, as long as they ask.
+    /// Maximum time between two admitted requests of an operator that keeps sending requests.
     pub admit_interval: Duration,
-    /// No page is refused to them for longer.
+    /// Maximum time for which one page is refused to an operator.
     pub max_refused_for: Duration,
-    /// At most this share of a quota's limit goes to it in the length of a window.
+    /// Maximum units per window length, as a share of the quota's limit.
     pub budget: Share,
 }
 
-/// A guarded crawler's request, and how its operator has fared with one quota.
+/// Guard state of an operator in one quota, at the decision on a request.
 #[derive(Clone, Copy, Debug)]
 pub struct GuardState {
-    /// What the settings say.
+    /// Settings of the guard.
     pub guard: CrawlerGuard,
-    /// When a request of the operator was last let through.
+    /// Time of the operator's last admitted request.
     pub last_admitted: Timestamp,
-    /// Its page has been refused to it for too long.
+    /// True if the requested page has been refused to the operator for too long.
     pub is_overdue: bool,
-    /// Units that the guard has let through of late, for all operators of the class ...
+    /// Units that the guard admitted recently, for all operators of the class.
     pub spent: Units,
-    /// ... in so much of the length of a window.
+    /// Elapsed part of the window length in which these units were admitted.
     pub window_elapsed: Share,
 }
 
 impl GuardState {
-    /// Returns whether a request of `cost` is let through although its tier refuses it, of a quota of `limit`.
+    /// Returns true if the guard admits a request of `cost` that a tier refused, for a quota of `limit`.
     pub fn admits(&self, cost: Units, limit: Units, now: Timestamp) -> bool {
         (self.is_overdue || self.is_interval_due(now)) && self.within_budget(cost, self.guard.budget.of_units(limit))
     }
 
-    /// Before how many requests of its class it goes that a plan would serve: they are refused in its place.
+    /// Returns the number of turns that the request may borrow from later requests of its class under a pacing plan.
     pub fn borrowable_turns(&self, now: Timestamp) -> u32 {
         match self.is_interval_due(now) {
             true => 2,
@@ -49,9 +49,9 @@ impl GuardState {
         }
     }
 
-    /// Returns whether a request of `cost` is let through although a plan refuses it and its class has no turns left
-    /// that it could take: as much in the beginning of a window as later, and none for a page alone, of which a site has
-    /// more than the guard could spare.
+    /// Returns true if the guard admits a request of `cost` that the plan refused and whose class has no turn to
+    /// borrow. The budget grows evenly over the window. An overdue page alone does not qualify: a site has more pages
+    /// than the budget covers.
     pub fn admits_beyond_plan(&self, cost: Units, limit: Units, now: Timestamp) -> bool {
         self.is_interval_due(now)
             && self.within_budget(cost, self.window_elapsed.of_units(self.guard.budget.of_units(limit)))
@@ -89,27 +89,27 @@ mod tests {
     }
 
     #[test]
-    fn one_gets_through_every_so_often() {
+    fn one_request_per_interval_is_admitted() {
         assert!(!admits(guarded(), 1, 1299));
         assert!(admits(guarded(), 1, 1300));
     }
 
     #[test]
-    fn a_page_that_was_refused_for_too_long_does_not_wait_for_its_turn() {
+    fn overdue_page_skips_the_interval() {
         assert!(admits(GuardState { is_overdue: true, ..guarded() }, 1, 1001));
     }
 
     #[test]
-    fn the_share_is_never_exceeded() {
+    fn guard_budget_is_never_exceeded() {
         for is_overdue in [false, true] {
             let nearly_spent = GuardState { is_overdue, spent: Units::from_whole(19), ..guarded() };
-            assert!(admits(nearly_spent, 1, 2000), "a fiftieth of a thousand is twenty");
+            assert!(admits(nearly_spent, 1, 2000), "the budget is 2 % of 1000 units");
             assert!(!admits(nearly_spent, 2, 2000));
         }
     }
 
     #[test]
-    fn where_a_plan_holds_who_has_waited_longest_goes_first() {
+    fn due_and_overdue_pages_borrow_pacing_turns() {
         let at = Timestamp::from_seconds;
         assert_eq!(guarded().borrowable_turns(at(1299)), 0);
         assert_eq!(GuardState { is_overdue: true, ..guarded() }.borrowable_turns(at(1299)), 1);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_a_plan_there_is_as_much_in_the_morning_as_in_the_evening_and_none_for_a_page_alone() {
+    fn budget_beyond_plan_is_prorated_over_the_window() {
         let lets_through = |guarded: GuardState, seconds| {
             guarded.admits_beyond_plan(Units::from_whole(1), Units::from_whole(1000), Timestamp::from_seconds(seconds))
         };
@@ -126,7 +126,7 @@ mod tests {
             window_elapsed: Share::from_millionths(millionths),
             ..guarded()
         };
-        assert!(lets_through(spent(4, 250_000), 1300), "five of twenty by a quarter of the window");
+        assert!(lets_through(spent(4, 250_000), 1300), "5 of 20 units after a quarter of the window");
         assert!(!lets_through(spent(5, 250_000), 1300));
         assert!(!lets_through(GuardState { is_overdue: true, ..spent(0, 1_000_000) }, 1299));
     }

@@ -1,4 +1,4 @@
-//! The rules of the gate, in the order in which they are asked.
+//! Decides whether a request is admitted: evaluates the rules of the gateway in their fixed order.
 
 use super::Timestamp;
 use super::bucket::{Bucket, BucketState, EmptyUntil};
@@ -14,143 +14,144 @@ use super::units::Units;
 use http::Method;
 use std::time::Duration;
 
-/// The path that is never refused to GET and HEAD: a crawler that cannot read it takes everything for allowed, or nothing.
+/// Path of robots.txt. GET and HEAD are never refused: crawlers that cannot read it assume that everything is allowed,
+/// or nothing.
 pub const ROBOTS_TXT_PATH: &str = "/robots.txt";
 
-/// Where the gate tells crawlers what they may do, if it is to: never refused either, for whom it concerns most is refused.
+/// Path of the crawl policy document, if the gateway serves it. Never refused either: refused crawlers need it most.
 pub const CRAWL_POLICY_PATH: &str = "/.well-known/crawl-policy";
 
-/// Returns whether a request with `method` for the normalised `path` reads robots.txt.
+/// Returns true if `method` for the normalized `path` reads robots.txt.
 pub fn reads_robots_txt(method: &Method, path: &str) -> bool {
     path == ROBOTS_TXT_PATH && reads(method)
 }
 
-/// Returns whether `method` only reads: GET and HEAD.
+/// Returns true if `method` only reads: GET and HEAD.
 pub fn reads(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// A request that has been classified and routed, with all that a verdict depends on.
+/// A classified and routed request, with everything its verdict depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionRequest<'a> {
-    /// The client's class ...
+    /// Class of the client.
     pub class: ClassId,
-    /// ... and what the settings say of it.
+    /// Settings of the class.
     pub class_rules: &'a Class,
-    /// The route of the request.
+    /// Route of the request.
     pub route: &'a Route,
-    /// The request is [never refused](super::Rules::is_exempt).
+    /// True if the request is [never refused](super::Rules::is_exempt).
     pub never_refused: bool,
 }
 
 impl DecisionRequest<'_> {
-    /// Returns whether the request costs nothing. What is never refused never does, whatever its route says: it would take
-    /// what is no longer there.
+    /// Returns true if the request costs nothing. An exempt request is free on every route, since it is admitted when
+    /// no units are left.
     pub fn is_free(&self) -> bool {
         self.never_refused || self.route.is_free()
     }
 
-    /// Returns the bucket of the class, where the request takes a token of it.
+    /// Returns the bucket of the class if the request takes a token from it.
     pub fn bucket(&self) -> Option<&Bucket> {
         self.class_rules.bucket.as_ref().filter(|bucket| !(bucket.costed_only && self.is_free()))
     }
 
-    /// Returns whether a refusal by the tiers of `quota` is carried out.
+    /// Returns true if refusals by the tiers of `quota` are enforced.
     pub fn enforces_tiers(&self, quota: &Quota) -> bool {
         self.class_rules.enforce && quota.enforced_for(self.class)
     }
 }
 
-/// A quota, by its place in the settings.
+/// Index of a quota in the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuotaId(pub u16);
 
-/// One quota as the request finds it.
+/// State of one quota at the decision on a request.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaSnapshot<'a> {
-    /// Which quota.
+    /// Index of the quota.
     pub id: QuotaId,
-    /// What the settings say of it.
+    /// Settings of the quota.
     pub quota: &'a Quota,
-    /// What the request is expected to cost.
+    /// Expected cost of the request.
     pub cost: Units,
-    /// Settled and reserved together, by all gates.
+    /// Units settled and reserved, over all instances.
     pub taken: Units,
-    /// What may be taken in all.
+    /// Limit of the window, in units.
     pub limit: Units,
-    /// What the ledger has handed out of it so far: at most the limit.
+    /// Units that the ledger has leased so far; at most the limit.
     pub leased: Units,
-    /// When the window ends.
+    /// End of the window.
     pub resets_at: Timestamp,
-    /// Where the client's class stands on its ladder.
+    /// Tier state of the client's class.
     pub shedding: ShedState,
-    /// What the plan has for it, where the quota is paced.
+    /// Pacing plan for the class, if the quota is paced.
     pub planned: Option<PlanSnapshot>,
-    /// How its operator has fared, where it is a crawler that is guarded.
+    /// Guard state of the operator, if the client is a guarded crawler.
     pub guarded: Option<GuardState>,
-    /// Set by [`decide`]: its tier or the plan refused it, and the guard let it through.
+    /// Set by [`decide`]: true if a tier or the plan refused the request and the crawler guard admitted it.
     pub guard_admitted: bool,
 }
 
-/// What becomes of a request.
+/// Decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on. `shadow` is what would have refused it, were that rule enforced.
+    /// The request is admitted.
     Admit {
-        /// The bucket after it.
+        /// Bucket after the request.
         level: BucketState,
-        /// The first rule in shadow mode that said no.
+        /// First rule in shadow mode that would have refused the request.
         shadow: Option<Reason>,
     },
-    /// It is turned away.
+    /// The request is refused.
     Refuse(Refusal),
 }
 
-/// Why a request is turned away, and when to come back.
+/// Reason for a refusal, and the time to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What said no.
+    /// Rule that refused the request.
     pub reason: Reason,
-    /// Which of the request's quotas said no, by position: bit 0 is the first.
+    /// Bit mask of the quotas that refused the request, by position; bit 0 is the first.
     pub quotas: u8,
-    /// How long until it makes sense to ask again.
+    /// Time until a retry may be admitted.
     pub wait: Duration,
 }
 
-/// What can say no.
+/// Rule that can refuse a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// The class is over its share of the quota.
+    /// The class exceeds its share of the quota.
     Tier,
-    /// The quota is spent.
+    /// The quota is used up.
     Quota,
-    /// The client's bucket is empty.
+    /// The bucket of the client is empty.
     Bucket,
     /// The class is blocked.
     Blocked,
-    /// The origin has no room for another request.
+    /// No slot of the origin is available in time.
     Throttle,
-    /// The quota is not spent, but the ledger has not handed out enough of it yet.
+    /// The quota has units left, but the ledger has not leased enough of them yet.
     Ledger,
-    /// The origin has complained, and is left alone for a while.
+    /// A scope of the route backs off after an overload of the origin.
     Backoff,
-    /// The class is ahead of the plan for the window.
+    /// The class is ahead of the pacing plan of the window.
     Pacing,
 }
 
-/// How long a blocked client is told to stay away.
+/// `Retry-After` of a blocked client.
 const BLOCKED_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
-/// A lease that has run out is made up for in milliseconds, unless the ledger cannot be reached.
+/// `Retry-After` while a lease is used up: a new one takes milliseconds, unless the ledger is unavailable.
 const LEDGER_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A class shed in part is told to come back so that about one request a minute of each client gets through.
+/// Interval at which a client of a partly shed class gets about one request admitted.
 const PARTIAL_SHED_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Asks every rule in order; the first that says no decides.
+/// Evaluates all rules in order; the first refusal decides.
 ///
-/// `positions` leave with their shedding and their purse moved on where the request came that far, and say whether the
-/// guard let it through; nothing else of anyone's state is touched by a refusal.
+/// Updates tier state, pacing bucket and `guard_admitted` in `positions` if the request reaches the quotas. A refusal
+/// changes no other state.
 pub fn decide(
     asked: &DecisionRequest<'_>,
     level: BucketState,
@@ -182,7 +183,7 @@ pub fn decide(
     }
 }
 
-/// Says no to everybody of a class that is blocked.
+/// Refuses the request if its class is blocked.
 pub fn check_block(class: &Class) -> Result<(), Refusal> {
     match class.blocked {
         true => Err(Refusal { reason: Reason::Blocked, quotas: 0, wait: BLOCKED_RETRY_AFTER }),
@@ -190,7 +191,7 @@ pub fn check_block(class: &Class) -> Result<(), Refusal> {
     }
 }
 
-/// Takes a token, where the class has a bucket that counts the request, or says when the next one comes.
+/// Takes a token if the bucket of the class counts the request; otherwise refuses it until the next token.
 pub fn bucket(asked: &DecisionRequest<'_>, level: BucketState, now: Timestamp) -> Result<BucketState, Refusal> {
     let Some(bucket) = asked.bucket() else { return Ok(level) };
     bucket.take(level, now).map_err(|EmptyUntil(moment)| Refusal {
@@ -200,9 +201,9 @@ pub fn bucket(asked: &DecisionRequest<'_>, level: BucketState, now: Timestamp) -
     })
 }
 
-/// All quotas must say yes. Each counts the request against its own share, whatever the others say; the longest wait
-/// is the one told. Tier and plan are asked before what is left, so that a class keeps its share up to the last unit; the
-/// plan only about what the tier lets through.
+/// Checks all quotas; every one must admit the request. Each quota counts the request, whatever the others decide; the
+/// refusal with the longest wait is returned. Tier and plan are checked before the remaining units, so that a class
+/// keeps its share up to the last unit. The plan counts only requests that the tier admits.
 fn check_quotas(
     asked: &DecisionRequest<'_>,
     positions: &mut [QuotaSnapshot<'_>],
@@ -234,7 +235,7 @@ fn check_quotas(
     refusal.map_or(Ok(shadow), Err)
 }
 
-/// Counts the request against the share that the class's tier refuses, and says no where it is its turn.
+/// Counts the request in the shed share of the class's current tier; refuses it if it is due.
 pub fn check_tier(class: ClassId, position: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
     let Some(ladder) = position.quota.tiers_for(class) else { return Ok(()) };
     let tier = ladder.tier_at(
@@ -250,7 +251,7 @@ pub fn check_tier(class: ClassId, position: &mut QuotaSnapshot<'_>, now: Timesta
     }
 }
 
-/// Counts the request against what the plan has for its class, and says no where that is used up.
+/// Takes the cost from the class's pacing bucket; refuses the request if the balance does not suffice.
 pub fn check_pacing(position: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
     let Some(PlanSnapshot { allowance: Some(allotment), earmarked: aside, .. }) = &mut position.planned else {
         return Ok(());
@@ -267,13 +268,13 @@ pub fn check_pacing(position: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<
     }
 }
 
-/// Says no where too little is left for the request, of the quota or of what the ledger has handed out.
+/// Refuses the request if its cost exceeds the remaining quota or the leased units.
 pub fn check_remaining(position: &QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
     let after = position.taken.saturating_add(position.cost);
     if after > position.limit {
         return Err((Reason::Quota, position.resets_at.saturating_duration_since(now)));
     }
-    // A quota in shadow may be overspent: nothing waits for its ledger.
+    // A quota in shadow mode may be overspent, so it does not wait for leases.
     match after > position.leased && position.quota.enforce {
         true => Err((Reason::Ledger, LEDGER_RETRY_AFTER)),
         false => Ok(()),
@@ -286,14 +287,14 @@ fn partial_shed_wait(share: Share) -> Duration {
 }
 
 impl Refusal {
-    /// The `Retry-After` of a client whose return is put off by `spread`, a share of its wait.
+    /// Returns `Retry-After` in seconds, at least 1; `spread` is the jitter as a fraction of the wait.
     pub fn retry_after(&self, spread: f64) -> u64 {
         ceil_seconds(with_spread(self.wait, spread)).max(1)
     }
 }
 
 impl QuotaSnapshot<'_> {
-    /// Whether the guard lets through what was just refused, by its rule for what refused it.
+    /// Returns true if `rule` of the crawler guard admits the request just refused; records the result.
     fn guard_admits(&mut self, rule: fn(&GuardState, Units, Units, Timestamp) -> bool, now: Timestamp) -> bool {
         self.guard_admitted = self.guarded.is_some_and(|guarded| rule(&guarded, self.cost, self.quota.limit, now));
         self.guard_admitted
@@ -313,7 +314,7 @@ impl Reason {
         Self::Pacing,
     ];
 
-    /// Its name in logs, metrics and problem documents.
+    /// Returns the name in logs, metrics and problem documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tier => "tier",

@@ -1,26 +1,26 @@
-//! Names in DNS by which an operator's crawlers are known.
+//! Patterns of the DNS names of an operator's crawlers.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// `googlebot.com`, which is that name and all below it, or `rate-limited-proxy-*.google.com`, which is one label that
-/// begins so, right below the rest.
+/// Pattern of DNS names. `googlebot.com` matches that name and all names below it. `rate-limited-proxy-*.google.com`
+/// matches one label with this prefix directly below `google.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsPattern {
-    /// What the first label begins with, where only such ones fit.
+    /// Prefix of the first label, if the pattern has a wildcard.
     begins: Option<String>,
     domain: String,
 }
 
-/// Text that is no pattern of names.
+/// Error: the text is not a DNS name pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidDnsPattern;
 
 impl DnsPattern {
-    /// True when `name`, in small letters and without the dot at its end, is such a name.
+    /// Returns true if `name` matches; `name` is lower case and has no trailing dot.
     pub fn matches(&self, name: &str) -> bool {
         let Some(before) = name.strip_suffix(&self.domain) else { return false };
-        // A dot, or nothing, so that `evilgooglebot.com` is not below `googlebot.com`.
+        // Requires a dot or the whole name, so that `evilgooglebot.com` does not match `googlebot.com`.
         match &self.begins {
             None => before.is_empty() || before.ends_with('.'),
             Some(begins) => before
@@ -53,7 +53,7 @@ impl fmt::Display for DnsPattern {
     }
 }
 
-/// Two labels at least: nobody owns all of `com`.
+/// Returns true for a valid name of at least two labels: no operator owns all of `com`.
 fn is_name(text: &str) -> bool {
     text.len() <= 253 && text.contains('.') && text.split('.').all(is_label)
 }
@@ -68,11 +68,11 @@ mod tests {
     use super::*;
 
     fn matches(pattern: &str, name: &str) -> bool {
-        pattern.parse::<DnsPattern>().expect("a pattern").matches(name)
+        pattern.parse::<DnsPattern>().expect("valid pattern").matches(name)
     }
 
     #[test]
-    fn a_domain_is_itself_and_all_below_it_and_nothing_beside() {
+    fn domain_pattern_matches_itself_and_its_subdomains() {
         for name in ["googlebot.com", "crawl-66-249-66-1.googlebot.com", "a.geo.googlebot.com"] {
             assert!(matches("googlebot.com", name), "{name}");
         }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_is_the_rest_of_one_label() {
+    fn wildcard_matches_the_rest_of_one_label() {
         let pattern = "rate-limited-proxy-*.google.com";
         assert!(matches(pattern, "rate-limited-proxy-66-249-90-77.google.com"));
         for name in
@@ -90,11 +90,11 @@ mod tests {
         {
             assert!(!matches(pattern, name), "{name}");
         }
-        assert_eq!(pattern.parse::<DnsPattern>().expect("a pattern").to_string(), pattern);
+        assert_eq!(pattern.parse::<DnsPattern>().expect("valid pattern").to_string(), pattern);
     }
 
     #[test]
-    fn what_nobody_owns_is_no_pattern() {
+    fn overly_broad_names_are_invalid_patterns() {
         for text in ["", "com", ".com", "*.com", "a..com", "*", "*.example.com", "a.*", "exa mple.com", "\u{e9}.com"] {
             assert_eq!(text.parse::<DnsPattern>(), Err(InvalidDnsPattern), "{text}");
         }

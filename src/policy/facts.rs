@@ -1,109 +1,109 @@
-//! Everything a rule may know about a request, in one plain struct, so that a live request, a log line
-//! and a test look the same.
+//! Facts: everything a rule may use of a request, in one plain struct. Live requests, log lines and tests build the
+//! same struct.
 
 use super::address_lists::ListSet;
 use super::bot_detection::BotScore;
 use super::class::ClassId;
 use std::net::IpAddr;
 
-/// One request as policy sees it.
+/// A request as policy evaluates it.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// The request method, as sent.
+    /// Request method, as sent.
     pub method: &'a http::Method,
-    /// The host asked for, lower case, without a port.
+    /// Requested host, lower case, without a port.
     pub host: &'a str,
-    /// The path as rules match it: normalised (see [`super::route::normalize`]), without the query.
+    /// Normalized path (see [`super::route::normalize`]), without the query.
     pub path: &'a str,
-    /// The query, without its question mark.
+    /// Query, without the question mark.
     pub query: Option<&'a str>,
-    /// The client's address, after the trusted proxies have been peeled off.
+    /// Client address, behind the trusted proxies.
     pub client: IpAddr,
-    /// The operator's address lists that it stands on.
+    /// Configured address lists that contain the client address.
     pub address_lists: ListSet,
-    /// The user agent as sent; empty when there was none.
+    /// User agent as sent; empty if absent.
     pub user_agent: &'a [u8],
-    /// What that user agent says of itself.
+    /// Claim made by the user agent.
     pub claim: Claim,
-    /// What is known about the claim beyond the user agent's word.
+    /// Result of verifying the claim.
     pub proof: Proof,
-    /// What its signature proves.
+    /// Result of verifying the request's signature.
     pub signature: Signature,
-    /// The classes of whose keys it holds one.
+    /// Classes for which the request carries a valid API key.
     pub api_key_classes: &'a [ClassId],
-    /// Why it is suspected, if it says it is a browser and does not behave like one.
+    /// Bot score, if the user agent claims a browser and the score reaches the threshold.
     pub bot_score: Option<BotScore>,
 }
 
-/// What a user agent says of itself.
+/// Claim of a user agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Claim {
-    /// There was no user agent: neither a claim nor a proof of anything.
+    /// No user agent: neither a claim nor a proof.
     #[default]
     NoUserAgent,
-    /// Nothing in it names a bot.
+    /// A user agent that matches no bot.
     Browser,
-    /// A bot names itself.
+    /// A user agent that matches a bot.
     Bot {
-        /// Which entry of the bot list, where it is on the list.
+        /// Entry in the bot list, if listed.
         bot: Option<BotId>,
-        /// The operator whose crawler it claims to be, where that operator is known.
+        /// Claimed operator, if the operator is configured.
         operator: Option<OperatorId>,
     },
 }
 
-/// What is known, beyond the user agent's word, about the operator that it claims.
+/// Result of verifying the claimed operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Proof {
-    /// No operator was claimed, or nothing proves or disproves the claim, or not yet.
+    /// No operator is claimed, or the claim is neither proven nor disproven yet.
     #[default]
     Unknown,
-    /// The client is that operator's crawler.
+    /// The client is a crawler of the operator.
     Proven(ProofMethod),
-    /// It is not: the operator says by what all of its crawlers are known, and this client is not.
+    /// The client is not a crawler of the operator: the operator's data are exhaustive and do not cover it.
     Disproven(ProofMethod),
-    /// Its address is loopback, private, link-local or shared: that of a proxy, or of a machine next door, which proves and
-    /// disproves nothing.
+    /// The client address is loopback, private, link-local or shared. It belongs to a proxy or a local machine, so it
+    /// proves and disproves nothing.
     PrivateAddress,
 }
 
-/// By what a claim was proven or disproven.
+/// Method by which a claim is proven or disproven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProofMethod {
-    /// The addresses that the operator publishes.
+    /// Address ranges that the operator publishes.
     Address,
-    /// The names of the address in DNS, there and back.
+    /// Forward-confirmed reverse DNS.
     Dns,
 }
 
-/// What the signature on a request proves of who sent it.
+/// Result of verifying the signature of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Signature {
-    /// There is none, which says nothing.
+    /// No signature; proves nothing.
     #[default]
     Absent,
-    /// Something is there in its place that names no agent, which says as little.
+    /// Malformed signature that identifies no agent; proves nothing.
     Unreadable,
-    /// It is by an agent of this operator.
+    /// Valid signature by an agent of this operator.
     Verified(OperatorId),
-    /// It is by the agent that it names, of whom no operator is known.
+    /// Valid signature by an agent without a configured operator.
     Unlisted,
-    /// It names an agent, of this operator where one is known, and is wrong.
+    /// Invalid signature in the name of an agent, with its operator if configured.
     Invalid(Option<OperatorId>),
-    /// It names an agent of this operator, whose keys are not known yet.
+    /// Signature in the name of an agent of this operator; its keys are not loaded yet.
     Pending(OperatorId),
-    /// It names an agent, of this operator where one is known, and nobody can tell.
+    /// Signature in the name of an agent, with its operator if configured; not verifiable.
     Unknown(Option<OperatorId>),
 }
 
 impl Signature {
-    /// True where it says that an agent sent the request, rightly or not.
+    /// Returns true if the signature identifies an agent, valid or not.
     pub const fn names_an_agent(self) -> bool {
         !matches!(self, Self::Absent | Self::Unreadable)
     }
 }
 
-/// Whose crawler a client says it is: by its user agent, or else by a signature that is wrong.
+/// Returns the claimed operator: by user agent, or else by an invalid signature.
 pub fn claimed_operator(claim: Claim, signature: Signature) -> Option<OperatorId> {
     match (claim, signature) {
         (Claim::Bot { operator: Some(operator), .. }, _) => Some(operator),
@@ -112,10 +112,10 @@ pub fn claimed_operator(claim: Claim, signature: Signature) -> Option<OperatorId
     }
 }
 
-/// A bot, by its place in the built-in list.
+/// Index of a bot in the built-in list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BotId(pub u16);
 
-/// An operator of crawlers (`googlebot`, `bingbot`, ...), by its place in the operators' table.
+/// Index of a crawler operator (`googlebot`, `bingbot`, ...) in the operator table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperatorId(pub u16);

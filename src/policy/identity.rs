@@ -1,4 +1,4 @@
-//! Whose request it is: the real address behind trusted proxies, and the key whose bucket pays.
+//! Identifies the client: its address behind trusted proxies, and the key that selects its bucket.
 
 mod key;
 
@@ -7,27 +7,27 @@ pub use key::{ClientKey, CredentialSource, KeyOwner, KeySource, cookie};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A longer chain than this is not believed at all.
+/// Maximum hops of a chain; a longer chain is ignored entirely.
 const MAX_HOPS: usize = 32;
-/// Nor are more bytes of it than this.
+/// Maximum bytes of a chain; a longer chain is ignored entirely.
 const MAX_BYTES: usize = 4096;
 
-/// Which header family tells the client's address. Exactly one is believed; the others are never mixed in.
+/// Header family that carries the client address. Exactly one is trusted; they are never combined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AddressSource {
-    /// None: the client is whoever connected.
+    /// No header: the client is the peer.
     #[default]
     Peer,
     /// `X-Forwarded-For`, walked from the right.
     XForwardedFor,
     /// `Forwarded` (RFC 7239), walked from the right.
     Forwarded,
-    /// A vendor's header with one address, believed from trusted peers only.
+    /// A vendor's header with one address.
     Header(http::HeaderName),
 }
 
 impl AddressSource {
-    /// The name of the header that is believed, if one is.
+    /// Returns the name of the trusted header, if any.
     pub fn header(&self) -> Option<&str> {
         match self {
             Self::Peer => None,
@@ -38,7 +38,7 @@ impl AddressSource {
     }
 }
 
-/// An address range, as a network and its length.
+/// An address range: network and prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpPrefix {
     network: u128,
@@ -46,33 +46,33 @@ pub struct IpPrefix {
     v6: bool,
 }
 
-/// Who is believed about the addresses of others.
+/// Trust in headers that report the client address.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyTrust {
-    /// Where the address comes from.
+    /// Source of the client address.
     pub source: AddressSource,
-    /// Peers and hops that are believed.
+    /// Trusted peers and hops.
     pub proxies: Vec<IpPrefix>,
-    /// How much of an IPv6 address is one client.
+    /// Prefix length of an IPv6 client, in bits.
     pub ipv6_prefix: u8,
 }
 
-/// The client and the hops between it and us, nearest last (without the peer itself).
+/// Address of the client, and the hops between client and gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAddress {
-    /// The client's address.
+    /// Client address.
     pub client: IpAddr,
-    /// Trusted hops that stand between the client and the peer.
+    /// Trusted hops between client and peer, nearest to the gateway last, without the peer.
     pub hops: Vec<IpAddr>,
 }
 
-/// True for a network that is wider than any crawler's: whoever writes it did not mean it.
+/// Returns true if the network is wider than that of any crawler, hence a configuration error.
 pub fn is_wider_than_crawlers(address: IpAddr, length: u8) -> bool {
     length < if address.is_ipv4() { 8 } else { 19 }
 }
 
 impl IpPrefix {
-    /// The range of `length` leading bits of `address`, host bits cleared; `None` when the length is too long.
+    /// Creates the range of `length` leading bits of `address`, host bits cleared; `None` if `length` is too long.
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         let (bits, width, v6) = match address {
             IpAddr::V4(v4) => (u128::from(u32::from(v4)), 32, false),
@@ -83,8 +83,8 @@ impl IpPrefix {
         Some(Self { network: bits & mask, mask, v6 })
     }
 
-    /// Reads `192.0.2.0/24`, `2001:db8::/32`, or one address. A range of IPv4 addresses in the dress of IPv6
-    /// (`::ffff:192.0.2.0/120`) is one of IPv4.
+    /// Parses `192.0.2.0/24`, `2001:db8::/32`, or one address. Converts an IPv4-mapped range (`::ffff:192.0.2.0/120`)
+    /// to IPv4.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
         let address: IpAddr = address.parse().ok()?;
@@ -96,7 +96,7 @@ impl IpPrefix {
         }
     }
 
-    /// The first address of the range, and the last.
+    /// Returns the first and the last address of the range.
     pub fn bounds(&self) -> (IpAddr, IpAddr) {
         let (first, last) = (self.network, self.network | !self.mask);
         match self.v6 {
@@ -105,7 +105,7 @@ impl IpPrefix {
         }
     }
 
-    /// True when `address` lies in the range.
+    /// Returns true if the range contains `address`.
     pub fn contains(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(v4) => !self.v6 && u128::from(u32::from(v4)) & self.mask == self.network,
@@ -122,15 +122,15 @@ impl fmt::Display for IpPrefix {
 }
 
 impl ProxyTrust {
-    /// True when `address` is a proxy that is believed.
+    /// Returns true if `address` is a trusted proxy.
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.proxies.iter().any(|prefix| prefix.contains(address))
     }
 
-    /// Finds the client behind `peer`. `lines` are the field lines of the one header that is believed, in order.
+    /// Finds the client behind `peer`. `lines` are the field lines of the trusted header, in order.
     ///
-    /// Walks from the right: trusted hops are passed, the first untrusted address is the client, and junk stops the
-    /// walk at the last good hop. A chain beyond 32 hops or 4 KiB counts as none.
+    /// Walks from the right: skips trusted hops; the first untrusted address is the client. An invalid element ends the
+    /// walk at the last valid hop. A chain beyond 32 hops or 4 KiB is ignored.
     pub fn client(&self, peer: IpAddr, lines: &[&[u8]]) -> ClientAddress {
         let mut origin = ClientAddress { client: canonical(peer), hops: Vec::new() };
         if self.source == AddressSource::Peer || !self.trusts(origin.client) {
@@ -170,7 +170,7 @@ impl ProxyTrust {
         origin
     }
 
-    /// The key of `client` by its address.
+    /// Returns the key of `client` by its address.
     pub fn key(&self, client: IpAddr) -> ClientKey {
         match canonical(client) {
             IpAddr::V4(v4) => ClientKey::of_v4(v4),
@@ -186,13 +186,13 @@ impl ProxyTrust {
     }
 }
 
-/// The address without its disguise: an IPv4 address mapped into IPv6 is an IPv4 address.
+/// Returns the canonical address: IPv4-mapped IPv6 addresses become IPv4.
 pub fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// Returns true for a loopback, private (RFC 1918, RFC 4193), link-local or shared (RFC 6598) address. A client of the
-/// internet has none of these: its requests come through a proxy.
+/// Returns true for a loopback, private (RFC 1918, RFC 4193), link-local or shared (RFC 6598) address. Requests from
+/// the internet have such an address only if they pass a proxy.
 pub fn is_private(address: IpAddr) -> bool {
     match canonical(address) {
         IpAddr::V4(v4) => {
@@ -203,7 +203,7 @@ pub fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// The IPv4 client inside a NAT64 (`64:ff9b::/96`) or 6to4 (`2002::/16`) address.
+/// Returns the IPv4 client inside a NAT64 (`64:ff9b::/96`) or 6to4 (`2002::/16`) address.
 fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let bits = u128::from(v6);
     if bits >> 32 == 0x0064_ff9b << 64 {
@@ -212,7 +212,7 @@ fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     (bits >> 112 == 0x2002).then(|| Ipv4Addr::from((bits >> 80) as u32))
 }
 
-/// Reads one hop: an address, with or without port, brackets, quotes and zone.
+/// Parses a hop: an address with optional port, brackets, quotes and zone.
 fn address(token: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(token).ok()?.trim_matches([' ', '\t']);
     let text = text.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(text);
@@ -235,18 +235,18 @@ fn is_port(text: &str) -> bool {
     !text.is_empty() && text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// `Forwarded` as RFC 7239 writes it: commas and semicolons inside quotes do not separate.
+/// Parser of `Forwarded` (RFC 7239): commas and semicolons inside quotes do not separate.
 mod forwarded {
     use super::address;
     use crate::policy::quoted;
     use std::net::IpAddr;
 
-    /// The elements of one field line.
+    /// Returns the elements of one field line.
     pub(super) fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         quoted::split(line, b',')
     }
 
-    /// The node of an element's one `for` parameter, if it is an address.
+    /// Returns the address of the element's `for` parameter; `None` if it occurs not exactly once or is no address.
     pub(super) fn node(element: &[u8]) -> Option<IpAddr> {
         let mut nodes = quoted::split(element, b';').filter_map(|pair| {
             let (name, value) = pair.trim_ascii().split_once_byte(b'=')?;
@@ -277,14 +277,15 @@ mod tests {
 
     fn trust(source: AddressSource) -> ProxyTrust {
         let proxies = ["10.0.0.0/8", "127.0.0.0/8", "2001:db8:aaaa::/48"].map(|text| {
-            let (address, length) = text.split_once('/').expect("written with a slash");
-            IpPrefix::new(address.parse().expect("an address"), length.parse().expect("a length")).expect("a range")
+            let (address, length) = text.split_once('/').expect("network with a prefix length");
+            IpPrefix::new(address.parse().expect("valid IP"), length.parse().expect("valid length"))
+                .expect("valid range")
         });
         ProxyTrust { source, proxies: proxies.to_vec(), ipv6_prefix: 64 }
     }
 
     fn client(source: AddressSource, peer: &str, lines: &[&str]) -> String {
-        let peer = peer.parse().expect("a peer address");
+        let peer = peer.parse().expect("valid peer address");
         let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
         trust(source).client(peer, &lines).client.to_string()
     }
@@ -294,21 +295,21 @@ mod tests {
     }
 
     #[test]
-    fn an_untrusted_peer_is_the_client_whatever_it_says() {
+    fn untrusted_peer_is_always_the_client() {
         assert_eq!(by_xff("192.0.2.9", &["198.51.100.1"]), "192.0.2.9");
         assert_eq!(client(AddressSource::Peer, "127.0.0.1", &["198.51.100.1"]), "127.0.0.1");
     }
 
     #[test]
-    fn the_first_untrusted_hop_from_the_right_is_the_client() {
+    fn rightmost_untrusted_hop_is_the_client() {
         assert_eq!(by_xff("10.0.0.1", &["203.0.113.66, 198.51.100.1, 10.9.9.9"]), "198.51.100.1");
         assert_eq!(by_xff("10.0.0.1", &["203.0.113.66", "198.51.100.1"]), "198.51.100.1", "lines are joined in order");
-        assert_eq!(by_xff("10.0.0.1", &["10.1.1.1, 10.2.2.2"]), "10.1.1.1", "all trusted: the leftmost");
+        assert_eq!(by_xff("10.0.0.1", &["10.1.1.1, 10.2.2.2"]), "10.1.1.1", "all trusted: leftmost hop");
         assert_eq!(by_xff("10.0.0.1", &[]), "10.0.0.1");
     }
 
     #[test]
-    fn junk_stops_the_walk_at_the_last_good_hop() {
+    fn invalid_hop_yields_the_last_valid_hop() {
         assert_eq!(by_xff("10.0.0.1", &["198.51.100.1, unknown, 10.9.9.9"]), "10.9.9.9");
         assert_eq!(by_xff("10.0.0.1", &["198.51.100.1, "]), "10.0.0.1");
         assert_eq!(by_xff("10.0.0.1", &["_hidden"]), "10.0.0.1");
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn hops_come_in_every_spelling() {
+    fn hops_are_parsed_in_every_format() {
         for (token, address) in [
             ("1.2.3.4:5678", "1.2.3.4"),
             ("2001:db8::1", "2001:db8::1"),
@@ -328,27 +329,27 @@ mod tests {
         ] {
             assert_eq!(by_xff("10.0.0.1", &[token]), address, "{token}");
         }
-        assert_eq!(by_xff("::ffff:10.0.0.1", &["1.2.3.4"]), "1.2.3.4", "a mapped peer is its IPv4 self");
+        assert_eq!(by_xff("::ffff:10.0.0.1", &["1.2.3.4"]), "1.2.3.4", "a mapped peer is IPv4");
     }
 
     #[test]
-    fn a_chain_beyond_any_sense_counts_as_none() {
+    fn oversized_chain_is_ignored() {
         assert_eq!(by_xff("10.0.0.1", &["198.51.100.1,".repeat(33).trim_end_matches(',')]), "10.0.0.1");
         assert_eq!(by_xff("10.0.0.1", &[&format!("{}198.51.100.1", " ".repeat(4096))]), "10.0.0.1");
     }
 
     #[test]
-    fn forwarded_is_read_with_its_quotes() {
+    fn forwarded_quoted_strings_are_parsed() {
         let of = |line: &str| client(AddressSource::Forwarded, "10.0.0.1", &[line]);
         assert_eq!(of("for=192.0.2.43;proto=https, FOR=\"[2001:db8:cafe::17]:4711\""), "2001:db8:cafe::17");
         assert_eq!(of("by=\"a,b;for=9.9.9.9\";for=192.0.2.1"), "192.0.2.1");
         assert_eq!(of("for=198.51.100.1, for=unknown, for=10.3.3.3"), "10.3.3.3");
-        assert_eq!(of("for=192.0.2.1;for=192.0.2.2"), "10.0.0.1", "a parameter given twice is junk");
+        assert_eq!(of("for=192.0.2.1;for=192.0.2.2"), "10.0.0.1", "a duplicate parameter is invalid");
         assert_eq!(of("proto=https"), "10.0.0.1");
     }
 
     #[test]
-    fn a_vendor_header_holds_one_address_or_none() {
+    fn vendor_header_must_hold_exactly_one_address() {
         let source = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
         assert_eq!(client(source.clone(), "10.0.0.1", &["198.51.100.7"]), "198.51.100.7");
         assert_eq!(client(source.clone(), "10.0.0.1", &["198.51.100.7", "198.51.100.8"]), "10.0.0.1");
@@ -356,21 +357,21 @@ mod tests {
     }
 
     #[test]
-    fn one_v6_network_is_one_client_and_a_disguised_v4_is_itself() {
+    fn client_key_groups_ipv6_and_unwraps_embedded_ipv4() {
         let trust = trust(AddressSource::Peer);
-        let key = |text: &str| trust.key(text.parse().expect("an address"));
+        let key = |text: &str| trust.key(text.parse().expect("valid address"));
         assert_eq!(key("2001:db8:1:2::1"), key("2001:db8:1:2:ffff::9"));
         assert_ne!(key("2001:db8:1:2::1"), key("2001:db8:1:3::1"));
         for disguise in ["::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2002:c000:201::1"] {
             assert_eq!(key(disguise), key("192.0.2.1"), "{disguise}");
         }
         assert_eq!(key("192.0.2.1").owner(), KeyOwner::V4(Ipv4Addr::new(192, 0, 2, 1)));
-        assert_eq!(key("2001:db8:1:2::1").owner(), KeyOwner::V6("2001:db8:1:2::".parse().expect("an address")));
+        assert_eq!(key("2001:db8:1:2::1").owner(), KeyOwner::V6("2001:db8:1:2::".parse().expect("valid address")));
     }
 
     #[test]
-    fn private_addresses_are_those_of_no_public_client() {
-        let is_private = |text: &str| is_private(text.parse().expect("an address"));
+    fn private_addresses_are_recognized() {
+        let is_private = |text: &str| is_private(text.parse().expect("valid address"));
         for private in [
             "127.0.0.1",
             "10.1.2.3",
@@ -392,15 +393,15 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_written_as_it_is_read() {
+    fn prefix_display_round_trips() {
         for text in ["127.0.0.0/8", "192.0.2.1/32", "0.0.0.0/0", "::1/128", "2001:db8::/32", "::/0"] {
-            assert_eq!(IpPrefix::parse(text).expect("a range").to_string(), text);
+            assert_eq!(IpPrefix::parse(text).expect("valid range").to_string(), text);
         }
     }
 
     proptest! {
         #[test]
-        fn nothing_left_of_the_first_untrusted_hop_matters(
+        fn hops_left_of_the_first_untrusted_are_ignored(
             forged in "[ -~]{0,80}", hop: u32, trusted in proptest::collection::vec(any::<u32>(), 0..5),
         ) {
             let honest = Ipv4Addr::from(hop);

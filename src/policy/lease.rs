@@ -1,70 +1,71 @@
-//! How much of a window a gate holds on to, so that it never has to ask for a single request.
+//! Size of leases: the units of a window that an instance holds ahead of its usage, so that no request waits for the
+//! ledger.
 //!
-//! A gate leases units ahead of what it spends. What it holds when it dies may be lost, so a lease is never larger than
-//! it must be: about a second of spending, and less and less as the limit nears.
+//! A crash may lose the units held. Therefore [`SpendProfile::size`] keeps leases small: about one second of usage, and
+//! less as the limit nears.
 
 use super::units::Units;
 use super::window::Span;
 use std::time::Duration;
 
-/// Which window of a quota.
+/// Identifies a window of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowKey {
-    /// Its start in nanoseconds; for a window that opens at its first use, its ordinal.
+    /// Start in nanoseconds; for a first-use window, its ordinal.
     pub id: u64,
-    /// When it is; `None` for one that opens at its first use and has not been opened yet.
+    /// Time span; `None` for a first-use window that is not open yet.
     pub span: Option<Span>,
-    /// So many spans of the same length before it weigh on it, too (sliding), else 0. Those after it weigh as well where
-    /// they are known already, having been asked for ahead: it stands among what weighs on them.
+    /// Number of preceding spans of the same length that overlap this window (sliding), otherwise 0. Later
+    /// windows that were prefetched overlap this window likewise.
     pub lookback: u32,
 }
 
-/// What a gate says of one window, and what it would like.
+/// Report of an instance on one window, with the lease it requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRequest {
-    /// The quota, by name.
+    /// Name of the quota.
     pub quota: String,
-    /// Units that were bought for the window.
+    /// Limit of the window, in units.
     pub limit: Units,
-    /// Which window.
+    /// Window of the request.
     pub window: WindowKey,
-    /// Settled and reserved by this gate.
+    /// Units settled and reserved by this instance.
     pub taken: Units,
-    /// Its lease so far.
+    /// Units currently leased to this instance.
     pub held: Units,
-    /// What it would like to hold: more, or less to give back; never less than `taken`.
+    /// Requested lease, at least `taken`; below `held` to return units.
     pub wanted: Units,
-    /// What it needs at once, on top of `taken`: a tenth of a second of spending, or a few of the dearest requests. A
-    /// ledger that can tell small steps cheaply need not hand out more.
+    /// Units needed immediately beyond `taken`: a tenth of a second of usage, or a few of the most expensive requests.
+    /// A ledger with cheap updates may grant no more.
     pub urgent: Units,
-    /// What its clients are expected to ask for until the window ends; nothing where it makes no plans.
+    /// Forecast demand of this instance's clients until the end of the window; zero without pacing.
     pub expected_demand: Units,
 }
 
-/// What a gate may take of one window.
+/// Lease of an instance for one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
-    /// What this gate may take in all.
+    /// Units that this instance may take in total.
     pub held: Units,
-    /// What is leased to others: other gates, earlier lives, earlier sub-windows, corrections by hand.
+    /// Units held by others: other instances, previous incarnations, earlier sub-windows, manual corrections.
     pub held_by_others: Units,
-    /// How much of that is known to be taken.
+    /// Units of these that are known to be taken.
     pub taken_by_others: Units,
-    /// What may be taken on top when the ledger cannot be reached any more.
+    /// Additional units that may be taken while the ledger is unavailable.
     pub fallback: Units,
-    /// When the window is, where the ledger knows better than the gate that asked.
+    /// Span of the window, if the ledger corrects the requested one.
     pub span: Option<Span>,
-    /// Units newly known to be lost to a crash.
+    /// Units newly counted as lost in a crash.
     pub lost: Units,
-    /// What gates hold that have gone: for this window nobody will have it.
+    /// Units held by instances that have exited; unusable for this window.
     pub held_by_dead: Units,
-    /// What the clients of other gates are expected to ask for until the window ends, as far as those gates are there.
+    /// Forecast demand of other live instances' clients until the end of the window.
     pub expected_by_others: Units,
 }
 
 impl WindowKey {
-    /// True when what was taken of the window `id`, which is at `span`, weighs on this one as well: within reach of a
-    /// sliding window, or under other rules at the same time.
+    /// Returns true if usage of window `id` at `span` counts against this window too: within reach of a sliding window,
+    /// or at the same time under another configuration.
     pub fn overlaps(&self, id: u64, span: Option<Span>) -> bool {
         let (Some(ours), Some(theirs)) = (self.span, span) else { return false };
         let reach = ours.length().saturating_mul(self.lookback);
@@ -72,43 +73,43 @@ impl WindowKey {
     }
 }
 
-/// How one gate spends a quota, as far as the size of its leases depends on it.
+/// Usage of a quota by one instance, as input for the size of its leases.
 #[derive(Clone, Copy, Debug)]
 pub struct SpendProfile {
-    /// Units that were bought for the window.
+    /// Limit of the window, in units.
     pub limit: Units,
-    /// What is neither taken nor leased to others.
+    /// Units neither taken nor leased to others.
     pub left: Units,
-    /// How long the window is.
+    /// Length of the window.
     pub length: Duration,
-    /// Units that were taken in the last second or so.
+    /// Units taken in about the last second.
     pub per_second: Units,
-    /// The most that one request is expected to cost.
+    /// Maximum expected cost of one request.
     pub max_cost: Units,
-    /// What requests that are waiting would have taken.
+    /// Units that waiting requests are short of.
     pub shortfall: Units,
 }
 
-/// How much to hold beyond what is taken.
+/// Units to hold beyond the units taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseSize {
-    /// For about a second.
+    /// Units for about one second.
     pub lease: Units,
-    /// For about a tenth of one.
+    /// Units for about a tenth of a second.
     pub urgent: Units,
 }
 
-/// Requests that come at once, as those for one page do, find this many of the dearest held.
+/// Number of most expensive requests that a lease always covers, as a page loads several at once.
 const MIN_REQUESTS_HELD: u64 = 4;
 
-/// A crowd that comes after a quiet time finds this many of the dearest held, if the limit is large enough; what more it
-/// needs is there in milliseconds.
+/// Number of most expensive requests that a lease covers after a quiet time, if the limit is large enough. A larger
+/// burst receives more units within milliseconds.
 const BURST_REQUESTS: u64 = 256;
 
 impl SpendProfile {
-    /// Returns how much to hold: about a second of spending, and what is waited for, between a small floor and
-    /// [`SpendProfile::max_size`]; never more than half of what is left, down to one request. Whole units, where requests cost
-    /// whole units.
+    /// Returns the size to hold: about one second of usage or the shortfall, between a small minimum and
+    /// [`SpendProfile::max_size`]. Never more than half of the units left, down to one request. Rounded to whole units
+    /// if costs are whole units.
     pub fn size(&self) -> LeaseSize {
         let few = times(self.max_cost, MIN_REQUESTS_HELD);
         let tapered = part_of(self.left, 2).max(self.max_cost).min(self.left);
@@ -122,7 +123,7 @@ impl SpendProfile {
         LeaseSize { lease, urgent: self.floor_if_whole_costs(urgent).max(self.max_cost.min(self.left)) }
     }
 
-    /// Rounded down, where a part of a unit would be of no use.
+    /// Rounds down to whole units if costs are whole units.
     fn floor_if_whole_costs(&self, units: Units) -> Units {
         match self.max_cost.milli() % 1000 {
             0 => Units::from_whole(units.floor()),
@@ -130,8 +131,8 @@ impl SpendProfile {
         }
     }
 
-    /// Returns the most that is ever held beyond what is taken: a 64th of the limit, or a few of the dearest requests.
-    /// Of a window shorter than 16 s it is more, a quarter at most, so that it can be spent in time.
+    /// Returns the maximum to hold beyond the units taken: a 64th of the limit, or a few of the most expensive
+    /// requests. Windows under 16 s allow more, up to a quarter of the limit, so that they can be used in time.
     pub fn max_size(&self) -> Units {
         let parts = self.length.as_secs().saturating_mul(4).clamp(4, 64);
         part_of(self.limit, parts).max(times(self.max_cost, MIN_REQUESTS_HELD))
@@ -142,7 +143,7 @@ fn times(units: Units, count: u64) -> Units {
     Units::from_milli(units.milli().saturating_mul(count))
 }
 
-/// Rounded down to whole thousandths.
+/// Divides, rounding down to milli-units.
 fn part_of(units: Units, parts: u64) -> Units {
     Units::from_milli(units.milli() / parts)
 }
@@ -165,35 +166,35 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_follows_the_rate_and_shrinks_to_single_requests() {
+    fn lease_follows_the_rate_and_shrinks_near_exhaustion() {
         let lease = |left, per_second| spending(left, per_second).size().lease.floor();
-        assert_eq!(lease(10_000, 0), 39, "the floor of a quiet quota");
-        assert_eq!(lease(10_000, 100), 100, "a second of spending");
-        assert_eq!(lease(10_000, 5000), 156, "a 64th at most");
+        assert_eq!(lease(10_000, 0), 39, "minimum of an idle quota");
+        assert_eq!(lease(10_000, 100), 100, "one second of usage");
+        assert_eq!(lease(10_000, 5000), 156, "at most a 64th of the limit");
         assert_eq!([100, 10, 3, 2, 1, 0].map(|left| lease(left, 100)), [50, 5, 1, 1, 1, 0]);
         assert_eq!(spending(10_000, 100).size().urgent.floor(), 10);
         let large = SpendProfile { limit: Units::from_whole(100_000_000), ..spending(100_000_000, 0) }.size();
-        assert_eq!((large.lease.floor(), large.urgent.floor()), (1024, 256), "a crowd, however much was bought");
+        assert_eq!((large.lease.floor(), large.urgent.floor()), (1024, 256), "one burst, for any limit");
     }
 
     #[test]
-    fn what_is_waited_for_is_leased_at_once() {
+    fn shortfall_is_leased_immediately() {
         let LeaseSize { lease, urgent } =
             SpendProfile { shortfall: Units::from_whole(100), ..spending(10_000, 0) }.size();
         assert_eq!((lease.floor(), urgent.floor()), (100, 100));
         let LeaseSize { lease, urgent: soon } =
             SpendProfile { shortfall: Units::from_whole(9000), ..spending(10_000, 0) }.size();
-        assert_eq!((lease.floor(), soon.floor()), (156, 156), "a 64th at most");
+        assert_eq!((lease.floor(), soon.floor()), (156, 156), "at most a 64th of the limit");
     }
 
     #[test]
-    fn a_window_of_a_second_can_be_spent_in_a_few_leases() {
+    fn one_second_window_needs_few_leases() {
         let spending = SpendProfile { length: Duration::from_secs(1), ..spending(10_000, 10_000) };
         assert_eq!(spending.size().lease, Units::from_whole(2500));
     }
 
     #[test]
-    fn what_weighs_is_in_reach_on_either_side_or_overlaps() {
+    fn windows_within_lookback_or_overlapping_count() {
         let span = |start: u64| Span { start: Timestamp(start), end: Timestamp(start + 10) };
         let sliding = WindowKey { id: 100, span: Some(span(100)), lookback: 3 };
         let weighs = |key: WindowKey, start: u64| key.overlaps(start, Some(span(start)));
@@ -207,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_lease_is_never_more_than_what_is_left_nor_than_is_published(
+        fn lease_never_exceeds_remaining_units_or_max_size(
             limit in 1u64..1_000_000_000, left in 0u64..1_000_000_000, seconds in 0u64..100_000,
             per_second in 0u64..1_000_000_000, dearest in 0u64..1_000_000, short in 0u64..1_000_000_000,
         ) {
@@ -221,7 +222,7 @@ mod tests {
             };
             let LeaseSize { lease, urgent: soon } = spending.size();
             prop_assert!(soon <= lease && lease <= spending.left && lease <= spending.max_size());
-            prop_assert!(lease >= spending.max_cost.min(spending.left), "one request is never kept waiting for size");
+            prop_assert!(lease >= spending.max_cost.min(spending.left), "a lease always covers one request");
         }
     }
 }

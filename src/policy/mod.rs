@@ -1,9 +1,9 @@
-//! Facts in, verdict out. Pure: no I/O, no clock, no locks, no chance.
+//! Policy: facts in, verdict out. Pure: no I/O, no clock, no locks, no randomness.
 //!
-//! The life of a request, file by file: [`identity`] finds the client behind the proxies, [`class`] says what kind it
-//! is, by its claim, its proof and its [`bot_detection`], [`route`] what it asks for and what that [costs](cost), [`decide`] asks every rule in order, [`throttle`] says how
-//! hard the origin may be pressed. The leaves ([`bucket`], [`tier`], [`window`], [`quota`]) take values and give values
-//! back.
+//! A request passes these modules: [`identity`] finds the client behind proxies; [`class`] classifies it by claim,
+//! proof and [`bot_detection`]; [`route`] selects the route and its [`cost`]; [`decide`] evaluates the rules in order;
+//! [`throttle`] limits the load on the origin. The leaves ([`bucket`], [`tier`], [`window`], [`quota`]) take values and
+//! return values.
 
 pub mod address_lists;
 pub mod bot_detection;
@@ -40,44 +40,44 @@ use http::Method;
 use identity::{ClientKey, CredentialSource, KeySource};
 use std::net::IpAddr;
 
-/// All that the settings say about who may have what. Built by `config`, never half right.
+/// Checked settings of all rules. Built by `config`, always complete.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Whom to believe about addresses.
+    /// Trust in headers that report the client address.
     pub trust: identity::ProxyTrust,
-    /// How those that say they are browsers are told from people; `None` where nobody looks.
+    /// Bot detection for clients that claim a browser; `None` if disabled.
     pub behaviour: Option<bot_detection::BotDetection>,
-    /// The names of the operator's address lists.
+    /// Names of the configured address lists.
     pub lists: Vec<String>,
-    /// The operator's own word on user agents, first match first.
+    /// Administrator's user-agent rules; the first match applies.
     pub user_agent_rules: Vec<class::UserAgentRule>,
-    /// The first that fits is a client's class; the last fits everybody.
+    /// Classes; the first match applies. The last matches every client.
     pub classes: Vec<class::Class>,
-    /// What may be spent.
+    /// Quotas, by [`QuotaId`].
     pub quotas: Vec<quota::Quota>,
-    /// The first that fits is a request's route; the last fits everything.
+    /// Routes; the first match applies. The last matches every request.
     pub routes: Vec<route::Route>,
-    /// The parts of the origin, by [`ScopeId`].
+    /// Scopes of the origin, by [`ScopeId`].
     pub scopes: Vec<throttle::Scope>,
-    /// The gate itself answers [`decide::CRAWL_POLICY_PATH`].
+    /// True if the gateway serves [`decide::CRAWL_POLICY_PATH`].
     pub serves_crawl_policy: bool,
 }
 
 impl Rules {
-    /// Says what kind of client this is and which class it falls into.
+    /// Classifies a client: kind and class.
     pub fn classify(&self, facts: &Facts<'_>) -> Classification {
         class::classify(&self.user_agent_rules, &self.classes, facts)
     }
 
-    /// The classes of whose keys a request holds one. `sent` is asked for what it sends in a header or cookie.
+    /// Returns the classes for which a request carries a valid API key. `sent` returns the value of a header or cookie.
     pub fn api_key_classes<'a>(&'a self, sent: impl Fn(&'a CredentialSource) -> Option<&'a [u8]>) -> Vec<ClassId> {
         let holds = |keys: &'a class::ApiKeys| sent(&keys.carrier).is_some_and(|sent| keys.contain(sent));
         let held = self.classes.iter().enumerate().filter(|(_, class)| class.when.keys.as_ref().is_some_and(holds));
         held.map(|(place, _)| ClassId(place as u16)).collect()
     }
 
-    /// The headers, beside those that everybody sends, that are looked at to say who a client of `class` is, and whose
-    /// bucket it goes by; more where a request is `signed`.
+    /// Returns the headers, besides the common ones, that determine the class and bucket key of a client of `class`.
+    /// Includes the signature headers if the request is `signed`.
     pub fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {
         let keys = self.classes.iter().filter_map(|class| Some(&class.when.keys.as_ref()?.carrier));
         let bucket = match &self.classes[usize::from(class.0)].key {
@@ -93,8 +93,8 @@ impl Rules {
         seen
     }
 
-    /// Whose bucket and counters a request of `client` goes by. `secret` is asked for a hash of what is sent
-    /// in the header or cookie that its class goes by, if anything is.
+    /// Returns the key of the bucket and counters for a request of `client`. `secret` returns the hash of the
+    /// credential that the class uses, if sent.
     pub fn key(
         &self,
         classified: &Classification,
@@ -110,23 +110,23 @@ impl Rules {
         }
     }
 
-    /// True where somebody with so many points is suspected.
+    /// Returns true if the bot score reaches the threshold.
     pub fn is_suspected(&self, weighed: &bot_detection::BotScore) -> bool {
         self.behaviour.as_ref().is_some_and(|behaviour| weighed.points >= behaviour.threshold)
     }
 
-    /// True for a normalised path at which the gate tells its crawl policy.
+    /// Returns true if `path` is the crawl policy's and the gateway serves it. `path` is normalized.
     pub fn is_crawl_policy(&self, path: &str) -> bool {
         self.serves_crawl_policy && path == decide::CRAWL_POLICY_PATH
     }
 
-    /// True for a request that is never refused, hence never charged: one that reads robots.txt or the gateway's crawl
-    /// policy. Any other method on these paths is decided as usual. `path` is normalised.
+    /// Returns true for an exempt request: never refused, hence never charged. It reads robots.txt or the crawl policy.
+    /// Other methods on these paths are decided as usual. `path` is normalized.
     pub fn is_exempt(&self, method: &Method, path: &str) -> bool {
         decide::reads_robots_txt(method, path) || (decide::reads(method) && self.is_crawl_policy(path))
     }
 
-    /// The place of the route that the request falls into.
+    /// Returns the index of the request's route.
     pub fn route(&self, facts: &Facts<'_>) -> usize {
         self.routes.iter().position(|route| route.matches(facts)).unwrap_or(self.routes.len().saturating_sub(1))
     }

@@ -1,4 +1,4 @@
-//! A quota as the settings mean it: how much, for how long, and what of it each class may use.
+//! Checked settings of a quota: limit, window, and the tiers of each class.
 
 use super::class::ClassId;
 use super::pacing::Pacing;
@@ -6,76 +6,76 @@ use super::tier::TierSet;
 use super::units::Units;
 use super::window::Window;
 
-/// Units that may be spent in a window.
+/// A quota: units that may be used per window.
 #[derive(Clone, Debug)]
 pub struct Quota {
-    /// Its name in YAML, metrics, headers and logs.
+    /// Name in YAML, metrics, headers and logs.
     pub name: String,
-    /// Units that were bought for each window.
+    /// Limit per window, in units.
     pub limit: Units,
-    /// How its windows follow each other.
+    /// Succession of windows.
     pub window: Window,
-    /// False: its refusals are counted and logged, not carried out, and it may be overspent.
+    /// False for shadow mode: refusals are counted and logged, not enforced, and the quota may be overspent.
     pub enforce: bool,
-    /// The response header in which the origin says what an answer really cost.
+    /// Response header in which the origin reports the actual cost.
     pub cost_header: Option<http::HeaderName>,
-    /// An answer that the origin had cached cost nothing.
+    /// True if a response from the origin's own cache costs nothing.
     pub free_when_cached: bool,
-    /// How the origin tells where its own count stands, if it does.
+    /// Source of the origin's own count, if it reports one.
     pub sync_from: Option<SyncFrom>,
-    /// How what remains is spread over the time that remains, if it is.
+    /// Pacing of the remaining units, if enabled.
     pub pacing: Option<Pacing>,
-    /// The ladder of each class, by [`ClassId`]; a class without one is refused only when nothing is left.
+    /// Tiers of each class, by [`ClassId`]. A class without tiers is refused only when no units are left.
     pub class_tiers: Vec<Option<ClassTiers>>,
 }
 
-/// How an origin tells, with its answers, where its own count of a quota stands.
+/// Response headers and content in which an origin reports its own count of a quota.
 #[derive(Clone, Debug)]
 pub struct SyncFrom {
-    /// The response header that says how many units are left.
+    /// Response header with the units left.
     pub remaining_header: Option<http::HeaderName>,
-    /// The response header that says when they are renewed.
+    /// Response header with the reset time.
     pub reset_header: Option<http::HeaderName>,
-    /// Which answers say that nothing is left.
+    /// Responses that report the quota as exhausted.
     pub exhausted: Option<ExhaustedRule>,
 }
 
-/// Which answers say that nothing is left.
+/// Responses that report a quota as exhausted. Status and text must both match.
 #[derive(Clone, Debug)]
 pub struct ExhaustedRule {
-    /// Those with one of these statuses ...
+    /// Matching status codes.
     pub statuses: Vec<u16>,
-    /// ... and, if given, with this text in a header's value or near the beginning of the body.
+    /// Text in a header value or near the beginning of the body, if required.
     pub contains: Option<String>,
 }
 
-/// One class's tiers in one quota.
+/// Tiers of one class in one quota.
 #[derive(Clone, Debug)]
 pub struct ClassTiers {
-    /// The tiers.
+    /// Tiers, lowest first.
     pub ladder: TierSet,
-    /// False: its refusals are counted and logged, not carried out.
+    /// False for shadow mode: refusals are counted and logged, not enforced.
     pub enforce: bool,
 }
 
 impl Quota {
-    /// The ladder of `class`, if it has one.
+    /// Returns the tiers of `class`, if any.
     pub fn tiers_for(&self, class: ClassId) -> Option<&TierSet> {
         self.class_tiers(class).map(|of_class| &of_class.ladder)
     }
 
-    /// True when a refusal by tier is carried out for `class`.
+    /// Returns true if refusals by tier are enforced for `class`.
     pub fn enforced_for(&self, class: ClassId) -> bool {
         self.enforce && self.class_tiers(class).is_none_or(|of_class| of_class.enforce)
     }
 
-    /// The pacing, where it is carried out.
+    /// Returns the pacing, if enforced.
     pub fn enforced_pacing(&self) -> Option<&Pacing> {
         self.pacing.as_ref().filter(|pacing| self.enforce && pacing.enforce)
     }
 
-    /// What tiers count of what is `taken`: nothing as long as the quota is not ahead of its plan, so that only those hold
-    /// that begin with the first unit.
+    /// Returns the usage that tiers count: zero while usage is not ahead of the pacing plan, so that only tiers from
+    /// the first unit on apply; otherwise `taken`.
     pub fn used_for_tiers(&self, taken: Units, is_ahead: Option<bool>) -> Units {
         match (self.enforced_pacing(), is_ahead) {
             (Some(_), Some(false)) => Units::ZERO,
@@ -83,8 +83,8 @@ impl Quota {
         }
     }
 
-    /// From this much taken on, nothing of `class` is let through. Where a plan lets tiers rest there is no such mark,
-    /// unless it is the first unit.
+    /// Returns the usage from which on every request of `class` is refused: its shutoff tier, at most the limit. A
+    /// paced class has only the limit, since the plan suspends tiers above the first unit.
     pub fn shutoff_level(&self, class: ClassId) -> Units {
         let paced = self.enforced_pacing().is_some_and(|pacing| pacing.is_paced(class));
         let enforced = self.class_tiers(class).filter(|_| self.enforced_for(class) && !paced);

@@ -1,60 +1,62 @@
-//! The origin keeps a count of its own, and its answers tell of it. What it says can only tighten ours.
+//! Synchronization with the origin's own count of a quota.
+//!
+//! [`reconcile`] derives the count from a response; it can only tighten the gateway's count.
 
 use super::time::Timestamp;
 use super::units::Units;
 use super::window::Span;
 use std::time::Duration;
 
-/// What an answer says of a quota.
+/// Quota state that a response of the origin reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OriginReport {
-    /// Units that are left.
+    /// Remaining units.
     pub remaining: Option<Units>,
-    /// When they are renewed.
+    /// Reset time.
     pub resets_at: Option<Timestamp>,
-    /// It was refused, because nothing is left.
+    /// True if the request was refused because the quota is exhausted.
     pub exhausted: bool,
 }
 
-/// Where our own count of the same window stands.
+/// Local count of the same window.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalCount {
-    /// Units that were bought for the window.
+    /// Limit of the window, in units.
     pub limit: Units,
-    /// Units that are settled.
+    /// Settled units.
     pub used: Units,
-    /// Units that are set aside for requests under way: the origin may have counted them, or not yet.
+    /// Units reserved for requests in flight; the origin may or may not have counted them yet.
     pub reserved: Units,
-    /// When the window is.
+    /// Span of the window.
     pub span: Span,
-    /// It ends at one moment, as a sliding one does not.
+    /// True if the window ends at one time; false for sliding windows.
     pub has_fixed_end: bool,
-    /// How long a usual window is; of a sliding one `span` is but a part.
+    /// Nominal window length; `span` of a sliding window is only a sub-window.
     pub length: Duration,
 }
 
-/// What follows from it.
+/// Result of [`reconcile`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncResult {
-    /// So much counts as taken in all from now on, if it is more than what does already.
+    /// Units that count as taken from now on, if more than the local count.
     pub taken: Units,
-    /// Nothing is let through before this moment.
+    /// Time until which all requests are refused, if the quota is exhausted.
     pub closed_until: Option<Timestamp>,
-    /// What the origin has counted beyond ours, in thousandths; below zero where it has counted less. `None` where it
-    /// speaks of another window.
+    /// Units that the origin counted beyond the local count, in milli-units; negative if it counted fewer. `None` if
+    /// the report is for another window.
     pub drift: Option<i64>,
 }
 
-/// An origin's window may begin this part of ours later or earlier and still be the same.
+/// Maximum offset between the window ends of origin and gateway, as a divisor of the window length.
 const TOLERANCE: u32 = 20;
-/// So long after our window began an origin that does not say when its own ends may still speak of the one before, ...
+/// Time after the start of a window during which a report without a reset time may be for the previous window.
 const GRACE: Duration = Duration::from_secs(60);
-/// ... but no longer than this part of it.
+/// Upper bound of [`GRACE`], as a divisor of the window length.
 const GRACE_PART: u32 = 100;
-/// A time of renewal further away than our own window is long, and this, is not believed.
+/// A reset time is ignored if it lies further ahead than the window length plus this slack.
 const SLACK: Duration = Duration::from_secs(3600);
 
-/// Says what to make of an answer that was received at `now`.
+/// Reconciles the local count with a report received at `now`.
 pub fn reconcile(said: OriginReport, ours: LocalCount, now: Timestamp) -> SyncResult {
     let remaining = if said.exhausted { Some(Units::ZERO) } else { said.remaining };
     let closed_until = said.exhausted.then(|| reset_time(said.resets_at, ours, now));
@@ -71,12 +73,12 @@ pub fn reconcile(said: OriginReport, ours: LocalCount, now: Timestamp) -> SyncRe
     SyncResult { taken: counted, closed_until, drift: Some(drift) }
 }
 
-/// True when the origin's window can be taken for ours: they end together, as far as is known.
+/// Returns true if the report is for the local window: both end at the same time, if known.
 fn is_same_window(resets_at: Option<Timestamp>, ours: LocalCount, now: Timestamp) -> bool {
     let length = ours.length;
     match resets_at {
         None if !ours.has_fixed_end => true,
-        // A sliding window is renewed bit by bit; what is renewed much sooner than it is another limit.
+        // A sliding window renews gradually; a much earlier reset time belongs to another limit.
         Some(moment) if !ours.has_fixed_end => moment.saturating_duration_since(now) >= length / 2,
         Some(moment) => {
             let apart =
@@ -117,39 +119,39 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_explains_a_difference() {
+    fn in_flight_requests_explain_drift() {
         assert_eq!(drift(left(60), ours(40, 0)), Some(0));
-        assert_eq!(drift(left(58), ours(40, 5)), Some(0), "two of the five have arrived");
-        assert_eq!(drift(left(50), ours(40, 5)), Some(5), "five that nobody here has sent");
+        assert_eq!(drift(left(58), ours(40, 5)), Some(0), "the origin counted two of five in flight");
+        assert_eq!(drift(left(50), ours(40, 5)), Some(5), "five units were used elsewhere");
         assert_eq!(drift(left(70), ours(40, 5)), Some(-10));
-        assert_eq!(drift(left(500), ours(40, 5)), Some(-40), "more than was bought");
-        assert_eq!(drift(OriginReport::default(), ours(40, 5)), None, "it says nothing");
+        assert_eq!(drift(left(500), ours(40, 5)), Some(-40), "remaining exceeds the limit");
+        assert_eq!(drift(OriginReport::default(), ours(40, 5)), None, "empty report");
     }
 
     #[test]
-    fn its_count_is_taken_where_it_is_higher() {
+    fn reported_usage_is_applied_when_higher() {
         assert_eq!(reconcile(left(50), ours(40, 5), NOON).taken, Units::from_whole(50));
         assert_eq!(reconcile(left(0), ours(40, 5), NOON).taken, Units::from_whole(100));
     }
 
     #[test]
-    fn a_count_of_another_window_is_none_of_ours() {
+    fn report_of_another_window_is_ignored() {
         let resetting = |at: u64| OriginReport { resets_at: Some(Timestamp::from_seconds(at)), ..left(3) };
-        assert_eq!(drift(resetting(2 * 86_400 + 600), ours(40, 0)), Some(57), "ten minutes apart are one window");
+        assert_eq!(drift(resetting(2 * 86_400 + 600), ours(40, 0)), Some(57), "ends 10 min apart match");
         assert_eq!(drift(resetting(2 * 86_400 - 600), ours(40, 0)), Some(57));
         assert_eq!(drift(resetting(2 * 86_400 + 30_000), ours(40, 0)), None);
         assert_eq!(drift(resetting(86_400 + 44_000), ours(40, 0)), None);
         let just_begun = reconcile(left(3), ours(0, 1), DAY.start + Duration::from_secs(30));
-        assert_eq!(just_begun, SyncResult::default(), "it may still speak of yesterday");
+        assert_eq!(just_begun, SyncResult::default(), "within the grace time");
         assert_eq!(reconcile(left(3), ours(0, 1), DAY.start + Duration::from_secs(60)).taken, Units::from_whole(97));
         let sliding = LocalCount { has_fixed_end: false, ..ours(40, 0) };
         assert_eq!(drift(resetting(86_400 + 43_200 + 44_000), sliding), Some(57));
-        assert_eq!(drift(resetting(86_400 + 43_201), sliding), None, "a limit of a second, not of a day");
+        assert_eq!(drift(resetting(86_400 + 43_201), sliding), None, "a per-second limit");
         assert_eq!(drift(left(3), sliding), Some(57));
     }
 
     #[test]
-    fn an_exhausted_origin_closes_until_it_is_renewed() {
+    fn exhausted_origin_closes_the_quota_until_reset() {
         let exhausted = |resets_at| OriginReport { exhausted: true, resets_at, remaining: Some(Units::from_whole(9)) };
         let closed = |at: u64| {
             let calibration = reconcile(exhausted(Some(Timestamp::from_seconds(at))), ours(40, 0), NOON);
@@ -158,8 +160,8 @@ mod tests {
         let end = Some(2 * 86_400);
         assert_eq!(reconcile(exhausted(None), ours(40, 0), NOON).closed_until, Some(DAY.end));
         assert_eq!(closed(2 * 86_400 + 60), (Some(2 * 86_400 + 60), Units::from_whole(100)));
-        assert_eq!(closed(86_400 + 43_260), (Some(86_400 + 43_260), Units::ZERO), "a shorter limit of its own");
-        assert_eq!(closed(40_000), (end, Units::ZERO), "a moment that is past says nothing");
-        assert_eq!(closed(9_000_000), (end, Units::ZERO), "nor one that cannot be");
+        assert_eq!(closed(86_400 + 43_260), (Some(86_400 + 43_260), Units::ZERO), "an earlier reset time");
+        assert_eq!(closed(40_000), (end, Units::ZERO), "a past reset time is ignored");
+        assert_eq!(closed(9_000_000), (end, Units::ZERO), "a far reset time is ignored");
     }
 }

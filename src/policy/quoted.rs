@@ -1,6 +1,6 @@
-//! Header lists whose separators do not separate inside quotes.
+//! Splits header lists at separators outside quoted strings.
 
-/// The parts of `text` between `separator`s that stand outside quoted strings (RFC 9110 section 5.6.4).
+/// Splits `text` at each `separator` outside quoted strings (RFC 9110 section 5.6.4).
 pub fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |&byte| {

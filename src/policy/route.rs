@@ -1,36 +1,37 @@
-//! Which requests a route is for, and what they cost.
+//! Routes: match requests and define their costs and scopes.
 
 use super::cost::Cost;
 use super::decide::QuotaId;
 use super::facts::Facts;
 use std::borrow::Cow;
 
-/// Requests that are treated alike: what they cost and which parts of the origin they touch.
+/// A set of requests with the same costs, scopes and cache rules.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// The pattern as written; the route's name in logs.
+    /// Pattern as written; the name of the route in logs.
     pub name: String,
-    /// Which paths.
+    /// Path pattern.
     pub path: Pattern,
-    /// Which hosts; empty is any. `*.example.com` is every host below it.
+    /// Matching hosts; empty matches all. `*.example.com` matches every host below it.
     pub hosts: Vec<String>,
-    /// Which methods; empty is any.
+    /// Matching methods; empty matches all.
     pub methods: Vec<http::Method>,
-    /// Query parameters that must be there, by name, or by name and value.
+    /// Required query parameters, by name, or by name and value.
     pub query: Vec<(String, Option<String>)>,
-    /// What a request is expected to cost, by quota; empty is free.
+    /// Expected cost per quota; empty if the route is free.
     pub costs: Vec<(QuotaId, Cost)>,
-    /// The scopes it belongs to.
+    /// Scopes of the route.
     pub scopes: Vec<ScopeId>,
-    /// Whether the latency of its answers tells of the origin's load.
+    /// True if the latency of responses is sampled for the adaptive controllers.
     pub measured: bool,
 }
 
-/// A scope, by its place in the settings.
+/// Index of a scope in the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScopeId(pub u16);
 
-/// A path pattern: `*` is anything within one segment, `**` at the end any rest, and before the last segment any folders.
+/// A path pattern. `*` matches within one segment; `**` matches any tail at the end, and any directories before the
+/// last segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     segments: Vec<Segment>,
@@ -38,50 +39,50 @@ pub struct Pattern {
     spelling: Spelling,
 }
 
-/// Which spellings of a path a pattern matches. The default is only the one that is written.
+/// Path spellings that a pattern matches. The default is the exact spelling only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spelling {
-    /// An ASCII letter matches in either case.
+    /// True if ASCII letters match case-insensitively.
     pub ignores_case: bool,
-    /// `/a` and `/a/` are one path.
+    /// True if `/a` and `/a/` are the same path.
     pub ignores_trailing_slash: bool,
 }
 
-/// What may follow the segments of a pattern.
+/// Allowed tail after the segments of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PatternTail {
     Nothing,
     Anything,
-    /// Any folders, or none, and this in the last of them.
+    /// Any number of directories, then this segment.
     LastSegment(Segment),
 }
 
-/// One segment of a pattern.
+/// A segment of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
-    /// This text.
+    /// Exact text.
     Text(String),
-    /// A bare `*` stands for a name, not for none: `/item/` is not an item.
+    /// A bare `*`; matches any non-empty name: `/item/` is not an item.
     AnyName,
-    /// The texts before, between and behind its stars.
+    /// Text before, between and after the stars.
     Wildcard { first: String, between: Vec<String>, last: String },
 }
 
-/// Why a pattern cannot be used.
+/// Reason for which a pattern is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternError {
-    /// It does not begin with a slash.
+    /// Does not start with a slash.
     NoSlash,
-    /// `**` stands somewhere else than alone at the end or before the last segment.
+    /// Contains `**` elsewhere than alone at the end or before the last segment.
     MisplacedDoubleStar,
 }
 
-/// A path that no rule may be asked about: it contains an encoded NUL or broken percent-encoding of one.
+/// Error: the path contains an encoded NUL and must not be matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathError;
 
 impl Pattern {
-    /// Reads a pattern such as `/item/*`, `/shop/**` or `/**/*.css`. Repeated slashes are one, as in the paths.
+    /// Parses a pattern such as `/item/*`, `/shop/**` or `/**/*.css`. Merges repeated slashes, as in paths.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let path = text.strip_prefix('/').ok_or(PatternError::NoSlash)?;
         let (folders, last) = path.rsplit_once('/').unwrap_or(("", path));
@@ -104,7 +105,7 @@ impl Pattern {
         Ok(Self { segments, rest, spelling: Spelling::default() })
     }
 
-    /// The pattern, matching the paths that `spelling` says.
+    /// Returns the pattern with `spelling` applied.
     pub fn spelled(mut self, spelling: Spelling) -> Self {
         self.spelling = spelling;
         if spelling.ignores_case {
@@ -116,17 +117,18 @@ impl Pattern {
         self
     }
 
-    /// Which spellings of a path it matches.
+    /// Returns the path spellings that the pattern matches.
     pub fn spelling(&self) -> Spelling {
         self.spelling
     }
 
-    /// True for `/**`, which matches every path.
+    /// Returns true for `/**`, which matches every path.
     pub fn is_any(&self) -> bool {
         self.segments.is_empty() && self.rest == PatternTail::Anything
     }
 
-    /// True when every path that `other` matches plainly matches, too. Says nothing about overlapping patterns.
+    /// Returns true if this pattern certainly matches every path that `other` matches. False does not exclude it:
+    /// overlapping patterns are not analyzed.
     pub fn covers(&self, other: &Self) -> bool {
         let (own, others) = (self.spelling, other.spelling);
         let is_no_stricter = (own.ignores_case || !others.ignores_case)
@@ -134,7 +136,7 @@ impl Pattern {
         self.is_any() || (is_no_stricter && other.clone().spelled(own) == *self)
     }
 
-    /// True when the normalised `path` fits.
+    /// Returns true if the normalized `path` matches.
     pub fn matches(&self, path: &str) -> bool {
         let path = if self.spelling.ignores_trailing_slash { without_trailing_slash(path) } else { path };
         let case = if self.spelling.ignores_case { Case::Ignored } else { Case::Kept };
@@ -163,7 +165,7 @@ impl Pattern {
         self.segments.iter_mut().chain(last).flat_map(Segment::texts_mut)
     }
 
-    /// `/search/` is matched as `/search`, `/shop/**/` as `/shop/**`; `/` stays.
+    /// Normalizes `/search/` to `/search` and `/shop/**/` to `/shop/**`; keeps `/`.
     fn drop_trailing_slash(&mut self) {
         let nothing = Segment::Text(String::new());
         if self.rest == PatternTail::LastSegment(nothing.clone()) {
@@ -175,7 +177,7 @@ impl Pattern {
     }
 }
 
-/// Whether the case of ASCII letters counts.
+/// Case sensitivity of ASCII letters.
 #[derive(Clone, Copy)]
 enum Case {
     Kept,
@@ -190,7 +192,7 @@ impl Case {
         }
     }
 
-    /// What is behind `start` in `text`; `None` if `text` does not begin with it.
+    /// Returns the part of `text` after the prefix `start`; `None` if `text` does not start with it.
     fn strip_prefix<'a>(self, text: &'a [u8], start: &[u8]) -> Option<&'a [u8]> {
         let (found, behind) = text.split_at_checked(start.len())?;
         self.is_same(found, start).then_some(behind)
@@ -200,7 +202,7 @@ impl Case {
         text.len().checked_sub(end.len()).is_some_and(|from| self.is_same(&text[from..], end))
     }
 
-    /// What is behind the first `part` in `text`.
+    /// Returns the part of `text` after the first `part`; `None` if there is none.
     fn behind_first<'a>(self, text: &'a [u8], part: &[u8]) -> Option<&'a [u8]> {
         (0..=text.len().checked_sub(part.len())?).find_map(|from| self.strip_prefix(&text[from..], part))
     }
@@ -243,7 +245,7 @@ impl Segment {
 }
 
 impl Route {
-    /// True when the route is for this request.
+    /// Returns true if the route matches the request.
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
         self.path.matches(facts.path)
             && (self.methods.is_empty() || self.methods.contains(facts.method))
@@ -251,16 +253,16 @@ impl Route {
             && self.query.iter().all(|(name, value)| query_has(facts.query.unwrap_or(""), name, value.as_deref()))
     }
 
-    /// True when its requests cost nothing.
+    /// Returns true if requests of the route cost nothing.
     pub fn is_free(&self) -> bool {
         self.costs.is_empty()
     }
 }
 
-/// The path as rules match it: unreserved characters decoded, `.` and `..` resolved, repeated slashes one.
+/// Normalizes a path for matching: decodes unreserved characters, resolves `.` and `..`, merges repeated slashes.
 ///
-/// The origin gets the path as sent; this form only decides which route it is, so that `/x/../item/1`, `//item/1` and
-/// `/%69tem/1` cost what `/item/1` costs.
+/// The origin receives the path as sent. The normalized path only selects the route, so that `/x/../item/1`, `//item/1`
+/// and `/%69tem/1` cost the same as `/item/1`.
 pub fn normalize(path: &str) -> Result<Cow<'_, str>, PathError> {
     if !needs_normalizing(path.as_bytes()) {
         return Ok(Cow::Borrowed(path));
@@ -296,7 +298,7 @@ fn needs_normalizing(path: &[u8]) -> bool {
     !path.starts_with(b"/")
 }
 
-/// A path without the slash at its end; `/` stays.
+/// Returns the path without a trailing slash; keeps `/`.
 fn without_trailing_slash(path: &str) -> &str {
     path.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(path)
 }
@@ -311,7 +313,7 @@ fn decode_unreserved(path: &str) -> Result<String, PathError> {
             Some(0) => return Err(PathError),
             Some(byte) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => decoded.push(char::from(byte)),
             Some(byte) => decoded.push_str(&format!("%{byte:02X}")),
-            // A stray percent sign is itself, encoded: it must not join what is decoded behind it.
+            // Encode a stray percent sign, so that it does not combine with characters decoded after it.
             None => decoded.push_str("%25"),
         }
         rest = &rest[at + if byte.is_some() { 3 } else { 1 }..];
@@ -320,13 +322,13 @@ fn decode_unreserved(path: &str) -> Result<String, PathError> {
     Ok(decoded)
 }
 
-/// The byte that the two hexadecimal digits at the beginning of `text` stand for.
+/// Decodes the two hexadecimal digits at the start of `text`.
 fn encoded_byte(text: &[u8]) -> Option<u8> {
     let digit = |place: usize| char::from(*text.get(place)?).to_digit(16);
     u8::try_from(digit(0)? << 4 | digit(1)?).ok()
 }
 
-/// A path up to its first slash, and what is behind that. Byte by byte, as segments are short.
+/// Splits a path at its first slash. Scans bytewise, as segments are short.
 fn first_segment(path: &str) -> (&str, Option<&str>) {
     match path.bytes().position(|byte| byte == b'/') {
         Some(slash) => (&path[..slash], Some(&path[slash + 1..])),
@@ -348,12 +350,12 @@ fn query_has(query: &str, name: &str, value: Option<&str>) -> bool {
     })
 }
 
-/// True if a name or value of a query is `wanted`, as it stands or decoded as forms are: `%70age` is `page`, `+` a space.
+/// Returns true if `found`, raw or form-decoded, equals `wanted`: `%70age` is `page`, `+` is a space.
 fn reads_as(found: &str, wanted: &str) -> bool {
     found == wanted || (found.contains(['%', '+']) && form_decoded(found).eq(wanted.bytes()))
 }
 
-/// The bytes that a name or value of a query stands for. A percent sign without two digits stands for itself.
+/// Form-decodes a query name or value. A percent sign without two digits is kept.
 fn form_decoded(text: &str) -> impl Iterator<Item = u8> {
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
@@ -370,11 +372,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn matches(pattern: &str, path: &str) -> bool {
-        Pattern::parse(pattern).expect("a good pattern").matches(path)
+        Pattern::parse(pattern).expect("valid pattern").matches(path)
     }
 
     #[test]
-    fn a_star_is_one_segment_and_two_are_any_rest() {
+    fn star_matches_one_segment_double_star_the_rest() {
         assert!(matches("/item/*", "/item/42"));
         assert!(!matches("/item/*", "/item/42/reviews"));
         assert!(!matches("/item/*", "/item/"));
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_segment_may_lie_however_deep() {
+    fn double_star_matches_last_segment_at_any_depth() {
         for path in ["/a.css", "/shop/a.css", "/shop/b/c/.css"] {
             assert!(matches("/**/*.css", path), "{path}");
         }
@@ -406,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn case_and_a_trailing_slash_are_ignored_where_the_spelling_says_so() {
+    fn case_and_trailing_slash_follow_the_spelling() {
         let both = Spelling { ignores_case: true, ignores_trailing_slash: true };
         let (case, slash) =
             (Spelling { ignores_trailing_slash: false, ..both }, Spelling { ignores_case: false, ..both });
@@ -438,15 +440,15 @@ mod tests {
             ("/", "/a", both, false),
             ("/**", "/", both, true),
         ] {
-            let pattern = Pattern::parse(pattern).expect("a good pattern").spelled(spelling);
+            let pattern = Pattern::parse(pattern).expect("valid pattern").spelled(spelling);
             assert_eq!(pattern.matches(path), expected, "{pattern:?} {path}");
         }
     }
 
     #[test]
-    fn a_pattern_covers_what_it_matches_in_any_spelling() {
+    fn pattern_coverage_respects_the_spelling() {
         let both = Spelling { ignores_case: true, ignores_trailing_slash: true };
-        let exact = |text| Pattern::parse(text).expect("a good pattern");
+        let exact = |text| Pattern::parse(text).expect("valid pattern");
         let lenient = |text| exact(text).spelled(both);
         assert!(lenient("/search").covers(&lenient("/Search/")) && lenient("/search").covers(&exact("/SEARCH")));
         assert!(!exact("/search").covers(&lenient("/search")) && !lenient("/search").covers(&lenient("/search/*")));
@@ -454,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_a_path_is_the_same_route() {
+    fn path_spellings_normalize_to_one_path() {
         for (spelling, normal) in [
             ("/item/1", "/item/1"),
             ("//item///1", "/item/1"),
@@ -488,19 +490,19 @@ mod tests {
         assert!(query_has("q=a+b", "q", Some("a b")) && query_has("q=a%20b", "q", Some("a b")));
         assert!(
             query_has("q=c++", "q", Some("c++")) && query_has("q=c%2B%2b", "q", Some("c++")),
-            "as it is written, too"
+            "raw spelling matches"
         );
         assert!(!query_has("%zzpage=2", "page", None) && !query_has("page%", "page", None));
-        assert!(!query_has("page%3D2", "page", None), "an encoded sign parts nothing");
+        assert!(!query_has("page%3D2", "page", None), "an encoded `=` does not separate");
         assert!(host_matches("*.example.com", "shop.example.com"));
         assert!(!host_matches("*.example.com", "example.com"));
         assert!(!host_matches("*.example.com", "badexample.com"));
     }
 
     proptest! {
-        /// Exact patterns match as they did, and what matches exactly matches in any spelling.
+        /// Exact patterns match as before, and every exact match also matches with any spelling option.
         #[test]
-        fn a_pattern_that_ignores_spelling_matches_no_less(pattern in "/[aB/]{0,4}(\\*|\\*b|/\\*\\*|)", path in "/[aAbB/]{0,6}") {
+        fn lenient_pattern_matches_a_superset(pattern in "/[aB/]{0,4}(\\*|\\*b|/\\*\\*|)", path in "/[aAbB/]{0,6}") {
             let Ok(path) = normalize(&path) else { return Ok(()) };
             let Ok(exact) = Pattern::parse(&pattern) else { return Ok(()) };
             let both = Spelling { ignores_case: true, ignores_trailing_slash: true };
@@ -514,7 +516,7 @@ mod tests {
         }
 
         #[test]
-        fn a_normal_path_stays_as_it_is(path in "/[a-z0-9/.%]{0,40}") {
+        fn normalization_is_idempotent(path in "/[a-z0-9/.%]{0,40}") {
             if let Ok(once) = normalize(&path) {
                 let twice = normalize(&once).map(Cow::into_owned);
                 prop_assert_eq!(twice, Ok(once.into_owned()));

@@ -1,30 +1,30 @@
-//! What only some may know.
+//! Secrets: tokens and API keys that must not be printed.
 
 use std::fmt;
 
-/// Text that is compared, or shown to its addressee, and never printed.
+/// A secret text. Comparable, exposed only on request, never printed by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The secret `text`.
+    /// Creates a secret of `text`.
     pub fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The secret itself, for the one whom it is to be shown to.
+    /// Returns the secret text, for its legitimate recipient.
     pub fn expose_secret(&self) -> &str {
         &self.0
     }
 
-    /// The `Authorization` field of whoever knows it; `None` when it holds what no field may.
+    /// Returns the `Authorization` field with this bearer token; `None` if the secret is not a valid field value.
     pub fn authorization(&self) -> Option<http::HeaderValue> {
         let mut field = http::HeaderValue::try_from(format!("Bearer {}", self.0)).ok()?;
         field.set_sensitive(true);
         Some(field)
     }
 
-    /// True when `offered` is the secret. Takes as long for a wrong guess as for a right one of that length.
+    /// Returns true if `offered` equals the secret. Takes the same time for every guess of that length.
     pub fn matches(&self, offered: &[u8]) -> bool {
         let differing = self.0.bytes().zip(offered).fold(0, |differing, (ours, theirs)| differing | (ours ^ theirs));
         self.0.len() == offered.len() && std::hint::black_box(differing) == 0

@@ -1,7 +1,7 @@
-//! Graded refusal: from this much of a quota on, refuse this share of a class.
+//! Graded refusal: from a given usage of a quota on, refuses a given share of a class's requests.
 //!
-//! Shares are exact, not drawn by lot: each request adds the share to a carry, and the one that fills it up is
-//! refused (error diffusion). So any run of n requests has n times the share refused, give or take one.
+//! Shares are exact, not random. Each request adds the share to a carry; the request that fills the carry is refused
+//! (error diffusion). Any run of n requests has n times the share refused, within one request.
 
 use super::units::Units;
 
@@ -10,96 +10,95 @@ use super::units::Units;
 pub struct Share(u32);
 
 impl Share {
-    /// Every request.
+    /// All requests.
     pub const ALL: Self = Self(1_000_000);
-    /// No request.
+    /// No requests.
     pub const NONE: Self = Self(0);
 
-    /// `millionths` of all, at most all.
+    /// Creates a share of `millionths`, capped at all requests.
     pub const fn from_millionths(millionths: u32) -> Self {
         if millionths > Self::ALL.0 { Self::ALL } else { Self(millionths) }
     }
 
-    /// So much of all, rounded to millionths; none where it is no number.
+    /// Creates a share from `ratio`, rounded to millionths and clamped to 0..=1; zero for NaN.
     pub fn from_ratio(ratio: f64) -> Self {
-        // A float that is too large, below zero or no number becomes the nearest integer, or 0.
         Self::from_millionths((ratio * f64::from(Self::ALL.0)).round() as u32)
     }
 
-    /// What is not of this share.
+    /// Returns the complementary share.
     pub const fn complement(self) -> Self {
         Self(Self::ALL.0 - self.0)
     }
 
-    /// In millionths.
+    /// Returns the share in millionths.
     pub const fn millionths(self) -> u32 {
         self.0
     }
 
-    /// This share of `units`, rounded down.
+    /// Returns this share of `units`, rounded down.
     pub fn of_units(self, units: Units) -> Units {
         let part = u128::from(units.milli()) * u128::from(self.0) / u128::from(Self::ALL.0);
         Units::from_milli(u64::try_from(part).unwrap_or(u64::MAX))
     }
 
-    /// Between 0 and 1.
+    /// Returns the share as a ratio, 0 to 1.
     pub fn ratio(self) -> f64 {
         f64::from(self.0) / f64::from(Self::ALL.0)
     }
 }
 
-/// One step of a ladder.
+/// A tier: a usage threshold and the share refused from there on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
-    /// From this much taken on ...
+    /// Usage from which on the tier applies, in units.
     pub above: Units,
-    /// ... refuse this share.
+    /// Share of requests refused in the tier.
     pub shed: Share,
 }
 
-/// The tiers of one class in one quota, lowest first, each shedding more than the one before.
+/// The tiers of one class in one quota, lowest first; each refuses a larger share than the one before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TierSet {
     tiers: Vec<Tier>,
     slack: Units,
 }
 
-/// Where a class stands on its ladder: what the engine keeps from one request to the next.
+/// Tier state of a class in a quota, kept by the engine between requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShedState {
-    /// How many tiers have been entered; 0 is none.
+    /// Number of tiers entered; 0 if none.
     pub tier: u8,
-    /// What has been added up towards the next refusal, in millionths.
+    /// Carry towards the next refusal, in millionths.
     pub carry: u32,
 }
 
 impl TierSet {
-    /// A ladder of `tiers`, which the settings have sorted, for a quota of `limit`.
+    /// Creates the tiers for a quota of `limit`; the settings have sorted `tiers`.
     ///
-    /// A tier is left again only when the quota has fallen a twentieth of the limit below its mark (or half the
-    /// mark, where that is less), so that a charge given back does not make it flap.
+    /// Hysteresis: a tier is left only when usage falls below its threshold by a twentieth of the limit (or half the
+    /// threshold, if less), so that a released charge does not toggle it.
     pub fn new(tiers: Vec<Tier>, limit: Units) -> Self {
         Self { tiers, slack: Units::from_milli(limit.milli() / 20) }
     }
 
-    /// The tiers, lowest first.
+    /// Returns the tiers, lowest first.
     pub fn tiers(&self) -> &[Tier] {
         &self.tiers
     }
 
-    /// How many tiers count as entered once `taken` has been spent or promised, coming from `tier`.
+    /// Returns the number of tiers entered at usage `taken` (settled and reserved), given the previous number `tier`.
     pub fn tier_at(&self, tier: u8, taken: Units) -> u8 {
         let entered = self.tiers.iter().take_while(|step| taken >= step.above).count();
         let held = self.tiers.iter().take(usize::from(tier)).take_while(|step| taken >= self.exit_below(step)).count();
         u8::try_from(entered.max(held)).unwrap_or(u8::MAX)
     }
 
-    /// The share refused in `tier`.
+    /// Returns the share refused in `tier`.
     pub fn shed_share(&self, tier: u8) -> Share {
         usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index)).map_or(Share::NONE, |step| step.shed)
     }
 
-    /// From this much taken on nothing of the class is let through, if there is such a mark.
+    /// Returns the usage from which on all requests of the class are refused, if any.
     pub fn shutoff_at(&self) -> Option<Units> {
         self.tiers.iter().find(|step| step.shed == Share::ALL).map(|step| step.above)
     }
@@ -111,13 +110,13 @@ impl TierSet {
 }
 
 impl ShedState {
-    /// Counts one request against `share`: whether it is the one to be refused, and where that leaves the count.
+    /// Counts one request against `share`. Returns true if it is refused, and the new state.
     pub fn record(self, share: Share) -> (bool, Self) {
         self.record_borrowing(share, 0)
     }
 
-    /// The same, for a request that may go before its turn, as long as no more than `owed` refusals are put off by that:
-    /// later ones are refused in its place, and the share stays what it is.
+    /// Like [`Self::record`], for a request that may borrow turns: it is refused only if more than `owed` refusals
+    /// would be deferred. Later requests are refused instead, so the share stays exact.
     pub fn record_borrowing(self, share: Share, owed: u32) -> (bool, Self) {
         let carry = self.carry + share.millionths();
         let refuse = carry >= Share::ALL.millionths() * (1 + owed);
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_ladder_sheds_half_then_three_quarters_then_all() {
+    fn tiers_shed_half_then_three_quarters_then_all() {
         let ladder = ladder(&[(600, 50), (800, 75), (950, 100)]);
         let share = |taken| ladder.shed_share(ladder.tier_at(0, Units::from_whole(taken))).millionths() / 10_000;
         assert_eq!([0, 599, 600, 799, 800, 949, 950, 1000].map(share), [0, 0, 50, 50, 75, 75, 100, 100]);
@@ -150,24 +149,28 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_given_back_does_not_make_a_tier_flap() {
+    fn released_charge_does_not_toggle_the_tier() {
         let ladder = ladder(&[(600, 50)]);
         let entered = ladder.tier_at(0, Units::from_whole(600));
-        assert_eq!(ladder.tier_at(entered, Units::from_whole(599)), 1, "just below the mark it holds");
+        assert_eq!(ladder.tier_at(entered, Units::from_whole(599)), 1, "still held just below the threshold");
         assert_eq!(ladder.tier_at(entered, Units::from_whole(550)), 1);
-        assert_eq!(ladder.tier_at(entered, Units::from_whole(549)), 0, "a twentieth of the limit below it lets go");
+        assert_eq!(
+            ladder.tier_at(entered, Units::from_whole(549)),
+            0,
+            "left a twentieth of the limit below the threshold"
+        );
         assert_eq!(ladder.tier_at(0, Units::from_whole(599)), 0);
     }
 
     #[test]
-    fn a_tier_from_nothing_on_always_holds_and_a_low_one_can_be_left() {
+    fn zero_tier_always_holds_low_tier_can_end() {
         assert_eq!(ladder(&[(0, 100)]).tier_at(0, Units::ZERO), 1);
         assert_eq!(ladder(&[(30, 100)]).tier_at(1, Units::ZERO), 0);
     }
 
     proptest! {
         #[test]
-        fn any_run_has_its_share_refused_give_or_take_one(
+        fn refused_share_is_exact_within_one_request(
             millionths in 0u32..=1_000_000, carry in 0u32..1_000_000, length in 1usize..2000,
         ) {
             let share = Share::from_millionths(millionths);
@@ -179,7 +182,7 @@ mod tests {
                 shedding = next;
             }
             let exact = length as f64 * share.ratio();
-            prop_assert!((refused as f64 - exact).abs() <= 1.0, "{refused} of {length}, {exact} due");
+            prop_assert!((refused as f64 - exact).abs() <= 1.0, "refused {refused} of {length}, expected {exact}");
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! What a quota is counted in: whole thousandths of a unit, so that a cost of 0.25 is exact.
+//! Quota amounts: integers in milli-units, so that a cost of 0.25 is exact.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,52 +7,52 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Units(u64);
 
-/// A decimal that is not an amount: negative, too fine, too large or not a number.
+/// Error: the text is not a decimal amount; it is negative, too large or not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseUnitsError;
 
 impl Units {
-    /// Nothing at all.
+    /// Zero units.
     pub const ZERO: Self = Self(0);
-    /// The largest amount that can be written; beyond any real quota.
+    /// Largest representable amount; beyond any real quota.
     pub const MAX: Self = Self(999_999_999_999_999_000);
 
-    /// `whole` units.
+    /// Creates an amount of `whole` units.
     pub const fn from_whole(whole: u64) -> Self {
         Self::from_milli(whole.saturating_mul(1000))
     }
 
-    /// `milli` thousandths of a unit, at most [`Units::MAX`].
+    /// Creates an amount of `milli` milli-units, at most [`Units::MAX`].
     pub const fn from_milli(milli: u64) -> Self {
         if milli > Self::MAX.0 { Self::MAX } else { Self(milli) }
     }
 
-    /// Thousandths of a unit.
+    /// Returns the amount in milli-units.
     pub const fn milli(self) -> u64 {
         self.0
     }
 
-    /// Whole units, rounded down: what may be promised to a client.
+    /// Returns the whole units, rounded down, so that clients are not promised too much.
     pub const fn floor(self) -> u64 {
         self.0 / 1000
     }
 
-    /// As a float, for metrics and reports.
+    /// Returns the amount as a float, for metrics and reports.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / 1000.0
     }
 
-    /// True when it is nothing.
+    /// Returns true if the amount is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// The sum, at most [`Units::MAX`].
+    /// Returns the sum, at most [`Units::MAX`].
     pub const fn saturating_add(self, other: Self) -> Self {
         Self::from_milli(self.0.saturating_add(other.0))
     }
 
-    /// The difference, at least nothing.
+    /// Returns the difference, at least zero.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -61,7 +61,7 @@ impl Units {
 impl FromStr for Units {
     type Err = ParseUnitsError;
 
-    /// Reads `12`, `0.25` or `12.`; a finer fraction than a thousandth is rounded up, against the client.
+    /// Parses `12`, `0.25` or `12.`. Rounds fractions finer than a milli-unit up, at the client's expense.
     fn from_str(text: &str) -> Result<Self, ParseUnitsError> {
         let text = text.trim();
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -93,7 +93,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn decimals_are_read_exactly_and_finer_ones_are_rounded_up() {
+    fn decimals_parse_exactly_and_finer_ones_round_up() {
         let milli = |text: &str| text.parse::<Units>().map(Units::milli);
         assert_eq!(milli("12.25"), Ok(12_250));
         assert_eq!(milli("0"), Ok(0));
@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(milli in 0..=Units::MAX.milli()) {
+        fn units_display_round_trips(milli in 0..=Units::MAX.milli()) {
             let units = Units::from_milli(milli);
             prop_assert_eq!(units.to_string().parse::<Units>(), Ok(units));
         }

@@ -1,76 +1,76 @@
-//! When an allowance begins and ends.
+//! Windows: when the windows of a quota start and end.
 
 use super::time::Timestamp;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a quota's windows follow each other.
+/// Succession of a quota's windows.
 #[derive(Clone, Debug)]
 pub enum Window {
-    /// Every `length`, counted from the epoch. Never zero: the settings see to it.
+    /// Windows of `length`, aligned to the epoch.
     Fixed {
-        /// How long each window lasts.
+        /// Length of each window; the settings ensure that it is not zero.
         length: Duration,
     },
-    /// Hours, days, weeks or months of a time zone; how long they are is the calendar's business.
+    /// Hours, days, weeks or months of a time zone; the calendar defines their length.
     Calendar(Arc<dyn Calendar>),
-    /// Opened by the first charge, then `length` long; the next one is opened by the first charge after its end.
+    /// Windows of `length` that start at the first charge after the end of the previous one.
     FirstUse {
-        /// How long it lasts once it is open. Never zero.
+        /// Length of each window; never zero.
         length: Duration,
     },
-    /// Never more than the limit in any span of `length`.
+    /// Sliding windows: at most the limit in any span of `length`.
     ///
-    /// A series of fixed parts, each a window of its own, on which the `parts` before it weigh, too: together they cover
-    /// any span of that length. So it errs low by at most one part: what was taken weighs for up to `length` and one
-    /// part of it more.
+    /// Implemented as fixed sub-windows: each also counts the usage of the `sub_windows` before it, which together
+    /// cover any span of that length. It errs low by at most one sub-window: usage counts for up to `length` plus one
+    /// sub-window.
     Sliding {
-        /// Any span of this length is kept within the limit. Never zero.
+        /// Length of the spans that are limited; never zero.
         length: Duration,
-        /// Into so many parts it is cut. Never zero.
+        /// Number of sub-windows; never zero.
         sub_windows: u32,
     },
 }
 
-/// Civil time, handed in: which span of the calendar a moment falls into.
+/// Civil time, handed in: maps times to calendar spans.
 ///
-/// Spans tile time: they neither overlap nor leave a gap, whatever daylight saving does.
+/// Spans tile time: they neither overlap nor leave gaps, even across daylight saving changes.
 pub trait Calendar: fmt::Debug + Send + Sync {
-    /// The span that `moment` falls into.
+    /// Returns the span that contains `moment`.
     fn span(&self, moment: Timestamp) -> Span;
 
-    /// How long a usual span lasts, as told to clients (a day is 24 h even where one has 23 or 25).
+    /// Returns the nominal length of a span, as reported to clients (a day is 24 h even if it has 23 or 25).
     fn nominal_length(&self) -> Duration;
 
-    /// Which second of the week its clocks show, from Monday 00:00 on.
+    /// Returns the local second of the week, counted from Monday 00:00.
     fn second_of_week(&self, moment: Timestamp) -> u32;
 
-    /// The name of its time zone.
+    /// Returns the name of the time zone.
     fn zone(&self) -> &str;
 }
 
-/// How much of a series of windows is no longer remembered. A window that may be among them counts as spent: a clock set
-/// back must not open it a second time.
+/// Record of evicted windows of one quota. A window that may be among them counts as used up, so that a clock set back
+/// cannot open it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvictedWindows {
-    /// Windows that begin before this moment ...
+    /// End of the latest evicted window; windows that start before it may be evicted ones.
     pub before: Timestamp,
-    /// ... and are not much longer than the longest of the forgotten: others belong to other rules.
+    /// Longest evicted window. Windows over twice as long belong to another configuration.
     pub longest: Duration,
 }
 
-/// One window: from `start` up to, not including, `end`.
+/// Time span of a window: from `start` inclusive to `end` exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first moment that belongs to it.
+    /// First moment of the span.
     pub start: Timestamp,
-    /// The first moment that no longer does.
+    /// First moment after the span.
     pub end: Timestamp,
 }
 
 impl Window {
-    /// The window that `moment` falls into.
+    /// Returns the window that contains `moment`.
     pub fn span(&self, moment: Timestamp) -> Span {
         match self {
             Self::Fixed { length } => fixed_span(moment, *length),
@@ -80,7 +80,7 @@ impl Window {
         }
     }
 
-    /// How long a window lasts that is opened by its first charge; `None` where the time alone says when one opens.
+    /// Returns the window length if windows open at their first charge; `None` if they open at fixed times.
     pub fn first_use_length(&self) -> Option<Duration> {
         match self {
             Self::FirstUse { length } => Some(*length),
@@ -88,7 +88,7 @@ impl Window {
         }
     }
 
-    /// So many windows weigh on the one that follows them.
+    /// Returns the number of preceding windows that count against a window.
     pub fn lookback(&self) -> u32 {
         match self {
             Self::Sliding { sub_windows, .. } => *sub_windows,
@@ -96,7 +96,7 @@ impl Window {
         }
     }
 
-    /// Which second of the week it is, from Monday 00:00 on: by the clocks of its zone, or in UTC where it has none.
+    /// Returns the second of the week, counted from Monday 00:00, in the window's time zone or else in UTC.
     pub fn second_of_week(&self, moment: Timestamp) -> u32 {
         match self {
             Self::Calendar(calendar) => calendar.second_of_week(moment),
@@ -107,7 +107,7 @@ impl Window {
         }
     }
 
-    /// The name of the time zone that it goes by, if it does.
+    /// Returns the name of the window's time zone, if any.
     pub fn zone(&self) -> Option<&str> {
         match self {
             Self::Calendar(calendar) => Some(calendar.zone()),
@@ -115,7 +115,7 @@ impl Window {
         }
     }
 
-    /// How long a usual window lasts, as told to clients.
+    /// Returns the nominal window length, as reported to clients.
     pub fn nominal_length(&self) -> Duration {
         match self {
             Self::Fixed { length } | Self::FirstUse { length } | Self::Sliding { length, .. } => *length,
@@ -125,30 +125,30 @@ impl Window {
 }
 
 impl Span {
-    /// True when `moment` falls into this window.
+    /// Returns true if the span contains `moment`.
     pub fn contains(&self, moment: Timestamp) -> bool {
         self.start <= moment && moment < self.end
     }
 
-    /// How long it lasts.
+    /// Returns the length of the span.
     pub fn length(&self) -> Duration {
         self.end.saturating_duration_since(self.start)
     }
 }
 
 impl EvictedWindows {
-    /// Notes that `span` is no longer remembered.
+    /// Records that `span` was evicted.
     pub fn evict(&mut self, span: Span) {
         self.before = self.before.max(span.end);
         self.longest = self.longest.max(span.length());
     }
 
-    /// True when `span` may be one of those that are no longer remembered.
+    /// Returns true if `span` may have been evicted.
     pub fn covers(&self, span: Span) -> bool {
         self.may_contain(span.start, span.length())
     }
 
-    /// True when one of them may be among the `back` windows before `span`, which weigh on it.
+    /// Returns true if any of the `back` windows before `span`, which count against it, may have been evicted.
     pub fn overlaps(&self, span: Span, back: u32) -> bool {
         back > 0 && self.may_contain(span.start - span.length().saturating_mul(back), span.length())
     }
@@ -158,14 +158,14 @@ impl EvictedWindows {
     }
 }
 
-/// The span of `length`, counted from the epoch, that `moment` falls into.
+/// Returns the epoch-aligned span of `length` that contains `moment`.
 fn fixed_span(moment: Timestamp, length: Duration) -> Span {
     let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(1);
     let start = Timestamp(moment.0 - moment.0 % length);
     Span { start, end: Timestamp(start.0.saturating_add(length)) }
 }
 
-/// One of `parts` that together are at least `length` long.
+/// Returns the length of a sub-window; `parts` of them are at least `length` long.
 fn sub_window(length: Duration, sub_windows: u32) -> Duration {
     let nanoseconds = length.as_nanos().div_ceil(u128::from(sub_windows.max(1)));
     Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
@@ -177,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_first_use_opens_where_it_falls() {
+    fn first_use_window_opens_at_the_request() {
         let window = Window::FirstUse { length: Duration::from_secs(60) };
         let span = window.span(Timestamp::from_seconds(77));
         assert_eq!((span.start.seconds(), span.end.seconds()), (77, 137));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_window_is_known_by_when_it_was_and_how_long() {
+    fn evicted_windows_are_known_by_time_and_length() {
         let day = |number: u64| fixed_span(Timestamp::from_seconds(number * 86_400), Duration::from_secs(86_400));
         let mut forgotten = EvictedWindows::default();
         assert!(!forgotten.covers(day(3)));
@@ -193,12 +193,12 @@ mod tests {
         assert!(forgotten.covers(day(3)) && forgotten.covers(day(1)));
         assert!(!forgotten.covers(day(4)));
         let month = Span { start: day(1).start, end: day(31).start };
-        assert!(!forgotten.covers(month), "a window of other rules was never forgotten");
+        assert!(!forgotten.covers(month), "a much longer window was not evicted");
     }
 
     proptest! {
         #[test]
-        fn the_parts_that_weigh_cover_any_span_of_the_length(
+        fn sliding_window_parts_cover_any_span(
             length in 1u64..100_000_000_000, parts in 1u32..100, moment in 0u64..10_000_000_000_000,
         ) {
             let window = Window::Sliding { length: Duration::from_nanos(length), sub_windows: parts };

@@ -1,4 +1,4 @@
-//! What no log tells: what a request really cost, how long it took, what its client did next.
+//! Assumptions about facts that no log contains: actual costs, latencies, and the reaction of refused clients.
 
 use super::log::LogField;
 use super::report::AssumptionsReport;
@@ -7,29 +7,29 @@ use crate::policy::Units;
 use crate::terminal::format_duration;
 use std::time::Duration;
 
-/// What is taken for true where the log is silent.
+/// Values that replace facts missing from the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assumptions {
-    /// A page that was fetched costs nothing for this long: the site keeps its pages. None: it does not.
+    /// Time for which the origin caches a page; a cached page costs nothing. `None`: the origin caches no pages.
     pub cache_ttl: Option<Duration>,
-    /// How long a request holds what was set aside for it.
+    /// Time for which a request holds its reservation.
     pub latency: Duration,
-    /// What clients do that are refused.
+    /// Reaction of refused clients.
     pub clients: RetryModel,
-    /// What requests of a route really cost, by the route's name.
+    /// Actual cost of the requests of a route, by route name.
     pub costs: Vec<(String, Units)>,
 }
 
-/// What clients do that are refused.
+/// Reaction of refused clients to `Retry-After`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RetryModel {
-    /// Whatever the log says: each request comes once, at its time.
+    /// Each request occurs once, at its logged time.
     #[default]
     Ignore,
-    /// Bots ask nothing until their `Retry-After` has passed; then they ask again, and for what they would have asked
-    /// for meanwhile, as far apart as in the log. People do not come back.
+    /// A refused bot sends no request until its `Retry-After` has passed. It then retries, and sends the requests
+    /// deferred meanwhile at the intervals of the log. People do not retry.
     Obey,
-    /// Verified bots obey, all others are deaf.
+    /// Verified bots obey; all other clients ignore refusals.
     VerifiedOnly,
 }
 
@@ -40,13 +40,12 @@ impl Default for Assumptions {
 }
 
 impl Assumptions {
-    /// What is done where a line does not say a fact.
+    /// Returns the substitute for a fact that a line lacks.
     pub(super) fn substitute_for(&self, fact: LogField) -> String {
         match fact {
             LogField::Latency => format!("no latency: every request takes {}", self.report().latency()),
             LogField::Cost if self.cache_ttl.is_some() || !self.costs.is_empty() => {
-                "no actual cost: every request costs what is assumed below, else what its route is expected to"
-                    .to_owned()
+                "no actual cost: uses the assumed cost below, else the expected cost of the route".to_owned()
             }
             _ => fact.substitute().to_owned(),
         }
@@ -63,28 +62,22 @@ impl Assumptions {
 }
 
 impl AssumptionsReport {
-    /// Each of them in a sentence.
+    /// Returns each assumption as a sentence.
     pub(super) fn sentences(&self) -> Vec<String> {
         let kept = match self.cache_ttl_s {
             Some(seconds) => {
-                format!(
-                    "The site keeps a page for {}; while it does, the page costs nothing.",
-                    format_duration(seconds)
-                )
+                format!("The origin caches a page for {}; a cached page costs nothing.", format_duration(seconds))
             }
-            None => "The site keeps no page: it makes each anew for every request.".to_owned(),
+            None => "The origin caches no pages; it generates every response.".to_owned(),
         };
-        let latency =
-            format!("A request holds what was set aside for it for {}, where the log does not say.", self.latency());
+        let latency = format!("A request without a logged latency holds its reservation for {}.", self.latency());
         let clients = match self.clients {
-            "obey" => "Bots that are refused stay away until Retry-After has passed, then ask again.",
-            "as-known" => {
-                "Verified bots that are refused come back after Retry-After; all others ask as the log has it."
-            }
-            _ => "Whoever is refused asks on as the log has it.",
+            "obey" => "Refused bots send no request until Retry-After has passed, then retry.",
+            "verified-only" => "Refused verified bots retry after Retry-After; all other clients ignore refusals.",
+            _ => "Refused clients send the requests of the log.",
         };
         let costs = self.costs.iter();
-        let costs = costs.map(|(route, units)| format!("A request of {route} really costs {}.", amount(*units)));
+        let costs = costs.map(|(route, units)| format!("The actual cost of {route} is {}.", amount(*units)));
         [kept, latency, clients.to_owned()].into_iter().chain(costs).collect()
     }
 
@@ -97,12 +90,12 @@ impl AssumptionsReport {
 }
 
 impl RetryModel {
-    /// Its name on the command line and in reports.
+    /// Returns the name used on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Ignore => "deaf",
+            Self::Ignore => "ignore",
             Self::Obey => "obey",
-            Self::VerifiedOnly => "as-known",
+            Self::VerifiedOnly => "verified-only",
         }
     }
 }

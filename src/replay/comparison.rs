@@ -1,4 +1,4 @@
-//! Where two policies differ, line by line.
+//! Comparison of the decisions of two policies, line by line.
 
 use super::decision::ReplayedDecision;
 use super::report::{ComparisonReport, DifferenceReport, ExampleReport};
@@ -6,7 +6,7 @@ use crate::policy::{Reason, Rules};
 use crate::telemetry::rfc3339;
 use std::collections::BTreeMap;
 
-/// What was said of the same lines.
+/// Counts of lines with the same and with different decisions under two policies.
 #[derive(Default)]
 pub(super) struct Differences {
     same: u64,
@@ -19,7 +19,7 @@ pub(super) struct Differences {
 }
 
 impl Differences {
-    /// Both have decided a line, each by its rules.
+    /// Adds the decisions of both policies on one line, each with its rules.
     pub(super) fn add(
         &mut self,
         (first, rules): (&ReplayedDecision, &Rules),
@@ -60,7 +60,7 @@ impl Differences {
         if !self.by_class.contains_key(class) {
             self.by_class.insert(class.to_owned(), DifferenceReport::default());
         }
-        self.by_class.get_mut(class).expect("it has just been put there")
+        self.by_class.get_mut(class).expect("inserted above")
     }
 
     pub(super) fn report(self) -> ComparisonReport {
@@ -69,5 +69,5 @@ impl Differences {
     }
 }
 
-/// Enough to look at.
+/// Bounds the report; twenty show the kinds of differences.
 const MAX_EXAMPLES: usize = 20;

@@ -1,51 +1,51 @@
-//! What became of one request under one policy.
+//! The decision on one request under one policy.
 
 use super::log::LinePosition;
 use crate::engine::QuotaUsage;
 use crate::policy::{BotId, Classification, QuotaId, Reason, Timestamp, Units};
 use smallvec::SmallVec;
 
-/// One decision, with all that a report tells of it.
+/// Decision on one request, with everything that a report shows of it.
 #[derive(Clone, Debug)]
 pub struct ReplayedDecision {
-    /// Where the line stands.
+    /// Position of the line in the log.
     pub place: LinePosition,
-    /// When it was decided.
+    /// Time of the decision.
     pub at: Timestamp,
-    /// Who asked.
+    /// Class of the client, with the evidence.
     pub classified: Classification,
-    /// Which bot the user agent names, if it is one of the list.
+    /// Bot that the user agent names, if it is in the built-in list.
     pub bot: Option<BotId>,
-    /// The place of its route.
+    /// Index of the route.
     pub route: usize,
-    /// What said no; none where it was admitted.
+    /// Reason of the refusal; `None` if the request was admitted.
     pub refused: Option<Reason>,
-    /// The first rule in shadow mode that said no.
+    /// Reason of the first rule in shadow mode that would have refused the request.
     pub shadow: Option<Reason>,
-    /// Which of its quotas said no, by position: bit 0 is the first.
+    /// Quotas that refused the request, as a bit set by position; bit 0 is the first.
     pub refused_by: u8,
-    /// The `Retry-After` that it was told.
+    /// `Retry-After` sent with the response, in seconds.
     pub retry_after_s: Option<u64>,
-    /// Where each of its quotas stood.
+    /// Usage of each quota of the route at the decision.
     pub standings: SmallVec<[QuotaUsage; 2]>,
-    /// What each of them was charged in the end; what it would have been, where it was refused.
+    /// Units charged to each quota in the end; for a refused request, the units it would have been charged.
     pub costs: SmallVec<[(QuotaId, Units); 2]>,
 }
 
 impl ReplayedDecision {
-    /// True where it costs something.
+    /// Returns true if the request has a cost.
     pub fn is_costly(&self) -> bool {
         !self.standings.is_empty()
     }
 
-    /// What was used of a quota, as the request found it.
+    /// Returns the usage of a quota before the request.
     pub fn used_before(&self, standing: &QuotaUsage) -> Units {
         let had_a_share = matches!(self.refused, None | Some(Reason::Throttle | Reason::Backoff));
         if had_a_share { standing.used.saturating_sub(standing.cost) } else { standing.used }
     }
 
-    /// True where the refusal came from how the origin was, or how far the ledger had come: a log tells it, and nobody can
-    /// work it out again.
+    /// Returns true if the refusal followed from the state of the origin or of the ledger. It cannot be reproduced, so
+    /// it is copied from the log.
     pub fn is_copied_from_log(&self) -> bool {
         matches!(self.refused, Some(Reason::Throttle | Reason::Backoff | Reason::Ledger))
     }

@@ -1,15 +1,15 @@
-//! By whose clocks people are shown times: those of the first quota whose windows go by a calendar, else UTC.
+//! Time zone in which reports show times: that of the first quota with calendar windows, else UTC.
 
 use super::report::Report;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
-/// The clocks of one zone.
+/// A time zone for display.
 pub(super) struct DisplayZone(TimeZone);
 
 impl DisplayZone {
-    /// The one that a report is told in.
+    /// Returns the zone in which the times of `report` are shown.
     pub(super) fn of(report: &Report) -> Self {
         let mut quotas = report.policies.iter().flat_map(|policy| &policy.quotas);
         Self::named(quotas.find_map(|quota| quota.zone.as_deref()).unwrap_or("UTC"))
@@ -19,7 +19,7 @@ impl DisplayZone {
         Self(TimeZoneDatabase::bundled().get(name).unwrap_or(TimeZone::UTC))
     }
 
-    /// What people call it: those of `Etc` count to the west, so they are told by what their clocks show.
+    /// Returns the display name. `Etc/GMT` zones have inverted signs (POSIX), so their offset is shown.
     pub(super) fn name(&self) -> String {
         match self.0.iana_name() {
             Some(name) if name.starts_with("Etc/GMT") => self.format(0, "%:z"),
@@ -28,24 +28,24 @@ impl DisplayZone {
         }
     }
 
-    /// A moment in seconds since 1970, in the form of `strftime`.
+    /// Formats a time, in seconds since 1970, with a `strftime` format.
     pub(super) fn format(&self, seconds: i64, form: &str) -> String {
         moment(seconds).to_zoned(self.0.clone()).strftime(form).to_string()
     }
 
-    /// What its clocks show, in seconds since they showed the beginning of 1970 ...
+    /// Returns the local time at `seconds`, as seconds since the local start of 1970.
     pub(super) fn local(&self, seconds: i64) -> i64 {
         seconds + i64::from(self.0.to_offset(moment(seconds)).seconds())
     }
 
-    /// ... and the first moment at which they show that, or something later.
+    /// Returns the first time at which the local time is `local` or later.
     pub(super) fn moment_of(&self, local: i64) -> i64 {
         let shown: DateTime = TimeZone::UTC.to_datetime(moment(local));
         self.0.to_timestamp(shown).map_or(local, Timestamp::as_second)
     }
 }
 
-/// Seconds since 1970 of a time of the report.
+/// Returns a time of the report in seconds since 1970.
 pub(super) fn seconds(time: &str) -> i64 {
     time.parse::<Timestamp>().map_or(0, Timestamp::as_second)
 }
@@ -66,7 +66,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_zone_is_called_as_people_call_it() {
+    fn fixed_offset_zones_are_shown_as_offsets() {
         for (zone, name) in [
             ("America/Los_Angeles", "America/Los_Angeles"),
             ("Etc/GMT-9", "+09:00"),
@@ -81,10 +81,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_clocks_show_leads_back_to_the_moment(seconds in 0..4_000_000_000_i64) {
+        fn local_time_round_trips(seconds in 0..4_000_000_000_i64) {
             let zone = DisplayZone::named("America/Los_Angeles");
             let back = zone.moment_of(zone.local(seconds));
-            // What is shown twice a year leads to the first time.
+            // A local time that occurs twice a year maps to its first occurrence.
             prop_assert!(back == seconds || back == seconds - 3600);
         }
     }

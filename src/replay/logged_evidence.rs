@@ -1,44 +1,44 @@
-//! What the gate once found out and its log alone can tell: proof by DNS, signatures, keys, and how clients behaved before
-//! the log begins.
+//! Evidence that only the gateway's own log contains: DNS and signature results, API keys, and behavior before the log
+//! begins.
 
 use super::log::NativeFields;
 use crate::policy::bot_detection::{BotScore, Signal};
 use crate::policy::{ClassId, ClientKind, OperatorId, Proof, ProofMethod, Rules, Signature};
 
-/// What a line of the gate's own log says of its client.
+/// Evidence about the client in a line of the gateway's own log.
 #[derive(Clone, Debug, Default)]
 pub struct LoggedEvidence {
-    /// What was known of its claim; none where the claim was not put to the test.
+    /// Proof of the client's claim; `None` if the claim was not verified.
     pub proof: Option<Proof>,
-    /// What its signature proved.
+    /// Result of the signature verification.
     pub signature: Signature,
-    /// Why it was suspected, if it was.
+    /// Bot score, if the client was suspected.
     pub suspicion: Option<BotScore>,
-    /// The class of whose keys it held one.
+    /// Class whose API key the client sent.
     pub holds_key_of: Option<ClassId>,
-    /// A hash of what it sent to be known by.
+    /// Hash of the credential sent.
     pub secret: Option<u64>,
 }
 
 impl LoggedEvidence {
-    /// Reads it from what the gate wrote of its reasons. `operator` finds one by its name.
+    /// Parses the evidence of a log line. `operator` resolves an operator by name.
     pub fn of(own: &NativeFields<'_>, rules: &Rules, operator: impl Fn(&str) -> Option<OperatorId>) -> Self {
         let secret = own.key.strip_prefix("hash:").and_then(|hash| u64::from_str_radix(hash, 16).ok());
-        // Where its user agent or its signature decided, nobody asked for more.
+        // A user agent rule or a signature that decides ends the classification before other evidence is collected.
         let mut said = Self { proof: Some(Proof::Unknown), secret, ..Self::default() };
         for found in &own.evidence {
             let (what, name) = found.split_once(':').unwrap_or((found, ""));
             let whose = operator(name);
             match what {
-                "address_published" => said.proof = Some(Proof::Proven(ProofMethod::Address)),
-                "address_foreign" => said.proof = Some(Proof::Disproven(ProofMethod::Address)),
+                "address_verified" => said.proof = Some(Proof::Proven(ProofMethod::Address)),
+                "address_mismatch" => said.proof = Some(Proof::Disproven(ProofMethod::Address)),
                 "address_private" => said.proof = Some(Proof::PrivateAddress),
-                "name_proven" => said.proof = Some(Proof::Proven(ProofMethod::Dns)),
-                "name_foreign" => said.proof = Some(Proof::Disproven(ProofMethod::Dns)),
-                "agent_rule" => said.proof = None,
-                "signed" => said.signature = whose.map_or(Signature::Unlisted, Signature::Verified),
-                "signature_unreadable" => said.signature = Signature::Unreadable,
-                "signed_unlisted" => said.signature = Signature::Unlisted,
+                "dns_verified" => said.proof = Some(Proof::Proven(ProofMethod::Dns)),
+                "dns_mismatch" => said.proof = Some(Proof::Disproven(ProofMethod::Dns)),
+                "user_agent_rule" => said.proof = None,
+                "signature_valid" => said.signature = whose.map_or(Signature::Unlisted, Signature::Verified),
+                "signature_malformed" => said.signature = Signature::Unreadable,
+                "signature_unlisted" => said.signature = Signature::Unlisted,
                 "signature_invalid" => said.signature = Signature::Invalid(whose),
                 "signature_unknown" => {
                     said.signature = match whose.filter(|_| own.kind == ClientKind::DeclaredBot.name()) {
@@ -46,13 +46,13 @@ impl LoggedEvidence {
                         None => Signature::Unknown(whose),
                     }
                 }
-                // The strongest is told last.
-                "behaves" => {
+                // The strongest signal is logged last.
+                "behavior" => {
                     let signals = &mut said.suspicion.get_or_insert_default().signals;
                     signals.rotate_right(1);
                     signals[0] = Signal::ALL.into_iter().find(|signal| signal.name() == name);
                 }
-                "holds_key" => {
+                "api_key" => {
                     let class = rules.classes.iter().position(|class| class.name == own.class);
                     said.holds_key_of = class.map(|place| ClassId(place as u16));
                 }

@@ -1,8 +1,8 @@
-//! What a policy would have done: the requests of a log through the very decision code of the gate, on a virtual clock.
+//! Replays the requests of a log through the decision code of the gateway, on a virtual clock.
 //!
-//! [`log`] reads lines, whatever wrote them, in the order of time. [`Replay`] gives each to a [`Simulator`], which judges it as
-//! the gate would and holds what it was admitted for until its answer would have come. What a log cannot know is in
-//! [`Assumptions`]. A [`report::Report`] says what came of it.
+//! [`log`] reads lines of all formats in the order of time. [`Replay`] passes each line to a [`Simulator`], which
+//! decides like the gateway and holds the reservation until the response would be complete. [`Assumptions`] replace
+//! facts that the log lacks. A [`report::Report`] contains the results.
 
 mod assumptions;
 mod comparison;

@@ -1,4 +1,4 @@
-//! Who hears what a replay comes to.
+//! Observers of the decisions of a replay.
 
 use super::decision::ReplayedDecision;
 use super::log::{LinePosition, LogLine};
@@ -6,16 +6,16 @@ use super::simulator::Simulator;
 use crate::engine::{Admission, DryRun, QuotaView};
 use crate::policy::{Facts, Timestamp};
 
-/// Hears of every decision.
+/// Observer of every decision.
 pub(super) trait Observer {
-    /// A request is about to be decided about.
+    /// Called before a request is decided.
     fn before_decision(&mut self, _asking: &PendingRequest<'_, '_>) {}
 
-    /// It has been decided about.
+    /// Called after a request was decided.
     fn after_decision(&mut self, trial: &Simulator, decided: &ReplayedDecision);
 }
 
-/// Hears what has been decided.
+/// Observer that calls a closure after each decision.
 pub(super) struct FnObserver<T>(pub(super) T);
 
 impl<T: FnMut(&Simulator, &ReplayedDecision)> Observer for FnObserver<T> {
@@ -24,29 +24,29 @@ impl<T: FnMut(&Simulator, &ReplayedDecision)> Observer for FnObserver<T> {
     }
 }
 
-/// A request of a log, with all that the rules see of it.
+/// A request of a log before its decision, with all facts that the rules use.
 pub struct PendingRequest<'a, 'text> {
-    /// Where it stands.
+    /// Position of the line in the log.
     pub place: LinePosition,
-    /// When it comes.
+    /// Time of the request.
     pub at: Timestamp,
-    /// The line.
+    /// Parsed log line.
     pub line: &'a LogLine<'text>,
-    /// What is known of it.
+    /// Facts of the request.
     pub facts: &'a Facts<'a>,
-    /// What part of `retry_after_spread` is added to its `Retry-After`.
+    /// Fraction of `retry_after_spread` added to the `Retry-After` of the request.
     pub spread: f64,
     pub(super) secret: Option<u64>,
     pub(super) admission: &'a Admission,
 }
 
 impl PendingRequest<'_, '_> {
-    /// What it will find.
+    /// Evaluates the request without changing any state.
     pub fn dry_run(&self) -> DryRun<'_> {
         self.admission.dry_run(self.facts, |_| self.secret, self.at)
     }
 
-    /// How all quotas stand.
+    /// Returns snapshots of all quotas.
     pub fn quotas(&self) -> Vec<QuotaView> {
         self.admission.quotas(self.at)
     }

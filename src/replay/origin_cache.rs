@@ -1,4 +1,4 @@
-//! The site's own cache of pages, as far as it matters for what a request costs.
+//! Model of the origin's own page cache, which makes requests free.
 
 use super::request::ReplayRequest;
 use crate::policy::Timestamp;
@@ -7,15 +7,15 @@ use http::Method;
 use std::hash::BuildHasher;
 use std::time::Duration;
 
-/// When pages were last fetched.
+/// Times at which pages were last fetched, in a table of fixed size.
 ///
-/// Each page has one place, and the last to want it has it: what is forgotten costs once more. Nothing grows.
+/// Each page has one slot. A page that takes the slot of another evicts it; the evicted page costs once more.
 pub(super) struct OriginCache {
     ttl: Duration,
     places: Box<[(u64, u32)]>,
 }
 
-/// A page, by a hash of it.
+/// Hash that identifies a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageNumber(u64);
 
@@ -24,20 +24,20 @@ impl OriginCache {
         Self { ttl, places: vec![(0, 0); SLOTS].into() }
     }
 
-    /// The page that a request asks for; nothing where no cache would keep it.
+    /// Returns the requested page; `None` if the method is not cacheable.
     pub(super) fn page(&self, request: &ReplayRequest<'_>) -> Option<PageNumber> {
         let kept = matches!(*request.method, Method::GET | Method::HEAD);
-        // Never zero, which marks an empty place.
+        // Never zero, which marks an empty slot.
         kept.then(|| PageNumber(FixedState::default().hash_one((request.host, &*request.path, request.query)) | 1))
     }
 
-    /// True where the page need not be fetched again.
+    /// Returns true if the page is cached and fresh.
     pub(super) fn is_fresh(&self, page: PageNumber, now: Timestamp) -> bool {
         let (known, fetched) = self.places[slot(page)];
         known == page.0 && now.saturating_duration_since(Timestamp::from_seconds(fetched.into())) < self.ttl
     }
 
-    /// Keeps a page that was fetched.
+    /// Stores a fetched page.
     pub(super) fn insert(&mut self, page: PageNumber, now: Timestamp) {
         self.places[slot(page)] = (page.0, u32::try_from(now.seconds()).unwrap_or(u32::MAX));
     }
@@ -47,5 +47,5 @@ fn slot(page: PageNumber) -> usize {
     (page.0 >> 32) as usize % SLOTS
 }
 
-/// A power of two: 16 MiB, for more pages than most sites have.
+/// A power of two. 16 MiB: more pages than most sites have.
 const SLOTS: usize = 1 << 20;

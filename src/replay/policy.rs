@@ -1,4 +1,4 @@
-//! A policy that is tried on a log: settings, and what they refer to.
+//! A policy that is replayed on a log: settings and the lists they refer to.
 
 use crate::config::Settings;
 use crate::policy::address_lists::AddressLists;
@@ -6,28 +6,28 @@ use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 use std::sync::Arc;
 
-/// One file, as a gate would have started with it.
+/// A configuration file with everything that a gateway loads at its start.
 pub struct Policy {
-    /// What it is called in reports: its file.
+    /// Name in reports: the file name.
     pub name: String,
-    /// What it says.
+    /// Settings of the file.
     pub settings: Settings,
-    /// The operators of crawlers under these settings. Nobody is asked about them: there is no network here.
+    /// Crawler operators of these settings, with the built-in ranges only: a replay has no network access.
     pub operators: Arc<OperatorTable>,
-    /// What user agents say, these among them.
+    /// User agent matcher that includes the operators' product tokens.
     pub agents: Arc<UserAgentMatcher>,
-    /// The networks of its address lists.
+    /// Networks of the address lists.
     pub lists: Arc<AddressLists>,
 }
 
 impl Policy {
-    /// What a gate would have started with.
+    /// Creates a policy from the state that a gateway would start with.
     pub fn new(name: String, settings: Settings, operators: OperatorTable, lists: AddressLists) -> Self {
         let agents = Arc::new(UserAgentMatcher::builtin(operators.tokens()));
         Self { name, settings, operators: Arc::new(operators), agents, lists: Arc::new(lists) }
     }
 
-    /// The same with other settings, which name the same operators and lists.
+    /// Returns a copy with other settings, which must name the same operators and lists.
     pub fn with(&self, settings: Settings) -> Self {
         Self {
             name: self.name.clone(),

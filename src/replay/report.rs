@@ -1,7 +1,7 @@
-//! What came of a replay, as one document: the terminal, `--json` and the page with charts are made of it.
+//! Report of a replay, from which the terminal summary, `--json` and the HTML page are rendered.
 //!
-//! Times are RFC 3339 in UTC, spans in seconds, quantities in whole units. Everything is in an order that follows from the
-//! log and the files alone.
+//! Times are RFC 3339 in UTC, durations in seconds, amounts in units. The order of all entries follows from the log and
+//! the configuration files alone.
 
 use crate::policy::{BotId, OperatorId};
 use crate::user_agents::UserAgentMatcher;
@@ -9,373 +9,373 @@ use crate::verify::OperatorTable;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The whole of it.
+/// Result of a replay.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What was read.
+    /// Lines read.
     pub log: LogReport,
-    /// What was taken for true where the log is silent.
+    /// Values that replaced facts missing from the log.
     pub assumptions: AssumptionsReport,
-    /// What became of the requests: under the policy, and under the other one where two are compared.
+    /// Results of the policy, and of the second policy of a comparison.
     pub policies: Vec<PolicyReport>,
-    /// Where two policies differ.
+    /// Differences between two policies.
     pub comparison: Option<ComparisonReport>,
 }
 
-/// What was read.
+/// Counts of the lines read.
 #[derive(Clone, Debug, Serialize)]
 pub struct LogReport {
-    /// The files, in the order in which they were named.
+    /// Files, in the order of the command line.
     pub files: Vec<String>,
-    /// All lines.
+    /// Number of lines.
     pub lines: u64,
-    /// Lines that were decided.
+    /// Number of lines that were decided.
     pub requests: u64,
-    /// Lines with nothing in them.
+    /// Number of empty lines.
     pub empty: u64,
-    /// Lines that no log has, by what is wrong with them.
-    pub broken: BTreeMap<&'static str, LineErrorReport>,
-    /// Requests that the gate does not take for one: none was sent, or not to a path.
-    pub not_requests: u64,
-    /// The first of them, as FILE:LINE; null where there is none.
-    pub first_not_request: Option<String>,
-    /// Lines that were put in order.
+    /// Invalid lines, by error.
+    pub invalid_lines: BTreeMap<&'static str, LineErrorReport>,
+    /// Requests that the gateway rejects as invalid before a decision.
+    pub non_requests: u64,
+    /// Position of the first of them, as FILE:LINE; null if there is none.
+    pub first_non_request: Option<String>,
+    /// Lines out of order that were sorted.
     pub out_of_order: u64,
-    /// Lines that were too late for that, and taken at the latest time before them.
+    /// Lines too late to be sorted; they take the latest time before them.
     pub late: u64,
-    /// By how much a line may be late.
+    /// Maximum lateness of a sorted line (`--reorder-window`).
     pub window_s: u64,
-    /// The time of the first line ...
+    /// Time of the first line.
     pub first: Option<String>,
-    /// ... and of the last.
+    /// Time of the last line.
     pub last: Option<String>,
-    /// From one to the other.
+    /// Time from the first to the last line.
     pub span_s: u64,
-    /// What policy would like to know and lines do not say.
-    #[serde(rename = "lacking")]
+    /// Facts that lines lack.
+    #[serde(rename = " missing_fields")]
     pub missing_fields: Vec<MissingFieldReport>,
 }
 
-/// Lines that no log has.
+/// Invalid lines with one error.
 #[derive(Clone, Debug, Serialize)]
 pub struct LineErrorReport {
-    /// How many.
+    /// Number of lines.
     pub lines: u64,
-    /// The first of them, as FILE:LINE.
+    /// Position of the first line, as FILE:LINE.
     pub first: String,
-    /// What is wrong with them.
+    /// Description of the error.
     pub what: &'static str,
 }
 
-/// Something that lines do not say.
+/// A fact that lines lack.
 #[derive(Clone, Debug, Serialize)]
 pub struct MissingFieldReport {
-    /// What.
+    /// Name of the fact.
     pub fact: &'static str,
-    /// How many lines do not say it.
+    /// Number of lines without it.
     pub lines: u64,
-    /// What is done without it.
+    /// Substitute for the fact.
     pub instead: String,
 }
 
-/// What was taken for true where the log is silent.
+/// Values that replaced facts missing from the log.
 #[derive(Clone, Debug, Serialize)]
 pub struct AssumptionsReport {
-    /// For how long the site keeps its pages; null where it does not.
+    /// Time for which the origin caches pages; null if it caches none.
     pub cache_ttl_s: Option<u64>,
-    /// How long a request holds what was set aside for it.
+    /// Time for which a request holds its reservation, in milliseconds.
     pub latency_ms: f64,
-    /// What refused clients do: `deaf`, `obey` or `as-known`.
+    /// Reaction of refused clients: `ignore`, `obey` or `verified-only`.
     pub clients: &'static str,
-    /// What requests of a route really cost.
+    /// Actual cost of requests, by route.
     pub costs: BTreeMap<String, f64>,
 }
 
-/// What became of the requests under one policy.
+/// Results of one policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyReport {
-    /// Its file.
+    /// File name of the policy.
     pub name: String,
-    /// Decisions: more than lines, where clients come back.
+    /// Number of decisions; more than lines if clients retry.
     pub requests: u64,
-    /// Those that were let through.
+    /// Admitted requests.
     pub admitted: u64,
-    /// Those that were turned away.
+    /// Refused requests.
     pub refused: u64,
-    /// Each class, in the order of the file.
+    /// Classes, in the order of the file.
     pub classes: Vec<ClassReport>,
-    /// Each quota, in the order of the file.
+    /// Quotas, in the order of the file.
     pub quotas: Vec<QuotaReport>,
-    /// Each hour of the log in which something happened, at most 17,568.
+    /// Hours with requests, at most 17,568.
     pub hours: Vec<HourReport>,
-    /// How verified bots were served from hour to hour.
+    /// Admitted requests of verified bots, with their worst and best hour.
     pub verified_bots: ServedReport,
-    /// The bots that cost most, dearest first.
+    /// The most expensive bots, in descending order.
     pub bots: Vec<BotReport>,
-    /// The pages that verified bots were refused most often.
+    /// Pages that were refused to verified bots most often.
     pub refused_pages: Vec<RefusedPageReport>,
-    /// How far the verdicts are those of the gate that wrote the log; null where no gate did.
+    /// Agreement with the verdicts of the gateway that wrote the log; null for logs of other servers.
     pub agreement: Option<AgreementReport>,
-    /// Requests that were put off and never asked again, because they were refused too often or the log ended.
-    #[serde(rename = "never_asked_again")]
+    /// Deferred requests that were never retried: refused too often, or the log ended before.
+    #[serde(rename = " abandoned")]
     pub abandoned: u64,
-    /// What of the policy was not tried.
-    #[serde(rename = "untried")]
+    /// Settings that a log cannot test.
+    #[serde(rename = " unsupported")]
     pub unsupported: Vec<String>,
 }
 
-/// One class.
+/// Results of one class.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassReport {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// Its requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Those that were let through.
+    /// Admitted requests.
     pub admitted: u64,
-    /// Those that were turned away, by reason.
+    /// Refused requests, by reason.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Those that a rule in shadow mode would have turned away, by reason.
+    /// Requests that a rule in shadow mode would have refused, by reason.
     pub shadow: BTreeMap<&'static str, u64>,
-    /// Those that cost something ...
+    /// Requests with a cost.
     pub costly: u64,
-    /// ... and were let through.
+    /// Admitted requests with a cost.
     pub costly_admitted: u64,
-    /// What it was charged, by quota.
+    /// Units charged, by quota.
     pub units: BTreeMap<String, f64>,
 }
 
-/// One quota.
+/// Results of one quota.
 #[derive(Clone, Debug, Serialize)]
 pub struct QuotaReport {
-    /// Its name.
+    /// Name of the quota.
     pub name: String,
-    /// What may be spent in a window.
+    /// Limit per window.
     pub limit: f64,
-    /// The time zone by whose calendar its windows begin and end; null where they go by none.
+    /// Time zone of the calendar windows; null for other windows.
     pub zone: Option<String>,
-    /// The tiers of each class that has any.
+    /// Tiers of each class that has any.
     pub tiers: Vec<LadderReport>,
-    /// How many windows there were; the last thousand follow.
+    /// Number of windows; `windows` contains the last thousand.
     pub windows_in_all: u64,
-    /// Each of them. A window that slides is one.
+    /// Windows in order of time. A sliding window counts as one.
     pub windows: Vec<WindowReport>,
-    /// How far apart the points of `used` are.
+    /// Interval of the points of `used` and `planned`.
     pub step_s: u64,
-    /// What was settled and reserved, at the end of each step in which a decision was made on it.
+    /// Units settled and reserved at the end of each step with a decision on the quota.
     pub used: Vec<PointReport>,
-    /// What would have been used by then, had the plan been followed; empty for a quota that is not paced.
+    /// Units that the pacing plan would have used by then; empty without pacing.
     pub planned: Vec<PointReport>,
 }
 
-/// The tiers of one class in a quota.
+/// Tiers of one class in a quota.
 #[derive(Clone, Debug, Serialize)]
 pub struct LadderReport {
-    /// The class.
+    /// Name of the class.
     pub class: String,
-    /// Its tiers, lowest first.
+    /// Tiers, lowest first.
     pub tiers: Vec<TierReport>,
 }
 
-/// One tier.
+/// A tier of a class.
 #[derive(Clone, Debug, Serialize)]
 pub struct TierReport {
-    /// From so many units on ...
+    /// Usage from which the tier applies, in units.
     pub above: f64,
-    /// ... this share is refused, from 0 to 1.
+    /// Ratio of requests that are refused, 0 to 1.
     pub shed: f64,
 }
 
-/// One window of a quota.
+/// A window of a quota.
 #[derive(Clone, Debug, Serialize)]
 pub struct WindowReport {
-    /// When it began, or the log did.
+    /// Start of the window, or of the log if that is later.
     pub start: String,
-    /// When it ended.
+    /// End of the window.
     pub end: String,
-    /// What was charged in it, up to the limit; in the first also what was used before the log began, where the log says so.
+    /// Units charged, up to the limit. The first window includes earlier usage if the log contains it.
     pub used: f64,
-    /// What was left of the limit.
+    /// Units left of the limit.
     pub left: f64,
-    /// What was charged beyond the limit.
+    /// Units charged beyond the limit.
     pub overrun: f64,
-    /// When a request was first refused for it, but of a class that is shut out from the first unit on; null where none was.
+    /// Time of the first refusal by the quota, except of classes refused from the first unit; null if there was none.
     pub first_refused: Option<String>,
-    /// When a request first found nothing left; null where none did.
+    /// Time of the first request that found no units left; null if there was none.
     pub spent: Option<String>,
-    /// What was charged, by class.
+    /// Units charged, by class.
     pub by_class: BTreeMap<String, f64>,
 }
 
-/// How much it was at a moment.
+/// An amount at a point in time.
 #[derive(Clone, Debug, Serialize)]
 pub struct PointReport {
-    /// The beginning of the step.
+    /// Start of the step.
     pub time: String,
-    /// Units.
+    /// Amount in units.
     pub units: f64,
 }
 
-/// One hour.
+/// Results of one hour.
 #[derive(Clone, Debug, Serialize)]
 pub struct HourReport {
-    /// Its beginning.
+    /// Start of the hour.
     pub start: String,
-    /// Each class that asked for something, or was charged.
+    /// Classes with requests or charges in the hour.
     pub classes: Vec<HourOfClassReport>,
 }
 
-/// One class in one hour.
+/// Results of one class in one hour.
 #[derive(Clone, Debug, Serialize)]
 pub struct HourOfClassReport {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// Its requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Those that were let through.
+    /// Admitted requests.
     pub admitted: u64,
-    /// Those that were turned away.
+    /// Refused requests.
     pub refused: u64,
-    /// Those that cost something ...
+    /// Requests with a cost.
     pub costly: u64,
-    /// ... and were let through.
+    /// Admitted requests with a cost.
     pub costly_admitted: u64,
-    /// The share of these; null where there were none.
-    pub served: Option<f64>,
-    /// What it was charged, by quota.
+    /// Ratio of requests with a cost that were admitted; null if there were none.
+    pub admit_ratio: Option<f64>,
+    /// Units charged, by quota.
     pub units: BTreeMap<String, f64>,
 }
 
-/// How verified bots were served from hour to hour: of their requests that cost something, the share that was let
-/// through. Hours with fewer than ten do not count.
+/// Admitted requests of verified bots by hour. Counts only requests with a cost; hours with fewer than ten of them are
+/// neither worst nor best.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServedReport {
-    /// Their requests that cost something ...
+    /// Requests with a cost.
     pub costly: u64,
-    /// ... and were let through.
+    /// Admitted requests with a cost.
     pub admitted: u64,
-    /// The hour in which they were served least.
+    /// Hour with the lowest admit ratio.
     pub worst: Option<ServedHourReport>,
-    /// The hour in which they were served most.
+    /// Hour with the highest admit ratio.
     pub best: Option<ServedHourReport>,
 }
 
-/// One of these hours.
+/// Worst or best hour of verified bots.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServedHourReport {
-    /// Its beginning.
+    /// Start of the hour.
     pub start: String,
-    /// Requests that cost something.
+    /// Requests with a cost.
     pub costly: u64,
-    /// The share of them that was let through.
-    pub served: f64,
+    /// Ratio of them that was admitted.
+    pub admit_ratio: f64,
 }
 
-/// One bot.
+/// Results of one bot.
 #[derive(Clone, Debug, Serialize)]
 pub struct BotReport {
-    /// Whose crawler it is, where that is proven, or what it calls itself.
+    /// Name of the verified operator, or of the bot that the user agent names.
     pub name: String,
-    /// What kind of client it is.
+    /// Kind of the client.
     pub kind: &'static str,
-    /// Its requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Those that were turned away.
+    /// Refused requests.
     pub refused: u64,
-    /// What it was charged, all quotas together ...
+    /// Units charged, over all quotas.
     pub units: f64,
-    /// ... and with what its refused requests would have cost.
+    /// Units charged, plus the cost of its refused requests.
     pub units_asked: f64,
 }
 
 /// A page that was refused to a verified bot.
 #[derive(Clone, Debug, Serialize)]
 pub struct RefusedPageReport {
-    /// Whose crawler.
+    /// Operator of the crawler.
     pub operator: String,
-    /// The page: host, where it is known, path and query.
+    /// Page: host (if known), path and query.
     pub page: String,
-    /// How often it was refused.
+    /// Number of refusals.
     pub refused: u64,
-    /// When first ...
+    /// Time of the first refusal.
     pub first: String,
-    /// ... and when last.
+    /// Time of the last refusal.
     pub last: String,
 }
 
-/// How far the verdicts are those of the gate that wrote the log.
+/// Agreement with the verdicts of the gateway that wrote the log.
 #[derive(Clone, Debug, Serialize)]
 pub struct AgreementReport {
     /// Lines with the same verdict, reason and class.
     pub same: u64,
-    /// Lines with another.
+    /// Lines with a different verdict, reason or class.
     pub different: u64,
-    /// The first of them, as LINE of the file at that place among those named, from 1.
+    /// Position of the first different line.
     pub first_different: Option<PlaceReport>,
-    /// Refusals taken as the log has them: they came from how the origin was, or how far the ledger had come.
-    #[serde(rename = "taken_as_logged")]
+    /// Refusals copied from the log because they followed from the state of the origin or of the ledger.
+    #[serde(rename = " copied_from_log")]
     pub copied_from_log: u64,
-    /// How often the gate was started anew.
+    /// Restarts of the gateway.
     pub restarts: u64,
-    /// How often the log says that more or less was used than its requests explain; followed up to the first other verdict.
+    /// Times at which the logged usage differed from the replayed usage; adopted up to the first different verdict.
     pub corrections: u64,
 }
 
-/// Where a line stands.
+/// Position of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PlaceReport {
-    /// The file, by its place among those that were named, from 1.
+    /// Index of the file on the command line, from 1.
     pub file: usize,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: u64,
 }
 
-/// Where two policies differ.
+/// Differences between two policies.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComparisonReport {
-    /// Lines on which both say the same.
+    /// Lines with the same verdict and reason.
     pub same: u64,
-    /// Lines that only the first lets through.
+    /// Lines that only the first policy admits.
     pub only_first_admits: u64,
-    /// Lines that only the second lets through.
+    /// Lines that only the second policy admits.
     pub only_second_admits: u64,
-    /// Lines that both refuse, for other reasons.
+    /// Lines that both policies refuse, for different reasons.
     pub other_reason: u64,
-    /// Lines that are of another class under the second policy.
+    /// Lines whose client is in another class under the second policy.
     pub other_class: u64,
-    /// What is let through otherwise, by the class that the client is of under the policy that refuses it.
+    /// Lines that only one policy admits, by the client's class under the policy that refuses them.
     pub by_class: BTreeMap<String, DifferenceReport>,
-    /// The first lines on which they differ.
+    /// The first lines with different decisions.
     pub examples: Vec<ExampleReport>,
 }
 
-/// What two policies let through otherwise.
+/// Requests that only one of two policies admits.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct DifferenceReport {
-    /// Requests that only the first lets through.
+    /// Requests that only the first policy admits.
     pub only_first_admits: u64,
-    /// Requests that only the second lets through.
+    /// Requests that only the second policy admits.
     pub only_second_admits: u64,
 }
 
-/// A line on which two policies differ.
+/// A line with different decisions under two policies.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExampleReport {
-    /// Where it stands.
+    /// Position of the line.
     pub place: PlaceReport,
-    /// Its time.
+    /// Time of the line.
     pub time: String,
-    /// Its class, under the first.
+    /// Class under the first policy.
     pub class: String,
-    /// Its class, under the second.
+    /// Class under the second policy.
     pub second_class: String,
-    /// What the first says: `admitted`, or the reason of its refusal.
+    /// Decision of the first policy: `admitted`, or the reason of the refusal.
     pub first: &'static str,
-    /// What the second says.
+    /// Decision of the second policy: `admitted`, or the reason of the refusal.
     pub second: &'static str,
 }
 
-/// Gives names to bots.
+/// Resolves names of bots and operators.
 pub(super) struct NameLookup<'a> {
     pub(super) agents: &'a UserAgentMatcher,
     pub(super) operators: &'a OperatorTable,

@@ -1,4 +1,4 @@
-//! A line as the gate would have seen it.
+//! A log line as the request that the gateway would have received.
 
 use super::log::{LogLine, LoggedClient};
 use crate::policy::bot_detection::{HeadersSeen, Referer};
@@ -7,31 +7,31 @@ use http::{Method, Version};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// What a line asks for, checked as the gate checks it.
+/// Request of a log line, validated like a live request.
 #[derive(Clone, Debug)]
 pub struct ReplayRequest<'a> {
-    /// The method.
+    /// Request method.
     pub method: &'a Method,
-    /// The host; empty where it is not known.
+    /// Request host; empty if unknown.
     pub host: &'a str,
-    /// The path, normalised.
+    /// Normalized path.
     pub path: Cow<'a, str>,
-    /// The query.
+    /// Query, without the question mark.
     pub query: Option<&'a str>,
-    /// The client's address, or one that stands for its name ...
+    /// Client address, or an address derived from the host name if the log contains that instead.
     pub client: IpAddr,
-    /// ... which proves nothing.
+    /// True if `client` is derived from a host name, so that it proves nothing.
     pub is_named: bool,
-    /// The user agent; empty where there is none.
+    /// User agent; empty if there is none.
     pub user_agent: &'a [u8],
-    /// The page that led here.
+    /// Referer of the request.
     pub referer: Referer,
-    /// The headers that were there, as far as is known.
+    /// Known request headers.
     pub seen: HeadersSeen,
 }
 
 impl<'a> ReplayRequest<'a> {
-    /// The request of a line; nothing where the gate would not have taken it for one.
+    /// Returns the request of a line; `None` if the gateway rejects it as invalid.
     pub fn of(line: &'a LogLine<'_>) -> Option<Self> {
         let asked = line.request.as_ref()?;
         let fits = asked.path.starts_with('/') || (asked.path == "*" && asked.method == Method::OPTIONS);

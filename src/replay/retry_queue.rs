@@ -1,7 +1,7 @@
-//! Clients that do as they are told: one that is refused stays away until it may come back, then goes on where it stopped,
-//! as fast as before.
+//! Retry queue of clients that obey `Retry-After`.
 //!
-//! Such a client has everything put off that it would have asked for meanwhile. What was refused comes first again.
+//! A refused client sends no request until its `Retry-After` has passed. Its requests of that time are deferred. The
+//! client first retries the refused request, then sends the deferred ones at the intervals of the log.
 
 use super::log::{LinePosition, OrderedLine};
 use super::request::ReplayRequest;
@@ -12,38 +12,38 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::time::Duration;
 
-/// Who is behind, and with what.
+/// Clients with deferred requests.
 #[derive(Default)]
 pub(super) struct RetryQueue {
     behind: HashMap<ClientHash, DeferredClient, FixedState>,
-    /// When each of them asks next.
+    /// Clients by the time of their next request.
     due: BinaryHeap<Reverse<(Timestamp, ClientHash)>>,
     put_off: usize,
     given_up: u64,
 }
 
-/// A client, by a hash of its address and user agent.
+/// Client, as a hash of its address and user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClientHash(u64);
 
-/// A client that is behind.
+/// A client with deferred requests.
 #[derive(Default)]
 struct DeferredClient {
-    /// It asks nothing before.
+    /// Time before which the client sends no request.
     until: Timestamp,
-    /// By how much it is late.
+    /// Delay of the client against the log.
     delay: Duration,
-    /// What it has put off, in order.
+    /// Deferred requests, in order.
     later: VecDeque<DeferredRequest>,
 }
 
-/// A request that was put off.
+/// A deferred request.
 pub(super) struct DeferredRequest {
-    /// When it would have come.
+    /// Time of the request in the log.
     pub(super) planned: Timestamp,
     pub(super) place: LinePosition,
     pub(super) text: Box<[u8]>,
-    /// How often it has been refused.
+    /// Number of refusals so far.
     pub(super) refusals: u32,
 }
 
@@ -60,12 +60,12 @@ impl DeferredRequest {
 }
 
 impl RetryQueue {
-    /// True where a client is behind: what it asks for now has to wait.
+    /// Returns true if the client has deferred requests; its new requests must be deferred, too.
     pub(super) fn is_deferred(&self, client: impl FnOnce() -> ClientHash) -> bool {
         !self.behind.is_empty() && self.behind.contains_key(&client())
     }
 
-    /// A client that is behind puts a request off.
+    /// Defers a request of a client that already has deferred requests.
     pub(super) fn defer(&mut self, client: ClientHash, later: DeferredRequest) {
         match self.behind.get_mut(&client).filter(|_| self.put_off < MAX_DEFERRED) {
             Some(behind) => {
@@ -76,8 +76,8 @@ impl RetryQueue {
         }
     }
 
-    /// A client was refused at `now` and stays away for `wait`; then it asks for the same again, unless it has done so too
-    /// often.
+    /// Records a refusal at `now`: the client pauses for `wait`, then retries unless the request was refused more than
+    /// [`MAX_RETRIES`] times.
     pub(super) fn on_refused(
         &mut self,
         client: ClientHash,
@@ -103,7 +103,7 @@ impl RetryQueue {
         self.on_submitted(client);
     }
 
-    /// A client asks for the next thing that it has put off, or is no longer behind.
+    /// Schedules the client's next deferred request, or removes a client without any.
     pub(super) fn on_submitted(&mut self, client: ClientHash) {
         let Some(behind) = self.behind.get(&client) else { return };
         match behind.later.front() {
@@ -112,7 +112,7 @@ impl RetryQueue {
         }
     }
 
-    /// The next that is asked for by `now`, by whom, and when.
+    /// Removes and returns the next request due by `now`, with its client and time.
     pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<(ClientHash, Timestamp, DeferredRequest)> {
         let Reverse((at, client)) = *self.due.peek()?;
         if at > now {
@@ -124,17 +124,17 @@ impl RetryQueue {
         Some((client, at, later))
     }
 
-    /// How many requests were never asked again: too often refused, or put off beyond the end.
+    /// Returns the number of requests never retried: refused too often, or deferred beyond the end of the log.
     pub(super) fn dropped(&self) -> u64 {
         self.given_up + self.put_off as u64
     }
 }
 
-/// A crawler that is refused so often drops the page.
+/// A crawler drops a page after this many refusals.
 const MAX_RETRIES: u32 = 8;
 
-/// A hundred bytes each; more bots than there are.
+/// Bounds memory, at a hundred bytes each; more clients than there are bots.
 const MAX_CLIENTS: usize = 65_536;
 
-/// A few hundred bytes each.
+/// Bounds memory, at a few hundred bytes each.
 const MAX_DEFERRED: usize = 65_536;

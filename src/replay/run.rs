@@ -1,4 +1,4 @@
-//! The replay itself: one pass over the log, for one policy or two.
+//! One pass over a log, for one or two policies.
 
 use super::assumptions::Assumptions;
 use super::comparison::Differences;
@@ -16,42 +16,42 @@ use crate::telemetry::rfc3339;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// What is to be replayed.
+/// Input of a replay.
 pub struct Replay {
-    /// The names of the files.
+    /// Names of the files.
     pub files: Vec<String>,
-    /// Their lines.
+    /// Lines of the files in the order of time.
     pub lines: MergedLog,
-    /// By how much a line may be late.
+    /// Maximum lateness of a line that is sorted.
     pub window: Duration,
-    /// What is taken for true where the log is silent.
+    /// Values that replace facts missing from the log.
     pub assumptions: Assumptions,
 }
 
-/// Why a replay has no result.
+/// Reason why a replay has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// A file cannot be read to its end.
     #[error(transparent)]
     Unreadable(#[from] LogReadError),
     /// The verdicts cannot be written.
-    #[error("the verdicts cannot be written: {0}")]
+    #[error("cannot write the verdicts: {0}")]
     Verdicts(#[from] io::Error),
-    /// There was no request in any file.
-    #[error("no request in {lines} lines{hint}; give an access log in the combined format, or the gate's own")]
+    /// No file contains a request.
+    #[error("no requests found in {lines} lines{hint}; expected an access log in combined, common or Tidegate format")]
     NoRequests {
-        /// How many lines there were.
+        /// Number of lines.
         lines: u64,
-        /// What most of them are.
+        /// Most frequent error of the lines.
         hint: String,
     },
 }
 
-/// Looks at how far a replay has come, now and then.
+/// Callback for the progress of a replay.
 pub type Watcher<'a> = dyn FnMut(&Counts) + 'a;
 
 impl Replay {
-    /// Runs it: `policy`, and where there is one the `other`, on the same lines. Their verdicts are written to `verdicts`.
+    /// Replays the lines under `policy` and, for a comparison, under `other`. Writes the decisions to `verdicts`.
     pub fn run(
         mut self,
         policy: Policy,
@@ -59,7 +59,7 @@ impl Replay {
         verdicts: Option<&mut dyn Write>,
         watch: &mut Watcher<'_>,
     ) -> Result<Report, ReplayError> {
-        // A pass borrows everything for as long as the files, which are gone sooner.
+        // A pass borrows everything for one lifetime; shorten that of `verdicts` to that of the files.
         let verdicts = verdicts.map(|out| out as &mut dyn Write);
         let mut pass = ReplayPass::new(&self.files, &self.assumptions, (policy, other), verdicts);
         loop {
@@ -97,9 +97,9 @@ impl Replay {
             lines: counts.lines,
             requests: seen.requests,
             empty: counts.empty,
-            broken: counts.broken.iter().map(broken).collect(),
-            not_requests: seen.not_requests,
-            first_not_request: seen.first_not_request.map(|place| self.named(place)),
+            invalid_lines: counts.broken.iter().map(broken).collect(),
+            non_requests: seen.not_requests,
+            first_non_request: seen.first_not_request.map(|place| self.named(place)),
             out_of_order: counts.out_of_order,
             late: counts.late,
             window_s: self.window.as_secs(),
@@ -110,17 +110,17 @@ impl Replay {
         }
     }
 
-    /// FILE:LINE
+    /// Returns a position as FILE:LINE.
     fn named(&self, place: LinePosition) -> String {
         format!("{}:{}", self.files[place.file], place.number)
     }
 }
 
-/// One pass over the lines.
+/// State of one pass over the lines.
 struct ReplayPass<'a> {
     files: &'a [String],
     assumptions: &'a Assumptions,
-    /// The policies, until the first line says when they begin.
+    /// Policies, until the first line defines their start time.
     waiting: Option<(Policy, Option<Policy>)>,
     trials: Vec<Simulator>,
     differences: Option<Differences>,
@@ -142,7 +142,7 @@ impl<'a> ReplayPass<'a> {
     }
 
     fn process_line(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
-        // Looked at where it was read: a line is large to move.
+        // Parsed in place: a line is expensive to move.
         let read = LogLine::read(next.text);
         let line = match &read {
             Ok(Some(line)) => line,
@@ -170,7 +170,7 @@ impl<'a> ReplayPass<'a> {
                     let policy = differences.is_some().then(|| trial.name());
                     *written = verdicts::write(out, files, trial, decided, policy);
                 }
-                // Not one that has come back.
+                // Retries are excluded from the comparison.
                 if differences.is_some() && decided.place == next.place {
                     said[number] = Some(decided.clone());
                 }
@@ -182,20 +182,20 @@ impl<'a> ReplayPass<'a> {
         Ok(())
     }
 
-    /// Fails where the last verdicts could not be written.
+    /// Returns the error of the last write of verdicts.
     fn check_writable(&mut self) -> io::Result<()> {
         std::mem::replace(&mut self.written, Ok(()))
     }
 }
 
-/// What has been seen of the log.
+/// Counts of the lines read.
 struct LogStats {
     requests: u64,
     not_requests: u64,
     first_not_request: Option<LinePosition>,
     first: Timestamp,
     last: Timestamp,
-    /// How many lines lack just these facts, by their number.
+    /// Number of lines by their set of missing fields ([`MissingFields::bits`]).
     lacks: [u64; 256],
 }
 
@@ -228,7 +228,7 @@ impl LogStats {
 }
 
 impl ReplayError {
-    /// There was no request in what was read.
+    /// Creates the error for a log without requests.
     pub fn no_requests(counts: &Counts) -> Self {
         let most = counts.broken.iter().max_by_key(|(_, (lines, _))| *lines);
         let hint = most.map_or(String::new(), |(kind, (lines, _))| format!(", {lines} of them {}", kind.message()));
@@ -236,5 +236,5 @@ impl ReplayError {
     }
 }
 
-/// So many lines are a hundredth of a second, or less.
+/// Interval of progress callbacks, in lines: at most a hundredth of a second.
 pub(super) const PROGRESS_INTERVAL_LINES: u64 = 8192;

@@ -1,4 +1,4 @@
-//! One policy on the virtual clock: every line goes through the same steps as a live request.
+//! Simulator of one policy on the virtual clock: each line takes the same steps as a live request.
 
 mod native_log;
 
@@ -27,30 +27,30 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A policy at work.
+/// Simulation of one policy.
 pub struct Simulator {
     policy: Policy,
     rules: Arc<Rules>,
     engine: Arc<Engine>,
     admission: Admission,
-    /// The latest run of the gate that wrote the lines, where one did.
+    /// Latest start time of the gateway process that wrote the lines, for the gateway's own log.
     run: Option<u64>,
     claims: ClaimCache,
     latency: Duration,
-    /// What requests of each route really cost, where somebody says so.
+    /// Actual cost of the requests of each route, if assumed (`--actual-cost`).
     costs: Vec<Option<Units>>,
     cache: Option<OriginCache>,
     clients: RetryModel,
     in_flight: InFlight,
     retry_queue: RetryQueue,
     tally: ReplayStats,
-    /// Of each quota, whether it is known what was used of it before the log began.
+    /// By quota, true if the usage before the log began has been set.
     initial_usage_known: Vec<bool>,
     last_evicted: Timestamp,
 }
 
 impl Simulator {
-    /// Begins at `now`.
+    /// Creates a simulator that starts at `now`.
     pub fn new(policy: Policy, assumptions: &Assumptions, now: Timestamp) -> Self {
         let rules = Arc::clone(&policy.settings.rules);
         let engine = Engine::deterministic(policy.settings.limits.max_clients);
@@ -74,7 +74,7 @@ impl Simulator {
         }
     }
 
-    /// Takes the next line, after all who come back before it. `tell` hears of every decision.
+    /// Processes the next line, after all retries due before it. Calls `tell` after every decision.
     pub fn process(
         &mut self,
         next: OrderedLine<'_>,
@@ -85,7 +85,7 @@ impl Simulator {
         self.process_observed(next, line, request, &mut FnObserver(tell));
     }
 
-    /// The same, heard by whoever wants to know what is about to be decided, too.
+    /// Like [`Self::process`], with an observer that is also called before every decision.
     pub(super) fn process_observed(
         &mut self,
         next: OrderedLine<'_>,
@@ -104,7 +104,7 @@ impl Simulator {
         listener.after_decision(self, &decided);
     }
 
-    /// Ends: what is under way is settled, and who would come back later does not.
+    /// Ends the simulation: settles all requests in flight, drops deferred requests, and returns the results.
     pub fn end(mut self) -> PolicyReport {
         self.settle_all(self.last_evicted);
         let names = super::report::NameLookup { agents: &self.policy.agents, operators: &self.policy.operators };
@@ -117,27 +117,27 @@ impl Simulator {
         )
     }
 
-    /// The settings that are tried.
+    /// Returns the rules of the policy.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// What the policy is called.
+    /// Returns the name of the policy.
     pub fn name(&self) -> &str {
         &self.policy.name
     }
 
-    /// What a bot calls itself.
+    /// Returns the name of a bot.
     pub fn bot(&self, bot: BotId) -> &str {
         self.policy.agents.name(bot)
     }
 
-    /// The name of an operator.
+    /// Returns the name of an operator.
     pub fn operator(&self, operator: OperatorId) -> &str {
         self.policy.operators.name(operator)
     }
 
-    /// Those come back who were told to by `now`.
+    /// Submits the retries due by `now`.
     fn run_due_retries(&mut self, now: Timestamp, listener: &mut impl Observer) {
         while let Some((client, at, later)) = self.retry_queue.pop_due(now) {
             let decided = match LogLine::read(&later.text) {
@@ -178,7 +178,7 @@ impl Simulator {
         decided
     }
 
-    /// How long its client stays away, if it does.
+    /// Returns the time for which the client pauses after a refusal; `None` if it does not obey.
     fn retry_delay(&self, decided: &ReplayedDecision) -> Option<Duration> {
         let obeys = match self.clients {
             RetryModel::Ignore => false,
@@ -188,7 +188,7 @@ impl Simulator {
         decided.retry_after_s.filter(|_| obeys && decided.refused.is_some()).map(Duration::from_secs)
     }
 
-    /// What is over by `now` is settled and learned from.
+    /// Settles the requests that completed by `now`, updates bot detection, and evicts idle clients.
     fn advance_to(&mut self, now: Timestamp) {
         while let Some(ending) = self.in_flight.pop_completed(now) {
             self.settle(ending);
@@ -199,7 +199,7 @@ impl Simulator {
         }
     }
 
-    /// All that is under way is over.
+    /// Settles all requests in flight.
     fn settle_all(&mut self, now: Timestamp) {
         while let Some(ending) = self.in_flight.pop_completed(Timestamp(u64::MAX)) {
             self.settle(ending);
@@ -292,7 +292,7 @@ impl Simulator {
             admission: &self.admission,
         });
         if own.is_some_and(|own| own.reason == Some(Reason::Ledger.name())) {
-            // Nothing was in its way but that, and it changed nothing.
+            // The ledger refusal was the only one, and it changed no state.
             return self.copy_logged_refusal(next, line, &facts);
         }
         let judgement = self.admission.evaluate(&facts, |_| secret, at);
@@ -303,7 +303,7 @@ impl Simulator {
         self.apply_decision(next, line, request, (judgement, observation, bot))
     }
 
-    /// A request that was turned away because the ledger had not handed out enough.
+    /// Returns a refusal by `ledger` as logged: the missing units cannot be reproduced.
     fn copy_logged_refusal(&self, next: OrderedLine<'_>, line: &LogLine<'_>, facts: &Facts<'_>) -> ReplayedDecision {
         ReplayedDecision {
             place: next.place,
@@ -320,7 +320,7 @@ impl Simulator {
         }
     }
 
-    /// What becomes of a request that has been judged, now and when it is over.
+    /// Applies a decision: schedules completion, settlement and observation of the request.
     fn apply_decision(
         &mut self,
         next: OrderedLine<'_>,
@@ -339,7 +339,7 @@ impl Simulator {
             refused: None,
             shadow: decision.shadow,
             refused_by: 0,
-            // Who was let through may have been told so by the origin.
+            // The response to an admitted request may contain a Retry-After of the origin.
             retry_after_s: own.filter(|own| own.reason.is_none()).and_then(|own| own.retry_after_s),
             standings: decision.standings,
             costs: SmallVec::new(),
@@ -361,7 +361,7 @@ impl Simulator {
                 Some((reason, own)) => {
                     decided.refused = Some(reason);
                     decided.retry_after_s = own.retry_after_s;
-                    // It waited for its turn, and then gave its units back.
+                    // The request waited for slots; then its reservation was released.
                     bill = Some(PendingCharge {
                         permit,
                         class: classified.class,
@@ -400,7 +400,7 @@ impl Simulator {
         decided
     }
 
-    /// What the gate has added to the `Retry-After` of a decision, as part of it.
+    /// Returns the fraction of `retry_after_spread` that the gateway added to the `Retry-After` of a decision.
     fn retry_after_spread(&self, own: Option<&NativeFields<'_>>) -> f64 {
         own.map_or(0.0, |own| self.policy.settings.headers.retry_after_spread.ratio() * chance(own.id))
     }
@@ -414,14 +414,14 @@ impl Simulator {
         }
     }
 
-    /// The page that a request asks for, and whether the site has it; nothing where none is kept.
+    /// Returns the requested page, and true if it is cached; `None` without a cache.
     fn page(&self, request: &ReplayRequest<'_>, now: Timestamp) -> Option<(PageNumber, bool)> {
         let cache = self.cache.as_ref()?;
         let page = cache.page(request)?;
         Some((page, cache.is_fresh(page, now)))
     }
 
-    /// What a request really costs: what the gate was told, else what somebody says of the route, else what is expected.
+    /// Returns the actual cost by quota: as logged, else as assumed for the route, else the expected cost.
     fn costs(
         &self,
         standings: &[QuotaUsage],
@@ -438,7 +438,7 @@ impl Simulator {
         standings.iter().map(cost).collect()
     }
 
-    /// What the published addresses say of a claim.
+    /// Verifies a claim by the published address ranges.
     fn proof(&self, claim: Claim, signature: Signature, request: &ReplayRequest<'_>) -> Proof {
         match claimed_operator(claim, signature).filter(|_| !request.is_named) {
             Some(operator) => self.policy.operators.verify(operator, request.client, Timestamp::default()),
@@ -447,19 +447,19 @@ impl Simulator {
     }
 }
 
-/// A refusal that followed from how the origin was: nobody can work that out again.
+/// Returns the reason of a logged refusal that followed from the state of the origin and cannot be reproduced.
 fn logged_origin_refusal(own: &NativeFields<'_>) -> Option<Reason> {
     let given = [Reason::Throttle, Reason::Backoff];
     given.into_iter().find(|reason| own.reason == Some(reason.name()))
 }
 
-/// The number between 0 and 1 that the gate drew for a decision.
+/// Returns the random number in [0, 1] that the gateway derived from the decision id.
 fn chance(id: u64) -> f64 {
     f64::from((id >> 32) as u32) / f64::from(u32::MAX)
 }
 
-/// Clients are forgotten this often. It changes nothing, and looks at each of them.
+/// Interval of evicting idle clients. Eviction does not change decisions and visits every client.
 const EVICTION_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// What the gate writes of clients that left before there was an answer.
+/// Logged status of clients that disconnected before the response.
 const CLIENT_LEFT: u16 = 499;

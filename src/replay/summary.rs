@@ -1,4 +1,4 @@
-//! A report for people at a terminal. Pure: a report in, text out.
+//! Terminal summary of a report. Pure function from report to text.
 
 use super::assumptions::Assumptions;
 use super::display_zone::{DisplayZone, seconds};
@@ -10,7 +10,7 @@ use crate::terminal::{Align, ColorMode, columns, format_duration, group_digits, 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The report in words and tables.
+/// Renders the report as text and tables.
 pub fn summary(report: &Report, ink: ColorMode) -> String {
     let clock = Clock(DisplayZone::of(report));
     let mut out = log(&report.log, &clock, ink);
@@ -25,11 +25,11 @@ pub fn summary(report: &Report, ink: ColorMode) -> String {
     out
 }
 
-/// By whose clocks times are shown.
+/// Time zone in which times are shown.
 struct Clock(DisplayZone);
 
 impl Clock {
-    /// `2026-09-04 06:00`; its seconds where it has any: windows may be shorter than a minute.
+    /// Formats a time like `2026-09-04 06:00`, with seconds unless they are zero: windows may be shorter than a minute.
     fn day_and_time(&self, time: &str) -> String {
         let at = seconds(time);
         self.0.format(at, if at % 60 == 0 { "%Y-%m-%d %H:%M" } else { "%Y-%m-%d %H:%M:%S" })
@@ -51,18 +51,18 @@ fn log(log: &LogReport, clock: &Clock, ink: ColorMode) -> String {
         ink.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s)))
     );
     let _ = writeln!(out, "  {} lines, {first} to {last} ({})", group_digits(log.lines), clock.0.name());
-    let first = log.first_not_request.as_deref().unwrap_or("-");
+    let first = log.first_non_request.as_deref().unwrap_or("-");
     for (count, what) in [
         (log.empty, "empty".to_owned()),
-        (log.not_requests, format!("that the gate does not take for a request (first: {first})")),
-        (log.out_of_order, "out of order, and put in order".to_owned()),
-        (log.late, format!("more than {} late, taken at the latest time before them", format_duration(log.window_s))),
+        (log.non_requests, format!("invalid requests (first: {first})")),
+        (log.out_of_order, "out of order, sorted".to_owned()),
+        (log.late, format!("more than {} late, moved to the latest time before them", format_duration(log.window_s))),
     ] {
         if count > 0 {
             out += &note(&format!("{} {what}", group_digits(count)));
         }
     }
-    for broken in log.broken.values() {
+    for broken in log.invalid_lines.values() {
         out += &note(&format!("{} skipped: {} (first: {})", group_digits(broken.lines), broken.what, broken.first));
     }
     for lack in &log.missing_fields {
@@ -72,11 +72,11 @@ fn log(log: &LogReport, clock: &Clock, ink: ColorMode) -> String {
     out
 }
 
-/// What was taken for true, where somebody asked for it.
+/// Renders the assumptions that differ from the defaults.
 fn assumed(assumptions: &AssumptionsReport, ink: ColorMode) -> String {
     let usual = Assumptions::default().report().sentences();
     let asked_for = assumptions.sentences().into_iter().filter(|told| !usual.contains(told));
-    asked_for.map(|told| dimmed(&format!("taken for true: {told}"), ink)).collect()
+    asked_for.map(|told| dimmed(&format!("assumed: {told}"), ink)).collect()
 }
 
 fn policy(policy: &PolicyReport, requests: u64, clock: &Clock, ink: ColorMode) -> String {
@@ -84,16 +84,16 @@ fn policy(policy: &PolicyReport, requests: u64, clock: &Clock, ink: ColorMode) -
     let _ = writeln!(out, ": {} admitted, {} refused", group_digits(policy.admitted), group_digits(policy.refused));
     if policy.requests != requests {
         let (decided, asked) = (group_digits(policy.requests), group_digits(requests));
-        out += &note(&format!("{decided} decisions on {asked} requests: who is refused comes back, or stays away"));
+        out += &note(&format!("{decided} decisions on {asked} requests: refused clients retry or pause"));
     }
     out += &classes(&policy.classes);
     policy.quotas.iter().for_each(|quota| out += &self::quota(quota, clock, ink));
     let served = &policy.verified_bots;
     if served.costly > 0 {
         let share = percent(served.admitted as f64 / served.costly as f64);
-        let _ = writeln!(out, "\n  verified bots were served {share} of what costs something");
+        let _ = writeln!(out, "\n  verified bots: {share} of their requests with a cost admitted");
         for (what, hour) in [("worst", &served.worst), ("best", &served.best)] {
-            if let Some(ServedHourReport { start, costly, served }) = hour {
+            if let Some(ServedHourReport { start, costly, admit_ratio: served }) = hour {
                 let (share, all, from) = (percent(*served), group_digits(*costly), clock.day_and_time(start));
                 let _ = writeln!(out, "    {what} hour  {share} of {all} from {from}");
             }
@@ -102,10 +102,10 @@ fn policy(policy: &PolicyReport, requests: u64, clock: &Clock, ink: ColorMode) -
     out += &bots(policy);
     policy.agreement.iter().for_each(|agreement| out += &self::agreement(agreement, ink));
     if policy.abandoned > 0 {
-        out += &note(&format!("{} requests were put off and never asked again", group_digits(policy.abandoned)));
+        out += &note(&format!("{} deferred requests were never retried", group_digits(policy.abandoned)));
     }
     for untried in &policy.unsupported {
-        out += &dimmed(&format!("not tried: {untried}"), ink);
+        out += &dimmed(&format!("not tested: {untried}"), ink);
     }
     out
 }
@@ -150,12 +150,13 @@ fn quota(quota: &QuotaReport, clock: &Clock, ink: ColorMode) -> String {
     let skipped = quota.windows.len().saturating_sub(MAX_WINDOWS_SHOWN);
     if skipped > 0 {
         let before = quota.windows_in_all - MAX_WINDOWS_SHOWN as u64;
-        let _ = writeln!(out, "    {}", ink.dim(&format!("{} windows before", group_digits(before))));
+        let _ = writeln!(out, "    {}", ink.dim(&format!("{} earlier windows", group_digits(before))));
     }
     out += &columns(4, &alignment, [heading].into_iter().chain(quota.windows.iter().skip(skipped).map(row)));
     let overrun: f64 = quota.windows.iter().map(|window| window.overrun).sum();
     if overrun > 0.0 {
-        let _ = writeln!(out, "    {} overrun: spent beyond the limit, by the origin's own word", amount(overrun));
+        let _ =
+            writeln!(out, "    {} units overrun: charged beyond the limit, reported by the origin", amount(overrun));
     }
     out
 }
@@ -181,22 +182,21 @@ fn bots(policy: &PolicyReport) -> String {
 
 fn agreement(agreement: &AgreementReport, ink: ColorMode) -> String {
     let all = agreement.same + agreement.different;
-    let mut out =
-        format!("\n  {} of {} verdicts are those of the log", group_digits(agreement.same), group_digits(all));
+    let mut out = format!("\n  {} of {} verdicts agree with the log", group_digits(agreement.same), group_digits(all));
     if let Some(first) = agreement.first_different {
-        out += &ink.red(&format!("; the first other is in line {} of file {}", first.line, first.file));
+        out += &ink.red(&format!("; first difference: line {} of file {}", first.line, first.file));
     }
     out.push('\n');
     if agreement.copied_from_log > 0 {
         let given = group_digits(agreement.copied_from_log);
-        let _ = writeln!(out, "  {given} refusals are taken as logged: by throttle, backoff or ledger");
+        let _ = writeln!(out, "  {given} refusals by throttle, backoff or ledger are copied from the log");
     }
     if agreement.restarts > 0 {
-        let _ = writeln!(out, "  the gate was started anew {} times", group_digits(agreement.restarts));
+        let _ = writeln!(out, "  the gateway was restarted {} times", group_digits(agreement.restarts));
     }
     if agreement.corrections > 0 {
         let times = group_digits(agreement.corrections);
-        let _ = writeln!(out, "  {times} times the log says that more or less was used than its requests explain");
+        let _ = writeln!(out, "  {times} corrections: the logged usage differs from what its requests explain");
     }
     out
 }
@@ -214,7 +214,7 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
         let served = |class: &ClassReport| percent(class.costly_admitted as f64 / class.costly.max(1) as f64);
         if class.costly > 0 {
             let other = other.filter(|other| other.costly > 0).map_or_else(|| "-".to_owned(), served);
-            rows.push(vec![format!("{} served", class.name), served(class), other]);
+            rows.push(vec![format!("{} admitted", class.name), served(class), other]);
         }
     }
     for quota in &first.quotas {
@@ -225,14 +225,15 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
     out += &columns(2, &[Align::Left, Align::Right, Align::Right], rows.into_iter());
     let ComparisonReport { same, only_first_admits, only_second_admits, other_reason, other_class, .. } = comparison;
     out += &note(&format!(
-        "{} lines have the same verdict; only the first admits {}, only the second {}; {} are refused for another reason",
+        "{} lines have the same verdict; only the first policy admits {}, only the second {}; \
+         both refuse {} for different reasons",
         group_digits(*same),
         group_digits(*only_first_admits),
         group_digits(*only_second_admits),
         group_digits(*other_reason),
     ));
     if !comparison.by_class.is_empty() {
-        let heading = ["refused as", "only the first admits", "only the second admits"];
+        let heading = ["refused as", "only the first policy admits", "only the second admits"];
         let row = |(class, difference): (&String, &DifferenceReport)| {
             let DifferenceReport { only_first_admits, only_second_admits } = *difference;
             vec![class.clone(), group_digits(only_first_admits), group_digits(only_second_admits)]
@@ -242,24 +243,24 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
     }
     if *other_class > 0 {
         out += &note(&format!(
-            "{} lines are of another class under the second: how a client is answered is part of what it is taken for",
+            "{} lines have another class under the second policy: responses affect how their client is classified",
             group_digits(*other_class)
         ));
     }
     out
 }
 
-/// A sentence for all to read.
+/// Formats a note.
 fn note(text: &str) -> String {
     format!("  {}\n", wrap(text, 2, 4, WIDTH))
 }
 
-/// A sentence that can be passed over.
+/// Formats a note of minor importance.
 fn dimmed(text: &str, ink: ColorMode) -> String {
     format!("  {}\n", ink.dim(&wrap(text, 2, 4, WIDTH)))
 }
 
-/// `1,234.5`
+/// Formats units like `1,234.5`.
 pub(super) fn amount(units: f64) -> String {
     let thousandths = (units * 1000.0).round() as u64;
     let whole = group_digits(thousandths / 1000);
@@ -269,16 +270,16 @@ pub(super) fn amount(units: f64) -> String {
     }
 }
 
-/// `12.3 %`
+/// Formats a ratio like `12.3 %`.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Of a terminal.
+/// Width of the text, for a terminal.
 const WIDTH: usize = 80;
 
-/// The last week of days; all of them are in the JSON.
+/// The last week of days; the JSON report contains all windows.
 const MAX_WINDOWS_SHOWN: usize = 7;
 
-/// The dearest; more are in the JSON.
+/// The most expensive bots; the JSON report contains more.
 const MAX_BOTS_SHOWN: usize = 10;

@@ -1,4 +1,4 @@
-//! One line of a log: all that came before it is replayed, then somebody looks at what it finds.
+//! Replays a log up to one line and examines its request before the decision.
 
 use super::decision::ReplayedDecision;
 use super::log::{LinePosition, LogLine};
@@ -9,8 +9,8 @@ use super::run::{PROGRESS_INTERVAL_LINES, Replay, ReplayError, Watcher};
 use super::simulator::Simulator;
 
 impl Replay {
-    /// Replays all that comes before the line at `place`, and lets `look` see its request; nothing where nobody decides about
-    /// it.
+    /// Replays all lines before the one at `place` and passes its request to `look`. Returns `None` if the log ends
+    /// first, or if the line contains no request to decide.
     pub fn run_until<T>(
         mut self,
         place: LinePosition,
@@ -38,7 +38,7 @@ impl Replay {
     }
 }
 
-/// Waits for one line.
+/// Observer that waits for one line.
 struct LineObserver<L, T> {
     place: LinePosition,
     look: Option<L>,

@@ -1,4 +1,4 @@
-//! `--verdicts`: one line of JSON for each decision.
+//! `--verdicts`: one JSON line per decision.
 
 use super::decision::ReplayedDecision;
 use super::simulator::Simulator;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// One decision, as it is written.
+/// Decision as a JSON line.
 #[derive(Serialize)]
 struct VerdictLine<'a> {
     file: &'a str,
@@ -32,7 +32,7 @@ struct VerdictLine<'a> {
     policy: Option<&'a str>,
 }
 
-/// Appends `decided` to `out`, with the name of the `policy` where there are several.
+/// Appends `decided` to `out`, with the name of the `policy` if there are several.
 pub(super) fn write(
     out: &mut dyn Write,
     files: &[String],

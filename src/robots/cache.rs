@@ -1,7 +1,8 @@
-//! The robots.txt of each site, kept in memory: fresh ones spare the origin, stale ones stand in for it.
+//! Cache of robots.txt by site, in memory. A fresh copy saves a request to the origin; a stale copy is served if the
+//! origin fails.
 //!
-//! Clients choose the host that they ask for. Where there are more than places, those made up go: the ones that no proven
-//! crawler has asked for, and of these the ones seldom asked for.
+//! Clients choose the host that they request. If there are more sites than [`MAX_SITES`], invented hosts are evicted
+//! first: sites that no verified crawler has requested, and of these the sites requested least often.
 
 use super::RobotsDirectives;
 use super::document::{OriginRobots, RenderedSource, RobotsDocument};
@@ -17,30 +18,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing::warn;
 
-/// The largest robots.txt that is kept. Crawlers read 500 KiB (RFC 9309 section 2.5).
+/// Maximum size of a cached robots.txt. Crawlers read 500 KiB (RFC 9309 section 2.5).
 pub const MAX_ROBOTS_BYTES: usize = 512 * 1024;
 
-/// Sites that are kept.
+/// Maximum number of cached sites.
 const MAX_SITES: usize = 64;
 
-/// A site that nobody has asked for in so long goes first: crawlers come back within days.
+/// A site without a request for this time is evicted first. Crawlers request robots.txt every few days.
 const IDLE_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// So long a copy stands in for an origin that does not answer. Google keeps its own as long.
+/// Maximum age of a copy that is served if the origin fails. Google keeps its own copies as long.
 const STALE_IF_ERROR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// While one asks the origin anew, and after the origin has failed, all others are served what there is.
+/// Interval between requests to the origin for a stale copy. Meanwhile all clients are served the stale copy.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// All that is kept, and what is written into it. Times are of a clock that nobody can set.
+/// Cache of robots.txt by site, and the directives written into it. Times are monotonic.
 #[derive(Default)]
 pub struct RobotsCache {
     sites: Mutex<HashMap<String, CachedSite>>,
     r#override: ArcSwapOption<RenderedSource>,
     directives: ArcSwap<RobotsDirectives>,
-    /// Who is asking the origin for what is not kept.
+    /// Locks by site for requests to the origin on a cache miss.
     pub fetch_locks: FetchLocks,
-    /// It has been told that a text is too long for the wishes.
+    /// True after the warning about a text that exceeds the size limit with directives.
     warned: AtomicBool,
 }
 
@@ -50,49 +51,49 @@ struct CachedSite {
     fresh_for: Duration,
     last_requested: Timestamp,
     requests: u32,
-    /// A proven crawler has asked for it.
+    /// True if a verified crawler has requested it.
     is_crawled: bool,
     next_try: Timestamp,
 }
 
-/// Who asks for a robots.txt.
+/// Client that requests a robots.txt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requester {
-    /// A crawler whose operator is proven: it asks for hosts that there are.
+    /// A verified crawler. It requests only hosts that exist.
     VerifiedCrawler,
-    /// Anybody else.
+    /// Any other client.
     Other,
 }
 
-/// What can be served now.
+/// Result of [`RobotsCache::lookup`].
 pub enum CacheLookup {
-    /// This, without asking the origin: it is fresh, or somebody else is asking.
+    /// The copy is fresh, or another request already revalidates it: serve it without a request to the origin.
     Fresh(CachedRobots),
-    /// Its time is over. It is this client's turn to ask the origin anew, and it is served this if that fails.
+    /// The copy is stale and this request revalidates it. If the origin fails, serve the copy.
     Revalidate(CachedRobots),
-    /// The origin must be asked.
+    /// No copy: request it from the origin.
     Miss,
 }
 
-/// A robots.txt for a client.
+/// A robots.txt to serve.
 pub struct CachedRobots {
-    /// What it says.
+    /// Text and headers.
     pub edition: Arc<RobotsDocument>,
-    /// How long ago the origin said it.
+    /// Time since the origin's response.
     pub age: Duration,
-    /// How long it is fresh.
+    /// Time for which the copy is fresh after the origin's response.
     pub fresh_for: Duration,
 }
 
 impl RobotsCache {
-    /// Puts these wishes into whatever is served from now on.
+    /// Sets the directives written into all robots.txt served from now on.
     pub fn set_directives(&self, directives: RobotsDirectives) {
         if **self.directives.load() != directives {
             self.directives.store(Arc::new(directives));
         }
     }
 
-    /// Serves `text` on every site in the origin's place, or what the origin says.
+    /// Serves `text` for every site instead of the origin's robots.txt; `None` restores the origin's.
     pub fn set_override(&self, text: Option<Bytes>) {
         let is_known = match (&*self.r#override.load(), &text) {
             (Some(own), Some(text)) => own.original().text == *text,
@@ -104,12 +105,12 @@ impl RobotsCache {
         }
     }
 
-    /// What is served in the origin's place.
+    /// Returns the text served instead of the origin's, if one is set.
     pub fn override_text(&self) -> Option<Bytes> {
         self.r#override.load().as_ref().map(|own| own.original().text.clone())
     }
 
-    /// What there is for `site`.
+    /// Returns the cached robots.txt of `site`, and whether the origin must be requested.
     pub fn lookup(&self, site: &str, asker: Requester, now: Timestamp) -> CacheLookup {
         if let Some(own) = &*self.r#override.load() {
             return CacheLookup::Fresh(self.cached_robots(own, Duration::ZERO, OVERRIDE_TTL));
@@ -133,7 +134,7 @@ impl RobotsCache {
         if is_due { CacheLookup::Revalidate(handout) } else { CacheLookup::Fresh(handout) }
     }
 
-    /// Keeps what the origin has just said of `site`, if it may be kept.
+    /// Stores the origin's response for `site`, unless `fresh_for` is `None`. Returns what to serve.
     pub fn insert(
         &self,
         site: &str,
@@ -150,12 +151,12 @@ impl RobotsCache {
         self.cached_robots(&kept, Duration::ZERO, fresh_for.unwrap_or_default())
     }
 
-    /// Forgets what was kept of `site`: the origin has said something else.
+    /// Removes the copy of `site` after another response of the origin.
     pub fn remove(&self, site: &str) {
         self.sites.lock().remove(site);
     }
 
-    /// How many of the texts that are served now are too long for the wishes.
+    /// Returns the number of served texts that exceed the size limit with directives.
     pub fn over_limit_count(&self) -> usize {
         let kept: Vec<Arc<RenderedSource>> = match self.r#override.load_full() {
             Some(own) => vec![own],
@@ -190,9 +191,7 @@ impl RobotsCache {
     fn cached_robots(&self, kept: &RenderedSource, age: Duration, fresh_for: Duration) -> CachedRobots {
         let edition = kept.render(&self.directives.load_full());
         if edition.directives_omitted && !self.warned.swap(true, Ordering::Relaxed) {
-            warn!(
-                "A robots.txt would be longer than crawlers read, with crawl delays and trap: it is served without them"
-            );
+            warn!("robots.txt exceeds 500 KiB with directives: serving it without them");
         }
         CachedRobots { edition, age, fresh_for }
     }
@@ -205,7 +204,7 @@ impl CachedSite {
         self.is_crawled |= asker == Requester::VerifiedCrawler;
     }
 
-    /// More where it would be missed more.
+    /// Returns the eviction order: the site with the lowest rank is evicted first.
     fn retention_rank(&self, now: Timestamp) -> impl Ord + use<> {
         (
             now.saturating_duration_since(self.last_requested) < IDLE_AFTER,
@@ -216,7 +215,7 @@ impl CachedSite {
     }
 }
 
-/// Forgets the site that is worth least.
+/// Evicts the site with the lowest rank.
 fn evict_one(sites: &mut HashMap<String, CachedSite>, now: Timestamp) {
     let least = sites.iter().min_by_key(|(_, site)| site.retention_rank(now)).map(|(name, _)| name.clone());
     least.and_then(|name| sites.remove(&name));
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn one_asks_the_origin_and_the_others_are_served_meanwhile() {
+    fn one_request_refreshes_while_others_get_stale_text() {
         let shelf = RobotsCache::default();
         assert!(matches!(shelf.lookup("a", Requester::Other, at(0)), CacheLookup::Miss));
         shelf.insert("a", original("x"), Some(HOUR), Requester::Other, at(0));
@@ -250,12 +249,12 @@ mod tests {
         assert!(matches!(shelf.lookup("a", Requester::Other, at(30 * 24)), CacheLookup::Revalidate(_)));
         assert!(
             matches!(shelf.lookup("a", Requester::Other, at(30 * 24 + 1)), CacheLookup::Miss),
-            "a month is long enough"
+            "a copy expires after 30 days"
         );
     }
 
     #[test]
-    fn a_flood_of_hosts_does_not_drive_out_those_that_crawlers_ask_for() {
+    fn host_flood_does_not_evict_crawled_sites() {
         let shelf = RobotsCache::default();
         let keep = |site: &str, asker, hours| shelf.insert(site, original("x"), Some(HOUR), asker, at(hours));
         let is_kept = |site: &str, hours| !matches!(shelf.lookup(site, Requester::Other, at(hours)), CacheLookup::Miss);
@@ -263,9 +262,9 @@ mod tests {
         keep("visited", Requester::Other, 0);
         assert!((0..5).all(|hour| is_kept("visited", hour)));
         for number in 0..1000 {
-            // Made up, and asked for more than once.
+            // Invented, and requested several times.
             keep(&number.to_string(), Requester::Other, 5);
-            assert!((0..3).all(|_| is_kept(&number.to_string(), 5)), "a newcomer has a place");
+            assert!((0..3).all(|_| is_kept(&number.to_string(), 5)), "a new site is cached");
         }
         assert_eq!(shelf.sites.lock().len(), MAX_SITES);
         assert!(is_kept("crawled", 5) && is_kept("visited", 5));
@@ -273,24 +272,26 @@ mod tests {
             keep(&number.to_string(), Requester::Other, 6);
             assert!((0..100).all(|_| is_kept(&number.to_string(), 6)));
         }
-        assert!(is_kept("crawled", 6), "however often the others are asked for");
+        assert!(is_kept("crawled", 6), "a site of verified crawlers outranks any number of other requests");
         keep("late", Requester::Other, 8 * 24);
-        assert!(is_kept("late", 8 * 24), "in the place of one that nobody asks for");
+        assert!(is_kept("late", 8 * 24), "it replaces an idle site");
     }
 
     #[test]
-    fn new_wishes_are_in_what_is_kept_already() {
+    fn new_directives_apply_to_cached_texts() {
         let shelf = RobotsCache::default();
         let first = shelf.insert("a", original("User-agent: *\n"), Some(HOUR), Requester::Other, at(0));
         shelf.set_directives(RobotsDirectives { default: Some(7), ..RobotsDirectives::default() });
-        let CacheLookup::Fresh(second) = shelf.lookup("a", Requester::Other, at(0)) else { panic!("it is fresh") };
+        let CacheLookup::Fresh(second) = shelf.lookup("a", Requester::Other, at(0)) else {
+            panic!("the copy is not fresh")
+        };
         assert_eq!(second.edition.text, "User-agent: *\nCrawl-delay: 7\n");
         assert_ne!(first.edition.etag, second.edition.etag);
         assert!(second.edition.matches_etag(format!("\"x\", W/{}", second.edition.etag).as_bytes()));
     }
 
     #[test]
-    fn where_the_origin_has_none_the_wishes_stand_alone() {
+    fn directives_are_served_alone_after_origin_404() {
         let shelf = RobotsCache::default();
         let none =
             OriginRobots { status: 404, content_type: Some(Bytes::from_static(b"text/html")), text: Bytes::new() };
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_crawlers_would_not_read_to_the_end_is_served_as_it_is() {
+    fn oversized_text_is_served_without_directives() {
         let shelf = RobotsCache::default();
         shelf.set_directives(RobotsDirectives { default: Some(7), ..RobotsDirectives::default() });
         let rules = format!("User-agent: *\n{}", "Disallow: /a\n".repeat(500 * 1024 / 13 - 2));
@@ -319,11 +320,11 @@ mod tests {
             assert!(edition.text.len() <= 500 * 1024);
         }
         shelf.set_directives(RobotsDirectives::default());
-        assert_eq!(shelf.over_limit_count(), 0, "nothing is asked");
+        assert_eq!(shelf.over_limit_count(), 0, "no directives");
     }
 
     #[test]
-    fn our_own_goes_before_the_origins() {
+    fn override_file_takes_precedence_over_the_origin() {
         let shelf = RobotsCache::default();
         shelf.insert("a", original("theirs"), Some(HOUR), Requester::Other, at(0));
         shelf.set_override(Some(Bytes::from_static(b"ours")));

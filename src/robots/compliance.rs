@@ -1,36 +1,36 @@
-//! How crawlers keep to what robots.txt asks of them. Counters only, for the few operators that are known.
+//! Compliance of crawlers with their crawl delay. Only counters, for the operators of the built-in and configured list.
 
 use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::{OperatorId, Timestamp};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A longer silence is a crawler that had nothing to do, not one that waited.
+/// Intervals longer than this are excluded: the crawler had nothing to fetch.
 const MAX_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// What the crawlers of each operator did.
+/// Counters of each operator's crawlers.
 pub struct CrawlCompliance(Box<[OperatorCompliance]>);
 
 #[derive(Default)]
 struct OperatorCompliance {
     requests: AtomicU64,
     robots: AtomicU64,
-    /// When the last page was asked for, in nanoseconds of the clock that nobody can set, plus one; 0 is never.
+    /// Monotonic time of the last page request, in nanoseconds plus one; 0 for none.
     last: AtomicU64,
     intervals: AtomicU64,
     intervals_ms: AtomicU64,
     violations: AtomicU64,
-    /// The seconds that are asked for; 0 is none.
+    /// Advertised crawl delay in seconds; 0 for none.
     advertised_s: AtomicU32,
 }
 
 impl CrawlCompliance {
-    /// Counts for so many operators.
+    /// Creates counters for `operators` operators.
     pub fn of(operators: usize) -> Self {
         Self((0..operators).map(|_| OperatorCompliance::default()).collect())
     }
 
-    /// Notes what each operator is asked; the others are asked nothing.
+    /// Sets the advertised crawl delay of each operator; operators that are not in `delays` have none.
     pub fn set_delays(&self, delays: &[(OperatorId, u32)]) {
         for (place, counts) in self.0.iter().enumerate() {
             let advertised_s = delays.iter().find(|(operator, _)| usize::from(operator.0) == place);
@@ -60,7 +60,7 @@ impl CrawlCompliance {
         counts.violations.fetch_add(u64::from(gap < advertised_s), Relaxed);
     }
 
-    /// Every operator that was seen or is asked for a delay.
+    /// Returns the counters of each operator that sent requests or has a crawl delay.
     pub fn views(&self) -> Vec<ComplianceView> {
         let view = |(counts, place): (&OperatorCompliance, u16)| {
             let advertised_s = counts.advertised_s.load(Relaxed);
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spacing_is_counted_between_pages_and_pauses_are_not() {
+    fn page_intervals_are_counted_without_pauses() {
         let conduct = CrawlCompliance::of(2);
         let bing = OperatorId(1);
         conduct.set_delays(&[(bing, 10)]);

@@ -1,43 +1,43 @@
-//! Who is asked for which delay, and whose groups each crawler goes by.
+//! Directives to add to a robots.txt: the crawl delay of each crawler, by the group that applies to it.
 
 use super::parser::{
     Delay, Record, RecordKind, RobotsText, WILDCARD, largest_delay, product, record_runs, stated_delay,
 };
 
-/// What is asked of whom.
+/// Directives to add to a robots.txt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RobotsDirectives {
-    /// Seconds between two requests, by the crawler's name.
+    /// Crawl delays by crawler name, in seconds.
     pub per_crawler: Vec<(String, u32)>,
-    /// The same of everybody who has no group.
+    /// Crawl delay of all crawlers without a group of their own, in seconds.
     pub default: Option<u32>,
-    /// A path that nobody is to ask for.
+    /// Path of the honeypot, to be disallowed for all crawlers.
     pub honeypot: Option<String>,
 }
 
 impl RobotsDirectives {
-    /// True when nothing is wished of anybody.
+    /// Returns true if there are no directives.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// One crawler, and what it is asked.
+/// A crawler, its crawl delay, and the group that applies to it.
 pub(super) struct CrawlerDelay<'t> {
     pub(super) product: &'t [u8],
     pub(super) delay: Delay,
-    /// Whose groups it goes by; `None` where nobody's.
+    /// Product token of the group that applies; `None` if no group does.
     pub(super) group: Option<&'t [u8]>,
 }
 
-/// Crawlers that go by another's group where they have none, as their operators document.
+/// Crawlers that use the group of another crawler if they have none, as their operators document.
 const GROUP_FALLBACKS: [(&str, &str); 1] = [("Applebot", "Googlebot")];
 
-/// Crawlers that do not go by the group of everybody, as their operator documents: no rule held for them.
+/// Crawlers that ignore the wildcard group, as their operators document.
 const IGNORES_WILDCARD: [&str; 5] =
     ["AdsBot-Google", "AdsBot-Google-Mobile", "AdsBot-Google-Mobile-Apps", "APIs-Google", "Mediapartners-Google"];
 
-/// What each crawler is asked, once the origin's own word is known: of two delays the larger holds.
+/// Returns the crawl delay of each crawler. If the origin's text states a larger delay, that one applies.
 pub(super) fn resolve_delays<'t>(text: &RobotsText<'t>, wishes: &'t RobotsDirectives) -> Vec<CrawlerDelay<'t>> {
     let crawlers = wishes.per_crawler.iter().map(|(name, seconds)| (product(name.as_bytes()), *seconds));
     let everybody = wishes.default.map(|seconds| (WILDCARD, seconds));
@@ -57,8 +57,8 @@ pub(super) fn resolve_delays<'t>(text: &RobotsText<'t>, wishes: &'t RobotsDirect
     asked
 }
 
-/// Whose groups in `text` the crawler goes by: its own, those of the family (`Googlebot-Image` goes by `Googlebot`), those
-/// that its operator names, everybody's.
+/// Returns the product token of the group in `text` that applies to the crawler: its own, that of its family
+/// (`Googlebot-Image` uses `Googlebot`), that of [`GROUP_FALLBACKS`], or the wildcard; `None` if there is none.
 fn effective_group<'t>(text: &RobotsText<'_>, name: &'t [u8], wishes: &RobotsDirectives) -> Option<&'t [u8]> {
     let has_group = |name: &&[u8]| text.groups_of(name).next().is_some();
     let is_crawler = |name: &[u8]| wishes.per_crawler.iter().any(|(known, _)| eq_ignore_case(name, known));
@@ -82,12 +82,12 @@ fn eq_ignore_case(name: &[u8], known: &str) -> bool {
     name.eq_ignore_ascii_case(known.as_bytes())
 }
 
-/// The largest delay that `text` states to a crawler of this name.
+/// Returns the largest delay that `text` states for a crawler of this name.
 fn stated_delay_for(text: &RobotsText<'_>, name: &[u8]) -> Option<Delay> {
     agent_runs(text, name).filter_map(largest_delay).max()
 }
 
-/// True when `text` states this delay, once, to a crawler of this name wherever it is named, and no other.
+/// Returns true if every run that names this crawler states exactly this delay, once.
 pub(super) fn states_exactly(text: &RobotsText<'_>, name: &[u8], delay: Delay) -> bool {
     let mut runs = agent_runs(text, name).peekable();
     let states_it = |run: &[Record<'_>]| run.iter().filter_map(stated_delay).eq([delay]);

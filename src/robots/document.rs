@@ -1,37 +1,37 @@
-//! A robots.txt as it is served: the origin's text, or ours in its place, with the wishes in force written in.
+//! A robots.txt as served: the text of the origin or of the override file, with the current directives.
 
 use super::{RobotsDirectives, merged};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What the origin said, whole.
+/// robots.txt as received from the origin.
 #[derive(Clone, Debug)]
 pub struct OriginRobots {
-    /// 200, or one that says that there is no robots.txt.
+    /// 200, or a status that means that there is no robots.txt.
     pub status: u16,
-    /// Its `Content-Type`, if it gave one.
+    /// `Content-Type`, if present.
     pub content_type: Option<Bytes>,
-    /// The body.
+    /// Body.
     pub text: Bytes,
 }
 
-/// What is served.
+/// A document to serve, with its validator.
 #[derive(Clone, Debug)]
 pub struct RobotsDocument {
-    /// 200, unless there is nothing to be said.
+    /// Status; 200 unless there is nothing to serve.
     pub status: u16,
-    /// Its `Content-Type`.
+    /// `Content-Type`.
     pub content_type: Bytes,
-    /// The body.
+    /// Body.
     pub text: Bytes,
-    /// A strong validator: another text has another.
+    /// Strong validator; it differs for different texts.
     pub etag: String,
-    /// True where the wishes are left out, because with them it would be longer than what crawlers read.
+    /// True if the directives are omitted, because the text would exceed the size that crawlers read.
     pub directives_omitted: bool,
 }
 
-/// An original, and the edition that was last made of it.
+/// A source and the document rendered from it last.
 pub(super) struct RenderedSource {
     original: OriginRobots,
     edition: Mutex<Option<(Arc<RobotsDirectives>, Arc<RobotsDocument>)>>,
@@ -48,7 +48,7 @@ impl RenderedSource {
         &self.original
     }
 
-    /// The edition with these wishes.
+    /// Returns the document with these directives; renders it if they have changed.
     pub(super) fn render(&self, wishes: &Arc<RobotsDirectives>) -> Arc<RobotsDocument> {
         let mut kept = self.edition.lock();
         match &*kept {
@@ -63,7 +63,7 @@ impl RenderedSource {
 }
 
 impl RobotsDocument {
-    /// A text that is served as it is.
+    /// Creates a document that is served unchanged.
     pub fn of(status: u16, content_type: Bytes, text: Bytes) -> Self {
         let etag = format!("\"{:x}-{:016x}\"", text.len(), fingerprint(&text));
         Self { status, content_type, text, etag, directives_omitted: false }
@@ -76,7 +76,7 @@ impl RobotsDocument {
         if wishes.is_empty() {
             return as_it_is();
         }
-        // Unless it is 200, there are no rules of the origin's.
+        // A status other than 200 means that the origin has no rules.
         let (content_type, rules) = match *status {
             200 => (content_type.clone().unwrap_or_else(plain), &text[..]),
             _ => (plain(), &[][..]),
@@ -87,14 +87,14 @@ impl RobotsDocument {
         }
     }
 
-    /// True when a client that sends this `If-None-Match` has the text already.
+    /// Returns true if `If-None-Match` contains the current validator.
     pub fn matches_etag(&self, if_none_match: &[u8]) -> bool {
         let known = |tag: &[u8]| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == self.etag.as_bytes();
         self.status == 200 && if_none_match.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(known)
     }
 }
 
-/// FNV-1a: the same in every process, so that a validator outlives a restart.
+/// FNV-1a hash. It is the same in every process, so validators remain valid after a restart.
 fn fingerprint(text: &[u8]) -> u64 {
     text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -1,35 +1,35 @@
-//! Who is on the way to the origin for a robots.txt that is not kept: one at a time for each site. All others wait for
-//! what that one brings, so that nobody can send a crowd to the origin that the shelf would have held back.
+//! Locks for fetching robots.txt on a cache miss: one request to the origin per site. Other requests wait for its
+//! response, so that a burst of requests on a cold cache reaches the origin only once.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use tokio::sync::watch;
 
-/// All that are on the way, by site: no more than there are requests.
+/// Fetches in progress by site, at most one per client request.
 #[derive(Default)]
 pub struct FetchLocks(Mutex<HashMap<String, watch::Receiver<()>>>);
 
-/// What somebody is to do who needs a robots.txt that is not kept.
+/// Role of a request on a cache miss.
 pub enum FetchRole<'e> {
-    /// Ask the origin.
+    /// Fetch from the origin.
     Fetch(FetchGuard<'e>),
-    /// Wait for somebody who is asking already.
+    /// Wait for the fetch of another request.
     Wait(FetchWaiter),
 }
 
-/// Somebody's way to the origin, for as long as this is held.
+/// Guard of a fetch. Dropping it wakes all waiters.
 pub struct FetchGuard<'e> {
     errands: &'e FetchLocks,
     site: String,
-    /// Those who wait see that it is gone.
+    /// Dropped with the guard, which closes the channel of the waiters.
     _ends: watch::Sender<()>,
 }
 
-/// The end of somebody else's errand.
+/// Waits for the end of another request's fetch.
 pub struct FetchWaiter(watch::Receiver<()>);
 
 impl FetchLocks {
-    /// Whose turn it is to ask the origin for the robots.txt of `site`.
+    /// Returns the role of a request for the robots.txt of `site`.
     pub fn acquire(&self, site: &str) -> FetchRole<'_> {
         let mut under_way = self.0.lock();
         if let Some(ends) = under_way.get(site) {
@@ -42,9 +42,9 @@ impl FetchLocks {
 }
 
 impl FetchWaiter {
-    /// Waits for it, whatever came of the errand.
+    /// Waits until the fetch ends, successful or not.
     pub async fn wait(mut self) {
-        // Nothing is ever sent: the errand ends, and with it the channel.
+        // No value is ever sent; the channel closes when the fetch ends.
         let _ = self.0.changed().await;
     }
 }
@@ -60,16 +60,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_goes_for_each_site_and_the_others_wait() {
+    async fn one_request_per_site_fetches_and_others_wait() {
         let errands = FetchLocks::default();
-        let FetchRole::Fetch(errand) = errands.acquire("a") else { panic!("nobody is on the way") };
-        let FetchRole::Wait(first) = errands.acquire("a") else { panic!("somebody is") };
-        let FetchRole::Wait(second) = errands.acquire("a") else { panic!("somebody is") };
+        let FetchRole::Fetch(errand) = errands.acquire("a") else { panic!("no fetch is in progress") };
+        let FetchRole::Wait(first) = errands.acquire("a") else { panic!("a fetch is in progress") };
+        let FetchRole::Wait(second) = errands.acquire("a") else { panic!("a fetch is in progress") };
         assert!(matches!(errands.acquire("b"), FetchRole::Fetch(_)));
         drop(errand);
         first.wait().await;
         second.wait().await;
         assert!(matches!(errands.acquire("a"), FetchRole::Fetch(_)));
-        assert!(errands.0.lock().is_empty(), "all are back");
+        assert!(errands.0.lock().is_empty(), "no fetch is in progress");
     }
 }

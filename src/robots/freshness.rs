@@ -1,13 +1,13 @@
-//! How long a robots.txt may be served without asking the origin again (RFC 9309 section 2.4, RFC 9111 section 5.2).
+//! Freshness lifetime of a robots.txt (RFC 9309 section 2.4, RFC 9111 section 5.2).
 
 use std::time::Duration;
 
-/// Where the origin says nothing.
+/// Lifetime without `Cache-Control`.
 const DEFAULT_TTL: Duration = Duration::from_secs(60 * 60);
-/// Crawlers should not keep one for longer than a day, and nor do we.
+/// Maximum lifetime: crawlers should not cache a robots.txt for more than a day (RFC 9309 section 2.4).
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long an answer with these `Cache-Control` fields is fresh; `None` where it must not be kept at all.
+/// Returns the freshness lifetime for these `Cache-Control` fields, or `None` if the response must not be stored.
 pub fn fresh_for<'f>(cache_control: impl Iterator<Item = &'f [u8]>) -> Option<Duration> {
     let (mut fresh_for, mut is_for_shared) = (DEFAULT_TTL, false);
     for directive in cache_control.flat_map(|field| field.split(|&byte| byte == b',')) {
@@ -25,7 +25,7 @@ pub fn fresh_for<'f>(cache_control: impl Iterator<Item = &'f [u8]>) -> Option<Du
     Some(fresh_for)
 }
 
-/// How long ours is, which no header speaks for.
+/// Lifetime of the override file, which has no headers.
 pub(super) const OVERRIDE_TTL: Duration = DEFAULT_TTL;
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_origin_says_how_long_within_a_day() {
+    fn freshness_follows_cache_control_up_to_a_day() {
         for (field, seconds) in [
             ("", Some(3600)),
             ("public", Some(3600)),

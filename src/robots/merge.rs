@@ -1,15 +1,16 @@
-//! Writes what the gate asks of crawlers into a robots.txt. Lines are only added, but for delays: where a crawler is asked
-//! for more than the text states, the stated number gives way, because some read the first of two delays and some the last.
+//! Merges directives into a robots.txt. Lines are only added, except for delays: if a crawler's delay is larger than
+//! the stated one, the stated number is replaced, because some crawlers read the first of two delays and some the last.
 //!
-//! Groups do not inherit: a crawler that finds its name reads that group and no other. So a delay stands in every group
-//! that it is for; a crawler without a group gets one that repeats the rules it went by; and a group of several crawlers
-//! who are asked different delays is taken apart, each part with the rules again.
+//! Groups do not inherit: a crawler that finds its name reads only that group. So each delay is in every group that it
+//! is for. A crawler without a group gets one that repeats the rules that applied to it. A group of several crawlers
+//! with different delays is split, and each part repeats the rules.
 
 use super::directives::{CrawlerDelay, RobotsDirectives, ignores_wildcard, is_family, resolve_delays, states_exactly};
 use super::parser::{Delay, Record, RecordKind, RobotsText, WILDCARD, number_range, record_runs, stated_delay};
+
 use super::writer::RobotsWriter;
 
-/// Returns `text` with all `wishes` written in; `None` where that would be too long. Doing it again changes nothing.
+/// Returns `text` with `directives` merged in, or `None` if the result is too long. Merging again changes nothing.
 pub fn merged(text: &[u8], wishes: &RobotsDirectives) -> Option<Vec<u8>> {
     let parsed = RobotsText::parse(text);
     let merging = Merger { text, asked: resolve_delays(&parsed, wishes), trap: wishes.honeypot.as_deref(), parsed };
@@ -23,7 +24,7 @@ struct Merger<'t> {
     trap: Option<&'t str>,
 }
 
-/// A group that is missing: whom it is for, what they are asked, and whose rules held for them.
+/// A group to append: its products, their delay, and the group whose rules it repeats.
 struct MissingGroup<'t> {
     products: Vec<&'t [u8]>,
     delay: Option<Delay>,
@@ -47,7 +48,7 @@ impl<'t> Merger<'t> {
         page.finish()
     }
 
-    /// What the crawler that a record names is asked.
+    /// Returns the delay of the crawler that a user-agent record names.
     fn delay_for(&self, agent: &Record<'_>) -> Option<Delay> {
         match agent.what {
             RecordKind::Agent(product) => self.delay_of_product(product),
@@ -59,7 +60,8 @@ impl<'t> Merger<'t> {
         self.asked.iter().find(|asked| asked.product.eq_ignore_ascii_case(product)).map(|asked| asked.delay)
     }
 
-    /// Adds to a group what it lacks. Where others follow that must not be taken for part of it, it has an open end.
+    /// Adds the missing lines to a group. `has_open_end` is true if appended groups follow, which must not become part
+    /// of it.
     fn append_missing(&self, group: &[Record<'_>], has_open_end: bool, page: &mut RobotsWriter<'_>) {
         let trap = self.trap.filter(|_| !self.has_trap(group)).map(disallow);
         let mut runs = record_runs(group).peekable();
@@ -91,7 +93,7 @@ impl<'t> Merger<'t> {
         }
     }
 
-    /// Puts `delay` in the place of the first that the run states, and leaves the others out.
+    /// Replaces the first delay of the run by `delay` and removes the others.
     fn rewrite_delay(&self, delay: Delay, run: &[Record<'_>], page: &mut RobotsWriter<'_>) {
         let mut said = run.iter().filter_map(|record| Some((&record.span, stated_delay(record)?)));
         if let Some((first, _)) = said.next().filter(|(_, smaller)| *smaller != delay) {
@@ -106,19 +108,20 @@ impl<'t> Merger<'t> {
         }
     }
 
-    /// Parts user agents from those that follow them in the same run and are asked something else.
+    /// Splits user agents from the following ones of the same run that have another delay.
     fn split_group(&self, group: &[Record<'_>], run: &[Record<'_>], asked: Option<Delay>, page: &mut RobotsWriter<'_>) {
         let delays: Vec<Delay> =
             asked.map_or_else(|| run.iter().filter_map(stated_delay).collect(), |delay| vec![delay]);
         delays.iter().for_each(|delay| page.write_line(&crawl_delay(*delay)));
-        // A delay alone parts them for those who read delays. Nobody else reads this as a group of its own.
+        // For crawlers that read delays, a delay alone ends the group. Other crawlers do not read the lines as a group
+        // of their own.
         if is_closed(run) || delays.is_empty() {
             self.repeat_rules(&[group], page);
             page.write_line(b"");
         }
     }
 
-    /// Adds the rules of `groups`, and the trap where they lack it; or what says that there are none.
+    /// Adds the rules of `groups` and the honeypot if it is missing; if there are no rules, adds [`NO_RULE`].
     fn repeat_rules(&self, groups: &[&[Record<'_>]], page: &mut RobotsWriter<'_>) {
         let trap = self.trap.filter(|_| !groups.iter().any(|group| self.has_trap(group))).map(disallow);
         trap.iter().for_each(|trap| page.write_line(trap));
@@ -133,7 +136,7 @@ impl<'t> Merger<'t> {
         }
     }
 
-    /// What holds for the group besides delays, line by line.
+    /// Returns the lines that apply to the group, except delays.
     fn rules_in(&self, group: &[Record<'_>]) -> impl Iterator<Item = &'t [u8]> {
         let is_rule = |record: &&Record<'_>| {
             matches!(record.what, RecordKind::Allow | RecordKind::Disallow(_) | RecordKind::Other)
@@ -146,7 +149,7 @@ impl<'t> Merger<'t> {
         group.iter().any(|record| matches!(record.what, RecordKind::Disallow(path) if is_trap(path)))
     }
 
-    /// The groups that crawlers need which have none of their own, those that would say the same in one.
+    /// Returns the groups to append for crawlers without a group of their own. Crawlers with equal lines share one.
     fn missing(&self) -> Vec<MissingGroup<'t>> {
         let has_everybody = self.parsed.groups_of(WILDCARD).next().is_some();
         let everybody = self.delay_of_product(WILDCARD);
@@ -187,12 +190,12 @@ impl<'t> Merger<'t> {
     }
 }
 
-/// True when a rule ends the group's run of user agents.
+/// Returns true if a rule ends the group's run of user agents.
 fn is_closed(group: &[Record<'_>]) -> bool {
     group.iter().any(|record| matches!(record.what, RecordKind::Allow | RecordKind::Disallow(_)))
 }
 
-/// Ends a run of user agents without forbidding anything.
+/// Rule that ends a run of user agents without disallowing anything.
 const NO_RULE: &[u8] = b"Disallow:";
 
 fn crawl_delay(delay: Delay) -> Vec<u8> {

@@ -1,8 +1,8 @@
-//! robots.txt: the origin's own text with what the gate asks of crawlers written in, kept for when the origin cannot
-//! be asked, and how crawlers keep to it.
+//! robots.txt: the origin's text with added directives, a cache that serves it when the origin fails, and the crawlers'
+//! compliance with it.
 //!
-//! [`merged`] writes the wishes in. A [`RobotsCache`] keeps the text of each site and makes an [`RobotsDocument`] of it, once for each
-//! set of wishes. [`CrawlCompliance`] counts. Who fetches and who answers is the gateway's.
+//! [`merged`] adds the directives. A [`RobotsCache`] stores the text of each site and renders a [`RobotsDocument`] once
+//! per set of directives. [`CrawlCompliance`] counts. The gateway fetches and serves.
 
 mod cache;
 mod compliance;

@@ -1,4 +1,4 @@
-//! A robots.txt of the operator's own.
+//! The administrator's robots.txt file, which replaces the origin's (`robots.override_file`).
 
 use super::MAX_ROBOTS_BYTES;
 use crate::bounded_file::{self, EmptyFileDebounce};
@@ -7,23 +7,24 @@ use std::io;
 use std::path::Path;
 use tracing::warn;
 
-/// The file, as it is looked at again and again.
+/// State of the override file between reloads.
 #[derive(Debug, Default)]
 pub struct OverrideFile {
     emptied: EmptyFileDebounce,
-    /// It cannot be read, and that has been told.
+    /// True after a warning that the file cannot be read.
     warned: bool,
 }
 
 impl OverrideFile {
-    /// Looks at the file; `None` where what is `served` until now still is, because there is nothing better.
+    /// Reads the file. Returns `None` if the text `served` so far stays: the file cannot be read, or may be empty only
+    /// for a moment.
     pub fn reload_if_changed(&mut self, file: &Path, served: Option<&Bytes>) -> Option<Bytes> {
         let text = match read(file) {
             Ok(text) => text,
             Err(error) => {
                 if !std::mem::replace(&mut self.warned, true) {
                     let file = file.display();
-                    warn!(%error, "Cannot read {file}: {error}; what was served as robots.txt until now still is");
+                    warn!(%error, "Cannot read {file}: {error}; keeping the previous robots.txt");
                 }
                 return None;
             }
@@ -33,7 +34,7 @@ impl OverrideFile {
     }
 }
 
-/// Reads it, if it is not too large.
+/// Reads the file; returns an error if it is too large.
 pub fn read(file: &Path) -> io::Result<Bytes> {
     bounded_file::read(file, MAX_ROBOTS_BYTES).map(Bytes::from)
 }
@@ -47,16 +48,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_empty_for_a_moment_is_served_as_it_was() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn briefly_empty_override_file_keeps_the_previous_text() {
+        let folder = tempfile::tempdir().expect("a directory");
         let file = folder.path().join("robots.txt");
-        let write = |text: &str| std::fs::write(&file, text).expect("it can be written");
+        let write = |text: &str| std::fs::write(&file, text).expect("the file is writable");
         let mut own = OverrideFile::default();
-        assert_eq!(own.reload_if_changed(&file, None), None, "it is not there");
+        assert_eq!(own.reload_if_changed(&file, None), None, "the file is missing");
         write("");
-        assert_eq!(own.reload_if_changed(&file, None), Some(Bytes::new()), "it was never anything else");
+        assert_eq!(
+            own.reload_if_changed(&file, None),
+            Some(Bytes::new()),
+            "an empty file is served if there was no other"
+        );
         write("Allow: /\n");
-        let served = own.reload_if_changed(&file, Some(&Bytes::new())).expect("there is something in it");
+        let served = own.reload_if_changed(&file, Some(&Bytes::new())).expect("the file has changed");
         for nothing in ["", " \n"] {
             write(nothing);
             assert_eq!(own.reload_if_changed(&file, Some(&served)), None, "{nothing:?}");
@@ -65,6 +70,10 @@ mod tests {
         }
         write("");
         assert_eq!(own.reload_if_changed(&file, Some(&served)), None);
-        assert_eq!(own.reload_if_changed(&file, Some(&served)), Some(Bytes::new()), "it stays empty");
+        assert_eq!(
+            own.reload_if_changed(&file, Some(&served)),
+            Some(Bytes::new()),
+            "an empty file is served on the second reading"
+        );
     }
 }

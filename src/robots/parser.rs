@@ -1,46 +1,46 @@
-//! A robots.txt as RFC 9309 reads it: which of its lines belong to whom. The text itself is never touched.
+//! robots.txt parser (RFC 9309): assigns lines to groups. The text itself is not changed.
 //!
-//! Reading cannot fail: what is no record is no record. Records are found as leniently as the large crawlers find them
-//! (`useragent`, a space in place of the colon), because a line that we write in must not end up in another group.
+//! Parsing cannot fail: lines that are not records are skipped. Records are recognized as leniently as large crawlers
+//! do (`useragent`, a space instead of the colon), because an added line must not end up in another group.
 
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// What a crawler is asked to leave between two requests, in thousandths of a second.
+/// Delay between two requests, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Delay(u64);
 
-/// The groups of a robots.txt.
+/// Groups of a robots.txt.
 pub(super) struct RobotsText<'t> {
     records: Vec<Record<'t>>,
-    /// Places among the records. A group goes from its first user agent to that of the next group.
+    /// Ranges of record indexes. A group extends from its first user agent to that of the next group.
     groups: Vec<Range<usize>>,
 }
 
-/// A line that says something.
+/// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record<'t> {
-    /// Where it stands in the text, its line ending included.
+    /// Byte range of the line in the text, including the line ending.
     pub(super) span: Range<usize>,
     pub(super) what: RecordKind<'t>,
 }
 
-/// What a line says.
+/// Meaning of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordKind<'t> {
-    /// The group is for this product; `*` is everybody else.
+    /// Product token to which the group applies; `*` is the wildcard.
     Agent(&'t [u8]),
     Disallow(&'t [u8]),
     Allow,
-    /// `None` where the value is no number.
+    /// `None` if the value is not a number.
     CrawlDelay(Option<Delay>),
-    /// Something else that holds for the group.
+    /// Other records that apply to the group.
     Other,
-    /// What holds for the whole site, wherever it stands.
+    /// Records that apply to the whole site, wherever they are.
     Sitewide,
 }
 
-/// Everybody who has no group of their own.
+/// Product token of the group for all crawlers without a group of their own.
 pub(super) const WILDCARD: &[u8] = b"*";
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -61,7 +61,7 @@ impl<'t> RobotsText<'t> {
                 RecordKind::Allow | RecordKind::Disallow(_) => has_rules = true,
                 _ => {}
             }
-            // What stands before the first user agent is for nobody.
+            // Records before the first user agent apply to no crawler.
             if let Some(group) = parsed.groups.last_mut() {
                 parsed.records.push(Record { span, what });
                 group.end = parsed.records.len();
@@ -70,12 +70,12 @@ impl<'t> RobotsText<'t> {
         parsed
     }
 
-    /// The records of each group, in the order of the text.
+    /// Returns the records of each group, in the order of the text.
     pub(super) fn groups(&self) -> impl DoubleEndedIterator<Item = &[Record<'t>]> {
         self.groups.iter().map(|group| &self.records[group.clone()])
     }
 
-    /// The records of all groups that name `product`.
+    /// Returns the records of all groups that name `product`.
     pub(super) fn groups_of(&self, product: &[u8]) -> impl Iterator<Item = &[Record<'t>]> {
         let names = move |record: &Record<'_>| matches!(record.what, RecordKind::Agent(agent) if agent.eq_ignore_ascii_case(product));
         self.groups().filter(move |group| group.iter().any(names))
@@ -87,7 +87,7 @@ impl Delay {
         Self(seconds as u64 * 1000)
     }
 
-    /// Reads `10`, `0.5`, `60.`; more than three decimals are cut off, and nobody means more than nine digits.
+    /// Parses `10`, `0.5`, `60.`. Decimals after the third are truncated; more than nine digits are rejected.
     fn parse(value: &[u8]) -> Option<Self> {
         let value = std::str::from_utf8(value).ok()?;
         let (whole, part) = value.split_once('.').unwrap_or((value, ""));
@@ -113,7 +113,7 @@ impl std::fmt::Display for Delay {
     }
 }
 
-/// The product that a user-agent line or a crawler's own name begins with; nothing where it begins with none.
+/// Returns the product token at the start of a user-agent value or crawler name; empty if there is none.
 pub(super) fn product(value: &[u8]) -> &[u8] {
     if value.first() == Some(&b'*') && value.get(1).is_none_or(u8::is_ascii_whitespace) {
         return WILDCARD;
@@ -122,14 +122,14 @@ pub(super) fn product(value: &[u8]) -> &[u8] {
     &value[..value.iter().position(|byte| !is_of_name(byte)).unwrap_or(value.len())]
 }
 
-/// User agents with what follows until the next user agent. RFC 9309 takes them for one group until there is a rule, but
-/// whoever reads delays takes a delay for the end of a group, as who writes them does.
+/// Returns user agents with the records up to the next user agent. RFC 9309 has them in one group until there is a
+/// rule, but crawlers that read delays, and authors that write them, take a delay for the end of a group.
 pub(super) fn record_runs<'g, 't>(group: &'g [Record<'t>]) -> impl Iterator<Item = &'g [Record<'t>]> {
     let is_agent = |record: &Record<'_>| matches!(record.what, RecordKind::Agent(_));
     group.chunk_by(move |one, next| is_agent(one) || !is_agent(next))
 }
 
-/// Where the number stands in a line that states a delay.
+/// Returns the byte range of the number in a line that states a delay.
 pub(super) fn number_range(line: &[u8]) -> Range<usize> {
     let before_comment = line.split(|&byte| byte == b'#').next().unwrap_or_default();
     let end = before_comment.trim_ascii_end().len();
@@ -148,7 +148,7 @@ pub(super) fn stated_delay(record: &Record<'_>) -> Option<Delay> {
     }
 }
 
-/// Where each line stands, with its ending: CR, LF or both.
+/// Returns the byte range of each line, with its ending: CR, LF or both.
 fn lines(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     std::iter::from_fn(move || {
@@ -168,7 +168,7 @@ fn parse_record(line: &[u8]) -> Option<RecordKind<'_>> {
     let line = line.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii();
     let (key, value) = match line.iter().position(|&byte| byte == b':') {
         Some(colon) => (line[..colon].trim_ascii_end(), line[colon + 1..].trim_ascii_start()),
-        // Two words and no more: the rest is prose.
+        // Exactly two words; anything else is prose.
         None => {
             match *line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect::<SmallVec<[_; 3]>>() {
                 [key, value] => (key, value),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_in_any_case_and_with_the_usual_slips() {
+    fn keys_are_parsed_in_any_case_or_misspelling() {
         for line in [
             "user-agent: a",
             "USER-AGENT : a",
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_ends_as_it_likes() {
+    fn all_line_endings_are_accepted() {
         for ending in ["\r", "\n", "\r\n", "\n\r", "\r\n\r\n"] {
             let text = ["User-agent: a", "Crawl-delay: 2.5", "Allow: /"].join(ending);
             assert_eq!(
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_rule_ends_a_run_of_user_agents() {
+    fn only_a_rule_ends_a_user_agent_group() {
         let text = RobotsText::parse(
             b"Disallow: /nobody\nUser-agent: a\n\nSitemap: /s\nUser-agent: b\nDisallow:\nUser-agent: c\nNoise: 1\n",
         );
@@ -242,14 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn prose_and_noise_are_nothing() {
+    fn unknown_lines_are_ignored() {
         for line in ["", "#", "hello", "be nice to us", ": /", "\0\0\0", "\u{fffd}", "<html lang=en>"] {
             assert_eq!(said(&format!("User-agent: a\n{line}\n")).len(), 1, "{line}");
         }
     }
 
     #[test]
-    fn the_number_of_a_delay_is_found_however_it_is_written() {
+    fn crawl_delay_number_is_found_in_any_format() {
         for (line, number) in [
             ("Crawl-delay: 10\r\n", "10"),
             ("crawl-delay:.5", ".5"),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_read_and_written_alike() {
+    fn crawl_delay_parsing_and_display_agree() {
         for (written, read) in
             [("10", "10"), ("0.5", "0.5"), ("60.", "60"), (".25", "0.25"), ("1.23456", "1.234"), ("007", "7")]
         {
@@ -274,7 +274,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_put_together_are_the_text(text in prop::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), any::<u8>()], 0..300)) {
+        fn concatenated_lines_equal_the_text(text in prop::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), any::<u8>()], 0..300)) {
             let together: Vec<u8> = lines(&text).flat_map(|line| text[line].to_vec()).collect();
             prop_assert_eq!(&together, &text);
             RobotsText::parse(&text);

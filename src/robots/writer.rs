@@ -1,13 +1,13 @@
-//! A text that is copied, with lines added and numbers changed on the way. It is full when it becomes too long.
+//! Copies a text while adding lines and replacing numbers. It stops when the copy exceeds the size limit.
 
-/// The longest text that is made: crawlers read so much (RFC 9309 section 2.5), and some, Google's among them, no more. What
-/// we add must not push a rule of the origin's beyond it.
+/// Maximum size of the result. Crawlers read at least this much (RFC 9309 section 2.5), and some, such as Google's, no
+/// more. Added lines must not move a rule of the origin beyond it.
 const MAX_OUTPUT_BYTES: usize = 500 * 1024;
 
-/// A copy in the making.
+/// A copy in progress.
 pub(super) struct RobotsWriter<'t> {
     text: &'t [u8],
-    /// How much of it has been copied, or left out.
+    /// Number of bytes of the text copied or skipped.
     copied: usize,
     out: Vec<u8>,
 }
@@ -23,12 +23,12 @@ impl<'t> RobotsWriter<'t> {
         self.copied = place;
     }
 
-    /// Leaves out what stands before `place`.
+    /// Skips the text before `place`.
     pub(super) fn skip_to(&mut self, place: usize) {
         self.copied = place;
     }
 
-    /// Writes within a line.
+    /// Writes text within a line.
     pub(super) fn write(&mut self, text: &[u8]) {
         self.out.extend_from_slice(text);
     }
@@ -38,7 +38,7 @@ impl<'t> RobotsWriter<'t> {
         self.copy_until(self.text.len());
     }
 
-    /// Adds a line. It ends as the one before it: CR, LF or both.
+    /// Adds a line with the line ending of the line before: CR, LF or both.
     pub(super) fn write_line(&mut self, line: &[u8]) {
         if self.is_over_limit() {
             return;
@@ -52,12 +52,12 @@ impl<'t> RobotsWriter<'t> {
         self.out.extend_from_slice(newline);
     }
 
-    /// Nothing is added any more: the copy will not be used.
+    /// Returns true if the limit is exceeded; then no more lines are added and the copy is discarded.
     pub(super) fn is_over_limit(&self) -> bool {
         self.out.len() > MAX_OUTPUT_BYTES
     }
 
-    /// The copy, unless it became too long.
+    /// Returns the copy, or `None` if it exceeds the limit.
     pub(super) fn finish(self) -> Option<Vec<u8>> {
         (!self.is_over_limit()).then_some(self.out)
     }
@@ -68,7 +68,7 @@ impl<'t> RobotsWriter<'t> {
     }
 }
 
-/// How a text ends its last line, if it does.
+/// Returns the line ending of the last line, if there is one.
 fn line_ending(text: &[u8]) -> Option<&'static [u8]> {
     [&b"\r\n"[..], b"\n", b"\r"].into_iter().find(|ending| text.ends_with(ending))
 }

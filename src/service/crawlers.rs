@@ -1,4 +1,4 @@
-//! Proof of crawlers, put together from the settings, and what it needs in the background.
+//! Crawler verification: the operator table built from the settings, and its background tasks.
 
 use super::ServiceState;
 use crate::clock::Clock;
@@ -11,7 +11,7 @@ use crate::verify::{OperatorOverride, OperatorProofMethod, OperatorTable, RangeR
 use std::sync::Arc;
 use tracing::warn;
 
-/// The operators of crawlers under these settings.
+/// Returns the crawler operators of these settings, with DNS verification if configured.
 pub fn operators(settings: &Settings) -> OperatorTable {
     let operators = without_dns(settings);
     match settings.verify.dns {
@@ -20,12 +20,12 @@ pub fn operators(settings: &Settings) -> OperatorTable {
     }
 }
 
-/// The same, for whoever has no network to ask.
+/// Returns the crawler operators of these settings without DNS verification, for use without a network.
 pub fn without_dns(settings: &Settings) -> OperatorTable {
     OperatorTable::with_overrides(settings.operators.iter().map(operator_override).collect())
 }
 
-/// Who keeps the lists of addresses up to date; what is on this disk is taken over at once.
+/// Returns the task that keeps the range lists up to date. Lists cached on disk are loaded at once.
 pub(super) fn refresh(
     operators: &Arc<OperatorTable>,
     fetcher: &Fetcher,
@@ -37,23 +37,24 @@ pub(super) fn refresh(
     RangeRefresher::new(Arc::clone(operators), fetcher.clone(), folder, every, clock.clone(), seed)
 }
 
-/// One sentence on operators' lists that cannot be taken over: where there is no way out, that is nearly all of them.
+/// Returns a warning about range lists that could not be updated; one for all, because without internet access nearly
+/// all fail.
 pub(super) fn stale_ranges_warning(troubles: &[(String, String)]) -> Option<String> {
     let (source, trouble) = troubles.first()?;
     let others = match troubles.len() {
         1 => String::new(),
         count => format!(" (and {} lists more)", count - 1),
     };
-    Some(format!("{source}{others} is not taken over, what was known of it stays: {trouble}"))
+    Some(format!("Rejected {source}{others}: {trouble}; keeping the previous version"))
 }
 
-/// Asks DNS about those whom requests have come across, for as long as it is polled.
+/// Runs DNS verification of queued crawler addresses until dropped.
 pub(super) async fn run_dns_verification(running: Arc<ServiceState>) {
     let Some(names) = running.operators.dns() else { return };
     let Some(settings) = running.handle.with_settings(|settings| settings.verify.dns.clone()) else { return };
     let dns = match Resolver::new(&settings.nameservers, settings.timeout) {
         Ok(dns) => dns,
-        Err(error) => return warn!(%error, "No crawler is proven by name: {error}"),
+        Err(error) => return warn!(%error, "DNS verification disabled: {error}"),
     };
     let clock = running.handle.clone();
     let told = move |operator, said| {

@@ -1,6 +1,6 @@
-//! The whole of a running gate: the data plane, the admin listener, and the thread that looks after both.
+//! A running gateway: the data plane, the admin listener, and the control thread.
 //!
-//! This is the only place that knows all the parts; each of them knows as little of the others as it can.
+//! [`Service`] wires all parts together. No other module depends on all of them.
 
 pub mod crawlers;
 
@@ -35,25 +35,25 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-/// How long the last lines of the access log may take to reach the disk.
+/// Time limit for writing the last lines of the access log at shutdown.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a start waits for the origin's name to be looked up.
+/// Time that a start waits for the DNS lookup of the origin.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a start waits for the first leases, and a correction by hand until it is written.
+/// Time that a start waits for the first leases, and a manual correction for its write to the ledger.
 const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Of a scope by value, so many of its busiest values are shown.
+/// Maximum number of busiest partitions shown per scope.
 const MAX_SHOWN_PARTITIONS: usize = 20;
 
-/// How often the files of address lists are read, to see whether they have changed.
+/// Interval at which the files of address lists are checked for changes.
 const ADDRESS_LIST_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether something was learned that should be written down.
+/// Interval at which new demand observations are saved.
 const DEMAND_SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// This build's version and revision.
+/// Version and revision of this build.
 pub const BUILD: (&str, &str) = (
     env!("CARGO_PKG_VERSION"),
     match option_env!("TIDEGATE_REVISION") {
@@ -62,26 +62,26 @@ pub const BUILD: (&str, &str) = (
     },
 );
 
-/// Where settings come from, asked once at the start and again for each reload.
+/// Loads the settings: once at the start and again for each reload.
 pub type SettingsSource = Box<dyn Fn(&[&str]) -> Result<Settings, ConfigErrors> + Send + Sync>;
 
-/// The world beyond the origin, as far as a gate asks it anything.
+/// Access to the network beyond the origin.
 #[derive(Clone)]
 pub struct ExternalAccess {
-    /// Fetches what operators of crawlers publish.
+    /// Fetches the documents that crawler operators publish.
     pub fetcher: Fetcher,
-    /// Which addresses may be asked where a request has named them.
+    /// Addresses that may be contacted where a request names the host.
     pub reach: AllowedAddresses,
 }
 
 impl Default for ExternalAccess {
-    /// The internet.
+    /// Returns access to the public internet.
     fn default() -> Self {
         Self { fetcher: Fetcher::public(), reach: AllowedAddresses::Public }
     }
 }
 
-/// A gate that serves, with all that belongs to it.
+/// A running gateway with its background tasks.
 pub struct Service {
     gate: Gateway,
     running: Arc<ServiceState>,
@@ -90,13 +90,13 @@ pub struct Service {
     end: oneshot::Sender<()>,
 }
 
-/// Why a service cannot start.
+/// Error of [`Service::start`].
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// The settings are wrong.
+    /// Invalid settings.
     #[error("{0}")]
     Settings(ConfigErrors),
-    /// The gate cannot start.
+    /// The gateway failed to start.
     #[error(transparent)]
     Gate(#[from] StartError),
     /// The admin listener cannot be opened.
@@ -105,9 +105,9 @@ pub enum ServiceError {
          or admin: off"
     )]
     Admin {
-        /// The address.
+        /// Address of the listener.
         address: SocketAddr,
-        /// The system's reason.
+        /// Error of the system.
         source: io::Error,
     },
     /// The access log cannot be opened.
@@ -117,12 +117,12 @@ pub enum ServiceError {
         path.display()
     )]
     AccessLog {
-        /// Its path.
+        /// Path of the access log.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file of addresses is wrong.
+    /// An address list file is invalid.
     #[error("{0}")]
     Lists(address_list_files::AddressListErrors),
     /// The ledger cannot be opened.
@@ -134,12 +134,12 @@ pub enum ServiceError {
 }
 
 impl Service {
-    /// Starts a gate with the settings of `source`, by `clock`. `seed` is a number that nobody can guess.
+    /// Starts a gateway with the settings of `source`, by `clock`. `seed` must be unpredictable.
     pub fn start(source: SettingsSource, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
         Self::start_with(ExternalAccess::default(), source, clock, seed)
     }
 
-    /// The same in a world of one's own.
+    /// Like [`Self::start`], with the given access to network and DNS.
     pub fn start_with(
         external: ExternalAccess,
         source: SettingsSource,
@@ -172,7 +172,7 @@ impl Service {
         engine.open_quotas(&settings.rules, started);
         match demand_store.read() {
             Ok(learned) => engine.restore_demand(&learned),
-            Err(unreadable) => warn!("What was learned of demand is lost and is learned anew: {unreadable}"),
+            Err(unreadable) => warn!("Demand history unreadable, starting empty: {unreadable}"),
         }
         let signatures = Arc::new(SignatureVerifier::of(operators.signature_agents()));
         let agents = Arc::new(UserAgentMatcher::builtin(operators.tokens()));
@@ -183,7 +183,7 @@ impl Service {
             operators: Arc::clone(&operators),
             lists,
             signatures: Arc::clone(&signatures),
-            // Redis may be far away: no request waits for it.
+            // Redis may be remote, so requests do not wait for it.
             ledger_answers: lease_refresher
                 .as_ref()
                 .filter(|_| settings.ledger == Ledger::File)
@@ -219,58 +219,58 @@ impl Service {
             let thread = std::thread::Builder::new().name("control".into());
             thread.spawn(move || control(&running, admin, refresh, found, ended)).map_err(ServiceError::Thread)?
         };
-        // Ready is who knows where to send requests; a name that cannot be looked up now is tried again while serving.
+        // Ready means that the origin is resolved. A lookup that fails now is repeated while serving.
         let _ = finding.recv_timeout(RESOLVE_TIMEOUT);
         Ok(Self { gate, running, admin: admin_address, control, end })
     }
 
-    /// Where clients are served.
+    /// Returns the addresses at which clients are served.
     pub fn listen(&self) -> &[SocketAddr] {
         self.gate.listen()
     }
 
-    /// Where operators are.
+    /// Returns the address of the admin listener, if enabled.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
     }
 
-    /// Reads the settings again; a summary, or every mistake.
+    /// Reloads the settings. Returns a summary, or all errors.
     pub fn reload(&self) -> Result<String, String> {
         self.running.reload()
     }
 
-    /// Opens the access log again, after somebody has moved it away.
+    /// Reopens the access log after a rotation.
     pub fn reopen_access_log(&self) {
         self.running.telemetry.reopen_access_log();
     }
 
-    /// Looks whether an address list has changed, as is done every few seconds anyway.
+    /// Reloads changed address lists now, instead of at the next poll.
     pub fn reload_address_lists(&self) {
         self.running.reload_address_lists();
     }
 
-    /// What the gate would like its operator to know.
+    /// Returns warnings for the administrator.
     pub fn notes(&self) -> Vec<String> {
         self.running.notes()
     }
 
-    /// Stops: what is under way may end, the log is written out, then everything closes.
+    /// Shuts down: drains requests in flight, writes the access log, then closes everything.
     pub fn shut_down(self) {
         self.gate.shut_down();
         if !self.running.telemetry.close(LOG_FLUSH_TIMEOUT) {
-            warn!("The last lines of the access log did not reach the disk within {LOG_FLUSH_TIMEOUT:?}");
+            warn!("Access log flush timed out after {LOG_FLUSH_TIMEOUT:?}: its last lines may be lost");
         }
         let _ = self.end.send(());
         let _ = self.control.join();
         self.running.persist_demand();
-        // Last, when nobody can spend or correct anything any more.
+        // Closed last, when no request or correction can use units.
         if let Some(lease_refresher) = &self.running.lease_refresher {
             lease_refresher.close();
         }
     }
 }
 
-/// The engine, with accounts that hold something before anybody asks, and who keeps them supplied.
+/// Returns the engine, with leases if possible, and the refresher that keeps it supplied.
 fn engine(
     settings: &Settings,
     clock: &Clock,
@@ -287,7 +287,7 @@ fn engine(
             with_leases(file, settings, clock)
         }
         Ledger::Redis(redis) => {
-            // Nothing here tells what an earlier life has spent, so what it held when it crashed is lost.
+            // No local record of an earlier incarnation's spending exists, so its leases are lost if it crashed.
             let identity = Incarnation::next(&settings.state_dir, seed, false);
             let identity =
                 identity.map_err(|source| OpenError::Folder { folder: settings.state_dir.clone(), source })?;
@@ -318,7 +318,7 @@ fn with_leases<S: Store>(
     };
     let lease_refresher = LeaseRefresher::start(store, Arc::clone(&engine), bell, now).map_err(ServiceError::Thread)?;
     if !lease_refresher.flush(LEDGER_TIMEOUT) {
-        warn!("The ledger has not handed out anything within {LEDGER_TIMEOUT:?}");
+        warn!("Ledger granted no leases within {LEDGER_TIMEOUT:?}");
     }
     Ok((engine, Some(lease_refresher)))
 }
@@ -332,7 +332,7 @@ fn access_log(destination: &Destination) -> Result<Option<AccessLog>, ServiceErr
     AccessLog::start(target).map(Some).map_err(|source| ServiceError::AccessLog { path, source })
 }
 
-/// Runs what is not the data plane, on one thread: the admin listener and whatever outlives a request.
+/// Runs the control thread: the admin listener and all background tasks.
 fn control(
     running: &Arc<ServiceState>,
     admin: Option<(TcpListener, AccessControl)>,
@@ -342,14 +342,14 @@ fn control(
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return warn!(%error, "The control thread cannot run: {error}"),
+        Err(error) => return warn!(%error, "Cannot start the control runtime: {error}"),
     };
     runtime.block_on(async {
         if let Some((listener, access)) = admin {
             let router = admin::router(Arc::clone(running) as Arc<dyn GatewayApi>, access);
             match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => drop(tokio::spawn(admin::serve(listener, router, std::future::pending()))),
-                Err(error) => warn!(%error, "The admin listener cannot run: {error}"),
+                Err(error) => warn!(%error, "Cannot start the admin listener : {error}"),
             }
         }
         tokio::spawn(crawlers::run_dns_verification(Arc::clone(running)));
@@ -373,7 +373,7 @@ fn control(
     });
 }
 
-/// What a running gate can be asked and told.
+/// State of a running gateway that the admin API reads and changes.
 struct ServiceState {
     handle: Handle,
     telemetry: Telemetry,
@@ -387,20 +387,20 @@ struct ServiceState {
     lease_refresher: Option<LeaseRefresher>,
     demand_store: DemandStore,
     addresses: BoundAddresses,
-    /// Some of it stays as it was until the next start, whatever a reload brings.
+    /// Settings at the start. Some of them stay in effect until the next start, despite reloads.
     startup_settings: Settings,
     settings: Mutex<SettingsView>,
     files: Mutex<AddressListFiles>,
 }
 
-/// Where it listens.
+/// Bound addresses.
 struct BoundAddresses {
     listen: Vec<SocketAddr>,
     admin: Option<SocketAddr>,
 }
 
 impl ServiceState {
-    /// Looks at the address lists again and again, for as long as it is polled.
+    /// Polls the address lists until dropped.
     async fn poll_address_lists(&self) {
         let mut ticks = tokio::time::interval(ADDRESS_LIST_POLL_INTERVAL);
         loop {
@@ -409,7 +409,7 @@ impl ServiceState {
         }
     }
 
-    /// Writes down what was learned again and again, for as long as it is polled.
+    /// Saves the learned demand periodically, until dropped.
     async fn persist_demand_loop(&self) {
         let mut ticks = tokio::time::interval(DEMAND_SAVE_INTERVAL);
         loop {
@@ -420,7 +420,7 @@ impl ServiceState {
 
     fn persist_demand(&self) {
         if let Err(error) = self.demand_store.save(&self.engine.learned_demand()) {
-            warn!(%error, "What was learned of demand cannot be written down: {error}; it is kept in memory");
+            warn!(%error, "Cannot save the demand history: {error}; keeping it in memory");
         }
     }
 
@@ -428,18 +428,18 @@ impl ServiceState {
         let mut files = self.files.lock();
         let ReloadResult { changed, lists, mistakes } = files.reload_changed();
         for mistake in mistakes {
-            warn!("An address list is wrong; what was read of it before stays in force: {mistake}");
+            warn!("Rejected address list : {mistake}; keeping the previous version");
         }
         if let Some(lists) = lists {
             let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
             for place in changed {
-                info!("Address list {} has changed and now has {}", names[place], count_text(lists.counts()[place]));
+                info!("Address list {} changed : loaded {}", names[place], count_text(lists.counts()[place]));
             }
             self.handle.replace_lists(lists);
         }
     }
 
-    /// The address lists by name, each with how many networks it has and what is wrong with its file now.
+    /// Returns the address lists by name, each with its number of networks and the current error of its file.
     fn lists<'f>(
         &self,
         files: &'f AddressListFiles,
@@ -448,7 +448,7 @@ impl ServiceState {
         names.into_iter().zip(files.states()).map(|(name, (networks, trouble))| (name, networks, trouble))
     }
 
-    /// The new settings with the lists that belong to them, or all that is wrong with either.
+    /// Loads the settings and their address lists. Returns all errors of either.
     fn reload_settings(&self, names: &[&str]) -> Result<(Settings, AddressListFiles), String> {
         let settings = (self.source)(names).map_err(|mistakes| mistakes.to_string())?;
         let files = AddressListFiles::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
@@ -491,10 +491,10 @@ impl GatewayApi for ServiceState {
         let origin = self.handle.with_settings(|settings| settings.origin.host.clone());
         let mut missing = Vec::new();
         if !self.handle.is_origin_resolved() {
-            missing.push(format!("The origin's name {origin} has not been resolved yet."));
+            missing.push(format!("The origin{origin} has not been resolved yet."));
         }
         if self.lease_refresher.as_ref().is_some_and(|lease_refresher| !lease_refresher.is_ready()) {
-            missing.push("The ledger has not handed out anything yet.".into());
+            missing.push("The ledger has not granted any leases yet.".into());
         }
         missing
     }
@@ -514,15 +514,12 @@ impl GatewayApi for ServiceState {
         });
         notes.extend(waiting.iter().map(|key| format!("{key}: changed in the file, takes effect at the next start")));
         notes.extend(self.lists(&self.files.lock()).filter_map(|(list, _, trouble)| {
-            Some(format!("lists.{list}: {}; what was read of it before stays in force", trouble?))
+            Some(format!("address_lists.{list}: {}; keeping the previous version", trouble?))
         }));
         notes.extend(crawlers::stale_ranges_warning(&self.operators.errors()));
         notes.extend(match self.handle.robots_over_limit() {
             0 => None,
-            count => Some(format!(
-                "robots.txt of {count} hosts: longer than the 500 KiB that crawlers read, with crawl delays and trap, so it is served \
-                 without them"
-            )),
+            count => Some(format!("robots.txt of {count} hostsexceeds 500 KiB with directives: served without them")),
         });
         notes
     }
@@ -592,7 +589,7 @@ impl GatewayApi for ServiceState {
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
         let corrected = self.handle.set_used(quota, used)?;
         if self.lease_refresher.as_ref().is_some_and(|lease_refresher| !lease_refresher.flush(LEDGER_TIMEOUT)) {
-            warn!("The correction of {quota} is in force, but not in the ledger yet");
+            warn!("The correction of {quota} is active, but not in the ledger yet");
         }
         Ok(corrected)
     }
@@ -615,7 +612,7 @@ impl GatewayApi for ServiceState {
         let names: Vec<&str> = self.operators.names().collect();
         let (settings, read) = self.reload_settings(&names).inspect_err(|mistakes| {
             self.telemetry.reload_failed();
-            warn!("The new settings are wrong; the old ones stay in force:\n{mistakes}");
+            warn!("Configuration reload failed, keeping the current settings:\n{mistakes}");
             self.settings.lock().last_reload_error = Some((self.handle.now(), mistakes.clone()));
         })?;
         let lists = read.lists();
@@ -626,25 +623,25 @@ impl GatewayApi for ServiceState {
         }
         let now = self.handle.now();
         self.telemetry.config_loaded(&settings.rules, &names, now);
-        // New accounts hold something before the first request asks.
+        // New quota counters get leases before the first request needs them.
         self.engine.open_quotas(&settings.rules, now);
         if let Some(lease_refresher) = &self.lease_refresher {
             lease_refresher.flush(LEDGER_TIMEOUT);
         }
-        // Nobody looks at the files meanwhile, or those of the old settings would be put into the new ones.
+        // The lock prevents a concurrent poll from putting lists of the old settings into the new ones.
         let mut files = self.files.lock();
         self.handle.replace_settings(settings, lists);
         *files = read;
         *self.settings.lock() = SettingsView { loaded: now, last_reload_error: None };
         match waiting.is_empty() {
-            true => info!("New settings are in force"),
-            false => warn!("New settings are in force, but {} only from the next start on", waiting.join(", ")),
+            true => info!("Configuration reloaded"),
+            false => warn!("Configuration reloaded; {} take effect at the next start ", waiting.join(", ")),
         }
         Ok(summary)
     }
 }
 
-/// The keys that differ and that a running gate cannot change.
+/// Returns the changed keys that a running gateway cannot apply.
 fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let admin = |settings: &Settings| settings.admin.as_ref().map(|admin| (admin.listen, admin.token.clone()));
     let limits = |settings: &Settings| settings.limits.max_clients;
@@ -656,10 +653,10 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("ledger", old.ledger != new.ledger),
         ("operators", old.operators != new.operators),
         ("verify.dns", old.verify.dns != new.verify.dns),
-        ("verify.refresh", old.verify.refresh != new.verify.refresh),
+        ("verify.refresh_interval", old.verify.refresh != new.verify.refresh),
         ("log.access", old.log.access != new.log.access),
         ("log.level", old.log.level != new.log.level),
-        ("limits.max_clients", limits(old) != limits(new)),
+        ("limits.max_tracked_clients", limits(old) != limits(new)),
     ]
     .into_iter()
     .filter_map(|(key, differs)| differs.then_some(key))

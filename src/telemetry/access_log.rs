@@ -1,4 +1,4 @@
-//! The access log: workers fill buffers, one thread writes them, and no request ever waits for the disk.
+//! Access log of the process. Workers fill buffers and one thread writes them, so that no request waits for the disk.
 
 use super::log_writer::{LogWriter, OpenSink, WriterCommand};
 use parking_lot::Mutex;
@@ -12,16 +12,16 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// Where the access log goes.
+/// Destination of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
-    /// Standard output, for whoever collects it there.
+    /// Standard output.
     Stdout,
-    /// A file, appended to. It is made, with its directories, where it is missing: readable by owner and group.
+    /// A file, appended to. The file and its directories are created if missing, readable by owner and group.
     File(PathBuf),
 }
 
-/// The access log of the process.
+/// Handle of the access log and its writer thread.
 pub struct AccessLog {
     orders: SyncSender<WriterCommand>,
     shared: Arc<LogShared>,
@@ -29,34 +29,34 @@ pub struct AccessLog {
     finished: Mutex<Receiver<()>>,
 }
 
-/// One worker's end of the access log: a buffer that is handed over when it is full enough.
+/// Buffer of one worker. It is handed to the writer once it holds [`HAND_OVER_BYTES`].
 pub struct LogBuffer {
     lines: Lines,
     orders: SyncSender<WriterCommand>,
     shared: Arc<LogShared>,
 }
 
-/// Lines on their way to the writer.
+/// Lines on the way to the writer.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     pub(super) bytes: Vec<u8>,
     pub(super) count: u64,
 }
 
-/// What the workers and the writer have in common.
+/// State shared by the workers and the writer.
 #[derive(Default)]
 pub(super) struct LogShared {
-    /// Lines that were thrown away because the writer could not keep up.
+    /// Number of lines dropped because the writer could not keep up.
     pub(super) dropped: AtomicU64,
-    /// Somebody has moved the file away.
+    /// True after the file was moved away, until the writer has reopened it.
     pub(super) reopen: AtomicBool,
-    /// The process is going; nothing is waited for any longer.
+    /// True while the process exits. The writer then no longer waits for the disk.
     pub(super) closing: AtomicBool,
     spare: Mutex<Vec<Vec<u8>>>,
 }
 
 impl AccessLog {
-    /// Opens the log and starts its thread; fails where the file cannot be opened now.
+    /// Opens the log and starts its thread. Returns an error if the file cannot be opened.
     pub fn start(target: LogTarget) -> io::Result<Self> {
         match target {
             LogTarget::Stdout => Self::start_with(|| Ok(Box::new(io::stdout()))),
@@ -64,7 +64,7 @@ impl AccessLog {
         }
     }
 
-    /// The same over anything that can be opened, and opened again.
+    /// Like [`Self::start`], for any sink that can be opened repeatedly.
     pub fn start_with(open: impl OpenSink) -> io::Result<Self> {
         let (orders, inbox) = mpsc::sync_channel(QUEUE_LENGTH);
         let (done, finished) = mpsc::channel();
@@ -77,31 +77,31 @@ impl AccessLog {
         Ok(Self { orders, shared, writer: thread.thread().clone(), finished: Mutex::new(finished) })
     }
 
-    /// A worker's end.
+    /// Returns a new buffer for a worker.
     pub fn buffer(&self) -> LogBuffer {
         LogBuffer { lines: Lines::default(), orders: self.orders.clone(), shared: Arc::clone(&self.shared) }
     }
 
-    /// Lines that were thrown away so far.
+    /// Returns the number of lines dropped so far.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Opens the file again, after somebody has moved it away (SIGUSR1).
+    /// Opens the file again after it was moved away (SIGUSR1).
     pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Writes all that was handed over and ends the thread. False when it took longer than `patience`.
+    /// Writes all lines handed over and ends the thread. Returns false if that took longer than `patience`.
     pub fn close(&self, patience: Duration) -> bool {
         self.shared.closing.store(true, Ordering::Release);
         self.wake();
         matches!(self.finished.lock().recv_timeout(patience), Err(mpsc::RecvTimeoutError::Disconnected))
     }
 
-    /// The writer waits for an order or, while the disk is full, for the next try. An inbox without room needs no
-    /// further order.
+    /// Wakes the writer, which waits for a command or, while the disk is full, for the next retry. A full inbox needs
+    /// no further command.
     fn wake(&self) {
         let _ = self.orders.try_send(WriterCommand::Wake);
         self.writer.unpark();
@@ -109,12 +109,12 @@ impl AccessLog {
 }
 
 impl LogBuffer {
-    /// The buffer to append a line to; [`LogBuffer::appended`] follows.
+    /// Returns the buffer for the next line. The caller then calls [`LogBuffer::appended`].
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.lines.bytes
     }
 
-    /// Counts the line; hands the buffer over once it is full enough.
+    /// Counts the appended line; hands the buffer over once it is large enough.
     pub(super) fn appended(&mut self) {
         self.lines.count += 1;
         if self.lines.bytes.len() >= HAND_OVER_BYTES {
@@ -122,7 +122,7 @@ impl LogBuffer {
         }
     }
 
-    /// Hands over what there is. Never waits: where there is no room, the lines are dropped and counted.
+    /// Hands over the buffered lines. Never waits: if the queue is full, the lines are dropped and counted.
     pub fn flush(&mut self) {
         if self.lines.count == 0 {
             return;
@@ -164,14 +164,14 @@ fn open(path: &Path) -> io::Result<Box<dyn io::Write + Send>> {
     Ok(Box::new(OpenOptions::new().append(true).create(true).mode(0o640).open(path)?))
 }
 
-/// A buffer goes to the writer from this size on, or at the next tick: about four hundred lines. Waking the writer
-/// costs more than a dozen of them.
+/// Size from which a buffer is handed over before the next tick: about 400 lines. Waking the writer costs more than
+/// writing a dozen lines.
 pub(super) const HAND_OVER_BYTES: usize = 256 * 1024;
 
-/// Room for the line that goes over the size.
+/// Room for the line that exceeds the size.
 const LINE_BYTES: usize = 4 * 1024;
 
-/// Buffers that may wait for the writer: 8 MiB, the better part of a second of a busy gate.
+/// Number of buffers that may wait for the writer: 8 MiB, most of a second of log of a busy gateway.
 pub(super) const QUEUE_LENGTH: usize = 32;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What one worker has counted since it was last asked: plain numbers, found by place, under a lock of its own.
+//! Counters of one worker since the last scrape: plain numbers, found by index, under a lock of their own.
 //!
-//! Classes, scopes and operators keep their place once they have one, whatever a reload does to theirs in the
-//! settings. Their names come from the settings and the built-in lists, so clients cannot add any.
+//! Classes, scopes and operators keep their index across reloads. Their names come from the configuration and the
+//! built-in lists, so clients cannot add any.
 
 use super::histogram::Histogram;
 use super::record::{NameResolver, Record, RecordedOutcome};
@@ -10,41 +10,40 @@ use crate::policy::bot_detection::Signal;
 use crate::policy::class::Evidence;
 use crate::policy::{ClientKind, Reason, ScopeId};
 
-/// The counts of one worker, or of several added up.
+/// Counters of one worker, or of several added up.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerCounters {
     pub(super) classes: NamedSlots<ClassCounters>,
     pub(super) scopes: NamedSlots<ScopeCounters>,
     pub(super) operators: NamedSlots<OperatorCounters>,
-    /// Requests of suspected bots, by what they are suspected for.
+    /// Requests of suspected bots, by signal.
     pub(super) signals: [u64; Signal::ALL.len()],
     pub(super) kinds: [[u64; 2]; ClientKind::ALL.len()],
-    /// Answers to what was not even a request: no class ever saw it.
+    /// Responses to requests that were rejected before classification, by status class.
     pub(super) unclassed: [u64; StatusClass::NAMES.len()],
     pub(super) connections_open: u64,
     pub(super) connections_refused: u64,
     known: SlotIndex,
 }
 
-/// Where the classes and scopes of the settings in force have their slots, so that names are compared once and not
-/// with every request.
+/// Slots of the classes and scopes of the current config, so that names are compared once and not for every request.
 #[derive(Clone, Debug, Default)]
 struct SlotIndex {
     settings: u64,
     classes: SlotMap,
-    /// The default scope, then the scopes by number.
+    /// The default scope, then the scopes by id.
     scopes: SlotMap,
 }
 
-/// Places in slots, by number in the settings.
+/// Slot indexes, by id in the config.
 #[derive(Clone, Debug, Default)]
 struct SlotMap(Vec<Option<usize>>);
 
-/// Numbers by name, in the order in which the names came up.
+/// Counters by name, in the order of first use.
 #[derive(Clone, Debug)]
 pub(super) struct NamedSlots<T>(Vec<(Box<str>, T)>);
 
-/// What is counted for each class.
+/// Counters of one class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassCounters {
     pub(super) admitted: u64,
@@ -55,7 +54,7 @@ pub(super) struct ClassCounters {
     pub(super) refused_duration: Histogram,
 }
 
-/// What is counted for each scope.
+/// Counters of one scope.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScopeCounters {
     pub(super) codes: [u64; StatusClass::NAMES.len()],
@@ -63,12 +62,12 @@ pub(super) struct ScopeCounters {
     pub(super) inflight: u64,
 }
 
-/// What is counted for each operator of crawlers.
+/// Counters of one crawler operator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OperatorCounters {
     pub(super) verified: u64,
     pub(super) impostor: u64,
-    /// Signatures: verified, wrong, and those of which nobody could tell.
+    /// Signatures: valid, invalid, unverifiable.
     pub(super) signed: [u64; 3],
 }
 
@@ -99,7 +98,7 @@ impl WorkerCounters {
         }
     }
 
-    /// Calls `each` with the slots of `scopes`, or with that of the default scope.
+    /// Calls `each` with the counters of `scopes`, or with those of the default scope if `scopes` is empty.
     pub(super) fn each_scope(
         &mut self,
         names: &dyn NameResolver,
@@ -116,27 +115,28 @@ impl WorkerCounters {
         }
     }
 
-    /// Counts an answer to something that was turned away before it had a class.
+    /// Counts a response to a request that was rejected before classification.
     pub fn response_without_class(&mut self, status: u16) {
         self.unclassed[StatusClass::of(status).index()] += 1;
     }
 
-    /// Counts a connection that was accepted.
+    /// Counts an accepted connection.
     pub fn connection_opened(&mut self) {
         self.connections_open += 1;
     }
 
-    /// Counts a connection that is over.
+    /// Counts a closed connection.
     pub fn connection_closed(&mut self) {
         self.connections_open = self.connections_open.saturating_sub(1);
     }
 
-    /// Counts a connection that was closed at once, for want of room.
+    /// Counts a connection that was closed because a limit was reached.
     pub fn connection_refused(&mut self) {
         self.connections_refused += 1;
     }
 
-    /// Takes what was counted away, and leaves the places and what is still open.
+    /// Takes all counters and resets them. Slot indexes and the numbers of open connections and requests in flight
+    /// remain.
     pub(super) fn take_all(&mut self) -> Self {
         let left = Self {
             classes: self.classes.zeroed(),
@@ -151,7 +151,7 @@ impl WorkerCounters {
         std::mem::replace(self, left)
     }
 
-    /// Adds what was counted elsewhere. What is open is left out: it is asked anew each time.
+    /// Adds the counters of `other`, except open connections and requests in flight, which each scrape reads again.
     pub(super) fn merge(&mut self, other: &Self) {
         for (name, class) in other.classes.iter() {
             self.classes.get_or_insert(name).merge(class);
@@ -222,7 +222,7 @@ impl<T> Default for NamedSlots<T> {
 }
 
 impl<T: Default> NamedSlots<T> {
-    /// The slot of `name`, made where it is missing.
+    /// Returns the counters of `name`; creates them if missing.
     pub(super) fn get_or_insert(&mut self, name: &str) -> &mut T {
         let place = self.index(name);
         &mut self.0[place].1
@@ -235,7 +235,7 @@ impl<T: Default> NamedSlots<T> {
         })
     }
 
-    /// All slots, in the order of their places.
+    /// Returns all counters with their names, by index.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.0.iter().map(|(name, slot)| (&**name, slot))
     }
@@ -250,7 +250,7 @@ impl<T: Default> NamedSlots<T> {
 }
 
 impl SlotIndex {
-    /// Forgets what was known of other settings.
+    /// Clears the index if it belongs to another config than `settings`.
     fn reset_for(&mut self, settings: u64) {
         if self.settings != settings {
             *self = Self { settings, ..Self::default() };
@@ -259,7 +259,7 @@ impl SlotIndex {
 }
 
 impl SlotMap {
-    /// The slot of what has this `number` in the settings; it is looked for by `name` the first time.
+    /// Returns the counters of the item `number` of the config. The first call looks the index up by `name`.
     fn counters_of<'a, 'n, T: Default>(
         &mut self,
         number: usize,
@@ -278,7 +278,7 @@ fn add(totals: &mut [u64], more: &[u64]) {
     totals.iter_mut().zip(more).for_each(|(total, more)| *total += more);
 }
 
-/// The scope of routes that name none.
+/// Scope of routes that name none.
 pub(super) const DEFAULT_SCOPE: &str = "default";
 
 #[cfg(test)]
@@ -288,7 +288,7 @@ mod tests {
     use crate::policy::ClassId;
 
     #[test]
-    fn a_reload_that_moves_a_class_does_not_mix_up_its_counts() {
+    fn reload_that_renumbers_classes_keeps_their_counts() {
         let mut cells = WorkerCounters::default();
         for known in ["bot", "person"] {
             cells.classes.get_or_insert(known);
@@ -303,13 +303,13 @@ mod tests {
     }
 
     #[test]
-    fn reasons_and_kinds_are_counted_where_they_are_shown() {
+    fn reason_and_kind_indexes_match_their_order() {
         assert!(Reason::ALL.iter().enumerate().all(|(place, &reason)| reason as usize == place));
         assert!(ClientKind::ALL.iter().enumerate().all(|(place, &kind)| kind as usize == place));
     }
 
     #[test]
-    fn scopes_are_counted_by_name_whatever_their_numbers() {
+    fn scopes_are_counted_by_name_not_number() {
         let mut cells = WorkerCounters::default();
         for (names, scopes) in [(TestNames(0), &[ScopeId(0)][..]), (TestNames(1), &[ScopeId(3)]), (TestNames(1), &[])] {
             cells.each_scope(&names, scopes, |scope| scope.inflight += 1);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_away_is_not_counted_twice_and_what_is_open_stays() {
+    fn take_resets_counters_but_keeps_gauges() {
         let mut cells = WorkerCounters::default();
         cells.connection_opened();
         cells.scopes.get_or_insert("default").inflight = 3;
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn proof_by_address_is_counted_for_the_operator() {
+    fn address_proof_is_counted_per_operator() {
         use crate::policy::OperatorId;
         let mut cells = WorkerCounters::default();
         cells.record(&Record { evidence: &[None, Some(Evidence::AddressVerified(OperatorId(0)))], ..person() });
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_are_counted_for_the_operator_that_they_name() {
+    fn signatures_are_counted_per_named_operator() {
         use crate::policy::OperatorId;
         let mut cells = WorkerCounters::default();
         for found in [

@@ -1,36 +1,35 @@
-//! The last decisions of one worker, by id, so that "why was I refused?" has an answer for a while.
+//! Ring of the last decisions of one worker, by id, for `tidegate explain` and the admin API.
 
-/// A ring of access-log lines. The oldest is overwritten.
+/// A ring of access log lines; the oldest line is overwritten.
 #[derive(Debug)]
 pub(super) struct DecisionRing {
     entries: Box<[RingEntry]>,
     next: usize,
-    /// The lines, one behind the other and from the start again: a store that moves on steadily is one that the
-    /// processor sees coming.
+    /// The lines, back to back, wrapping at the end. The processor prefetches sequential writes.
     text: Box<[u8]>,
-    /// Bytes that were ever written, or left out where a line did not fit before the end.
+    /// Total number of bytes written, plus bytes skipped because a line did not fit before the end.
     written: u64,
 }
 
-/// Where a line was put.
+/// Position of a line in the ring.
 #[derive(Clone, Copy, Debug, Default)]
 struct RingEntry {
     id: u64,
-    /// As counted by [`DecisionRing::written`].
+    /// Position of the first byte, as counted by [`DecisionRing::written`].
     start: u64,
-    /// None is the length of no line.
+    /// Length in bytes; 0 for an unused entry.
     length: usize,
 }
 
 impl DecisionRing {
-    /// Remembers up to `capacity` decisions; fewer where their lines are longer than is usual.
+    /// Creates a ring of up to `capacity` decisions; fewer if their lines are longer than [`TYPICAL_LINE_BYTES`].
     pub(super) fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1);
         let bytes = (capacity * TYPICAL_LINE_BYTES).max(LINE_BYTES_MAX);
         Self { entries: vec![RingEntry::default(); capacity].into(), next: 0, text: vec![0; bytes].into(), written: 0 }
     }
 
-    /// Remembers the line of decision `id`, unless it is too long to be kept.
+    /// Stores the line of decision `id`, unless it is longer than [`LINE_BYTES_MAX`].
     pub(super) fn push(&mut self, id: u64, line: &[u8]) {
         if line.len() > LINE_BYTES_MAX {
             return;
@@ -46,7 +45,7 @@ impl DecisionRing {
         self.next = if self.next + 1 == self.entries.len() { 0 } else { self.next + 1 };
     }
 
-    /// The line of decision `id`, if it is still there.
+    /// Returns the line of decision `id`, or `None` if it was overwritten.
     pub(super) fn find(&self, id: u64) -> Option<&[u8]> {
         let kept = |entry: &&RingEntry| {
             entry.id == id && entry.length > 0 && self.written - entry.start <= self.text.len() as u64
@@ -59,10 +58,10 @@ impl DecisionRing {
     }
 }
 
-/// What a line usually takes at most: a ring of 1024 takes 1 MiB, whatever clients send.
+/// Typical maximum length of a line. A ring of 1,024 decisions takes 1 MiB, whatever clients send.
 const TYPICAL_LINE_BYTES: usize = 1024;
 
-/// Longer lines are not kept: one of them would cost several others their place.
+/// Longer lines are not stored, because each would replace several others.
 const LINE_BYTES_MAX: usize = 4096;
 
 #[cfg(test)]
@@ -71,9 +70,9 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_oldest_decision_is_forgotten_first() {
+    fn oldest_decision_is_evicted_first() {
         let mut recent = DecisionRing::new(2);
-        assert_eq!(recent.find(0), None, "an id that nobody had");
+        assert_eq!(recent.find(0), None, "an unused id");
         recent.push(1, b"one");
         recent.push(2, b"two");
         recent.push(3, b"three");
@@ -82,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_found_is_what_was_remembered(lengths in proptest::collection::vec(1..=LINE_BYTES_MAX, 1..40)) {
+        fn found_lines_equal_the_stored_lines(lengths in proptest::collection::vec(1..=LINE_BYTES_MAX, 1..40)) {
             let mut recent = DecisionRing::new(8);
             let line = |place: usize| vec![place as u8; lengths[place]];
             for last in 0..lengths.len() {
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_takes_nobodys_place() {
+    fn oversized_line_evicts_nothing() {
         let mut recent = DecisionRing::new(1);
         recent.push(1, b"one");
         recent.push(2, &[b'x'; LINE_BYTES_MAX + 1]);

@@ -1,4 +1,4 @@
-//! What Prometheus is told when it asks: the workers' counts added up, and the engine as it stands.
+//! Prometheus exporter: adds up the counters of all workers and reads the state of the engine.
 
 use super::ListsView;
 use super::counters::{ClassCounters, WorkerCounters};
@@ -12,9 +12,10 @@ use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use std::fmt::Display;
 
-/// Whole counters and plain gauges, kept by the exporter. Each process may have several: none is installed globally.
+/// Whole counters and plain gauges, stored by the exporter library. A process may have several exporters; none is
+/// installed globally.
 ///
-/// No histogram goes through it, so there is nothing that grows between scrapes and no upkeep to run.
+/// Histograms do not pass through it, so it does not grow between scrapes and needs no upkeep.
 pub(super) struct Exporter {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
@@ -34,7 +35,7 @@ impl Exporter {
         Self { recorder, handle }
     }
 
-    /// Sets a counter to what it has come to.
+    /// Sets a counter to its total.
     pub(super) fn count(&self, metric: Metric, labels: &[&str], total: u64) {
         self.recorder.register_counter(&key(metric, labels), &METADATA).absolute(total);
     }
@@ -49,7 +50,8 @@ impl Exporter {
         self.recorder.register_gauge(&key(metric, labels), &METADATA).set(value);
     }
 
-    /// Everything so far, and `cells`, and what the engine shows; `operators` by their numbers.
+    /// Returns the exposition: all values set so far, `cells`, and the state of the engine. `operators` are names by
+    /// operator id.
     pub(super) fn render(
         &self,
         cells: &WorkerCounters,

@@ -1,29 +1,29 @@
-//! The Prometheus text format 0.0.4, for what the exporter cannot hold: histograms that we count ourselves, counters
-//! of fractions, and series that must be gone when a reload takes their quota away.
+//! Prometheus text format 0.0.4 for metrics that the exporter library cannot hold: histograms counted by the workers,
+//! counters of fractions, and series that disappear when a reload removes their quota.
 
 use super::histogram::Histogram;
 use super::metrics::Metric;
 use std::fmt::{Display, Write};
 
-/// Text to be scraped.
+/// Text of an exposition.
 #[derive(Debug, Default)]
 pub(super) struct Exposition {
     text: String,
 }
 
-/// One family under way.
+/// A metric family to which samples are added.
 pub(super) struct Family<'a> {
     text: &'a mut String,
     metric: Metric,
 }
 
 impl Exposition {
-    /// Goes on after `text`.
+    /// Creates an exposition that continues after `text`.
     pub(super) fn appending_to(text: String) -> Self {
         Self { text }
     }
 
-    /// Begins a family; all its samples follow at once.
+    /// Starts a family. All its samples follow without a gap.
     pub(super) fn family(&mut self, metric: Metric) -> Family<'_> {
         let Metric { name, help, form, .. } = metric;
         put(&mut self.text, format_args!("# HELP {name} {help}\n# TYPE {name} {}\n", form.name()));
@@ -36,7 +36,7 @@ impl Exposition {
 }
 
 impl Family<'_> {
-    /// Adds one sample; `labels` are the values, in the order in which the metric names them.
+    /// Adds one sample. `labels` are the label values, in the order of the metric's label names.
     pub(super) fn sample(&mut self, labels: &[&str], value: impl Display) {
         self.line("", labels, None, value);
     }
@@ -63,7 +63,7 @@ impl Family<'_> {
     }
 }
 
-/// A label value: backslash, quote and line feed would end it.
+/// A label value. Backslash, quote and line feed are escaped.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -78,5 +78,5 @@ impl Display for Escaped<'_> {
 }
 
 fn put(text: &mut String, part: std::fmt::Arguments<'_>) {
-    text.write_fmt(part).expect("a string grows as needed");
+    text.write_fmt(part).expect("writing to a string cannot fail");
 }

@@ -1,17 +1,17 @@
-//! How long things took, in buckets that never change: two additions a sample, no allocation, no drain.
+//! Duration histogram with fixed buckets: two additions per sample, no allocation, no drain.
 
 use std::time::Duration;
 
 /// Durations, counted by size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// Samples by the first bound they do not exceed; the last is for those beyond all bounds.
+    /// Samples by the first bound they do not exceed; the last entry counts samples beyond all bounds.
     counts: [u64; BOUNDS.len() + 1],
     sum_ns: u64,
 }
 
-/// The upper bounds, as nanoseconds and as Prometheus shows them. Dense from half a millisecond, where refusals and
-/// cached answers lie, to ten seconds, where people have long gone.
+/// Upper bounds, in nanoseconds and as Prometheus label. Dense from 0.5 ms, the range of refusals and cached responses,
+/// to 10 s, when most people have given up.
 pub(super) const BOUNDS: [(u64, &str); 15] = [
     (500_000, "0.0005"),
     (1_000_000, "0.001"),
@@ -45,7 +45,8 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// How many samples there are up to each bound, smallest bound first; the last is all of them.
+    /// Returns the number of samples up to each bound, smallest bound first; the last entry is the number of all
+    /// samples.
     pub fn cumulative(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let bounds = BOUNDS.iter().map(|&(_, shown)| shown).chain(["+Inf"]);
         bounds.zip(self.counts.iter().scan(0, |sum, count| {
@@ -54,12 +55,12 @@ impl Histogram {
         }))
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All samples together, in seconds.
+    /// Returns the sum of all samples, in seconds.
     pub fn sum_seconds(&self) -> f64 {
         Duration::from_nanos(self.sum_ns).as_secs_f64()
     }
@@ -71,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn bounds_rise_and_are_shown_as_they_are() {
+    fn bounds_ascend_and_match_their_labels() {
         assert!(BOUNDS.windows(2).all(|pair| pair[0].0 < pair[1].0));
         for (nanoseconds, shown) in BOUNDS {
             assert_eq!(shown.parse(), Ok(nanoseconds as f64 / 1e9));
@@ -91,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_not_matter_which_worker_counted(samples in proptest::collection::vec((any::<u32>(), any::<bool>()), 0..50)) {
+        fn merged_histograms_equal_a_single_one(samples in proptest::collection::vec((any::<u32>(), any::<bool>()), 0..50)) {
             let (mut one, mut other, mut all) = (Histogram::default(), Histogram::default(), Histogram::default());
             for (micros, left) in samples {
                 let took = Duration::from_micros(u64::from(micros));

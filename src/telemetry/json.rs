@@ -1,4 +1,4 @@
-//! Writes JSON straight into a byte buffer: the access log has no time for a serializer.
+//! JSON output into a byte buffer, without a serializer: the access log writes one line per request.
 
 use super::number_text::{self, HEX};
 use crate::policy::Units;
@@ -11,10 +11,10 @@ pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Appends what goes between the quotes of a JSON string.
+/// Appends the content of a JSON string, without quotes.
 ///
-/// What needs no escaping is copied whole. Bytes that are not UTF-8 are read as Latin-1, one `\u00XX` each, so
-/// that they can still be told apart; the line stays valid JSON whatever a client sends.
+/// Text that needs no escaping is copied at once. Bytes that are not UTF-8 are read as Latin-1, one `\u00XX` each, so
+/// that they remain distinguishable. The line is valid JSON whatever a client sends.
 pub(super) fn content(out: &mut Vec<u8>, text: &[u8]) {
     match is_plain(text) {
         true => out.extend_from_slice(text),
@@ -57,12 +57,12 @@ pub(super) fn units(out: &mut Vec<u8>, units: Units) {
     number_text::decimal_milli(out, units.milli());
 }
 
-/// Appends a span in milliseconds, exact to the microsecond.
+/// Appends a duration in milliseconds, exact to the microsecond.
 pub(super) fn milliseconds(out: &mut Vec<u8>, span: Duration) {
     number_text::decimal_milli(out, u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
 }
 
-/// True when nothing has to be escaped. Looks at sixteen bytes at once; the last sixteen may be some of them again.
+/// Returns true if no byte needs escaping. Checks 16 bytes at once; the last 16 may overlap with the chunk before.
 fn is_plain(text: &[u8]) -> bool {
     match (text.as_chunks(), text.last_chunk()) {
         ((chunks, _), Some(last)) => chunks.iter().all(are_plain::<16>) && are_plain::<16>(last),
@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_are_read_as_latin_1() {
+    fn non_utf8_bytes_are_decoded_as_latin_1() {
         assert_eq!(written(b"caf\xe9"), "caf\u{e9}");
         assert_eq!(written("café".as_bytes()), "café");
     }
 
     #[test]
-    fn spans_and_units_are_decimals_without_idle_zeros() {
+    fn durations_and_units_omit_trailing_zeros() {
         let shown = |write: &dyn Fn(&mut Vec<u8>)| {
             let mut out = Vec::new();
             write(&mut out);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_to_be_escaped_is_seen_wherever_it_stands() {
+    fn bytes_to_escape_are_found_at_any_position() {
         for length in 0..70 {
             let plain = vec![b'~'; length];
             assert!(is_plain(&plain));
@@ -158,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_utf8_is_read_back_as_it_was(text in ".*") {
+        fn utf8_strings_round_trip(text in ".*") {
             prop_assert_eq!(written(text.as_bytes()), text);
         }
 

@@ -1,4 +1,4 @@
-//! One finished request as one line of the access log.
+//! Writer of access log lines: one JSON line per finished request.
 
 use super::json;
 use super::line_cache::{FragmentCache, LineFragment};
@@ -10,10 +10,11 @@ use crate::policy::identity::KeyOwner;
 use std::io::Write as _;
 use std::net::IpAddr;
 
-/// Writes lines. Kept from one to the next for the sake of the dates, and of what thousands of lines have in common.
+/// Writes access log lines. Reused, because it caches the date text and the fragments that thousands of lines share.
 #[derive(Clone, Debug, Default)]
 pub struct LineWriter {
-    /// When the gate was started, in microseconds: decisions are numbered from then on.
+    /// Start of the process, in microseconds since 1970 (`started_us`). Sequence numbers count from there. Replay
+    /// detects a restart by it, after which clients and shares start again.
     run: u64,
     admitted: TimestampWriter,
     settled: TimestampWriter,
@@ -21,18 +22,19 @@ pub struct LineWriter {
 }
 
 impl LineWriter {
-    /// One of a gate that was started then.
+    /// Creates a writer for a process that was started at `started`.
     pub fn starting_at(started: Timestamp) -> Self {
         Self { run: started.0 / 1000, ..Self::default() }
     }
 
-    /// Appends `record` to `out` as one line of JSON, with everything that `tidegate replay` needs to decide again.
+    /// Appends `record` to `out` as one line of JSON, with all fields that `tidegate replay` needs to repeat the
+    /// decision.
     pub fn write_json(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
         out.extend_from_slice(b"{\"time\":\"");
         self.admitted.write(out, record.admitted);
         out.extend_from_slice(b"\",\"settled\":\"");
         self.settled.write(out, record.settled);
-        out.extend_from_slice(b"\",\"run\":");
+        out.extend_from_slice(b"\",\"started_us\":");
         number_text::write_u64(out, self.run);
         out.extend_from_slice(b",\"id\":\"");
         out.extend_from_slice(&hexadecimal(record.id));
@@ -63,7 +65,7 @@ fn client(out: &mut Vec<u8>, record: &Record<'_>) {
 fn request(out: &mut Vec<u8>, record: &Record<'_>) {
     match *record.method {
         http::Method::GET => out.extend_from_slice(b"\",\"method\":\"GET\",\"host\":\""),
-        // A method is a token: nothing in it has to be escaped.
+        // A method is a token, so no byte needs escaping.
         ref other => write_fmt_infallible(out, format_args!("\",\"method\":\"{other}\",\"host\":\"")),
     }
     json::content(out, record.host);
@@ -87,26 +89,26 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) {
     json::string_or_null(out, record.referer);
 }
 
-/// What is another for every request, though its passage is the same.
+/// Writes the values that differ between requests with the same fragment.
 fn write_numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &LineFragment) {
     out.extend_from_slice(b",\"retry_after_s\":");
     json::number_or_null(out, record.retry_after_s);
     out.extend_from_slice(b",\"tier\":");
     json::number_or_null(out, record.tier.map(u64::from));
-    out.extend_from_slice(if record.guarded { b",\"guarded\":true" } else { b",\"guarded\":false" });
-    out.extend_from_slice(b",\"suspicion\":");
+    out.extend_from_slice(if record.guarded { b",\"guard_admitted\":true" } else { b",\"guard_admitted\":false" });
+    out.extend_from_slice(b",\"bot_score\":");
     json::number_or_null(out, record.bot_score.map(u64::from));
     out.extend_from_slice(b",\"used\":{");
     write_per_quota(out, record, passage, |out, charge| json::units(out, charge.used));
-    out.extend_from_slice(b"},\"turn\":{");
+    out.extend_from_slice(b"},\"seq\":{");
     write_per_quota(out, record, passage, |out, charge| number_text::write_u64(out, charge.sequence));
-    out.extend_from_slice(b"},\"settled_turn\":{");
+    out.extend_from_slice(b"},\"settle_seq\":{");
     write_per_quota(out, record, passage, |out, charge| number_text::write_u64(out, charge.settle_sequence));
     if record.charges.iter().any(|charge| charge.retry_sequence.is_some()) {
-        out.extend_from_slice(b"},\"again_turn\":{");
+        out.extend_from_slice(b"},\"retry_seq\":{");
         write_per_quota(out, record, passage, |out, charge| json::number_or_null(out, charge.retry_sequence));
     }
-    out.extend_from_slice(b"},\"bucket_turn\":");
+    out.extend_from_slice(b"},\"bucket_seq\":");
     json::number_or_null(out, record.bucket_sequence);
     match record.scope {
         None => out.extend_from_slice(b",\"scope\":null,\"scope_wait_ms\":"),
@@ -150,7 +152,7 @@ fn write_per_quota(
 }
 
 fn write_fmt_infallible(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a vector grows as needed");
+    out.write_fmt(text).expect("writing to a vector cannot fail");
 }
 
 #[cfg(test)]

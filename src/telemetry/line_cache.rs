@@ -1,5 +1,5 @@
-//! The middle of a line: what follows from the settings and the verdict, and so is the same for thousands of requests.
-//! It is written once and then copied.
+//! Cache of the middle part of access log lines. It depends on the config and the verdict only, so thousands of
+//! requests share it. It is rendered once and then copied.
 
 use super::json;
 use super::record::{NameResolver, QuotaCharge, Record, RecordedOutcome};
@@ -10,24 +10,25 @@ use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hash, Hasher};
 
-/// The passages written lately.
+/// Fragments rendered recently.
 ///
-/// Each has one place, and the last to want it has it: nothing grows, and what clients make up costs others at most a
-/// second writing. There is nothing of a client in them but which bot it claims to be.
+/// Each fragment has one slot and replaces the fragment before, so the cache does not grow, and values chosen by
+/// clients cost other requests at most another rendering. The only client value in a fragment is the bot that it claims
+/// to be.
 #[derive(Clone, Debug)]
 pub(super) struct FragmentCache(Box<[Option<LineFragment>]>);
 
-/// One passage, and what it is about.
+/// A rendered fragment and its key.
 #[derive(Clone, Debug)]
 pub(super) struct LineFragment {
     about: FragmentKey,
-    /// From the headers that were seen to where `Retry-After` follows.
+    /// Text from `headers_seen` to the field before `retry_after_s`.
     text: Vec<u8>,
-    /// The key of each quota, as it stands in objects.
+    /// JSON object key of each quota, with its colon.
     quotas: SmallVec<[Box<[u8]>; 2]>,
 }
 
-/// All that a passage depends on: two records that agree in this have the same.
+/// All values that a fragment depends on. Records with equal keys have equal fragments.
 #[derive(Clone, Debug)]
 struct FragmentKey {
     settings: u64,
@@ -49,7 +50,7 @@ impl Default for FragmentCache {
 }
 
 impl FragmentCache {
-    /// The passage of `record`.
+    /// Returns the fragment of `record`; renders it if it is not cached.
     pub(super) fn get_or_render(&mut self, record: &Record<'_>) -> &LineFragment {
         let place = &mut self.0[slot(record)];
         if !place.as_ref().is_some_and(|passage| passage.about.matches(record)) {
@@ -74,12 +75,12 @@ impl LineFragment {
         Self { about: FragmentKey::of(record), text, quotas: record.charges.iter().map(key).collect() }
     }
 
-    /// Its text.
+    /// Returns the rendered text.
     pub(super) fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// The keys of the quotas that were charged, in the order of the charges.
+    /// Returns the JSON keys of the charged quotas, in the order of the charges.
     pub(super) fn quotas(&self) -> impl Iterator<Item = &[u8]> {
         self.quotas.iter().map(|key| &**key)
     }
@@ -120,7 +121,7 @@ impl FragmentKey {
     }
 }
 
-/// Where the passage of `record` lies if it lies anywhere: told by what differs most between requests.
+/// Returns the cache slot of `record`, hashed from the values that differ most between requests.
 fn slot(record: &Record<'_>) -> usize {
     let mut hasher = FixedState::default().build_hasher();
     (record.class, record.route, record.outcome, record.headers_seen).hash(&mut hasher);
@@ -137,11 +138,11 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
         comma(out, place);
         json::string(out, name.as_bytes());
     }
-    out.extend_from_slice(b"],\"secure\":");
-    // Null where nobody looked: then a header that is not named may have been there.
+    out.extend_from_slice(b"],\"tls\":");
+    // Null if the headers were not examined; a header that is not listed may then have been present.
     let looked = record.headers_seen.contains(HeadersSeen::INSPECTED);
     json::bool_or_null(out, looked.then(|| record.headers_seen.contains(HeadersSeen::TLS)));
-    out.extend_from_slice(b",\"old_http\":");
+    out.extend_from_slice(b",\"http_10\":");
     json::bool_or_null(out, looked.then(|| record.headers_seen.contains(HeadersSeen::HTTP_10)));
     out.extend_from_slice(b",\"kind\":");
     json::string(out, record.kind.name().as_bytes());
@@ -165,7 +166,7 @@ fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
     json::string(out, record.outcome.verdict().as_bytes());
     out.extend_from_slice(b",\"reason\":");
     reason(out, record.outcome.reason());
-    out.extend_from_slice(b",\"shadow\":");
+    out.extend_from_slice(b",\"shadow_reason\":");
     reason(out, record.outcome.shadow());
 }
 
@@ -183,25 +184,25 @@ fn reason(out: &mut Vec<u8>, reason: Option<Reason>) {
     json::string_or_null(out, reason.map(|reason| reason.name().as_bytes()));
 }
 
-/// `names_bot:GPTBot`: what was found, and whose name it bears.
+/// Writes one entry of `evidence`, such as `user_agent_match:GPTBot`: the finding and the name that it refers to.
 fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn NameResolver) {
     let (what, whose) = match found {
-        Evidence::AgentRule(place) => ("agent_rule:", names.agent_rule(place)),
+        Evidence::AgentRule(place) => ("user_agent_rule:", names.agent_rule(place)),
         Evidence::NoUserAgent => ("no_user_agent", ""),
-        Evidence::UserAgentNoMatch => ("names_no_bot", ""),
-        Evidence::UserAgentMatch(bot) => ("names_bot:", names.bot(bot)),
-        Evidence::UserAgentHeuristic => ("shaped_like_bot", ""),
-        Evidence::AddressVerified(operator) => ("address_published:", names.operator(operator)),
-        Evidence::AddressMismatch(operator) => ("address_foreign:", names.operator(operator)),
+        Evidence::UserAgentNoMatch => ("user_agent_no_match", ""),
+        Evidence::UserAgentMatch(bot) => ("user_agent_match:", names.bot(bot)),
+        Evidence::UserAgentHeuristic => ("user_agent_heuristic", ""),
+        Evidence::AddressVerified(operator) => ("address_verified:", names.operator(operator)),
+        Evidence::AddressMismatch(operator) => ("address_mismatch:", names.operator(operator)),
         Evidence::AddressPrivate(operator) => ("address_private:", names.operator(operator)),
-        Evidence::ApiKey => ("holds_key", ""),
-        Evidence::DnsVerified(operator) => ("name_proven:", names.operator(operator)),
-        Evidence::DnsMismatch(operator) => ("name_foreign:", names.operator(operator)),
-        Evidence::AddressList(list) => ("on_list:", names.list(list)),
-        Evidence::Behavior(signal) => ("behaves:", signal.name()),
-        Evidence::SignatureValid(operator) => ("signed:", names.operator(operator)),
-        Evidence::SignatureMalformed => ("signature_unreadable", ""),
-        Evidence::SignatureUnlisted => ("signed_unlisted", ""),
+        Evidence::ApiKey => ("api_key", ""),
+        Evidence::DnsVerified(operator) => ("dns_verified:", names.operator(operator)),
+        Evidence::DnsMismatch(operator) => ("dns_mismatch:", names.operator(operator)),
+        Evidence::AddressList(list) => ("address_list:", names.list(list)),
+        Evidence::Behavior(signal) => ("behavior:", signal.name()),
+        Evidence::SignatureValid(operator) => ("signature_valid:", names.operator(operator)),
+        Evidence::SignatureMalformed => ("signature_malformed", ""),
+        Evidence::SignatureUnlisted => ("signature_unlisted", ""),
         Evidence::SignatureInvalid(Some(operator)) => ("signature_invalid:", names.operator(operator)),
         Evidence::SignatureInvalid(None) => ("signature_invalid", ""),
         Evidence::SignatureUnknown(Some(operator)) => ("signature_unknown:", names.operator(operator)),
@@ -219,5 +220,5 @@ fn comma(out: &mut Vec<u8>, place: usize) {
     }
 }
 
-/// A power of two: a few classes, routes, verdicts and bots each; half a kilobyte a place that is in use.
+/// Number of slots, a power of two: room for a few classes, routes, verdicts and bots. A used slot takes 512 bytes.
 const CACHE_SLOTS: usize = 256;

@@ -1,4 +1,4 @@
-//! The thread that writes the access log, through full disks and moved files.
+//! Writer thread of the access log. It survives full disks and moved files.
 
 use super::access_log::{Lines, LogShared};
 use std::io::{self, Write};
@@ -9,20 +9,20 @@ use std::thread;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Opens what is written to; called again when the file has been moved away.
+/// Opens the sink; called again after the file was moved away.
 pub trait OpenSink: FnMut() -> io::Result<Box<dyn Write + Send>> + Send + 'static {}
 
 impl<T: FnMut() -> io::Result<Box<dyn Write + Send>> + Send + 'static> OpenSink for T {}
 
-/// What the writer is asked to do.
+/// Command for the writer thread.
 pub(super) enum WriterCommand {
-    /// Write these.
+    /// Writes these lines.
     Write(Lines),
-    /// See whether the file is to be reopened or the log to be closed.
+    /// Checks whether to reopen the file or to close the log.
     Wake,
 }
 
-/// Writes buffer after buffer, each to its last byte, so that no line is ever torn.
+/// Writes the buffers one after the other, each to its last byte, so that no line is torn.
 pub(super) struct LogWriter<O> {
     open: O,
     sink: Box<dyn Write + Send>,
@@ -37,7 +37,7 @@ impl<O: OpenSink> LogWriter<O> {
         Ok(Self { open, sink, inbox, shared, failing: false })
     }
 
-    /// Works until the log is closed and empty, or everybody who could write to it is gone.
+    /// Runs until the log is closed and the queue is empty, or until all senders are gone.
     pub(super) fn run(mut self) {
         while let Some(order) = self.next() {
             self.reopen_if_asked();
@@ -64,11 +64,11 @@ impl<O: OpenSink> LogWriter<O> {
                 self.sink = sink;
                 info!("Access log reopened");
             }
-            Err(error) => warn!(%error, "Access log not reopened, the old file is written on: {error}"),
+            Err(error) => warn!(%error, "Cannot reopen access log, keeping the old file: {error}"),
         }
     }
 
-    /// Tries until all is written. While it cannot, workers find the queue full and count what they drop.
+    /// Retries until all bytes are written. Meanwhile the queue fills up, and the workers drop and count lines.
     fn write(&mut self, lines: Lines) {
         let mut rest = lines.bytes.as_slice();
         while !rest.is_empty() {
@@ -93,7 +93,7 @@ impl<O: OpenSink> LogWriter<O> {
     fn back_off(&mut self, error: &io::Error) {
         if !self.failing {
             self.failing = true;
-            warn!(%error, "Access log cannot be written, tried again every second: {error}");
+            warn!(%error, "Access log not writable, retrying every second: {error}");
         }
         if !self.shared.closing.load(Ordering::Acquire) {
             thread::park_timeout(RETRY_AFTER);
@@ -103,7 +103,7 @@ impl<O: OpenSink> LogWriter<O> {
 
     fn on_recovered(&mut self) {
         if std::mem::take(&mut self.failing) {
-            info!("Access log is written again");
+            info!("Access log writable again");
         }
     }
 }
@@ -112,5 +112,5 @@ fn count_lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
-/// How long a full disk is left alone.
+/// Interval between attempts while the disk cannot be written.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -1,31 +1,31 @@
-//! Every metric that the gate exports. The doc comment of each is its help text.
+//! All exported metrics. The doc comment of each is its help text.
 
-/// One metric.
+/// Definition of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// Its name, as scraped.
+    /// Name in the exposition.
     pub name: &'static str,
-    /// What it says.
+    /// Help text.
     pub help: &'static str,
-    /// How it behaves.
+    /// Metric type.
     pub form: MetricKind,
-    /// Its labels.
+    /// Label names.
     pub labels: &'static [&'static str],
 }
 
-/// How a metric behaves.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It only grows.
+    /// Monotonic counter.
     Counter,
-    /// It goes up and down.
+    /// Value that may rise and fall.
     Gauge,
     /// Samples by size: `_bucket`, `_sum` and `_count`.
     Histogram,
 }
 
 impl MetricKind {
-    /// Its name in the exposition.
+    /// Returns the name of the type in the exposition.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -36,119 +36,135 @@ impl MetricKind {
 }
 
 macro_rules! metrics {
-    ($(#[doc = $help:literal] $id:ident: $form:ident $name:literal [$($label:literal),*];)*) => {
+    ($($(#[doc = $help:literal])+ $id:ident: $form:ident $name:literal [$($label:literal),*];)*) => {
         $(
-            #[doc = $help]
-            pub const $id: Metric =
-                Metric { name: $name, help: $help.trim_ascii(), form: MetricKind::$form, labels: &[$($label),*] };
+            $(#[doc = $help])+
+            pub const $id: Metric = Metric {
+                name: $name,
+                help: concat!($($help),+).trim_ascii(),
+                form: MetricKind::$form,
+                labels: &[$($label),*],
+            };
         )*
-        /// All of them.
+        /// All metrics.
         pub const METRICS: &[Metric] = &[$($id),*];
     };
 }
 
 metrics! {
-    /// Requests by class, verdict and, where refused, what said no.
+    /// Total number of requests, by class, verdict and refusal reason.
     REQUESTS: Counter "tidegate_requests_total" ["class", "verdict", "reason"];
-    /// Requests by kind of client: whatever the classes are called, a person refused is a human refused.
+    /// Total number of requests, by client kind and verdict.
     REQUESTS_BY_KIND: Counter "tidegate_requests_by_kind_total" ["kind", "verdict"];
-    /// Requests that a rule in shadow mode would have refused.
+    /// Total number of requests that a rule in shadow mode (`enforce: false`) would have refused.
     SHADOW_REFUSALS: Counter "tidegate_shadow_refusals_total" ["class", "reason"];
-    /// Answers given to clients; without a class where the request was turned away before it had one.
+    /// Total number of responses sent to clients, by status class. The class label is empty if the request was rejected
+    /// before classification.
     RESPONSES: Counter "tidegate_responses_total" ["class", "code"];
-    /// From the first byte of the request to the last of the answer.
+    /// Time from the first byte of the request to the last byte of the response.
     REQUEST_DURATION: Histogram "tidegate_request_duration_seconds" ["class", "verdict"];
-    /// Requests sent to the origin, by its answer; error where it gave none.
+    /// Total number of requests sent to the origin, by status class; `error` if there was no response.
     ORIGIN_REQUESTS: Counter "tidegate_origin_requests_total" ["scope", "code"];
-    /// From sending a request to the origin to the beginning of its answer.
+    /// Time from sending the request to the origin to receiving its response head.
     ORIGIN_REQUEST_DURATION: Histogram "tidegate_origin_request_duration_seconds" ["scope"];
-    /// Requests that the origin is working on.
+    /// Number of requests currently in flight to the origin. Partitions of a scope are added up.
     ORIGIN_INFLIGHT: Gauge "tidegate_origin_inflight" ["scope"];
-    /// The most requests that may be at the origin at once.
+    /// Current concurrency limit of the scope.
     ORIGIN_CONCURRENCY_LIMIT: Gauge "tidegate_origin_concurrency_limit" ["scope"];
-    /// The time between any two requests to the origin, as it is now.
+    /// Current minimum delay between two requests of the scope. The maximum over the partitions of a partitioned scope.
     ORIGIN_DELAY: Gauge "tidegate_origin_delay_seconds" ["scope"];
-    /// How long the origin is still left alone after it complained; 0 when it is not.
+    /// Remaining backoff of the scope; 0 if it is not backing off. The maximum over the partitions of a partitioned
+    /// scope.
     ORIGIN_BACKOFF: Gauge "tidegate_origin_backoff_seconds" ["scope"];
-    /// Requests that wait for their turn.
+    /// Number of requests waiting for a slot in the scope. Partitions of a scope are added up.
     QUEUE_LENGTH: Gauge "tidegate_queue_length" ["scope"];
-    /// Values that have a scope of their own, of a scope by value.
-    SCOPE_VALUES: Gauge "tidegate_scope_values" ["scope"];
-    /// Units bought for the window.
+    /// Number of partitions of a partitioned scope. A partitioned scope has one series per metric; no label contains
+    /// the value of a partition key.
+    SCOPE_VALUES: Gauge "tidegate_scope_partitions" ["scope"];
+    /// Limit of the quota per window, in units.
     QUOTA_LIMIT: Gauge "tidegate_quota_limit" ["quota"];
     /// 1 if the quota is enforced, 0 in shadow mode (`enforce: false`).
     QUOTA_ENFORCED: Gauge "tidegate_quota_enforced" ["quota"];
-    /// Units of the window that are spent.
+    /// Units settled in the current window, over all instances. Reserved units are not included, unlike in the field
+    /// `used` of the access log.
     QUOTA_USED: Gauge "tidegate_quota_used" ["quota"];
-    /// Units set aside for requests under way.
+    /// Units reserved for requests in flight on this instance.
     QUOTA_RESERVED: Gauge "tidegate_quota_reserved" ["quota"];
-    /// When the window began.
+    /// Start of the current window, as a Unix timestamp.
     QUOTA_WINDOW_START: Gauge "tidegate_quota_window_start_timestamp_seconds" ["quota"];
-    /// When the window ends.
+    /// End of the current window, as a Unix timestamp.
     QUOTA_WINDOW_END: Gauge "tidegate_quota_window_end_timestamp_seconds" ["quota"];
-    /// Units charged to each class.
+    /// Total number of units charged, by class.
     QUOTA_CHARGED: Counter "tidegate_quota_charged_total" ["quota", "class"];
-    /// Units that count as spent though nobody knows whether they were: reserved when a gate died.
+    /// Total number of units counted as used after a crash without proof that they were used.
     QUOTA_LOST: Counter "tidegate_quota_lost_total" ["quota"];
-    /// Units that the origin counted beyond ours at its last word (sync_from); below zero where it counted fewer.
+    /// Units reported by the origin minus units counted by the gateway (`sync_from`); negative if the origin reported
+    /// fewer. Differences that requests in flight explain do not count.
     QUOTA_DRIFT: Gauge "tidegate_quota_drift" ["quota"];
-    /// Units that the origin said were spent beyond the limit.
+    /// Total number of units that the origin reported as spent beyond the limit.
     QUOTA_OVERRUN: Counter "tidegate_quota_overrun_total" ["quota"];
-    /// The share of the class's requests that its tier refuses now.
+    /// Ratio of the class's requests that its current tier refuses, 0 to 1.
     TIER_SHED: Gauge "tidegate_tier_shed_ratio" ["quota", "class"];
-    /// What would be taken of the window by now, had its plan been followed from the beginning (pacing).
-    PACING_LINE: Gauge "tidegate_pacing_line" ["quota"];
-    /// Units of the window that the plan puts aside for the classes that are served first, such as people.
-    PACING_ASIDE: Gauge "tidegate_pacing_aside" ["quota"];
-    /// The share of the class's requests that the plan serves now.
-    PACING_SERVED: Gauge "tidegate_pacing_served_ratio" ["quota", "class"];
-    /// Units that went to verified crawlers although a tier refused them, so that no page is refused for too long.
-    QUOTA_GUARDED: Counter "tidegate_quota_guarded_total" ["quota", "class"];
-    /// For how long the page that has been refused longest to a verified crawler has been, as of its last refusal.
-    LONGEST_REFUSAL: Gauge "tidegate_longest_refusal_seconds" ["operator"];
-    /// Requests of suspected bots, by what they are suspected for; up to three reasons each.
-    SUSPECTED: Counter "tidegate_suspected_requests_total" ["signal"];
-    /// Clients whose behaviour is remembered.
-    BEHAVIOUR_CLIENTS: Gauge "tidegate_behaviour_clients" [];
-    /// Networks on each address list, as it was read last.
-    LIST_NETWORKS: Gauge "tidegate_list_networks" ["list"];
-    /// 1 while the file of an address list cannot be read or is wrong; what was read of it before is in force.
-    LIST_STALE: Gauge "tidegate_list_stale" ["list"];
-    /// Lists of the operator's addresses that could not be taken over when last looked at; what was known of them stays.
-    RANGES_STALE: Gauge "tidegate_ranges_stale" ["operator"];
-    /// Clients that are remembered.
+    /// Units that the pacing plan would have used by now. Present for quotas with pacing.
+    PACING_LINE: Gauge "tidegate_pacing_planned_units" ["quota"];
+    /// Units earmarked for unpaced classes until the end of the window. Present for quotas with pacing.
+    PACING_ASIDE: Gauge "tidegate_pacing_earmarked_units" ["quota"];
+    /// Ratio of the class's requests that the pacing plan admits, 0 to 1. Present for quotas with pacing.
+    PACING_SERVED: Gauge "tidegate_pacing_admit_ratio" ["quota", "class"];
+    /// Total number of units admitted by the crawler guard although a tier or the pacing plan refused the request. The
+    /// admin API has them as `guard_units` of the class.
+    QUOTA_GUARDED: Counter "tidegate_quota_guard_units_total" ["quota", "class"];
+    /// Longest time for which one page has been refused to a verified crawler of the operator, as of the last refusal
+    /// of the page. An alert fires above 25 hours.
+    LONGEST_REFUSAL: Gauge "tidegate_crawler_longest_refusal_seconds" ["operator"];
+    /// Total number of requests of suspected bots, by signal; up to three signals per request.
+    SUSPECTED: Counter "tidegate_suspected_bot_requests_total" ["signal"];
+    /// Number of client profiles in memory.
+    BEHAVIOUR_CLIENTS: Gauge "tidegate_bot_detection_clients" [];
+    /// Number of networks in the address list, as last loaded.
+    LIST_NETWORKS: Gauge "tidegate_address_list_networks" ["list"];
+    /// 1 if the file of the address list could not be loaded and an older version is in use, 0 otherwise. An alert
+    /// fires after 15 minutes.
+    LIST_STALE: Gauge "tidegate_address_list_stale" ["list"];
+    /// Number of range lists of the operator that could not be refreshed. `tidegate status` names the list and the
+    /// reason. An alert fires after a day.
+    RANGES_STALE: Gauge "tidegate_operator_ranges_stale" ["operator"];
+    /// Number of clients with a bucket in memory.
     CLIENTS_TRACKED: Gauge "tidegate_clients_tracked" [];
-    /// Clients forgotten to make room.
+    /// Total number of clients evicted from memory.
     CLIENTS_EVICTED: Counter "tidegate_clients_evicted_total" [];
-    /// The seconds between two requests that robots.txt asks of the operator's crawlers; 0 where it asks nothing.
+    /// Crawl delay advertised to the operator's crawlers in robots.txt; 0 if none.
     CRAWL_DELAY_ADVERTISED: Gauge "tidegate_crawl_delay_advertised_seconds" ["operator"];
-    /// Requests of the operator's crawlers, by proof or by their own word where nothing speaks against it.
+    /// Total number of requests of the operator's crawlers, verified or unverified, without impostors. Unverified
+    /// crawlers count because robots.txt addresses them by the same name.
     CRAWLER_REQUESTS: Counter "tidegate_crawler_requests_total" ["operator"];
-    /// How many of them were for robots.txt.
-    ROBOTS_REQUESTS: Counter "tidegate_robots_requests_total" ["operator"];
-    /// Times between one page of the operator's crawlers and the next; silences of more than ten minutes are left out.
-    CRAWL_GAPS: Counter "tidegate_crawl_gaps_total" ["operator"];
-    /// How long they were together.
-    CRAWL_GAP_SECONDS: Counter "tidegate_crawl_gap_seconds_total" ["operator"];
-    /// How many of them were shorter than robots.txt asks.
-    CRAWL_EARLY: Counter "tidegate_crawl_early_total" ["operator"];
-    /// Crawlers' claims put to the test, by how and with what result.
+    /// Total number of robots.txt requests of the operator's crawlers.
+    ROBOTS_REQUESTS: Counter "tidegate_crawler_robots_requests_total" ["operator"];
+    /// Total number of intervals between two page requests of the operator's crawlers; intervals over 10 minutes are
+    /// excluded.
+    CRAWL_GAPS: Counter "tidegate_crawl_intervals_total" ["operator"];
+    /// Sum of the intervals between two page requests of the operator's crawlers, in seconds.
+    CRAWL_GAP_SECONDS: Counter "tidegate_crawl_interval_seconds_total" ["operator"];
+    /// Total number of intervals shorter than the advertised crawl delay.
+    CRAWL_EARLY: Counter "tidegate_crawl_delay_violations_total" ["operator"];
+    /// Total number of crawler verifications, by operator, method and result.
     VERIFICATIONS: Counter "tidegate_verifications_total" ["operator", "method", "result"];
-    /// Addresses of claimed crawlers that wait for what DNS says of them.
-    NAMES_WAITING: Gauge "tidegate_names_waiting" [];
-    /// Connections that clients have open.
-    CONNECTIONS: Gauge "tidegate_connections" [];
-    /// Connections closed at once because there were too many.
-    CONNECTIONS_REFUSED: Counter "tidegate_connections_refused_total" [];
-    /// Access-log lines thrown away because the disk could not keep up.
-    ACCESS_LOG_DROPPED: Counter "tidegate_access_log_dropped_total" [];
-    /// 1 when the settings in force are those of the last reload, 0 when that one failed.
+    /// Number of addresses waiting for reverse DNS verification, at most 1,024. Further addresses stay unverified until
+    /// there is room.
+    NAMES_WAITING: Gauge "tidegate_dns_queue_length" [];
+    /// Number of open client connections.
+    CONNECTIONS: Gauge "tidegate_client_connections" [];
+    /// Total number of client connections closed because a connection limit was reached.
+    CONNECTIONS_REFUSED: Counter "tidegate_client_connections_refused_total" [];
+    /// Total number of access log lines dropped because the writer could not keep up.
+    ACCESS_LOG_DROPPED: Counter "tidegate_access_log_dropped_lines_total" [];
+    /// 1 if the last configuration reload succeeded, 0 otherwise.
     RELOAD_SUCCESSFUL: Gauge "tidegate_config_last_reload_successful" [];
-    /// When settings were last put in force.
+    /// Unix timestamp of the last successful configuration load.
     RELOAD_SUCCESS_TIME: Gauge "tidegate_config_last_reload_success_timestamp_seconds" [];
-    /// When the process began.
-    START_TIME: Gauge "tidegate_start_timestamp_seconds" [];
-    /// Always 1; says which build this is.
+    /// Start time of the process, as a Unix timestamp.
+    START_TIME: Gauge "tidegate_process_start_time_seconds" [];
+    /// Build information; the value is always 1.
     BUILD_INFO: Gauge "tidegate_build_info" ["version", "revision"];
 }
 
@@ -164,7 +180,7 @@ mod tests {
             assert_eq!(name.ends_with("_total"), metric.form == MetricKind::Counter, "{name}");
             assert!(!["_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end)), "{name}");
             assert!(metric.help.ends_with('.') && metric.help.is_ascii(), "{name}: {}", metric.help);
-            assert!(METRICS[..place].iter().all(|other| other.name != name), "{name} twice");
+            assert!(METRICS[..place].iter().all(|other| other.name != name), "duplicate metric {name}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What the gate tells about itself: one line a request, counts for Prometheus, and the last decisions by id.
+//! Telemetry of the gateway: one access log line per request, counters for Prometheus, and the last decisions by id.
 //!
-//! A worker fills in a [`Record`] when a request is over and hands it to its [`WorkerTelemetry`]; that is all a
-//! request ever pays. [`Telemetry`] belongs to the control side: it adds up, renders, looks up and closes.
+//! A worker fills in a [`Record`] when a request is over and hands it to its [`WorkerTelemetry`]; a request pays for
+//! nothing else. [`Telemetry`] is the control side: it adds up, renders, looks up and closes.
 
 mod access_log;
 mod counters;
@@ -47,7 +47,7 @@ use metrics::{
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// Telemetry of one gate.
+/// Telemetry of one process.
 pub struct Telemetry {
     exporter: Exporter,
     totals: Mutex<WorkerCounters>,
@@ -56,46 +56,46 @@ pub struct Telemetry {
     log: Option<AccessLog>,
 }
 
-/// All lists of addresses as they are now.
+/// State of all address lists and range lists.
 #[derive(Clone, Debug, Default)]
 pub struct ListsView<'a> {
-    /// Those of the settings.
+    /// Address lists of the config.
     pub lists: Vec<ListView>,
-    /// Each operator of crawlers that has lists, and how many of them could not be taken over.
+    /// Operators that have range lists, each with the number of lists that could not be refreshed.
     pub stale_ranges: Vec<(&'a str, usize)>,
 }
 
-/// One address list of the settings.
+/// State of one address list of the config.
 #[derive(Clone, Debug)]
 pub struct ListView {
-    /// Its name.
+    /// Name of the list.
     pub name: String,
-    /// The networks on it, as it was read last.
+    /// Number of networks, as last loaded.
     pub networks: usize,
-    /// Its file is not what was read last, and wrong.
+    /// True if the file has changed since and could not be loaded; the older version is in use.
     pub is_stale: bool,
 }
 
-/// How a claim was put to the test in the background; what a request shows by itself is counted with it.
+/// Method of a verification in the background. Verifications during a request are counted with the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerificationMethod {
-    /// Reverse and forward DNS.
+    /// Forward-confirmed reverse DNS.
     Dns,
 }
 
-/// What came of it.
+/// Result of a crawler verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerificationResult {
-    /// The crawler is who it says.
+    /// The crawler belongs to the operator that it claims.
     Verified,
-    /// It is not.
+    /// The crawler does not belong to the operator that it claims.
     Impostor,
-    /// Nobody could tell.
+    /// The claim could be neither proven nor disproven.
     Unknown,
 }
 
 impl Telemetry {
-    /// Telemetry that writes `log`, or only remembers the last lines where there is none.
+    /// Creates telemetry that writes to `log`; without a log, only the last lines are kept in memory.
     pub fn new(log: Option<AccessLog>, build: (&str, &str), started: Timestamp) -> Self {
         let exporter = Exporter::new();
         let (version, revision) = build;
@@ -104,15 +104,15 @@ impl Telemetry {
         Self { exporter, totals: Mutex::default(), workers: Mutex::default(), started, log }
     }
 
-    /// One more worker's end.
+    /// Adds a worker and returns its handle.
     pub fn worker(&self) -> WorkerTelemetry {
         let worker = WorkerTelemetry::new(self.log.as_ref().map(AccessLog::buffer), self.started);
         self.workers.lock().push(worker.clone());
         worker
     }
 
-    /// Notes that `rules` are in force, at the start and after each reload. Whatever they and `operators` name is
-    /// exported from now on, be it 0.
+    /// Records that `rules` are active, at the start and after each reload. All series of their classes and scopes and
+    /// of `operators` are exported from now on, even if 0.
     pub fn config_loaded(&self, rules: &Rules, operators: &[&str], now: Timestamp) {
         self.exporter.gauge(RELOAD_SUCCESSFUL, &[], 1.0);
         self.exporter.gauge(RELOAD_SUCCESS_TIME, &[], now.seconds() as f64);
@@ -129,22 +129,22 @@ impl Telemetry {
         }
     }
 
-    /// Notes that a reload failed and the old rules are kept.
+    /// Records that a reload failed and the old rules stay active.
     pub fn reload_failed(&self) {
         self.exporter.gauge(RELOAD_SUCCESSFUL, &[], 0.0);
     }
 
-    /// Counts a claim that was put to the test in the background. `operator` is a name of the built-in list.
+    /// Counts a verification in the background. `operator` is a name of the built-in list.
     pub fn verification(&self, operator: &str, method: VerificationMethod, finding: VerificationResult) {
         self.exporter.add_one(VERIFICATIONS, &[operator, method.name(), finding.name()]);
     }
 
-    /// Notes how many addresses wait for what DNS says of them.
+    /// Sets the number of addresses that wait for DNS verification.
     pub fn set_dns_queue_length(&self, waiting: usize) {
         self.exporter.gauge(NAMES_WAITING, &[], waiting as f64);
     }
 
-    /// Notes how the crawlers of `operator` keep to what they are asked. `operator` is a name of the built-in list.
+    /// Records how the crawlers of `operator` follow their crawl delay. `operator` is a name of the built-in list.
     pub fn record_compliance(&self, operator: &str, seen: &ComplianceView) {
         self.exporter.gauge(CRAWL_DELAY_ADVERTISED, &[operator], seen.advertised.unwrap_or(0).into());
         for (metric, total) in [
@@ -158,8 +158,7 @@ impl Telemetry {
         }
     }
 
-    /// Everything for Prometheus, in text format 0.0.4. `operators` are their names by number, `uptime` is the time that
-    /// nobody can set.
+    /// Returns the exposition in text format 0.0.4. `operators` are names by operator id; `uptime` is monotonic time.
     pub fn render(
         &self,
         admission: &Admission,
@@ -173,7 +172,8 @@ impl Telemetry {
         self.exporter.render(&self.totals(), admission, &quotas, &scopes, operators, lists)
     }
 
-    /// What all workers have counted since the start, and what they have open now.
+    /// Returns the counters of all workers since the start, with their current numbers of open connections and requests
+    /// in flight.
     fn totals(&self) -> WorkerCounters {
         let mut totals = self.totals.lock();
         let mut open = Vec::new();
@@ -190,12 +190,12 @@ impl Telemetry {
         shown
     }
 
-    /// How many requests of each scope the origin is working on.
+    /// Returns the number of requests in flight to the origin, by scope.
     pub fn origin_inflight(&self) -> Vec<(String, u64)> {
         self.totals().scopes.iter().map(|(scope, counts)| (scope.to_owned(), counts.inflight)).collect()
     }
 
-    /// Requests of `scope` that the origin is working on.
+    /// Returns the number of requests of `scope` in flight to the origin.
     pub fn inflight(&self, scope: &str) -> u64 {
         self.workers
             .lock()
@@ -206,24 +206,24 @@ impl Telemetry {
             .sum()
     }
 
-    /// The access-log line of decision `id`, if a worker still remembers it.
+    /// Returns the access log line of decision `id`, or `None` if no worker stores it any more.
     pub fn decision(&self, id: u64) -> Option<Vec<u8>> {
         self.workers.lock().iter().find_map(|worker| worker.0.lock().recent.find(id).map(<[u8]>::to_vec))
     }
 
-    /// Lines of the access log that were thrown away because the disk could not keep up.
+    /// Returns the number of access log lines dropped because the disk could not keep up.
     pub fn log_lines_dropped(&self) -> u64 {
         self.log.as_ref().map_or(0, AccessLog::dropped)
     }
 
-    /// Opens the access log again, after somebody has moved the file away (SIGUSR1).
+    /// Opens the access log again after the file was moved away (SIGUSR1).
     pub fn reopen_access_log(&self) {
         if let Some(log) = &self.log {
             log.reopen();
         }
     }
 
-    /// Writes the last lines, once the workers have drained. False when the disk took longer than `patience`.
+    /// Writes the last lines after the workers have drained. Returns false if that took longer than `patience`.
     pub fn close(&self, patience: Duration) -> bool {
         self.workers.lock().iter().for_each(WorkerTelemetry::flush);
         self.log.as_ref().is_none_or(|log| log.close(patience))

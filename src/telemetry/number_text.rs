@@ -1,5 +1,5 @@
-//! Numbers as text, written in pieces of a fixed size: what is too much of a piece is cut off again, which costs less
-//! than a copy whose length only the running program knows.
+//! Numbers as text. Digits are appended in pieces of a fixed size and truncated afterwards, which is faster than a copy
+//! of a length known only at run time.
 
 use std::net::Ipv4Addr;
 
@@ -21,7 +21,7 @@ fn write_4_digits(out: &mut Vec<u8>, number: usize) {
     out.truncate(out.len() - idle);
 }
 
-/// Appends so many thousandths as a decimal, without idle zeros: `12`, `12.25`.
+/// Appends `value` thousandths as a decimal without trailing zeros: `12`, `12.25`.
 pub(super) fn decimal_milli(out: &mut Vec<u8>, value: u64) {
     write_u64(out, value / 1000);
     let fraction = (value % 1000) as usize;
@@ -33,7 +33,7 @@ pub(super) fn decimal_milli(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Six digits of a number below a million.
+/// Returns the six digits of a number below one million.
 pub(super) fn to_6_digits(number: u32) -> [u8; 6] {
     let number = number as usize % 1_000_000;
     let ([a, b], [c, d], [e, f]) = (DECIMAL[number / 10_000], DECIMAL[number / 100 % 100], DECIMAL[number % 100]);
@@ -50,7 +50,7 @@ pub(super) fn ipv4(out: &mut Vec<u8>, address: Ipv4Addr) {
     out.truncate(out.len() - 1);
 }
 
-/// The digits of a decision's id.
+/// Returns the hexadecimal digits of a decision id.
 pub fn hexadecimal(id: u64) -> [u8; 16] {
     let mut digits = [0; 16];
     for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(id.to_be_bytes()) {
@@ -59,7 +59,7 @@ pub fn hexadecimal(id: u64) -> [u8; 16] {
     digits
 }
 
-/// The digits of hexadecimal numbers.
+/// Hexadecimal digits.
 pub(super) const HEX: &[u8; 16] = b"0123456789abcdef";
 
 static HEX_PAIRS: [[u8; 2]; 256] = {
@@ -83,7 +83,7 @@ static DECIMAL: [[u8; 2]; 100] = {
     pairs
 };
 
-/// `0.` to `255.`, each with what is too much of it behind.
+/// `0.` to `255.`, padded with dots to four bytes.
 static OCTETS: [[u8; 4]; 256] = {
     let mut octets = [[b'.'; 4]; 256];
     let mut octet = 0;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_small_number_is_written_as_it_is() {
+    fn small_numbers_are_formatted_exactly() {
         for small in 0..=10_001 {
             assert_eq!(written(|out| write_u64(out, small)), small.to_string());
             assert_eq!(written(|out| decimal_milli(out, small)), Units::from_milli(small).to_string());
@@ -126,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_number_is_written_as_it_is(any: u64) {
+        fn any_number_is_formatted_exactly(any: u64) {
             prop_assert_eq!(written(|out| write_u64(out, any)), any.to_string());
             prop_assert_eq!(written(|out| out.extend(hexadecimal(any))), format!("{any:016x}"));
             let micros = (any % 1_000_000) as u32;

@@ -1,4 +1,4 @@
-//! All that is known of a request once it is over: what the access log writes and the metrics count.
+//! Record of a finished request: the input of the access log and the metrics.
 
 use crate::policy::address_lists::ListId;
 use crate::policy::bot_detection::HeadersSeen;
@@ -8,148 +8,186 @@ use crate::policy::{BotId, ClassId, ClientKind, OperatorId, QuotaId, Reason, Sco
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// One finished request. Built on the stack by the gateway; nothing in it is kept.
+/// A finished request; its fields are those of the access log. The gateway builds it on the stack and does not keep it.
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
-    /// When the verdict was given.
+    /// Time of the verdict (`time`).
     pub admitted: Timestamp,
-    /// When its cost was settled and the answer was out.
+    /// Time of settlement, when the response was sent.
     pub settled: Timestamp,
-    /// The decision's id, as told to the client.
+    /// Id of the decision, as sent to the client in `X-Tidegate-Decision`.
     pub id: u64,
-    /// The client's address.
+    /// Address of the client.
     pub client: IpAddr,
-    /// The key whose bucket pays.
+    /// Key of the client's bucket. For a bucket by header or cookie `hash:...`, the same for the same value until the
+    /// restart.
     pub key: ClientKey,
-    /// The method, as sent.
+    /// Request method.
     pub method: &'a http::Method,
-    /// The host asked for.
+    /// Requested host.
     pub host: &'a [u8],
-    /// The path as sent, not normalised.
+    /// Path as sent, not normalized.
     pub path: &'a str,
-    /// The query, without its question mark.
+    /// Query without the question mark.
     pub query: Option<&'a str>,
-    /// The version that the client spoke.
+    /// HTTP version of the client.
     pub version: http::Version,
-    /// The status that the client got.
+    /// Response status.
     pub status: u16,
-    /// The bytes of the body that the client got.
+    /// Number of response body bytes sent.
     pub bytes: u64,
-    /// The user agent as sent; empty when there was none.
+    /// User agent as sent; empty if there was none.
     pub user_agent: &'a [u8],
-    /// Where the client says it came from.
+    /// `Referer` as sent.
     pub referer: Option<&'a [u8]>,
-    /// Which headers policy found; never their values.
+    /// Headers that the policy read; never their values. The log adds the header or cookie of a known key. It has `tls`
+    /// and `http_10` apart: true for a TLS connection, and for HTTP/1.0.
     pub headers_seen: HeadersSeen,
-    /// What kind of client it is.
+    /// Kind of the client.
     pub kind: ClientKind,
-    /// Its class, by place ...
+    /// Id of the class.
     pub class: ClassId,
-    /// ... and by name.
+    /// Name of the class.
     pub class_name: &'a str,
-    /// Whose crawler it is, where that is proven.
+    /// Operator of the crawler, if verified.
     pub operator: Option<OperatorId>,
-    /// Why it was classified so.
+    /// Reasons of the classification, up to seven entries in order. Entries of the log:
+    /// - `user_agent_rule:PATTERN`: the rule of the config matches.
+    /// - `no_user_agent`: the client sent no user agent.
+    /// - `user_agent_no_match`: the user agent names no bot.
+    /// - `user_agent_match:NAME`: the user agent names this bot.
+    /// - `user_agent_heuristic`: the user agent has the form of a bot's.
+    /// - `address_verified:OPERATOR`: the operator publishes the address; kind `verified_bot`.
+    /// - `dns_verified:OPERATOR`: the address has a DNS name of the operator, and the name resolves to the address;
+    ///   kind `verified_bot`.
+    /// - `address_mismatch:OPERATOR`: all of the operator's crawlers are in its ranges, and this address is not; kind
+    ///   `impostor`.
+    /// - `dns_mismatch:OPERATOR`: all of the operator's crawlers have its DNS names, and this address has not; kind
+    ///   `impostor`.
+    /// - `address_private:OPERATOR`: the address is loopback, private, link-local or shared (100.64.0.0/10), that of a
+    ///   proxy or of a machine of the administrator; kind `declared_bot`.
+    /// - `signature_valid:OPERATOR`: the operator's key verifies the signature; kind `verified_bot`, unless the user
+    ///   agent claims another operator that excludes the address.
+    /// - `signature_unknown:OPERATOR`: the operator's keys are not loaded yet, or the key is not among them; kind
+    ///   `declared_bot`, or as the address proves.
+    /// - `signature_invalid:OPERATOR`: the signature is expired, replayed, for another site, or made with another key;
+    ///   kind as for `signature_unknown`, but `impostor` if the operator's ranges are exhaustive and the address is in
+    ///   none.
+    /// - `signature_unlisted`: the signature is of an agent of no known operator (only with
+    ///   `verify.signatures.fetch_unlisted_keys`); kind `declared_bot`.
+    /// - `signature_unknown`, `signature_invalid` without an operator: the agent belongs to no known operator. A
+    ///   signature in an agent's name declares a bot, valid or not: a browser that sends one is a `declared_bot`.
+    /// - `signature_malformed`: the signature fields cannot be parsed or name no agent; no effect on the kind.
+    /// - `api_key`: the client sent a known key of the class.
+    /// - `address_list:NAME`: the client is in its class because of this address list.
+    /// - `behavior:SIGNAL`: a behavior signal, up to three, strongest last.
     pub evidence: &'a [Option<Evidence>],
-    /// It was signed in an agent's name, rightly or not.
+    /// True if the request was signed in an agent's name, whether or not the signature is valid.
     pub signed: bool,
-    /// The points of its client's behaviour, where it is watched and anything is known of it.
+    /// Bot score of the client, also below the threshold; `None` (null) if the client has no profile.
     pub bot_score: Option<u16>,
-    /// Its route, by place ...
+    /// Index of the route.
     pub route: usize,
-    /// ... and by name.
+    /// Name of the route.
     pub route_name: &'a str,
-    /// What it was charged, quota by quota; a refused request has what it would have cost.
+    /// Charges by quota. For a refused request, `cost` is what it would have cost.
     pub charges: &'a [QuotaCharge<'a>],
-    /// The decision's number among those on its client's bucket, where it has one.
+    /// Sequence number of the decision on the client's bucket (`bucket_seq`), if it has one. Replay uses sequence
+    /// numbers to repeat the order of decisions.
     pub bucket_sequence: Option<u64>,
-    /// What became of it.
+    /// Outcome of the request: `verdict`, `reason` and `shadow_reason`.
     pub outcome: RecordedOutcome,
-    /// The `Retry-After` that it was told.
+    /// `Retry-After` sent to the client, in seconds.
     pub retry_after_s: Option<u64>,
-    /// The scope that could not take it in time.
+    /// Scope that refused the request (`reason` is `throttle` or `backoff`).
     pub scope: Option<&'a str>,
-    /// The tier that its class stood in.
+    /// Number of tiers that the class had entered.
     pub tier: Option<u8>,
-    /// A tier refused it, and the guard of its class let it through.
+    /// True if a tier or the pacing plan refused the request and the crawler guard admitted it (`guard_admitted`).
     pub guarded: bool,
-    /// How long it waited for its turn.
+    /// Time of the request in the queue of its scopes (`scope_wait_ms`).
     pub scope_wait: Duration,
-    /// What the origin did, if it was asked.
+    /// Request to the origin, if one was sent; its duration is `origin_ms`.
     pub origin: Option<UpstreamCall<'a>>,
-    /// From the first byte of the request to the last of the answer.
+    /// Time from the first byte of the request to the last byte of the response (`total_ms`).
     pub total: Duration,
-    /// What the cache said.
+    /// Result of the cache.
     pub cache: Option<&'a str>,
-    /// Knows the names of bots, operators, rules and scopes.
+    /// Resolver for names of bots, operators, rules and scopes.
     pub names: &'a dyn NameResolver,
 }
 
-/// What one quota was charged for one request.
+/// Cost and usage of one request on one quota. The log has each field as an object by quota.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaCharge<'a> {
-    /// The quota, by place ...
+    /// Id of the quota.
     pub quota: QuotaId,
-    /// ... and by name.
+    /// Name of the quota.
     pub quota_name: &'a str,
-    /// What was set aside at admission.
+    /// Units reserved at admission (`cost`).
     pub expected: Units,
-    /// What it cost in the end.
+    /// Units charged at settlement (`charged`).
     pub settled: Units,
-    /// The decision's number on this quota: sorts lines into the order of admission.
+    /// Sequence number of the decision on the quota (`seq`). It sorts lines into the order of admission.
     pub sequence: u64,
-    /// The number of its settlement on this quota, among decisions and settlements: tells what was reserved when.
+    /// Sequence number of the settlement on the quota (`settle_seq`), counted with the decisions. It shows which units
+    /// were reserved at which time.
     pub settle_sequence: u64,
-    /// The number of the second charge, where a second try was charged.
+    /// Sequence number of the charge for a second attempt (`retry_seq`), if there was one.
     pub retry_sequence: Option<u64>,
-    /// Settled and reserved once the request had been decided on, with its own share if it was admitted.
+    /// Settled plus reserved units after the decision, including the request's own if admitted. Replay follows
+    /// corrections, the origin's counter and other instances by it. The metric `tidegate_quota_used` excludes reserved
+    /// units.
     pub used: Units,
 }
 
-/// What became of a request.
+/// Outcome of a request. `verdict` is `admitted` or `refused`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordedOutcome {
-    /// It went on; `shadow` would have refused it, were that rule enforced.
+    /// The request was admitted. A rule in shadow mode (`enforce: false`) may have refused it.
     Admitted {
-        /// The first rule in shadow mode that said no.
+        /// First rule in shadow mode that would have refused the request (`shadow_reason`).
         shadow: Option<Reason>,
     },
-    /// It was turned away.
+    /// The request was refused. Reasons are, among others, `blocked` (the class has `block: true`), `pacing` (the
+    /// pacing plan of the quota), `throttle` (the queue was full, or the wait would have been too long) and `backoff`
+    /// (the scope was backing off after an overload).
     Refused(Reason),
 }
 
-/// A request that the origin was asked to answer.
+/// A request sent to the origin.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamCall<'a> {
-    /// The scopes it belonged to; none is the default one.
+    /// Scopes of the request; empty for the default scope.
     pub scopes: &'a [ScopeId],
-    /// The origin's status; none where it failed to answer.
+    /// Status of the response; `None` if the origin did not respond.
     pub status: Option<u16>,
-    /// How long it took until its answer began, or it failed.
+    /// Time until the response head was received or the request failed.
     pub duration: Duration,
 }
 
-/// Gives names to what policy knows by number. Only names from the settings and the built-in lists.
+/// Resolves ids of the policy to names. All names come from the config and the built-in lists.
 pub trait NameResolver {
-    /// The number of the settings that the names are from. As long as it is the same, so is the name of every class,
-    /// route, quota, scope and rule: what was made of them may be used again.
+    /// Returns the number of the config that the names belong to. While it is the same, all names of classes, routes,
+    /// quotas, scopes and rules are the same, and text rendered from them may be reused.
     fn settings(&self) -> u64;
-    /// The name of a bot of the list.
+    /// Returns the name of a bot of the list.
     fn bot(&self, bot: BotId) -> &str;
-    /// The name of an operator.
+    /// Returns the name of an operator.
     fn operator(&self, operator: OperatorId) -> &str;
-    /// What the operator's own user-agent rule at this place looks for.
+    /// Returns the pattern of the user agent rule `place` of the config.
     fn agent_rule(&self, place: u16) -> &str;
-    /// The names of the headers and cookies by which clients of a class, and `signed` requests, are known; never their values.
+    /// Returns the names of the headers and cookies that identify clients of a class, and of the signature fields of
+    /// `signed` requests; never their values.
     fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str>;
-    /// The name of an address list.
+    /// Returns the name of an address list.
     fn list(&self, list: ListId) -> &str;
-    /// The name of a scope.
+    /// Returns the name of a scope.
     fn scope(&self, scope: ScopeId) -> &str;
 }
 
 impl RecordedOutcome {
-    /// Its name in logs and metrics.
+    /// Returns the name of the verdict in logs and metrics.
     pub const fn verdict(self) -> &'static str {
         match self {
             Self::Admitted { .. } => "admitted",
@@ -157,7 +195,7 @@ impl RecordedOutcome {
         }
     }
 
-    /// What said no.
+    /// Returns the reason of a refusal.
     pub const fn reason(self) -> Option<Reason> {
         match self {
             Self::Admitted { .. } => None,
@@ -165,7 +203,7 @@ impl RecordedOutcome {
         }
     }
 
-    /// What would have said no.
+    /// Returns the reason for which a rule in shadow mode would have refused the request.
     pub const fn shadow(self) -> Option<Reason> {
         match self {
             Self::Admitted { shadow } => shadow,

@@ -1,4 +1,4 @@
-//! A finished request for tests and benchmarks to start from.
+//! Sample record of a finished request for tests and benchmarks.
 
 use super::record::{NameResolver, QuotaCharge, Record, RecordedOutcome, UpstreamCall};
 use crate::policy::address_lists::ListId;
@@ -9,7 +9,7 @@ use crate::policy::{BotId, ClassId, ClientKind, OperatorId, QuotaId, ScopeId, Ti
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// A person who looked at an item that the origin had to fetch.
+/// Returns a record of a human's request for an item that the origin served.
 pub fn person() -> Record<'static> {
     let client = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
     Record {
@@ -68,7 +68,7 @@ const CHARGES: [QuotaCharge<'static>; 1] = [QuotaCharge {
     retry_sequence: None,
 }];
 
-/// Names everything by what it is, in the settings of this number.
+/// Resolver for tests: returns fixed names. The number identifies the config.
 pub struct TestNames(pub u64);
 
 impl NameResolver for TestNames {

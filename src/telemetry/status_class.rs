@@ -1,16 +1,16 @@
-//! Status codes as metrics show them: by their first digit, with the two that the gate itself gives apart.
+//! Status classes as exported in metrics: by first digit, with 429 and 503, which the gateway itself sends, apart.
 
-/// A closed list of codes.
+/// A status class of a closed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StatusClass(u8);
 
 impl StatusClass {
-    /// All labels, by place.
+    /// Label values, by index.
     pub(super) const NAMES: [&'static str; 8] = ["1xx", "2xx", "3xx", "4xx", "429", "5xx", "503", "error"];
-    /// No answer at all.
+    /// No response.
     pub(super) const ERROR: Self = Self(7);
 
-    /// The code of `status`; what is no status at all counts as an error.
+    /// Returns the class of `status`; an invalid status counts as an error.
     pub(super) const fn of(status: u16) -> Self {
         Self(match status {
             429 => 4,
@@ -24,7 +24,7 @@ impl StatusClass {
         })
     }
 
-    /// Its place among the names.
+    /// Returns the index in [`Self::NAMES`].
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 const NOW: Timestamp = Timestamp::from_seconds(1_795_252_443);
 
 #[test]
-fn every_sample_has_its_help_and_type_and_no_series_comes_twice() {
+fn every_series_is_unique_with_help_and_type() {
     let gate = Gate::new();
     gate.worker.record(&person());
     gate.telemetry.verification("googlebot", VerificationMethod::Dns, VerificationResult::Verified);
@@ -30,13 +30,13 @@ fn every_sample_has_its_help_and_type_and_no_series_comes_twice() {
     gate.telemetry.record_compliance("googlebot", &seen);
     let scraped = Scraped::read(&gate.scrape());
     for metric in METRICS {
-        assert!(scraped.families.contains(metric.name), "{} is exported", metric.name);
+        assert!(scraped.families.contains(metric.name), "{} is not exported", metric.name);
     }
-    assert_eq!(scraped.families.len(), METRICS.len(), "and nothing that nobody knows of");
+    assert_eq!(scraped.families.len(), METRICS.len(), "unknown families are exported");
 }
 
 #[test]
-fn what_the_settings_name_is_there_before_the_first_request() {
+fn configured_series_exist_before_the_first_request() {
     let scraped = Scraped::read(&Gate::new().scrape());
     for series in [
         r#"tidegate_requests_total{class="odd \"name\"",verdict="refused",reason="tier"}"#,
@@ -45,14 +45,14 @@ fn what_the_settings_name_is_there_before_the_first_request() {
         r#"tidegate_request_duration_seconds_count{class="person",verdict="admitted"}"#,
         r#"tidegate_origin_requests_total{scope="default",code="5xx"}"#,
         r#"tidegate_verifications_total{operator="bingbot",method="ranges",result="impostor"}"#,
-        "tidegate_access_log_dropped_total",
+        "tidegate_access_log_dropped_lines_total",
     ] {
         assert_eq!(scraped.samples.get(series), Some(&0.0), "{series}");
     }
 }
 
 #[test]
-fn scrapes_add_up_what_all_workers_counted() {
+fn scrape_sums_all_workers() {
     let gate = Gate::new();
     let other = gate.telemetry.worker();
     gate.worker.record(&person());
@@ -82,14 +82,14 @@ fn scrapes_add_up_what_all_workers_counted() {
         (r#"tidegate_request_duration_seconds_bucket{class="person",verdict="admitted",le="0.025"}"#, 0.0),
         (r#"tidegate_origin_request_duration_seconds_count{scope="default"}"#, 2.0),
         (r#"tidegate_origin_inflight{scope="default"}"#, 1.0),
-        ("tidegate_connections", 2.0),
+        ("tidegate_client_connections", 2.0),
     ] {
         assert_eq!(scraped.samples.get(series), Some(&value), "{series}");
     }
 }
 
 #[test]
-fn a_failed_reload_shows_until_one_succeeds() {
+fn failed_reload_is_exported_until_success() {
     let gate = Gate::new();
     let successful = || Scraped::read(&gate.scrape()).samples["tidegate_config_last_reload_successful"];
     assert_eq!(successful(), 1.0);
@@ -100,7 +100,7 @@ fn a_failed_reload_shows_until_one_succeeds() {
 }
 
 #[test]
-fn a_decision_is_found_whichever_worker_took_it() {
+fn decision_is_found_on_any_worker() {
     let gate = Gate::new();
     let other = gate.telemetry.worker();
     other.record(&Record { id: 0xbeef, ..person() });
@@ -111,10 +111,10 @@ fn a_decision_is_found_whichever_worker_took_it() {
 }
 
 #[test]
-fn closing_writes_what_the_workers_still_hold() {
+fn close_flushes_all_workers() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("access.log");
-    let log = AccessLog::start(LogTarget::File(path.clone())).expect("it starts");
+    let log = AccessLog::start(LogTarget::File(path.clone())).expect("the log starts");
     let telemetry = Telemetry::new(Some(log), ("1.0.0", "abc"), NOW);
     let workers = [telemetry.worker(), telemetry.worker()];
     workers.iter().for_each(|worker| worker.record(&person()));
@@ -176,7 +176,7 @@ fn rules() -> Rules {
     }
 }
 
-/// An exposition, read the way Prometheus reads it, and no more leniently.
+/// An exposition, parsed as strictly as Prometheus does.
 struct Scraped {
     families: BTreeSet<String>,
     samples: BTreeMap<String, f64>,
@@ -191,15 +191,15 @@ impl Scraped {
                 helped = help.split_once(' ').map(|(name, _)| name);
             } else if let Some(family) = line.strip_prefix("# TYPE ") {
                 let (name, form) = family.split_once(' ').expect("a name and a type");
-                assert_eq!(helped, Some(name), "HELP goes before TYPE");
-                assert!(families.insert(name.to_owned()), "{name} is told of twice");
+                assert_eq!(helped, Some(name), "HELP must precede TYPE");
+                assert!(families.insert(name.to_owned()), "duplicate family {name}");
                 metric = METRICS.iter().find(|metric| metric.name == name);
                 assert_eq!(metric.map(|metric| metric.form.name()), Some(form), "{name}");
             } else {
                 let (series, value) = line.rsplit_once(' ').expect("a series and a value");
-                check_sample(metric.expect("a TYPE goes before"), series);
+                check_sample(metric.expect("a TYPE line precedes"), series);
                 let value = value.parse().expect("a number");
-                assert_eq!(samples.insert(series.to_owned(), value), None, "{series} comes twice");
+                assert_eq!(samples.insert(series.to_owned(), value), None, "duplicate series {series}");
             }
         }
         assert!(text.ends_with('\n'));
@@ -209,7 +209,7 @@ impl Scraped {
 
 fn check_sample(metric: &Metric, series: &str) {
     let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
-    let suffix = name.strip_prefix(metric.name).expect("of the family under way");
+    let suffix = name.strip_prefix(metric.name).expect("a sample of the current family");
     let labels: Vec<&str> =
         labels.split("\",").filter_map(|pair| pair.split_once("=\"")).map(|(name, _)| name).collect();
     let mut expected = metric.labels.to_vec();

@@ -1,13 +1,13 @@
-//! A moment as text: RFC 3339 in UTC, to the microsecond.
+//! Timestamps as text: RFC 3339 in UTC, to the microsecond.
 
 use super::number_text;
 use crate::policy::Timestamp;
 
-/// Writes moments; remembers the text of the second that it wrote last, because most lines share it.
+/// Writes timestamps. Caches the text of the last second, because most lines share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TimestampWriter {
     second: Option<u64>,
-    /// To the point before the fraction.
+    /// Text up to and including the decimal point.
     prefix: [u8; 20],
 }
 
@@ -18,7 +18,7 @@ impl TimestampWriter {
             self.second = Some(moment.seconds());
             let text = second_text(moment) + ".";
             // A timestamp ends in the year 2554, so every year has four digits.
-            self.prefix = *text.as_bytes().first_chunk().expect("four digits of a year and what follows");
+            self.prefix = *text.as_bytes().first_chunk().expect("a year of four digits and a time");
         }
         out.extend_from_slice(&self.prefix);
         let [a, b, c, d, e, f] = number_text::to_6_digits((moment.0 % 1_000_000_000 / 1000) as u32);
@@ -26,12 +26,12 @@ impl TimestampWriter {
     }
 }
 
-/// `moment` to the second, as `2026-11-21T09:14:03Z`.
+/// Returns `moment` to the second, as `2026-11-21T09:14:03Z`.
 pub fn rfc3339(moment: Timestamp) -> String {
     second_text(moment) + "Z"
 }
 
-/// `moment` to the microsecond, as the access log writes it.
+/// Returns `moment` to the microsecond, as in the access log.
 pub fn rfc3339_exact(moment: Timestamp) -> String {
     let mut text = Vec::new();
     TimestampWriter::default().write(&mut text, moment);
@@ -51,7 +51,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_the_moment_to_the_microsecond(moments in proptest::collection::vec(any::<u64>(), 1..5)) {
+        fn timestamp_is_written_to_the_microsecond(moments in proptest::collection::vec(any::<u64>(), 1..5)) {
             let mut text = TimestampWriter::default();
             for nanoseconds in moments {
                 let mut out = Vec::new();

@@ -1,5 +1,5 @@
-//! One worker's end of telemetry: counts, the last decisions and a piece of the access log, under one lock that only
-//! a scrape ever contends for.
+//! Telemetry of one worker: counters, the last decisions and a buffer of the access log, under one lock that only
+//! scrapes contend for.
 
 use super::access_log::LogBuffer;
 use super::counters::WorkerCounters;
@@ -10,17 +10,17 @@ use crate::policy::{ScopeId, Timestamp};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What a worker tells about its requests.
+/// Handle of a worker's telemetry.
 #[derive(Clone)]
 pub struct WorkerTelemetry(pub(super) Arc<Mutex<WorkerState>>);
 
-/// Where a worker's notes lie.
+/// State of a worker's telemetry.
 pub(super) struct WorkerState {
     pub(super) cells: WorkerCounters,
     pub(super) recent: DecisionRing,
     lines: LineWriter,
     log: Option<LogBuffer>,
-    /// Where a line is written when there is no log to write it to.
+    /// Buffer for a line if there is no access log.
     scratch: Vec<u8>,
 }
 
@@ -31,7 +31,7 @@ impl WorkerTelemetry {
         Self(Arc::new(Mutex::new(WorkerState { cells, recent, lines, log, scratch: Vec::new() })))
     }
 
-    /// Counts a finished request, remembers it and writes its line.
+    /// Counts a finished request, stores its decision and writes its line.
     pub fn record(&self, record: &Record<'_>) {
         let desk = &mut *self.0.lock();
         desk.cells.record(record);
@@ -48,37 +48,38 @@ impl WorkerTelemetry {
         }
     }
 
-    /// Counts an answer to something that was turned away before it had a class, such as a bad `Host`.
+    /// Counts a response to a request that was rejected before classification, for example because of an invalid
+    /// `Host`.
     pub fn response_without_class(&self, status: u16) {
         self.0.lock().cells.response_without_class(status);
     }
 
-    /// Counts a connection that was accepted.
+    /// Counts an accepted connection.
     pub fn connection_opened(&self) {
         self.0.lock().cells.connection_opened();
     }
 
-    /// Counts a connection that is over.
+    /// Counts a closed connection.
     pub fn connection_closed(&self) {
         self.0.lock().cells.connection_closed();
     }
 
-    /// Counts a connection that was closed at once, for want of room.
+    /// Counts a connection that was closed because a limit was reached.
     pub fn connection_refused(&self) {
         self.0.lock().cells.connection_refused();
     }
 
-    /// Counts a request of `scopes` that goes to the origin now.
+    /// Counts a request of `scopes` that is sent to the origin.
     pub fn upstream_started(&self, scopes: &[ScopeId], names: &dyn NameResolver) {
         self.0.lock().cells.each_scope(names, scopes, |scope| scope.inflight += 1);
     }
 
-    /// Counts it out again. The scopes must be those that it went in with.
+    /// Ends a request counted by [`Self::upstream_started`]. The scopes must be the same.
     pub fn upstream_finished(&self, scopes: &[ScopeId], names: &dyn NameResolver) {
         self.0.lock().cells.each_scope(names, scopes, |scope| scope.inflight = scope.inflight.saturating_sub(1));
     }
 
-    /// Hands the lines so far to the writer; called at every tick and when the worker ends. Never waits.
+    /// Hands the buffered lines to the writer. Called at every tick and when the worker ends; never waits.
     pub fn flush(&self) {
         if let Some(log) = &mut self.0.lock().log {
             log.flush();
@@ -86,5 +87,5 @@ impl WorkerTelemetry {
     }
 }
 
-/// Decisions that each worker can still explain, at most.
+/// Number of decisions that each worker stores.
 pub const DECISION_RING_LEN: usize = 1024;

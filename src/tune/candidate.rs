@@ -1,26 +1,26 @@
-//! A policy that may be tried: what of the file has which values.
+//! A candidate policy: the values of everything that `tune` may change.
 
 use super::pacing::PacingChoice;
 use super::tiers;
 use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
 
-/// The values of everything that may be changed.
+/// Values of everything that may be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The tiers of each class that is tuned.
+    /// Tiers of each tuned class.
     pub(super) ladders: Vec<Vec<Tier>>,
-    /// How the quota is paced.
+    /// Pacing of the quota.
     pub(super) pace: PacingChoice,
 }
 
-/// How much a draft differs from another: first in what nobody would expect, then in how many values, then by how far.
+/// Difference between two candidates. Compares first by priority inversions, then by changed values, then by distance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Changes {
-    /// So many pairs of classes have weights against the order of their priorities, and had none before.
+    /// Number of pairs of classes whose weights contradict their priorities, except pairs of the present file.
     pub(super) priority_inversions: u32,
     pub(super) values: u32,
-    /// In millionths: of the limit where a tier begins, of all requests where it sheds.
+    /// Distance in millionths: of the limit for thresholds, of all requests for shed ratios.
     pub(super) distance: u64,
 }
 
@@ -30,7 +30,7 @@ impl Candidate {
         Self { ladders, pace: pace.normalized(&open) }
     }
 
-    /// How much of it differs from `present`; the classes have these `priorities`.
+    /// Returns the difference from `present`; `priorities` are those of the tuned classes.
     pub(super) fn changes(&self, present: &Self, priorities: &[u8], limit: Units) -> Changes {
         let ladders = self.ladders.iter().zip(&present.ladders);
         let pace = self.pace.changes(&present.pace);
@@ -38,7 +38,7 @@ impl Candidate {
         ladders.fold(pace, |sum, (ladder, present)| sum.add(tiers::changes(ladder, present, limit)))
     }
 
-    /// How many pairs of paced classes have weights against the order of their priorities, and do not in `present`.
+    /// Returns the number of pairs of paced classes whose weights contradict their priorities, but do not in `present`.
     fn disorder(&self, present: &Self, priorities: &[u8]) -> u32 {
         let pairs = (0..priorities.len()).flat_map(|low| (0..priorities.len()).map(move |high| (low, high)));
         let is_against = |draft: &Self, low: usize, high: usize| {
@@ -50,20 +50,20 @@ impl Candidate {
         new.count() as u32
     }
 
-    /// The same with another ladder for the class at `place`.
+    /// Returns a copy with other tiers for the class at `place`.
     pub(super) fn with_ladder(&self, place: usize, ladder: Vec<Tier>) -> Self {
         let mut ladders = self.ladders.clone();
         ladders[place] = ladder;
         Self::new(ladders, self.pace.clone())
     }
 
-    /// The same, paced otherwise.
+    /// Returns a copy with other pacing.
     pub(super) fn with_pace(&self, pace: PacingChoice) -> Self {
         Self::new(self.ladders.clone(), pace)
     }
 }
 
-/// True where a class gets anything.
+/// Returns true unless the tiers refuse all requests from the first unit.
 fn is_open(tiers: &[Tier]) -> bool {
     !tiers.iter().any(|tier| tier.shed == Share::ALL && tier.above.is_zero())
 }
@@ -85,7 +85,7 @@ mod tests {
     use crate::tune::tiers;
 
     #[test]
-    fn of_equal_drafts_the_one_whose_weights_follow_priorities_is_nearer_to_the_file() {
+    fn weights_following_priorities_count_as_smaller_change() {
         let limit = Units::from_whole(100);
         let paced = |weights: [u32; 2]| {
             let pace = PacingChoice { forecast: Some(PacingMode::Learned), weights: weights.to_vec() };
@@ -95,6 +95,6 @@ mod tests {
         let plain = paced([1, 1]);
         let [against, along] = [paced([2, 1]), paced([1, 8])].map(|draft| changes(&draft, &plain));
         assert!(along < against, "{along:?} {against:?}");
-        assert_eq!(changes(&paced([4, 1]), &paced([2, 1])).priority_inversions, 0, "somebody wants it so");
+        assert_eq!(changes(&paced([4, 1]), &paced([2, 1])).priority_inversions, 0, "it is in the file already");
     }
 }

@@ -1,17 +1,17 @@
-//! Points in a terminal.
+//! Scatter chart for a terminal.
 
-/// What is drawn.
+/// Contents of a chart.
 pub(super) struct Chart<'a> {
-    /// What the horizontal axis is, and its two ends.
+    /// Label of the horizontal axis, and of its two ends.
     pub(super) x: (&'a str, [String; 2]),
-    /// What the vertical axis is, and its two ends.
+    /// Label of the vertical axis, and of its two ends.
     pub(super) y: (&'a str, [String; 2]),
-    /// Points from 0 to 1 on both axes, and the sign for each. Later ones lie on top.
+    /// Points from 0 to 1 on both axes, with their symbols. Later points cover earlier ones.
     pub(super) points: Vec<(f64, f64, char)>,
 }
 
 impl Chart<'_> {
-    /// The lines of it.
+    /// Renders the chart as lines of text.
     pub(super) fn render(&self) -> String {
         let mut field = vec![vec![' '; WIDTH]; HEIGHT];
         for &(x, y, sign) in &self.points {
@@ -41,6 +41,6 @@ impl Chart<'_> {
     }
 }
 
-/// With labels of ten signs, within 80 columns.
+/// Fits within 80 columns with labels of ten characters.
 const WIDTH: usize = 60;
 const HEIGHT: usize = 12;

@@ -1,4 +1,4 @@
-//! The file as text, with other values written where the present ones stand. All else stays: order, comments, spelling.
+//! Editor of a configuration file: replaces values in the text and keeps order, comments and spelling.
 
 use super::candidate::Candidate;
 use super::diff;
@@ -9,38 +9,38 @@ use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
 use std::ops::Range;
 
-/// A file that is to be changed.
+/// A configuration file that is edited.
 pub struct ConfigEditor<'a> {
     text: &'a str,
     settings: &'a Settings,
 }
 
-/// Why a value cannot be written: it is not in the file, or not as a value of its own.
+/// Error when a value is not in the file, or not as a value of its own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path} cannot be changed where it stands{place}; write it out in the file, without an anchor or a variable")]
+#[error("{path}{place}: cannot be edited in place; write the value in the file, without an anchor or a variable")]
 pub struct EditError {
     path: String,
     place: String,
 }
 
-/// What is put in the place of what.
+/// Replacement of a range of the text.
 struct Edit {
     old: Range<usize>,
     new: String,
 }
 
 impl<'a> ConfigEditor<'a> {
-    /// The `text` that these settings were read from.
+    /// Creates an editor of the `text` from which `settings` were loaded.
     pub fn new(text: &'a str, settings: &'a Settings) -> Self {
         Self { text, settings }
     }
 
-    /// The text as it is.
+    /// Returns the unchanged text.
     pub(super) fn text(&self) -> &'a str {
         self.text
     }
 
-    /// The text with the values of a draft.
+    /// Returns the text with the values of a candidate.
     pub(super) fn with(&self, space: &SearchSpace, draft: &Candidate) -> Result<String, EditError> {
         let mut edits = Vec::new();
         let ladders = draft.ladders.iter().zip(&space.present().ladders).zip(space.classes());
@@ -59,22 +59,22 @@ impl<'a> ConfigEditor<'a> {
         Ok(text)
     }
 
-    /// The same for people: each line that is another says who wrote it, in the place of a comment that may be true no more.
+    /// Like [`Self::with`], but annotates each changed line, in place of a comment that may be wrong now.
     pub(super) fn annotated(&self, space: &SearchSpace, draft: &Candidate) -> Result<String, EditError> {
         Ok(diff::map_changed_lines(self.text, &self.with(space, draft)?, annotated))
     }
 
-    /// That a draft was not understood as it was meant.
+    /// Returns the error for a candidate that the edited file does not reproduce.
     pub(super) fn edit_error(&self, space: &SearchSpace) -> EditError {
         self.edit_error_at(&self.path_of_ladder(space.quota(), space.classes()[0]))
     }
 
-    /// Where the tiers of a class are written.
+    /// Returns the path of the tiers of a class.
     fn path_of_ladder(&self, quota: usize, class: usize) -> String {
         let rules = &self.settings.rules;
         let (quota, class) = (&rules.quotas[quota].name, &rules.classes[class].name);
         let path = format!("{}.tiers.{class}", path_of_quota(self.settings, quota));
-        let long = format!("{path}.ladder");
+        let long = format!("{path}.steps");
         if self.is_written(&long) { long } else { path }
     }
 
@@ -123,7 +123,7 @@ impl<'a> ConfigEditor<'a> {
         }
     }
 
-    /// A key and its value, after the scalar at `path` and on a level with it.
+    /// Inserts a key and its value after the scalar at `path`, on the same level.
     fn added_after(&self, path: &str, new: &str) -> Result<Edit, EditError> {
         let start = self.offset(path)?;
         let end = self.end_of_scalar(start);
@@ -142,7 +142,7 @@ impl<'a> ConfigEditor<'a> {
         Ok(Edit { old: start..self.end_of_scalar(start), new })
     }
 
-    /// Whether tiers stand below each other after dashes, and how far these are indented; otherwise they are in brackets.
+    /// Returns true and the indentation if tiers are a block list, false if they are in brackets.
     fn layout(&self, path: &str) -> Result<(bool, usize), EditError> {
         let first = self.offset(&format!("{path}[0]"))?;
         let before = self.text[..first].trim_end();
@@ -154,7 +154,7 @@ impl<'a> ConfigEditor<'a> {
         }
     }
 
-    /// Where what belongs to a tier ends: with its bracket, or with its line where tiers stand below each other.
+    /// Returns the end of a tier: its bracket, or the end of its line in a block list.
     fn end_of_tier(&self, path: &str, place: usize) -> Result<usize, EditError> {
         let [above, shed] = ["above", "shed"].map(|key| self.offset(&format!("{path}[{place}].{key}")));
         let last = self.end_of_scalar(above?.max(shed?));
@@ -168,7 +168,7 @@ impl<'a> ConfigEditor<'a> {
         }
     }
 
-    /// Where in the text a value stands.
+    /// Returns the offset of a value in the text.
     fn offset(&self, path: &str) -> Result<usize, EditError> {
         let Some(SourceLocation::Position { line, column }) = self.settings.source_map.position(path) else {
             return Err(self.edit_error_at(path));
@@ -176,7 +176,7 @@ impl<'a> ConfigEditor<'a> {
         let (line, column) = (*line as usize - 1, *column as usize - 1);
         let begin: usize = self.text.split_inclusive('\n').take(line).map(str::len).sum();
         let within = self.text[begin..].char_indices().nth(column);
-        // An alias stands for what is written elsewhere, and for all of it.
+        // An alias refers to a value that other keys share.
         let within = within.filter(|(_, sign)| *sign != '*');
         within.map(|(within, _)| begin + within).ok_or_else(|| self.edit_error_at(path))
     }
@@ -194,7 +194,7 @@ impl<'a> ConfigEditor<'a> {
         self.settings.source_map.position(path).is_some()
     }
 
-    /// Where the scalar that begins at `start` ends.
+    /// Returns the end of the scalar that begins at `start`.
     fn end_of_scalar(&self, start: usize) -> usize {
         let rest = &self.text[start..];
         let quoted = rest.chars().next().filter(|sign| matches!(sign, '"' | '\''));
@@ -211,7 +211,7 @@ impl<'a> ConfigEditor<'a> {
     }
 }
 
-/// A line with our comment, and with no other.
+/// Replaces the comment of a line by the annotation.
 fn annotated(line: &str) -> String {
     let (text, end) = line.split_at(line.trim_end_matches(['\n', '\r']).len());
     match comment(text) {
@@ -220,7 +220,7 @@ fn annotated(line: &str) -> String {
     }
 }
 
-/// Where the comment of a line begins, or would; nothing where its end lies within quotes.
+/// Returns the start of the comment of a line, or its end without one; `None` if the line ends within quotes.
 fn comment(line: &str) -> Option<usize> {
     let (mut quote, mut before) = (None, ' ');
     for (at, sign) in line.char_indices() {
@@ -237,7 +237,7 @@ fn comment(line: &str) -> Option<usize> {
     quote.is_none().then_some(line.len())
 }
 
-/// A tier that is added after the last one.
+/// Returns the text of a tier that is added after the last one.
 fn new_tier_text(tier: &Tier, limit: Units, is_block: bool, indent: usize) -> String {
     let tier = format!("{{ above: {}, shed: {} }}", threshold_text(tier.above, limit), percent(tier.shed));
     match is_block {
@@ -246,19 +246,19 @@ fn new_tier_text(tier: &Tier, limit: Units, is_block: bool, indent: usize) -> St
     }
 }
 
-/// As a share of the limit where it is one to a hundredth of a percent, as units otherwise.
+/// Formats a threshold as a share of the limit if that is exact to 0.01 %, else in units.
 pub(super) fn threshold_text(units: Units, limit: Units) -> String {
     let ten_thousandths = u128::from(units.milli()) * 10_000 / u128::from(limit.milli().max(1));
     let share = Share::from_millionths(u32::try_from(ten_thousandths * 100).unwrap_or(u32::MAX));
     if share.of_units(limit) == units { percent(share) } else { units.to_string() }
 }
 
-/// As it is written in the file.
+/// Formats a share as in the file.
 pub(super) fn percent(share: Share) -> String {
     format!("{}%", Units::from_milli(u64::from(share.millionths()) / 10))
 }
 
-/// What is said of a line that was rewritten.
+/// Annotation of changed lines.
 const ANNOTATION: &str = "# by tidegate tune";
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What differs between two texts, as `diff -u` writes it and `patch` reads it.
+//! Unified diff of two texts, as written by `diff -u` and read by `patch`.
 
 use std::fmt::Write;
 
-/// A line of both, of the old text alone or of the new one alone.
+/// A line of both texts, of the old text alone, or of the new text alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line<'a> {
     Both(&'a str),
@@ -10,7 +10,7 @@ enum Line<'a> {
     New(&'a str),
 }
 
-/// The differences between `old` and `new`, which are texts of the file of that `name`. Nothing where there are none.
+/// Returns the differences between `old` and `new` as versions of the file `name`; empty if there are none.
 pub(super) fn unified_diff(name: &str, old: &str, new: &str) -> String {
     let lines = aligned(&lines(old), &lines(new));
     let changed: Vec<usize> = (0..lines.len()).filter(|place| !matches!(lines[*place], Line::Both(_))).collect();
@@ -28,7 +28,7 @@ pub(super) fn unified_diff(name: &str, old: &str, new: &str) -> String {
     text
 }
 
-/// `new`, with each line that `old` has not put another way.
+/// Returns `new` with `line` applied to each line that is not in `old`.
 pub(super) fn map_changed_lines(old: &str, new: &str, line: impl Fn(&str) -> String) -> String {
     let put = |aligned: Line<'_>| match aligned {
         Line::Both(both) => both.to_owned(),
@@ -63,7 +63,7 @@ fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Both texts side by side, by the longest run of lines that they have in common.
+/// Aligns both texts by their longest common subsequence of lines.
 fn aligned<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
     let same = |pair: &(&&str, &&str)| pair.0 == pair.1;
     let head = old.iter().zip(new).take_while(same).count();
@@ -77,7 +77,7 @@ fn aligned<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
 }
 
 fn aligned_middle<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
-    // common[i][j]: how many lines old[i..] and new[j..] have in common.
+    // common[i][j]: number of common lines of old[i..] and new[j..].
     let mut common = vec![vec![0_u32; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {
@@ -103,7 +103,7 @@ fn aligned_middle<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
     lines
 }
 
-/// Lines that are shown around what differs.
+/// Number of unchanged lines shown around a change.
 const CONTEXT: usize = 3;
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_change_is_shown_with_what_is_around_it() {
+    fn diff_shows_context_lines() {
         let old = "a\nb\nc\nd\ne\nf\n";
         let new = "a\nb\nc\nd\nE\nf\n";
         assert_eq!(
@@ -123,17 +123,17 @@ mod tests {
     }
 
     #[test]
-    fn changes_far_apart_are_hunks_of_their_own_and_a_missing_line_end_is_told() {
+    fn distant_changes_are_separate_hunks_with_eof_note() {
         let old: String = (0..20).map(|line| format!("{line}\n")).collect::<String>() + "last";
         let new = old.replace("2\n", "two\n").replace("last", "end");
         let told = unified_diff("x", &old, &new);
-        assert_eq!(told.matches("@@ -").count(), 3, "2 and 12 and the last line: {told}");
+        assert_eq!(told.matches("@@ -").count(), 3, "lines 2, 12 and the last: {told}");
         assert!(told.ends_with("-last\n\\ No newline at end of file\n+end\n\\ No newline at end of file\n"), "{told}");
     }
 
     proptest! {
         #[test]
-        fn both_texts_can_be_read_from_it(old in "[ab\n]{0,30}", new in "[ab\n]{0,30}") {
+        fn both_texts_are_recoverable_from_the_diff(old in "[ab\n]{0,30}", new in "[ab\n]{0,30}") {
             let all = aligned(&lines(&old), &lines(&new));
             let read = |skip: fn(&Line<'_>) -> bool| -> String {
                 let kept = all.iter().filter(|line| !skip(line));

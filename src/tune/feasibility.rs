@@ -1,8 +1,8 @@
-//! Why a goal cannot be met, where that can be said: not even the best policy there is for one of its terms meets that.
+//! Proves that a goal cannot be met: even the best possible policy for one of its terms misses the term.
 //!
-//! For what a class is served or refused, that is the one in which it has no tiers and everybody else who has some is shut
-//! out; for what is used of the quota, the one without tiers, or the one that shuts everybody out. A search that has not
-//! found what it looked for proves nothing.
+//! The best policy for a class has no tiers for it and refuses all requests of other classes with tiers. The best
+//! policy for the usage of a quota has no tiers, or refuses all requests of classes with tiers. An unsuccessful search
+//! alone proves nothing.
 
 use super::goal::{Bound, Goal, Term};
 use super::measure::MeasureKind;
@@ -15,13 +15,13 @@ use crate::policy::quota::ClassTiers;
 use crate::policy::tier::TierSet;
 use std::sync::Arc;
 
-/// The policy that is the best for a term.
+/// The best possible policy for one term.
 struct ExtremePolicy {
-    /// The tuned classes that are shut out in it, by their places among all.
+    /// Tuned classes whose requests are all refused, by index.
     shut: Vec<usize>,
 }
 
-/// For each term that the nearest policy misses and that no policy can meet: why.
+/// Returns a reason for each term that the nearest policy misses and that no policy can meet.
 pub(super) fn infeasible_terms(tuning: &Tuner<'_>, nearest: &Rank) -> Vec<String> {
     let Goal { terms } = tuning.goal;
     let missed = terms.iter().enumerate().filter(|(place, _)| nearest.misses(*place)).map(|(_, term)| term);
@@ -49,7 +49,7 @@ impl ExtremePolicy {
         let is_tuned_quota = rules.quotas[space.quota()].name == term.measure.name;
         let all = || space.classes().to_vec();
         let shut = match (term.measure.what, term.bound) {
-            (MeasureKind::Served, Bound::AtLeast) | (MeasureKind::Refused, Bound::AtMost) => {
+            (MeasureKind::Admitted, Bound::AtLeast) | (MeasureKind::Refused, Bound::AtMost) => {
                 all().into_iter().filter(|class| rules.classes[*class].name != term.measure.name).collect()
             }
             (MeasureKind::Used, Bound::AtLeast) | (MeasureKind::Unused, Bound::AtMost) if is_tuned_quota => Vec::new(),
@@ -59,13 +59,13 @@ impl ExtremePolicy {
         Some(Self { shut })
     }
 
-    /// In words.
+    /// Describes the policy.
     fn description(&self, tuning: &Tuner<'_>) -> String {
         let classes = &tuning.policy.settings.rules.classes;
         let names: Vec<&str> = self.shut.iter().map(|class| classes[*class].name.as_str()).collect();
         match names.is_empty() {
             true => "even without tiers and pacing".to_owned(),
-            false => format!("even with {} shut out", names.join(" and ")),
+            false => format!("even with all requests of {} refused", names.join(" and ")),
         }
     }
 }

@@ -1,31 +1,31 @@
-//! What is wanted, in one line: `person refused <= 0, search served >= 90 %, unused <= 2 %`.
+//! Goals in one line: `person refused <= 0, search admitted >= 90 %, unused <= 2 %`.
 //!
-//! Terms count in their order: a policy that does better in the first is nearer to the goal, whatever it does in those
-//! after it.
+//! Terms are compared in their order: a policy that is better in an earlier term is nearer to the goal, regardless of
+//! later terms.
 
 use super::measure::{Measure, MeasureKind};
 use crate::config::did_you_mean;
 use std::fmt;
 
-/// What is wanted: at least one term.
+/// Goal of a search: at least one term.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
-    /// The terms, the most important first.
+    /// Terms, most important first.
     pub terms: Vec<Term>,
 }
 
-/// One thing that is wanted.
+/// Term of a goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Term {
-    /// What is measured.
+    /// Measured quantity.
     pub measure: Measure,
-    /// On which side of the amount it is to be.
+    /// Direction of the bound.
     pub bound: Bound,
-    /// How much: percent where shares are measured.
+    /// Bound of the quantity; in percent for shares.
     pub amount: f64,
 }
 
-/// On which side of an amount something is to be.
+/// Direction of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// `<=`
@@ -34,30 +34,30 @@ pub enum Bound {
     AtLeast,
 }
 
-/// What a goal may speak of.
+/// Names that a goal may refer to.
 #[derive(Clone, Debug)]
 pub struct GoalContext<'a> {
-    /// The classes.
+    /// Names of the classes.
     pub classes: Vec<&'a str>,
-    /// The quotas, and whether there ever is an end at which something may be left of them.
+    /// Names of the quotas; true if their windows have an end.
     pub quotas: Vec<(&'a str, bool)>,
-    /// The quota that is meant where none is named.
+    /// Quota of terms without a name.
     pub tuned: &'a str,
 }
 
-/// What is wrong with a term.
+/// Error in a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoalError {
-    /// Where it begins, in characters from 1.
+    /// Start of the term, in characters from 1.
     pub column: usize,
-    /// The term.
+    /// Text of the term.
     pub found: String,
-    /// What is wrong with it, and what would do.
+    /// Message: the error, and a hint.
     pub wrong: String,
 }
 
 impl Goal {
-    /// Reads a goal, or says all that is wrong with it.
+    /// Parses a goal, or returns all errors in it.
     pub fn read(text: &str, known: &GoalContext<'_>) -> Result<Self, Vec<GoalError>> {
         let (mut terms, mut wrong, mut column) = (Vec::new(), Vec::new(), 1);
         for part in text.split(',') {
@@ -76,34 +76,34 @@ impl Goal {
 impl Term {
     fn read(text: &str, known: &GoalContext<'_>) -> Result<Self, String> {
         if text.is_empty() {
-            return Err(format!("there is nothing; write a term such as {EXAMPLE}"));
+            return Err(format!("empty term; write a term such as {EXAMPLE}"));
         }
         let is_sign = |sign: char| matches!(sign, '<' | '>' | '=' | '!' | '≤' | '≥');
         let (what, rest) = text
             .split_once(is_sign)
             .map(|(what, _)| text.split_at(what.len()))
-            .ok_or_else(|| format!("neither <= nor >= is in it; write a term such as {EXAMPLE}"))?;
+            .ok_or_else(|| format!("no <= or >= found; write a term such as {EXAMPLE}"))?;
         let amount = rest.trim_start_matches(is_sign);
         let bound = match rest.strip_suffix(amount) {
             Some("<=") => Bound::AtMost,
             Some(">=") => Bound::AtLeast,
-            other => return Err(format!("{:?} is neither <= nor >=; write one of them", other.unwrap_or_default())),
+            other => return Err(format!("{:?} is not a comparison; write <= or >=", other.unwrap_or_default())),
         };
         let Amount { number, unit } = Amount::read(amount.trim())?;
         let measure = measure(what, unit == "%", known)?;
         let counted = measure.what.unit();
         match unit {
-            "%" if number > 100.0 => Err(format!("{number} % is more than all there is; write 0 % to 100 %")),
-            "" if number > 0.0 && number <= 100.0 => Err(format!(
-                "{number} could be a share or a count; did you mean {number} %? write {number} % or {number} {counted}"
-            )),
+            "%" if number > 100.0 => Err(format!("{number} % exceeds 100 %; write 0 % to 100 %")),
+            "" if number > 0.0 && number <= 100.0 => {
+                Err(format!("{number} may be a share or a count; write {number} % or {number} {counted}"))
+            }
             "%" | "" => Ok(Self { measure, bound, amount: number }),
             _ if unit == counted => Ok(Self { measure, bound, amount: number }),
-            _ => Err(format!("{unit:?} is no unit of it; write a number such as 0, 90 % or 500 {counted}")),
+            _ => Err(format!("invalid unit {unit:?}; write a number such as 0, 90 % or 500 {counted}")),
         }
     }
 
-    /// By how much a measured value misses it; nothing where it is met, or there is nothing to measure.
+    /// Returns by how much a measured value misses the term; 0 if it is met or there is no value.
     pub fn shortfall(&self, value: Option<f64>) -> f64 {
         let value = value.unwrap_or(self.amount);
         match self.bound {
@@ -113,7 +113,7 @@ impl Term {
     }
 }
 
-/// What stands behind a sign.
+/// Amount of a term, with its unit.
 struct Amount<'a> {
     number: f64,
     unit: &'a str,
@@ -124,10 +124,10 @@ impl<'a> Amount<'a> {
         let is_digit = |sign: char| sign.is_ascii_digit() || matches!(sign, '.' | '-');
         let (digits, unit) = text.split_at(text.find(|sign| !is_digit(sign)).unwrap_or(text.len()));
         if unit.contains(['<', '>']) {
-            return Err(format!("one term ends after {digits:?} and another begins; write a comma between them"));
+            return Err(format!("two terms without a comma; write one after {digits:?}"));
         }
         let read = digits.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
-        let number = read.ok_or_else(|| format!("{text:?} is no amount; write a number such as 0, or 90 %"))?;
+        let number = read.ok_or_else(|| format!("invalid amount {text:?}; write a number such as 0, or 90 %"))?;
         Ok(Self { number, unit: unit.trim() })
     }
 }
@@ -142,7 +142,7 @@ fn measure(text: &str, is_share: bool, known: &GoalContext<'_>) -> Result<Measur
     let Some(what) = MeasureKind::ALL.into_iter().find(|what| what.name() == word) else {
         let measures = MeasureKind::ALL.map(MeasureKind::name);
         let hint = did_you_mean(word, measures);
-        return Err(format!("there is no measure {word:?}{hint}; the measures are {}", measures.join(", ")));
+        return Err(format!("unknown measure {word:?}{hint}; the measures are {}", measures.join(", ")));
     };
     if what == MeasureKind::Evenness && !is_share {
         return Err("evenness is a share; write a percent sign, such as evenness >= 80 %".to_owned());
@@ -157,11 +157,11 @@ fn measure(text: &str, is_share: bool, known: &GoalContext<'_>) -> Result<Measur
 fn class<'a>(name: Option<&str>, what: MeasureKind, known: &GoalContext<'a>) -> Result<&'a str, String> {
     let classes = known.classes.join(", ");
     let Some(name) = name else {
-        return Err(format!("whose {:?}? write a class before it; the classes are {classes}", what.name()));
+        return Err(format!("no class before {:?}; the classes are {classes}", what.name()));
     };
     known.classes.iter().find(|known| **known == name).copied().ok_or_else(|| {
         let hint = did_you_mean(name, known.classes.iter().copied());
-        format!("there is no class {name:?}{hint}; the classes are {classes}")
+        format!("unknown class {name:?}{hint}; the classes are {classes}")
     })
 }
 
@@ -170,12 +170,12 @@ fn quota<'a>(name: &str, what: MeasureKind, known: &GoalContext<'a>) -> Result<&
     match known.quotas.iter().find(|(quota, _)| *quota == name) {
         Some((quota, true)) => Ok(quota),
         Some((quota, false)) => Err(format!(
-            "the window of {quota} slides and never ends, so nothing is {} at its end; leave the term out",
+            "the sliding window of {quota} has no end, so {} cannot be measured; remove the term",
             what.name()
         )),
         None => {
             let (hint, quotas) = (did_you_mean(name, names()), names().collect::<Vec<_>>().join(", "));
-            Err(format!("there is no quota {name:?}{hint}; the quotas are {quotas}"))
+            Err(format!("unknown quota {name:?}{hint}; the quotas are {quotas}"))
         }
     }
 }
@@ -200,14 +200,14 @@ impl fmt::Display for Term {
 }
 
 impl fmt::Display for GoalError {
-    /// `--goal:COLUMN: "TERM": what is wrong; what would do`.
+    /// Formats as `--goal:COLUMN: "TERM": what is wrong; hint`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "--goal:{}: {:?}: {}", self.column, self.found, self.wrong)
     }
 }
 
 impl Bound {
-    /// As it is written.
+    /// Returns the sign as written in a goal.
     pub const fn sign(self) -> &'static str {
         match self {
             Self::AtMost => "<=",
@@ -216,7 +216,7 @@ impl Bound {
     }
 }
 
-const EXAMPLE: &str = "search served >= 90 %";
+const EXAMPLE: &str = "search admitted >= 90 %";
 
 #[cfg(test)]
 mod tests {
@@ -250,13 +250,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_goal_that_is_printed_reads_back_as_it_was(terms in proptest::collection::vec(terms(), 1..6)) {
+        fn goal_display_round_trips(terms in proptest::collection::vec(terms(), 1..6)) {
             let goal = Goal { terms };
             prop_assert_eq!(Goal::read(&goal.to_string(), &known()), Ok(goal));
         }
 
         #[test]
-        fn whatever_is_written_is_a_goal_or_told_what_is_wrong(text in "[a-z <>=%,.0-9≤]{0,60}|.{0,40}") {
+        fn arbitrary_text_is_a_goal_or_an_error(text in "[a-z <>=%,.0-9≤]{0,60}|.{0,40}") {
             if let Err(wrong) = Goal::read(&text, &known()) {
                 prop_assert!(!wrong.is_empty());
                 prop_assert!(wrong.iter().all(|term| (1..=text.chars().count() + 1).contains(&term.column)), "{:?}", wrong);
@@ -265,45 +265,45 @@ mod tests {
     }
 
     #[test]
-    fn spaces_do_not_matter_and_the_tuned_quota_needs_no_name() {
-        let goal = Goal::read("  person   refused<=0,search served>= 90%,unused <= 2.5 %", &known()).expect("a goal");
-        assert_eq!(goal.to_string(), "person refused <= 0, search served >= 90 %, api unused <= 2.5 %");
-        let goal = Goal::read("person refused <= 20 requests, search served >= 500, used>=40units", &known());
-        let counts = "person refused <= 20 requests, search served >= 500 requests, api used >= 40 units";
+    fn spaces_and_the_tuned_quota_name_are_optional() {
+        let goal = Goal::read("  person   refused<=0,search admitted>= 90%,unused <= 2.5 %", &known()).expect("a goal");
+        assert_eq!(goal.to_string(), "person refused <= 0, search admitted >= 90 %, api unused <= 2.5 %");
+        let goal = Goal::read("person refused <= 20 requests, search admitted >= 500, used>=40units", &known());
+        let counts = "person refused <= 20 requests, search admitted >= 500 requests, api used >= 40 units";
         assert_eq!(goal.expect("a goal").to_string(), counts);
     }
 
     #[test]
-    fn every_mistake_says_where_it_is_what_was_found_and_what_would_do() {
+    fn every_goal_error_has_location_and_hint() {
         let told = |text: &str| {
             let wrong = Goal::read(text, &known()).expect_err("no goal");
             wrong.iter().map(GoalError::to_string).collect::<Vec<_>>()
         };
         assert_eq!(
-            told("serch served >= 90 %, person refuse <= 0, unused < 2 %"),
+            told("serch admitted >= 90 %, person refuse <= 0, unused < 2 %"),
             [
-                "--goal:1: \"serch served >= 90 %\": there is no class \"serch\" (did you mean \"search\"?); the classes are \
-                 search, bot, person",
-                "--goal:23: \"person refuse <= 0\": there is no measure \"refuse\" (did you mean \"refused\"?); the measures \
-                 are refused, served, evenness, unused, used",
-                "--goal:43: \"unused < 2 %\": \"<\" is neither <= nor >=; write one of them",
+                "--goal:1: \"serch admitted >= 90 %\": unknown class \"serch\" (did you mean \"search\"?); the classes \
+                 are search, bot, person",
+                "--goal:25: \"person refuse <= 0\": unknown measure \"refuse\" (did you mean \"refused\"?); the \
+                 measures are refused, admitted, evenness, unused, used",
+                "--goal:45: \"unused < 2 %\": \"<\" is not a comparison; write <= or >=",
             ]
         );
         for (text, hint) in [
-            ("", "there is nothing"),
-            ("unused", "neither <= nor >= is in it"),
-            ("served >= 90 %", "whose \"served\"? write a class before it"),
+            ("", "empty term"),
+            ("unused", "no <= or >= found"),
+            ("admitted >= 90 %", "no class before \"admitted\""),
             ("search evenness >= 80", "evenness is a share"),
-            ("search served >= 90", "did you mean 90 %? write 90 % or 90 requests"),
+            ("search admitted >= 90", "write 90 % or 90 requests"),
             ("unused <= 2", "write 2 % or 2 units"),
-            ("unused <= 2 requests", "\"requests\" is no unit of it"),
-            ("person refused <= 0; search served >= 60 %", "another begins; write a comma between them"),
-            ("search served >= 101 %", "more than all there is"),
-            ("search served >= many", "\"many\" is no amount"),
-            ("search served >= -1", "\"-1\" is no amount"),
-            ("all search served >= 1", "is not a name and a measure"),
-            ("apis unused <= 1 %", "there is no quota \"apis\" (did you mean \"api\"?)"),
-            ("hourly unused <= 1 %", "slides and never ends"),
+            ("unused <= 2 requests", "invalid unit \"requests\""),
+            ("person refused <= 0; search admitted >= 60 %", "two terms without a comma"),
+            ("search admitted >= 101 %", "exceeds 100 %"),
+            ("search admitted >= many", "invalid amount \"many\""),
+            ("search admitted >= -1", "invalid amount \"-1\""),
+            ("all search admitted >= 1", "is not a name and a measure"),
+            ("apis unused <= 1 %", "unknown quota \"apis\" (did you mean \"api\"?)"),
+            ("hourly unused <= 1 %", "the sliding window of hourly has no end"),
         ] {
             let told = told(text).join("\n");
             assert!(told.contains(hint), "{text}: {told}");

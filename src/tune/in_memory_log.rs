@@ -1,7 +1,7 @@
-//! A log in memory, read once and replayed often.
+//! A log in memory, read once and replayed many times.
 //!
-//! Its lines are kept as they were written and go through a whole trial each time: what a client is may depend on what it
-//! was answered before, so not even classes are the same under every policy.
+//! Lines are stored as text and pass through the complete [`Simulator`] in each replay. Even the class of a client may
+//! depend on earlier responses, so it differs between policies.
 
 use super::tuner::TuneError;
 use crate::policy::Timestamp;
@@ -9,20 +9,20 @@ use crate::replay::log::{LineError, LinePosition, LogLine, MergedLog, OrderedLin
 use crate::replay::report::{PolicyReport, WindowReport};
 use crate::replay::{self, Assumptions, Policy, ReplayRequest, Simulator};
 
-/// The requests of a log, in the order of time.
+/// Requests of a log, in the order of time.
 pub struct InMemoryLog {
     text: Vec<u8>,
     lines: Vec<LineIndex>,
 }
 
-/// A line: from where the one before it ends.
+/// A line of the text, which starts at the end of the previous line.
 struct LineIndex {
     at: Timestamp,
     place: LinePosition,
     end: usize,
 }
 
-/// From the first request of a log to its last.
+/// Time from the first to the last request of a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogSpan {
     pub(super) first: Timestamp,
@@ -30,7 +30,7 @@ pub(super) struct LogSpan {
 }
 
 impl InMemoryLog {
-    /// Reads all lines. `watch` sees how many, now and then.
+    /// Reads all lines. Calls `watch` with the number of lines read.
     pub fn read(mut lines: MergedLog, watch: &mut dyn FnMut(u64)) -> Result<Self, TuneError> {
         let mut recording = Self { text: Vec::new(), lines: Vec::new() };
         loop {
@@ -61,19 +61,19 @@ impl InMemoryLog {
         Ok(())
     }
 
-    /// How many requests there are.
+    /// Returns the number of requests.
     pub fn requests(&self) -> u64 {
         self.lines.len() as u64
     }
 
-    /// From when to when.
+    /// Returns the times of the first and last request.
     pub(super) fn span(&self) -> LogSpan {
         let (first, last) = (self.lines.first(), self.lines.last());
         let at = |line: Option<&LineIndex>| line.map_or_else(Timestamp::default, |line| line.at);
         LogSpan { first: at(first), last: at(last) }
     }
 
-    /// What would have become of them.
+    /// Replays the log under `policy`.
     pub(super) fn replay(&self, policy: Policy, assumptions: &Assumptions) -> PolicyReport {
         let mut trial = Simulator::new(policy, assumptions, self.span().first);
         let mut begin = 0;
@@ -89,7 +89,7 @@ impl InMemoryLog {
 }
 
 impl LogSpan {
-    /// True where the log covers nearly all of a window: what is left of another says nothing.
+    /// Returns true if the log covers nearly all of a window; the usage of other windows is not representative.
     pub(super) fn covers(&self, window: &WindowReport) -> bool {
         let second = |text: &str| text.parse().map_or(0, jiff::Timestamp::as_second);
         let (start, end) = (second(&window.start), second(&window.end));
@@ -99,11 +99,11 @@ impl LogSpan {
     }
 }
 
-/// Some four million lines of the combined format.
+/// About four million lines of the combined format.
 const MAX_BYTES: usize = 1 << 30;
 
-/// So much of a window; the first and the last minutes of a day are often silent.
+/// Minimum share of a covered window; the first and last minutes of a day are often without requests.
 const MIN_COVERAGE_PERCENT: i64 = 95;
 
-/// So many lines are a hundredth of a second, or less.
+/// Interval of progress callbacks, in lines: at most a hundredth of a second.
 const PROGRESS_INTERVAL_LINES: u64 = 8192;

@@ -1,43 +1,43 @@
-//! What can be measured of a replay.
+//! Measures of a replay that goals refer to.
 
 use super::in_memory_log::LogSpan;
 use crate::replay::report::{ClassReport, HourReport, PolicyReport, QuotaReport, WindowReport};
 use std::fmt;
 
-/// Something that a replay has a figure for.
+/// A measure of a class or quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measure {
-    /// What.
+    /// Kind of the measure.
     pub what: MeasureKind,
-    /// Of which class or quota.
+    /// Name of the class or quota.
     pub name: String,
-    /// In percent; a count or units otherwise.
+    /// True if the measure is in percent, false for a count or units.
     pub is_share: bool,
 }
 
-/// What is measured. Of a class, only requests that cost something count: no tier refuses others.
+/// Kind of a measure. Measures of a class count only requests with a cost, because tiers never refuse others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasureKind {
-    /// Requests of a class that were turned away.
+    /// Refused requests of a class.
     Refused,
-    /// Requests of a class that were let through.
-    Served,
-    /// The share served in the worst hour of a class, against the best.
+    /// Admitted requests of a class.
+    Admitted,
+    /// Admit ratio in the worst hour of a class, relative to the best hour.
     Evenness,
-    /// What was left of a quota when its windows ended, on average.
+    /// Units left of a quota at the end of its windows, on average.
     Unused,
-    /// What was spent of a quota in its windows, on average.
+    /// Units used of a quota in its windows, on average.
     Used,
 }
 
 impl Measure {
-    /// Its figure; none where there was nothing to measure.
+    /// Returns the value; `None` if there was nothing to measure.
     pub(super) fn of(&self, report: &PolicyReport, log: &LogSpan) -> Option<f64> {
         let class = || report.classes.iter().find(|class| class.name == self.name);
         let quota = || report.quotas.iter().find(|quota| quota.name == self.name);
         match self.what {
             MeasureKind::Refused => self.count_or_percent(class()?, |class| class.costly - class.costly_admitted),
-            MeasureKind::Served => self.count_or_percent(class()?, |class| class.costly_admitted),
+            MeasureKind::Admitted => self.count_or_percent(class()?, |class| class.costly_admitted),
             MeasureKind::Evenness => evenness(&report.hours, &self.name),
             MeasureKind::Unused => self.per_window(quota()?, log, |window| window.left),
             MeasureKind::Used => self.per_window(quota()?, log, |window| window.used),
@@ -59,7 +59,7 @@ impl Measure {
     }
 }
 
-/// The windows that say how much is left at the end: those that the log covers, or all where it covers none.
+/// Returns the windows that the log covers, or all windows if it covers none.
 pub(super) fn complete_windows<'a>(quota: &'a QuotaReport, log: &LogSpan) -> Vec<&'a WindowReport> {
     let covered: Vec<&WindowReport> = quota.windows.iter().filter(|window| log.covers(window)).collect();
     if covered.is_empty() { quota.windows.iter().collect() } else { covered }
@@ -68,7 +68,7 @@ pub(super) fn complete_windows<'a>(quota: &'a QuotaReport, log: &LogSpan) -> Vec
 fn evenness(hours: &[HourReport], name: &str) -> Option<f64> {
     let served = hours.iter().filter_map(|hour| {
         let class = hour.classes.iter().find(|class| class.name == name)?;
-        class.served.filter(|_| class.costly >= MIN_REQUESTS_PER_HOUR)
+        class.admit_ratio.filter(|_| class.costly >= MIN_REQUESTS_PER_HOUR)
     });
     let (worst, best) =
         served.fold((f64::INFINITY, 0.0_f64), |(worst, best), served| (worst.min(served), best.max(served)));
@@ -76,28 +76,28 @@ fn evenness(hours: &[HourReport], name: &str) -> Option<f64> {
 }
 
 impl MeasureKind {
-    /// All of them: those of a class, then those of a quota.
-    pub const ALL: [Self; 5] = [Self::Refused, Self::Served, Self::Evenness, Self::Unused, Self::Used];
+    /// All kinds: those of a class, then those of a quota.
+    pub const ALL: [Self; 5] = [Self::Refused, Self::Admitted, Self::Evenness, Self::Unused, Self::Used];
 
-    /// Its word in goals.
+    /// Returns the name used in goals.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
-            Self::Served => "served",
+            Self::Admitted => "admitted",
             Self::Evenness => "evenness",
             Self::Unused => "unused",
             Self::Used => "used",
         }
     }
 
-    /// What it is counted in where it is no share.
+    /// Returns the unit of a measure that is not a share.
     pub const fn unit(self) -> &'static str {
         if self.is_per_class() { "requests" } else { "units" }
     }
 
-    /// True where a class is measured, false where a quota is.
+    /// Returns true for measures of a class, false for those of a quota.
     pub const fn is_per_class(self) -> bool {
-        matches!(self, Self::Refused | Self::Served | Self::Evenness)
+        matches!(self, Self::Refused | Self::Admitted | Self::Evenness)
     }
 }
 
@@ -107,5 +107,5 @@ impl fmt::Display for Measure {
     }
 }
 
-/// So many requests say something of how an hour went, as in the report of a replay.
+/// Minimum number of requests for a meaningful admit ratio of an hour, as in the report of a replay.
 const MIN_REQUESTS_PER_HOUR: u64 = 10;

@@ -1,8 +1,9 @@
-//! Which tiers meet a goal: many policies are tried on one log, each through a whole [`Simulator`](crate::replay::Simulator).
+//! Searches for tiers and pacing that meet a goal. Replays the log through a [`Simulator`](crate::replay::Simulator)
+//! for each candidate.
 //!
-//! A [`Goal`] says what is wanted, a [`SearchSpace`] what may be changed, a [`Search`] which of all that to try. Every candidate is
-//! a text: the file with other values in it (a [`ConfigEditor`]), read as `check` reads it. So what is shown is what the
-//! file that is written does, to the last request. Same log, same file, same goal: same bytes.
+//! A [`Goal`] defines the target, a [`SearchSpace`] the values that may change, a [`Search`] the candidates to try.
+//! Each candidate is the text of a file, edited by a [`ConfigEditor`] and loaded like any configuration. Therefore the
+//! written file behaves exactly as shown. The same log, file and goal give the same bytes.
 
 mod candidate;
 mod chart;

@@ -1,30 +1,30 @@
-//! Pacing as something that is varied: its mode, and the weights of the classes that are tuned.
+//! Pacing as a tunable value: its mode, and the weights of the tuned classes.
 
 use super::candidate::Changes;
 use crate::policy::pacing::{Pacing, PacingMode, Role};
 use std::num::NonZeroU32;
 
-/// How a quota is paced.
+/// Pacing of a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PacingChoice {
-    /// By what forecast; none where it is off.
+    /// Mode; `None` if pacing is off.
     pub(super) forecast: Option<PacingMode>,
-    /// The weight of each class that is tuned; 1 each where they say nothing.
+    /// Weight of each tuned class; 1 by default.
     pub(super) weights: Vec<u32>,
 }
 
-/// What of it may be changed.
+/// Parts of the pacing that may be changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TunableFields {
     pub(super) mode: bool,
     pub(super) weights: bool,
 }
 
-/// How many numbers make a pace, beside one for each weight.
+/// Number of random numbers per sample, without those for the weights.
 pub(super) const DRAWS: usize = 1;
 
 impl PacingChoice {
-    /// That of a quota, for the `classes` at these places.
+    /// Returns the pacing of a quota for `classes`.
     pub(super) fn of(pacing: Option<&Pacing>, classes: &[usize]) -> Self {
         let weight = |class: &usize| match pacing.and_then(|pacing| pacing.roles.get(*class)) {
             Some(Role::Paced(weight)) => weight.get(),
@@ -33,7 +33,8 @@ impl PacingChoice {
         Self { forecast: pacing.map(|pacing| pacing.forecast), weights: classes.iter().map(weight).collect() }
     }
 
-    /// One out of numbers from 0 to 1: the mode, then the weights, which are given to classes in the order of `priorities`.
+    /// Returns a sample from numbers in [0, 1]: the mode, then the weights, assigned to classes in order of
+    /// `priorities`.
     pub(super) fn from_sample(&self, draws: &[f64], freedom: TunableFields, priorities: &[u8]) -> Self {
         let mut pace = self.clone();
         if freedom.mode {
@@ -47,7 +48,7 @@ impl PacingChoice {
         pace
     }
 
-    /// The same, the larger weights for classes of higher `priorities`.
+    /// Reassigns the weights so that classes of higher `priorities` have larger ones.
     fn in_order(mut self, priorities: &[u8]) -> Self {
         let mut places: Vec<usize> = (0..priorities.len()).collect();
         places.sort_by_key(|place| priorities[*place]);
@@ -57,20 +58,20 @@ impl PacingChoice {
         self
     }
 
-    /// In every mode that may be, with weights that say nothing where they may be changed.
+    /// Returns each allowed mode, with weights of 1 if weights may be changed.
     pub(super) fn default_modes(&self, freedom: TunableFields) -> Vec<Self> {
         let weights = if freedom.weights { vec![1; self.weights.len()] } else { self.weights.clone() };
         let modes = MODES.into_iter().filter(|mode| freedom.mode || *mode == self.forecast);
         modes.map(|forecast| Self { forecast, weights: weights.clone() }).collect()
     }
 
-    /// The same in each of the other modes.
+    /// Returns copies in each of the other allowed modes.
     pub(super) fn other_modes(&self, freedom: TunableFields) -> Vec<Self> {
         let others = MODES.into_iter().filter(|mode| freedom.mode && *mode != self.forecast);
         others.map(|forecast| Self { forecast, ..self.clone() }).collect()
     }
 
-    /// Those of the same mode with one weight that is twice as much, or half.
+    /// Returns copies of the same mode with one weight doubled or halved.
     pub(super) fn neighbours(&self, freedom: TunableFields) -> Vec<Self> {
         let mut all = Vec::new();
         if freedom.weights && self.forecast.is_some() {
@@ -82,7 +83,7 @@ impl PacingChoice {
         all
     }
 
-    /// The same, if it says something: weights only where something is paced, and only of classes that are.
+    /// Removes values without effect: weights without pacing, and weights of classes that are refused entirely.
     pub(super) fn normalized(mut self, is_open: &[bool]) -> Self {
         if !is_open.contains(&true) {
             self.forecast = None;
@@ -95,7 +96,7 @@ impl PacingChoice {
         self
     }
 
-    /// How much it differs from the `present` one.
+    /// Returns the difference from the `present` pacing.
     pub(super) fn changes(&self, present: &Self) -> Changes {
         let mode = u32::from(self.forecast != present.forecast);
         let weights = self.weights.iter().zip(&present.weights);
@@ -104,7 +105,7 @@ impl PacingChoice {
         Changes { priority_inversions: 0, values: mode + by.len() as u32, distance }
     }
 
-    /// Its mode as it is written in the file.
+    /// Returns the mode as written in the file.
     pub(super) fn mode(&self) -> &'static str {
         self.forecast.map_or("off", PacingMode::name)
     }
@@ -118,11 +119,11 @@ impl PacingChoice {
 
 const MODES: [Option<PacingMode>; 3] = [None, Some(PacingMode::Even), Some(PacingMode::Learned)];
 
-/// Weights that are drawn by lot are 1, 2, 4 and 8.
+/// Random weights are 1, 2, 4 and 8.
 const DOUBLINGS: u32 = 4;
 
-/// More leaves the others nothing worth having.
+/// A larger weight would leave the other classes almost nothing.
 const MAX_WEIGHT: u32 = 64;
 
-/// In millionths, as distances are told.
+/// The unit of distances, in millionths.
 const WHOLE: u64 = 1_000_000;

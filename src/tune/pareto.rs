@@ -1,4 +1,4 @@
-//! What could be had for what: of all that was tried, those that nothing else beats in both of two measures.
+//! Pareto front: the tried policies that no other policy beats in both of two measures.
 
 use super::goal::Bound;
 use super::measure::Measure;
@@ -6,25 +6,25 @@ use super::rank::Rank;
 use super::search::Evaluated;
 use std::collections::BTreeSet;
 
-/// Something to be traded for something else: a measure, and which way is better.
+/// A measure with its better direction.
 #[derive(Clone, Debug)]
 pub(super) struct Objective {
     pub(super) measure: Measure,
     pub(super) better: Bound,
 }
 
-/// A trade-off (Pareto front).
+/// Trade-off between two measures (Pareto front).
 #[derive(Clone, Debug)]
 pub(super) struct ParetoFront {
-    /// What is traded, by place among the stakes.
+    /// Indexes of the two measures among the objectives.
     pub(super) stakes: [usize; 2],
-    /// Places among those that were tried, in the order of the first measure.
+    /// Indexes of the tried policies on the front, in the order of the first measure.
     pub(super) points: Vec<usize>,
 }
 
 impl ParetoFront {
-    /// The first two stakes of which more of one is less of the other, among policies that miss no other term of the goal by
-    /// more than `chosen` does. The stakes that are terms come first, in their order.
+    /// Returns the front of the first two objectives that conflict. Considers only policies that miss no other term by
+    /// more than `chosen`. Objectives that are terms of the goal come first, in their order.
     pub(super) fn of(stakes: &[Objective], tried: &[Evaluated], chosen: &Rank) -> Option<Self> {
         let pairs = || (0..stakes.len()).flat_map(|one| (one + 1..stakes.len()).map(move |other| [one, other]));
         let front = |pair: [usize; 2]| Self { stakes: pair, points: non_dominated(stakes, pair, tried, chosen) };
@@ -34,7 +34,7 @@ impl ParetoFront {
 }
 
 impl ParetoFront {
-    /// Its points and those that are `marked`, along the curve: the better the one, the worse the other.
+    /// Returns the points of the front and those in `marked`, from the best to the worst in the first measure.
     pub(super) fn along(&self, stakes: &[Objective], tried: &[Evaluated], marked: [usize; 2]) -> Vec<usize> {
         let badness = |place: usize, stake: usize| {
             let figure = tried[place].figures[stake]?;
@@ -50,7 +50,7 @@ impl ParetoFront {
 }
 
 fn non_dominated(stakes: &[Objective], pair: [usize; 2], tried: &[Evaluated], chosen: &Rank) -> Vec<usize> {
-    // The less the better, in both.
+    // In both, lower is better.
     let figure = |tried: &Evaluated, stake: usize| {
         let value = rounded(tried.figures[stake]?);
         Some(if stakes[stake].better == Bound::AtMost { value } else { -value })
@@ -70,10 +70,10 @@ fn non_dominated(stakes: &[Objective], pair: [usize; 2], tried: &[Evaluated], ch
     all.into_iter().map(|(_, _, _, place)| place).collect()
 }
 
-/// To a tenth, as it is shown: points that look alike are one.
+/// Rounds to a tenth, the displayed precision, so that points with equal labels count as one.
 fn rounded(figure: f64) -> i64 {
     (figure * 10.0).round() as i64
 }
 
-/// So many points are a curve.
+/// Minimum number of points of a meaningful front.
 const MIN_POINTS: usize = 3;

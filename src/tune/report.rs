@@ -1,6 +1,6 @@
-//! What was found, as one document: the terminal and `--json` are made of it.
+//! Report of a search, from which the terminal summary and `--json` are rendered.
 //!
-//! Figures are percents where the goal asks for a share, counts and units otherwise; null where there was nothing to measure.
+//! Values are in percent for a share, else counts or units; null if there was nothing to measure.
 
 use super::candidate::Candidate;
 use super::config_editor::{percent, threshold_text};
@@ -17,142 +17,142 @@ use crate::telemetry::rfc3339;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The whole of it.
+/// Result of a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct TuningReport {
-    /// What was read.
+    /// Log that was replayed.
     pub log: TunedLogReport,
-    /// The quota whose tiers were varied.
+    /// Quota whose tiers were varied.
     pub quota: String,
-    /// How many policies were tried.
+    /// Number of policies tried.
     pub tried: usize,
-    /// The number of the point of the trade-off that was picked instead of what comes nearest; null where none was.
+    /// Number of the point selected with `--select`; null if none was.
     pub picked: Option<usize>,
-    /// True where what was found meets the goal.
+    /// True if the found policy meets the goal.
     pub met: bool,
-    /// Why the goal cannot be met by any policy, where that is known: what the best of all for one of its terms would give.
+    /// Reasons why no policy can meet the goal, with the value of the best possible policy for a term.
     pub impossible: Vec<String>,
-    /// Each term of the goal.
+    /// Terms of the goal.
     pub terms: Vec<TermReport>,
-    /// The tiers of each class that may be changed: now, and as found.
+    /// Tiers of each tunable class, present and found.
     pub tiers: Vec<TunedClassReport>,
-    /// How the quota is paced: now, and as found.
+    /// Pacing of the quota, present and found.
     pub pacing: PacingReport,
-    /// What can be had for what; null where nothing has to be given up for anything.
+    /// Trade-off between two measures; null if no measures conflict.
     pub trade_off: Option<TradeOffReport>,
-    /// The changes to the file, as `diff -u` writes them; empty where it stays as it is.
+    /// Changes to the file as a unified diff; empty if there are none.
     pub patch: String,
 }
 
-/// What was read.
+/// Log that was replayed.
 #[derive(Clone, Debug, Serialize)]
 pub struct TunedLogReport {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// The time of the first ...
+    /// Time of the first request.
     pub first: String,
-    /// ... and of the last.
+    /// Time of the last request.
     pub last: String,
-    /// From one to the other.
+    /// Time from the first to the last request, in seconds.
     pub span_s: u64,
-    /// The windows of the quota that say what is left at their end ...
+    /// Number of windows of the quota that count.
     pub windows: usize,
-    /// ... which is so little known where the log covers none of them whole.
+    /// True if the log covers these windows; false if it covers none, so that their usage is not representative.
     pub windows_are_whole: bool,
 }
 
-/// One term of the goal.
+/// Term of the goal.
 #[derive(Clone, Debug, Serialize)]
 pub struct TermReport {
-    /// The term.
+    /// Text of the term.
     pub term: String,
-    /// Its figures are percents.
+    /// True if its values are in percent.
     pub percent: bool,
-    /// Its figure under the file as it is.
+    /// Value under the present file.
     pub present: Option<f64>,
-    /// Its figure under what was found.
+    /// Value under the found policy.
     pub found: Option<f64>,
-    /// What was found meets it.
+    /// True if the found policy meets the term.
     pub met: bool,
-    /// By how much it does not.
+    /// Amount by which the found policy misses the term.
     pub short_by: f64,
 }
 
-/// The tiers of one class, as `60%:50%`: from this much used on, refuse this share.
+/// Tiers of one class, as `60%:50%`: above this usage, refuse this share.
 #[derive(Clone, Debug, Serialize)]
 pub struct TunedClassReport {
-    /// The class.
+    /// Name of the class.
     pub class: String,
-    /// Its tiers in the file.
+    /// Tiers in the file.
     pub present: Vec<String>,
-    /// Its tiers as found.
+    /// Tiers as found.
     pub found: Vec<String>,
 }
 
-/// How the quota is paced: `off`, or a mode and the weights that are not 1.
+/// Pacing of the quota: `off`, or a mode and the weights other than 1.
 #[derive(Clone, Debug, Serialize)]
 pub struct PacingReport {
-    /// In the file.
+    /// Pacing in the file.
     pub present: String,
-    /// As found.
+    /// Pacing as found.
     pub found: String,
 }
 
-/// What can be had for what: of all policies that were tried and miss no other term by more, those that none beats in both.
+/// Trade-off between two measures: tried policies that no other beats in both, and that miss no other term by more.
 #[derive(Clone, Debug, Serialize)]
 pub struct TradeOffReport {
-    /// One measure ...
+    /// First measure.
     pub x: AxisReport,
-    /// ... and the other.
+    /// Second measure.
     pub y: AxisReport,
-    /// The policies, best in `x` first; those that are present and found are among them even where others beat them.
+    /// Policies, best in `x` first; includes the present and the found policy even if others beat them.
     pub points: Vec<PointReport>,
 }
 
-/// One of two measures.
+/// Measure on an axis of the trade-off.
 #[derive(Clone, Debug, Serialize)]
 pub struct AxisReport {
-    /// What is measured.
+    /// Name of the measure.
     pub measure: String,
-    /// Its figures are percents.
+    /// True if its values are in percent.
     pub percent: bool,
-    /// More of it is better, not less.
+    /// True if higher values are better.
     pub more_is_better: bool,
 }
 
-/// One policy.
+/// Policy of the trade-off.
 #[derive(Clone, Debug, Serialize)]
 pub struct PointReport {
-    /// Its number, from 1: `--pick` takes it.
+    /// Number from 1, for `--select`.
     pub number: usize,
-    /// Its figure in the first measure ...
+    /// Value of the first measure.
     pub x: f64,
-    /// ... and in the second.
+    /// Value of the second measure.
     pub y: f64,
-    /// It is the file as it is.
+    /// True for the present file.
     pub present: bool,
-    /// It is what was found, or picked.
+    /// True for the found or selected policy.
     pub found: bool,
-    /// How it paces.
+    /// Pacing of the policy.
     pub pacing: String,
-    /// Its tiers, by class.
+    /// Tiers by class.
     pub tiers: BTreeMap<String, Vec<String>>,
 }
 
-/// What a search has come to.
+/// Result of a search.
 pub(super) struct SearchOutcome<'a> {
     pub(super) stakes: &'a [Objective],
     pub(super) tried: &'a [Evaluated],
-    /// What can be had for what, by place among those that were tried.
+    /// Front, and the indexes of its points among the tried policies.
     pub(super) curve: Option<(ParetoFront, Vec<usize>)>,
-    /// The number of the point on it that was picked.
+    /// Number of the selected point.
     pub(super) picked: Option<usize>,
-    /// The place of what is proposed.
+    /// Index of the proposed policy.
     pub(super) chosen: usize,
     pub(super) impossible: Vec<String>,
 }
 
-/// What is to be told; `present` is the replay of the file as it is, `text` the file as found.
+/// Builds the report; `present` is the replay of the present file, `text` the file as found.
 pub(super) fn report(
     tuning: &Tuner<'_>,
     outcome: SearchOutcome<'_>,
@@ -243,7 +243,7 @@ fn pacing(draft: &Candidate, space: &SearchSpace, rules: &Rules) -> String {
     draft.pace.mode().to_owned() + &weights.collect::<String>()
 }
 
-/// The tiers of each class, in words.
+/// Formats the tiers of each class.
 fn change_rows(draft: &Candidate, space: &SearchSpace) -> Vec<Vec<String>> {
     let tier = |tier: &crate::policy::tier::Tier| {
         format!("{}:{}", threshold_text(tier.above, space.limit()), percent(tier.shed))

@@ -1,35 +1,36 @@
-//! Which policies to try.
+//! Search over candidates.
 //!
-//! First what the file says, the ends of what is possible and drafts spread between them, then pattern searches (Hooke and Jeeves 1961): from
-//! the file as it is, for the best is often near; from the best of all; from the file paced otherwise. In each, neighbours
-//! are tried, and the first batch with a better one moves the search to it; where none is better, the next are nearer.
+//! Tries the present file, the extremes of the search space, and samples between them. Then runs pattern searches
+//! (Hooke and Jeeves 1961): from the present file, because the best is often near; from the best candidate; from the
+//! present file with other pacing. A pattern search tries neighbors and moves to the best of the first batch that
+//! contains a better one. Without a better neighbor, it halves the step.
 
 use super::candidate::Candidate;
 use super::rank::Rank;
 use super::space::SearchSpace;
 use crate::rng::Rng;
 
-/// How to look.
+/// Parameters of a search.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// The most policies that are tried; at least one.
+    /// Maximum number of policies tried; at least one.
     pub effort: usize,
-    /// Where drafts that are spread come from.
+    /// Random number generator for samples.
     pub chance: Rng,
 }
 
-/// A policy that has been tried.
+/// A policy that was tried.
 #[derive(Clone, Debug)]
 pub(super) struct Evaluated {
     pub(super) draft: Candidate,
-    /// What was measured.
+    /// Measured values, by objective.
     pub(super) figures: Vec<Option<f64>>,
     pub(super) rank: Rank,
 }
 
 impl Search {
-    /// Looks for the best draft. `try_all` tries some and gives them back in their order. All that were tried, the present
-    /// one first.
+    /// Searches for the best candidate. `try_all` evaluates candidates and returns them in their order. Returns all
+    /// evaluated candidates, the present file first.
     pub(super) fn run<E>(
         mut self,
         space: &SearchSpace,
@@ -61,7 +62,7 @@ impl Search {
     }
 }
 
-/// What has been looked at so far.
+/// State of a running search.
 struct SearchState<'a, E> {
     tried: Vec<Evaluated>,
     space: &'a SearchSpace,
@@ -70,8 +71,8 @@ struct SearchState<'a, E> {
 }
 
 impl<E> SearchState<'_, E> {
-    /// Goes from the policy at place `at` to better ones, until there is none near, or half of the effort that is left is
-    /// spent.
+    /// Moves from the policy at index `at` to better neighbors until there is none, or half of the remaining trials are
+    /// used.
     fn descend(&mut self, mut at: usize) -> Result<(), E> {
         let most = (self.tried.len() + self.effort).div_ceil(2);
         let mut reach = INITIAL_STEP;
@@ -100,7 +101,7 @@ impl<E> SearchState<'_, E> {
         self.tried.iter().position(|tried| tried.draft == *draft)
     }
 
-    /// Tries those that are new, as far as the effort goes.
+    /// Evaluates the candidates that are new, up to the maximum number of trials.
     fn evaluate_new(&mut self, drafts: &[Candidate]) -> Result<(), E> {
         let mut new: Vec<Candidate> = Vec::new();
         for draft in drafts {
@@ -114,19 +115,19 @@ impl<E> SearchState<'_, E> {
     }
 }
 
-/// The place of the nearest to the goal; the first of equals.
+/// Returns the index of the policy nearest to the goal; the first of equals.
 pub(super) fn best(tried: &[Evaluated]) -> usize {
     (0..tried.len()).min_by_key(|place| &tried[*place].rank).unwrap_or_default()
 }
 
-/// The file as it is, among those that were tried.
+/// Index of the present file among the tried policies.
 pub(super) const BASELINE: usize = 0;
 
-/// One in so many is spread; the rest goes into looking more closely.
+/// Inverse of the share of trials used for samples; the others refine.
 const SPREAD: usize = 4;
 
-/// Drafts that are tried at once. It is the same on every machine, or the results would differ with the cores.
+/// Candidates evaluated at once. Constant, because a number that depends on the CPU cores would change the results.
 const BATCH: usize = 8;
 
-/// The first steps, in percent.
+/// Initial step, in percent.
 const INITIAL_STEP: u32 = 16;

@@ -1,4 +1,4 @@
-//! What may be changed: the tiers of a quota, for classes that have some, and how it is paced.
+//! Search space: the tiers of a quota, for classes that have some, and its pacing.
 
 use super::candidate::{Candidate, Changes};
 use super::goal::Goal;
@@ -7,16 +7,17 @@ use super::tiers;
 use crate::config::Settings;
 use crate::policy::quota::{ClassTiers, Quota};
 use crate::policy::{Rules, Units};
+
 use crate::rng::Rng;
 
-/// What may be changed of one quota.
+/// Values of one quota that may be changed.
 #[derive(Clone, Debug)]
 pub struct SearchSpace {
-    /// The quota, by its place.
+    /// Index of the quota.
     quota: usize,
-    /// The classes whose tiers may be changed, by their places.
+    /// Indexes of the classes whose tiers may be changed.
     classes: Vec<usize>,
-    /// Their priorities.
+    /// Priorities of these classes.
     priorities: Vec<u8>,
     limit: Units,
     freedom: TunableFields,
@@ -24,10 +25,9 @@ pub struct SearchSpace {
 }
 
 impl SearchSpace {
-    /// What may be changed of the quota at place `quota`, or why nothing may.
+    /// Creates the space of the quota at index `quota`, or returns why nothing may be changed.
     ///
-    /// A class that is refused everything from the first unit on stays out, unless the goal speaks of it: whoever shuts
-    /// somebody out means it.
+    /// A class that is refused from the first unit is excluded, unless the goal names it: such tiers are intentional.
     pub fn of(settings: &Settings, quota: usize, goal: &Goal) -> Result<Self, String> {
         let Rules { quotas, classes, .. } = &*settings.rules;
         let wanted = |class: &str| {
@@ -42,13 +42,13 @@ impl SearchSpace {
         let Quota { name, limit, class_tiers: ladders, enforce, .. } = &quotas[quota];
         if !enforce {
             return Err(format!(
-                "{name} refuses nobody (`enforce: false`), so there is nothing to tune; remove that line first"
+                "{name} refuses no request (`enforce: false`), so there is nothing to tune; remove that line first"
             ));
         }
         let tuned: Vec<usize> = ladders.iter().enumerate().filter_map(may_change).collect();
         if tuned.is_empty() {
             return Err(format!(
-                "no class has tiers in {name} that may be changed; write some to begin with, such as \
+                "no class has tunable tiers in {name}; add initial tiers such as \
                  search: [{{ above: 80%, shed: 50% }}]"
             ));
         }
@@ -57,38 +57,38 @@ impl SearchSpace {
         Ok(Self { quota, classes: tuned, priorities, limit: *limit, freedom, present })
     }
 
-    /// The draft that these settings are.
+    /// Returns the candidate that `settings` contain.
     pub(super) fn draft(&self, settings: &Settings) -> Candidate {
         draft(settings, self.quota, &self.classes)
     }
 
-    /// What the file says now.
+    /// Returns the candidate of the present file.
     pub(super) fn present(&self) -> &Candidate {
         &self.present
     }
 
-    /// The limit of the quota.
+    /// Returns the limit of the quota.
     pub(super) fn limit(&self) -> Units {
         self.limit
     }
 
-    /// The quota, by its place.
+    /// Returns the index of the quota.
     pub(super) fn quota(&self) -> usize {
         self.quota
     }
 
-    /// The classes that are tuned, by their places, in the order of a draft's ladders.
+    /// Returns the indexes of the tuned classes, in the order of a candidate's tiers.
     pub(super) fn classes(&self) -> &[usize] {
         &self.classes
     }
 
-    /// How much a draft differs from what the file says now.
+    /// Returns the difference of a candidate from the present file.
     pub(super) fn changes(&self, draft: &Candidate) -> Changes {
         draft.changes(&self.present, &self.priorities, self.limit)
     }
 
-    /// `count` drafts spread over all that is possible: a Latin hypercube (McKay, Beckman and Conover 1979), in which each
-    /// number that makes a draft falls into each of `count` equal parts once.
+    /// Returns `count` candidates spread over the whole space: a Latin hypercube (McKay, Beckman and Conover 1979).
+    /// Each random number of a candidate falls into each of `count` equal parts once.
     pub(super) fn samples(&self, count: usize, chance: &mut Rng) -> Vec<Candidate> {
         let of_ladders = self.classes.len() * tiers::DRAWS;
         let of_pace = pacing::DRAWS + self.classes.len();
@@ -102,12 +102,13 @@ impl SearchSpace {
         (0..count).map(draft).collect()
     }
 
-    /// The ends of what is possible, which no sample would hit: everybody shut out; the least important classes shut out and
-    /// the others as they are; tiers as they are and tiers that refuse next to nothing, paced in every way without weights.
+    /// Returns the extremes of the space, which no sample would hit: all classes refused; the least important classes
+    /// refused and the others as they are; and in every pacing mode without weights, the present tiers and tiers that
+    /// refuse almost nothing.
     pub(super) fn extreme_candidates(&self) -> Vec<Candidate> {
         let mut by_priority: Vec<usize> = (0..self.classes.len()).collect();
         by_priority.sort_by_key(|place| self.priorities[*place]);
-        // Who is shut out entirely is not paced, so all of them can be only where pacing may be changed.
+        // A class that is refused entirely is not paced, so all of them can be refused only if pacing may be changed.
         let may_shut_all = self.freedom.mode || self.present.pace.forecast.is_none();
         let most = if may_shut_all { by_priority.len() } else { by_priority.len() - 1 };
         let shut = |count: &usize| {
@@ -121,14 +122,14 @@ impl SearchSpace {
         counts.iter().map(shut).chain(paced(self.present.clone())).chain(paced(open)).collect()
     }
 
-    /// What the file says, paced in each of the other ways.
+    /// Returns the present file in each of the other pacing modes.
     pub(super) fn with_other_pacing(&self) -> Vec<Candidate> {
         let others = self.present.pace.other_modes(self.freedom);
         others.into_iter().map(|pace| self.present.with_pace(pace)).filter(|draft| *draft != self.present).collect()
     }
 
-    /// Drafts that differ from this one in one thing, but not in how the quota is paced, by `reach` percent where it is a number; those that are nearer to what
-    /// the file says come first.
+    /// Returns candidates that differ from `draft` in one value other than the pacing mode, by `reach` percent if it is
+    /// a number. Candidates nearer to the present file come first.
     pub(super) fn neighbours(&self, draft: &Candidate, reach: u32) -> Vec<Candidate> {
         let mut all = Vec::new();
         for (place, (tiers, present)) in draft.ladders.iter().zip(&self.present.ladders).enumerate() {
@@ -154,8 +155,8 @@ fn draft(settings: &Settings, quota: usize, classes: &[usize]) -> Candidate {
     Candidate::new(classes.iter().map(tiers).collect(), PacingChoice::of(pacing.as_ref(), classes))
 }
 
-/// A window that slides cannot be paced; pacing in shadow mode is being watched. Where pacing is written with keys, only
-/// those that are there are changed.
+/// Returns the parts of the pacing that may be changed. A sliding window cannot be paced, and pacing in shadow mode is
+/// only observed. If pacing is written with keys, only existing keys are changed.
 fn tunable_fields(settings: &Settings, quota: &Quota, tuned: &[usize]) -> TunableFields {
     let path = path_of_quota(settings, &quota.name) + ".pacing";
     let is_written = |key: &str| settings.source_map.position(&format!("{path}.{key}")).is_some();
@@ -169,13 +170,13 @@ fn tunable_fields(settings: &Settings, quota: &Quota, tuned: &[usize]) -> Tunabl
     TunableFields { mode, weights: mode && tuned.len() > 1 && (!has_keys || tuned.iter().all(has_weight)) }
 }
 
-/// Where a quota is written. A scope's own stands with the scope.
+/// Returns the path of a quota, which may be inside its scope.
 pub(super) fn path_of_quota(settings: &Settings, name: &str) -> String {
     let own = format!("scopes.{name}.quota");
     if settings.source_map.position(&own).is_some() { own } else { format!("quotas.{name}") }
 }
 
-/// `count` numbers from 0 to 1, one in each `count`th of that, in any order.
+/// Returns `count` numbers in [0, 1), one in each of `count` equal parts, in random order.
 fn stratified_samples(count: usize, chance: &mut Rng) -> Vec<f64> {
     let mut parts: Vec<usize> = (0..count).collect();
     for place in (1..count).rev() {

@@ -1,4 +1,4 @@
-//! What was found, for people at a terminal. Pure: a report in, text out.
+//! Terminal summary of a search. Pure function from report to text.
 
 use super::chart::Chart;
 use super::report::{AxisReport, PacingReport, PointReport, TermReport, TradeOffReport, TunedLogReport, TuningReport};
@@ -6,7 +6,7 @@ use crate::terminal::{Align, ColorMode, columns, display_width, format_duration,
 use std::fmt::Write;
 use std::slice::from_ref;
 
-/// The report in words, tables and a chart, within 80 columns but for the lines of the file.
+/// Renders the report as text, tables and a chart. Fits 80 columns, except for lines of the file.
 pub fn summary(report: &TuningReport, ink: ColorMode) -> String {
     let mut out = log(&report.log, &report.quota, ink);
     out += &format!("\n{}", ink.bold("Goal"));
@@ -21,7 +21,7 @@ pub fn summary(report: &TuningReport, ink: ColorMode) -> String {
         out += &self::trade_off(trade_off, ink);
     }
     if !report.patch.is_empty() {
-        let _ = write!(out, "\n{}\n{}", ink.bold("Lines to change (--write FILE writes the whole file)"), report.patch);
+        let _ = write!(out, "\n{}\n{}", ink.bold("Changed lines (--output FILE writes the whole file)"), report.patch);
     }
     out
 }
@@ -33,13 +33,13 @@ fn log(log: &TunedLogReport, quota: &str, ink: ColorMode) -> String {
     );
     let (many, windows) = (if log.windows == 1 { "" } else { "s" }, group_digits(log.windows as u64));
     let _ = match log.windows_are_whole {
-        true => writeln!(out, "  {windows} whole window{many} of {quota}"),
+        true => writeln!(out, "  {windows} complete window{many} of {quota}"),
         false => writeln!(
             out,
             "  {}",
             ink.red(&wrap(
                 &format!(
-                    "no window of {quota} lies wholly within the log: what is unused in a part of one says little"
+                    "no window of {quota} is completely in the log; the usage of a partial window is not representative"
                 ),
                 2,
                 2,
@@ -50,23 +50,24 @@ fn log(log: &TunedLogReport, quota: &str, ink: ColorMode) -> String {
     out
 }
 
-/// What came of it: no more than is known.
+/// Returns the verdict, which claims no more than is proven.
 fn verdict(report: &TuningReport) -> String {
     let TuningReport { quota, tried, impossible, .. } = report;
     if let Some(picked) = report.picked {
-        return format!("Point {picked} of what can be had has these values of {quota}:");
+        return format!("Point {picked} of the trade-offs has these values of {quota}:");
     }
     let missed = match impossible.is_empty() {
         true => {
-            format!("None of the {} policies tried meets it; --effort NUMBER tries more.", group_digits(*tried as u64))
+            let tried = group_digits(*tried as u64);
+            format!("None of the {tried} policies tried meets the goal; --max-trials NUMBER tries more.")
         }
-        false => format!("It cannot be met: {}.", impossible.join("; ")),
+        false => format!("The goal cannot be met: {}.", impossible.join("; ")),
     };
     match (report.met, report.patch.is_empty()) {
-        (true, true) => "The file meets it as it is.".to_owned(),
-        (true, false) => format!("It is met with the fewest changes by these values of {quota}:"),
-        (false, true) => format!("{missed} Nothing that was tried comes nearer than the file as it is."),
-        (false, false) => format!("{missed} Nearest to it come these values of {quota}:"),
+        (true, true) => "The file already meets the goal.".to_owned(),
+        (true, false) => format!("The goal is met with the fewest changes by these values of {quota}:"),
+        (false, true) => format!("{missed} No tried policy is nearer than the present file."),
+        (false, false) => format!("{missed} The nearest policy has these values of {quota}:"),
     }
 }
 
@@ -75,7 +76,7 @@ fn terms(terms: &[TermReport], ink: ColorMode) -> String {
     let row = |term: &TermReport| {
         let verdict = match term.met {
             true => "met".to_owned(),
-            false => ink.red(&format!("misses it by {}", format_figure(Some(term.short_by), term.percent))),
+            false => ink.red(&format!("missed by {}", format_figure(Some(term.short_by), term.percent))),
         };
         vec![
             term.term.clone(),
@@ -104,7 +105,7 @@ fn tiers(report: &TuningReport) -> String {
 
 fn trade_off(trade_off: &TradeOffReport, ink: ColorMode) -> String {
     let TradeOffReport { x, y, points } = trade_off;
-    let heading = format!("What can be had for what: {} against {}", x.measure, y.measure);
+    let heading = format!("Trade-off: {} against {}", x.measure, y.measure);
     let mut out = format!("\n{}\n", ink.bold(&heading));
     let head = vec![String::new(), "point".to_owned(), x.measure.clone(), y.measure.clone()];
     let row = |point: &&PointReport| {
@@ -116,15 +117,15 @@ fn trade_off(trade_off: &TradeOffReport, ink: ColorMode) -> String {
     let table = columns(2, &alignment, std::iter::once(head).chain(shown.iter().map(row)));
     let indent = table.lines().map(display_width).max().unwrap_or_default() + 2;
     let values =
-        std::iter::once("pacing; tiers (from:refuse)".to_owned()).chain(shown.iter().map(|point| values(point)));
+        std::iter::once("pacing; tiers (above:shed)".to_owned()).chain(shown.iter().map(|point| values(point)));
     for (line, values) in table.lines().zip(values) {
         let gap = " ".repeat(indent - display_width(line));
         let _ = writeln!(out, "{line}{gap}{}", wrap(&values, indent, indent, WIDTH));
     }
     out.push('\n');
     out += &chart(x, y, points);
-    let _ = writeln!(out, "  {}", ink.dim("o now   x found   · others that nothing tried beats in both"));
-    let _ = writeln!(out, "  {}", ink.dim("--pick NUMBER takes another point than the one found"));
+    let _ = writeln!(out, "  {}", ink.dim("o now   x found   · other points that no tried policy beats in both"));
+    let _ = writeln!(out, "  {}", ink.dim("--select NUMBER takes another point"));
     out
 }
 
@@ -142,14 +143,14 @@ fn chart(x: &AxisReport, y: &AxisReport, points: &[PointReport]) -> String {
     };
     let mut marks: Vec<(f64, f64, char)> =
         points.iter().map(|point| (part(across, point.x), part(up, point.y), sign(point))).collect();
-    // What is marked lies on top.
+    // Marked points cover others.
     marks.sort_by_key(|(_, _, sign)| "·ox".find(*sign));
     let labels = |(low, high): (f64, f64), percent| [low, high].map(|end| format_figure(Some(end), percent));
     let (x_ends, y_ends) = (labels(across, x.percent), labels(up, y.percent));
     Chart { x: (&x.measure, x_ends), y: (&y.measure, y_ends), points: marks }.render()
 }
 
-/// As many points as can be read, from end to end, and all that are marked.
+/// Returns as many points as are readable, including both ends and all marked points.
 fn thin_points(points: &[PointReport]) -> Vec<&PointReport> {
     let gap = points.len().div_ceil(MAX_POINTS).max(1);
     let is_shown = |place: usize| place.is_multiple_of(gap) || place + 1 == points.len();
@@ -171,7 +172,7 @@ fn values(point: &PointReport) -> String {
     format!("{}; {}", point.pacing, point.tiers.iter().map(of_class).collect::<Vec<_>>().join(", "))
 }
 
-/// Of a measure, as it is shown.
+/// Formats a value of a measure.
 pub(super) fn format_figure(figure: Option<f64>, is_percent: bool) -> String {
     match figure {
         None => "-".to_owned(),
@@ -181,8 +182,8 @@ pub(super) fn format_figure(figure: Option<f64>, is_percent: bool) -> String {
     }
 }
 
-/// Of a terminal.
+/// Width of a terminal.
 const WIDTH: usize = 80;
 
-/// Rows that can be taken in at a glance.
+/// A readable number of rows.
 const MAX_POINTS: usize = 12;

@@ -1,38 +1,39 @@
-//! The tiers of one class as something that is varied, in whole percents.
+//! The tiers of one class as a tunable value, in whole percents.
 
 use super::candidate::Changes;
 use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
 
-/// How many numbers make a ladder.
+/// Number of random numbers per sample.
 pub(super) const DRAWS: usize = 5;
 
-/// A ladder out of numbers from 0 to 1: how many tiers, where the first and the last begin, what they shed.
+/// Returns tiers from numbers in [0, 1]: the number of tiers, the first and last threshold, the lowest and highest
+/// shed.
 pub(super) fn from_sample(draws: [f64; DRAWS], limit: Units) -> Vec<Tier> {
     let [steps, first, room, least, most] = draws;
     let steps = 1 + (steps * f64::from(MAX_SAMPLED_TIERS)) as u32;
     let between = |low: u32, high: u32, share: f64| low + (f64::from(high - low) * share) as u32;
     let first = between(0, 100 - steps, first);
     let last = between(first + steps - 1, 99, room);
-    // A third of them ends in refusing all.
+    // A third of the samples end with refusing all requests.
     let most = between(40, 130, most).min(100);
     let least = if steps == 1 { most } else { between(1, most - (steps - 1), least) };
     let part = |low: u32, high: u32, step: u32| low + (high - low) * step / (steps - 1).max(1);
     (0..steps).map(|step| tier(part(first, last, step), part(least, most, step), limit)).collect()
 }
 
-/// Nothing is let through.
+/// Returns tiers that refuse all requests.
 pub(super) fn refuse_all() -> Vec<Tier> {
     vec![Tier { above: Units::ZERO, shed: Share::ALL }]
 }
 
-/// As little is refused as can be written.
+/// Returns tiers that refuse the smallest amount that tiers can express.
 pub(super) fn open(limit: Units) -> Vec<Tier> {
     vec![tier(99, 1, limit)]
 }
 
-/// Ladders that differ a little: a tier begins or sheds `reach` percent more or less, or all begin so; a tier goes, or one
-/// comes between two others.
+/// Returns tiers with a small difference: one threshold or shed ratio `reach` percent higher or lower, all thresholds
+/// shifted, one tier removed, or one inserted.
 pub(super) fn neighbours(tiers: &[Tier], reach: u32, limit: Units) -> Vec<Vec<Tier>> {
     let mut all = Vec::new();
     for place in 0..tiers.len() {
@@ -49,8 +50,8 @@ pub(super) fn neighbours(tiers: &[Tier], reach: u32, limit: Units) -> Vec<Vec<Ti
     all
 }
 
-/// Ladders that are nearer to the `present` one, down to that itself; where a tier sheds as it did, also some in which it
-/// begins up to `reach` percent earlier or later, which may make up for it.
+/// Returns tiers nearer to `present`, including `present`. For a tier whose shed ratio is restored, also returns
+/// variants with a threshold up to `reach` percent lower or higher, which may compensate.
 pub(super) fn towards_present(tiers: &[Tier], present: &[Tier], reach: u32, limit: Units) -> Vec<Vec<Tier>> {
     let mut all = vec![present.to_vec()];
     if tiers.len() == present.len() {
@@ -67,7 +68,7 @@ pub(super) fn towards_present(tiers: &[Tier], present: &[Tier], reach: u32, limi
     all
 }
 
-/// How much `tiers` differ from those that are `present`. A tier that is new or gone is two values, and as far as can be.
+/// Returns the difference from `present`. An added or removed tier counts as two values with the maximum distance.
 pub(super) fn changes(tiers: &[Tier], present: &[Tier], limit: Units) -> Changes {
     let moved = |(tier, was): (&Tier, &Tier)| {
         let units = tier.above.milli().abs_diff(was.above.milli());
@@ -117,7 +118,7 @@ fn without(tiers: &[Tier], place: usize) -> Vec<Tier> {
     ladder
 }
 
-/// One more tier before `place`, half way from the one before it to the one after it.
+/// Inserts a tier before `place`, halfway between its neighbors.
 fn with_one_more(tiers: &[Tier], place: usize, limit: Units) -> Option<Vec<Tier>> {
     let percent = |tier: &Tier| (as_percent(tier.above, limit), tier.shed.millionths() / PERCENT as u32);
     let before = place.checked_sub(1).map_or((0, 0), |before| percent(&tiers[before]));
@@ -127,7 +128,7 @@ fn with_one_more(tiers: &[Tier], place: usize, limit: Units) -> Option<Vec<Tier>
     (is_increasing(&ladder) && ladder[place].shed > Share::NONE).then_some(ladder)
 }
 
-/// As settings ask it of a ladder.
+/// Returns true if thresholds and shed ratios increase, as settings require.
 fn is_increasing(tiers: &[Tier]) -> bool {
     tiers.windows(2).all(|pair| pair[0].above < pair[1].above && pair[0].shed < pair[1].shed)
 }
@@ -145,19 +146,19 @@ fn percent_of(percent: u32, limit: Units) -> Units {
     Share::from_millionths(percent * PERCENT as u32).of_units(limit)
 }
 
-/// How many percent of `limit` these are, rounded down.
+/// Returns `units` in percent of `limit`, rounded down.
 fn as_percent(units: Units, limit: Units) -> u32 {
     let percent = u128::from(units.milli()) * 100 / u128::from(limit.milli().max(1));
     u32::try_from(percent).unwrap_or(100)
 }
 
-/// In millionths.
+/// A percent, in millionths.
 const PERCENT: i64 = 10_000;
 
-/// People have to be able to read it.
+/// Keeps tiers readable.
 const MAX_TIERS: usize = 5;
 
-/// Of those that are drawn by lot; more come only where they help.
+/// Maximum number of tiers of a sample; neighbors add more only if they help.
 const MAX_SAMPLED_TIERS: u32 = 3;
 
 #[cfg(test)]
@@ -172,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_drawn_or_near_to_it_is_a_ladder(
+        fn random_and_neighboring_tier_sets_are_valid(
             draws in proptest::array::uniform5(0.0..1.0_f64),
             reach in 1..=16_u32,
             limit in 1..100_000_u64,
@@ -186,7 +187,7 @@ mod tests {
         }
 
         #[test]
-        fn the_way_back_leads_over_ladders(
+        fn steps_back_are_valid_tier_sets(
             draws in proptest::array::uniform5(0.0..1.0_f64),
             present in proptest::array::uniform5(0.0..1.0_f64),
         ) {

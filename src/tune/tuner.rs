@@ -1,4 +1,4 @@
-//! The tuning itself: a search over drafts, each tried on the whole log.
+//! Tuner: a search over candidates, each replayed on the whole log.
 
 use super::candidate::Candidate;
 use super::config_editor::{ConfigEditor, EditError};
@@ -19,71 +19,74 @@ use crate::telemetry::rfc3339;
 use std::num::NonZeroUsize;
 use std::thread;
 
-/// What is to be tuned, and for what.
+/// Input of a search.
 pub struct Tuner<'a> {
-    /// The requests.
+    /// Requests of the log.
     pub recording: &'a InMemoryLog,
-    /// What is taken for true where the log is silent.
+    /// Values that replace facts missing from the log.
     pub assumptions: &'a Assumptions,
-    /// What is wanted.
+    /// Goal of the search.
     pub goal: &'a Goal,
-    /// What may be changed.
+    /// Values that may be changed.
     pub space: &'a SearchSpace,
-    /// The file.
+    /// Editor of the configuration file.
     pub manuscript: &'a ConfigEditor<'a>,
-    /// The policy of the file as it is.
+    /// Policy of the present file.
     pub policy: &'a Policy,
-    /// Makes settings of a text of the file.
+    /// Loads settings from a text of the file.
     pub settings: &'a (dyn Fn(&str) -> Result<Settings, String> + Sync),
-    /// Policies are tried on so many threads, whose number changes nothing but the time it takes.
+    /// Number of threads, which affects only the duration.
     pub threads: NonZeroUsize,
 }
 
-/// What was found.
+/// Result of a search.
 pub struct TuneResult {
-    /// All that there is to tell.
+    /// Report of the search.
     pub report: TuningReport,
-    /// The file with the best values.
+    /// Text of the file with the found values.
     pub text: String,
 }
 
-/// Why nothing was found.
+/// Reason why a search has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
-    /// The log cannot be read, or there is nothing in it.
+    /// The log cannot be read or contains no requests.
     #[error(transparent)]
     Replay(#[from] replay::ReplayError),
     /// The log does not fit in memory.
     #[error(
-        "the log is longer than fits in memory (1 GiB): it is full after the lines from {} to {}; give fewer days",
+        "the log does not fit in memory (1 GiB): only the lines from {} to {} fit; use fewer days",
         rfc3339(*first),
         rfc3339(*last)
     )]
     TooLong {
-        /// The first line ...
+        /// Time of the first line.
         first: Timestamp,
-        /// ... and the last that fitted.
+        /// Time of the last line that fits.
         last: Timestamp,
     },
-    /// The file cannot be changed where it has to be.
+    /// A value of the file cannot be edited.
     #[error(transparent)]
     Unwritable(#[from] EditError),
-    /// The file is wrong.
+    /// The file is invalid.
     #[error("{0}")]
     Wrong(String),
-    /// There is no such point.
-    #[error("--pick: there is no point {picked}; {}", match points { 0 => "nothing has to be given up for anything".to_owned(), points => format!("they are numbered from 1 to {points}") })]
+    /// No point of the trade-off has the selected number.
+    #[error("--select: no point {picked}; {}", match points {
+        0 => "there are no trade-offs".to_owned(),
+        points => format!("points are numbered from 1 to {points}"),
+    })]
     NoSuchPoint {
-        /// The one that was picked.
+        /// Selected number.
         picked: usize,
-        /// How many there are.
+        /// Number of points.
         points: usize,
     },
 }
 
 impl Tuner<'_> {
-    /// Runs it. Proposes what comes nearest to the goal, or the point of the trade-off of the number that is `picked`. `watch`
-    /// sees how many policies have been tried.
+    /// Runs the search. Proposes the policy nearest to the goal, or the point of the trade-off with the number
+    /// `picked`. Calls `watch` with the number of policies tried.
     pub fn run(
         &self,
         search: Search,
@@ -111,7 +114,7 @@ impl Tuner<'_> {
         Ok(TuneResult { report: report::report(self, outcome, &present, &text), text })
     }
 
-    /// What is measured: first the terms of the goal, then what else could be traded for them.
+    /// Returns the measures: first the terms of the goal, then others that may conflict with them.
     fn objectives(&self) -> Vec<Objective> {
         let asked = self.goal.terms.iter().map(|term| Objective { measure: term.measure.clone(), better: term.bound });
         let mut stakes: Vec<Objective> = asked.collect();
@@ -121,7 +124,7 @@ impl Tuner<'_> {
             .space
             .classes()
             .iter()
-            .map(|class| (share(MeasureKind::Served, &classes[*class].name), Bound::AtLeast));
+            .map(|class| (share(MeasureKind::Admitted, &classes[*class].name), Bound::AtLeast));
         let others = (0..classes.len()).filter(|class| !self.space.classes().contains(class));
         let refused = others.map(|class| (share(MeasureKind::Refused, &classes[class].name), Bound::AtMost));
         for (measure, better) in served.chain(refused) {
@@ -133,7 +136,7 @@ impl Tuner<'_> {
         stakes
     }
 
-    /// Tries drafts side by side.
+    /// Evaluates candidates in parallel.
     fn evaluate_all(&self, stakes: &[Objective], drafts: &[Candidate]) -> Result<Vec<Evaluated>, TuneError> {
         let threads = self.threads.get().min(drafts.len()).max(1);
         let share = |thread: usize| {
@@ -141,10 +144,10 @@ impl Tuner<'_> {
         };
         let mut shares: Vec<_> = thread::scope(|scope| {
             let working: Vec<_> = (0..threads).map(|thread| scope.spawn(share(thread))).collect();
-            let done = working.into_iter().map(|thread| thread.join().expect("a trial does not panic"));
+            let done = working.into_iter().map(|thread| thread.join().expect("evaluation does not panic"));
             done.map(|share: Vec<Result<Evaluated, TuneError>>| share.into_iter()).collect()
         });
-        let next = |place: usize| shares[place % threads].next().expect("each draft has been tried by its thread");
+        let next = |place: usize| shares[place % threads].next().expect("each thread evaluated its candidates");
         (0..drafts.len()).map(next).collect()
     }
 
@@ -156,7 +159,7 @@ impl Tuner<'_> {
         Ok(Evaluated { draft: draft.clone(), figures, rank })
     }
 
-    /// The whole log under the file with the values of a draft.
+    /// Replays the log under the file with the values of a candidate.
     fn replay(&self, draft: &Candidate) -> Result<PolicyReport, TuneError> {
         let text = self.manuscript.with(self.space, draft)?;
         let settings = (self.settings)(&text).map_err(TuneError::Wrong)?;
@@ -167,7 +170,7 @@ impl Tuner<'_> {
     }
 }
 
-/// The place of the point with this number among those that were tried.
+/// Returns the index of the point with this number among the tried policies.
 fn pick_point(curve: Option<&(ParetoFront, Vec<usize>)>, picked: usize) -> Result<usize, TuneError> {
     let points = curve.map_or(&[][..], |(_, points)| points);
     let place = picked.checked_sub(1).and_then(|place| points.get(place));

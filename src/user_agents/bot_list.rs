@@ -1,17 +1,17 @@
-//! The list of bots as it is written in `data/bots.tsv`: name, token, and what must confirm the token.
+//! Parser of the bot list `data/bots.tsv`: name, token, and a pattern that must confirm the token.
 
 use regex::bytes::RegexBuilder;
 
 use super::token::Token;
 
-/// One line of the list.
+/// An entry of the list.
 #[derive(Debug)]
 pub(super) struct BotEntry {
     pub(super) name: String,
     pub(super) token: Token,
 }
 
-/// A line of the list that cannot be used.
+/// An invalid line of the list.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of the bot list: {what}")]
 pub(super) struct BotListError {
@@ -30,7 +30,7 @@ fn parse_line(line: &str) -> Result<BotEntry, String> {
         return Err("expected a name, a tab and a token".to_owned());
     };
     if name.is_empty() || token.trim_matches('*').len() < 2 {
-        return Err(format!("the token `{token}` is too short to mean anybody"));
+        return Err(format!("token `{token}` is too short"));
     }
     let confirm = match fields.next() {
         None => None,

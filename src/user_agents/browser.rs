@@ -1,15 +1,15 @@
-//! Which browser a user agent names, as far as something follows from it.
+//! Browser named by a user agent, and the features that follow from it.
 //!
-//! Only the plain user agents of the large browsers promise anything. A name more (an app, a reader, a browser built on
-//! another) and its headers are its own affair.
+//! Only plain user agents of the large browsers imply features. With a further product (an app, a reader, a derived
+//! browser), the headers are not predictable.
 //!
-//! Since when which browser sends what: `Sec-Fetch-*` Chromium 76, Firefox 90, Safari 16.4; `Sec-CH-UA` Chromium 89, in
-//! Android's WebView much later. All of it to origins with TLS alone. Chromium's came to its users by degrees, so it is
-//! expected of versions that are safely later.
+//! First versions that send a header: `Sec-Fetch-*` Chromium 76, Firefox 90, Safari 16.4; `Sec-CH-UA` Chromium 89, in
+//! Android's WebView much later. All are sent only over TLS. Chromium enabled them gradually, so they are expected only
+//! of later versions.
 
 use crate::policy::bot_detection::{BrowserTraits, ClientHints};
 
-/// Returns what the browser that this user agent names always does.
+/// Returns the features that the browser named by this user agent always has.
 pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
     let Ok(agent) = std::str::from_utf8(user_agent) else { return BrowserTraits::default() };
     if ["MSIE ", "Trident/"].iter().any(|old| agent.contains(old)) {
@@ -38,7 +38,7 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
             BrowserTraits { sends_fetch: firefox.0 >= 90, hints: ClientHints::Never, ..known }
         }
         (None, None, Some(safari)) if products.are_all_of(&["AppleWebKit", "Version", "Mobile", "Safari"]) => {
-            // Old telephones of Android named themselves the same way.
+            // Old Android phones sent the same products.
             let apple = rest.starts_with("iP") || rest.starts_with("Macintosh");
             BrowserTraits {
                 sends_fetch: apple && safari >= (16, 4),
@@ -50,7 +50,7 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
     }
 }
 
-/// The products of a user agent behind its first comment, each with its version, comments left out.
+/// Products of a user agent after its first comment, each with its version, without comments.
 struct ProductList<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> ProductList<'a> {
@@ -65,7 +65,7 @@ impl<'a> ProductList<'a> {
         Self(named.map(|word| word.split_once('/').unwrap_or((word, ""))).take(MAX_PRODUCTS).collect())
     }
 
-    /// Major and minor version of this product.
+    /// Returns the major and minor version of this product.
     fn version(&self, product: &str) -> Option<(u32, u32)> {
         let (_, version) = self.0.iter().find(|(name, _)| *name == product)?;
         let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
@@ -77,13 +77,13 @@ impl<'a> ProductList<'a> {
     }
 }
 
-/// What draws pages with all that is on them.
+/// Engines that display pages with all their assets.
 const ENGINES: [&str; 3] = ["AppleWebKit", "Gecko", "Goanna"];
 
-/// What reads pages out or down, or fetches them for somebody who reads them so.
+/// Browsers without assets: text browsers, screen readers and proxies for them.
 const TEXT: [&str; 9] = ["Lynx", "w3m", "Links", "ELinks", "edbrowse", "retawq", "eww", "Opera Mini", "Kindle"];
 
-/// A plain user agent has no more products.
+/// Maximum number of products of a plain user agent.
 const MAX_PRODUCTS: usize = 12;
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     const WEBKIT: &str = "AppleWebKit/537.36 (KHTML, like Gecko)";
 
     #[test]
-    fn the_large_browsers_promise_what_their_version_sends() {
+    fn major_browser_traits_follow_the_version() {
         let chrome =
             |version| of(&format!("Mozilla/5.0 (X11; Linux x86_64) {WEBKIT} Chrome/{version}.0.0.0 Safari/537.36"));
         let all =
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn of_rare_ones_no_header_is_expected() {
+    fn rare_browsers_have_no_expected_headers() {
         let shows = BrowserTraits { graphical: true, ..BrowserTraits::default() };
         for agent in [
             "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Goanna/6.7 Firefox/128.0 PaleMoon/33.3.1",
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn of_text_browsers_and_unknown_ones_nothing_is_expected() {
+    fn text_and_unknown_browsers_have_default_traits() {
         for agent in [
             "Lynx/2.9.2 libwww-FM/2.14 SSL-MM/1.4.1",
             "w3m/0.5.3+git20230121",

@@ -1,20 +1,20 @@
-//! What people's browsers, players and telephones say of themselves, where it comes close to what programs say.
+//! Markers of browsers, players and phones whose user agents resemble those of programs.
 
 use std::ops::Range;
 
-/// Returns whether a browser or an app speaks, by the systems they name.
+/// Returns whether the user agent names a platform of browsers or apps.
 pub(super) fn names_a_platform(agent: &[u8]) -> bool {
     SYSTEMS.iter().any(|mark| contains(agent, mark))
 }
 
-#[rustfmt::skip] // one word a line would hide the rule between screens of names
+#[rustfmt::skip] // one word per line would take too many lines
 const SYSTEMS: &[&[u8]] = &[
     b"AppleWebKit", b"Gecko/", b"MSIE", b"Trident", b"Opera", b"Android", b"iPhone", b"iPad",
     b"iOS", b"CFNetwork", b"Darwin", b"Windows", b"Macintosh", b"Mac OS X", b"HbbTV",
     b"Profile/MIDP", b"X11", b"Browser",
 ];
 
-/// Returns whether a link in it may have been left by a browser, a toolbar or an app, for nobody to read.
+/// Returns whether a link in the user agent may come from a browser, a toolbar or an app.
 pub(super) fn has_browser_link(agent: &[u8]) -> bool {
     LINKS.iter().any(|mark| contains(agent, mark))
 }
@@ -25,7 +25,7 @@ const LINKS: &[&[u8]] = &[
     b"iPad", b"iOS", b"Android", b"macOS",
 ];
 
-/// Returns whether a browser has this behind its `compatible;`: itself or its system.
+/// Returns whether browsers send this after `compatible;`: a browser or a platform.
 pub(super) fn is_compatible_browser(name: &[u8]) -> bool {
     COMPATIBLE.iter().any(|browser| starts_with(name, browser))
 }
@@ -43,7 +43,7 @@ const COMPATIBLE: &[&str] = &[
     "falkon", "sraf", "lge", "kde", "otter",
 ];
 
-/// Returns whether this product of people is known to send nothing but its name, cut short by a proxy or an app.
+/// Returns whether clients of humans are known to send only this product, truncated by a proxy or an app.
 pub(super) fn is_known_product(name: &[u8]) -> bool {
     PRODUCTS.iter().any(|product| starts_with(name, product))
 }
@@ -59,7 +59,7 @@ const PRODUCTS: &[&str] = &[
     "vivaldi", "brave", "browsh", "edbrowse", "netsurf", "retawq", "eww", "emacs", "amaya", "arachne",
 ];
 
-/// Returns where a telephone gives its model: from its system to the parenthesis that closes.
+/// Returns the range of a phone's device model: from the platform to the closing parenthesis; empty if there is none.
 pub(super) fn device_model(agent: &[u8]) -> Range<usize> {
     let Some(system) = position(agent, b"Android").or_else(|| position(agent, b"android")) else {
         return 0..0;
@@ -68,14 +68,14 @@ pub(super) fn device_model(agent: &[u8]) -> Range<usize> {
     system..system + model.iter().position(|&byte| byte == b')').unwrap_or(model.len())
 }
 
-/// Returns whether `agent` has `mark` in it, to the letter.
+/// Returns whether `agent` contains `mark`, case-sensitively.
 pub(super) fn contains(agent: &[u8], mark: &[u8]) -> bool {
     position(agent, mark).is_some()
 }
 
 fn position(agent: &[u8], mark: &[u8]) -> Option<usize> {
     let mut windows = agent.windows(mark.len());
-    // The first byte alone turns most places away, and far cheaper than a comparison of slices.
+    // The first byte rules out most positions, and is much cheaper than a comparison of slices.
     windows.position(|window| window[0] == mark[0] && window == mark)
 }
 

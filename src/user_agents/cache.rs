@@ -1,4 +1,4 @@
-//! Remembers what recent user agents claimed: a few thousand strings are most of a day's traffic.
+//! Cache of parsed user agents: a few thousand strings are most of a day's traffic.
 
 use std::hash::BuildHasher;
 
@@ -8,11 +8,11 @@ use super::UserAgentMatcher;
 use crate::policy::Claim;
 use crate::policy::bot_detection::BrowserTraits;
 
-/// The claims of user agents seen lately, and the browsers they name, for one worker.
+/// Claims and browsers of recent user agents, for one worker.
 ///
-/// Each user agent has one place, and the last to want it has it: nothing grows, and a flood of made-up user agents
-/// costs others at most a second look. Only the hash is kept, 64 bits with a key that no client knows, so two user
-/// agents are taken for one another about once in 10^16 looks.
+/// Each user agent has one slot and replaces the entry before, so the cache does not grow. A flood of invented user
+/// agents costs other clients at most another match. An entry holds only a hash of 64 bits with a per-process key, so
+/// two user agents are confused about once in 10^16 lookups.
 #[derive(Debug)]
 pub struct ClaimCache {
     hasher: RandomState,
@@ -20,14 +20,15 @@ pub struct ClaimCache {
 }
 
 impl ClaimCache {
-    /// Returns an empty cache; `hasher` holds the key of this process.
+    /// Returns an empty cache. `hasher` holds the key of this process.
     pub fn new(hasher: RandomState) -> ClaimCache {
         ClaimCache { hasher, slots: vec![(0, Claim::NoUserAgent, BrowserTraits::default()); SLOTS].into_boxed_slice() }
     }
 
-    /// Returns what [`UserAgentMatcher::claim`] and [`UserAgentMatcher::browser`] would.
+    /// Returns the results of [`UserAgentMatcher::claim`] and [`UserAgentMatcher::browser`], from the cache if
+    /// possible.
     pub fn claim(&mut self, agents: &UserAgentMatcher, user_agent: &[u8]) -> (Claim, BrowserTraits) {
-        // Never zero, which marks an empty place.
+        // Never zero, which marks an empty slot.
         let hash = self.hasher.hash_one(user_agent) | 1;
         let place = &mut self.slots[(hash >> 32) as usize % SLOTS];
         if place.0 != hash {
@@ -37,5 +38,5 @@ impl ClaimCache {
     }
 }
 
-/// A power of two; 4,096 places of 24 bytes fit a core's second-level cache.
+/// Number of slots, a power of two. 4,096 slots of 24 bytes fit a core's second-level cache.
 const SLOTS: usize = 4096;

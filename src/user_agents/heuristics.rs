@@ -1,22 +1,22 @@
-//! Shapes that only programs have: a name that ends in `bot`, a page to read about it, an address to write to.
+//! Heuristics for unlisted bots: a name that ends in `bot`, a link to a page about it, an e-mail address.
 //!
-//! Each hint is a word that the automaton finds; whether it means anything depends on where it stands. People's
-//! devices come close to all of them (CUBOT makes telephones, toolbars leave links), hence the exceptions.
+//! Each pattern is a word that the automaton finds; its position decides whether it counts. User agents of phones and
+//! browsers resemble all patterns (CUBOT makes phones, toolbars add links), hence the exceptions.
 
 use super::browser_markers::{self, contains};
 use super::parsed::ParsedUserAgent;
 use super::token::{after, before, is_model};
 
-/// What a word may hint at.
+/// Meaning of a pattern.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Heuristic {
-    /// The end of a name that no person's device has: `FooBot/1.0`, `foo-crawler`.
+    /// The end of a name that no device of a human has: `FooBot/1.0`, `foo-crawler`.
     Name,
-    /// The end of a name that also a browser or an app might have: `FooMonitor/1.0`.
+    /// The end of a name that a browser or an app may also have: `FooMonitor/1.0`.
     Role,
-    /// What it claims to be compatible with, which for people's browsers is one of a few.
+    /// The product after `compatible`, which is one of a few for browsers.
     Compatible,
-    /// Something added where browsers say `(KHTML, like Gecko)` and no more.
+    /// A product inside the comment `(KHTML, like Gecko)`, where browsers add none.
     ExtraProduct,
     /// The start of a name that no browser uses.
     Prefix,
@@ -28,7 +28,7 @@ pub(super) enum Heuristic {
     Mail,
 }
 
-/// The words to look for, in any case.
+/// Words to search for, case-insensitively.
 pub(super) const PATTERNS: &[(&str, Heuristic)] = &[
     ("bot", Heuristic::Name),
     ("b0t", Heuristic::Name),
@@ -84,7 +84,7 @@ pub(super) const PATTERNS: &[(&str, Heuristic)] = &[
 ];
 
 impl Heuristic {
-    /// Returns whether the word found at `at..end` is what it hints at.
+    /// Returns whether the word found at `at..end` has the meaning of the pattern.
     pub(super) fn matches(self, agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
         match self {
             Heuristic::Name => ends_name(agent, at, end),
@@ -114,30 +114,30 @@ fn ends_name(agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
     !agent[start..end].eq_ignore_ascii_case(b"cubot") && !is_model(agent, start, end)
 }
 
-/// Returns whether a version follows, and no telephone's app is speaking.
+/// Returns whether a version follows, and the user agent is not that of an iPhone app.
 fn is_product(agent: &[u8], end: usize) -> bool {
     after(agent, end) == Some(b'/') && !contains(agent, b"CFNetwork")
 }
 
-/// Returns whether what follows `(compatible` is no browser's way of going on. Before Mozilla/5.0 every browser of
-/// a rare system called itself compatible, so those are left alone.
+/// Returns whether no browser sends what follows `(compatible`. Before Mozilla/5.0 all browsers of rare platforms sent
+/// `compatible`, so those are excluded.
 fn is_unusual_compatible(agent: &[u8], end: usize) -> bool {
     let Some(rest) = agent[end..].strip_prefix(b";") else {
         return false;
     };
     let rest = rest.trim_ascii_start();
     let name = &rest[..rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte)).count()];
-    // One letter is the `U` of encryption or the `X` of nothing; `en-US` is a language.
+    // One letter is the `U` of encryption or a lone `X`; `en-US` is a language.
     let word = name.len() > 2 && name.get(2) != Some(&b'-');
     agent.starts_with(b"Mozilla/5") && word && !browser_markers::is_compatible_browser(name)
 }
 
-/// Returns whether a link is there for whoever runs the site, and not left by a browser or a toolbar.
+/// Returns whether a link is meant for the administrator of the site, and was not added by a browser or a toolbar.
 fn is_contact(agent: &ParsedUserAgent<'_>, at: usize) -> bool {
     before(agent, at) == Some(b'+') || !agent.has_browser_link()
 }
 
-/// Returns whether `@` stands between a name and a domain that ends in letters (`ecosia android@62.0` does not).
+/// Returns whether `@` is between a name and a domain that ends in letters (`ecosia android@62.0` is not).
 fn is_email(agent: &[u8], at: usize, end: usize) -> bool {
     let domain_bytes = agent[end..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || b".-".contains(byte));
     let domain = &agent[end..end + domain_bytes.count()];
@@ -152,21 +152,21 @@ fn is_email(agent: &[u8], at: usize, end: usize) -> bool {
         && before(agent, at).is_some_and(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Returns whether the whole of it is one product and its version (`scrape-o-matic/1.0`): no browser stops there.
-/// Behind a `Mozilla/5.0` the name is enough.
+/// Returns whether the user agent is only one product and its version (`scrape-o-matic/1.0`), which no browser sends.
+/// After `Mozilla/5.0` the name suffices.
 pub(super) fn is_bare_product(agent: &[u8]) -> bool {
     let disguised = agent.strip_prefix(b"Mozilla/5.0 ");
     let product = disguised.unwrap_or(agent);
     let product = product.strip_prefix(b"(").and_then(|inner| inner.strip_suffix(b")")).unwrap_or(product);
     let name_bytes = product.iter().take_while(|byte| byte.is_ascii_alphabetic() || b"-_.".contains(byte)).count();
-    // Digits in a name are a telephone's model.
+    // Digits in a name are a phone model.
     let (name, version) = product.split_at(name_bytes);
     let alone = version.is_empty() && disguised == Some(product);
     name.len() >= 3 && (alone || is_version(version)) && !browser_markers::is_known_product(name)
 }
 
-/// Returns whether the whole of it is a programming language, with a library or not (`Ruby`, `Elixir/Mint`), or somebody's
-/// client (`Ktor client`).
+/// Returns whether the user agent is only a programming language, with or without a library (`Ruby`, `Elixir/Mint`), or
+/// a client library (`Ktor client`).
 pub(super) fn is_library(agent: &ParsedUserAgent<'_>) -> bool {
     let word_bytes = agent.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
     let (word, rest) = agent.split_at(word_bytes);
@@ -178,14 +178,15 @@ pub(super) fn is_library(agent: &ParsedUserAgent<'_>) -> bool {
     }
 }
 
-/// Languages that people's apps do not name themselves after, as those in Dart and Swift do.
+/// Languages whose names do not start user agents of apps, unlike Dart and Swift.
 #[rustfmt::skip]
 const LANGUAGES: &[&str] = &[
     "bun", "clojure", "crystal", "deno", "dotnet", "elixir", "erlang", "golang", "haskell", "java", "julia", "kotlin",
     "lua", "nim", "node", "ocaml", "perl", "php", "python", "ruby", "rust", "scala", "tcl",
 ];
 
-/// Returns whether it ends in the name of a site in parentheses (`... Safari/537.36 (scanner.example.com)`).
+/// Returns whether the user agent ends in the name of a site in parentheses (`... Safari/537.36
+/// (scanner.example.com)`).
 pub(super) fn ends_with_site(agent: &[u8]) -> bool {
     let Some(inside) = agent.strip_suffix(b")") else {
         return false;

@@ -1,10 +1,9 @@
-//! What a user agent says of itself: a bot, a browser, or nothing.
+//! Classification of a user agent: a bot, a browser, or no claim.
 //!
-//! Names that somebody has listed are looked for first, all at once. Where none is found, a few shapes that only
-//! programs have are tried, so that a bot nobody has listed is still heard. Whatever has neither is taken for a
-//! person: refusing someone for a rare browser costs more than missing a bot.
+//! Listed names are searched first, all in one pass. If none is found, a few heuristics detect unlisted bots. All other
+//! user agents count as human: refusing a human for a rare browser costs more than missing a bot.
 //!
-//! Nothing here is proof. Whose crawler it is said to be is told apart, for `verify` to confirm or deny.
+//! No result is proof. The claimed operator is returned for `verify` to confirm or deny.
 
 mod bot_list;
 mod browser;
@@ -26,39 +25,40 @@ use token::Token;
 
 pub use cache::ClaimCache;
 
-/// Every name and shape by which a bot is known, compiled once.
+/// Names and heuristic patterns of bots, compiled once.
 #[derive(Debug)]
 pub struct UserAgentMatcher {
-    /// One automaton over all that is looked for: one pass, however long the list.
+    /// Automaton over all patterns: one pass, however long the list.
     automaton: AhoCorasick,
-    /// What each pattern of the automaton stands for.
+    /// Meaning of each pattern of the automaton.
     signs: Vec<PatternKind>,
     names: Vec<Box<str>>,
 }
 
-/// What it means that a pattern has been found.
+/// Meaning of a matched pattern.
 #[derive(Debug)]
 enum PatternKind {
     Bot(BotId, Token),
-    /// The name of an operator's bot, if it is not that bot's: whose it is, its product says.
+    /// A name like that of an operator's bot, in another position than that of a product: a bot, but no claim of the
+    /// operator.
     SimilarName(Token),
     Operator(BotId, OperatorId),
     Shape(heuristics::Heuristic),
 }
 
-/// A name found in a user agent; of two, the earlier counts, and of two at one place the longer.
+/// A matched name. The earlier match wins; at the same position, the longer one.
 type Match<T> = Option<(std::cmp::Reverse<usize>, usize, T)>;
 
 impl UserAgentMatcher {
-    /// Returns the built-in list, with the product tokens of the operators that the caller knows.
+    /// Returns the matcher of the built-in list, with the product tokens of `operators`.
     ///
-    /// The operators' tokens are handed in because their table belongs to `verify`, which `agents` does not know.
+    /// The tokens are parameters because their table belongs to `verify`, on which this module does not depend.
     ///
     /// # Panics
     ///
-    /// If the data in this binary is broken, which a test rules out.
+    /// If the built-in list is invalid, which a test rules out.
     pub fn builtin<'a>(operators: impl IntoIterator<Item = (&'a str, OperatorId)>) -> UserAgentMatcher {
-        let listed = bot_list::parse(include_str!("../../data/bots.tsv")).expect("a test reads the built-in list");
+        let listed = bot_list::parse(include_str!("../../data/bots.tsv")).expect("a test parses the built-in list");
         UserAgentMatcher::new(listed, operators)
     }
 
@@ -90,15 +90,16 @@ impl UserAgentMatcher {
         }
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::Standard)
-            // A third of a megabyte instead of seven; the cache takes the sting out of the slower walk.
+            // One third of a megabyte instead of seven. The cache compensates for the slower walk.
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .ascii_case_insensitive(true)
             .build(patterns)
-            .expect("a few thousand short patterns stay far below the automaton's limits");
+            .expect("a few thousand short patterns are far below the automaton's limits");
         UserAgentMatcher { automaton, signs, names: names.in_order }
     }
 
-    /// Returns what this user agent says of itself, judged by its first [`MAX_USER_AGENT_BYTES`] bytes. One that goes on is no person's.
+    /// Returns the claim of this user agent, by its first [`MAX_USER_AGENT_BYTES`] bytes. A longer user agent is a
+    /// bot's.
     pub fn claim(&self, user_agent: &[u8]) -> Claim {
         let whole = user_agent.trim_ascii();
         let agent = &whole[..whole.len().min(MAX_USER_AGENT_BYTES)];
@@ -123,7 +124,7 @@ impl UserAgentMatcher {
                     operator = operator.max(Some((place.0, place.1, (*id, *whose))));
                 }
                 PatternKind::SimilarName(token) => shaped |= token.matches(agent, at, end),
-                // A name says more than any shape.
+                // A name takes precedence over patterns.
                 PatternKind::Shape(hint) if bot.is_none() && !shaped => shaped = hint.matches(agent, at, end),
                 _ => {}
             }
@@ -136,23 +137,23 @@ impl UserAgentMatcher {
         }
     }
 
-    /// Returns what the browser that this user agent names always does; nothing, where it names none that is known well.
+    /// Returns the features that the browser named by this user agent always has; none for an unknown browser.
     pub fn browser(user_agent: &[u8]) -> BrowserTraits {
         let agent = user_agent.trim_ascii();
         browser::browser_traits(&agent[..agent.len().min(MAX_USER_AGENT_BYTES)])
     }
 
-    /// Returns the name of a bot that [`UserAgentMatcher::claim`] has found.
+    /// Returns the name of a bot found by [`UserAgentMatcher::claim`].
     pub fn name(&self, bot: BotId) -> &str {
         &self.names[usize::from(bot.0)]
     }
 }
 
-/// How much of a user agent is looked at, in bytes. Those of people are shorter by far: what is longer was made to be
-/// costly, or to hide something.
+/// Maximum number of bytes examined. User agents of browsers are much shorter; longer ones are meant to be costly, or
+/// to hide a name.
 pub const MAX_USER_AGENT_BYTES: usize = 1024;
 
-/// Gives each name one number, however many tokens it has.
+/// Assigns one id to each name, however many tokens it has.
 #[derive(Default)]
 struct NameTable {
     in_order: Vec<Box<str>>,

@@ -1,12 +1,12 @@
-//! One user agent while it is looked at.
+//! A user agent during classification.
 
 use std::cell::OnceCell;
 use std::ops::{Deref, Range};
 
 use super::browser_markers;
 
-/// The bytes of a user agent, and what several hints ask about the whole of it. Each question is answered once, or a
-/// user agent made of nothing but hints would cost a thousand looks.
+/// Bytes of a user agent, and properties that several patterns need. Each property is computed once; otherwise a user
+/// agent full of patterns would be scanned a thousand times.
 pub(super) struct ParsedUserAgent<'a> {
     bytes: &'a [u8],
     of_people: OnceCell<bool>,
@@ -20,17 +20,17 @@ impl<'a> ParsedUserAgent<'a> {
         ParsedUserAgent { bytes, of_people, links_of_people, model }
     }
 
-    /// Returns whether a browser or an app speaks.
+    /// Returns whether the user agent names a platform of browsers or apps.
     pub(super) fn is_browser(&self) -> bool {
         *self.of_people.get_or_init(|| browser_markers::names_a_platform(self.bytes))
     }
 
-    /// Returns whether a link in it may be there for nobody to read.
+    /// Returns whether a link in the user agent may come from a browser, a toolbar or an app.
     pub(super) fn has_browser_link(&self) -> bool {
         *self.links_of_people.get_or_init(|| browser_markers::has_browser_link(self.bytes))
     }
 
-    /// Returns where a telephone gives its model; nowhere, if this is no telephone.
+    /// Returns the range of a phone's device model; empty if there is none.
     pub(super) fn model(&self) -> Range<usize> {
         self.model.get_or_init(|| browser_markers::device_model(self.bytes)).clone()
     }

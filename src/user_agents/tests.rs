@@ -5,21 +5,21 @@ const CHROME: &str =
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0";
 
 #[test]
-fn the_built_in_list_can_be_read() {
+fn built_in_bot_list_parses() {
     let listed = bot_list::parse(include_str!("../../data/bots.tsv")).unwrap_or_else(|mistake| panic!("{mistake}"));
     assert!(listed.len() > 1000);
 }
 
 #[test]
-fn a_broken_list_says_where() {
-    let mistake = |text| bot_list::parse(text).expect_err("broken on purpose").to_string();
+fn bot_list_error_names_the_line() {
+    let mistake = |text| bot_list::parse(text).expect_err("the list is invalid").to_string();
     assert_eq!(mistake("# bots\nGooglebot"), "line 2 of the bot list: expected a name, a tab and a token");
-    assert_eq!(mistake("B\tb"), "line 1 of the bot list: the token `b` is too short to mean anybody");
+    assert_eq!(mistake("B\tb"), "line 1 of the bot list: token `b` is too short");
     assert!(mistake("Bot\tbot\t(").starts_with("line 1 of the bot list: `(`"));
 }
 
 #[test]
-fn a_listed_bot_is_called_by_its_name() {
+fn listed_bot_is_reported_by_name() {
     let door = MatcherFixture::new();
     assert_eq!(door.name("Mozilla/5.0 (compatible; AhrefsBot/7.0; +http://ahrefs.com/robot/)"), "AhrefsBot");
     assert_eq!(door.name("curl/8.5.0"), "curl");
@@ -28,7 +28,7 @@ fn a_listed_bot_is_called_by_its_name() {
 }
 
 #[test]
-fn a_bot_that_nobody_listed_is_heard_by_its_shape() {
+fn unlisted_bots_are_detected_by_heuristics() {
     let door = MatcherFixture::new();
     for agent in [
         "Mozilla/5.0 (compatible; NeverHeardOfBot/1.0)",
@@ -49,7 +49,7 @@ fn a_bot_that_nobody_listed_is_heard_by_its_shape() {
 }
 
 #[test]
-fn a_person_with_a_rare_browser_is_never_called_a_bot() {
+fn rare_browsers_are_never_bots() {
     let door = MatcherFixture::new();
     for agent in include_str!("../../tests/data/people.txt").lines().filter(|line| !line.starts_with('#')) {
         assert_eq!(door.claim(agent), Claim::Browser, "{agent}");
@@ -65,35 +65,35 @@ fn no_user_agent_is_no_claim() {
 }
 
 #[test]
-fn any_bytes_are_a_user_agent_and_one_longer_than_a_kilobyte_is_no_persons() {
+fn non_utf8_and_oversized_user_agents_are_classified() {
     let door = MatcherFixture::new();
     assert_eq!(door.agents.claim(b"\xff\xfe Googlebot/2.1\x00 \x80"), door.claim("Googlebot"));
     let padded = |spaces| format!("{CHROME}{}Googlebot/2.1", " ".repeat(spaces));
     assert_ne!(door.claim(&padded(500)), Claim::Browser);
     assert_eq!(door.claim(&padded(8000)), SHAPED);
     assert_eq!(door.claim(&CHROME.repeat(20)), SHAPED);
-    // A name across the edge is cut, not misread.
+    // A name across the limit is truncated, not misread.
     for length in 0..40 {
         door.claim(&padded(MAX_USER_AGENT_BYTES - CHROME.len() - length));
     }
 }
 
 #[test]
-fn an_operator_is_claimed_by_its_product_alone() {
+fn operator_is_claimed_only_by_its_product_token() {
     let door = MatcherFixture::new();
     let claims = |agent: &str| door.operator(agent);
     assert_eq!(claims("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"), Some(GOOGLE));
     assert_eq!(claims("googlebot"), Some(GOOGLE));
     assert_eq!(claims("Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.4)"), Some(OPENAI));
     assert_eq!(claims("Mozilla/5.0+(compatible;+Googlebot/2.1;++http://www.google.com/bot.html)"), Some(GOOGLE));
-    // Likened to it, a link to it, a part of another name, or another's documentation.
+    // A comparison, a link, a part of another name, or another product's documentation.
     assert_eq!(claims("Feedly/1.0 (+http://www.feedly.com/fetcher.html; like FeedFetcher-Google)"), None);
     assert_eq!(claims("SomeBot/1.0 (+https://example.com/Googlebot)"), None);
     assert_eq!(claims("NotGooglebot/1.0"), None);
     for agent in ["Googlebot-Richsnippets/1.0", "NotGooglebot/1.0", "x_Googlebot/2.1", "Googlebot-Foo/1"] {
-        assert_eq!(door.claim(agent), SHAPED, "{agent}: who is not put to the test does not bear the name");
+        assert_eq!(door.claim(agent), SHAPED, "{agent}: an unverified claim has no bot name");
     }
-    // What cannot be seen does not hide the name.
+    // Invisible characters do not hide the name.
     for agent in [&b"\xff\xfe\x80Googlebot/2.1"[..], "Googlebot\u{200b}/2.1".as_bytes(), b"Googlebot\x01/2.1"] {
         assert_eq!(door.agents.claim(agent), door.claim("Googlebot/2.1"), "{agent:?}");
     }
@@ -110,7 +110,7 @@ fn the_most_specific_product_names_the_bot() {
 }
 
 #[test]
-fn the_cache_says_what_the_list_says_also_after_a_flood() {
+fn cache_agrees_with_the_matcher_after_a_flood() {
     let door = MatcherFixture::new();
     let mut cache = ClaimCache::new(foldhash::fast::RandomState::default());
     let agents: Vec<String> =

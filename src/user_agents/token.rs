@@ -1,10 +1,10 @@
-//! A product token, and where in a user agent it counts.
+//! Product tokens, and the positions in a user agent in which they count.
 
 use regex::bytes::Regex;
 
 use super::parsed::ParsedUserAgent;
 
-/// A token to be found as a word of its own: a letter or digit at its end may not go on, unless the list says so.
+/// A token that matches as a whole word: no letter or digit may precede or follow, unless the list allows it.
 #[derive(Clone, Debug)]
 pub(super) struct Token {
     literal: Box<[u8]>,
@@ -14,7 +14,7 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// Reads `token`, `*token`, `token*` or `*token*`: letters may go on where the asterisk is.
+    /// Parses `token`, `*token`, `token*` or `*token*`. The asterisk allows further letters on that side.
     pub(super) fn new(written: &str, confirm: Option<Regex>) -> Token {
         Token {
             literal: written.trim_matches('*').as_bytes().into(),
@@ -28,7 +28,7 @@ impl Token {
         &self.literal
     }
 
-    /// Returns whether what was found at `at..end` is this token and not a part of another word.
+    /// Returns whether the match at `at..end` is this token and not a part of another word.
     pub(super) fn matches(&self, agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
         let starts = self.free_before || !continues_word(before(agent, at), agent[at]);
         let ends = self.free_after || !continues_word(after(agent, end), agent[end - 1]);
@@ -36,13 +36,13 @@ impl Token {
     }
 }
 
-/// Returns whether `at..end` stands as a product of its own: not a part of a longer name, a link or an address, and
-/// not merely what the agent likens itself to (`like FeedFetcher-Google`).
+/// Returns whether `at..end` is a product: not a part of a longer name, a link or an address, and not a comparison
+/// (`like FeedFetcher-Google`).
 pub(super) fn is_product(agent: &[u8], at: usize, end: usize) -> bool {
-    // Some clients and logs write `+` for a space; what cannot be seen hides no name.
+    // Some clients and logs write `+` for a space. Invisible characters end a name.
     let opens = before(agent, at).is_none_or(|byte| !byte.is_ascii_graphic() || b"+;,([{\"'".contains(&byte));
     let closes = after(agent, end).is_none_or(|byte| !byte.is_ascii_graphic() || b"+/;,:)]}\"'".contains(&byte));
-    // A colon may follow a name, but not open a link.
+    // A colon may follow a name, but not start a link.
     let link = agent[end..].starts_with(b"://");
     opens && closes && !link && !is_comparison(&agent[..at])
 }
@@ -55,8 +55,8 @@ fn is_comparison(before: &[u8]) -> bool {
     before[rest..].eq_ignore_ascii_case(b"like") && !before[..rest].last().is_some_and(u8::is_ascii_alphanumeric)
 }
 
-/// Returns whether `at..end` stands where a telephone gives its model: models are called anything (FEVER, Spider 8,
-/// HTC Butterfly). A version behind it makes it a product all the same.
+/// Returns whether `at..end` is part of a phone's device model. Models have arbitrary names (FEVER, Spider 8, HTC
+/// Butterfly). With a version, it is a product nevertheless.
 pub(super) fn is_model(agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
     agent.model().contains(&at) && agent[end - 1] != b'/' && after(agent, end) != Some(b'/')
 }

@@ -1,8 +1,8 @@
-//! Fetches one small document that somebody publishes: an operator's address list, a directory of keys.
+//! Fetches a small document over HTTPS, such as an operator's range list or a directory of keys.
 //!
-//! Whoever names the URL may be a stranger, so each fetch has its [`FetchLimits`]: how much is read, how long it may take,
-//! which addresses may be asked. Names are looked up once and the address that was judged is the one connected to, so
-//! that a name cannot lead elsewhere in between. It is never on a request's path.
+//! The URL may be chosen by an untrusted client, so each fetch has its [`FetchLimits`]: size, duration, redirects and
+//! addresses. A name is resolved once, and the checked address is the one connected to, so that DNS cannot redirect the
+//! fetch in between. No fetch is on a request's path.
 
 mod target;
 #[cfg(test)]
@@ -26,122 +26,122 @@ use tokio_rustls::TlsConnector;
 use target::FetchTarget;
 pub use target::{AllowedAddresses, is_public};
 
-/// A client for small documents. Clones share what it trusts.
+/// Client for small documents. Clones share the trusted roots.
 #[derive(Clone)]
 pub struct Fetcher {
     tls: TlsConnector,
 }
 
-/// What one fetch may do.
+/// Limits of one fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchLimits {
-    /// The largest body that is read, in bytes.
+    /// Maximum size of the body, in bytes.
     pub most_bytes: usize,
-    /// How long it may take, from the look-up of the name to the last byte.
+    /// Maximum duration, from the lookup of the name to the last byte.
     pub timeout: Duration,
-    /// How many redirects are followed, all of them to the same scheme, host and port.
+    /// Maximum number of redirects. All must stay at the same scheme, host and port.
     pub redirects: u8,
-    /// Which addresses may be asked.
+    /// Addresses that may be connected to.
     pub reach: AllowedAddresses,
 }
 
-/// By what the server knows whether the copy that one has is still the latest; kept as it came, shown as it was.
+/// Validators of a cached copy, stored as received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
-    /// Its `ETag`.
+    /// `ETag`.
     pub etag: Option<String>,
-    /// Its `Last-Modified`.
+    /// `Last-Modified`.
     pub last_modified: Option<String>,
 }
 
-/// What came of a fetch that went well.
+/// Result of a successful fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fetched {
-    /// The copy that one has is still the latest.
+    /// The cached copy is current.
     Unchanged,
-    /// The document as it is now.
+    /// The current document.
     Document(Document),
 }
 
-/// A document, whole, with what its server said about it.
+/// A complete document with the headers that describe it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
-    /// Its bytes.
+    /// Body.
     pub body: Bytes,
-    /// Its `Content-Type`.
+    /// `Content-Type`.
     pub content_type: Option<String>,
-    /// Its `Cache-Control`.
+    /// `Cache-Control`.
     pub cache_control: Option<String>,
-    /// By what the next fetch may ask for changes alone.
+    /// Validators for the next fetch.
     pub validators: Validators,
 }
 
-/// Why there is no document.
+/// Reason why a fetch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// Not an address that can be fetched from.
-    #[error("{0:?} is no https:// address with a plain host")]
+    /// The URL cannot be fetched.
+    #[error("{0:?} is not an https:// URL with a plain host")]
     InvalidUrl(String),
-    /// The host's name leads to no address that may be asked.
-    #[error("{host} is at no public address")]
+    /// The host has no address that is allowed.
+    #[error("{host} resolves to no allowed address")]
     AddressNotAllowed {
-        /// The host.
+        /// Host.
         host: String,
     },
-    /// The host's name cannot be looked up, or nobody answers there.
+    /// The name cannot be resolved, or the connection failed.
     #[error("cannot reach {host}: {source}")]
     Unreachable {
-        /// The host.
+        /// Host.
         host: String,
-        /// The system's reason, or what is wrong with its certificate.
+        /// Error of the operating system or of certificate verification.
         source: io::Error,
     },
-    /// What it says is not HTTP, or breaks off.
-    #[error("{host} gives no answer that can be read: {source}")]
+    /// The response is not valid HTTP, or incomplete.
+    #[error("{host}: invalid response: {source}")]
     InvalidResponse {
-        /// The host.
+        /// Host.
         host: String,
-        /// What went wrong.
+        /// Cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// It sends elsewhere than may be followed.
-    #[error("it redirects to {0:?}")]
+    /// The redirect is not allowed.
+    #[error("redirect to {0:?} not allowed")]
     Redirected(String),
-    /// It has no such document, or does not hand it out.
-    #[error("it answers with status {0}")]
+    /// The status is neither 200 nor that of an expected redirect or revalidation.
+    #[error("unexpected status {0}")]
     Status(StatusCode),
-    /// The body is compressed, though nobody asked for that.
-    #[error("its body is encoded, which was not asked for")]
+    /// The body has a content encoding that was not requested.
+    #[error("unexpected content encoding")]
     UnexpectedEncoding,
-    /// The body is larger than the guards allow.
-    #[error("its body is larger than {most_bytes} bytes")]
+    /// The body exceeds the limit.
+    #[error("body exceeds {most_bytes} bytes")]
     TooLarge {
-        /// What the guards allow.
+        /// Limit in bytes.
         most_bytes: usize,
     },
-    /// It took longer than the guards allow.
-    #[error("it took longer than {0:?}")]
+    /// The fetch exceeded its maximum duration.
+    #[error("timed out after {0:?}")]
     TimedOut(Duration),
 }
 
 impl Fetcher {
-    /// A fetcher that trusts the public certificate authorities.
+    /// Creates a fetcher that trusts the public certificate authorities.
     pub fn public() -> Self {
         Self::with_roots(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
     }
 
-    /// A fetcher that trusts `roots` alone.
+    /// Creates a fetcher that trusts only `roots`.
     pub fn with_roots(roots: RootCertStore) -> Self {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .expect("the provider knows TLS 1.2 and 1.3")
+            .expect("the provider supports TLS 1.2 and 1.3")
             .with_root_certificates(roots)
             .with_no_client_auth();
         Self { tls: TlsConnector::from(Arc::new(config)) }
     }
 
-    /// Fetches `url`, or learns that the copy with these `validators` is the latest.
+    /// Fetches `url`, or finds that the copy with these `validators` is current.
     pub async fn fetch(&self, url: &str, guards: &FetchLimits, validators: &Validators) -> Result<Fetched, FetchError> {
         match tokio::time::timeout(guards.timeout, self.follow(url, guards, validators)).await {
             Ok(fetched) => fetched,
@@ -217,7 +217,7 @@ where
         |source: hyper::Error| FetchError::InvalidResponse { host: place.host.clone(), source: source.into() };
     let (mut connection, driver) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(no_answer)?;
-    // It ends with the body: nobody keeps the connection.
+    // The connection ends with the body and is not reused.
     tokio::spawn(driver);
     connection.send_request(request).await.map_err(no_answer)
 }
@@ -246,7 +246,7 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// A field as text; empty where there is none, or none that is text.
+/// Returns a field as text; empty if it is missing or not text.
 fn text(fields: &HeaderMap, name: HeaderName) -> String {
     fields.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
 }

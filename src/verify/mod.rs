@@ -1,11 +1,11 @@
-//! Proof that a crawler is whose it claims to be.
+//! Verification of crawlers: proof that a client belongs to the operator that it claims.
 //!
-//! Published address ranges decide at once. What they leave open is asked of DNS, in the background: a request reads what
-//! is known by now and never waits, and a crawler that is not known yet is what it says, unproven. Lists are refreshed
-//! in the background, too, and so are the keys of agents that sign their requests.
+//! Published address ranges decide at once. For other addresses, DNS is looked up in the background: a request reads
+//! the cached result and never waits, and an unverified crawler counts as declared. Range lists and the keys of signing
+//! agents are also refreshed in the background.
 //!
-//! The table of operators is here, because it says what proves what. The product tokens in it are handed to `agents`
-//! by whoever builds both; neither module knows the other.
+//! The table of operators is here, because it defines the proofs. The caller passes its product tokens to
+//! `user_agents`; neither module depends on the other.
 
 mod dns;
 pub mod fetch;
@@ -16,8 +16,8 @@ mod range_list;
 mod range_refresher;
 mod range_source;
 mod ranges;
-pub mod signature;
 
+pub mod signature;
 pub use dns::{DnsResult, DnsVerifier, Resolver, ResolverError};
 pub use operator_config::{OperatorOverride, OperatorProofMethod};
 pub use operator_table::{OperatorTable, OperatorTableError};

@@ -1,4 +1,4 @@
-//! The operators as they are written: in the data that the binary carries, and by the operator of the site.
+//! Definitions of operators: the built-in data and the overrides of the config.
 
 use std::collections::BTreeMap;
 
@@ -8,41 +8,42 @@ use serde::Deserialize;
 use super::range_source::{RangeSource, network};
 use crate::policy::dns_pattern::DnsPattern;
 
-/// One operator, as written in `data/operators.json`.
+/// An operator, as in `data/operators.json`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Operator {
     pub(super) name: String,
-    /// The operator's own page about its crawlers, for whoever checks this table.
+    /// The operator's own documentation of its crawlers, for review of this table.
     #[serde(rename = "documented")]
     _documented: String,
     #[serde(rename = "tokens")]
     pub(super) product_tokens: Vec<String>,
-    /// Lists by URL, or networks: an address in one is the crawler's.
+    /// Networks, or URLs of lists, whose addresses belong to the crawler.
     #[serde(rename = "proven_in")]
     pub(super) verified_ranges: Vec<RangeSource>,
-    /// The same: an address in one is the operator's or its neighbours', and neither proves nor disproves.
+    /// Networks, or URLs of lists, whose addresses may belong to the operator or to other users of its network. They
+    /// neither prove nor disprove a claim.
     #[serde(rename = "undecided_in")]
     pub(super) neutral_ranges: Vec<RangeSource>,
-    /// The names in DNS that its crawlers' addresses have, and nobody else's.
+    /// Patterns of DNS names that only the addresses of its crawlers have.
     #[serde(deserialize_with = "patterns")]
     #[serde(rename = "names")]
     pub(super) dns_names: Vec<DnsPattern>,
-    /// By what all of its crawlers are known: whoever fails there is not one of them.
+    /// Proofs that apply to all of its crawlers: an address that fails one is an impostor.
     #[serde(rename = "complete")]
     pub(super) exhaustive: Vec<OperatorProofMethod>,
-    /// The `Signature-Agent` of requests that it signs.
+    /// `Signature-Agent` of requests that the operator signs.
     pub(super) signature_agents: Vec<String>,
-    /// The operator of the site has something to say about it.
+    /// True if the config overrides the operator.
     #[serde(skip)]
     pub(super) declared: bool,
-    /// Nobody else knows it.
+    /// True if the operator is defined only in the config.
     #[serde(skip)]
     pub(super) own: bool,
 }
 
 impl Operator {
-    /// The lists that tell its addresses, or its neighbours'.
+    /// Returns the lists of its addresses, both kinds.
     pub(super) fn lists(&self) -> impl Iterator<Item = &RangeSource> {
         self.verified_ranges
             .iter()
@@ -51,53 +52,53 @@ impl Operator {
     }
 }
 
-/// What the operator of the site says of an operator of crawlers; what is left out is as built in.
+/// Override of an operator by the config; omitted fields keep the built-in values.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorOverride {
-    /// Its name.
+    /// Name of the operator.
     pub name: String,
-    /// Product tokens by which a user agent claims to be its crawler.
+    /// Product tokens by which a user agent claims the operator.
     pub product_tokens: Option<Vec<String>>,
-    /// Where its crawlers come from.
+    /// Address ranges of its crawlers.
     pub ranges: Option<Vec<RangeSource>>,
-    /// The names in DNS that its crawlers' addresses have.
+    /// Patterns of the DNS names of its crawlers' addresses.
     pub dns_names: Option<Vec<DnsPattern>>,
-    /// By what all of its crawlers are known.
+    /// Proofs that apply to all of its crawlers.
     pub exhaustive: Option<Vec<OperatorProofMethod>>,
-    /// The `Signature-Agent` of requests that it signs.
+    /// `Signature-Agent` of requests that the operator signs.
     pub signature_agents: Option<Vec<String>>,
 }
 
-/// How an operator lets its crawlers be known.
+/// Proof by which an operator's crawlers are verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OperatorProofMethod {
-    /// It publishes their addresses.
+    /// Published address ranges.
     #[serde(rename = "addresses")]
     Address,
-    /// Their addresses have its names in DNS.
+    /// Forward-confirmed reverse DNS.
     #[serde(rename = "names")]
     Dns,
 }
 
-/// The published lists, as collected in `data/ranges.json`.
+/// Snapshot of the published lists, from `data/ranges.json`.
 pub(super) struct Snapshot {
     pub(super) date: String,
     pub(super) lists: BTreeMap<RangeSource, Vec<IpNet>>,
 }
 
-/// Why a table of operators cannot be used.
+/// Reason why an operator table is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorTableError {
-    /// The JSON does not say what it should.
-    #[error("the operators' table cannot be read")]
+    /// The JSON has another structure.
+    #[error("invalid operator table")]
     Syntax(#[source] serde_json::Error),
-    /// A prefix of a list is none.
+    /// A prefix of a list is not a network.
     #[error("`{0}` is not a network such as 192.0.2.0/24")]
     NotANetwork(String),
 }
 
-/// Returns the table with what was declared, and the lists as they were when the snapshot was made.
+/// Parses the table, applies the overrides, and parses the lists of the snapshot.
 pub(super) fn parse(
     table: &str,
     snapshot: &str,
@@ -150,6 +151,7 @@ fn snapshot_of(text: &str) -> Result<Snapshot, OperatorTableError> {
 
 fn patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<DnsPattern>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
-    let pattern = |text: &String| text.parse().map_err(|_| serde::de::Error::custom(format!("no pattern: {text}")));
+    let pattern =
+        |text: &String| text.parse().map_err(|_| serde::de::Error::custom(format!("invalid DNS pattern: {text}")));
     texts.iter().map(pattern).collect()
 }

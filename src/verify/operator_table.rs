@@ -1,4 +1,4 @@
-//! The operators of crawlers that we know: what they call their crawlers, and what proves that it is they.
+//! Lookup table of crawler operators: their product tokens, and what verifies their crawlers.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,48 +17,48 @@ use crate::policy::{OperatorId, Proof, ProofMethod, Timestamp};
 
 pub use super::operator_config::OperatorTableError;
 
-/// The table of operators, with all that is known of their addresses.
+/// Table of operators with their current address ranges.
 #[derive(Debug)]
 pub struct OperatorTable {
     table: Vec<Operator>,
-    /// What each published list says now.
+    /// Networks of each list, as last loaded.
     lists: Mutex<BTreeMap<RangeSource, Vec<IpNet>>>,
-    /// What is wrong with those that could not be taken over when they were looked at last.
+    /// Errors of the lists whose last refresh failed.
     errors: Mutex<BTreeMap<RangeSource, String>>,
-    /// The same, as it is asked: replaced whole, so that no request waits while a list is refreshed.
+    /// Ranges for lookups. Replaced as a whole, so that no request waits while a list is refreshed.
     published: ArcSwap<PublishedRanges>,
-    /// What DNS has said of addresses, where it is asked.
+    /// DNS verification, if enabled.
     names: Option<Arc<DnsVerifier>>,
     snapshot_date: String,
 }
 
-/// All lists at one time.
+/// Ranges of all lists at one time.
 #[derive(Debug)]
 struct PublishedRanges {
     ranges: Ranges,
-    /// For each operator: an address in none of its ranges disproves the claim.
+    /// By operator: true if an address outside all of its ranges disproves the claim.
     exhaustive: Vec<bool>,
 }
 
 impl OperatorTable {
-    /// Returns the built-in table and the snapshot of the ranges that this binary carries.
+    /// Returns the built-in table with the snapshot of ranges in this binary.
     ///
     /// # Panics
     ///
-    /// If the data in this binary is broken, which a test rules out.
+    /// If the built-in data is invalid, which a test rules out.
     pub fn builtin() -> OperatorTable {
         OperatorTable::with_overrides(Vec::new())
     }
 
-    /// Returns the built-in table with what the operator of the site says of it: `declared` ones go before those of the
-    /// same name in what they say, and their tokens are theirs alone.
+    /// Returns the built-in table with the overrides of the config. The fields of an override replace those of the
+    /// operator with the same name, and its product tokens are removed from all other operators.
     ///
     /// # Panics
     ///
-    /// If the data in this binary is broken, which a test rules out.
+    /// If the built-in data is invalid, which a test rules out.
     pub fn with_overrides(declared: Vec<OperatorOverride>) -> OperatorTable {
         let (table, snapshot) = (include_str!("../../data/operators.json"), include_str!("../../data/ranges.json"));
-        OperatorTable::parse(table, snapshot, declared).expect("a test reads the built-in table")
+        OperatorTable::parse(table, snapshot, declared).expect("a test parses the built-in table")
     }
 
     fn parse(
@@ -78,7 +78,7 @@ impl OperatorTable {
         })
     }
 
-    /// The same, with DNS asked for what addresses do not decide. Somebody must [serve](Names::serve) the questions.
+    /// Enables DNS for addresses that ranges do not decide. The caller must run [`DnsVerifier::run`].
     pub fn with_dns(self) -> OperatorTable {
         let patterns =
             self.with_ids().flat_map(|(id, operator)| operator.dns_names.iter().map(move |name| (name.clone(), id)));
@@ -86,17 +86,17 @@ impl OperatorTable {
         OperatorTable { names, ..self }
     }
 
-    /// Returns what DNS has said of addresses, where it is asked.
+    /// Returns the DNS verifier, if enabled.
     pub fn dns(&self) -> Option<Arc<DnsVerifier>> {
         self.names.clone()
     }
 
-    /// Returns the names of all operators, in the order of their numbers.
+    /// Returns the names of all operators, by id.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.table.iter().map(|operator| operator.name.as_str())
     }
 
-    /// Returns the operator of this name.
+    /// Returns the id of the operator with this name.
     pub fn id(&self, name: &str) -> Option<OperatorId> {
         self.with_ids().find(|(_, operator)| operator.name == name).map(|(id, _)| id)
     }
@@ -106,26 +106,26 @@ impl OperatorTable {
         &self.table[usize::from(operator.0)].name
     }
 
-    /// True for an operator that this version knows, whatever the operator of the site has added to it.
+    /// Returns true if the operator is built in, with or without an override.
     pub fn is_built_in(&self, operator: OperatorId) -> bool {
         self.table.get(usize::from(operator.0)).is_some_and(|operator| !operator.own)
     }
 
-    /// Returns every product token by which a user agent claims an operator.
+    /// Returns all product tokens by which user agents claim operators.
     pub fn tokens(&self) -> impl Iterator<Item = (&str, OperatorId)> {
         self.with_ids().flat_map(|(id, operator)| operator.product_tokens.iter().map(move |token| (token.as_str(), id)))
     }
 
-    /// Returns what is known about the claim of a client at this address to be that operator's crawler. `now` is on a
-    /// scale that nobody can set. Never waits: what is not known yet is asked for in the background.
+    /// Returns the current proof for a client at `address` that claims to be a crawler of `claimed`. `now` is
+    /// monotonic. Never waits: unknown addresses are looked up in the background.
     pub fn verify(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> Proof {
-        // An IPv4 client on a dual-stack listener comes as ::ffff:a.b.c.d.
+        // On a dual-stack listener, an IPv4 client has the address ::ffff:a.b.c.d.
         let address = address.to_canonical();
         let operator = &self.table[usize::from(claimed.0)];
         let published = self.published.load();
         match published.ranges.best_match(claimed, address) {
             Some(RangeMatch::Verified) => return Proof::Proven(ProofMethod::Address),
-            // No list names the addresses of proxies, and DNS knows them by no operator's names.
+            // Range lists do not contain addresses of proxies, and DNS has no operator names for them.
             _ if is_private(address) => return Proof::PrivateAddress,
             None if published.exhaustive[usize::from(claimed.0)] => return Proof::Disproven(ProofMethod::Address),
             Some(RangeMatch::Undecided) | None => {}
@@ -136,13 +136,13 @@ impl OperatorTable {
         }
     }
 
-    /// Returns every name by which an agent of an operator signs.
+    /// Returns all names by which agents of operators sign.
     pub fn signature_agents(&self) -> impl Iterator<Item = (&str, OperatorId)> {
         self.with_ids()
             .flat_map(|(id, operator)| operator.signature_agents.iter().map(move |agent| (agent.as_str(), id)))
     }
 
-    /// Returns whether crawlers of the operator can be proven by `method` here.
+    /// Returns whether crawlers of the operator can be verified by `method`.
     pub fn supports(&self, operator: OperatorId, method: OperatorProofMethod) -> bool {
         let operator = &self.table[usize::from(operator.0)];
         match method {
@@ -151,7 +151,8 @@ impl OperatorTable {
         }
     }
 
-    /// Returns what the names of an address mean for the claim.
+    /// Interprets a DNS result for the claim: a mismatch disproves it only if DNS names are exhaustive for the
+    /// operator.
     pub fn interpret_dns(&self, claimed: OperatorId, said: DnsResult) -> Proof {
         let exhaustive = || self.table[usize::from(claimed.0)].exhaustive.contains(&OperatorProofMethod::Dns);
         match said {
@@ -161,7 +162,7 @@ impl OperatorTable {
         }
     }
 
-    /// Returns every list that somebody publishes or keeps, networks in the table apart.
+    /// Returns all lists by URL or file, sorted, without duplicates.
     pub fn sources(&self) -> Vec<RangeSource> {
         let mut lists: Vec<RangeSource> = self.table.iter().flat_map(Operator::lists).cloned().collect();
         lists.sort();
@@ -169,19 +170,19 @@ impl OperatorTable {
         lists
     }
 
-    /// Returns what the list says now; empty where nothing is known of it.
+    /// Returns the current networks of a list; empty if it was never loaded.
     pub(super) fn list(&self, source: &RangeSource) -> Vec<IpNet> {
         self.lists.lock().get(source).cloned().unwrap_or_default()
     }
 
-    /// Puts what a list says now in the place of what it said.
+    /// Replaces the networks of a list.
     pub(super) fn replace(&self, source: RangeSource, networks: Vec<IpNet>) {
         let mut lists = self.lists.lock();
         lists.insert(source, networks);
         self.published.store(PublishedRanges::of(&self.table, &lists).into());
     }
 
-    /// Notes what is wrong with a list, if anything is; what was known of it stays. Returns what was wrong before.
+    /// Sets or clears the error of a list; its networks stay. Returns the previous error.
     pub(super) fn set_error(&self, source: &RangeSource, trouble: Option<String>) -> Option<String> {
         let mut errors = self.errors.lock();
         match trouble {
@@ -190,12 +191,12 @@ impl OperatorTable {
         }
     }
 
-    /// Returns the lists that cannot be taken over as they are, each with why.
+    /// Returns the lists whose last refresh failed, each with the error.
     pub fn errors(&self) -> Vec<(String, String)> {
         self.errors.lock().iter().map(|(source, trouble)| (source.to_string(), trouble.clone())).collect()
     }
 
-    /// Returns how many lists of each operator cannot be taken over as they are, of those who have lists.
+    /// Returns the number of lists whose last refresh failed, for each operator that has lists.
     pub fn stale_lists(&self) -> Vec<(&str, usize)> {
         let errors = self.errors.lock();
         let with_lists = self.table.iter().filter(|operator| operator.lists().next().is_some());
@@ -203,12 +204,12 @@ impl OperatorTable {
         with_lists.map(|operator| (operator.name.as_str(), stale(operator))).collect()
     }
 
-    /// True for a list that the operator of the site has named.
+    /// Returns true if the config names the list.
     pub(super) fn is_overridden(&self, source: &RangeSource) -> bool {
         self.table.iter().any(|operator| operator.declared && operator.verified_ranges.contains(source))
     }
 
-    /// Returns when the built-in ranges were collected.
+    /// Returns the time of the built-in snapshot.
     pub(super) fn snapshot_time(&self) -> Timestamp {
         let day: Option<jiff::civil::Date> = self.snapshot_date.parse().ok();
         let midnight = day.and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
@@ -216,7 +217,7 @@ impl OperatorTable {
         Timestamp::from_seconds(seconds.try_into().unwrap_or_default())
     }
 
-    /// Returns the day on which the built-in ranges were collected (`2026-09-02`).
+    /// Returns the date of the built-in snapshot (`2026-09-02`).
     pub fn snapshot_date(&self) -> &str {
         &self.snapshot_date
     }
@@ -238,7 +239,7 @@ impl PublishedRanges {
                     ranges.extend(source.networks(lists).iter().map(|network| (*network, id, standing)));
                 }
             }
-            // A list that has not come yet leaves out whom it names.
+            // Until a list is loaded, its addresses are missing from the ranges.
             let known = operator.verified_ranges.iter().all(|source| !source.networks(lists).is_empty());
             let says_all =
                 operator.exhaustive.contains(&OperatorProofMethod::Address) && !operator.verified_ranges.is_empty();
@@ -253,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_table_can_be_read() {
+    fn built_in_operator_table_parses() {
         let operators = OperatorTable::parse(
             include_str!("../../data/operators.json"),
             include_str!("../../data/ranges.json"),
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_tokens_are_told_once() {
+    fn operator_names_and_tokens_are_unique() {
         let operators = OperatorTable::builtin();
         let mut tokens: Vec<_> = operators.tokens().map(|(token, _)| token.to_ascii_lowercase()).collect();
         let told = tokens.len();
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_the_operator_publishes_proves_the_claim() {
+    fn published_address_proves_the_claim() {
         assert_eq!(verify("googlebot", "66.249.66.1"), Proof::Proven(ProofMethod::Address));
         assert_eq!(verify("googlebot", "2001:4860:4801:10::1"), Proof::Proven(ProofMethod::Address));
         assert_eq!(verify("bingbot", "157.55.39.7"), Proof::Proven(ProofMethod::Address));
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_elsewhere_disproves_it_where_the_list_is_complete() {
+    fn unpublished_address_disproves_the_claim_when_exhaustive() {
         assert_eq!(verify("googlebot", "203.0.113.64"), Proof::Disproven(ProofMethod::Address));
         assert_eq!(verify("googlebot", "2001:db8::1"), Proof::Disproven(ProofMethod::Address));
         assert_eq!(verify("bingbot", "192.0.2.16"), Proof::Disproven(ProofMethod::Address));
@@ -297,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_disprove_nothing_and_are_not_looked_up() {
+    fn private_addresses_disprove_nothing_without_dns_lookup() {
         let operators = OperatorTable::builtin().with_dns();
         for address in
             ["127.0.0.1", "10.0.0.1", "192.168.1.1", "169.254.0.9", "100.64.0.1", "::1", "fd00::1", "fe80::1"]
         {
             for name in ["googlebot", "bingbot", "yandexbot"] {
-                let claimed = operators.id(name).expect("it is known");
+                let claimed = operators.id(name).expect("a name from the table");
                 let address = address.parse().expect("an address");
                 assert_eq!(
                     operators.verify(claimed, address, Timestamp::default()),
@@ -316,20 +317,20 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_client_behind_an_ipv6_listener_is_the_same_client() {
+    fn mapped_ipv4_address_is_treated_as_ipv4() {
         assert_eq!(verify("googlebot", "::ffff:66.249.66.1"), Proof::Proven(ProofMethod::Address));
         assert_eq!(verify("googlebot", "::ffff:203.0.113.64"), Proof::Disproven(ProofMethod::Address));
     }
 
     #[test]
-    fn the_proof_is_for_the_operator_that_was_claimed() {
+    fn proof_applies_only_to_the_claimed_operator() {
         assert_eq!(verify("bingbot", "66.249.66.1"), Proof::Disproven(ProofMethod::Address));
         assert_eq!(verify("gptbot", "66.249.66.1"), Proof::Disproven(ProofMethod::Address));
     }
 
     #[test]
-    fn googles_other_crawlers_do_not_prove_googlebot_but_its_customers_disprove_it() {
-        // A special-case crawler's address, then one of App Engine, where anybody's program may run.
+    fn other_google_ranges_do_not_prove_googlebot() {
+        // An address of a special-case crawler, then one of App Engine, where any client's program may run.
         assert_eq!(verify("google-special", "108.177.2.1"), Proof::Proven(ProofMethod::Address));
         assert_eq!(verify("googlebot", "108.177.2.1"), Proof::Unknown);
         assert_eq!(verify("google-fetchers", "107.178.192.1"), Proof::Proven(ProofMethod::Address));
@@ -337,14 +338,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_network_does_not_hide_a_narrow_one_nor_the_other_way_round() {
-        // All of 17/8 is Apple's; only a part of it crawls.
+    fn nested_networks_do_not_hide_each_other() {
+        // All of 17.0.0.0/8 belongs to Apple; only a part of it crawls.
         assert_eq!(verify("applebot", "17.1.2.3"), Proof::Unknown);
         assert_eq!(verify("applebot", "17.241.208.161"), Proof::Proven(ProofMethod::Address));
     }
 
     #[test]
-    fn every_operator_of_the_standards_can_be_told_or_says_why_not() {
+    fn every_built_in_operator_is_provable_or_listed() {
         let operators = OperatorTable::builtin();
         let provable = operators.table.iter().filter(|operator| {
             !operator.verified_ranges.is_empty()
@@ -353,23 +354,23 @@ mod tests {
         });
         let without: Vec<&str> =
             operators.names().filter(|name| !provable.clone().any(|operator| operator.name == *name)).collect();
-        assert_eq!(without, ["pingdom", "uptimerobot"], "they publish what no licence lets us carry");
+        assert_eq!(without, ["pingdom", "uptimerobot"], "their lists have no license for redistribution");
     }
 
     #[test]
-    fn a_broken_table_is_told_and_not_used() {
+    fn invalid_operator_table_is_an_error() {
         let snapshot = r#"{"date": "2026-09-02", "lists": {"https://example.com/": {"prefixes": ["192.0.2.0/33"]}}}"#;
         let table =
             |source: &str| format!(r#"[{{"name": "a", "documented": "", "tokens": [], "proven_in": ["{source}"]}}]"#);
         let told = |source, snapshot| {
-            OperatorTable::parse(&table(source), snapshot, Vec::new()).expect_err("broken on purpose").to_string()
+            OperatorTable::parse(&table(source), snapshot, Vec::new()).expect_err("the table is invalid").to_string()
         };
         assert_eq!(told("https://example.com/", snapshot), "`192.0.2.0/33` is not a network such as 192.0.2.0/24");
-        assert_eq!(told("https://example.com/", "{}"), "the operators' table cannot be read");
+        assert_eq!(told("https://example.com/", "{}"), "invalid operator table");
     }
 
     #[test]
-    fn a_declared_operator_is_added_with_its_tokens() {
+    fn configured_operator_is_added_with_its_tokens() {
         let declared = OperatorOverride {
             name: "acme".into(),
             product_tokens: Some(vec!["AcmeBot".into(), "gptbot".into()]),
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_signs_is_of_the_operator_that_was_declared_with_it() {
+    fn signature_agent_moves_to_the_configured_operator() {
         let agents = Some(vec!["https://chatgpt.com".into(), "https://bot.example".into()]);
         let declared =
             OperatorOverride { name: "acme".into(), signature_agents: agents, ..OperatorOverride::default() };
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_operator_of_a_known_name_changes_what_it_says_and_nothing_else() {
+    fn override_changes_only_the_configured_fields() {
         let declared =
             OperatorOverride { name: "googlebot".into(), exhaustive: Some(Vec::new()), ..OperatorOverride::default() };
         let operators = OperatorTable::with_overrides(vec![declared]);
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_has_not_come_yet_disproves_nobody() {
+    fn unfetched_list_disproves_no_claim() {
         let list = RangeSource::Url("https://example.com/bots.json".into());
         let declared = OperatorOverride {
             name: "acme".into(),

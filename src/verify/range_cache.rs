@@ -1,4 +1,5 @@
-//! The last good copy of each fetched list, on disk, so that a restart does not depend on anybody's server.
+//! Cache on disk: the last valid copy of each fetched list, so that a restart does not depend on the publisher's
+//! server.
 
 use super::fetch::Validators;
 use super::range_source::network;
@@ -9,14 +10,14 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A folder of copies, one file a list.
+/// Directory of copies, one file per list.
 #[derive(Debug)]
 pub(super) struct RangeCache(PathBuf);
 
-/// A list as it was when it was fetched.
+/// A list as last fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CachedRanges {
-    /// When it was fetched, or confirmed to be the latest: seconds since the epoch.
+    /// Time of the last successful fetch or revalidation, in seconds since 1970.
     pub(super) fetched: u64,
     pub(super) validators: Validators,
     pub(super) networks: Vec<IpNet>,
@@ -36,7 +37,7 @@ impl RangeCache {
         Self(state_dir.join("ranges"))
     }
 
-    /// The copy of the list at `url`; an error says what is wrong with a copy that is there.
+    /// Returns the copy of the list at `url`, or `None`; an error if a copy exists but is invalid.
     pub(super) fn load(&self, url: &str) -> Result<Option<CachedRanges>, String> {
         let path = self.path(url);
         let bytes = match fs::read(&path) {
@@ -46,17 +47,17 @@ impl RangeCache {
         };
         let written: CacheFile =
             serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
-        // Two URLs may have one file name; the later has it.
+        // Two URLs may have the same file name; the later one replaces the file.
         if written.url != url {
             return Ok(None);
         }
         let networks = written.prefixes.iter().map(|text| network(text)).collect::<Option<Vec<IpNet>>>();
-        let networks = networks.ok_or_else(|| format!("{}: a prefix is none", path.display()))?;
+        let networks = networks.ok_or_else(|| format!("{}: invalid prefix", path.display()))?;
         let validators = Validators { etag: written.etag, last_modified: written.last_modified };
         Ok(Some(CachedRanges { fetched: written.fetched, validators, networks }))
     }
 
-    /// Puts a copy in the place of the one before: either is there whole, whatever happens in between.
+    /// Replaces the copy atomically: after a crash, either the old or the new copy is complete.
     pub(super) fn store(&self, url: &str, copy: &CachedRanges) -> io::Result<()> {
         let written = CacheFile {
             url: url.to_owned(),
@@ -94,8 +95,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_there_and_nothing_else_is() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn cached_ranges_round_trip_by_url() {
+        let folder = tempfile::tempdir().expect("a directory");
         let copies = RangeCache::new(folder.path());
         assert_eq!(copies.load(URL), Ok(None));
         copies.store(URL, &copy()).expect("room on the disk");
@@ -104,8 +105,8 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_copy_is_told_and_not_used() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn corrupt_cache_file_is_an_error() {
+        let folder = tempfile::tempdir().expect("a directory");
         let copies = RangeCache::new(folder.path());
         copies.store(URL, &copy()).expect("room on the disk");
         fs::write(copies.path(URL), "{").expect("room on the disk");

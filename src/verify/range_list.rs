@@ -1,47 +1,48 @@
-//! A list of networks as somebody publishes it, and whether to believe it.
+//! Parser of published network lists, and plausibility checks.
 //!
-//! Google's JSON is what most operators have; a network a line, and what may follow it (a geofeed's country), is what the
-//! others have. A list is taken whole or not at all: half of it would make impostors of the rest.
+//! Most operators publish Google's JSON format; others publish one network per line, with optional further fields (a
+//! geofeed's country). A list is used as a whole or not at all: a partial list would make impostors of the other
+//! crawlers.
 
 use super::range_source::network;
 use crate::policy::identity::is_wider_than_crawlers;
 use ipnet::IpNet;
 use serde_json::Value;
 
-/// Why a list is not used.
+/// Reason why a list is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeListError {
-    /// It is neither JSON with prefixes nor text with a network a line.
-    #[error("it is no list of networks: {0}")]
+    /// Neither JSON with prefixes nor text with one network per line.
+    #[error("not a network list: {0}")]
     InvalidFormat(String),
-    /// It has no network.
-    #[error("it is empty")]
+    /// The list has no networks.
+    #[error("empty list")]
     Empty,
-    /// A network in it is wider than any crawler needs.
+    /// A network is wider than that of any crawler.
     #[error("{0} is wider than any crawler's network")]
     TooWide(IpNet),
-    /// Its networks together are more than any operator has.
-    #[error("its networks are together wider than any operator's")]
+    /// The networks together are wider than those of any operator.
+    #[error("the networks together are wider than those of any operator")]
     TooWideTogether,
-    /// It has many times the addresses that it had.
-    #[error("it has grown to {0} times the addresses that it had")]
+    /// The list has many times the addresses that it had.
+    #[error("rejected: {0} times more addresses than before")]
     Grown(u128),
-    /// It has more networks than any operator.
-    #[error("it has more than {MAX_NETWORKS} networks")]
+    /// The list has more networks than that of any operator.
+    #[error("more than {MAX_NETWORKS} networks")]
     TooMany,
-    /// It has lost most of what it had.
-    #[error("it has shrunk from {before} networks to {now}, by more than half")]
+    /// The list has lost more than half of its networks.
+    #[error("rejected: more than half of the networks removed ({before} -> {now})")]
     Shrunk {
-        /// How many networks it had.
+        /// Previous number of networks.
         before: usize,
-        /// How many it has.
+        /// New number of networks.
         now: usize,
     },
 }
 
-/// Reads a list; the networks in it are sorted, and none is part of another.
+/// Parses a list. The returned networks are sorted and disjoint.
 pub fn parse(bytes: &[u8]) -> Result<Vec<IpNet>, RangeListError> {
-    let text = std::str::from_utf8(bytes).map_err(|_| RangeListError::InvalidFormat("it is not text".into()))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| RangeListError::InvalidFormat("not text".into()))?;
     let networks = match text.trim_start_matches('\u{feff}').trim_start() {
         json if json.starts_with(['{', '[']) => parse_json(json)?,
         lines => parse_lines(lines)?,
@@ -61,8 +62,8 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<IpNet>, RangeListError> {
     }
 }
 
-/// Refuses a list that has lost most of what it had, or has many times as much: more likely somebody's mistake, or somebody
-/// else's list, than the end of a data centre, or sixteen new ones.
+/// Rejects a list that lost more than half of its networks, or that grew to more than [`GROWTH`] times its addresses.
+/// Such a change is more likely an error, or another list, than a real change of the operator's networks.
 pub(super) fn check_change(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNet>, RangeListError> {
     let before = IpNet::aggregate(&before.to_vec());
     if now.len() * 2 < before.len() {
@@ -79,7 +80,7 @@ pub(super) fn check_change(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNe
     }
 }
 
-/// How much of the internet networks cover: IPv4 addresses, and IPv6 networks of 64 bits, or parts of one.
+/// Size of the covered address space: IPv4 addresses, and IPv6 networks of 64 bits or parts of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct AddressSpace {
     v4: u128,
@@ -87,7 +88,7 @@ struct AddressSpace {
 }
 
 impl AddressSpace {
-    /// Of networks none of which is part of another.
+    /// Adds up disjoint networks.
     fn of(networks: &[IpNet]) -> Self {
         networks.iter().fold(Self { v4: 0, v6: 0 }, |sum, network| match network {
             IpNet::V4(v4) => Self { v4: sum.v4 + (1 << (32 - v4.prefix_len())), ..sum },
@@ -100,19 +101,19 @@ impl AddressSpace {
     }
 }
 
-/// Twice the widest network that is believed of anybody, in either family: an /8 and a /19.
+/// Maximum address space of a list: twice the widest network accepted, which is an /8 and a /19.
 const MAX_ADDRESS_SPACE: AddressSpace = AddressSpace { v4: 2 << 24, v6: 2 << 45 };
 
-/// So many times what it had is no growth of a list ...
+/// Maximum growth of a list at one refresh, as a factor.
 const GROWTH: u128 = 16;
 
-/// ... that had this much, a /20 and a /48: a small one may double and double again.
+/// Smaller lists may grow to [`GROWTH`] times this size, a /20 and a /48: a small list may double repeatedly.
 const SMALL: AddressSpace = AddressSpace { v4: 1 << 12, v6: 1 << 16 };
 
 fn parse_json(text: &str) -> Result<Vec<IpNet>, RangeListError> {
     let value: Value = serde_json::from_str(text).map_err(|error| RangeListError::InvalidFormat(error.to_string()))?;
     let entries = value.as_array().or_else(|| value["prefixes"].as_array());
-    let entries = entries.ok_or_else(|| RangeListError::InvalidFormat("it has no `prefixes`".into()))?;
+    let entries = entries.ok_or_else(|| RangeListError::InvalidFormat("`prefixes` is missing".into()))?;
     let prefixes =
         entries.iter().flat_map(|entry| [entry.as_str(), entry["ipv4Prefix"].as_str(), entry["ipv6Prefix"].as_str()]);
     prefixes.flatten().map(parse_network).collect()
@@ -125,12 +126,12 @@ fn parse_lines(text: &str) -> Result<Vec<IpNet>, RangeListError> {
 }
 
 fn parse_network(text: &str) -> Result<IpNet, RangeListError> {
-    // What is quoted in the log is short, whatever was sent.
+    // Text quoted in the log is short, whatever was received.
     let shown = || text.chars().take(40).filter(|letter| !letter.is_control()).collect::<String>();
-    network(text).ok_or_else(|| RangeListError::InvalidFormat(format!("`{}` is no network", shown())))
+    network(text).ok_or_else(|| RangeListError::InvalidFormat(format!("`{}` is not a network", shown())))
 }
 
-/// The longest list of any crawler has a few thousand; this many take 10 MiB.
+/// The longest list of any crawler has a few thousand networks; this many take 10 MiB.
 const MAX_NETWORKS: usize = 100_000;
 
 #[cfg(test)]
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn googles_json_is_read_with_all_that_others_make_of_it() {
+    fn google_json_and_its_variants_are_parsed() {
         let text = r#"{"creationTime": "2026-08-20T14:46:45.000000", "extra": 1, "prefixes": [
             {"ipv6Prefix": "2001:4860:4801:10::/64"}, {"ipv4Prefix": "66.249.64.0/27", "service": "x"},
             {"ipv4Prefix": "192.0.2.7"}, {"ipv4Prefix": "198.51.100.77/24"}, {"comment": "nothing"}]}"#;
@@ -157,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn a_network_a_line_is_read_with_comments_and_what_follows() {
+    fn text_list_with_comments_and_columns_is_parsed() {
         let text = "\u{feff}# ours\n\n192.0.2.0/25 # a\r\n192.0.2.128/25,US,US-CA,,\n2001:db8::1\n";
         assert_eq!(list(text).expect("a list"), ["192.0.2.0/24", "2001:db8::1/128"]);
     }
 
     #[test]
-    fn what_is_no_list_is_refused_whole() {
+    fn invalid_list_is_rejected_as_a_whole() {
         for text in ["<!doctype html>", "{\"error\": \"no\"}", "{", "192.0.2.0/24\nnonsense", "192.0.2.0/33", "[[]"] {
             assert!(matches!(list(text), Err(RangeListError::InvalidFormat(_))), "{text}: {:?}", list(text));
         }
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_crawler_has_is_refused() {
+    fn overly_wide_and_too_many_networks_are_rejected() {
         for (text, fits) in [
             ("0.0.0.0/0", false),
             ("20.0.0.0/7", false),
@@ -191,17 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn networks_that_together_are_wider_than_any_operators_are_refused() {
+    fn total_width_of_networks_is_limited() {
         let all_of =
             |prefixes: std::ops::Range<u32>| prefixes.map(|first| format!("{first}.0.0.0/8\n")).collect::<String>();
         assert_eq!(list(&all_of(0..256)), Err(RangeListError::TooWideTogether));
-        assert_eq!(list(&all_of(16..19)), Err(RangeListError::TooWideTogether), "however they are put together");
+        assert_eq!(list(&all_of(16..19)), Err(RangeListError::TooWideTogether), "in any combination");
         assert!(list(&all_of(16..18)).is_ok());
         assert_eq!(list("2000::/19\n2001::/19\n2a03::/19\n2c00::/19\n"), Err(RangeListError::TooWideTogether));
     }
 
     #[test]
-    fn a_list_may_grow_but_not_to_somebody_elses() {
+    fn list_growth_is_limited() {
         let of = |text: &str| parse(text.as_bytes()).expect("a list");
         let before = of("192.0.2.0/24\n2001:db8::/48\n");
         for (now, fits) in [
@@ -213,11 +214,11 @@ mod tests {
             assert_eq!(check_change(&before, of(now)).is_ok(), fits, "{now}");
         }
         assert_eq!(check_change(&of("10.0.0.0/16"), of("10.0.0.0/11")), Err(RangeListError::Grown(32)));
-        assert!(check_change(&[], of("17.0.0.0/8")).is_ok(), "nothing is known of it");
+        assert!(check_change(&[], of("17.0.0.0/8")).is_ok(), "there is no previous version");
     }
 
     #[test]
-    fn a_list_may_lose_half_and_not_more() {
+    fn list_can_shrink_by_at_most_half() {
         let networks = |count: u8| {
             parse((0..count).map(|number| format!("192.0.{}.0/25\n", number * 2)).collect::<String>().as_bytes())
                 .expect("a list")
@@ -229,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC*", json in r#"[\{\[]"?(prefixes|ipv4Prefix)?[\]\}":, 0-9./]*"#) {
+        fn arbitrary_text_never_panics(text in "\\PC*", json in r#"[\{\[]"?(prefixes|ipv4Prefix)?[\]\}":, 0-9./]*"#) {
             let _ = (parse(text.as_bytes()), parse(json.as_bytes()));
         }
     }

@@ -1,7 +1,7 @@
-//! Keeps the lists of addresses up to date: fetched now and then, files as soon as they change.
+//! Refreshes range lists: URLs at an interval, files when they change.
 //!
-//! A list is fetched with the validators of the copy that is here, at a time that differs from gate to gate, one after
-//! the other: nobody waits for it. What cannot be fetched or believed leaves what is known.
+//! Lists are fetched one after the other with the validators of the stored copy, at times that differ between
+//! instances. No request waits for a fetch. If a fetch fails or its list is rejected, the previous version stays.
 
 use super::fetch::{AllowedAddresses, FetchLimits, Fetched, Fetcher, Validators};
 use super::range_cache::{CachedRanges, RangeCache};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tracing::{info, warn};
 
-/// All lists that are looked after.
+/// Refreshes all range lists.
 pub struct RangeRefresher {
     operators: Arc<OperatorTable>,
     fetcher: Fetcher,
@@ -31,21 +31,21 @@ pub struct RangeRefresher {
     lists: Vec<TrackedSource>,
 }
 
-/// One of them.
+/// A list with the state of its refresh.
 struct TrackedSource {
     source: RangeSource,
-    /// When it is looked at next, on the scale that nobody can set.
+    /// Monotonic time of the next refresh.
     due: Timestamp,
-    /// How often it has been looked at.
+    /// Number of refreshes so far.
     attempts: u64,
     validators: Validators,
-    /// What a file looked like when it was read: its length, and when it was written.
+    /// Length and modification time of a file when it was read.
     stamp: Option<Stamp>,
 }
 
 type Stamp = (u64, Option<SystemTime>);
 
-/// Why a list stays as it is.
+/// Reason why a refresh failed.
 #[derive(Debug, thiserror::Error)]
 enum RefreshError {
     #[error(transparent)]
@@ -57,8 +57,9 @@ enum RefreshError {
 }
 
 impl RangeRefresher {
-    /// Puts the copies in `state_dir` and the files into the table, as far as they are newer than what it has, and looks
-    /// after them from then on. URLs are fetched `every` so often, if at all. `seed` is a number that no other gate has.
+    /// Loads the copies in `state_dir` and the files into the table, if they are newer than its lists, and tracks all
+    /// lists. `every` is the interval between fetches of a URL; `None` disables fetches. `seed` differs between
+    /// instances.
     pub fn new(
         operators: Arc<OperatorTable>,
         fetcher: Fetcher,
@@ -74,7 +75,7 @@ impl RangeRefresher {
         refresh
     }
 
-    /// Looks after the lists for as long as it is polled.
+    /// Refreshes the lists while it is polled.
     pub async fn run(mut self) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -106,7 +107,7 @@ impl RangeRefresher {
             RangeSource::Url(url) => {
                 let age = self.load_cached(&url, &mut list);
                 let known = !self.operators.list(&list.source).is_empty();
-                // A gate that is started over and over does not ask each time; what its operator has just added, it does.
+                // A process that restarts often does not fetch at each start, unless the list is new in the config.
                 if known || !self.operators.is_overridden(&list.source) {
                     let rest = self.every.unwrap_or_default().saturating_sub(age.unwrap_or(Duration::MAX));
                     list.due += rest.max(FIRST_FETCH_SPREAD.mul_f64(self.random(&list)));
@@ -121,10 +122,10 @@ impl RangeRefresher {
         list
     }
 
-    /// Takes the copy of a list, if it is not older than the snapshot; returns its age.
+    /// Loads the stored copy of a list, if it is not older than the snapshot. Returns its age.
     fn load_cached(&self, url: &str, list: &mut TrackedSource) -> Option<Duration> {
         let copy = self.copies.load(url).unwrap_or_else(|wrong| {
-            warn!("The copy of {} is not used: {wrong}", list.source);
+            warn!("Ignoring the stored copy of {}: {wrong}", list.source);
             None
         })?;
         let fetched = Timestamp::from_seconds(copy.fetched);
@@ -164,7 +165,7 @@ impl RangeRefresher {
                 let networks = range_list::check_change(&before, range_list::parse(&document.body)?)?;
                 list.validators = document.validators;
                 if networks != before {
-                    info!("{} has changed, networks: {}", list.source, networks.len());
+                    info!("Range list {} changed: {} networks", list.source, networks.len());
                     self.operators.replace(list.source.clone(), networks.clone());
                 }
                 networks
@@ -172,19 +173,19 @@ impl RangeRefresher {
         };
         let copy = CachedRanges { fetched: self.clock.now().seconds(), validators: list.validators.clone(), networks };
         if let Err(error) = self.copies.store(url, &copy) {
-            warn!(%error, "The copy of {} cannot be kept: {error}", list.source);
+            warn!(%error, "Cannot store the copy of {}: {error}", list.source);
         }
         Ok(())
     }
 
-    /// Reads a file before anybody can be kept waiting by it.
+    /// Reads a file at startup, where blocking is allowed.
     fn read(&self, path: &Path, list: &mut TrackedSource) -> Result<(), RefreshError> {
         list.stamp = Some(stamp(&std::fs::metadata(path)?));
         self.install(&list.source, networks_in(path)?);
         Ok(())
     }
 
-    /// Reads a file again, if it is not as it was; nothing otherwise.
+    /// Reads a file again if it has changed; returns `None` otherwise.
     async fn read_if_changed(&self, path: &Path, list: &mut TrackedSource) -> Option<Result<(), RefreshError>> {
         let looked = tokio::fs::metadata(path).await;
         let before = std::mem::replace(&mut list.stamp, looked.as_ref().ok().map(stamp));
@@ -202,33 +203,33 @@ impl RangeRefresher {
         Ok(())
     }
 
-    /// A file is its owner's own word: it may shrink.
+    /// Installs the networks of a file. A file of the administrator may shrink.
     fn install(&self, source: &RangeSource, networks: Vec<IpNet>) {
-        info!("{source} is taken over, networks: {}", networks.len());
+        info!("Loaded {} networks from {source}", networks.len());
         self.operators.replace(source.clone(), networks);
     }
 
-    /// Tells what is wrong with a list, once, and that it is over.
+    /// Logs a new error of a list once, and its end.
     fn record_result(&self, list: &TrackedSource, looked: Result<(), RefreshError>) {
         let trouble = looked.err().map(|trouble| trouble.to_string());
         let before = self.operators.set_error(&list.source, trouble.clone());
         match trouble {
             Some(trouble) if before.as_ref() != Some(&trouble) => {
-                warn!("{} is not taken over, what was known of it stays: {trouble}", list.source);
+                warn!("Rejected {}: {trouble}; keeping the previous version", list.source);
             }
-            None if before.is_some() => info!("{} is all right again", list.source),
+            None if before.is_some() => info!("{} is valid again", list.source),
             _ => {}
         }
     }
 
-    /// A number from 0 to 1 that differs from gate to gate, list to list, look to look.
+    /// Returns a random number in [0, 1) that differs between instances, lists and refreshes.
     fn random(&self, list: &TrackedSource) -> f64 {
         let drawn = FixedState::with_seed(self.seed).hash_one((&list.source.to_string(), list.attempts));
         (drawn >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
-/// Says what keeps a file from being taken over as a list of networks, if anything does.
+/// Returns the error of a file as a network list, or `None` if it is valid.
 pub fn validate_file(file: &Path) -> Option<String> {
     networks_in(file).err().map(|trouble| trouble.to_string())
 }
@@ -241,22 +242,22 @@ fn stamp(metadata: &Metadata) -> Stamp {
     (metadata.len(), metadata.modified().ok())
 }
 
-/// How often it is looked whether anything is due.
+/// Interval between checks for due lists.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often files are looked at; nobody waits for a file longer.
+/// Interval between checks of files.
 const FILE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Built-in lists are fetched for the first time within this time from the start, each at its own.
+/// Period after the start in which the built-in lists are fetched for the first time, each at its own time.
 const FIRST_FETCH_SPREAD: Duration = Duration::from_secs(600);
 
-/// A list that failed is tried again so often in the time of one turn: hourly, where it is fetched daily.
+/// Number of retries per interval after a failure: hourly for a daily interval.
 const RETRIES_PER_INTERVAL: u32 = 24;
 
-/// The longest list that is known has 64 KiB.
+/// Maximum size of a list. The longest known list has 64 KiB.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// The URLs are of the table or of the operator of the site, who may keep a server of their own.
+/// The URLs come from the built-in table or the config, and may name a server of the administrator.
 const FETCH_LIMITS: FetchLimits =
     FetchLimits { most_bytes: MAX_BYTES, timeout: Duration::from_secs(30), redirects: 3, reach: AllowedAddresses::Any };
 

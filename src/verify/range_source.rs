@@ -1,4 +1,4 @@
-//! Where an operator's addresses are told.
+//! Source of an operator's addresses.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -10,11 +10,11 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-/// One network, or a list that somebody publishes or keeps.
+/// A network, or a list of networks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub enum RangeSource {
-    /// The network itself.
+    /// A single network.
     Network(IpNet),
     /// A list at this URL.
     Url(String),
@@ -23,7 +23,7 @@ pub enum RangeSource {
 }
 
 impl RangeSource {
-    /// Returns its networks, as far as they are known.
+    /// Returns the networks of the source; empty if its list was never loaded.
     pub(super) fn networks<'a>(&'a self, lists: &'a BTreeMap<RangeSource, Vec<IpNet>>) -> &'a [IpNet] {
         match self {
             RangeSource::Network(network) => slice::from_ref(network),
@@ -54,14 +54,14 @@ impl fmt::Display for RangeSource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RangeSource::Network(network) => network.fmt(out),
-            // A query may hold a key, and this is shown in logs.
+            // The query may contain a key, and sources are logged.
             RangeSource::Url(url) => out.write_str(url.split('?').next().unwrap_or_default()),
             RangeSource::File(path) => path.display().fmt(out),
         }
     }
 }
 
-/// A network as operators write it: host bits may be set, and one address is a network of its own.
+/// Parses a network. Host bits may be set, and a single address is a network of its own.
 pub(super) fn network(text: &str) -> Option<IpNet> {
     let network: Option<IpNet> = text.parse().ok();
     network

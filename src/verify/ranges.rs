@@ -1,7 +1,7 @@
-//! All published address ranges in one table, each with what it means for which operator.
+//! Lookup of all published address ranges in one table, with their meaning for each operator.
 //!
-//! Networks either hold one another or have nothing in common, so the address space falls into stretches in which every
-//! address is in the same networks. A look-up is one binary search for the stretch, however deep the networks lie.
+//! Two networks are nested or disjoint, so the address space divides into intervals in which all addresses are in the
+//! same networks. A lookup is one binary search for the interval, however deep the networks are nested.
 
 use crate::policy::OperatorId;
 use ipnet::IpNet;
@@ -9,16 +9,16 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Where the crawlers of all operators come from.
+/// Address ranges of all operators.
 #[derive(Debug)]
 pub(super) struct Ranges {
     v4: IntervalTable<u32>,
     v6: IntervalTable<u128>,
-    /// What the addresses of a stretch say; stretches that say the same share one.
+    /// Matches of the intervals. Intervals with equal matches share an entry.
     says: Vec<RangeMatches>,
 }
 
-/// What an address in a range says about the claim to be of an operator.
+/// Match of an address in an operator's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum RangeMatch {
     /// The network belongs to the operator, but is not published for this crawler.
@@ -27,13 +27,14 @@ pub(super) enum RangeMatch {
     Verified,
 }
 
-/// One network, as one operator knows it.
+/// A network of one operator.
 pub(super) type Range = (IpNet, OperatorId, RangeMatch);
 
-/// Ranges of several operators overlap; each operator is in here once, with the best that any range says.
+/// Matches of an address, by operator. Ranges of several operators may overlap; each operator has one entry with its
+/// best match.
 type RangeMatches = SmallVec<[(OperatorId, RangeMatch); 4]>;
 
-/// Where each stretch begins, and what its addresses say; the last one ends with the address space.
+/// Start of each interval, and the index of its matches. The last interval ends with the address space.
 #[derive(Debug)]
 struct IntervalTable<A> {
     begin: Vec<A>,
@@ -59,7 +60,7 @@ impl Ranges {
         Self { v4, v6, says: known.says }
     }
 
-    /// Returns the best that any range around `address` says for `operator`.
+    /// Returns the best match of any range that contains `address` for `operator`.
     pub(super) fn best_match(&self, operator: OperatorId, address: IpAddr) -> Option<RangeMatch> {
         let says = match address {
             IpAddr::V4(address) => self.v4.at(address.to_bits()),
@@ -75,17 +76,17 @@ impl<A: Copy + Ord> IntervalTable<A> {
         Some(self.says[place] as usize)
     }
 
-    /// Beyond `last`, unless that is the last of all, addresses say this.
+    /// Starts an interval after `last`, unless that is the last address.
     fn begin_after(&mut self, last: A, next: fn(A) -> Option<A>, says: u32) {
         if let Some(begin) = next(last) {
             self.begin(begin, says);
         }
     }
 
-    /// From `begin` on, addresses say this.
+    /// Starts an interval at `begin` with the matches `says`.
     fn begin(&mut self, begin: A, says: u32) {
         match self.begin.last() {
-            Some(last) if *last == begin => *self.says.last_mut().expect("as many as beginnings") = says,
+            Some(last) if *last == begin => *self.says.last_mut().expect("one entry per interval") = says,
             _ => {
                 self.begin.push(begin);
                 self.says.push(says);
@@ -94,7 +95,8 @@ impl<A: Copy + Ord> IntervalTable<A> {
     }
 }
 
-/// Walks over the networks from the first address on, and keeps those that the walk is in.
+/// Divides the address space into intervals: walks over the sorted networks and keeps a stack of those that contain the
+/// current address.
 fn intervals<A: Copy + Ord>(
     mut networks: Vec<(A, A, (OperatorId, RangeMatch))>,
     next: fn(A) -> Option<A>,
@@ -116,7 +118,7 @@ fn intervals<A: Copy + Ord>(
     stretches
 }
 
-/// Each thing that can be said, once.
+/// Interns sets of matches.
 #[derive(Default)]
 struct MatchInterner {
     says: Vec<RangeMatches>,
@@ -147,7 +149,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn ranges() -> impl Strategy<Value = Vec<Range>> {
-        // Few bits differ, so that networks hold one another and meet at their ends, the ends of the space among them.
+        // Few bits differ, so that networks are nested and touch at their ends, including the ends of the address
+        // space.
         let v4 = (any::<u8>(), 0..=32u8).prop_map(|(bits, length)| {
             let address = u32::from(bits & 0xf0) << 24 | u32::from(bits & 0x0f);
             IpNet::V4(Ipv4Net::new(address.into(), length).expect("at most 32").trunc())
@@ -176,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_says_what_the_networks_around_it_say(ranges in ranges()) {
+        fn range_table_agrees_with_its_networks(ranges in ranges()) {
             let table = Ranges::new(ranges.iter().copied());
             for address in addresses(&ranges) {
                 for operator in (0..3).map(OperatorId) {

@@ -1,4 +1,4 @@
-// A program that fetches four pages at a time by got, which on a refusal waits for as long as Retry-After says.
+// Fetches four pages at a time with got, which honors Retry-After on a refusal.
 import got from 'got';
 
 const [site, pages] = process.argv.slice(2);

@@ -1,4 +1,4 @@
-"""A program that fetches one page after another by urllib3, and on a refusal waits for as long as Retry-After says."""
+"""Fetches one page after the other with urllib3, which honors Retry-After on a refusal."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A Scrapy spider as its tutorial teaches it: follows every link of a site, and heeds no Retry-After."""
+"""A Scrapy spider like in Scrapy's tutorial: follows every link of a site and ignores Retry-After."""
 
 import scrapy
 

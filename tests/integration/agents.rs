@@ -1,4 +1,4 @@
-//! How many bots are heard, and how many people are taken for bots.
+//! Error rates of user agent classification: bots that are missed, people that are classified as bots.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tidegate::user_agents::UserAgentMatcher;
 use tidegate::verify::OperatorTable;
 
 #[test]
-fn the_bots_of_the_sample_are_heard() {
+fn sample_bot_user_agents_are_declared_bots() {
     let agents = agents();
     let sample: Vec<_> = lines(include_str!("../data/bots.txt")).collect();
     let missed: Vec<_> = sample.iter().filter(|agent| !is_bot(&agents, agent)).collect();
@@ -18,7 +18,7 @@ fn the_bots_of_the_sample_are_heard() {
 }
 
 #[test]
-fn the_people_of_the_sample_are_left_alone() {
+fn sample_human_user_agents_are_not_bots() {
     let agents = agents();
     for agent in lines(include_str!("../data/people.txt")) {
         assert!(!is_bot(&agents, agent), "{agent}");
@@ -26,22 +26,22 @@ fn the_people_of_the_sample_are_left_alone() {
 }
 
 #[test]
-fn the_labelled_user_agents_are_told_apart() {
+fn labeled_user_agents_stay_within_error_rates() {
     let Some(shared) = crate::support::shared() else { return };
     let agents = agents();
-    let bots = std::fs::read_to_string(shared.join("data/ua/ua_dev_bots.tsv")).expect("a labelled list");
+    let bots = std::fs::read_to_string(shared.join("data/ua/ua_dev_bots.tsv")).expect("labeled user agents");
     let people = unzip(&shared.join("data/ua/ua_dev_humans.tsv.gz"));
     let share = |list: &str| {
-        let called = list.lines().map(|line| is_bot(&agents, line.rsplit('\t').next().expect("one field at least")));
+        let called = list.lines().map(|line| is_bot(&agents, line.rsplit('\t').next().expect("at least one field")));
         let (bots, all) = called.fold((0_u32, 0_u32), |(bots, all), bot| (bots + u32::from(bot), all + 1));
         f64::from(bots) / f64::from(all)
     };
-    assert!(share(&bots) >= 0.995, "only {} of the bots are heard", share(&bots));
-    assert!(share(&people) <= 0.0005, "{} of the people are called bots", share(&people));
+    assert!(share(&bots) >= 0.995, "detection rate of bots is only {}", share(&bots));
+    assert!(share(&people) <= 0.0005, "false positive rate of people is {}", share(&people));
 }
 
 #[test]
-fn classify_answers_every_line_in_order() {
+fn classify_outputs_one_line_per_input_in_order() {
     let input = b"Googlebot/2.1\n\n-\nMozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\xff\xfe\nunheard-of/1.0";
     let expected = "declared_bot\tGooglebot\nhuman\t-\nhuman\t-\nhuman\t-\nhuman\t-\ndeclared_bot\t-\n";
     assert_eq!(classified(input, false), expected);
@@ -58,8 +58,8 @@ fn classify_reads_lines_of_any_length() {
 
 fn classified(input: &[u8], json: bool) -> String {
     let mut output = Vec::new();
-    classify::run(&agents(), &[], input, &mut output, json).expect("memory does not fail");
-    String::from_utf8(output).expect("the answer is text")
+    classify::run(&agents(), &[], input, &mut output, json).expect("writing to memory cannot fail");
+    String::from_utf8(output).expect("output is UTF-8")
 }
 
 fn agents() -> UserAgentMatcher {
@@ -75,9 +75,9 @@ fn lines(list: &str) -> impl Iterator<Item = &str> {
 }
 
 fn unzip(path: &Path) -> String {
-    let mut gzip = Command::new("gzip").arg("-dc").arg(path).stdout(Stdio::piped()).spawn().expect("gzip");
+    let mut gzip = Command::new("gzip is installed").arg("-dc").arg(path).stdout(Stdio::piped()).spawn().expect("gzip");
     let mut text = String::new();
-    gzip.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
-    gzip.wait().expect("gzip ends");
+    gzip.stdout.take().expect("stdout is piped").read_to_string(&mut text).expect("gzip output is UTF-8");
+    gzip.wait().expect("gzip exits");
     text
 }

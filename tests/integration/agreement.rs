@@ -1,4 +1,5 @@
-//! What a live gate decided, its own log replayed decides again: the same verdict, reason and class, line by line.
+//! Live decisions against replayed ones: the replay of a gateway's log yields the same verdict, reason and class per
+//! line.
 
 use crate::support::crowd::{self, Visit};
 use crate::support::day;
@@ -19,7 +20,7 @@ use tidegate::service::crawlers;
 use tidegate::verify::OperatorTable;
 
 #[test]
-fn a_made_up_day_through_many_connections_is_decided_again_as_it_was() {
+fn replay_of_synthetic_day_matches_live_decisions() {
     let visits = day::generated(7, 0.1);
     let asked = visits.len() as u64;
     let gate = Gate::with_clock(pays_for_most().address(), &rules(asked / 12), Clock::system());
@@ -27,12 +28,12 @@ fn a_made_up_day_through_many_connections_is_decided_again_as_it_was() {
     let report = replayed(gate, asked);
     for (class, reason) in [("engine", "tier"), ("bot", "tier"), ("person", "quota"), ("busy", "bucket")] {
         let class = report.classes.iter().find(|known| known.name == class).expect("a class of the rules");
-        assert!(class.refused.contains_key(reason), "nothing was refused to {} by {reason}: {class:?}", class.name);
+        assert!(class.refused.contains_key(reason), "no request of {} was refused by {reason}: {class:?}", class.name);
     }
 }
 
 #[test]
-fn a_clock_that_stands_still_leaves_the_order_of_admission() {
+fn replay_orders_same_instant_requests_by_sequence() {
     let visits = day::generated(8, 0.05);
     let asked = visits.len() as u64;
     let gate = Gate::before(pays_for_most().address(), &rules(asked / 4));
@@ -41,7 +42,7 @@ fn a_clock_that_stands_still_leaves_the_order_of_admission() {
 }
 
 #[test]
-fn a_window_that_ends_in_between_ends_for_the_replay_too() {
+fn replay_rolls_windows_over_as_live() {
     let visits = day::generated(9, 0.05);
     let asked = visits.len() as u64;
     let gate = Gate::before(pays_for_most().address(), &rules(asked / 40).replace("fixed: 24h", "fixed: 10s"));
@@ -51,7 +52,7 @@ fn a_window_that_ends_in_between_ends_for_the_replay_too() {
 }
 
 #[test]
-fn a_plan_is_made_again_as_it_was() {
+fn replay_rebuilds_pacing_plans() {
     let visits = day::generated(11, 0.05);
     let asked = visits.len() as u64;
     let paced = rules(asked / 40).replace("window: { fixed: 24h }", "window: { fixed: 10s }\n    pacing: learned");
@@ -62,27 +63,27 @@ fn a_plan_is_made_again_as_it_was() {
 }
 
 #[test]
-fn short_windows_with_plans_and_costs_of_all_sizes_are_decided_again_as_they_were() {
+fn replay_matches_paced_short_windows_with_varied_costs() {
     for (pacing, window) in [("learned", "fixed: 4s"), ("even", "fixed: 4s"), ("learned", "first_use: 3s")] {
         let visits = day::generated(12, 0.05);
         let asked = visits.len() as u64;
         let gate = Gate::before(costs_of_all_sizes().address(), &paced(asked / 40, pacing, window));
         crowd::send(gate.address(), &visits, || {
             gate.clock.advance(BETWEEN_BURSTS);
-            // To look at the books changes nothing.
+            // Reading the state must not change the counters.
             gate.state();
         });
         let report = replayed_by_itself(gate, asked);
         assert!(report.quotas[0].windows_in_all > 2, "{:?}", report.quotas[0].windows);
         for reason in ["pacing", "quota"] {
             let is_met = report.classes.iter().any(|class| class.refused.contains_key(reason));
-            assert!(is_met, "nothing was refused by {reason} under {pacing} and {window}: {:?}", report.classes);
+            assert!(is_met, "no request was refused by {reason} under {pacing} and {window}: {:?}", report.classes);
         }
     }
 }
 
 #[test]
-fn a_reload_of_the_same_file_leaves_every_plan_as_it_is() {
+fn reload_of_unchanged_config_keeps_pacing_plans() {
     let visits = day::generated(13, 0.05);
     let asked = visits.len() as u64;
     let (origin, bursts) = (costs_of_all_sizes(), AtomicU64::new(0));
@@ -91,7 +92,7 @@ fn a_reload_of_the_same_file_leaves_every_plan_as_it_is() {
     crowd::send(gate.address(), &visits, || {
         gate.clock.advance(BETWEEN_BURSTS);
         if bursts.fetch_add(1, Ordering::Relaxed).is_multiple_of(20) {
-            gate.reload(origin.address(), &rules).expect("they are the same");
+            gate.reload(origin.address(), &rules).expect("rules did not change");
         }
     });
     let report = replayed_by_itself(gate, asked);
@@ -99,7 +100,7 @@ fn a_reload_of_the_same_file_leaves_every_plan_as_it_is() {
 }
 
 #[test]
-fn what_had_to_wait_for_the_origin_gave_back_what_it_had_set_aside() {
+fn replay_releases_reservations_of_throttled_requests() {
     let visits = day::generated(15, 0.05);
     let asked = visits.len() as u64;
     let rules = format!(
@@ -111,22 +112,22 @@ fn what_had_to_wait_for_the_origin_gave_back_what_it_had_set_aside() {
     let report = replayed_by_itself(gate, asked);
     for reason in ["throttle", "pacing"] {
         let is_met = report.classes.iter().any(|class| class.refused.contains_key(reason));
-        assert!(is_met, "nothing was refused by {reason}: {:?}", report.classes);
+        assert!(is_met, "no request was refused by {reason}: {:?}", report.classes);
     }
 }
 
 #[test]
-fn what_the_origin_charged_beyond_the_limit_is_told_apart_as_the_gate_does() {
+fn replay_separates_overrun_from_used_units() {
     let visits = day::generated(14, 0.02);
     let asked = visits.len() as u64;
-    // More than the crowd can take. One client takes what remains, so that its last page costs more than is left.
+    // More than the load can use. One client uses the remainder, so that its last page costs more than is left.
     let limit = 4 * asked;
     let gate = Gate::before(costs_of_all_sizes().address(), &format!("ledger: file\n{}", rules(limit)));
     crowd::send(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
-    wait_until("every visit to be settled", || gate.books().1 == 0.0);
+    wait_until("all requests to be settled", || gate.books().1 == 0.0);
     let mut client = gate.connect();
     let mut take = |item: &str| {
-        // The ledger leases so often by the gateway's clock.
+        // The ledger renews leases once per interval of the gateway's clock.
         let tries = (1..).find(|_| {
             gate.clock.advance(BETWEEN_BURSTS);
             client.get(item, FIREFOX).status == 200
@@ -135,7 +136,8 @@ fn what_the_origin_charged_beyond_the_limit_is_told_apart_as_the_gate_does() {
     };
     let (left, cheap) = (|| limit as f64 - gate.books().0, item_that_costs(None));
     let mut sent = asked;
-    // What the crowd cost beyond its lease is counted as used with one of the next leases: the last pages are counted singly.
+    // Units that the load used beyond its lease are reported with a later lease request: send the last pages one by
+    // one.
     sent += (50..left() as u64).map(|_| take(&cheap)).sum::<u64>();
     while left() >= 2.0 {
         sent += take(&cheap);
@@ -150,12 +152,12 @@ fn what_the_origin_charged_beyond_the_limit_is_told_apart_as_the_gate_does() {
 }
 
 #[test]
-fn who_holds_a_key_is_known_by_it_again() {
+fn replay_keeps_api_key_classes() {
     let rules = "
 workers: 2
 quotas: { api: { limit: 40, window: { fixed: 24h } } }
 classes:
-  - { name: partner, when: { key: { header: X-Api-Key, value: sesame-opens } }, bucket: { capacity: 5, fill: 5, interval: 1h, key: { header: X-Api-Key } } }
+  - { name: partner, when: { api_key: { header: X-Api-Key, value: sesame-opens } }, bucket: { capacity: 5, fill: 5, interval: 1h, key: { header: X-Api-Key } } }
   - { name: person, bucket: { capacity: 10, fill: 10, interval: 1h } }
 routes: [ { match: \"/**\", cost: { api: 1 } } ]";
     let gate = Gate::with_clock(Origin::plain().address(), rules, Clock::system());
@@ -168,21 +170,21 @@ routes: [ { match: \"/**\", cost: { api: 1 } } ]";
 }
 
 #[test]
-fn the_bots_are_told_by_what_was_proven_then() {
+fn replay_uses_verification_results_from_log() {
     let rules = rules(1000);
     let gate = Gate::before(pays_for_most().address(), &rules);
     let visits: Vec<Visit> = day::generated(10, 0.02);
     crowd::send(gate.address(), &visits, || ());
     let (yaml, log) = (gate.yaml(), gate.into_log_text());
-    // Whatever the addresses say today.
-    let log = log.replace("address_published:googlebot", "name_proven:googlebot");
+    // The proof recorded in the log decides, not today's address lists.
+    let log = log.replace("address_verified:googlebot", "dns_verified:googlebot");
     let report = replay(&yaml, log);
-    let agreement = report.agreement.expect("the gate wrote it");
+    let agreement = report.agreement.expect("log written by the gateway");
     assert_eq!((agreement.different, agreement.same), (0, visits.len() as u64), "{agreement:?}");
 }
 
 #[test]
-fn private_addresses_disprove_nothing_in_a_replay_either() {
+fn private_addresses_are_no_impostors_in_replay() {
     let gate = Gate::before(pays_for_most().address(), &rules(1000));
     for address in ["127.0.0.1", "10.0.0.7", "100.64.0.1", "fd00::1"] {
         let fields = format!("User-Agent: Googlebot/2.1\r\nX-Forwarded-For: {address}\r\n");
@@ -194,7 +196,7 @@ fn private_addresses_disprove_nothing_in_a_replay_either() {
 }
 
 #[test]
-fn a_second_try_is_charged_again_here_too() {
+fn replay_charges_upstream_retries() {
     let (tell, asked) = signal();
     let (go_on, wait) = signal();
     let has_closed = AtomicBool::new(false);
@@ -213,7 +215,7 @@ fn a_second_try_is_charged_again_here_too() {
     assert_eq!(busy.get("/page", "").status, 200);
     busy.send("GET /twice HTTP/1.1\r\nHost: a\r\n\r\n");
     asked.wait();
-    assert_eq!(gate.books(), (2.0, 1.0), "the first try stays charged");
+    assert_eq!(gate.books(), (2.0, 1.0), "the first attempt stays charged");
     assert_eq!(statuses(&gate, 3), [200, 200, 429]);
     go_on.tell();
     assert_eq!(busy.answer().status, 200);
@@ -222,7 +224,7 @@ fn a_second_try_is_charged_again_here_too() {
 }
 
 #[test]
-fn what_is_corrected_by_hand_is_corrected_here_too() {
+fn replay_applies_manual_corrections() {
     let gate = Gate::before(Origin::plain().address(), FIVE_PAGES);
     assert_eq!(statuses(&gate, 2), [200, 200]);
     gate.set_used("api", 4);
@@ -234,7 +236,7 @@ fn what_is_corrected_by_hand_is_corrected_here_too() {
 }
 
 #[test]
-fn what_the_origin_has_counted_is_counted_here_too() {
+fn replay_applies_origin_sync() {
     let origin = Origin::scripted(|_, wire| wire.reply("200 OK", "X-RateLimit-Remaining: 1\r\n", b"page"));
     let synced =
         FIVE_PAGES.replace("fixed: 24h }", "fixed: 24h }, sync_from: { remaining_header: X-RateLimit-Remaining }");
@@ -245,7 +247,7 @@ fn what_the_origin_has_counted_is_counted_here_too() {
 }
 
 #[test]
-fn lines_that_were_lost_leave_the_others_as_they_were() {
+fn lost_log_lines_keep_other_decisions() {
     let gate = Gate::before(Origin::plain().address(), FIVE_PAGES);
     assert_eq!(statuses(&gate, 7), [200, 200, 200, 200, 200, 429, 429]);
     let (yaml, log) = (gate.yaml(), gate.into_log_text());
@@ -255,12 +257,12 @@ fn lines_that_were_lost_leave_the_others_as_they_were() {
         .filter(|(place, _)| !(2..4).contains(place))
         .map(|(_, line)| format!("{line}\n"))
         .collect();
-    let agreement = replay(&yaml, without).agreement.expect("the gate wrote it");
+    let agreement = replay(&yaml, without).agreement.expect("log written by the gateway");
     assert_eq!((agreement.same, agreement.different, agreement.corrections), (5, 0, 1));
 }
 
 #[test]
-fn a_gate_that_was_started_anew_is_started_anew_here_too() {
+fn replay_follows_gateway_restarts() {
     for pacing in ["off", "learned"] {
         let visits = day::generated(12, 0.04);
         let asked = visits.len() as u64;
@@ -277,7 +279,7 @@ fn a_gate_that_was_started_anew_is_started_anew_here_too() {
 }
 
 #[test]
-fn other_spellings_are_charged_again_as_they_were() {
+fn replay_charges_equivalent_targets_as_live() {
     let rules = "
 workers: 1
 quotas: { api: { limit: 20, window: { fixed: 24h } } }
@@ -295,7 +297,7 @@ routes:
 }
 
 #[test]
-fn exempt_paths_with_any_method_are_decided_again_as_they_were() {
+fn replay_decides_exempt_paths_by_method() {
     const PATHS: [&str; 4] = ["/robots.txt", "/x/../robots.txt", "/.well-known/crawl-policy", "/page"];
     const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "DELETE"];
     let rules = "
@@ -321,17 +323,17 @@ routes: [ { match: /**, cost: { api: 1 } } ]";
     assert!(refused(1, "quota").is_some(), "{:?}", report.classes);
 }
 
-/// Replays what a gate has logged under its own rules, and finds all of it decided again as it was.
+/// Replays a gateway's log under the same rules and asserts that every decision is the same.
 fn replayed(gate: Gate, lines: u64) -> PolicyReport {
     let (yaml, log) = (gate.yaml(), gate.into_log_text());
     let report = replay(&yaml, log.clone());
-    let agreement = report.agreement.clone().expect("the gate wrote it");
+    let agreement = report.agreement.clone().expect("log written by the gateway");
     let other = agreement.first_different.map(|place| log.lines().nth(place.line as usize - 1));
     assert_eq!((agreement.different, agreement.same), (0, lines), "{agreement:?}: {other:?}");
     report
 }
 
-/// The same, and nothing of the books had to be taken from the log.
+/// Like [`assert_replay_matches`], but also asserts that no correction of the counters was taken from the log.
 fn replayed_by_itself(gate: Gate, lines: u64) -> PolicyReport {
     let report = replayed(gate, lines);
     assert_eq!(report.agreement.as_ref().map(|agreement| agreement.corrections), Some(0));
@@ -353,12 +355,12 @@ fn replay(yaml: &str, log: String) -> PolicyReport {
         window,
         assumptions: Assumptions::default(),
     };
-    let report = replay.run(policy, None, None, &mut |_| ()).expect("it is in memory");
+    let report = replay.run(policy, None, None, &mut |_| ()).expect("log is in memory");
     assert_eq!(report.log.late, 0);
     report.policies.into_iter().next().expect("one policy")
 }
 
-/// Asks for so many pages, one after the other.
+/// Requests `count` pages one after the other and returns the statuses.
 fn statuses(gate: &Gate, count: usize) -> Vec<u16> {
     let mut client = gate.connect();
     (0..count).map(|_| client.get("/page", "").status).collect()
@@ -369,7 +371,7 @@ workers: 1
 quotas: { api: { limit: 5, window: { fixed: 24h } } }
 routes: [ { match: /**, cost: { api: 1 } } ]";
 
-/// An origin that has kept every third page.
+/// Returns an origin that serves every third page from its own cache, without a charge.
 fn pays_for_most() -> Origin {
     Origin::scripted(|request, wire| {
         let is_kept = request.target.bytes().map(u32::from).sum::<u32>().is_multiple_of(3);
@@ -381,7 +383,7 @@ fn pays_for_most() -> Origin {
     })
 }
 
-/// An origin that asks more for some pages, and less for others.
+/// Returns an origin that charges more for some pages and less for others.
 fn costs_of_all_sizes() -> Origin {
     Origin::scripted(|request, wire| {
         let said = actual_cost(&request.target).map_or(String::new(), |cost| format!("X-API-Cost: {cost}\r\n"));
@@ -392,19 +394,22 @@ fn costs_of_all_sizes() -> Origin {
     })
 }
 
-/// What that origin says that a page cost, if anything.
+/// Returns the cost that the origin reports for `target`, if any.
 fn actual_cost(target: &str) -> Option<&'static str> {
     let kind = target.bytes().map(u32::from).sum::<u32>() % 5;
     [Some("0"), Some("0.75"), Some("3.2"), None, None][kind as usize]
 }
 
 fn item_that_costs(cost: Option<&str>) -> String {
-    (0..).map(|number| format!("/item/{number}")).find(|item| actual_cost(item) == cost).expect("one of five")
+    (0..)
+        .map(|number| format!("/item/{number}"))
+        .find(|item| actual_cost(item) == cost)
+        .expect("one item in five has this cost")
 }
 
 const FIREFOX: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n";
 
-/// The rules on a plan, with a ledger that hands out as it likes.
+/// Returns rules with a pacing plan and a ledger that grants leases of varying size.
 fn paced(limit: u64, pacing: &str, window: &str) -> String {
     let paced = format!("window: {{ {window} }}\n    pacing: {pacing}");
     format!("ledger: file\n{}", rules(limit).replace("window: { fixed: 24h }", &paced))
@@ -414,7 +419,7 @@ fn rules(limit: u64) -> String {
     format!(
         r#"
 workers: 2
-limits: {{ keep_alive_timeout: 1h, first_byte_timeout: 1h, head_timeout: 1h, response_write_timeout: 1h }}
+limits: {{ keep_alive_timeout: 1h, first_byte_timeout: 1h, header_timeout: 1h, response_write_timeout: 1h }}
 quotas:
   api:
     limit: {limit}
@@ -438,5 +443,5 @@ routes:
     )
 }
 
-/// No whole number of microseconds, as the log has them.
+/// Not a whole number of microseconds, unlike the times in the log.
 const BETWEEN_BURSTS: Duration = Duration::from_nanos(53_000_217);

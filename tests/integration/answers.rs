@@ -1,4 +1,5 @@
-//! What a client gets, line by line of the contract: who is refused, how, what it is told, and when it may come back.
+//! Responses to clients, following the contract: status, headers, body and `Retry-After` of admitted and refused
+//! requests.
 
 use crate::support::client::{Answer, Client};
 use crate::support::fields::{Item, list};
@@ -11,7 +12,7 @@ use tidegate::clock::Clock;
 use tidegate::policy::Timestamp;
 
 #[test]
-fn an_admitted_answer_tells_what_is_left() {
+fn admitted_response_announces_remaining_units() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), QUOTA_OF_THREE);
     let answer = gate.connect().get("/page", "");
@@ -24,7 +25,7 @@ fn an_admitted_answer_tells_what_is_left() {
 }
 
 #[test]
-fn a_free_route_of_a_client_without_a_bucket_says_nothing() {
+fn free_route_without_bucket_announces_no_limits() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), QUOTA_OF_THREE);
     let answer = gate.connect().get("/free", "");
@@ -32,7 +33,7 @@ fn a_free_route_of_a_client_without_a_bucket_says_nothing() {
 }
 
 #[test]
-fn a_spent_quota_says_when_it_is_renewed_and_keeps_its_word() {
+fn exhausted_quota_admits_after_announced_reset() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), QUOTA_OF_THREE);
     let mut client = gate.connect();
@@ -43,7 +44,7 @@ fn a_spent_quota_says_when_it_is_renewed_and_keeps_its_word() {
     assert_eq!(limits(&refused), [item("api", &[("r", 0), ("t", 3600)])]);
     assert_eq!(policies(&refused), [item("api", &[("q", 3), ("w", 3600)])]);
     let wait = retry_after(&refused);
-    assert!((3600..=4320).contains(&wait), "{wait}: not before the hour is over, at most a fifth later");
+    assert!((3600..=4320).contains(&wait), "{wait}: not before the hour is over, at most 20 % later");
     assert_eq!(origin.seen().len(), 3);
 
     gate.clock.advance(Duration::from_secs(3599));
@@ -56,7 +57,7 @@ fn a_spent_quota_says_when_it_is_renewed_and_keeps_its_word() {
 }
 
 #[test]
-fn every_reason_has_its_own_problem() {
+fn every_refusal_reason_has_its_problem_type() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), REASONS);
     gate.set_used("api", 50);
@@ -98,7 +99,7 @@ fn every_reason_has_its_own_problem() {
 }
 
 #[test]
-fn nobody_is_told_to_come_back_earlier_than_its_own_limit_says() {
+fn retry_after_is_never_before_limit_reset() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), REASONS);
     gate.set_used("api", 50);
@@ -122,27 +123,27 @@ fn nobody_is_told_to_come_back_earlier_than_its_own_limit_says() {
 }
 
 #[test]
-fn returns_are_spread_but_never_beyond_what_the_settings_say() {
+fn retry_after_spread_stays_within_configured_bounds() {
     let origin = Origin::plain();
     let gate = spent(&origin, "headers: { retry_after_spread: 50% }");
     let mut client = gate.connect();
     let waits: Vec<u64> = (0..60).map(|_| retry_after(&client.get("/page", ""))).collect();
-    // The day has twelve hours left; the spread is half of at most an hour.
+    // The day has twelve hours left. The jitter is half of at most an hour.
     let (least, most) = (waits.iter().min().copied(), waits.iter().max().copied());
     assert!(least >= Some(43_200) && most <= Some(43_200 + 1800), "{waits:?}");
-    assert!(most > least.map(|least| least + 600), "they are spread: {waits:?}");
+    assert!(most > least.map(|least| least + 600), "Retry-After has no jitter: {waits:?}");
     let level = spent(&origin, "headers: { retry_after_spread: 0% }");
     let mut client = level.connect();
     assert!((0..10).all(|_| retry_after(&client.get("/page", "")) == 43_200));
 }
 
 #[test]
-fn a_browser_gets_a_page_and_a_program_a_document() {
+fn refusal_format_follows_accept_header() {
     let origin = Origin::plain();
     let gate = spent(&origin, "");
     let browser = gate.connect().get("/page", "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n");
     assert_eq!((browser.status, browser.field("content-type")), (429, "text/html; charset=utf-8"));
-    assert!(browser.text().contains("Please come back in 1") && browser.text().contains(&decision(&browser)));
+    assert!(browser.text().contains("Please try again in 1") && browser.text().contains(&decision(&browser)));
     assert_eq!(browser.field("cache-control"), "no-store");
     for accept in
         ["", "Accept: */*\r\n", "Accept: application/json\r\n", "Accept: text/html;q=0.1, application/json\r\n"]
@@ -152,7 +153,7 @@ fn a_browser_gets_a_page_and_a_program_a_document() {
 }
 
 #[test]
-fn a_refused_head_has_the_fields_but_no_body() {
+fn refused_head_request_has_headers_without_body() {
     let origin = Origin::plain();
     let gate = spent(&origin, "");
     let mut client = gate.connect();
@@ -160,7 +161,7 @@ fn a_refused_head_has_the_fields_but_no_body() {
     let answer = client.answer_to("HEAD");
     assert_eq!((answer.status, answer.field("content-type")), (429, "application/problem+json"));
     assert!(retry_after(&answer) >= 1);
-    assert_eq!(client.get("/free", "").text(), "hello", "no byte of a body stands before the next answer");
+    assert_eq!(client.get("/free", "").text(), "hello", "no body byte precedes the next response");
     let statuses = crate::support::http2(gate.address(), |request| {
         vec![request.method("HEAD").uri("http://a/page").body(()).expect("a request")]
     });
@@ -168,7 +169,7 @@ fn a_refused_head_has_the_fields_but_no_body() {
 }
 
 #[test]
-fn robots_txt_is_never_refused_and_never_overdraws_a_quota() {
+fn robots_txt_is_never_refused_nor_charged() {
     let origin = Origin::plain();
     let rules = "
 quotas: { api: { limit: 2, window: { fixed: 1h }, tiers: { shed: [ { above: 0%, shed: 100% } ] } } }
@@ -181,18 +182,18 @@ routes: [ { match: /**, cost: { api: 1 } } ]";
     for class in ["blocked", "shed", "limited", "person", "limited", "limited"] {
         gate.connect().get("/page", &format!("User-Agent: {class}\r\n"));
     }
-    assert_eq!(gate.books(), (2.0, 0.0), "the quota is spent");
+    assert_eq!(gate.books(), (2.0, 0.0), "the quota is used up");
     for class in ["blocked", "shed", "limited", "person"] {
         let fields = format!("User-Agent: {class}\r\n");
         assert_eq!(gate.connect().get("/page", &fields).status, 429, "{class}");
         assert_eq!(gate.connect().get("/robots.txt", &fields).status, 200, "{class}");
-        assert_eq!(gate.connect().get("/./a/../robots.txt", &fields).status, 200, "{class}, by another way");
+        assert_eq!(gate.connect().get("/./a/../robots.txt", &fields).status, 200, "{class}, by another spelling");
     }
     assert_eq!(gate.books(), (2.0, 0.0));
 }
 
 #[test]
-fn robots_txt_takes_nothing_of_a_quota_whatever_its_route_costs() {
+fn robots_txt_ignores_route_cost() {
     let (tell, asked) = signal();
     let (go_on, wait) = signal();
     let origin = Origin::scripted(move |_, wire| {
@@ -208,11 +209,11 @@ routes: [ { match: /**, cost: { api: 2 } } ]";
     let mut client = gate.connect();
     client.send("GET /robots.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     asked.wait();
-    assert_eq!(gate.books(), (9.0, 0.0), "not even while it is fetched");
+    assert_eq!(gate.books(), (9.0, 0.0), "no charge while robots.txt is fetched");
     go_on.tell();
     assert_eq!(client.answer().status, 200);
     assert_eq!(gate.books(), (9.0, 0.0));
-    assert_eq!(gate.metric("tidegate_quota_overrun_total{quota=\"api\"}"), 0.0, "the origin did not say so");
+    assert_eq!(gate.metric("tidegate_quota_overrun_total{quota=\"api\"}"), 0.0, "the origin reported no overrun");
 }
 
 #[test]
@@ -248,7 +249,7 @@ routes:
         client.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(client.head().status, 200, "{method} {target}");
         assert_eq!(gate.books(), (cost, 0.0), "{method} {target}");
-        assert_eq!(origin.last().target, target, "the origin gets it as it was sent");
+        assert_eq!(origin.last().target, target, "the target is forwarded unchanged");
     }
 }
 
@@ -261,7 +262,7 @@ fn a_free_route_is_never_refused_for_quota() {
 }
 
 #[test]
-fn a_bucket_empties_and_fills_and_says_so() {
+fn bucket_drains_and_refills_as_announced() {
     let origin = Origin::plain();
     let rules = "classes: [ { name: all, bucket: { capacity: 3, fill: 1, interval: 10s } } ]";
     let gate = Gate::before(origin.address(), rules);
@@ -276,16 +277,16 @@ fn a_bucket_empties_and_fills_and_says_so() {
     let wait = retry_after(&refused);
     assert!((10..=12).contains(&wait), "{wait}");
     gate.clock.advance(Duration::from_secs(wait));
-    assert_eq!(client.get("/", "").status, 200, "who waits as told is admitted");
-    assert_eq!(client.get("/", "").status, 429, "once");
-    assert_eq!(client.get("/", "X-Forwarded-For: 192.0.2.7\r\n").status, 200, "everybody has a bucket");
+    assert_eq!(client.get("/", "").status, 200, "a request after Retry-After is admitted");
+    assert_eq!(client.get("/", "").status, 429, "only one request is admitted");
+    assert_eq!(client.get("/", "X-Forwarded-For: 192.0.2.7\r\n").status, 200, "each client has its own bucket");
     assert_eq!(client.get("/", "X-Forwarded-For: 2001:db8::1\r\n").status, 200);
     let sibling = client.get("/", "X-Forwarded-For: 2001:db8::2\r\n");
-    assert_eq!(limits(&sibling)[0].parameter("r"), 1, "one prefix, one bucket");
+    assert_eq!(limits(&sibling)[0].parameter("r"), 1, "addresses of one prefix share a bucket");
 }
 
 #[test]
-fn the_state_says_who_is_limited_and_what_would_lift_it() {
+fn state_lists_limited_clients_and_remaining_time() {
     let origin = Origin::plain();
     let rules = "
 classes:
@@ -299,7 +300,7 @@ classes:
     }
     let limited = || {
         let state = gate.state();
-        let row = |of: &Value| format!("{} {} {} {}", of["key"], of["refused"], of["limited_by"], of["lifts_in_s"]);
+        let row = |of: &Value| format!("{} {} {} {}", of["key"], of["refused"], of["limited_by"], of["limited_for_s"]);
         state["top_clients"].as_array().expect("a list").iter().map(row).collect::<Vec<_>>().join(", ").replace('"', "")
     };
     assert_eq!(limited(), "192.0.2.1 3 bucket 10, 192.0.2.2 2 blocked null, 192.0.2.3 1 bucket 10");
@@ -310,7 +311,7 @@ classes:
 }
 
 #[test]
-fn the_older_family_says_the_same_in_its_own_words() {
+fn legacy_atlassian_headers_match_bucket_state() {
     let origin = Origin::plain();
     let rules = "
 classes: [ { name: all, bucket: { capacity: 2, fill: 1, interval: 10s } } ]
@@ -319,19 +320,19 @@ headers: { ratelimit: off, legacy: [atlassian] }";
     let mut client = gate.connect();
     let first = client.get("/", "");
     assert_eq!(atlassian(&first), ["2", "1", "10", "1"]);
-    assert_eq!(first.field("retry-after"), "0", "there are tokens left");
+    assert_eq!(first.field("retry-after"), "0", "tokens are left");
     let second = client.get("/", "");
     assert_eq!((atlassian(&second), second.field("retry-after")), (["2", "0", "10", "1"], "10"));
     let refused = client.get("/", "");
     assert_eq!((refused.status, atlassian(&refused)), (429, ["2", "0", "10", "1"]));
     assert!(retry_after(&refused) >= 10);
     for answer in [first, second, refused] {
-        assert_eq!((answer.field("ratelimit"), answer.field("ratelimit-policy")), ("", ""), "they are off");
+        assert_eq!((answer.field("ratelimit"), answer.field("ratelimit-policy")), ("", ""), "standard headers are off");
     }
 }
 
 #[test]
-fn githubs_family_and_the_third_drafts_tell_of_what_binds_most() {
+fn github_and_draft_headers_show_most_restrictive_policy() {
     let origin = Origin::plain();
     let rules = "
 quotas: { api: { limit: 10, window: { fixed: 1h } } }
@@ -356,19 +357,31 @@ headers: { legacy: [github, draft-03] }";
         (answer.status, github.join(" "), draft.join(" "))
     };
     let says = |status, github: &str, draft: &str| (status, github.to_owned(), draft.to_owned());
-    assert_eq!(told("/dear"), says(200, "10 5 5 +3600 api", "10 5 3600"), "one such request is left");
+    assert_eq!(told("/dear"), says(200, "10 5 5 +3600 api", "10 5 3600"), "units for one such request are left");
     assert_eq!(told("/free"), says(200, "3 1 2 +20 all", "3 1 20"));
-    assert_eq!(told("/free"), says(200, "3 0 3 +10 all", "3 0 10"), "the next token, not all of them");
+    assert_eq!(
+        told("/free"),
+        says(200, "3 0 3 +10 all", "3 0 10"),
+        "reset is the time of the next token, not of a full bucket"
+    );
     assert_eq!(told("/free"), says(429, "3 0 3 +10 all", "3 0 10"));
     gate.clock.advance(Duration::from_secs(30));
     assert_eq!(told("/dear"), says(200, "10 0 10 +3570 api", "10 0 3570"));
-    assert_eq!(told("/dear"), says(429, "10 0 10 +3570 api", "10 0 3570"), "the quota said no, the bucket has two");
+    assert_eq!(
+        told("/dear"),
+        says(429, "10 0 10 +3570 api", "10 0 3570"),
+        "the quota refuses while the bucket has two tokens"
+    );
     assert_eq!(told("/free"), says(200, "3 1 2 +20 all", "3 1 20"));
-    assert_eq!(told("/robots.txt"), says(200, "3 1 2 +20 all", "3 1 20"), "told, though it takes nothing");
+    assert_eq!(
+        told("/robots.txt"),
+        says(200, "3 1 2 +20 all", "3 1 20"),
+        "reported although robots.txt takes no token"
+    );
 }
 
 #[test]
-fn the_older_family_does_not_talk_over_an_origin_that_asks_for_patience() {
+fn legacy_retry_after_keeps_origin_value() {
     let origin = Origin::scripted(|request, wire| match request.target.as_str() {
         "/busy" => wire.reply("503 Service Unavailable", "Retry-After: 120\r\n", b""),
         "/limited" => wire.reply("429 Too Many Requests", "", b""),
@@ -380,12 +393,12 @@ headers: { legacy: [atlassian] }";
     let gate = Gate::before(origin.address(), rules);
     let retry_after = |path| gate.connect().get(path, "").field("retry-after").to_owned();
     assert_eq!(retry_after("/busy"), "120");
-    assert_eq!(retry_after("/limited"), "", "not `at once`, where the origin has just said no");
+    assert_eq!(retry_after("/limited"), "", "no `Retry-After: 0` after a refusal by the origin");
     assert_eq!(retry_after("/"), "0");
 }
 
 #[test]
-fn the_gates_limits_replace_the_origins() {
+fn gateway_limit_headers_replace_origin_headers() {
     let origin = Origin::scripted(|_, wire| {
         let fields = "RateLimit-Policy: \"inner\";q=9\r\nRateLimit: \"inner\";r=8;t=7\r\nRateLimit: \"more\";r=1\r\n";
         wire.reply("200 OK", fields, b"");
@@ -397,25 +410,25 @@ fn the_gates_limits_replace_the_origins() {
     assert_eq!(
         gate.connect().get("/free", "").field("ratelimit"),
         "\"inner\";r=8;t=7, \"more\";r=1",
-        "not ours to say"
+        "headers of the origin are not modified"
     );
 }
 
 #[test]
-fn what_the_gate_says_for_a_failing_origin_tells_the_limits_too() {
+fn gateway_errors_carry_limit_headers() {
     let gate = Gate::before(Origin::nowhere(), &format!("{QUOTA_OF_THREE}\nheaders: {{ legacy: [atlassian] }}"));
     let answer = gate.connect().get("/page", "");
     assert_eq!((answer.status, answer.field("cache-control")), (502, "no-store"));
     assert_eq!(policies(&answer), [item("api", &[("q", 3), ("w", 3600)])]);
     assert_eq!(limits(&answer)[0].name, "api");
-    assert!(retry_after(&answer) >= 1, "no `Retry-After: 0` from the older family");
+    assert!(retry_after(&answer) >= 1, "no `Retry-After: 0` from the legacy headers");
     let id = decision(&answer);
     let (status, line) = gate.admin(&format!("/api/v1/decisions/{id}"));
     assert_eq!((status, json_of(&line)["status"].as_u64()), (200, Some(502)));
 }
 
 #[test]
-fn several_quotas_are_charged_together_or_not_at_all() {
+fn several_quotas_are_charged_atomically() {
     let origin = Origin::plain();
     let rules = "
 quotas:
@@ -436,13 +449,13 @@ routes: [ { match: /both, cost: { plenty: 10, scarce: 1 } }, { match: /one, cost
     );
     let refused = client.get("/both", "");
     assert_eq!(refused.json()["violated-policies"], json!(["scarce"]));
-    assert_eq!(used(&gate), [20.0, 2.0], "the refused one took nothing of the other");
+    assert_eq!(used(&gate), [20.0, 2.0], "the refused request charged neither quota");
     assert_eq!(client.get("/one", "").status, 200);
     assert_eq!(used(&gate), [21.0, 2.0]);
 }
 
 #[test]
-fn no_more_than_the_limit_reaches_the_origin_however_many_ask() {
+fn concurrent_requests_never_exceed_quota_limit() {
     let origin = Origin::plain();
     let rules = "workers: 4
 quotas: { api: { limit: 50, window: { fixed: 24h } } }
@@ -461,12 +474,12 @@ routes: [ { match: /**, cost: { api: 1 } } ]";
 }
 
 #[test]
-fn what_is_only_tried_is_counted_and_logged_and_refuses_nobody() {
+fn shadow_refusals_are_recorded_and_admitted() {
     let cases = [
         ("quota", "quotas: { api: { limit: 1, window: { fixed: 1h }, enforce: false } }", "quota"),
         (
             "tier list",
-            "quotas: { api: { limit: 9, window: { fixed: 1h }, tiers: { other: { enforce: false, ladder: [ { above: 0%, shed: 100% } ] } } } }",
+            "quotas: { api: { limit: 9, window: { fixed: 1h }, tiers: { other: { enforce: false, steps: [ { above: 0%, shed: 100% } ] } } } }",
             "tier",
         ),
         (
@@ -490,7 +503,7 @@ fn what_is_only_tried_is_counted_and_logged_and_refuses_nobody() {
         let shadow = gate.metric(&format!("tidegate_shadow_refusals_total{{class=\"other\",reason=\"{reason}\"}}"));
         assert!(shadow >= 2.0, "{what}: {shadow}");
         assert_eq!(used(&gate), [3.0], "{what}");
-        let tried = |line: &&Value| line["verdict"] == "admitted" && line["shadow"] == reason;
+        let tried = |line: &&Value| line["verdict"] == "admitted" && line["shadow_reason"] == reason;
         assert_eq!(gate.into_log().iter().filter(tried).count() as f64, shadow, "{what}");
     }
 }
@@ -525,7 +538,7 @@ fn shadow_mode_is_not_announced() {
 }
 
 #[test]
-fn a_class_in_shadow_mode_announces_neither_its_bucket_nor_its_tiers() {
+fn shadow_class_announces_neither_bucket_nor_tiers() {
     let rules = "quotas: { api: { limit: 9, window: { fixed: 24h }, tiers: { other: [ { above: 0%, shed: 100% } ] } } }\n\
                  classes: [ { name: other, bucket: { capacity: 1, fill: 1, interval: 1h }, enforce: false } ]\n\
                  routes: [ { match: /page, cost: { api: 1 } } ]";
@@ -537,7 +550,7 @@ fn a_class_in_shadow_mode_announces_neither_its_bucket_nor_its_tiers() {
 }
 
 #[test]
-fn one_address_cannot_spend_the_day_of_the_shipped_file() {
+fn shipped_config_bounds_usage_of_one_address() {
     let gate = Gate::before(Origin::plain().address(), &shipped_rules());
     let greedy = format!("User-Agent: {FIREFOX}\r\nX-Forwarded-For: 192.0.2.9\r\n");
     let mut admitted = Vec::new();
@@ -553,14 +566,14 @@ fn one_address_cannot_spend_the_day_of_the_shipped_file() {
     assert!(total <= 60 + 60, "{admitted:?}");
     assert_eq!(gate.books(), (total as f64, 0.0));
     let picture = gate.connect().get("/logo.png", &greedy);
-    assert_eq!(picture.status, 200, "what is free takes no token");
+    assert_eq!(picture.status, 200, "free requests take no token");
     let neighbor = gate.connect().get("/item/1", &greedy.replace("192.0.2.9", "198.51.100.7"));
     assert_eq!(neighbor.status, 200);
     assert!(neighbor.field("ratelimit").contains("\"person\";r=59;"), "{}", neighbor.field("ratelimit"));
 }
 
 #[test]
-fn a_page_with_many_pictures_takes_one_token() {
+fn free_assets_take_no_bucket_tokens() {
     let gate = Gate::before(Origin::plain().address(), &shipped_rules());
     let mut client = gate.connect();
     let person = format!("User-Agent: {FIREFOX}\r\n");
@@ -568,12 +581,12 @@ fn a_page_with_many_pictures_takes_one_token() {
     assert!(has_most(&client.get("/item/1", &person)));
     for picture in 0..200 {
         let answer = client.get(&format!("/picture/{picture}.webp"), &person);
-        assert_eq!((answer.status, answer.field("ratelimit")), (200, ""), "nothing limits it");
+        assert_eq!((answer.status, answer.field("ratelimit")), (200, ""), "no limit applies to a free route");
     }
 }
 
 #[test]
-fn the_origin_says_what_a_page_really_cost() {
+fn settled_cost_follows_origin_headers() {
     let origin = Origin::scripted(|request, wire| {
         let fields = match request.target.as_str() {
             "/dear" => "X-Cost: 2.25\r\n",
@@ -605,7 +618,7 @@ routes: [ { match: /**, cost: { api: 1 } } ]";
 }
 
 #[test]
-fn a_page_that_cost_more_than_is_left_does_not_overdraw_the_books() {
+fn cost_beyond_remaining_quota_counts_as_overrun() {
     let origin = Origin::scripted(|_, wire| wire.reply("200 OK", "X-Cost: 50\r\n", b""));
     let rules = "
 quotas: { api: { limit: 10, window: { fixed: 1h }, cost_header: X-Cost } }
@@ -618,13 +631,13 @@ routes: [ { match: /**, cost: { api: 1 } } ]";
 }
 
 #[test]
-fn a_day_begins_at_its_hour_in_its_zone() {
+fn calendar_window_starts_at_configured_local_time() {
     let origin = Origin::plain();
     let rules = "
 quotas: { api: { limit: 1, window: { calendar: day, zone: America/Los_Angeles, at: \"03:00\" } } }
 routes: [ { match: /**, cost: { api: 1 } } ]";
     let gate = Gate::before(origin.address(), rules);
-    // The night in which clocks go forward: 2027-03-14, 02:00 PST is 03:00 PDT, 10:00 UTC.
+    // DST starts: on 2027-03-14, 02:00 PST becomes 03:00 PDT, 10:00 UTC.
     let three = 1_805_018_400;
     let set = |seconds| gate.clock.set(Timestamp::from_seconds(seconds));
     set(three - 1);
@@ -636,11 +649,11 @@ routes: [ { match: /**, cost: { api: 1 } } ]";
     assert_eq!((answer.status, policies(&answer)), (200, vec![item("api", &[("q", 1), ("w", 86_400)])]));
     assert_eq!(limits(&answer), [item("api", &[("r", 0), ("t", 86_400)])]);
     set(three - 60);
-    assert_eq!(client.get("/", "").status, 429, "a clock that is set back opens no window again");
+    assert_eq!(client.get("/", "").status, 429, "a clock that is set back reopens no window");
 }
 
 #[test]
-fn tiers_are_entered_at_their_mark_and_left_only_well_below_it() {
+fn tiers_have_hysteresis_below_their_threshold() {
     let origin = Origin::plain();
     let rules = "
 quotas: { api: { limit: 100, window: { fixed: 24h }, tiers: { bot: [ { above: 50%, shed: 50% }, { above: 80%, shed: 100% } ] } } }
@@ -658,23 +671,23 @@ routes: [ { match: /page, cost: { api: 1 } } ]";
     };
     assert_eq!(refused(4), 0);
     gate.set_used("api", 50);
-    assert_eq!(refused(8), 4, "half of them");
+    assert_eq!(refused(8), 4, "half of the requests are shed");
     assert_eq!(standing(), Some((Some(1), Some(0.5))));
     gate.set_used("api", 48);
-    assert_eq!(refused(2), 1, "just below its mark it holds");
+    assert_eq!(refused(2), 1, "just below its threshold the tier stays active");
     gate.set_used("api", 40);
-    assert_eq!(refused(4), 0, "a twentieth of the limit below it does not");
+    assert_eq!(refused(4), 0, "5 % of the limit below its threshold the tier ends");
     gate.set_used("api", 80);
     assert_eq!(refused(5), 5);
     assert_eq!(standing(), Some((Some(2), Some(1.0))));
     assert_eq!(gate.metric("tidegate_tier_shed_ratio{quota=\"api\",class=\"bot\"}"), 1.0);
-    assert_eq!(gate.connect().get("/page", "").status, 200, "people have no tiers");
+    assert_eq!(gate.connect().get("/page", "").status, 200, "class person has no tiers");
     gate.clock.advance(Duration::from_secs(86_400));
-    assert_eq!(refused(4), 0, "a new window, a new beginning");
+    assert_eq!(refused(4), 0, "a new window starts without tiers");
 }
 
 #[test]
-fn a_crawler_is_who_it_says_only_with_proof() {
+fn crawler_class_requires_verification() {
     let origin = Origin::plain();
     let rules = "
 classes:
@@ -710,31 +723,35 @@ classes:
 }
 
 #[test]
-fn a_verified_crawler_never_meets_only_refusals() {
+fn crawler_guard_bounds_refusals_of_verified_crawlers() {
     let origin = Origin::plain();
     let rules = "
 quotas: { api: { limit: 1000, window: { fixed: 24h }, tiers: { search: [ { above: 0%, shed: 100% } ], bot: [ { above: 0%, shed: 100% } ] } } }
 classes:
-  - { name: search, when: { operator: googlebot }, guard: { trickle: 10m, max_refused_for: 1h } }
+  - { name: search, when: { operator: googlebot }, crawler_guard: { admit_interval: 10m, max_refused_for: 1h } }
   - { name: bot, when: { kind: [declared_bot, verified_bot] } }
 routes: [ { match: \"/**\", cost: { api: 1 } } ]";
     let gate = Gate::before(origin.address(), rules);
     let google = |path: &str| {
         gate.connect().get(path, &format!("X-Forwarded-For: 66.249.66.1\r\nUser-Agent: {GOOGLEBOT}\r\n")).status
     };
-    assert_eq!([google("/1"), google("/2"), google("/3")], [200, 429, 429], "one gets through");
-    assert_eq!(gate.connect().get("/", "User-Agent: curl/8.0\r\n").status, 429, "others have no such right");
+    assert_eq!([google("/1"), google("/2"), google("/3")], [200, 429, 429], "the guard admits one request");
+    assert_eq!(gate.connect().get("/", "User-Agent: curl/8.0\r\n").status, 429, "other classes have no guard");
     gate.clock.advance(Duration::from_secs(600));
-    assert_eq!([google("/4"), google("/3")], [200, 429], "and another, ten minutes later");
-    assert_eq!(gate.metric("tidegate_longest_refusal_seconds{operator=\"googlebot\"}"), 600.0);
+    assert_eq!([google("/4"), google("/3")], [200, 429], "the guard admits another request after ten minutes");
+    assert_eq!(gate.metric("tidegate_crawler_longest_refusal_seconds{operator=\"googlebot\"}"), 600.0);
     gate.clock.advance(Duration::from_secs(3000));
-    assert_eq!([google("/5"), google("/2"), google("/3"), google("/6")], [200, 200, 200, 429], "an hour is too long");
-    assert_eq!(gate.metric("tidegate_quota_guarded_total{quota=\"api\",class=\"search\"}"), 5.0);
-    assert_eq!(gate.metric("tidegate_longest_refusal_seconds{operator=\"googlebot\"}"), 0.0);
+    assert_eq!(
+        [google("/5"), google("/2"), google("/3"), google("/6")],
+        [200, 200, 200, 429],
+        "pages refused for an hour are admitted"
+    );
+    assert_eq!(gate.metric("tidegate_quota_guard_units_total{quota=\"api\",class=\"search\"}"), 5.0);
+    assert_eq!(gate.metric("tidegate_crawler_longest_refusal_seconds{operator=\"googlebot\"}"), 0.0);
     let log = gate.into_log();
-    // A line is written when the visit is over, which may be after the next has begun.
+    // A log line is written when its request is complete, which may be after the next one has begun.
     let mut guarded: Vec<&str> =
-        log.iter().filter(|line| line["guarded"] == true).filter_map(|line| line["path"].as_str()).collect();
+        log.iter().filter(|line| line["guard_admitted"] == true).filter_map(|line| line["path"].as_str()).collect();
     guarded.sort_unstable();
     assert_eq!(guarded, ["/1", "/2", "/3", "/4", "/5"]);
 }
@@ -754,7 +771,7 @@ fn decisions_are_found_by_their_id_only() {
     assert_eq!(gate.admin("/api/v1/decisions/1").0, 400);
 }
 
-/// A gate whose pages cost of a day's quota, of which nothing is left.
+/// Returns a gateway whose pages cost units of a daily quota that is used up.
 fn spent(origin: &Origin, more: &str) -> Gate {
     let rules = "
 quotas: { api: { limit: 10, window: { fixed: 24h } } }
@@ -781,7 +798,7 @@ fn item(name: &str, parameters: &[(&str, u64)]) -> Item {
     Item { name: name.to_owned(), parameters }
 }
 
-/// Whole seconds, as every client can read them.
+/// Returns `Retry-After`, which must be whole seconds.
 fn retry_after(answer: &Answer) -> u64 {
     let field = answer.field("retry-after");
     assert!(!field.is_empty() && field.bytes().all(|digit| digit.is_ascii_digit()), "{field:?}");
@@ -811,7 +828,7 @@ fn atlassian(answer: &Answer) -> [&str; 4] {
     })
 }
 
-/// The rules of the shipped file, without the sections that each test's gateway has of its own.
+/// Returns the rules of the shipped file, without the sections that each test gateway sets itself.
 fn shipped_rules() -> String {
     const KEPT: [&str; 6] = ["clients:", "quotas:", "classes:", "routes:", "scopes:", "headers:"];
     let file = include_str!("../../config/tidegate.yaml").lines().filter(|line| !line.starts_with('#'));
@@ -841,7 +858,7 @@ const QUOTA_OF_THREE: &str = "
 quotas: { api: { limit: 3, window: { fixed: 1h } } }
 routes: [ { match: /page, cost: { api: 1 } } ]";
 
-/// One class for each reason to be refused. Of the quota of 100, /dear takes all.
+/// A class for each refusal reason. `/dear` costs the whole quota of 100 units.
 const REASONS: &str = "
 quotas: { api: { limit: 100, window: { fixed: 1h }, tiers: { shed: [ { above: 0%, shed: 100% } ] } } }
 classes:
@@ -852,7 +869,7 @@ classes:
 routes: [ { match: /page, cost: { api: 1 } }, { match: /dear, cost: { api: 100 } } ]";
 
 #[test]
-fn a_burst_beyond_the_lease_refuses_nobody() {
+fn burst_beyond_the_lease_is_admitted() {
     let origin = Origin::plain();
     let rules = "
 ledger: file
@@ -865,12 +882,12 @@ routes: [{ match: /**, cost: { api: 10 } }]
         client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     let statuses: Vec<u16> = clients.iter_mut().map(|client| client.answer().status).collect();
-    assert_eq!(statuses, [200; 80], "eight hundred units at once, of ten thousand");
+    assert_eq!(statuses, [200; 80], "800 of 10,000 units are requested at once");
     assert_eq!(gate.metric("tidegate_requests_total{class=\"other\",verdict=\"refused\",reason=\"ledger\"}"), 0.0);
 }
 
 #[test]
-fn a_sliding_window_is_told_as_it_is_whatever_keeps_the_count() {
+fn sliding_window_headers_match_served_requests() {
     for ledger in ["memory", "file"] {
         let origin = Origin::plain();
         let rules = format!(
@@ -880,7 +897,7 @@ fn a_sliding_window_is_told_as_it_is_whatever_keeps_the_count() {
         let gate = Gate::before(origin.address(), &rules);
         let mut client = gate.connect();
         let mut served: Vec<u32> = Vec::new();
-        // Half a second apart: twice as many as there may be.
+        // Two requests per second: twice the rate that the limit allows.
         for step in 0..120 {
             let answer = client.get("/page", "");
             let (of_last_20_s, of_a_part_more) = {
@@ -894,15 +911,15 @@ fn a_sliding_window_is_told_as_it_is_whatever_keeps_the_count() {
             }
             let told: u64 = limits(&answer)[0].parameter("r");
             let left = 20 - of_last_20_s - u64::from(answer.status == 200);
-            assert!(told <= left && told + 1 >= left.min(1), "{ledger}, step {step}: {told} told, {left} left");
+            assert!(told <= left && told + 1 >= left.min(1), "{ledger}, step {step}: reported {told}, left {left}");
             gate.clock.advance(Duration::from_millis(500));
         }
-        assert!(served.len() >= 58, "{ledger}: {} served in a minute", served.len());
+        assert!(served.len() >= 58, "{ledger}: {} requests admitted in a minute", served.len());
     }
 }
 
 #[test]
-fn what_was_spent_stays_spent_when_a_window_is_redefined() {
+fn window_redefinition_keeps_used_units() {
     let rules = |ledger: &str, window: &str| {
         format!(
             "ledger: {ledger}\nquotas: {{ api: {{ limit: 10, window: {{ {window} }} }} }}\n\
@@ -918,7 +935,7 @@ fn what_was_spent_stays_spent_when_a_window_is_redefined() {
             gate.clock.advance(Duration::from_secs(1));
         }
         for window in ["first_use: 20s", "fixed: 24h", "sliding: 24h", "calendar: day"] {
-            gate.reload(origin.address(), &rules(ledger, window)).expect("good rules");
+            gate.reload(origin.address(), &rules(ledger, window)).expect("valid rules");
             assert_eq!(gate.books(), (6.0, 0.0), "{ledger}, {window}");
         }
         let served = (0..10).filter(|_| page_in_the_end(&mut client) == 200).count();
@@ -926,9 +943,10 @@ fn what_was_spent_stays_spent_when_a_window_is_redefined() {
     }
 }
 
-/// The status once the ledger has said how much is left: a disk that is busy may take longer than a request waits.
+/// Returns the final status of a page, once the ledger has granted leases. A slow disk may delay a lease for longer
+/// than a request waits.
 fn page_in_the_end(client: &mut Client) -> u16 {
-    wait_for("the ledger", || {
+    wait_for("a lease from the ledger", || {
         let answer = client.get("/page", "");
         (!answer.text().contains("\"reason\":\"ledger\"")).then_some(answer.status)
     })

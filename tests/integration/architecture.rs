@@ -1,10 +1,10 @@
-//! The arrows of the house (docs/ARCHITECTURE.md): who may know whom, checked against the source as written.
+//! Dependency rules between modules (docs/ARCHITECTURE.md), checked against the source.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each room, and the rooms of our own that it may use besides itself.
+/// Each module, and the modules of this package that it may use besides itself.
 const ROOMS: &[(&str, &[&str])] = &[
     ("policy", &[]),
     ("engine", &["policy"]),
@@ -30,13 +30,13 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("admin", &["policy", "explain", "engine", "config", "telemetry", "gateway", "clock"]),
 ];
 
-/// Crates that a room may use; rooms that are not named may use any.
+/// Crates that a module may use. Modules that are not listed may use any crate.
 const CRATES: &[(&str, &[&str])] = &[
     ("policy", &["std", "core", "http"]),
     ("engine", &["std", "core", "http", "dashmap", "foldhash", "parking_lot", "slab", "smallvec"]),
 ];
 
-/// Words that must not stand in a room.
+/// Words that must not occur in a module.
 const FORBIDDEN: &[(&str, &[&str])] = &[
     (
         "policy",
@@ -59,7 +59,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn no_room_uses_one_that_it_must_not_know() {
+fn modules_use_only_allowed_modules() {
     let mut broken = Vec::new();
     for (room, may_use) in ROOMS {
         for (file, line) in lines_of(room) {
@@ -74,7 +74,7 @@ fn no_room_uses_one_that_it_must_not_know() {
 }
 
 #[test]
-fn the_inner_rooms_use_few_crates() {
+fn inner_modules_use_only_allowed_crates() {
     let dependencies = dependencies();
     let mut broken = Vec::new();
     for (room, allowed) in CRATES {
@@ -89,7 +89,7 @@ fn the_inner_rooms_use_few_crates() {
 }
 
 #[test]
-fn the_pure_stay_pure() {
+fn modules_avoid_forbidden_apis() {
     let mut broken = Vec::new();
     for (room, forbidden) in FORBIDDEN {
         for (file, line) in lines_of(room) {
@@ -102,7 +102,7 @@ fn the_pure_stay_pure() {
 }
 
 #[test]
-fn only_one_file_asks_the_time() {
+fn only_clock_module_reads_system_time() {
     let asks: BTreeSet<String> = lines_under(&source())
         .into_iter()
         .filter(|(_, line)| line.contains("SystemTime::now()") || line.contains("Instant::now()"))
@@ -112,7 +112,7 @@ fn only_one_file_asks_the_time() {
 }
 
 #[test]
-fn only_the_engine_makes_a_permit() {
+fn only_engine_creates_permits() {
     let makes: Vec<String> = lines_under(&source())
         .into_iter()
         .filter(|(file, line)| line.contains("Permit::new") && !file.starts_with("engine/"))
@@ -122,7 +122,7 @@ fn only_the_engine_makes_a_permit() {
 }
 
 #[test]
-fn the_rules_notice_a_broken_arrow() {
+fn dependency_parser_detects_used_modules() {
     assert_eq!(rooms_named_in("use crate::gateway::Gate;"), ["gateway"]);
     assert_eq!(rooms_named_in("use crate::{engine::Engine, policy};"), ["engine", "policy"]);
     assert_eq!(rooms_named_in("    let x = crate::admin::app();"), ["admin"]);
@@ -133,7 +133,7 @@ fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// The lines of a room that are code, without its tests.
+/// Returns the lines of code of a module, without its tests.
 fn lines_of(room: &str) -> Vec<(String, String)> {
     let file = source().join(format!("{room}.rs"));
     let mut lines = lines_under(&source().join(room));
@@ -145,7 +145,7 @@ fn lines_of(room: &str) -> Vec<(String, String)> {
 
 fn lines_under(folder: &Path) -> Vec<(String, String)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("readable directory").path()).collect();
     paths.sort();
     let lines_in = |path: PathBuf| if path.is_dir() { lines_under(&path) } else { code_of(&path) };
     paths.into_iter().flat_map(lines_in).collect()
@@ -156,8 +156,8 @@ fn code_of(file: &Path) -> Vec<(String, String)> {
     if !is_source || file.file_name().is_some_and(|name| name == "tests.rs") {
         return Vec::new();
     }
-    let name = file.strip_prefix(source()).expect("below src").display().to_string();
-    let text = fs::read_to_string(file).expect("source is text");
+    let name = file.strip_prefix(source()).expect("file is below src").display().to_string();
+    let text = fs::read_to_string(file).expect("source is UTF-8");
     text.lines()
         .take_while(|line| line.trim() != "#[cfg(test)]" || !text.contains("mod tests {"))
         .filter(|line| !line.trim_start().starts_with("//"))
@@ -180,9 +180,13 @@ fn rooms_named_in(line: &str) -> Vec<String> {
 }
 
 fn dependencies() -> Vec<String> {
-    let manifest = fs::read_to_string(source().parent().expect("the package").join("Cargo.toml")).expect("a manifest");
-    let section =
-        manifest.split("[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).expect("dependencies");
+    let manifest = fs::read_to_string(source().parent().expect("package directory").join("Cargo.toml"))
+        .expect("readable manifest");
+    let section = manifest
+        .split("[dependencies]")
+        .nth(1)
+        .and_then(|rest| rest.split("\n[").next())
+        .expect("manifest has dependencies");
     section
         .lines()
         .filter_map(|line| line.split_once(" = ").map(|(name, _)| name.replace('-', "_")))

@@ -1,4 +1,4 @@
-//! Whether those who hide are found by what they do, and people are left alone.
+//! Bot detection by behavior: scrapers that hide are detected, people are not suspected.
 
 use crate::support::client::Client;
 use crate::support::combined_log::{self, Line};
@@ -17,7 +17,7 @@ use tidegate::policy::class::Evidence;
 use tidegate::policy::{ClientKind, Timestamp};
 
 #[test]
-fn scrapers_of_the_made_up_day_are_found_and_people_are_not_suspected() {
+fn synthetic_day_scrapers_are_suspected_and_humans_not() {
     for seed in 1..=4 {
         let mut lookout = Lookout::with(SHOP);
         let mut cases = Cases::default();
@@ -26,21 +26,21 @@ fn scrapers_of_the_made_up_day_are_found_and_people_are_not_suspected() {
             let kind = lookout.see_at(&line, "shop.example").kind;
             cases.add(&line, label.name(), actor, kind);
         }
-        cases.show(&format!("the made-up day, seed {seed}"));
+        cases.show(&format!("synthetic day, seed {seed}"));
         cases.are_told_apart();
     }
 }
 
 #[test]
-fn scrapers_of_the_labelled_days_are_found_and_people_are_not_suspected() {
+fn labeled_day_scrapers_are_suspected_and_humans_not() {
     let Some(shared) = crate::support::shared() else { return };
     let pool = r#"{"humans": {"nat_share": 0.5, "nat_ips": 2, "power_users": 20, "noua": 8}, "bots": {"scraper-pool": {"n": 0}},
         "add": [{"name": "rented", "cls": "suspected_bot", "ips": "198.19.100.0/24 198.19.101.0/24 198.19.102.0/24",
         "uas": ["Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36"],
         "nip": 30, "n": 900, "robots": 0, "shape": "BURSTY", "paths": "mixed"}]}"#;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let profile = folder.path().join("profile.json");
-    std::fs::write(&profile, pool).expect("it can be written");
+    std::fs::write(&profile, pool).expect("file is writable");
     let profile = profile.to_string_lossy().into_owned();
     for options in [
         &["--seed", "1"][..],
@@ -64,7 +64,7 @@ fn scrapers_of_the_labelled_days_are_found_and_people_are_not_suspected() {
 }
 
 #[test]
-fn scrapers_that_count_up_are_found_as_soon_as_those_that_do_not() {
+fn scrapers_are_suspected_for_any_url_pattern() {
     for pause in [200, 300, 1200].map(Duration::from_millis) {
         for (name, target) in [
             ("items", (|number| format!("/item/{}", 1001 + number)) as fn(u32) -> String),
@@ -84,7 +84,7 @@ fn scrapers_that_count_up_are_found_as_soon_as_those_that_do_not() {
 }
 
 #[test]
-fn a_class_that_opens_a_page_at_once_behind_one_address_is_not_suspected() {
+fn browsers_behind_one_nat_address_are_not_suspected() {
     for pupils in [30, 50] {
         let mut site = Site::with_people();
         let mut see = |target: &str, from, pause| {
@@ -97,7 +97,7 @@ fn a_class_that_opens_a_page_at_once_behind_one_address_is_not_suspected() {
     }
 }
 
-/// Shows who is suspected in real logs; who they are, nobody knows for certain, but they are few.
+/// Prints the suspected clients of real logs and asserts that they are few. Real logs have no certain labels.
 #[test]
 fn in_real_logs_few_browsers_are_suspected() {
     let Some(shared) = crate::support::shared() else { return };
@@ -135,13 +135,13 @@ fn in_real_logs_few_browsers_are_suspected() {
 }
 
 #[test]
-fn a_scraper_is_refused_as_a_suspected_bot_and_the_log_says_why() {
+fn suspected_scraper_is_refused_with_logged_signals() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), WATCHED);
     let mut client = gate.connect();
     let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| ask(&mut client, path, SCRIPT));
     assert_eq!(statuses, [200, 200, 200, 429]);
-    // A person comes from the same address with the same browser's name and all that belongs to it.
+    // A browser user sends from the same address, with the same user agent and all headers that belong to it.
     let browser = format!(
         "{SCRIPT}\r\nAccept: text/html\r\nAccept-Encoding: br\r\nAccept-Language: ja\r\nSec-Fetch-Mode: navigate\r\nSec-CH-UA: \"Chromium\""
     );
@@ -150,30 +150,27 @@ fn a_scraper_is_refused_as_a_suspected_bot_and_the_log_says_why() {
     let suspected: f64 = gate
         .metrics()
         .iter()
-        .filter(|(name, _)| name.starts_with("tidegate_suspected_requests_total"))
+        .filter(|(name, _)| name.starts_with("tidegate_suspected_bot_requests_total"))
         .map(|(_, count)| count)
         .sum();
     assert!(suspected > 0.0);
-    assert_eq!(gate.metric("tidegate_behaviour_clients"), 2.0);
+    assert_eq!(gate.metric("tidegate_bot_detection_clients"), 2.0);
     drop(client);
     let log = gate.into_log();
-    let last = log.iter().rfind(|line| line["status"] == 429).expect("somebody was refused");
-    assert_eq!(
-        (&last["kind"], &last["class"], &last["secure"]),
-        (&"suspected_bot".into(), &"bot".into(), &true.into())
-    );
+    let last = log.iter().rfind(|line| line["status"] == 429).expect("one request was refused");
+    assert_eq!((&last["kind"], &last["class"], &last["tls"]), (&"suspected_bot".into(), &"bot".into(), &true.into()));
     let evidence: Vec<&str> =
         last["evidence"].as_array().expect("a list").iter().filter_map(|found| found.as_str()).collect();
-    assert_eq!(evidence[0], "names_no_bot");
-    assert!(evidence.contains(&"behaves:no_fetch_metadata"), "{evidence:?}");
-    assert_eq!(evidence.last(), Some(&"behaves:trapped"));
-    let person = log.last().expect("the person's");
+    assert_eq!(evidence[0], "user_agent_no_match");
+    assert!(evidence.contains(&"behavior:no_fetch_metadata"), "{evidence:?}");
+    assert_eq!(evidence.last(), Some(&"behavior:honeypot"));
+    let person = log.last().expect("last line is the browser user's");
     assert_eq!(person["kind"], "human");
     assert_eq!(person["headers_seen"].as_array().map(Vec::len), Some(6), "{person}");
 }
 
 #[test]
-fn a_scraper_that_sends_the_fields_of_a_signature_is_judged_all_the_same() {
+fn garbage_signature_fields_do_not_hide_scrapers() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), WATCHED);
     let mut client = gate.connect();
@@ -181,23 +178,23 @@ fn a_scraper_that_sends_the_fields_of_a_signature_is_judged_all_the_same() {
     let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| ask(&mut client, path, &garbage));
     assert_eq!(statuses, [200, 200, 200, 429]);
     drop(client);
-    let line = gate.into_log().pop().expect("a line");
+    let line = gate.into_log().pop().expect("log has one line");
     assert_eq!(
         (&line["kind"], &line["evidence"][1]),
-        (&"suspected_bot".into(), &"signature_unreadable".into()),
+        (&"suspected_bot".into(), &"signature_malformed".into()),
         "{line}"
     );
 }
 
 #[test]
-fn nobody_is_watched_where_behaviour_is_off() {
+fn disabled_bot_detection_keeps_no_profiles() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), &format!("{WATCHED}\nbehaviour: {{ enabled: false }}"));
+    let gate = Gate::before(origin.address(), &format!("{WATCHED}\nbot_detection: {{ enabled: false }}"));
     let mut client = gate.connect();
     assert!((0..20).all(|page| ask(&mut client, &format!("/item/{page}"), SCRIPT) == 200));
-    assert_eq!(gate.metric("tidegate_behaviour_clients"), 0.0);
+    assert_eq!(gate.metric("tidegate_bot_detection_clients"), 0.0);
     drop(client);
-    assert!(gate.into_log().iter().all(|line| line["kind"] == "human" && line["secure"].is_null()));
+    assert!(gate.into_log().iter().all(|line| line["kind"] == "human" && line["tls"].is_null()));
 }
 
 const SHOP: &str = "
@@ -217,12 +214,12 @@ workers: 1
 quotas: { api: { limit: 1000, window: { fixed: 24h }, tiers: { bot: [ { above: 0%, shed: 100% } ] } } }
 classes: [ { name: bot, when: { kind: suspected_bot } }, { name: person } ]
 routes: [ { match: '/item/**', cost: { api: 1 } } ]
-robots: { trap: /never }";
+robots: { honeypot: /never }";
 
 const SCRAPER: &str = "198.51.100.7";
 const SCHOOL: &str = "192.0.2.7";
 
-/// A site whose people load what belongs to the pages and come from one to the next.
+/// Simulated site with a human baseline: page assets are loaded, and pages are reached through links.
 struct Site {
     lookout: Lookout,
     now: Timestamp,
@@ -240,7 +237,7 @@ impl Site {
         site
     }
 
-    /// What it takes a Chrome at `client` for, after a pause.
+    /// Classifies a Chrome request of `client` to `target`, sent after `pause`.
     fn sees(&mut self, client: &str, target: &str, from: Option<&str>, status: u16, pause: Duration) -> ClientKind {
         self.now += pause;
         let visit = Visit {
@@ -256,7 +253,7 @@ impl Site {
     }
 }
 
-/// What a program sends that has borrowed a user agent and nothing else.
+/// User agent of a script that imitates a browser by its user agent only.
 const SCRIPT: &str =
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36";
 
@@ -268,7 +265,7 @@ fn ask(client: &mut Client, path: &str, user_agent_and_more: &str) -> u16 {
     client.send(head).answer().status
 }
 
-/// Clients of a log, and what somebody has taken each for.
+/// Returns the clients of a log and their weak labels.
 fn weak_labels(shared: &Path, name: &str) -> Vec<(String, String)> {
     let labels = unzipped(&shared.join(format!("data/logs/{name}.combined.weak-labels.tsv.gz")));
     let label = |line: &str| {
@@ -280,12 +277,12 @@ fn weak_labels(shared: &Path, name: &str) -> Vec<(String, String)> {
 
 fn unzipped(file: &Path) -> String {
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(file).expect("a log");
-    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut bytes).expect("it is whole");
+    let file = std::fs::File::open(file).expect("readable log");
+    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut bytes).expect("complete gzip file");
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The log and the labels of a day.
+/// Generates a synthetic day. Returns its log and its labels.
 fn synthetic_day(shared: &Path, folder: &Path, options: &[&str]) -> (String, String) {
     let (log, labels) = (folder.join("day.log"), folder.join("day.tsv"));
     let tool = shared.join("tools/synth_day.py");
@@ -293,14 +290,14 @@ fn synthetic_day(shared: &Path, folder: &Path, options: &[&str]) -> (String, Str
         Command::new("python3").arg(&tool).args(options).arg("--out").arg(&log).arg("--labels").arg(&labels).output();
     assert!(
         made.is_ok_and(|made| made.status.success()),
-        "python3 does not run {}; ./test installs it",
+        "python3 cannot run {}; run ./test to install it",
         tool.display()
     );
-    let read = |path| std::fs::read_to_string(path).expect("it was just written");
+    let read = |path| std::fs::read_to_string(path).expect("file was just written");
     (read(log), read(labels))
 }
 
-/// Clients of a day, as an address and a user agent, by actor.
+/// Detection results of a day, by actor and client (address and user agent).
 #[derive(Default)]
 struct Cases(BTreeMap<(String, String), BTreeMap<(IpAddr, String), Case>>);
 
@@ -329,8 +326,8 @@ impl Cases {
         actors.flat_map(|((_, actor), cases)| cases.values().map(move |case| (actor.as_str(), case)))
     }
 
-    /// Scrapers that say they are browsers and ask often enough to have habits: one that asks three times is found at its
-    /// third request at the earliest.
+    /// Returns scrapers with browser user agents that send enough requests for a profile. A scraper of three requests
+    /// is detected at its third request at the earliest.
     fn scrapers(&self) -> impl Iterator<Item = &Case> {
         self.of("suspected_bot")
             .filter(|(_, case)| case.requests > FEWEST && !case.kinds.contains(&ClientKind::DeclaredBot))
@@ -342,7 +339,7 @@ impl Cases {
             self.of("human").filter(|(_, case)| case.found_at.is_some()).map(|(actor, _)| actor).collect();
         assert!(suspected.is_empty(), "people suspected: {suspected:?}");
         let (all, found) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_found()).count());
-        assert!(found * 10 >= all * 9, "{found} of {all} scrapers found");
+        assert!(found * 10 >= all * 9, "only {found} of {all} scrapers detected");
         assert!(self.of("impostor").all(|(_, case)| case.kinds == [ClientKind::Impostor]));
     }
 
@@ -350,7 +347,7 @@ impl Cases {
         let people = self.of("human").count();
         let suspected = self.of("human").filter(|(_, case)| case.found_at.is_some()).count();
         let (all, found) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_found()).count());
-        println!("{day}: {suspected} of {people} people suspected, {found} of {all} scrapers found");
+        println!("{day}: {suspected} of {people} people suspected, {found} of {all} scrapers detected");
         for ((_, actor), cases) in self.0.iter().filter(|((label, _), _)| label == "suspected_bot") {
             let mut at: Vec<u32> = cases.values().filter_map(|case| case.found_at).collect();
             at.sort_unstable();
@@ -369,5 +366,5 @@ impl Case {
     }
 }
 
-/// Who asks less often than this has no habits.
+/// Maximum number of requests of a client that has no profile.
 const FEWEST: u32 = 2;

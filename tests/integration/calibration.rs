@@ -1,5 +1,5 @@
-//! The origin keeps a count of its own, and tells of it: ours can only become stricter by it. And what requests cost is
-//! learned from it.
+//! Synchronization with the origin's own quota counters. Reported values can only tighten the gateway's counters.
+//! Expected costs are learned from the costs that the origin reports.
 
 use crate::support::gate::Gate;
 use crate::support::origin::{Origin, Wire};
@@ -14,11 +14,11 @@ quotas:
     sync_from:
       remaining_header: X-RateLimit-Remaining
       reset_header: X-RateLimit-Reset
-      exhausted: { statuses: [403, 429], body_or_header: dailyLimitExceeded }
+      exhausted: { statuses: [403, 429], contains: dailyLimitExceeded }
 routes: [{ match: /free }, { match: /**, cost: { api: 1 } }]
 ";
 
-/// An origin that answers each request with the next of these fields, statuses and bodies.
+/// Returns an origin that responds to each request with the next of these fields, statuses and bodies.
 fn origin(answers: &'static [(&'static str, &'static str, &'static str)]) -> Origin {
     let next = Mutex::new(answers.iter());
     Origin::scripted(move |_, wire: &mut Wire| {
@@ -27,9 +27,9 @@ fn origin(answers: &'static [(&'static str, &'static str, &'static str)]) -> Ori
     })
 }
 
-/// A gate in the middle of its window.
+/// Returns a gateway in the middle of its window.
 fn gate(origin: &Origin, rules: &str) -> Gate {
-    // One worker: that is what passing time waits for.
+    // One worker, because advancing the clock waits for one worker only.
     let gate = Gate::before(origin.address(), &format!("workers: 1\n{rules}"));
     gate.pass(Duration::from_secs(1800));
     gate
@@ -41,7 +41,7 @@ fn left(gate: &Gate) -> f64 {
 }
 
 #[test]
-fn what_others_spend_is_seen_and_kept_off_the_limit() {
+fn external_usage_reduces_remaining_quota() {
     for ledger in ["memory", "file"] {
         others_spend(&format!("ledger: {ledger}\n{SYNCED}"));
     }
@@ -60,37 +60,37 @@ fn others_spend(rules: &str) {
     client.get("/b", "");
     assert_eq!((left(&gate), gate.metric("tidegate_quota_drift{quota=\"api\"}")), (40.0, 58.0));
     client.get("/c", "");
-    assert_eq!(left(&gate), 39.0, "it can only become stricter");
+    assert_eq!(left(&gate), 39.0, "the reported value can only tighten the counter");
     assert_eq!(gate.metric("tidegate_quota_drift{quota=\"api\"}"), -51.0);
     let served = (0..100).filter(|_| client.get("/d", "").status == 200).count();
-    assert!(served <= 39, "{served} of the 39 that are left");
+    assert!(served <= 39, "{served} requests admitted with 39 units left");
 }
 
 #[test]
-fn an_exhausted_origin_closes_the_quota_until_it_is_renewed() {
+fn origin_exhaustion_closes_quota_until_reset() {
     let origin = origin(&[
         ("429 Too Many Requests", "", "slow down"),
         ("403 Forbidden", "X-RateLimit-Reset: 600\r\n", "{\"reason\": \"dailyLimitExceeded\"}"),
     ]);
     let gate = gate(&origin, SYNCED);
     let mut client = gate.connect();
-    assert_eq!(client.get("/a", "").status, 429, "the origin's own, of another kind");
+    assert_eq!(client.get("/a", "").status, 429, "an unrelated 429 of the origin is forwarded");
     assert_eq!(left(&gate), 99.0);
     assert_eq!(client.get("/b", "").status, 403);
     let refused = client.get("/c", "");
     assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("quota")));
     let wait: u64 = refused.field("retry-after").parse().expect("a number");
     assert!((600..=720).contains(&wait), "{wait}");
-    assert_eq!(client.get("/free", "").status, 200, "what costs nothing is served");
+    assert_eq!(client.get("/free", "").status, 200, "free requests are admitted");
     gate.clock.advance(Duration::from_secs(599));
     assert_eq!(client.get("/d", "").status, 429);
     gate.clock.advance(Duration::from_secs(1));
-    assert_eq!(client.get("/e", "").status, 200, "a shorter limit of the origin's own is over");
+    assert_eq!(client.get("/e", "").status, 200, "a shorter limit of the origin has ended");
     assert_eq!(origin.seen().len(), 4);
 }
 
 #[test]
-fn a_429_that_is_answered_in_the_origins_place_is_heard_out() {
+fn replaced_429_body_is_scanned_for_exhaustion() {
     let backoff = "scopes: { default: { backoff: { jitter: 0%, min_delay: 5s }, queue: { max_wait: 0s } } }";
     let origin = Origin::scripted(|seen, wire| {
         wire.send(
@@ -107,14 +107,18 @@ fn a_429_that_is_answered_in_the_origins_place_is_heard_out() {
     gate.wait_for_metric("tidegate_origin_backoff_seconds{scope=\"default\"}", 5.0);
     gate.pass(Duration::from_secs(31));
     let told = waits.answer();
-    assert_eq!((told.status, told.json()["reason"].as_str()), (503, Some("backoff")), "it has said nothing in time");
+    assert_eq!(
+        (told.status, told.json()["reason"].as_str()),
+        (503, Some("backoff")),
+        "the origin sent no response in time"
+    );
     assert_eq!(left(&gate), 99.0);
     assert_eq!(gate.connect().get("/told", "").json()["reason"], "backoff");
     assert_eq!((gate.connect().get("/next", "").json()["reason"].as_str(), left(&gate)), (Some("quota"), 0.0));
 }
 
 #[test]
-fn the_operators_word_opens_what_the_origins_has_closed() {
+fn manual_correction_reopens_exhausted_quota() {
     for ledger in ["memory", "file"] {
         let origin = origin(&[("429 Too Many Requests", "Retry-After: 600\r\nX-Reason: dailyLimitExceeded\r\n", "")]);
         let gate = gate(&origin, &format!("ledger: {ledger}\n{SYNCED}"));
@@ -129,7 +133,7 @@ fn the_operators_word_opens_what_the_origins_has_closed() {
 }
 
 #[test]
-fn without_a_time_of_renewal_it_stays_closed_to_the_end_of_the_window() {
+fn exhaustion_without_reset_lasts_until_window_end() {
     let origin = origin(&[("429 Too Many Requests", "X-Reason: dailyLimitExceeded\r\n", "")]);
     let gate = gate(&origin, SYNCED);
     let mut client = gate.connect();
@@ -142,7 +146,7 @@ fn without_a_time_of_renewal_it_stays_closed_to_the_end_of_the_window() {
 }
 
 #[test]
-fn a_word_about_another_window_changes_nothing() {
+fn sync_for_another_window_is_ignored() {
     let origin = origin(&[
         ("200 OK", "X-RateLimit-Remaining: 3\r\nX-RateLimit-Reset: 40000\r\n", "another day"),
         ("200 OK", "X-RateLimit-Remaining: 3\r\nX-RateLimit-Reset: 1790\r\n", "this hour"),
@@ -156,16 +160,16 @@ fn a_word_about_another_window_changes_nothing() {
 }
 
 #[test]
-fn the_last_word_of_a_window_does_not_close_the_next() {
+fn stale_sync_does_not_exhaust_new_window() {
     let origin = origin(&[("200 OK", "X-RateLimit-Remaining: 0\r\n", "late")]);
     let gate = gate(&origin, SYNCED);
     gate.pass(Duration::from_secs(1800));
     gate.connect().get("/a", "");
-    assert_eq!(left(&gate), 99.0, "the new hour has just begun");
+    assert_eq!(left(&gate), 99.0, "a new window has begun");
 }
 
 #[test]
-fn what_pages_cost_is_learned_and_kept_over_a_reload() {
+fn learned_costs_survive_a_reload() {
     let rules = "
 quotas: { api: { limit: 100, window: { fixed: 1h }, cost_header: X-Cost } }
 routes: [{ match: /dear/*, cost: { api: learned } }, { match: /**, cost: { api: 1 } }]
@@ -179,8 +183,8 @@ routes: [{ match: /dear/*, cost: { api: learned } }, { match: /**, cost: { api: 
     for page in 0..5 {
         client.get(&format!("/dear/{page}"), "");
     }
-    assert_eq!(gate.books().0, 60.0, "settled is what they cost");
-    gate.reload(origin.address(), &format!("workers: 1\n{rules}")).expect("good rules");
+    assert_eq!(gate.books().0, 60.0, "actual costs are settled");
+    gate.reload(origin.address(), &format!("workers: 1\n{rules}")).expect("valid rules");
     client.get("/dear/again", "");
     client.get("/cheap", "");
     let log = gate.into_log();

@@ -1,7 +1,7 @@
-//! Clients as people really run them, which crawl a site while others read it: all get their pages, the origin never has
-//! more to do than it can, and people go first. `./test` installs them.
+//! Real crawlers crawl a site while people read it. All pages are served, the origin's concurrency limit is kept, and
+//! human requests have priority. `./test` installs the crawlers.
 //!
-//! `cargo test --test integration clients:: -- --nocapture` prints what people notice of it.
+//! `cargo test --test integration clients:: -- --nocapture` prints the latencies of the human requests.
 
 use crate::support::crawlers::{Crawlers, pages};
 use crate::support::gate::Gate;
@@ -17,7 +17,8 @@ use std::time::Duration;
 use tidegate::clock::Clock;
 use tidegate::policy::Timestamp;
 
-/// What `docs/OPERATING.md` advises: who heeds Retry-After has a bucket, who does not is slowed down by the line.
+/// Rules that `docs/OPERATING.md` recommends: clients that honor `Retry-After` have a bucket, others are slowed down by
+/// the wait queue.
 const RULES: &str = "
 workers: 1
 classes:
@@ -26,21 +27,21 @@ classes:
   - { name: person, when: { kind: human }, priority: 3 }
 scopes: { default: { concurrency: 4, queue: { max_wait: 5m, max_length: 64 } } }";
 
-/// A spider without restraint.
+/// Settings of a spider without rate limits.
 const ALL_AT_ONCE: [&str; 2] = ["CONCURRENT_REQUESTS=32", "CONCURRENT_REQUESTS_PER_DOMAIN=32"];
 
 #[test]
-fn a_spider_without_restraint_stands_in_line_and_gets_every_page() {
+fn unthrottled_spider_queues_and_fetches_every_page() {
     let crawlers = Crawlers::installed();
     let site = Site::of(300);
     let log = site.is_crawled_through_a_gate("Scrapy", |gate| crawlers.scrapy(gate, &ALL_AT_ONCE));
-    assert_eq!(site.origin.most_at_once(), HANDS, "it takes all that people leave");
+    assert_eq!(site.origin.most_at_once(), HANDS, "the crawler uses all slots that human requests leave");
     assert_eq!(refusals(&log).count(), 0);
     people_go_first(&log);
 }
 
 #[test]
-fn a_spider_that_throttles_itself_gets_every_page() {
+fn self_throttling_spider_fetches_every_page() {
     let crawlers = Crawlers::installed();
     let site = Site::of(80);
     let throttle = ["AUTOTHROTTLE_ENABLED=True", "AUTOTHROTTLE_START_DELAY=0.5"];
@@ -49,7 +50,7 @@ fn a_spider_that_throttles_itself_gets_every_page() {
 }
 
 #[test]
-fn a_program_that_waits_as_retry_after_says_gets_every_page() {
+fn client_honoring_retry_after_fetches_every_page() {
     let crawlers = Crawlers::installed();
     let site = Site::of(60);
     let log = site.is_crawled_through_a_gate("urllib3 Retry", |gate| crawlers.urllib3(gate, site.pages));
@@ -57,22 +58,22 @@ fn a_program_that_waits_as_retry_after_says_gets_every_page() {
 }
 
 #[test]
-fn one_that_has_four_requests_under_way_gets_every_page_too() {
+fn client_with_four_concurrent_requests_fetches_every_page() {
     let crawlers = Crawlers::installed();
     let site = Site::of(60);
     let log = site.is_crawled_through_a_gate("got, four at a time", |gate| crawlers.got(gate, site.pages));
     waits_as_told(&log);
 }
 
-/// Why a spider has no bucket in [`RULES`].
+/// Shows why the spider has no bucket in [`RULES`].
 #[test]
-fn a_spider_that_is_refused_asks_three_times_without_waiting_and_gives_the_page_up() {
+fn scrapy_drops_pages_after_three_immediate_refusals() {
     let crawlers = Crawlers::installed();
     let site = Site::of(300);
     let rules = "classes: [ { name: spider, bucket: { capacity: 30, fill: 30, interval: 1h } } ]";
     let gate = site.gate(rules);
-    let told = crawlers.scrapy(gate.address(), &[]).output().expect("it runs");
-    assert_eq!(pages(&told).len(), 30, "what the bucket had");
+    let told = crawlers.scrapy(gate.address(), &[]).output().expect("program runs");
+    assert_eq!(pages(&told).len(), 30, "as many pages as the bucket had tokens");
     let mut asked: BTreeMap<String, u32> = BTreeMap::new();
     for line in refusals(&gate.into_log()) {
         *asked.entry(line["path"].to_string()).or_default() += 1;
@@ -81,11 +82,11 @@ fn a_spider_that_is_refused_asks_three_times_without_waiting_and_gives_the_page_
 }
 
 #[test]
-fn without_a_gate_people_stand_behind_the_spider() {
+fn unthrottled_spider_overloads_origin_without_gateway() {
     let crawlers = Crawlers::installed();
     let site = Site::of(300);
     let address = site.origin.address();
-    site.is_crawled("Scrapy, and no gate", address, crawlers.scrapy(address, &ALL_AT_ONCE));
+    site.is_crawled("Scrapy, no gateway", address, crawlers.scrapy(address, &ALL_AT_ONCE));
     assert!(site.origin.most_at_once() > HANDS);
 }
 
@@ -97,7 +98,7 @@ struct Site {
     _alone: MutexGuard<'static, ()>,
 }
 
-/// What people notice is measured, so one site is open at a time.
+/// Serializes the scenarios, because latencies are measured.
 static OPEN: Mutex<()> = Mutex::new(());
 
 impl Site {
@@ -111,7 +112,8 @@ impl Site {
         Gate::with_clock(self.origin.address(), rules, self.clock.clone())
     }
 
-    /// The same as [`Site::is_crawled`] behind a gate, which must spare the origin; returns the gate's log.
+    /// Like [`CrawlScenario::run_crawl`], through a gateway that must limit the load of the origin. Returns the
+    /// gateway's log.
     fn is_crawled_through_a_gate(&self, name: &str, crawler: impl FnOnce(SocketAddr) -> Command) -> Vec<Value> {
         let gate = self.gate(RULES);
         self.is_crawled(name, gate.address(), crawler(gate.address()));
@@ -119,7 +121,7 @@ impl Site {
         gate.into_log()
     }
 
-    /// Lets people read at `address`, first alone, then beside the crawler, which must get every page.
+    /// Measures human page loads at `address`, first alone, then beside the crawler. The crawler must get every page.
     fn is_crawled(&self, name: &str, address: SocketAddr, mut crawler: Command) {
         let alone = browse(address, &self.clock, |looks| looks.len() < 30);
         let is_over = AtomicBool::new(false);
@@ -127,11 +129,11 @@ impl Site {
             let looks = threads.spawn(|| browse(address, &self.clock, |_| !is_over.load(Ordering::Relaxed)));
             let told = crawler.output();
             is_over.store(true, Ordering::Relaxed);
-            (looks.join().expect("nobody is refused"), told)
+            (looks.join().expect("no human request is refused"), told)
         });
         let mut all: Vec<String> = (0..self.pages).map(|number| format!("/page/{number}")).collect();
         all.sort();
-        let told = told.expect("it runs");
+        let told = told.expect("program runs");
         assert_eq!(pages(&told), all, "{}", String::from_utf8_lossy(&told.stderr));
         let crawl = self.origin.crawl();
         let beside = beside.into_iter().filter(|look| crawl.contains(&look.began)).collect();
@@ -139,7 +141,7 @@ impl Site {
     }
 }
 
-/// Prints how long a page takes people, at the median and for one in twenty.
+/// Prints the median and the 95th percentile of human page load times.
 fn tell(crawler: &str, alone: Vec<Look>, beside: Vec<Look>, most_at_once: usize) {
     let milliseconds = |looks| people::median_and_p95(looks).map(|took| took.as_secs_f64() * 1000.0);
     let (looks, alone, beside) = (beside.len(), milliseconds(alone), milliseconds(beside));
@@ -147,31 +149,31 @@ fn tell(crawler: &str, alone: Vec<Look>, beside: Vec<Look>, most_at_once: usize)
         let (beside, alone) = (beside[which], alone[which]);
         format!("{beside:.1} ms, alone {alone:.1} (x {:.2})", beside / alone)
     });
-    println!("{crawler:<20} {looks:>3} looks: median {median}, p95 {p95}; {most_at_once:>2} at once at the most");
+    println!("{crawler:<20} {looks:>3} loads: median {median}, p95 {p95}; {most_at_once:>2} concurrent at most");
 }
 
 fn refusals(log: &[Value]) -> impl Iterator<Item = &Value> {
     log.iter().filter(|line| line["verdict"] == "refused")
 }
 
-/// Each page that was refused is asked for again when it was told to be, not before.
+/// Asserts that each refused page is requested again at the time of `Retry-After`, not before.
 fn waits_as_told(log: &[Value]) {
-    // Node.js rounds the time that its timers go by down to a millisecond.
+    // Node.js timers have a resolution of one millisecond, rounded down.
     const EARLY: Duration = Duration::from_millis(2);
-    assert!(refusals(log).count() > 0, "its bucket is smaller than its haste");
+    assert!(refusals(log).count() > 0, "the crawler exceeds its bucket");
     for refused in refusals(log) {
         assert_eq!((&refused["status"], &refused["reason"]), (&429.into(), &"bucket".into()));
-        let told = Duration::from_secs(refused["retry_after_s"].as_u64().expect("a wait"));
+        let told = Duration::from_secs(refused["retry_after_s"].as_u64().expect("log line has retry_after_s"));
         let again =
             log.iter().filter(|line| line["path"] == refused["path"]).map(came).find(|&time| time > came(refused));
-        let waited = again.expect("it comes back").saturating_duration_since(came(refused));
-        assert!(waited + EARLY >= told, "{waited:?} of {told:?}");
+        let waited = again.expect("page is requested again").saturating_duration_since(came(refused));
+        assert!(waited + EARLY >= told, "waited {waited:?} of {told:?}");
     }
 }
 
-/// While a person waits few bots start, however many stand in line.
+/// Asserts that few bots are granted slots while a human request waits, independent of the queue length.
 fn people_go_first(log: &[Value]) {
-    // A turn is logged when the request goes on, a moment after it came: as many as there are slots, before and after.
+    // A grant is logged when the request is forwarded, shortly after it: allow one request per slot before and after.
     const FEW: usize = 2 * HANDS;
     let turns = log.iter().filter(|line| line["verdict"] == "admitted").map(Turn::read);
     let (people, bots): (Vec<Turn>, Vec<Turn>) = turns.partition(|turn| turn.is_of_a_person);
@@ -179,13 +181,13 @@ fn people_go_first(log: &[Value]) {
     for person in people {
         let before = bots.iter().filter(|bot| (person.came..person.started).contains(&bot.started)).count();
         let overtaken = bots.iter().filter(|bot| bot.came < person.came && bot.started > person.started).count();
-        assert!(before <= FEW, "{before} bots went before a person who overtook {overtaken}");
+        assert!(before <= FEW, "{before} bots were granted before a human request that overtook {overtaken}");
         most_overtaken = most_overtaken.max(overtaken);
     }
-    assert!(most_overtaken > FEW, "{most_overtaken} at the most stood in line");
+    assert!(most_overtaken > FEW, "at most {most_overtaken} requests were queued");
 }
 
-/// When a request came to its scope, and when its turn came.
+/// Arrival time of a request at its scope, and the time its slot was granted.
 struct Turn {
     is_of_a_person: bool,
     came: Timestamp,
@@ -194,14 +196,14 @@ struct Turn {
 
 impl Turn {
     fn read(line: &Value) -> Self {
-        let wait = line["scope_wait_ms"].as_f64().expect("a wait") / 1000.0;
+        let wait = line["scope_wait_ms"].as_f64().expect("log line has scope_wait_ms") / 1000.0;
         let came = came(line);
         Self { is_of_a_person: line["class"] == "person", came, started: came + Duration::from_secs_f64(wait) }
     }
 }
 
-/// When a request came.
+/// Returns the arrival time of a request.
 fn came(line: &Value) -> Timestamp {
     let time: jiff::Timestamp = line["time"].as_str().expect("a time").parse().expect("RFC 3339");
-    Timestamp(u64::try_from(time.as_nanosecond()).expect("not so long ago"))
+    Timestamp(u64::try_from(time.as_nanosecond()).expect("time is after 1970"))
 }

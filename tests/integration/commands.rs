@@ -1,4 +1,4 @@
-//! What an operator asks a running gate on the command line, with the real program on both sides.
+//! Administrative commands against a running gateway, with the real program on both sides.
 
 use crate::support::client::Client;
 use crate::support::origin::Origin;
@@ -8,56 +8,59 @@ use std::net::TcpListener;
 use std::path::Path;
 
 #[test]
-fn a_quota_is_shown_set_and_reset_and_the_log_says_who_did_it() {
+fn quota_commands_show_set_reset_and_audit() {
     let site = Site::open("");
     for _ in 0..2 {
         site.visit("/page");
     }
     let shown = site.asks(&["quota", "show"]);
     assert!(
-        shown.starts_with("api  10 units until ") && shown.contains("  25.0%  2.5 used, 0 reserved, 7.5 left"),
+        shown.starts_with("api  10 units until ") && shown.contains("  25.0%  2.5 used, 0 reserved, 7.5 remaining"),
         "{shown}"
     );
     assert!(shown.contains("free  100 units until "), "{shown}");
-    assert_eq!(site.asks(&["quota", "show", "api"]), shown.split("\n\n").next().expect("the first").to_owned() + "\n");
+    assert_eq!(
+        site.asks(&["quota", "show", "api"]),
+        shown.split("\n\n").next().expect("first quota").to_owned() + "\n"
+    );
 
     assert_eq!(site.asks(&["quota", "set", "api", "9.125"]), "api: 9.125 used, 2.5 before\n");
     let refused = site.visit("/page");
     assert_eq!((refused.status, &refused.json()["reason"]), (429, &json!("quota")));
     assert_eq!(site.asks(&["quota", "reset", "api"]), "api: 0 used, 9.125 before\n");
-    assert_eq!(site.visit("/page").status, 200, "what was bought is there again");
+    assert_eq!(site.visit("/page").status, 200, "the quota is available again");
 
     let corrections = site.json(&["status", "--json"])["corrections"].clone();
     let told = |place: usize| ["from", "to", "quota", "token", "by"].map(|key| corrections[place][key].clone());
     assert_eq!(told(0), [json!(9.125), json!(0), json!("api"), json!(false), json!("ann")]);
     assert_eq!(told(1), [json!(2.5), json!(9.125), json!("api"), json!(false), json!("ann")]);
     let status = site.asks(&["status"]);
-    let line = status.lines().find(|line| line.contains("9.125")).expect("a line of it");
+    let line = status.lines().find(|line| line.contains("9.125")).expect("status lists the correction");
     assert!(line.contains("  api ") && line.contains("  ann ") && line.ends_with("  127.0.0.1"), "{status}");
 
     let mut gate = site.gate;
-    // The log is at its quietest, and these lines are in it all the same.
-    gate.error_line("INFO audit: Quota api corrected by hand from 2.5 to 9.125 by ann (as claimed), from 127.0.0.1:");
-    gate.error_line("INFO audit: Quota api corrected by hand from 9.125 to 0 by ann (as claimed), from 127.0.0.1:");
+    // Audit lines are written even at the least verbose log level.
+    gate.error_line("INFO audit: Quota api corrected from 2.5 to 9.125 by ann (unverified), from 127.0.0.1:");
+    gate.error_line("INFO audit: Quota api corrected from 9.125 to 0 by ann (unverified), from 127.0.0.1:");
 }
 
 #[test]
-fn what_is_wrong_is_told_line_by_line_and_changes_nothing() {
+fn invalid_quota_commands_change_nothing() {
     let site = Site::open("");
-    let unknown = "quota: there is none called \"apy\"; known: api, free";
+    let unknown = "quota: unknown name \"apy\"; known: api, free";
     for (arguments, told) in [
         (&["quota", "show", "apy"][..], vec![unknown]),
         (&["quota", "reset", "apy"], vec![unknown]),
         (
             &["quota", "set", "apy", "many"],
-            vec![unknown, "used: found \"many\"; give a number not negative, such as 12 or 0.25"],
+            vec![unknown, "used: found \"many\"; give a number of at least 0, such as 12 or 0.25"],
         ),
         (
             &["quota", "set", "api", "many"],
             vec!["used: found \"many\"; give a number from 0 to 10, such as 12 or 0.25"],
         ),
         (&["quota", "set", "api", "-1"], vec!["used: found \"-1\"; give a number from 0 to 10, such as 12 or 0.25"]),
-        (&["quota", "set", "api", "10.001"], vec!["used: 10.001 is beyond the limit; give a number from 0 to 10"]),
+        (&["quota", "set", "api", "10.001"], vec!["used: 10.001 exceeds the limit; give a number from 0 to 10"]),
     ] {
         let ended = site.run(arguments);
         assert_eq!((ended.code, ended.output.as_str()), (2, ""), "{arguments:?}");
@@ -67,7 +70,7 @@ fn what_is_wrong_is_told_line_by_line_and_changes_nothing() {
     assert_eq!(
         site.asks(&["quota", "set", "free", "1000"]),
         "free: 1,000 used, 0 before\n",
-        "not enforced: it may be over"
+        "a quota that is not enforced may exceed its limit"
     );
     for arguments in [&["quota"][..], &["quota", "set", "api"], &["quota", "reset"], &["status", "now"]] {
         assert_eq!(run(arguments, b"").code, 2, "{arguments:?}");
@@ -75,7 +78,7 @@ fn what_is_wrong_is_told_line_by_line_and_changes_nothing() {
 }
 
 #[test]
-fn json_is_what_the_admin_api_says() {
+fn json_output_equals_admin_api_response() {
     let site = Site::open("");
     site.visit("/page");
     for (arguments, asked) in [
@@ -84,7 +87,7 @@ fn json_is_what_the_admin_api_says() {
         (&["status", "--json"], "GET /api/v1/state"),
     ] {
         let (mut told, mut said) = (site.json(arguments), site.api(asked));
-        // What goes by while one of them is asked after the other.
+        // Members that change between two requests.
         for changes in [&mut told, &mut said] {
             forget(changes, &["time", "uptime_s", "window_ends_in_s", "connections"]);
         }
@@ -96,7 +99,7 @@ fn json_is_what_the_admin_api_says() {
 }
 
 #[test]
-fn the_status_says_where_everybody_is_and_what_went_wrong() {
+fn status_shows_listeners_usage_and_failed_reload() {
     let mut site = Site::open("");
     for _ in 0..3 {
         let robot = "User-Agent: curl/8.0\r\n";
@@ -106,14 +109,14 @@ fn the_status_says_where_everybody_is_and_what_went_wrong() {
     let origin = format!("  origin       {}\n", site.origin.address());
     for part in [
         &format!("tidegate {}, up ", env!("CARGO_PKG_VERSION")),
-        &format!("\n  listens on   {}\n", site.address),
-        &format!("\n  operators    {}\n", site.admin),
+        &format!("\n  listening on   {}\n", site.address),
+        &format!("\n  admin    {}\n", site.admin),
         &origin,
-        "\n  settings     in force since ",
+        "\n  config loaded ",
         "\napi  10 units until ",
         "\n  robot                     0  all, tier 1\n",
-        "\nscopes of the origin\n  scope    in flight  in line  delay  now\n  default          0        -      -  -\n",
-        "\nmost refused clients\n  key        class  refused  tokens left  now\n  127.0.0.1  robot        3            -  -\n",
+        "\nscopes of the origin\n  scope    in flight  queued  delay  state\n  default          0        -      -  -\n",
+        "\nmost refused clients\n  key        class  refused  tokens left  state\n  127.0.0.1  robot        3            -  -\n",
     ] {
         assert!(status.contains(part), "no {part:?} in\n{status}");
     }
@@ -121,21 +124,21 @@ fn the_status_says_where_everybody_is_and_what_went_wrong() {
 
     write(&site.file, &site.yaml.replace("limit: 10,", "limit: -10,"));
     site.gate.signal("HUP");
-    site.gate.error_line("Not reloaded");
-    // The file that is wrong still says where the gate is.
+    site.gate.error_line("Configuration reload failed");
+    // The invalid file still contains the address of the gateway.
     let status = site.asks(&["status"]);
-    assert!(status.contains("  The reload failed at ") && status.contains("quotas.api.limit: found -10"), "{status}");
+    assert!(status.contains("  Reload failed at ") && status.contains("quotas.api.limit: found -10"), "{status}");
     write(&site.file, &site.yaml);
     assert_eq!(site.api("POST /api/v1/reload")["reloaded"], true);
-    assert!(!site.asks(&["status"]).contains("reload failed"));
+    assert!(!site.asks(&["status"]).contains("Reload failed"));
 }
 
 #[test]
-fn only_who_shows_the_token_is_answered() {
+fn admin_commands_require_the_token() {
     let site = Site::open(", token: '${GATE_TOKEN}'");
     let admin = site.admin.to_string();
     let token_file = site.folder.path().join("token");
-    std::fs::write(&token_file, "sesame\n").expect("it can be written");
+    std::fs::write(&token_file, "sesame\n").expect("file is writable");
     let token_file = token_file.display().to_string();
     let file = site.file.as_str();
 
@@ -153,7 +156,7 @@ fn only_who_shows_the_token_is_answered() {
         (vec!["status", "--config", file], vec![("GATE_TOKEN", "open")], refused.as_str()),
         (vec!["quota", "reset", "api", "--admin", &admin], vec![("TIDEGATE_ADMIN_TOKEN", "open")], &refused),
         (vec!["quota", "show", "--admin", &admin], vec![], &refused),
-        (vec!["status", "--config", file], vec![], "${GATE_TOKEN} is not in the environment; set GATE_TOKEN"),
+        (vec!["status", "--config", file], vec![], "environment variableGATE_TOKENis not set; set GATE_TOKEN"),
         (
             vec!["status", "--admin", &admin, "--token-file", "/no/such"],
             vec![],
@@ -175,24 +178,25 @@ fn only_who_shows_the_token_is_answered() {
 }
 
 #[test]
-fn a_gate_that_is_not_there_is_a_failure_that_says_what_would_do() {
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("it is bound").to_string();
+fn unreachable_gateway_fails_with_a_hint() {
+    let nobody =
+        TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("socket is bound").to_string();
     let ended = run(&["status", "--admin", &nobody], b"");
     assert_eq!((ended.code, ended.output.as_str()), (1, ""));
-    assert!(ended.errors.starts_with(&format!("tidegate: no gate answers at {nobody}: ")), "{}", ended.errors);
-    assert!(ended.errors.contains("; start it with `tidegate serve`, or say where"), "{}", ended.errors);
+    assert!(ended.errors.starts_with(&format!("tidegate: no gateway reachable at {nobody}: ")), "{}", ended.errors);
+    assert!(ended.errors.contains("; start the gateway with `tidegate serve`, or set the address"), "{}", ended.errors);
 
     let site = Site::open("");
     let clients = site.address.to_string();
     let ended = run(&["quota", "show", "--admin", &clients], b"");
-    assert_eq!((ended.code, ended.output.as_str()), (1, ""), "the port of the clients is not that of the operators");
-    assert!(ended.errors.contains("is it the address of admin.listen?"), "{}", ended.errors);
+    assert_eq!((ended.code, ended.output.as_str()), (1, ""), "the client port does not serve the admin API");
+    assert!(ended.errors.contains("check admin.listen"), "{}", ended.errors);
 
     let no_listener = site.folder.path().join("plain.yaml");
-    std::fs::write(&no_listener, "admin: off\norigin: { url: http://127.0.0.1:1 }\n").expect("it can be written");
+    std::fs::write(&no_listener, "admin: off\norigin: { url: http://127.0.0.1:1 }\n").expect("file is writable");
     let no_listener = no_listener.display().to_string();
     for (arguments, told) in [
-        (&["status", "--config", &no_listener][..], "admin: found off; remove the line, which leaves 127.0.0.1:9090"),
+        (&["status", "--config", &no_listener][..], "admin: found off; remove the linefor the default 127.0.0.1:9090"),
         (&["status", "--config", "no/such.yaml"], "no/such.yaml: cannot be read: "),
         (&["status", "--admin", "somewhere"], "--admin: found no port in \"somewhere\"; write it like 127.0.0.1:9090"),
     ] {
@@ -200,16 +204,16 @@ fn a_gate_that_is_not_there_is_a_failure_that_says_what_would_do() {
         assert_eq!((ended.code, ended.output.as_str()), (2, ""), "{arguments:?}");
         assert!(ended.errors.contains(told), "{arguments:?}: {}", ended.errors);
     }
-    // As `serve` does without a file, where the environment says enough.
+    // Like `serve` without a file, when the environment is sufficient.
     let ended = run_with(&["quota", "show"], b"", &[("TIDEGATE__ADMIN__LISTEN", &site.admin.to_string())]);
     assert_eq!((ended.code, ended.errors.as_str()), (0, ""));
 }
 
-/// What was named and is wrong is told as `WHERE: what is wrong; what would do` and ends with 2, whatever the command; what
-/// could not be done as `tidegate: why`, and ends with 1.
+/// Errors in user input are printed as `LOCATION: error; hint` with exit code 2, for every command. Other failures are
+/// printed as `tidegate: error` with exit code 1.
 #[test]
-fn every_command_tells_what_is_wrong_in_one_manner() {
-    let folder = tempfile::tempdir().expect("a folder of its own");
+fn all_commands_use_one_error_format() {
+    let folder = tempfile::tempdir().expect("temporary directory");
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (yaml, log, cut, nowhere) = (at("gate.yaml"), at("access.log"), at("cut.log.gz"), at("no/such"));
     let tiers = "tiers: { bot: [ { above: 0%, shed: 50% } ] }";
@@ -218,8 +222,8 @@ fn every_command_tells_what_is_wrong_in_one_manner() {
     write(&yaml, &format!("origin: {{ url: http://127.0.0.1:1 }}\n{site}\n"));
     write(&log, "192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 200 5\n");
     write(at("wrong.yaml"), "quotas: 1\norigin: { url: http://127.0.0.1:1 }\n");
-    // The first bytes of what gzip makes, and nothing behind them.
-    std::fs::write(&cut, [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 75]).expect("it can be written");
+    // A truncated gzip header.
+    std::fs::write(&cut, [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 75]).expect("file is writable");
     let line = |file: &str| format!("{file}:1");
     let goal = ["--goal", "unused <= 1 %"];
 
@@ -262,21 +266,22 @@ fn every_command_tells_what_is_wrong_in_one_manner() {
         assert!(ended.errors.starts_with(&told) && ended.errors.contains("; "), "{arguments:?}: {}", ended.errors);
     }
 
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("it is bound").to_string();
+    let nobody =
+        TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("socket is bound").to_string();
     for command in [&["status"][..], &["quota", "show"], &["explain", "0123456789abcdef"]] {
         let ended = run(&[command, &["--admin", &nobody]].concat(), b"");
         assert_eq!((ended.code, ended.output.as_str()), (1, ""), "{command:?}");
-        assert!(ended.errors.starts_with("tidegate: no gate answers at "), "{}", ended.errors);
+        assert!(ended.errors.starts_with("tidegate: no gateway reachable at "), "{}", ended.errors);
     }
 }
 
-/// Without a name, each command takes `tidegate.yaml`, or else `config/tidegate.yaml`.
+/// Without a file argument, each command reads `tidegate.yaml`, or else `config/tidegate.yaml`.
 #[test]
-fn every_command_looks_for_its_file_in_the_same_places() {
-    let folder = tempfile::tempdir().expect("a folder of its own");
+fn all_commands_share_the_config_search_path() {
+    let folder = tempfile::tempdir().expect("temporary directory");
     let within = |arguments: &[&str]| {
         let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        let ended = program.args(arguments).current_dir(folder.path()).output().expect("it was built");
+        let ended = program.args(arguments).current_dir(folder.path()).output().expect("program was built");
         (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
     };
     write(folder.path().join("access.log"), "nothing\n");
@@ -288,7 +293,7 @@ fn every_command_looks_for_its_file_in_the_same_places() {
         &["explain", "--ip", "192.0.2.1", "/a"],
         &["explain", "--log", "access.log:1"],
     ];
-    // These need the admin listener alone, which is at its usual place where no file says otherwise.
+    // These commands need only the admin listener, which has a default address.
     let of_admin = [&["explain", "0123456789abcdef"][..], &["status"], &["quota", "show"]];
     let all = [&of_rules[..], &of_admin].concat();
     let all_tell = |commands: &[&[&str]], told: &str| {
@@ -297,15 +302,15 @@ fn every_command_looks_for_its_file_in_the_same_places() {
             assert!(code == Some(2) && errors.starts_with(told), "{command:?}: {errors}");
         }
     };
-    all_tell(&of_rules, "no YAML file is named, and there is neither tidegate.yaml nor config/tidegate.yaml; name one");
-    std::fs::create_dir(folder.path().join("config")).expect("it is not there");
+    all_tell(&of_rules, "no configuration file : found neither tidegate.yaml nor config/tidegate.yaml; set one");
+    std::fs::create_dir(folder.path().join("config")).expect("path is free");
     write(folder.path().join("config/tidegate.yaml"), "admin: 1\norigin: { url: http://127.0.0.1:1 }\n");
     all_tell(&all, "config/tidegate.yaml:1:8: admin: ");
     write(folder.path().join("tidegate.yaml"), "\nadmin: 1\norigin: { url: http://127.0.0.1:1 }\n");
     all_tell(&all, "tidegate.yaml:2:8: admin: ");
 }
 
-/// A gate of its own process, with an origin behind it and a file that says where it is.
+/// A gateway in its own process, with an origin and a configuration file.
 struct Site {
     gate: Program,
     origin: Origin,
@@ -317,10 +322,10 @@ struct Site {
 }
 
 impl Site {
-    /// Opens it with more in the `admin` section than its address.
+    /// Starts the gateway with additional settings in the `admin` section.
     fn open(admin: &str) -> Self {
         let origin = Origin::plain();
-        let folder = tempfile::tempdir().expect("a folder of its own");
+        let folder = tempfile::tempdir().expect("temporary directory");
         let file = folder.path().join("gate.yaml").display().to_string();
         let yaml = |port: u16| {
             format!(
@@ -336,7 +341,7 @@ impl Site {
         let addresses: Vec<_> = ready.split("http://").skip(1).map(|rest| rest.split([' ', ',']).next()).collect();
         let address = |place: usize| addresses[place].and_then(|text| text.parse().ok()).expect("an address");
         let (address, admin): (_, std::net::SocketAddr) = (address(0), address(2));
-        // Now that the port is known, the file can say it.
+        // The port is known now: write it to the file.
         let yaml = yaml(admin.port());
         write(&file, &yaml);
         Self { gate, origin, folder, file, yaml, address, admin }
@@ -346,13 +351,13 @@ impl Site {
         Client::connect(self.address).get(path, "")
     }
 
-    /// Runs a command on the site's own file, as a user called ann.
+    /// Runs a command with the gateway's configuration file, as user `ann`.
     fn run(&self, arguments: &[&str]) -> Ended {
         let arguments: Vec<&str> = arguments.iter().copied().chain(["--config", &self.file]).collect();
         run_with(&arguments, b"", &[("SUDO_USER", "ann")])
     }
 
-    /// What a command that succeeds has to say.
+    /// Returns the output of a command that must succeed.
     fn asks(&self, arguments: &[&str]) -> String {
         let ended = self.run(arguments);
         assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{arguments:?}");
@@ -360,17 +365,17 @@ impl Site {
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
-        serde_json::from_str(&self.asks(arguments)).expect("JSON and nothing else")
+        serde_json::from_str(&self.asks(arguments)).expect("output is JSON")
     }
 
-    /// What the admin API says itself.
+    /// Returns the response of the admin API.
     fn api(&self, asked: &str) -> Value {
         let request = format!("{asked} HTTP/1.1\r\nHost: {}\r\n\r\n", self.admin);
         Client::connect(self.admin).send(request).answer().json()
     }
 }
 
-/// Takes members out, at any depth.
+/// Removes members at any depth.
 fn forget(value: &mut Value, members: &[&str]) {
     match value {
         Value::Object(object) => {
@@ -383,7 +388,7 @@ fn forget(value: &mut Value, members: &[&str]) {
 }
 
 fn write(file: impl AsRef<Path>, text: &str) {
-    std::fs::write(file, text).expect("it can be written");
+    std::fs::write(file, text).expect("file is writable");
 }
 
 const RULES: &str = "

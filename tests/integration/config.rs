@@ -1,4 +1,4 @@
-//! The files that are promised to load, as they stand.
+//! Shipped and contractual configuration files load unchanged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ fn settings(file: &Path) -> config::Settings {
 }
 
 #[test]
-fn the_contract_loads_and_means_what_our_example_means_but_for_the_bucket_of_people() {
+fn contract_config_equals_shipped_config_except_person_bucket() {
     let Some(shared) = crate::support::shared() else { return };
     let contract = settings(&shared.join("contract/tidegate.yaml"));
     assert_eq!(contract.warnings, [""; 0]);
@@ -24,7 +24,7 @@ fn the_contract_loads_and_means_what_our_example_means_but_for_the_bucket_of_peo
 }
 
 #[test]
-fn a_faulty_file_is_told_line_by_line() {
+fn config_errors_are_listed_with_locations() {
     let text = "origin:\n  url: http://a\n  port: 80\nlisten: here\n";
     let told = config::load(Path::new("dir/gate.yaml"), text, &[], &[], &[])
         .map(|_| ())

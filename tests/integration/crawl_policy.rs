@@ -1,4 +1,4 @@
-//! What strangers are told at /.well-known/crawl-policy, where that is wished.
+//! The public crawl policy at `/.well-known/crawl-policy`, if enabled.
 
 use crate::support::client::Answer;
 use crate::support::gate::Gate;
@@ -12,7 +12,7 @@ const BROWSER: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
 
 const RULES: &str = "
 classes:
-  - { name: partner-acme, when: { key: { header: X-Api-Key, value: sesame } } }
+  - { name: partner-acme, when: { api_key: { header: X-Api-Key, value: sesame } } }
   - { name: neighbours, when: { address: 203.0.113.0/24 } }
   - { name: search, when: { operator: [googlebot, bingbot] }, crawl_delay: { bingbot: 30s } }
   - { name: crawler, when: { kind: verified_bot }, crawl_delay: 10s, bucket: { capacity: 60, fill: 10, interval: 10s } }
@@ -30,24 +30,24 @@ routes:
 const ON: &str = "crawl_policy: { contact: \"mailto:bots@example.com\" }\n";
 
 #[test]
-fn it_is_the_origins_path_unless_it_is_switched_on() {
+fn crawl_policy_path_is_forwarded_unless_enabled() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), RULES);
     gate.connect().get(PATH, "");
     assert_eq!(origin.last().target, PATH);
-    gate.reload(origin.address(), &format!("{RULES}crawl_policy: on\n")).expect("the rules are right");
+    gate.reload(origin.address(), &format!("{RULES}crawl_policy: on\n")).expect("valid rules");
     assert_eq!(policy(&gate)["contact"], Value::Null);
     assert_eq!(origin.seen().len(), 1);
 }
 
 #[test]
-fn it_says_who_is_verified_how_and_what_their_class_may_do() {
+fn document_lists_operators_verification_and_class_limits() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), &told());
     gate.set_used("api", 1200);
     let policy = policy(&gate);
     assert_eq!(policy["contact"], "mailto:bots@example.com");
-    // No test asks DNS.
+    // Tests do not query DNS.
     let bing = named(&policy["operators"], "bingbot");
     let told = json!({ "name": "bingbot", "crawlers": bing["crawlers"], "verified_by": ["addresses"], "class": "search",
         "crawl_delay_s": 30 });
@@ -55,16 +55,16 @@ fn it_says_who_is_verified_how_and_what_their_class_may_do() {
     assert!(bing["crawlers"].as_array().expect("a list").contains(&json!("bingbot")), "{bing}");
     assert_eq!(named(&policy["operators"], "gptbot")["crawl_delay_s"], 10);
     assert_eq!(named(&policy["operators"], "pingdom")["verified_by"], json!([]));
-    assert_eq!(policy["other_bots"], json!({ "class": "bot", "crawl_delay_s": 20 }));
+    assert_eq!(policy["undeclared_or_unverified_bots"], json!({ "class": "bot", "crawl_delay_s": 20 }));
     assert_eq!(named(&policy["verification"], "names")["name"], "names");
 
     let search = named(&policy["classes"], "search");
     assert_eq!(search["operators"], json!(["googlebot", "bingbot"]));
-    assert_eq!(search["crawl_delay_s"], Value::Null, "one of the two is asked nothing");
-    let tiers = json!([{ "above": 0.5, "refused": 0.5 }, { "above": 0.9, "refused": 1.0 }]);
+    assert_eq!(search["crawl_delay_s"], Value::Null, "one of the two operators has no crawl delay");
+    let tiers = json!([{ "above": 0.5, "refused_ratio": 0.5 }, { "above": 0.9, "refused_ratio": 1.0 }]);
     assert_eq!(
         search["quotas"],
-        json!([{ "name": "api", "left": 0.3, "refused": 0.5, "tiers": tiers, "window_ends": "2027-01-16T00:00:00Z" }])
+        json!([{ "name": "api", "remaining": 0.3, "refused_ratio": 0.5, "tiers": tiers, "window_ends": "2027-01-16T00:00:00Z" }])
     );
     let crawler = named(&policy["classes"], "crawler");
     assert_eq!(
@@ -72,16 +72,16 @@ fn it_says_who_is_verified_how_and_what_their_class_may_do() {
         json!({ "shared_by": "client", "capacity": 60, "fill": 10, "interval_s": 10.0, "counts": "all" })
     );
     assert_eq!((&crawler["crawl_delay_s"], &crawler["blocked"]), (&json!(10), &json!(false)));
-    assert_eq!(crawler["quotas"][0]["left"], 0.4);
+    assert_eq!(crawler["quotas"][0]["remaining"], 0.4);
     let bot = named(&policy["classes"], "bot");
-    assert_eq!((&bot["blocked"], &bot["quotas"]), (&json!(true), &json!([])), "what is left is nothing to it");
+    assert_eq!((&bot["blocked"], &bot["quotas"]), (&json!(true), &json!([])), "a blocked class reports no quotas");
 }
 
 #[test]
-fn operators_of_ones_own_and_classes_that_take_nobody_are_not_told() {
+fn custom_operators_and_empty_classes_are_omitted() {
     let origin = Origin::plain();
-    let rules = "crawl_policy: on\noperators: { acme: { tokens: AcmeBot }, signy: { signature_agents: https://signy.example },\n  \
-                 googlebot: { tokens: [] } }\nclasses:\n  - { name: partner, when: { operator: [acme, signy] } }\n  \
+    let rules = "crawl_policy: on\noperators: { acme: { product_tokens: AcmeBot }, signy: { signature_agents: https://signy.example },\n  \
+                 googlebot: { product_tokens: [] } }\nclasses:\n  - { name: partner, when: { operator: [acme, signy] } }\n  \
                  - { name: search, when: { operator: [acme, googlebot] }, bucket: { rate: 1/s, burst: 5, key: operator } }\n  \
                  - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot, impostor] } }\n  \
                  - { name: rest }";
@@ -99,7 +99,7 @@ fn operators_of_ones_own_and_classes_that_take_nobody_are_not_told() {
 }
 
 #[test]
-fn what_is_arranged_with_others_is_not_told_and_units_only_if_wished() {
+fn private_classes_are_omitted_and_units_are_optional() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), &told());
     let page = gate.connect().get(PATH, BROWSER).text();
@@ -108,15 +108,15 @@ fn what_is_arranged_with_others_is_not_told_and_units_only_if_wished() {
             assert!(!text.contains(secret), "{secret} is in\n{text}");
         }
     }
-    let with_units = format!("{RULES}crawl_policy: {{ units: true }}\n");
-    gate.reload(origin.address(), &with_units).expect("the rules are right");
+    let with_units = format!("{RULES}crawl_policy: {{ show_units: true }}\n");
+    gate.reload(origin.address(), &with_units).expect("valid rules");
     let quotas = named(&policy(&gate)["classes"], "search")["quotas"].clone();
-    assert_eq!(quotas[0]["units"], json!({ "limit": 2000.0, "left": 1800.0 }));
+    assert_eq!(quotas[0]["units"], json!({ "limit": 2000.0, "remaining": 1800.0 }));
     assert!(ask(&gate, BROWSER).text().contains("1800 of 2000 units left"));
 }
 
 #[test]
-fn it_is_told_to_everybody_at_any_time_and_takes_nothing() {
+fn document_is_never_refused_nor_charged() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), &told());
     gate.set_used("api", 2000);
@@ -124,14 +124,14 @@ fn it_is_told_to_everybody_at_any_time_and_takes_nothing() {
     for _ in 0..100 {
         assert_eq!(ask(&gate, SCRAPER).status, 200);
     }
-    assert_eq!(ask(&gate, "").json()["classes"][0]["quotas"][0]["refused"], 1.0);
+    assert_eq!(ask(&gate, "").json()["classes"][0]["quotas"][0]["refused_ratio"], 1.0);
     assert_eq!(gate.connect().get("/.well-known//./crawl-policy?x=1", SCRAPER).status, 200);
     assert_eq!(gate.books(), (2000.0, 0.0));
     assert!(origin.seen().is_empty());
 }
 
 #[test]
-fn it_is_one_line_of_the_log_and_one_count_of_the_metrics() {
+fn each_read_is_logged_and_counted_once() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), &told());
     let answer = ask(&gate, SCRAPER);
@@ -146,7 +146,7 @@ fn it_is_one_line_of_the_log_and_one_count_of_the_metrics() {
 }
 
 #[test]
-fn a_person_gets_a_page_in_which_everything_is_escaped() {
+fn browsers_receive_an_escaped_html_page() {
     let origin = Origin::plain();
     let contact = "crawl_policy: { contact: \"https://example.com/?a=1&b=<'>\" }\n";
     let rules = RULES.replace("when: { operator: [googlebot, bingbot] }", "when: { user_agent: \"<b>&\" }");
@@ -159,13 +159,13 @@ fn a_person_gets_a_page_in_which_everything_is_escaped() {
     assert!(page.contains(link), "{page}");
     assert!(page.contains("<li>User agents: &lt;b&gt;&amp;</li>"), "{page}");
     assert!(page.contains("<li>Each client: 60 requests at once, then 10 every 10\u{a0}s</li>"), "{page}");
-    assert!(page.contains("<h2>Class other</h2>\n<ul>\n<li>Everybody else</li>\n"), "{page}");
+    assert!(page.contains("<h2>Class other</h2>\n<ul>\n<li>All other clients</li>\n"), "{page}");
     assert!(!page.contains("<ul>\n</ul>"), "{page}");
-    assert!(page.contains("Blocked: robots.txt and this page"), "{page}");
+    assert!(page.contains("Blocked, except for robots.txt and this page"), "{page}");
 }
 
 #[test]
-fn it_can_be_kept_for_five_minutes_and_is_told_apart() {
+fn formats_are_cacheable_with_separate_etags() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), &told());
     let (document, page) = (ask(&gate, ""), ask(&gate, BROWSER));
@@ -177,14 +177,14 @@ fn it_can_be_kept_for_five_minutes_and_is_told_apart() {
 
     gate.set_used("api", 500);
     let again = ask(&gate, "");
-    assert_eq!(again.field("etag"), document.field("etag"), "it is not written for each who asks");
+    assert_eq!(again.field("etag"), document.field("etag"), "the document is cached between requests");
     gate.clock.advance(Duration::from_secs(10));
     let anew = ask(&gate, "");
-    assert_eq!((anew.field("age"), &anew.json()["classes"][0]["quotas"][0]["left"]), ("0", &json!(0.65)));
+    assert_eq!((anew.field("age"), &anew.json()["classes"][0]["quotas"][0]["remaining"]), ("0", &json!(0.65)));
 }
 
 #[test]
-fn it_can_only_be_read() {
+fn only_get_and_head_are_allowed() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), &told());
     let mut client = gate.connect();
@@ -205,7 +205,7 @@ fn it_can_only_be_read() {
 }
 
 #[test]
-fn methods_other_than_get_and_head_are_decided_as_usual_and_charged_nothing() {
+fn other_methods_are_decided_but_not_charged() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), &told());
     let post = |fields: &str| {
@@ -216,7 +216,7 @@ fn methods_other_than_get_and_head_are_decided_as_usual_and_charged_nothing() {
     let refused = post(SCRAPER);
     assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("blocked")));
     assert_eq!(post("").status, 405);
-    assert_eq!(gate.books(), (0.0, 0.0), "nothing was sent to the origin");
+    assert_eq!(gate.books(), (0.0, 0.0), "no request was sent to the origin");
     gate.set_used("api", 2000);
     assert_eq!((post("").status, ask(&gate, "").status), (429, 200));
     assert!(origin.seen().is_empty());

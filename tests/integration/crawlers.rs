@@ -1,5 +1,5 @@
-//! Crawlers that prove who they are by their names in DNS and by lists that their operators publish, and those that
-//! only say so: over the wire, with a name server and a publisher on loopback.
+//! Verification of crawlers by DNS and by published address lists, over the network, with a name server and a list
+//! server on loopback. Unverified claims are not accepted.
 
 use crate::support::gate::Gate;
 use crate::support::name_server::{NameServer, Reply};
@@ -10,11 +10,11 @@ use serde_json::Value;
 use std::net::Ipv4Addr;
 
 const BINGBOT: &str = "Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)";
-/// In a network of Microsoft's that its list of crawlers does not name: addresses leave it open.
+/// Address in a network of Microsoft that its crawler list does not contain, so addresses do not decide.
 const CRAWLER: &str = "20.0.0.77";
 
 #[test]
-fn a_bingbot_that_only_dns_proves_is_declared_first_and_verified_later() {
+fn bingbot_is_declared_until_dns_verifies_it() {
     let (origin, server) = (Origin::plain(), NameServer::start());
     server.names(CRAWLER, &["msnbot-20-0-0-77.search.msn.com"]);
     server.addresses("msnbot-20-0-0-77.search.msn.com", &[CRAWLER]);
@@ -26,29 +26,29 @@ fn a_bingbot_that_only_dns_proves_is_declared_first_and_verified_later() {
     let log = gate.into_log();
     assert_eq!((kind(&log[0]), &log[0]["operator"]), ("declared_bot", &Value::Null));
     assert_eq!((kind(&log[1]), &log[1]["operator"]), ("verified_bot", &Value::from("bingbot")));
-    assert_eq!(log[1]["evidence"][1], "name_proven:bingbot");
-    assert_eq!(server.questions(), 2, "one each way");
+    assert_eq!(log[1]["evidence"][1], "dns_verified:bingbot");
+    assert_eq!(server.questions(), 2, "one PTR and one address query");
 }
 
 #[test]
-fn whoever_has_none_of_the_names_is_an_impostor() {
+fn dns_mismatch_makes_an_impostor() {
     let (origin, server) = (Origin::plain(), NameServer::start());
     server.names("20.0.0.2", &["search.msn.com.example.net"]);
     server.names("20.0.0.3", &["a.search.msn.com"]);
     server.addresses("a.search.msn.com", &["20.0.0.9"]);
     let gate = Gate::before(origin.address(), &asking(&server, "60s"));
-    // Without any name, with another's, with one that leads elsewhere.
+    // No name, another operator's name, and a name that resolves to another address.
     let impostors = ["20.0.0.1", "20.0.0.2", "20.0.0.3"];
     impostors.iter().for_each(|address| ask(&gate, address, BINGBOT));
     wait_for(&gate, "bingbot", "impostor", 3.0);
     impostors.iter().for_each(|address| ask(&gate, address, BINGBOT));
     for line in &gate.into_log()[3..] {
-        assert_eq!((kind(line), &line["evidence"][1]), ("impostor", &Value::from("name_foreign:bingbot")));
+        assert_eq!((kind(line), &line["evidence"][1]), ("impostor", &Value::from("dns_mismatch:bingbot")));
     }
 }
 
 #[test]
-fn a_name_server_that_fails_makes_nobody_an_impostor() {
+fn name_server_failure_makes_no_impostor() {
     let (origin, server) = (Origin::plain(), NameServer::start());
     server.reverse("20.0.0.1", Reply::Silence);
     server.reverse("20.0.0.2", Reply::Failure(ResponseCode::ServFail));
@@ -57,19 +57,19 @@ fn a_name_server_that_fails_makes_nobody_an_impostor() {
     addresses.iter().for_each(|address| ask(&gate, address, BINGBOT));
     wait_for(&gate, "bingbot", "unknown", 2.0);
     addresses.iter().for_each(|address| ask(&gate, address, BINGBOT));
-    assert!(server.asked_about("20.0.0.1") <= 2, "who does not answer is left alone for a while");
+    assert!(server.asked_about("20.0.0.1") <= 2, "a name server that times out is not queried again for a while");
     assert!(gate.into_log().iter().all(|line| kind(line) == "declared_bot"));
 }
 
 #[test]
-fn a_flood_of_made_up_crawlers_makes_nobody_wait() {
+fn synthetic_crawler_flood_blocks_no_requests() {
     const MADE_UP: u32 = 100_000;
     let (origin, silent) = (Origin::plain(), NameServer::start());
     for number in 0..MADE_UP {
         silent.reverse(&address(number), Reply::Silence);
     }
     let rules = format!(
-        "{}\noperators: {{ googlebot: {{ complete: names }} }}\n\
+        "{}\noperators: {{ googlebot: {{ exhaustive: dns_names }} }}\n\
          classes: [ {{ name: bots, when: {{ kind: [declared_bot, impostor] }}, block: true }} ]",
         asking(&silent, "1s")
     );
@@ -82,16 +82,16 @@ fn a_flood_of_made_up_crawlers_makes_nobody_wait() {
             assert_eq!(client.answer().status, 429);
         }
     }
-    assert!(gate.metric("tidegate_names_waiting") <= 1024.0);
+    assert!(gate.metric("tidegate_dns_queue_length") <= 1024.0);
     let person = gate
         .connect()
         .get("/", "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n");
     assert_eq!(person.status, 200);
-    assert!(silent.questions() < 20_000, "{} questions of {MADE_UP} made-up crawlers", silent.questions());
+    assert!(silent.questions() < 20_000, "{} queries for {MADE_UP} synthetic crawlers", silent.questions());
 }
 
 #[test]
-fn a_list_that_the_operator_of_the_site_names_is_fetched_while_requests_go_on() {
+fn configured_range_list_is_fetched_in_background() {
     let origin = Origin::plain();
     let (publish, published) = signal();
     let publisher = Origin::scripted(move |_, wire: &mut Wire| {
@@ -99,35 +99,36 @@ fn a_list_that_the_operator_of_the_site_names_is_fetched_while_requests_go_on() 
         wire.reply("200 OK", "Connection: close\r\n", b"192.0.2.0/24\n");
     });
     let rules = format!(
-        "workers: 1\nverify: {{ dns: off, refresh: 24h }}\n\
-         operators: {{ acme: {{ tokens: AcmeBot, ranges: \"http://{}/bots.txt\", complete: addresses }} }}\n\
+        "workers: 1\nverify: {{ dns: off, refresh_interval: 24h }}\n\
+         operators: {{ acme: {{ product_tokens: AcmeBot, ranges: \"http://{}/bots.txt\", exhaustive: ranges }} }}\n\
          classes: [ {{ name: friend, when: {{ operator: acme }} }} ]",
         publisher.address()
     );
-    // The clock stands: the first turn of the built-in lists, which are published elsewhere, does not come.
+    // The clock does not advance: the first fetch of the built-in lists, which are published on the Internet, does not
+    // start.
     let gate = Gate::before(origin.address(), &rules);
     let kind_of = |address: &str| {
         ask(&gate, address, "AcmeBot/1.0");
         origin.last().fields["x-tidegate-class"].clone()
     };
-    assert_eq!(kind_of("192.0.2.1"), "other", "until the list has come");
+    assert_eq!(kind_of("192.0.2.1"), "other", "before the list is fetched");
     publish.tell();
-    wait_until("the list", || kind_of("192.0.2.1") == "friend");
+    wait_until("the list to be fetched", || kind_of("192.0.2.1") == "friend");
     assert_eq!(publisher.seen().len(), 1);
     assert_eq!(kind_of("198.51.100.1"), "other");
     let log = gate.into_log();
-    assert_eq!(kind(&log[0]), "declared_bot", "until it has come");
+    assert_eq!(kind(&log[0]), "declared_bot", "before the list is fetched");
     assert_eq!(kind(&log[log.len() - 1]), "impostor");
 }
 
 #[test]
-fn crawlers_behind_an_unnamed_proxy_are_no_impostors() {
+fn crawlers_behind_untrusted_proxy_are_no_impostors() {
     let (origin, server) = (Origin::plain(), NameServer::start());
     let rules = format!("{}\nclients: {{ address_from: peer }}", asking(&server, "2s"));
     let gate = Gate::before(origin.address(), &rules);
     let untrusted_proxy = || gate.state()["untrusted_proxy"].clone();
     assert_eq!(gate.connect().get("/", "User-Agent: Googlebot/2.1\r\n").status, 200);
-    assert_eq!(untrusted_proxy(), Value::Null, "no proxy is seen yet");
+    assert_eq!(untrusted_proxy(), Value::Null, "no proxy was detected yet");
     ask(&gate, "66.249.66.1", "Mozilla/5.0 (compatible; Googlebot/2.1)");
     ask(&gate, "66.249.66.1", BINGBOT);
     let warning = untrusted_proxy().to_string();
@@ -137,7 +138,7 @@ fn crawlers_behind_an_unnamed_proxy_are_no_impostors() {
     assert_eq!(gate.reload(origin.address(), &asking(&server, "2s")).map(|_| ()), Ok(()));
     assert_eq!(untrusted_proxy(), Value::Null, "the proxy is trusted now");
     ask(&gate, "66.249.66.1", "Mozilla/5.0 (compatible; Googlebot/2.1)");
-    assert_eq!(server.questions(), 0, "no name of a private address is looked up");
+    assert_eq!(server.questions(), 0, "private addresses cause no DNS queries");
     let log = gate.into_log();
     for (line, operator) in log[..3].iter().zip(["googlebot", "googlebot", "bingbot"]) {
         let evidence = format!("address_private:{operator}");
@@ -146,10 +147,10 @@ fn crawlers_behind_an_unnamed_proxy_are_no_impostors() {
     assert_eq!(kind(&log[3]), "verified_bot");
 }
 
-/// Rules under which `server` is asked, and no list is fetched; one worker logs in the order of the requests.
+/// Returns rules that query `server` and fetch no list. One worker logs in the order of the requests.
 fn asking(server: &NameServer, timeout: &str) -> String {
     format!(
-        "workers: 1\nverify: {{ dns: {{ nameservers: \"{}\", timeout: {timeout} }}, refresh: off }}",
+        "workers: 1\nverify: {{ dns: {{ nameservers: \"{}\", timeout: {timeout} }}, refresh_interval: off }}",
         server.address()
     )
 }
@@ -168,10 +169,10 @@ fn wait_for(gate: &Gate, operator: &str, result: &str, count: f64) {
 }
 
 fn kind(line: &Value) -> &str {
-    line["kind"].as_str().expect("text")
+    line["kind"].as_str().expect("kind is a string")
 }
 
-/// A made-up crawler's address, in no network of any crawler.
+/// Returns the address of a synthetic crawler, outside of all crawler networks.
 fn address(number: u32) -> String {
     Ipv4Addr::from(0x0b00_0000 + number).to_string()
 }

@@ -1,7 +1,7 @@
-//! The documentation's YAML and the README's commands do what they say.
+//! The YAML blocks of the documentation and the commands of the README work.
 //!
-//! A block of YAML that names an `origin` is a whole file: the program serves it. Any other block is a fragment: `check`
-//! accepts it as it stands once an origin is added. Files and variables that the blocks refer to are here under their names.
+//! A YAML block with an `origin` is a complete file: the program serves it. Any other block is a fragment: `check`
+//! accepts it after an origin is added. Files and variables to which the blocks refer exist under their names.
 
 use crate::support::client::Client;
 use crate::support::origin::Origin;
@@ -18,12 +18,12 @@ fn every_yaml_block_is_accepted_by_check() {
     let blocks: Vec<Block> = documents().iter().flat_map(|(name, text)| blocks(name, text, "yaml")).collect();
     assert!(blocks.len() > 15, "{} blocks", blocks.len());
     for Block { place, text } in blocks {
-        fs::write(folder.path().join("block.yaml"), &text).expect("it can be written");
+        fs::write(folder.path().join("block.yaml"), &text).expect("file is writable");
         let mut check = tidegate(folder.path(), &["check", "block.yaml"]);
         if !is_whole(&text) {
             check.env("TIDEGATE__ORIGIN__URL", "http://127.0.0.1:3000");
         }
-        let Output { status, stderr, .. } = check.output().expect("the program was built");
+        let Output { status, stderr, .. } = check.output().expect("program was built");
         assert!(status.success(), "{place}\n{text}\n{}", String::from_utf8_lossy(&stderr));
     }
 }
@@ -33,7 +33,7 @@ fn every_whole_file_is_served() {
     let origin = Origin::plain();
     let whole = documents().into_iter().flat_map(|(name, text)| blocks(&name, &text, "yaml"));
     let whole: Vec<Block> = whole.filter(|block| is_whole(&block.text)).collect();
-    assert!(!whole.is_empty(), "the README has one");
+    assert!(!whole.is_empty(), "README has a complete file");
     for Block { place, text } in whole {
         let gateway = Gateway::serving(&text, &origin);
         assert_eq!(Client::connect(gateway.address).get("/", "").status, 200, "{place}");
@@ -41,11 +41,11 @@ fn every_whole_file_is_served() {
 }
 
 #[test]
-fn the_commands_of_the_readme_work_with_its_yaml() {
+fn readme_commands_work_with_readme_yaml() {
     let [yaml] =
         blocks("README.md", README, "yaml").try_into().unwrap_or_else(|_| panic!("the README has one YAML block"));
     let commands = blocks("README.md", README, "sh").into_iter().find(|block| block.text.contains("tidegate status"));
-    let commands = commands.expect("the README says how to look at a running gateway").text;
+    let commands = commands.expect("README shows the status commands").text;
     for command in ["tidegate status", "/metrics", "tidegate quota set", "/api/v1/reload", "kill -HUP $PID"] {
         assert!(commands.contains(command), "no {command} in\n{commands}");
     }
@@ -56,15 +56,15 @@ fn the_commands_of_the_readme_work_with_its_yaml() {
     for part in ["tidegate_quota_used{quota=\"api\"} ", "\"reloaded\":true"] {
         assert!(shown.contains(part), "no {part} in\n{shown}");
     }
-    gateway.program.error_line("New settings are in force");
-    gateway.program.error_line("New settings are in force");
+    gateway.program.error_line("Configuration reloaded");
+    gateway.program.error_line("Configuration reloaded");
     let log = gateway.folder.path().join("state/access.log");
     gateway.program.signal("TERM");
     assert_eq!(gateway.program.end().code, 0);
-    assert!(fs::read_to_string(log).expect("the log is in state_dir").contains("\"path\":\"/item/1\""));
+    assert!(fs::read_to_string(log).expect("access log is in state_dir").contains("\"path\":\"/item/1\""));
 }
 
-/// A gateway with a file of the documentation, on ports and in a folder of its own.
+/// A gateway with a file of the documentation, on its own ports and in its own directory.
 struct Gateway {
     program: Program,
     folder: TempDir,
@@ -76,7 +76,7 @@ impl Gateway {
     fn serving(yaml: &str, origin: &Origin) -> Self {
         let folder = folder();
         let file = folder.path().join("tidegate.yaml").display().to_string();
-        fs::write(&file, yaml).expect("it can be written");
+        fs::write(&file, yaml).expect("file is writable");
         let state = folder.path().join("state").display().to_string();
         let url = format!("http://{}", origin.address());
         let environment = [
@@ -89,16 +89,21 @@ impl Gateway {
         let ready = program.line();
         let mut addresses = ready.split("http://").skip(1).map(|rest| {
             let address = rest.split([' ', ',']).next().unwrap_or_default();
-            address.parse().unwrap_or_else(|_| panic!("no address in {ready:?}"))
+            address.parse().unwrap_or_else(|_| panic!("no listen address in {ready:?}"))
         });
         let (address, _, admin) = (addresses.next(), addresses.next(), addresses.next());
-        Self { program, folder, address: address.expect("it listens"), admin: admin.expect("it has an admin listener") }
+        Self {
+            program,
+            folder,
+            address: address.expect("gateway listens"),
+            admin: admin.expect("gateway has an admin listener"),
+        }
     }
 
-    /// Runs commands in a shell where the file is, on the ports of this gateway; panics where one fails.
+    /// Runs commands in a shell in the gateway's directory, on the ports of this gateway. Panics if one fails.
     fn run(&self, commands: &str) -> String {
         let script = format!("set -e\n{}", commands.replace("9090", &self.admin.port().to_string()));
-        let programs = Path::new(env!("CARGO_BIN_EXE_tidegate")).parent().expect("it is in a folder").display();
+        let programs = Path::new(env!("CARGO_BIN_EXE_tidegate")).parent().expect("program path has a parent").display();
         let path = std::env::var("PATH").unwrap_or_default();
         let ran = Command::new("bash")
             .args(["-c", &script])
@@ -114,13 +119,13 @@ impl Gateway {
     }
 }
 
-/// A block of a document, and the line at which it begins.
+/// A code block of a document, and the line at which it begins.
 struct Block {
     place: String,
     text: String,
 }
 
-/// The blocks of a language in a document.
+/// Returns the code blocks of a language in a document.
 fn blocks(name: &str, text: &str, language: &str) -> Vec<Block> {
     let (mut blocks, mut lines) = (Vec::new(), text.lines().enumerate());
     while let Some((number, line)) = lines.next() {
@@ -137,29 +142,29 @@ fn is_whole(yaml: &str) -> bool {
     yaml.lines().any(|line| line.starts_with("origin:"))
 }
 
-/// README.md and all of docs/, by name.
+/// Returns README.md and all files of docs/, by name.
 fn documents() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    let files = fs::read_dir(folder).expect("there are docs").map(|entry| entry.expect("it can be read").path());
+    let files = fs::read_dir(folder).expect("docs exists").map(|entry| entry.expect("file is readable").path());
     let mut documents: Vec<(String, String)> = files
         .filter(|file| file.extension().is_some_and(|extension| extension == "md"))
-        .map(|file| (file.display().to_string(), fs::read_to_string(&file).expect("it can be read")))
+        .map(|file| (file.display().to_string(), fs::read_to_string(&file).expect("file is readable")))
         .collect();
     documents.push(("README.md".into(), README.into()));
     documents.sort();
     documents
 }
 
-/// A folder with the address lists that the documentation names.
+/// Creates a directory with the address lists that the documentation names.
 fn folder() -> TempDir {
-    let folder = tempfile::tempdir().expect("a folder of its own");
+    let folder = tempfile::tempdir().expect("temporary directory");
     for list in ["hosting.txt", "partners.txt"] {
-        fs::write(folder.path().join(list), "192.0.2.0/24\n").expect("it can be written");
+        fs::write(folder.path().join(list), "192.0.2.0/24\n").expect("file is writable");
     }
     folder
 }
 
-/// The program in `folder`, with the variables that the documentation names.
+/// Returns a command that runs the program in `folder`, with the variables that the documentation names.
 fn tidegate(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(arguments).current_dir(folder);

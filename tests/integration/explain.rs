@@ -1,5 +1,5 @@
-//! Why a request is treated as it is: what the explanation says is what a gate does, and what it says would let a request
-//! through does let it through.
+//! Explanations of decisions: the explained outcome is the live outcome, and the changes that would admit a request do
+//! admit it.
 
 use crate::support::gate::{Gate, NOON};
 use crate::support::origin::Origin;
@@ -21,9 +21,9 @@ use tidegate::terminal::ColorMode;
 use tidegate::user_agents::UserAgentMatcher;
 use tidegate::verify::OperatorTable;
 
-/// In every position of every quota, a made-up request is explained to end as the same request ends at a gate.
+/// For every usage of every quota, the explained outcome of a hypothetical request is the outcome at a live gateway.
 #[test]
-fn the_explanation_ends_as_the_gate_decides() {
+fn explanation_matches_gateway_decision() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), RULES);
     let site = Site::new(RULES);
@@ -36,7 +36,7 @@ fn the_explanation_ends_as_the_gate_decides() {
             let fields = format!("X-Forwarded-For: {client}\r\nUser-Agent: {}\r\n", agent.name);
             gate.connect().get(path, &fields)
         };
-        // Tiers are left slowly: all begin at the foot of their ladders.
+        // Tiers have hysteresis: all start below the first threshold.
         let use_up = |used: &[(&str, u32)]| used.iter().for_each(|&(quota, used)| gate.set_used(quota, used));
         use_up(&[("api", 0), ("search", 0)]);
         visit();
@@ -50,13 +50,13 @@ fn the_explanation_ends_as_the_gate_decides() {
             200 => (json!("admitted"), Value::Null),
             _ => (json!("refused"), answer.json()["reason"].clone()),
         };
-        prop_assert!(told.contains(&happened), "{happened:?} is none of {told:?}: {explained:#?}");
+        prop_assert!(told.contains(&happened), "{happened:?} is not one of {told:?}: {explained:#?}");
         if let [only] = explained.responses.as_slice() {
-            prop_assert_eq!(of_quotas(only.fields.get("ratelimit")), of_quotas(answer.fields.get("ratelimit")));
+            prop_assert_eq!(of_quotas(only.headers.get("ratelimit")), of_quotas(answer.fields.get("ratelimit")));
             let retry_after = only.retry_after_s.map(|wait| wait.to_string());
             prop_assert_eq!(retry_after.as_ref(), answer.fields.get("retry-after"));
         }
-        // Doing what it says lets it through.
+        // The proposed change of usage admits the request.
         if let Some(less) = explained.remedies.iter().find(|remedy| remedy.change == ChangeKind::Used) {
             let at_most = |name: &str| less.numbers["used_at_most"][name].as_f64().map(|most| most as u32);
             let less = used.map(|(name, used)| (name, at_most(name).unwrap_or(used)));
@@ -75,11 +75,11 @@ fn the_explanation_ends_as_the_gate_decides() {
 }
 
 #[test]
-fn a_step_names_the_line_that_decided_and_what_would_do() {
+fn steps_name_deciding_rules_and_remedies() {
     let site = Site::new(RULES);
     let explained = site.explain(GOOGLE.name, "66.249.66.1", "/item/1", &[("api", 97)]);
     let tier = step(&explained, Stage::Tier);
-    assert_eq!(tier.finding, StepResult::Depends, "its guard lets one through now and then");
+    assert_eq!(tier.finding, StepResult::Depends, "the guard admits some requests");
     let rule = tier.rule.as_ref().expect("a tier decided");
     assert_eq!(rule.path, "quotas.api.tiers.search[1]");
     assert_eq!(rule.at.as_deref().map(|at| at.rsplit_once(':').expect("a column").0), Some(&*line_of("above: 90%")));
@@ -103,7 +103,7 @@ fn a_step_names_the_line_that_decided_and_what_would_do() {
         .steps
         .iter()
         .filter(|step| step.finding == StepResult::Refused)
-        .map(|step| step.quota.as_deref().expect("a quota"))
+        .map(|step| step.quota.as_deref().expect("step has a quota"))
         .collect();
     assert_eq!(refused, ["search"]);
     assert_eq!(remedy(&spent, ChangeKind::Used)["used_at_most"], json!({"search": 46.0}));
@@ -111,7 +111,7 @@ fn a_step_names_the_line_that_decided_and_what_would_do() {
 }
 
 #[test]
-fn what_stands_in_no_file_is_said_to_be_a_default() {
+fn unset_settings_are_reported_as_defaults() {
     let site = Site::new("routes: [ { match: /item/* } ]");
     let explained = site.explain(PERSON.name, "192.0.2.1", "/item/1", &[]);
     let rule = |stage| step(&explained, stage).rule.as_ref().expect("a setting").to_string();
@@ -121,14 +121,14 @@ fn what_stands_in_no_file_is_said_to_be_a_default() {
     assert!(explained.remedies.is_empty());
 }
 
-/// What `RateLimit` says, but for the bucket: earlier visits have taken tokens.
+/// Returns the `RateLimit` items of the quotas. The bucket is omitted: earlier requests have taken tokens.
 fn of_quotas(told: Option<&String>) -> Vec<&str> {
     let policies = told.map_or("", String::as_str).split(", ");
     policies.filter(|policy| !policy.starts_with("\"bot\"")).collect()
 }
 
 #[test]
-fn the_page_fits_the_terminal_whatever_the_names() {
+fn page_fits_terminal_with_long_names() {
     let long = "a".repeat(64);
     let rules = RULES.replace("api", &long).replace("bot:", &format!("{}:", "b".repeat(64)));
     let rules = rules.replace("name: bot", &format!("name: {}", "b".repeat(64)));
@@ -152,7 +152,7 @@ fn the_page_fits_the_terminal_whatever_the_names() {
 }
 
 #[test]
-fn a_page_tells_all_of_a_refusal() {
+fn page_shows_a_complete_refusal() {
     let explained = Site::new(RULES).explain("curl/8.0", "192.0.2.1", "/item/1", &[("api", 40)]);
     let shown = render(&explained, &View { width: 80, ink: ColorMode::Plain, zone: TimeZone::UTC });
     assert_eq!(shown, REFUSED, "\n{shown}");
@@ -176,7 +176,7 @@ fn only_reading_robots_txt_is_exempt() {
 }
 
 fn step(explained: &Explanation, stage: Stage) -> &tidegate::explain::Step {
-    explained.steps.iter().find(|step| step.step == stage).expect("every explanation has it")
+    explained.steps.iter().find(|step| step.step == stage).expect("every explanation has this step")
 }
 
 fn remedy(explained: &Explanation, change: ChangeKind) -> &serde_json::Map<String, Value> {
@@ -184,13 +184,13 @@ fn remedy(explained: &Explanation, change: ChangeKind) -> &serde_json::Map<Strin
     &found.unwrap_or_else(|| panic!("no {change:?} in {explained:#?}")).numbers
 }
 
-/// `tidegate.yaml:LINE` of the rules that hold `text`.
+/// Returns `tidegate.yaml:LINE` of the rule that contains `text`.
 fn line_of(text: &str) -> String {
-    let place = RULES.lines().position(|line| line.contains(text)).expect("it is in the rules");
+    let place = RULES.lines().position(|line| line.contains(text)).expect("rules contain the text");
     format!("tidegate.yaml:{}", place + 2)
 }
 
-/// The settings of a gate, and what it knows.
+/// Settings and state of a gateway.
 struct Site {
     settings: Settings,
     operators: OperatorTable,
@@ -237,15 +237,15 @@ impl Site {
             at: NOON,
             used: used.iter().map(|&(name, used)| (name.to_owned(), Units::from_whole(used.into()))).collect(),
         };
-        explain(&made_up.into_input(known).expect("a path that is one"))
+        explain(&made_up.into_input(known).expect("valid path"))
     }
 }
 
-/// Who asks.
+/// User agent and address of a client.
 #[derive(Clone, Copy)]
 struct Agent {
     name: &'static str,
-    /// Where it has to come from.
+    /// Address from which the requests are sent.
     address: Option<&'static str>,
 }
 
@@ -270,8 +270,8 @@ const PATHS: [&str; 6] = ["/item/1", "/search?q=a", "/both", "/shadow", "/free",
 const RULES: &str = r#"
 clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
 headers: { retry_after_spread: 0% }
-behaviour: { enabled: false }
-agents: [ { match: BadBot, kind: declared_bot } ]
+bot_detection: { enabled: false }
+user_agent_rules: [ { match: BadBot, kind: declared_bot } ]
 quotas:
   api:
     limit: 100
@@ -285,7 +285,7 @@ quotas:
     limit: 50
     window: { calendar: day, zone: UTC }
     tiers:
-      bot: { enforce: false, ladder: [ { above: 10, shed: 100% } ] }
+      bot: { enforce: false, steps: [ { above: 10, shed: 100% } ] }
   counted: { limit: 1, window: { fixed: 24h }, enforce: false }
 classes:
   - { name: search, when: { operator: googlebot } }
@@ -303,37 +303,35 @@ const REFUSED: &str = r#"GET example.com/item/1
   from 192.0.2.1, 15 Jan 12:00 UTC
   curl/8.0
 
-identity          192.0.2.1 connected itself; it is no trusted proxy, so
-                  x-forwarded-for is not read
-                  it pays as 192.0.2.1
+identity          192.0.2.1 connected directly; it is not a trusted proxy, so
+                  x-forwarded-for is ignored
+                   bucket key: 192.0.2.1
                   tidegate.yaml:3:26: clients.address_from
 class             class bot: a declared bot
-                  its user agent names the bot curl
-                  not search, which wants proof that it is googlebot
-                  not impostor, which wants an impostor
-                  not bad, which wants a user agent with BadBot
+                  the user agent matches the bot curl
+                  not search, which requires verification as googlebot
+                  not impostor, which requires an impostor
+                  not bad, which requires a user agent that contains BadBot
                   tidegate.yaml:26:5: classes[3]
 route             /item/* costs 1 of api
                   tidegate.yaml:28:5: routes[0]
-block     yes     the class bot is not blocked
+block     pass     the class bot is not blocked
                   by default: classes[3].block
-bucket    yes     holds 600 at most, 10 more every 10s: full, for a client that
-                  comes anew
-                  tidegate.yaml:26:79: classes[3].bucket
-tier      no      api: 40 of 100 used: tier 1, in which everything is refused,
+bucket    pass     capacity 600 , refill 10 every 10s: full, as for a new client tidegate.yaml:26:79: classes[3].bucket
+tier      refuse      api: 40 of 100 used: tier 1, in which everything is refused,
                   begins at 25
                   tidegate.yaml:15:14: quotas.api.tiers.bot[0]
-quota     yes     api: 60 left, 1 asked for
+quota     pass     api: 60 remaining, 1 requested
                   tidegate.yaml:9:12: quotas.api.limit
-turn      -       not asked any more
+throttle  skipped       not evaluated after the refusal
 
 Refused with 429, reason tier
   ratelimit: "bot";r=600;t=0, "api";r=0;t=43200
   ratelimit-policy: "bot";q=600;w=600, "api";q=100;w=86400
   retry-after: 43200
 
-Any of these would have let it through
+Any one of these changes would admit the request
   - 16 units of api fewer used: 24 at most
-  - coming back once the quota is renewed, at 16 Jan 00:00 UTC
-  - being of the class search, bad or other, not bot
+  - a retry once the quota is renewed, at 16 Jan 00:00 UTC
+  - the class search, bad or otherinstead of bot
 "#;

@@ -1,4 +1,4 @@
-//! A line of a log is explained as a replay of that log decides about it, whatever refuses it.
+//! The explanation of a log line has the same outcome as a replay of that log, for every refusal reason.
 
 use crate::support::gate::Gate;
 use crate::support::origin::Origin;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tidegate::demo::{log, traffic};
 
 #[test]
-fn a_line_is_explained_as_a_replay_decides_about_it() {
+fn explanation_of_log_line_matches_replay() {
     for (policy, days, reasons) in
         [(TIERS, 1, &["tier", "bucket", "quota"][..]), (EVEN, 1, &["pacing"]), (LEARNED, 3, &["pacing"])]
     {
@@ -23,7 +23,7 @@ fn a_line_is_explained_as_a_replay_decides_about_it() {
         let sampled = verdicts.iter().enumerate().filter(|(place, verdict)| {
             let seen = by_reason.entry(verdict["reason"].as_str().unwrap_or_default()).or_default();
             *seen += 1;
-            // The first few of each reason, then fewer and fewer.
+            // The first few lines of each reason, then a sample.
             *seen < 3 || place % 797 == 0
         });
         let sampled: Vec<&Value> = sampled.map(|(_, verdict)| verdict).collect();
@@ -40,7 +40,7 @@ fn a_line_is_explained_as_a_replay_decides_about_it() {
 }
 
 #[test]
-fn a_line_of_the_gates_own_log_is_explained_as_it_was_decided() {
+fn explanation_of_own_log_matches_decision() {
     let beside = "headers: { retry_after_spread: 50% }\nclients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }";
     let policy = format!("{beside}{EVEN}");
     let gate = Gate::before(Origin::plain().address(), &policy.replace(ORIGIN, ""));
@@ -58,26 +58,26 @@ fn a_line_of_the_gates_own_log_is_explained_as_it_was_decided() {
         let decided: Value = serde_json::from_str(line).expect("JSON");
         let explained = desk.explained(&format!("{log}:{}", place + 1), &[]);
         assert_eq!(of_explanation(&explained), of_verdict(&decided), "{decided}: {explained:#}");
-        assert_eq!(explained["answers"][0]["status"], decided["status"]);
+        assert_eq!(explained["responses"][0]["status"], decided["status"]);
         reasons.insert(decided["reason"].to_string());
     }
     assert_eq!(reasons.into_iter().collect::<Vec<_>>(), ["\"pacing\"", "null"]);
 }
 
 #[test]
-fn a_renewal_is_told_by_the_clocks_of_the_quotas_zone() {
+fn reset_time_is_shown_in_quota_zone() {
     let desk = Desk::with(TIERS, 1);
     let verdicts = desk.verdicts(&[]);
-    let refused = verdicts.iter().find(|verdict| verdict["reason"] == "tier").expect("some are");
+    let refused = verdicts.iter().find(|verdict| verdict["reason"] == "tier").expect("log has tier refusals");
     let page = desk.page(&format!("{}:{}", desk.log, refused["line"]));
-    assert!(page.contains("coming back once the quota is renewed, at 4 Sep 00:00 America/Los_Angeles"), "{page}");
+    assert!(page.contains("a retry once the quota is renewed, at 4 Sep 00:00 America/Los_Angeles"), "{page}");
 }
 
 #[test]
-fn what_a_log_cannot_know_is_taken_as_a_replay_takes_it() {
+fn explanation_uses_replay_assumptions() {
     let desk = Desk::with(TIERS, 1);
-    for taken in [&["--clients", "obey"][..], &["--cost", "/search=1.5", "--cache-ttl", "1h"]] {
-        // Who obeys asks again for what was refused: its first answer is explained.
+    for taken in [&["--retry-model", "obey"][..], &["--actual-cost", "/search=1.5", "--cache-ttl", "1h"]] {
+        // An obedient client retries refused requests: its first response is explained.
         let mut told = BTreeSet::new();
         let verdicts = desk.verdicts(taken);
         let first: Vec<&Value> = verdicts.iter().filter(|verdict| told.insert(verdict["line"].as_u64())).collect();
@@ -89,7 +89,7 @@ fn what_a_log_cannot_know_is_taken_as_a_replay_takes_it() {
 }
 
 #[test]
-fn a_refusal_by_a_plan_says_what_the_plan_had_and_what_would_have_helped() {
+fn pacing_refusal_shows_plan_numbers_and_remedies() {
     let desk = Desk::with(EVEN, 1);
     let verdicts = desk.verdicts(&[]);
     let refused = verdicts.iter().filter(|verdict| verdict["reason"] == "pacing" && verdict["cost"]["api"] == 1.0);
@@ -98,8 +98,8 @@ fn a_refusal_by_a_plan_says_what_the_plan_had_and_what_would_have_helped() {
         Some((desk.explained(&place, &[]), place))
             .filter(|(explained, _)| explained.to_string().contains("\"change\":\"limit\""))
     };
-    // More would not always have helped: others of the class would have had it.
-    let (explained, place) = refused.step_by(10).find_map(explained).expect("a larger limit helps somebody");
+    // A larger limit does not always admit the request: other clients of the class would have used the units.
+    let (explained, place) = refused.step_by(10).find_map(explained).expect("a larger limit admits one request");
     let pacing = step(&explained, "pacing");
     let numbers = &pacing["numbers"];
     assert_eq!((&pacing["finding"], &numbers["share"]), (&json!("refused"), &json!(1.0)));
@@ -107,34 +107,34 @@ fn a_refusal_by_a_plan_says_what_the_plan_had_and_what_would_have_helped() {
     assert!(numbers["per_hour"].as_f64().is_some_and(|gains| gains > 0.0), "{pacing}");
     let page = desk.page(&place);
     for told in
-        ["is ahead of its plan: ", "the class is served as far as its purse goes: its purse holds", "are put aside"]
+        ["is ahead of its plan: ", "are admitted while tokens last: its pacing bucket holds", "are earmarked for"]
     {
         assert!(page.contains(told), "no {told:?} in\n{page}");
     }
-    assert!(!page.contains("only a running gate knows, or"), "{page}");
+    assert!(!page.contains("only a running gateway or"), "{page}");
 
-    // What is said to help does help.
-    let remedies = explained["would_let_it_through"].as_array().expect("a list");
+    // The proposed changes do admit the request.
+    let remedies = explained["remedies"].as_array().expect("a list");
     let remedy =
         |change: &str| remedies.iter().find(|remedy| remedy["change"] == change).map(|found| &found["numbers"]);
     assert!(remedy("class").is_some_and(|class| class["classes"].to_string().contains("person")), "{explained:#}");
     assert!(remedy("time").is_some(), "{explained:#}");
-    let limit = remedy("limit").expect("a larger limit helps")["limit"].to_string();
+    let limit = remedy("limit").expect("explanation proposes a larger limit")["limit"].to_string();
     let larger = desk.file("larger.yaml", &EVEN.replace("limit: 300", &format!("limit: {limit}")));
-    assert_eq!(desk.explained(&place, &["--config", &larger])["answers"][0]["verdict"], "admitted");
+    assert_eq!(desk.explained(&place, &["--config", &larger])["responses"][0]["verdict"], "admitted");
 }
 
 #[test]
-fn a_line_is_found_in_a_compressed_file_behind_earlier_ones() {
+fn lines_are_found_in_later_compressed_files() {
     let desk = Desk::with(EVEN, 1);
-    let text = fs::read_to_string(&desk.log).expect("it was written");
+    let text = fs::read_to_string(&desk.log).expect("file was written");
     let half = text.lines().count() / 2;
     let part = |lines: &mut dyn Iterator<Item = &str>| lines.map(|line| format!("{line}\n")).collect::<String>();
     let earlier = desk.file("earlier.log", &part(&mut text.lines().take(half)));
     let later = desk.folder.path().join("later.log.gz");
-    let mut packed = GzEncoder::new(fs::File::create(&later).expect("it is not there"), Compression::fast());
-    packed.write_all(part(&mut text.lines().skip(half)).as_bytes()).expect("it can be written");
-    packed.finish().expect("it can be written");
+    let mut packed = GzEncoder::new(fs::File::create(&later).expect("path is free"), Compression::fast());
+    packed.write_all(part(&mut text.lines().skip(half)).as_bytes()).expect("file is writable");
+    packed.finish().expect("file is writable");
     let verdicts = desk.verdicts(&[]);
     for place in [half, half + half / 2] {
         let line = format!("{}:{}", later.display(), place - half + 1);
@@ -146,45 +146,45 @@ fn a_line_is_found_in_a_compressed_file_behind_earlier_ones() {
 }
 
 #[test]
-fn what_a_plan_has_for_a_request_that_is_made_up_nobody_knows() {
+fn hypothetical_request_leaves_pacing_undecided() {
     let desk = Desk::with(EVEN, 1);
     let asked = ["--ip", "192.0.2.1", "--user-agent", "curl/8.0", "http://shop.example/item/1"];
     let ended = desk.run(&asked);
     assert_eq!(ended.code, 0, "{}", ended.errors);
     let told = ended.output;
-    assert!(told.contains("It depends on\n  - what the plan of api has for bot when it comes"), "{told}");
+    assert!(told.contains("Depends on\n  - the units that the plan of api has for bot "), "{told}");
     assert!(told.contains("\nAdmitted") && told.contains("\nRefused with 429, reason pacing"), "{told}");
-    assert!(told.contains("or a replay of a log (--log)") && told.contains("being of the class person"), "{told}");
-    assert!(!told.contains("retry-after:"), "nobody knows: {told}");
+    assert!(told.contains("a replay of a log (--log)") && told.contains("the class personinstead of bot"), "{told}");
+    assert!(!told.contains("retry-after:"), "retry-after is printed although it is unknown: {told}");
 }
 
 #[test]
-fn what_cannot_change_a_decision_that_was_made_is_a_mistake() {
+fn inapplicable_explain_options_are_errors() {
     let desk = Desk::with(EVEN, 1);
     let ended = desk.run(&["0123456789abcdef", "--used", "api=3", "--at", "12:00", "--latency", "1s"]);
     assert_eq!((ended.code, ended.output.as_str()), (2, ""));
     let told: Vec<&str> = ended.errors.lines().filter_map(|line| line.split(": ").next()).collect();
-    assert_eq!(told, ["--used", "--at", "--cost, --cache-ttl, --latency, --clients, --window"]);
-    let ended = desk.run(&["/item/1", "--ip", "192.0.2.1", "--clients", "obey"]);
-    assert!(ended.code == 2 && ended.errors.contains("name one with --log"), "{}", ended.errors);
+    assert_eq!(told, ["--used", "--at", "--actual-cost, --cache-ttl, --latency, --retry-model, --reorder-window"]);
+    let ended = desk.run(&["/item/1", "--ip", "192.0.2.1", "--retry-model", "obey"]);
+    assert!(ended.code == 2 && ended.errors.contains("add --logFILE:LINE"), "{}", ended.errors);
 }
 
 fn step<'a>(explained: &'a Value, name: &str) -> &'a Value {
     let steps = explained["steps"].as_array().expect("a list");
-    steps.iter().find(|step| step["step"] == name).expect("every explanation has it")
+    steps.iter().find(|step| step["step"] == name).expect("every explanation has this step")
 }
 
-/// Verdict, reason and `Retry-After`; there is one answer, for nothing is left open.
+/// Returns verdict, reason and `Retry-After` of the only possible outcome.
 fn of_explanation(explained: &Value) -> [Value; 3] {
-    assert_eq!(explained["answers"].as_array().map(Vec::len), Some(1), "{explained:#}");
-    of_verdict(&explained["answers"][0])
+    assert_eq!(explained["responses"].as_array().map(Vec::len), Some(1), "{explained:#}");
+    of_verdict(&explained["responses"][0])
 }
 
 fn of_verdict(verdict: &Value) -> [Value; 3] {
     ["verdict", "reason", "retry_after_s"].map(|member| verdict[member].clone())
 }
 
-/// A policy, and the log of some made-up days.
+/// A policy, and the log of some synthetic days.
 struct Desk {
     folder: TempDir,
     yaml: String,
@@ -193,7 +193,7 @@ struct Desk {
 
 impl Desk {
     fn with(policy: &str, days: u64) -> Self {
-        let folder = tempfile::tempdir().expect("a folder of its own");
+        let folder = tempfile::tempdir().expect("temporary directory");
         let desk = Self { folder, yaml: String::new(), log: String::new() };
         let lines = |number| log::lines(number, &traffic::generate(1 + number, 0.02)).collect::<String>();
         let (yaml, log) =
@@ -203,7 +203,7 @@ impl Desk {
 
     fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
-        fs::write(&path, text).expect("it can be written");
+        fs::write(&path, text).expect("file is writable");
         path.display().to_string()
     }
 
@@ -211,7 +211,7 @@ impl Desk {
         let file = self.folder.path().join("verdicts.jsonl").display().to_string();
         let ended = run(&[&["replay", "--config", &self.yaml, "--verdicts", &file, &self.log], taken].concat(), b"");
         assert_eq!(ended.code, 0, "{}", ended.errors);
-        let text = fs::read_to_string(file).expect("it was written");
+        let text = fs::read_to_string(file).expect("file was written");
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 

@@ -1,41 +1,42 @@
-//! The laws of the fuzz targets, over their corpora and a fixed number of made-up inputs: the same in every run.
+//! Invariants of the fuzz targets, over their corpora and a fixed number of mutated inputs. Every run uses the same
+//! inputs.
 
 #[path = "../../fuzz/laws.rs"]
 mod laws;
 
 use std::path::Path;
 
-/// Inputs made of each corpus.
+/// Number of mutated inputs of each corpus.
 const MADE_UP: usize = 2000;
-/// What is made up is no longer: it should find corners, not limits.
+/// Maximum length of a mutated input, in bytes. Mutation searches for edge cases, not for limits.
 const LONGEST: usize = 4096;
 
 #[test]
-fn robots_txt_holds_its_laws() {
+fn robots_txt_invariants_hold() {
     each("robots", laws::robots);
 }
 
 #[test]
-fn forwarded_headers_hold_their_laws() {
+fn forwarded_header_invariants_hold() {
     each("forwarded", laws::forwarded);
 }
 
 #[test]
-fn lists_of_networks_hold_their_laws() {
+fn network_list_invariants_hold() {
     each("ranges", laws::ranges);
 }
 
 #[test]
-fn signed_fields_hold_their_laws() {
+fn signature_field_invariants_hold() {
     each("signatures", laws::signatures);
 }
 
 #[test]
-fn paths_hold_their_laws() {
+fn path_invariants_hold() {
     each("paths", laws::paths);
 }
 
-/// Asks the law of every file of the corpus, and of what is made up from them; tells the input that breaks it.
+/// Checks the invariant on every file of the corpus and on mutations of these. Panics with the input that violates it.
 fn each(target: &str, law: fn(&[u8])) {
     let corpus = corpus(target);
     assert!(corpus.len() >= 20, "{target} has {} files", corpus.len());
@@ -43,19 +44,19 @@ fn each(target: &str, law: fn(&[u8])) {
     let made_up: Vec<Vec<u8>> = (0..MADE_UP).map(|_| make_up(&corpus, &mut chance)).collect();
     for input in corpus.iter().chain(&made_up) {
         let held = std::panic::catch_unwind(|| law(input));
-        assert!(held.is_ok(), "{target} breaks its law on \"{}\"", input.escape_ascii());
+        assert!(held.is_ok(), "{target} violates its invariant on \"{}\"", input.escape_ascii());
     }
 }
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-    let entries = std::fs::read_dir(folder).expect("a folder of the checkout");
-    let mut files: Vec<_> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    let entries = std::fs::read_dir(folder).expect("corpus directory exists");
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("readable directory").path()).collect();
     files.sort();
     files.iter().map(|file| std::fs::read(file).expect("a readable file")).collect()
 }
 
-/// One file of the corpus, changed in one to four places.
+/// Returns a file of the corpus with one to four mutations.
 fn make_up(corpus: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
     let mut input = corpus[chance.below(corpus.len())].clone();
     for _ in 0..=chance.below(4) {
@@ -80,7 +81,7 @@ fn make_up(corpus: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
     input
 }
 
-/// Numbers that look like chance and are the same in every run (xorshift).
+/// Deterministic pseudo-random number generator (xorshift).
 struct Chance(u64);
 
 impl Chance {
@@ -91,7 +92,7 @@ impl Chance {
         (self.0 >> 11) as usize % bound
     }
 
-    /// A stretch of `length`; of at least one where there is one.
+    /// Returns a range within `length`; not empty if `length` is not 0.
     fn span(&mut self, length: usize) -> (usize, usize) {
         let start = self.below(length + 1).min(length.saturating_sub(1));
         (start, length.min(start + 1 + self.below(length.max(1))))

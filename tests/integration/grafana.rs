@@ -1,4 +1,4 @@
-//! The dashboard and the alert rules ask only for what the gate exports.
+//! The dashboard and the alert rules use only metrics that the gateway exports.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -9,11 +9,11 @@ use tidegate::telemetry::metrics::{METRICS, Metric, MetricKind};
 const DASHBOARD: &str = include_str!("../../grafana/tidegate.json");
 const ALERTS: &str = include_str!("../../grafana/alerts.yaml");
 
-/// Labels that Prometheus adds to everything that it scrapes.
+/// Labels that Prometheus adds to all scraped metrics.
 const OF_THE_SCRAPE: [&str; 2] = ["instance", "job"];
 
 #[test]
-fn the_dashboard_asks_only_for_metrics_and_labels_that_exist() {
+fn dashboard_queries_only_existing_metrics_and_labels() {
     let dashboard = dashboard();
     let queries = strings_at(&dashboard, "expr");
     assert!(queries.len() > 30, "{} queries", queries.len());
@@ -21,11 +21,15 @@ fn the_dashboard_asks_only_for_metrics_and_labels_that_exist() {
     let asked: BTreeSet<&str> =
         queries.iter().flat_map(|query| names(query)).map(|(name, _)| metric(name).0.name).collect();
     let forgotten: Vec<&str> = METRICS.iter().map(|metric| metric.name).filter(|name| !asked.contains(name)).collect();
-    assert_eq!(forgotten, ["tidegate_quota_window_start_timestamp_seconds"], "the rest is shown somewhere");
+    assert_eq!(
+        forgotten,
+        ["tidegate_quota_window_start_timestamp_seconds"],
+        "metrics missing in the dashboard shows all other metrics"
+    );
 }
 
 #[test]
-fn legends_name_labels_that_the_query_leaves() {
+fn legends_use_labels_kept_by_query() {
     for target in objects_with(&dashboard(), "legendFormat") {
         let (query, legend) = (text(&target["expr"]), text(&target["legendFormat"]));
         let aggregated =
@@ -40,7 +44,7 @@ fn legends_name_labels_that_the_query_leaves() {
 }
 
 #[test]
-fn every_panel_has_a_title_a_unit_and_a_place_of_its_own() {
+fn panels_have_titles_units_and_distinct_positions() {
     let dashboard = dashboard();
     let panels = dashboard["panels"].as_array().expect("panels");
     let mut cells = BTreeSet::new();
@@ -50,7 +54,7 @@ fn every_panel_has_a_title_a_unit_and_a_place_of_its_own() {
         let [x, y, width, height] = place;
         assert!(x + width <= 24, "{}", panel["title"]);
         for cell in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
-            assert!(cells.insert(cell), "{} lies on another", panel["title"]);
+            assert!(cells.insert(cell), "panel {} overlaps anotherpanel", panel["title"]);
         }
         if panel["type"] != "row" {
             assert!(!text(&panel["fieldConfig"]["defaults"]["unit"]).is_empty(), "{}", panel["title"]);
@@ -60,7 +64,7 @@ fn every_panel_has_a_title_a_unit_and_a_place_of_its_own() {
 }
 
 #[test]
-fn every_alert_asks_for_what_exists_and_says_what_to_do() {
+fn alerts_query_existing_metrics_and_describe_actions() {
     let alerts: Value = serde_saphyr::from_str(ALERTS).expect("the rules are YAML");
     let rules = alerts["groups"][0]["rules"].as_array().expect("rules");
     assert_eq!(rules.len(), 11);
@@ -69,12 +73,16 @@ fn every_alert_asks_for_what_exists_and_says_what_to_do() {
         for told in [&rule["alert"], &rule["labels"]["severity"], &rule["annotations"]["summary"]] {
             assert!(!text(told).is_empty(), "{rule}");
         }
-        assert!(text(&rule["annotations"]["description"]).len() > 50, "{} says what to do", rule["alert"]);
+        assert!(
+            text(&rule["annotations"]["description"]).len() > 50,
+            "alert {} needs a description of what to do",
+            rule["alert"]
+        );
     }
 }
 
 #[test]
-fn a_name_or_a_label_that_does_not_exist_is_noticed() {
+fn unknown_metric_names_or_labels_are_detected() {
     for wrong in [
         "tidegate_nothing_total",
         "tidegate_requests_total_bucket",
@@ -88,10 +96,10 @@ fn a_name_or_a_label_that_does_not_exist_is_noticed() {
     }
 }
 
-/// Checks names, labels, values of closed labels, and groupings of a query.
+/// Checks metric names, labels, values of closed labels, and groupings of a query.
 fn check(query: &str) {
     let found = names(query);
-    assert!(!found.is_empty(), "{query} asks for nothing of ours");
+    assert!(!found.is_empty(), "{query} queries no Tidegate metric");
     let mut labels: BTreeSet<&str> = OF_THE_SCRAPE.into();
     for (name, selector) in found {
         let (metric, suffix) = metric(name);
@@ -107,7 +115,7 @@ fn check(query: &str) {
     }
 }
 
-/// The metric behind a name, and what a histogram's name ends in.
+/// Returns the metric of a name, and the suffix of a histogram's name.
 fn metric(name: &str) -> (&'static Metric, &str) {
     let fits = |metric: &&Metric| match (metric.form, name.strip_prefix(metric.name)) {
         (MetricKind::Histogram, Some(suffix)) => ["_bucket", "_sum", "_count"].contains(&suffix),
@@ -129,7 +137,7 @@ fn may_be(label: &str, value: &str) -> bool {
     value.split('|').all(|value| known.contains(&value))
 }
 
-/// Every name of ours in a query, with what stands in the braces behind it.
+/// Returns every Tidegate metric name in a query, with the selector in its braces.
 fn names(query: &str) -> Vec<(&str, &str)> {
     let starts = query.match_indices("tidegate_").map(|(start, _)| &query[start..]);
     starts
@@ -159,7 +167,7 @@ fn dashboard() -> Value {
 }
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a string"))
 }
 
 fn strings_at(value: &Value, key: &str) -> Vec<String> {

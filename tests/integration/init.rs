@@ -1,4 +1,4 @@
-//! A first YAML from a log, with the real program: what it proposes is a file that it accepts.
+//! `tidegate init` with the real program: the configuration that it proposes for a log is valid.
 
 use crate::support::program::{Ended, run};
 use flate2::Compression;
@@ -10,7 +10,7 @@ use std::path::Path;
 use tidegate::demo::traffic;
 
 #[test]
-fn what_is_proposed_is_accepted() {
+fn proposed_config_passes_check() {
     let Ended { code, output: yaml, errors } = run(&["init", "-"], made_up_day().as_bytes());
     assert_eq!((code, errors.as_str()), (0, ""));
     let summary = checked(&yaml);
@@ -20,12 +20,12 @@ fn what_is_proposed_is_accepted() {
 }
 
 #[test]
-fn the_proposed_limit_is_enough_for_the_log_and_assets_are_free() {
-    let folder = tempfile::tempdir().expect("a folder of its own");
+fn proposed_limit_covers_synthetic_log_with_free_assets() {
+    let folder = tempfile::tempdir().expect("temporary directory");
     let log = folder.path().join("day.log.gz");
-    let mut packed = GzEncoder::new(std::fs::File::create(&log).expect("it can be made"), Compression::fast());
-    packed.write_all(made_up_day().as_bytes()).expect("it can be written");
-    packed.finish().expect("it can be written");
+    let mut packed = GzEncoder::new(std::fs::File::create(&log).expect("file can be created"), Compression::fast());
+    packed.write_all(made_up_day().as_bytes()).expect("file is writable");
+    packed.finish().expect("file is writable");
     let log = log.to_str().expect("a path as text");
     let [once, twice] = [(); 2].map(|()| run(&["init", log], b""));
     assert_eq!((once.code, once.errors.as_str()), (0, ""));
@@ -35,7 +35,7 @@ fn the_proposed_limit_is_enough_for_the_log_and_assets_are_free() {
 }
 
 #[test]
-fn logs_of_real_sites_lead_to_files_that_are_accepted() {
+fn proposals_for_real_logs_pass_check() {
     let Some(shared) = crate::support::shared() else { return };
     for name in ["semicomplete-2015", "wordpress-2022"] {
         let log = shared.join(format!("data/logs/{name}.combined.log.gz"));
@@ -48,17 +48,17 @@ fn logs_of_real_sites_lead_to_files_that_are_accepted() {
     }
 }
 
-/// Replays a proposal on the log that it was made of.
+/// Replays the log of which the proposal was generated: the limit suffices, and assets are free.
 fn its_own_limit_is_enough_and_assets_are_free(yaml: &str, log: &str) {
-    let folder = tempfile::tempdir().expect("a folder of its own");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let path = |name: &str| folder.path().join(name).to_str().expect("a path as text").to_owned();
-    std::fs::write(path("proposed.yaml"), yaml).expect("it can be written");
+    std::fs::write(path("proposed.yaml"), yaml).expect("file is writable");
     let (config, report, verdicts) = (path("proposed.yaml"), path("report.json"), path("verdicts.jsonl"));
     let replayed = run(&["replay", "--config", &config, "--json", &report, "--verdicts", &verdicts, log], b"");
     assert_eq!((replayed.code, replayed.errors.as_str()), (0, ""));
     let report: Value = serde_json::from_str(&read(&report)).expect("JSON");
     let (policy, quota) = (&report["policies"][0], &report["policies"][0]["quotas"][0]);
-    assert_eq!(policy["refused"], 0, "nobody is refused anything before somebody says so");
+    assert_eq!(policy["refused"], 0, "the proposal refuses no request");
     let limit = quota["limit"].as_f64().expect("a number");
     let used =
         quota["windows"].as_array().expect("a list").iter().map(|window| window["used"].as_f64().expect("a number"));
@@ -70,7 +70,7 @@ fn its_own_limit_is_enough_and_assets_are_free(yaml: &str, log: &str) {
     }
 }
 
-/// What the requests were charged whose paths end so.
+/// Returns the charged cost by file extension.
 fn costs_of_endings(verdicts: &str, log: &Path) -> BTreeMap<String, f64> {
     let lines = unpacked(log);
     let mut costs = BTreeMap::new();
@@ -88,32 +88,32 @@ fn costs_of_endings(verdicts: &str, log: &Path) -> BTreeMap<String, f64> {
 
 fn unpacked(log: &Path) -> Vec<String> {
     let mut text = Vec::new();
-    let packed = std::fs::File::open(log).expect("it is there");
-    std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(packed), &mut text).expect("it is gzip");
+    let packed = std::fs::File::open(log).expect("file exists");
+    std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(packed), &mut text).expect("complete gzip file");
     text.split(|byte| *byte == b'\n').map(|line| String::from_utf8_lossy(line).into_owned()).collect()
 }
 
 fn read(path: &str) -> String {
-    std::fs::read_to_string(path).expect("it was written")
+    std::fs::read_to_string(path).expect("file was written")
 }
 
 #[test]
-fn a_log_without_requests_leads_nowhere() {
+fn log_without_requests_is_an_error() {
     let Ended { code, output, errors } = run(&["init", "-"], b"hello\n");
     assert_eq!((code, output.as_str()), (2, ""));
     assert!(
-        errors.starts_with("-: no request in 1 lines; the first that is not empty, -:1, is in no known format;"),
+        errors.starts_with("-: no requests found in 1 lines; first invalid line -:1: in no known format;"),
         "{errors}"
     );
     assert_eq!(run(&["init", "nowhere.log"], b"").code, 2);
     assert_eq!(run(&["init"], b"").code, 2);
 }
 
-/// What `tidegate check` says of it.
+/// Returns the output of `tidegate check` for the file.
 fn checked(yaml: &str) -> String {
-    let folder = tempfile::tempdir().expect("a folder of its own");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = folder.path().join("proposed.yaml");
-    std::fs::write(&file, yaml).expect("it can be written");
+    std::fs::write(&file, yaml).expect("file is writable");
     let Ended { code, output, errors } = run(&["check", file.to_str().expect("a path as text")], b"");
     assert_eq!((code, errors.as_str()), (0, ""), "{yaml}");
     output

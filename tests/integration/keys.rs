@@ -1,14 +1,16 @@
-//! Who shares a bucket: one address, one value of a header or a cookie, one operator, or a class as a whole; and who is exempt.
+//! Bucket keys: buckets by address, by the value of a header or cookie, by operator or by class; exempt clients; API
+//! keys.
 
 use crate::support::gate::Gate;
 use crate::support::origin::Origin;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Asks twice as often as the bucket of one allows; what the second is told says whether both are one client.
+/// Sends twice as many requests as the bucket of `one` allows. Returns true if the requests of `other` use the same
+/// bucket.
 fn share(gate: &Gate, one: &str, other: &str) -> bool {
     let ask = |fields: &str| gate.connect().get("/", fields).status;
-    assert_eq!(ask(one), 200, "{one:?} is new here");
+    assert_eq!(ask(one), 200, "{one:?} has a full bucket");
     assert_eq!(ask(one), 429, "{one:?}");
     match ask(other) {
         429 => true,
@@ -30,7 +32,7 @@ const CY: &str = "X-Forwarded-For: 192.0.2.3\r\n";
 const SECRET: &str = "open-sesame";
 
 #[test]
-fn who_sends_the_same_key_is_one_client() {
+fn requests_with_one_key_share_a_bucket() {
     let origin = Origin::plain();
     for (key, with) in [
         ("{ header: X-Api-Key }", (|value: &str| format!("x-api-key: {value}\r\n")) as fn(&str) -> String),
@@ -38,15 +40,18 @@ fn who_sends_the_same_key_is_one_client() {
     ] {
         let gate = gate(&origin, key);
         let sent = |from: &str, value: &str| format!("{from}{}", with(value));
-        assert!(share(&gate, &sent(ANN, SECRET), &sent(BOB, SECRET)), "{key}: wherever it comes from");
-        assert!(!share(&gate, &sent(ANN, "second"), &sent(ANN, "third")), "{key}: two of one address are two");
-        assert!(!share(&gate, ANN, BOB), "{key}: without one, an address is a client");
-        assert!(share(&gate, CY, &sent(CY, "")), "{key}: nothing is no key");
+        assert!(share(&gate, &sent(ANN, SECRET), &sent(BOB, SECRET)), "{key}: the address does not matter");
+        assert!(
+            !share(&gate, &sent(ANN, "second"), &sent(ANN, "third")),
+            "{key}: two keys of one address have two buckets"
+        );
+        assert!(!share(&gate, ANN, BOB), "{key}: without a key, the address has a bucket");
+        assert!(share(&gate, CY, &sent(CY, "")), "{key}: an empty value is no key");
         never_tells_the_secret(gate);
     }
 }
 
-/// Neither the state nor the log says what was sent, but both say that it was the same.
+/// Asserts that the state and the log contain the same hash, and never the key.
 fn never_tells_the_secret(gate: Gate) {
     let state = gate.admin("/api/v1/state").1;
     assert!(!state.contains(SECRET), "{state}");
@@ -68,18 +73,18 @@ fn keys(of: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_hash_is_worth_nothing_to_another_gate() {
+fn key_hashes_differ_between_gateways() {
     let origin = Origin::plain();
     let logged = || {
         let gate = gate(&origin, "{ header: X-Api-Key }");
         gate.connect().get("/", &format!("X-Api-Key: {SECRET}\r\n"));
         gate.into_log()[0]["key"].clone()
     };
-    assert_ne!(logged(), logged(), "nobody can look up what a hash stands for by trying");
+    assert_ne!(logged(), logged(), "hashes differ between processes");
 }
 
 #[test]
-fn all_of_a_proven_operators_crawlers_are_one_client() {
+fn verified_operator_crawlers_share_a_bucket() {
     let origin = Origin::plain();
     let gate = gate(&origin, "operator");
     let googlebot = |address: &str| {
@@ -88,15 +93,18 @@ fn all_of_a_proven_operators_crawlers_are_one_client() {
         )
     };
     assert!(share(&gate, &googlebot("66.249.66.1"), &googlebot("66.249.66.2")));
-    assert!(!share(&gate, &googlebot("192.0.2.1"), &googlebot("192.0.2.2")), "who only says so goes by address");
+    assert!(
+        !share(&gate, &googlebot("192.0.2.1"), &googlebot("192.0.2.2")),
+        "unverified claims use buckets by address"
+    );
     let top = keys(&gate.state()["top_clients"]);
     assert_eq!(top[0], "operator:googlebot", "{top:?}");
-    // Two workers write it, each in its own time.
+    // Two workers write the log, each at its own time.
     assert!(gate.into_log().iter().any(|line| line["key"] == "operator:googlebot"));
 }
 
 #[test]
-fn a_class_may_have_one_bucket_for_all() {
+fn class_key_shares_one_bucket() {
     let origin = Origin::plain();
     let gate = gate(&origin, "class");
     assert!(share(&gate, ANN, BOB));
@@ -105,19 +113,19 @@ fn a_class_may_have_one_bucket_for_all() {
 }
 
 #[test]
-fn a_reload_keeps_what_everybody_has_left() {
+fn reload_keeps_bucket_tokens() {
     let origin = Origin::plain();
     let rules =
         "classes: [ { name: all, bucket: { capacity: 1, fill: 1, interval: 1h, key: { header: X-Api-Key } } } ]";
     let gate = Gate::before(origin.address(), rules);
     let ask = || gate.connect().get("/", "X-Api-Key: one\r\n").status;
     assert_eq!((ask(), ask()), (200, 429));
-    gate.reload(origin.address(), rules).expect("the same rules");
-    assert_eq!(ask(), 429, "the hash is the same for as long as the process lives");
+    gate.reload(origin.address(), rules).expect("rules are unchanged");
+    assert_eq!(ask(), 429, "the hash does not change within a process");
 }
 
 #[test]
-fn who_is_exempt_is_in_a_class_above_without_a_bucket() {
+fn class_without_bucket_exempts_its_clients() {
     let origin = Origin::plain();
     let rules = "
 classes:
@@ -138,14 +146,14 @@ classes:
 }
 
 #[test]
-fn who_holds_a_known_key_is_in_its_class_and_nobody_ever_reads_it() {
+fn api_key_selects_class_and_is_never_logged() {
     let origin = Origin::plain();
     let rules = format!(
         "
 classes:
-  - {{ name: partner, when: {{ key: {{ header: X-Api-Key, value: [\"{SECRET}\", another-key-of-theirs] }} }} }}
-  - {{ name: shop, when: {{ key: {{ cookie: pass, value: \"{SECRET}\" }}, address: 192.0.2.0/24 }} }}
-  - {{ name: stranger, when: {{ key: {{ cookie: ban, value: this-one-was-stolen }} }}, block: true }}
+  - {{ name: partner, when: {{ api_key: {{ header: X-Api-Key, value: [\"{SECRET}\", another-key-of-theirs] }} }} }}
+  - {{ name: shop, when: {{ api_key: {{ cookie: pass, value: \"{SECRET}\" }}, address: 192.0.2.0/24 }} }}
+  - {{ name: stranger, when: {{ api_key: {{ cookie: ban, value: this-one-was-stolen }} }}, block: true }}
   - {{ name: all, bucket: {{ capacity: 1, fill: 1, interval: 1h, key: {{ header: X-Account }} }} }}"
     );
     let gate = Gate::before(origin.address(), &rules);
@@ -170,10 +178,10 @@ classes:
     assert!(!gate.admin("/api/v1/state").1.contains(SECRET));
     let log = gate.into_log();
     assert!(log.iter().all(|line| !line.to_string().contains(SECRET) && !line.to_string().contains("stolen")));
-    let of = |class: &str| log.iter().find(|line| line["class"] == class).expect("a line for each");
+    let of = |class: &str| log.iter().find(|line| line["class"] == class).expect("each class has a log line");
     for class in ["partner", "shop", "stranger"] {
         assert_eq!(of(class)["headers_seen"], json!(["x-api-key", "cookie"]), "{class}");
-        assert_eq!(of(class)["evidence"], json!(["no_user_agent", "holds_key"]), "{class}");
+        assert_eq!(of(class)["evidence"], json!(["no_user_agent", "api_key"]), "{class}");
     }
     assert_eq!(of("all")["headers_seen"], json!(["x-api-key", "cookie", "x-account"]));
     assert_eq!(of("all")["evidence"], json!(["no_user_agent"]));

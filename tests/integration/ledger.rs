@@ -1,4 +1,4 @@
-//! The ledger: never one unit too many, whatever happens (docs/GUARANTEES.md).
+//! Ledger: the limit is never exceeded, including after crashes (docs/GUARANTEES.md).
 
 use crate::support::stores::{self, NOON, at_once, put_through};
 use crate::support::wait::wait_for;
@@ -23,9 +23,9 @@ use tidegate::policy::throttle::Scope;
 use tidegate::policy::window::Window;
 use tidegate::policy::{ClassId, QuotaId, Rules, Timestamp, Units};
 
-// --- one suite for every store -------------------------------------------------------------------------------------
+// --- one suite for all stores --------------------------------------------------------------------------------------
 
-/// Gates on one table in memory; one that dies never comes back, and what it held stays held.
+/// Instances on one in-memory table. An instance that crashes does not restart, and its units stay held.
 #[derive(Default)]
 struct InMemory {
     table: Arc<Mutex<LeaseTable>>,
@@ -45,25 +45,25 @@ impl stores::Ledger for InMemory {
     }
 }
 
-/// One gate at a time on a directory.
+/// A single instance at a time on a directory.
 struct InFile(TempDir);
 
 impl InFile {
     fn new() -> Self {
-        Self(tempfile::tempdir().expect("a directory"))
+        Self(tempfile::tempdir().expect("temporary directory"))
     }
 }
 
-/// An uptime on which a second passes between any two looks: syncs are never too many, and none is put off.
+/// Monotonic time that advances by one second per call, so that no sync is delayed.
 fn uptime() -> tidegate::ledger::Uptime {
     let ticks = AtomicU64::new(0);
     Box::new(move || Timestamp(ticks.fetch_add(1_000_000_000, Ordering::Relaxed)))
 }
 
-/// The ledger of a gate that comes back. Its lock may outlive the gate before by a moment: a program that another test
-/// starts just then shares it until it runs.
+/// Opens the ledger of a restarted instance. The old lock may outlive its instance shortly: a child process of another
+/// test shares it between fork and exec.
 fn back_in(folder: &Path, boot: &str, now: Timestamp) -> FileStore {
-    wait_for("the lock", || match FileStore::open(folder, boot, uptime(), now) {
+    wait_for("the ledger lock", || match FileStore::open(folder, boot, uptime(), now) {
         Err(OpenError::Locked(_)) => None,
         opened => Some(opened.unwrap_or_else(|error| panic!("{error}"))),
     })
@@ -82,16 +82,16 @@ impl stores::Ledger for InFile {
 }
 
 #[test]
-fn the_ledger_in_memory_keeps_its_promises() {
+fn memory_store_passes_the_ledger_suite() {
     put_through(InMemory::default);
 }
 
 #[test]
-fn the_ledger_in_a_file_keeps_its_promises() {
+fn file_store_passes_the_ledger_suite() {
     put_through(InFile::new);
 }
 
-// --- a whole gate against a simple reference -----------------------------------------------------------------------
+// --- engine and ledger against a simple model ----------------------------------------------------------------------
 
 const LIMIT: u64 = 400;
 const DEAREST: u64 = 3;
@@ -120,7 +120,7 @@ fn rules(window: Window) -> Arc<Rules> {
     };
     let route = |cost: u64| Route {
         name: cost.to_string(),
-        path: Pattern::parse("/**").expect("any path"),
+        path: Pattern::parse("/**").expect("valid pattern"),
         hosts: vec![],
         methods: vec![],
         query: vec![],
@@ -141,36 +141,36 @@ fn rules(window: Window) -> Arc<Rules> {
     })
 }
 
-/// What can be done to a gate.
+/// Step of a simulation.
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many requests of this cost.
+    /// Sends `count` requests of this cost.
     Ask {
         cost: u64,
         times: u64,
     },
-    /// The oldest open request ends: at what it was expected to cost, or at less, or unsent.
+    /// Settles the oldest open request: at the expected cost, at less, or as unsent.
     End {
         cost: Option<u64>,
     },
-    /// The keeper's round, and how long after the last.
+    /// Refreshes leases, at a time after the previous refresh.
     Round {
         after_ms: u64,
     },
-    /// The gate dies, and comes back.
+    /// Crashes and restarts.
     Crash {
         power: bool,
     },
-    /// It stops in good order, and comes back.
+    /// Stops cleanly and restarts.
     Stop,
-    /// Time passes, or the clock is set.
+    /// Advances time, or sets the clock.
     Pass {
         seconds: u64,
     },
     SetBack {
         seconds: u64,
     },
-    /// A reload brings another window.
+    /// Reloads with another window.
     Redefine {
         window: Window,
     },
@@ -189,7 +189,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A gate with its ledger, and what the origin would have counted.
+/// A gateway with its ledger, and a model of the origin's counter.
 struct World<L: Recovers> {
     ledger: L,
     window: Window,
@@ -199,12 +199,12 @@ struct World<L: Recovers> {
     engine: Arc<Engine>,
     admission: Admission,
     open: Vec<(Permit, Timestamp, u64)>,
-    /// By the beginning of the window: what was served, or may have been.
+    /// Units served, or possibly served, by the start of the window.
     served: BTreeMap<Timestamp, u64>,
     crashes: u64,
 }
 
-/// A ledger that a gate comes back to.
+/// A ledger that can be reopened after a restart.
 trait Recovers {
     type Store: Store;
     fn comes_back(&mut self, power_cut: bool, now: Timestamp) -> Self::Store;
@@ -218,7 +218,7 @@ impl Recovers for InMemory {
     }
 }
 
-/// A directory and how often the machine has been started.
+/// A directory, and the number of boots of the machine.
 struct OnDisk(TempDir, u64);
 
 impl Recovers for OnDisk {
@@ -243,7 +243,7 @@ impl<L: Recovers> World<L> {
         Self { ledger, window, now: NOON, latest: NOON, store, engine, admission, open, served, crashes: 0 }
     }
 
-    /// A gate that remembers nothing but what the ledger tells it.
+    /// Starts an engine whose only state is the ledger.
     fn begin(&mut self) {
         self.engine = engine();
         self.admission = self.engine.admission(rules(self.window.clone()), self.now);
@@ -255,7 +255,7 @@ impl<L: Recovers> World<L> {
             Step::Ask { cost, times } => (0..times).for_each(|_| self.ask(cost)),
             Step::End { cost } if !self.open.is_empty() => {
                 let (mut permit, window, expected) = self.open.remove(0);
-                let counted = self.served.get_mut(&window).expect("it was counted");
+                let counted = self.served.get_mut(&window).expect("window was counted");
                 *counted -= expected - cost.unwrap_or(expected).min(expected);
                 permit.mark_sent();
                 permit.settle(|_, expected| cost.map_or(expected, Units::from_whole).min(expected));
@@ -277,8 +277,8 @@ impl<L: Recovers> World<L> {
                     self.take(&Step::End { cost: None });
                 }
                 let asks = self.admission.engine().lease_requests(self.now);
-                let store = self.store.as_mut().expect("it is open");
-                at_once(store.close(&asks, self.now)).expect("it is written");
+                let store = self.store.as_mut().expect("store is open");
+                at_once(store.close(&asks, self.now)).expect("ledger is written");
                 self.store = None;
                 self.store = Some(self.ledger.comes_back(true, self.now));
                 self.begin();
@@ -289,7 +289,8 @@ impl<L: Recovers> World<L> {
         }
     }
 
-    /// What weighs at this moment goes on to weigh. Which moment it is, nobody doubts, and nobody is under way.
+    /// Replaces the window. Units that count at this time continue to count. The time is exact, and no request is in
+    /// flight.
     fn redefine(&mut self, window: &Window) {
         while !self.open.is_empty() {
             self.take(&Step::End { cost: None });
@@ -312,7 +313,7 @@ impl<L: Recovers> World<L> {
     }
 
     fn ask(&mut self, cost: u64) {
-        let place = usize::try_from(cost - 1).expect("a small number");
+        let place = usize::try_from(cost - 1).expect("cost fits usize");
         let decision = self.admission.admit(ClientKey::from_number(1), ClassId(0), place, "/", self.now);
         if let AdmissionOutcome::Admitted(permit) = decision.ruling {
             let window = self.window.span(self.now).start;
@@ -323,16 +324,16 @@ impl<L: Recovers> World<L> {
 
     fn round(&mut self) {
         let engine = self.admission.engine();
-        let store = self.store.as_mut().expect("it is open");
+        let store = self.store.as_mut().expect("store is open");
         for (ask, used) in engine.pending_corrections(self.now) {
-            at_once(store.correct(&ask, used, self.now)).expect("it is written");
+            at_once(store.correct(&ask, used, self.now)).expect("ledger is written");
         }
         let asks = engine.lease_requests(self.now);
-        let leases = at_once(store.lease(&asks, self.now)).expect("an answer");
+        let leases = at_once(store.lease(&asks, self.now)).expect("store returns leases");
         engine.apply_leases(&asks, &leases, self.now);
     }
 
-    /// What any window has been charged, with what weighs on it.
+    /// Returns the maximum of the units charged to any window, including what counts toward it.
     fn most_served(&self) -> u64 {
         let reach = self.reach();
         let within = |&start: &Timestamp| self.served.range(start..=start + reach).map(|(_, units)| units).sum();
@@ -349,7 +350,7 @@ fn windows() -> impl Strategy<Value = Window> {
     ]
 }
 
-/// The most that one death can waste, as it is published: two leases.
+/// Returns the maximum waste of one crash, as documented: two leases.
 fn bound() -> u64 {
     let limit = Units::from_whole(LIMIT);
     let (length, dearest) = (Duration::from_secs(86_400), Units::from_whole(DEAREST));
@@ -368,7 +369,7 @@ fn never_too_many<L: Recovers>(ledger: L, window: Window, steps: &[Step]) {
     }
 }
 
-/// One day, in which nothing is forgotten: what is counted beyond what was served was held by those who died.
+/// Runs one day, in which no window is evicted: units counted beyond those served were held by crashed instances.
 fn waste_is_bounded<L: Recovers>(ledger: L, steps: &[Step]) {
     let mut world = World::new(ledger, Window::Fixed { length: Duration::from_secs(86_400) });
     for step in
@@ -381,7 +382,7 @@ fn waste_is_bounded<L: Recovers>(ledger: L, steps: &[Step]) {
         assert!(counted >= served, "{counted} counted, {served} served after {step:?}");
         let wasted = counted - served;
         let bound = bound() * world.crashes;
-        assert!(wasted <= bound, "{wasted} wasted by {} crashes after {step:?}, {bound} at most", world.crashes);
+        assert!(wasted <= bound, "{wasted} units wasted by {} crashes after {step:?}, limit {bound}", world.crashes);
     }
 }
 
@@ -389,45 +390,45 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
 
     #[test]
-    fn whatever_happens_no_window_is_charged_more_than_its_limit_in_memory(
+    fn memory_store_never_charges_beyond_window_limit(
         window in windows(), steps in proptest::collection::vec(step(), 1..120),
     ) {
         never_too_many(InMemory::default(), window, &steps);
     }
 
     #[test]
-    fn whatever_happens_no_window_is_charged_more_than_its_limit_in_a_file(
+    fn file_store_never_charges_beyond_window_limit(
         window in windows(), steps in proptest::collection::vec(step(), 1..120),
     ) {
-        never_too_many(OnDisk(tempfile::tempdir().expect("a directory"), 0), window, &steps);
+        never_too_many(OnDisk(tempfile::tempdir().expect("temporary directory"), 0), window, &steps);
     }
 
     #[test]
-    fn a_crash_wastes_no_more_than_a_lease_in_memory(steps in proptest::collection::vec(step(), 1..120)) {
+    fn crash_waste_is_bounded_in_memory(steps in proptest::collection::vec(step(), 1..120)) {
         waste_is_bounded(InMemory::default(), &steps);
     }
 
     #[test]
-    fn a_crash_wastes_no_more_than_a_lease_in_a_file(steps in proptest::collection::vec(step(), 1..120)) {
-        waste_is_bounded(OnDisk(tempfile::tempdir().expect("a directory"), 0), &steps);
+    fn crash_waste_is_bounded_in_a_file(steps in proptest::collection::vec(step(), 1..120)) {
+        waste_is_bounded(OnDisk(tempfile::tempdir().expect("temporary directory"), 0), &steps);
     }
 }
 
-// --- files that are not as they should be --------------------------------------------------------------------------
+// --- invalid ledger files -------------------------------------------------------------------------------------------
 
 fn open(folder: &Path) -> Result<FileStore, OpenError> {
     FileStore::open(folder, "this boot", uptime(), NOON)
 }
 
 fn complaint(folder: &Path) -> String {
-    wait_for("the lock", || match open(folder) {
+    wait_for("the ledger lock", || match open(folder) {
         Err(OpenError::Locked(_)) => None,
         Err(error) => Some(error.to_string()),
-        Ok(_) => panic!("it can be opened"),
+        Ok(_) => panic!("opened an invalid ledger"),
     })
 }
 
-/// A directory with a ledger in which 30 units are counted.
+/// Creates a directory with a ledger in which 30 units are used.
 fn with_a_ledger() -> TempDir {
     let mut ledger = InFile::new();
     let store = stores::Ledger::gate(&mut ledger);
@@ -439,103 +440,111 @@ fn with_a_ledger() -> TempDir {
 }
 
 #[test]
-fn what_is_not_a_ledger_is_named_and_left_alone() {
+fn invalid_ledger_file_is_reported_and_kept() {
     type Spoil = fn(&mut Vec<u8>);
     let table: [(&str, Spoil, &str); 6] = [
-        ("foreign", |bytes| *bytes = b"#!/bin/sh\nexit 0\n".to_vec(), "is not a ledger of Tidegate; move it away"),
-        ("empty", Vec::clear, "is damaged: it is empty; move it away"),
-        ("newer", |bytes| bytes[16] = 2, "has format 2, and this version knows up to 1; run the version that wrote it"),
-        ("truncated", |bytes| bytes.truncate(9000), "is damaged: it is shorter than it was made"),
-        ("header", |bytes| bytes[20] ^= 1, "is damaged: its header does not match its checksum"),
-        ("records", |bytes| bytes[4096..].fill(7), "is damaged: neither of its records is whole"),
+        ("foreign", |bytes| *bytes = b"#!/bin/sh\nexit 0\n".to_vec(), "not a Tidegateledger file; move it "),
+        ("empty", Vec::clear, "damagedledger file: emptyfile; move it "),
+        (
+            "newer",
+            |bytes| bytes[16] = 2,
+            "unsupported ledger version 2( this build supports up to 1); run the build that wrote it",
+        ),
+        ("truncated", |bytes| bytes.truncate(9000), "damagedledger file: truncated file"),
+        ("header", |bytes| bytes[20] ^= 1, "damagedledger file: header checksummismatch"),
+        ("records", |bytes| bytes[4096..].fill(7), "damagedledger file: no intact record"),
     ];
     for (name, spoil, told) in table {
         let folder = with_a_ledger();
         let file = folder.path().join("ledger");
-        let mut bytes = std::fs::read(&file).expect("there is one");
+        let mut bytes = std::fs::read(&file).expect("ledger file exists");
         spoil(&mut bytes);
-        std::fs::write(&file, &bytes).expect("it can be written");
+        std::fs::write(&file, &bytes).expect("file is writable");
         let complaint = complaint(folder.path());
         assert!(complaint.starts_with(&file.display().to_string()) && complaint.contains(told), "{name}: {complaint}");
-        assert_eq!(std::fs::read(&file).expect("it is there"), bytes, "{name}: nothing is overwritten");
+        assert_eq!(std::fs::read(&file).expect("file exists"), bytes, "{name}: the file is not overwritten");
     }
 }
 
 #[test]
-fn one_damaged_record_leaves_the_other() {
+fn ledger_opens_with_one_damaged_record() {
     let folder = with_a_ledger();
     let file = folder.path().join("ledger");
-    let mut bytes = std::fs::read(&file).expect("there is one");
+    let mut bytes = std::fs::read(&file).expect("ledger file exists");
     let slot = (bytes.len() - 4096) / 2;
     bytes[4096 + slot..].fill(7);
-    std::fs::write(&file, &bytes).expect("it can be written");
+    std::fs::write(&file, &bytes).expect("file is writable");
     back_in(folder.path(), "this boot", NOON);
 }
 
 #[test]
-fn a_damaged_journal_proves_nothing_and_stops_nobody() {
+fn ledger_opens_with_damaged_journal() {
     let folder = with_a_ledger();
-    std::fs::write(folder.path().join("journal"), b"junk").expect("it can be written");
+    std::fs::write(folder.path().join("journal"), b"junk").expect("file is writable");
     back_in(folder.path(), "this boot", NOON);
 }
 
 #[test]
-fn a_second_gate_is_told_of_the_first() {
-    let folder = tempfile::tempdir().expect("a directory");
-    let _first = open(folder.path()).expect("nobody else has it");
-    let told = format!("another gate is running on the state directory {}; stop it", folder.path().display());
-    let found = open(folder.path()).err().expect("it is locked").to_string();
+fn second_instance_reports_the_locked_directory() {
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let _first = open(folder.path()).expect("directory is not locked");
+    let told = format!("state directory {}is locked by another instance; stop it", folder.path().display());
+    let found = open(folder.path()).err().expect("directory is locked").to_string();
     assert!(found.starts_with(&told), "{found}");
 }
 
 #[test]
-fn a_directory_that_cannot_be_had_is_named() {
-    let folder = tempfile::tempdir().expect("a directory");
+fn unusable_state_directory_is_named() {
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = folder.path().join("file");
-    std::fs::write(&file, "").expect("it can be written");
+    std::fs::write(&file, "").expect("file is writable");
     let told = complaint(&file.join("state"));
-    assert!(told.starts_with("cannot use the state directory") && told.contains("state_dir"), "{told}");
+    assert!(told.starts_with("cannot use state directory") && told.contains("state_dir"), "{told}");
 }
 
 #[test]
 fn a_read_only_directory_is_refused() {
     use std::os::unix::fs::DirBuilderExt;
-    let folder = tempfile::tempdir().expect("a directory");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let (state, yaml) = (folder.path().join("state"), folder.path().join("tidegate.yaml"));
-    std::fs::DirBuilder::new().mode(0o500).create(&state).expect("it is ours");
+    std::fs::DirBuilder::new().mode(0o500).create(&state).expect("temporary directory is writable");
     let settings = format!(
         "state_dir: {}\nlisten: 127.0.0.1:0\nlog: {{ access: off }}\norigin: {{ url: http://127.0.0.1:1 }}\n",
         state.display()
     );
-    std::fs::write(&yaml, settings).expect("it can be written");
+    std::fs::write(&yaml, settings).expect("file is writable");
     let program = env!("CARGO_BIN_EXE_tidegate");
-    // Permissions bind root, too, without these capabilities.
+    // Without these capabilities, permissions apply to root, too.
     let bound = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", program];
     let words = if std::fs::write(state.join("probe"), "").is_ok() { &bound[..] } else { &bound[2..] };
-    let ended =
-        std::process::Command::new(words[0]).args(&words[1..]).arg("--config").arg(&yaml).output().expect("it runs");
+    let ended = std::process::Command::new(words[0])
+        .args(&words[1..])
+        .arg("--config")
+        .arg(&yaml)
+        .output()
+        .expect("program runs");
     let told = String::from_utf8_lossy(&ended.stderr);
     assert!(!ended.status.success() && told.contains("make it writable"), "{told}");
 }
 
 #[test]
-fn the_state_directory_is_for_this_user_alone() {
+fn state_directory_is_private_to_user() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().expect("a directory");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let state = folder.path().join("deep/state");
-    let _ledger = open(&state).expect("it is made");
+    let _ledger = open(&state).expect("ledger is created");
     for (name, mode) in [("", 0o700), ("ledger", 0o600), ("journal", 0o600), ("lock", 0o600)] {
-        let found = std::fs::metadata(state.join(name)).expect("it is there").permissions().mode() & 0o777;
+        let found = std::fs::metadata(state.join(name)).expect("file exists").permissions().mode() & 0o777;
         assert_eq!(found, mode, "{name}: {found:o}");
     }
 }
 
-/// A file system of 64 KiB, where that can be had.
+/// A file system of 64 KiB, if one can be mounted.
 struct Small(TempDir);
 
 impl Small {
     fn mount(size: &str) -> Option<Self> {
-        let folder = tempfile::tempdir().expect("a directory");
+        let folder = tempfile::tempdir().expect("temporary directory");
         let options = ["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"];
         let mounted = std::process::Command::new("mount").args(options).arg(folder.path()).output();
         mounted.is_ok_and(|told| told.status.success()).then(|| Self(folder))
@@ -549,18 +558,18 @@ impl Drop for Small {
 }
 
 #[test]
-fn a_full_disk_is_noticed_at_the_start() {
-    let Some(small) = Small::mount("64k") else { return skipped("no file system can be mounted here") };
+fn full_disk_fails_startup_with_hint() {
+    let Some(small) = Small::mount("64k") else { return skipped("cannot mount a file system") };
     let told = complaint(small.0.path());
     let path = small.0.path().join("ledger");
     assert!(told.starts_with(&format!("cannot write {}", path.display())) && told.contains("make room"), "{told}");
-    assert!(!path.exists(), "nothing half made is left");
+    assert!(!path.exists(), "no partial file is left");
 }
 
 #[test]
-fn a_ledger_of_many_quotas_opens_again_with_all_of_them() {
-    let folder = tempfile::tempdir().expect("a directory");
-    let mut ledger = open(folder.path()).expect("it is made");
+fn ledger_with_many_quotas_reopens_completely() {
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let mut ledger = open(folder.path()).expect("ledger is created");
     let asks: Vec<_> = (0..1000)
         .flat_map(|quota| (0..8).map(move |day| (quota, day)))
         .map(|(quota, day)| tidegate::ledger::LeaseRequest {
@@ -574,33 +583,33 @@ fn a_ledger_of_many_quotas_opens_again_with_all_of_them() {
             expected_demand: Units::ZERO,
         })
         .collect();
-    let leases = at_once(ledger.lease(&asks, NOON)).expect("an answer");
+    let leases = at_once(ledger.lease(&asks, NOON)).expect("store returns leases");
     drop(ledger);
     let mut ledger = back_in(folder.path(), "this boot", NOON);
-    let again = at_once(ledger.lease(&asks, NOON)).expect("an answer");
+    let again = at_once(ledger.lease(&asks, NOON)).expect("store returns leases");
     assert!(leases.iter().zip(&again).all(|(before, after)| after.held_by_others >= before.held), "{:?}", again[0]);
 }
 
 // --- the program itself, killed under load -------------------------------------------------------------------------
 
 #[test]
-fn a_program_that_is_killed_at_any_moment_never_overspends() {
+fn killed_process_never_overspends() {
     let rounds = std::env::var("TIDEGATE_CRASH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20);
     crash::killed_again_and_again(rounds);
 }
 
 #[test]
-fn a_program_that_is_killed_on_a_full_disk_never_overspends() {
-    let Some(small) = Small::mount("512k") else { return skipped("no file system can be mounted here") };
+fn process_killed_on_full_disk_never_overspends() {
+    let Some(small) = Small::mount("512k") else { return skipped("cannot mount a file system") };
     crash::killed_on_a_full_disk(small.0.path(), 5);
 }
 
 #[test]
-fn a_program_that_is_stopped_across_the_end_of_a_window_never_overspends() {
+fn process_suspended_across_window_end_never_overspends() {
     crash::stopped_across_the_end_of_a_window();
 }
 
 #[test]
-fn a_clean_stop_and_a_correction_by_hand_survive_a_restart() {
+fn usage_and_manual_correction_survive_restarts() {
     crash::restarted_in_good_order();
 }

@@ -1,4 +1,4 @@
-//! What one client, or all together, may hold on to: every limit, and the clock that enforces it moved by hand.
+//! Limits per client and in total. Timeouts are tested on a clock that the test advances.
 
 use crate::support::client::Client;
 use crate::support::frames::{DATA, Frames, GOAWAY, HEADERS, RST_STREAM};
@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 #[test]
-fn a_client_that_says_nothing_is_closed() {
+fn silent_connection_is_closed() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), PATIENT);
     let mut silent = gate.connect();
@@ -18,11 +18,11 @@ fn a_client_that_says_nothing_is_closed() {
     assert_eq!(talker.get("/", "").status, 200);
     gate.pass(seconds(2));
     assert!(silent.is_closed());
-    assert_eq!(talker.get("/", "").status, 200, "who has spoken may be silent for longer");
+    assert_eq!(talker.get("/", "").status, 200, "a connection with a request has the longer idle timeout");
 }
 
 #[test]
-fn a_head_may_take_its_time_in_all_not_for_each_byte() {
+fn head_timeout_covers_the_whole_head() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), PATIENT);
     let (mut slow, mut slower) = (gate.connect(), gate.connect());
@@ -34,15 +34,15 @@ fn a_head_may_take_its_time_in_all_not_for_each_byte() {
         slower.send(byte);
     }
     slow.send(" HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(slow.answer().status, 200, "eight seconds of ten");
+    assert_eq!(slow.answer().status, 200, "eight of ten seconds have passed");
     gate.pass(seconds(3));
     slower.try_send(" HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(slower.is_closed(), "eleven seconds, though never two without a byte");
+    assert!(slower.is_closed(), "the header timeout is total, not per byte");
     assert_eq!(origin.seen().len(), 1);
 }
 
 #[test]
-fn a_second_head_has_its_own_time() {
+fn each_request_head_has_its_own_timeout() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), PATIENT);
     let mut client = gate.connect();
@@ -59,7 +59,7 @@ fn a_second_head_has_its_own_time() {
 }
 
 #[test]
-fn an_idle_connection_is_kept_for_a_while_and_then_closed_in_good_order() {
+fn idle_connection_closes_after_keep_alive_timeout() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), PATIENT);
     let mut client = gate.connect();
@@ -71,7 +71,7 @@ fn an_idle_connection_is_kept_for_a_while_and_then_closed_in_good_order() {
 }
 
 #[test]
-fn a_body_may_pause_but_not_stall() {
+fn stalled_request_body_times_out() {
     let origin = Origin::scripted(|request, wire| {
         let body = wire.body(request);
         wire.reply("200 OK", "", &body);
@@ -85,32 +85,32 @@ fn a_body_may_pause_but_not_stall() {
     for byte in ["a", "b", "c"] {
         gate.pass(seconds(20));
         slow.send(byte);
-        // A pause begins when the gate sees it, at most a tick after the byte.
+        // The gateway detects a pause at a tick: at most one tick after the last byte.
         gate.pass(seconds(2));
     }
     assert_eq!(slow.answer().text(), "abc");
-    assert!(stalled.is_closed(), "it has sent nothing for a minute");
+    assert!(stalled.is_closed(), "no byte was received for a minute");
     drop((slow, stalled));
     let mut statuses: Vec<_> = gate.into_log().iter().map(|line| line["status"].as_u64()).collect();
     statuses.sort();
-    assert_eq!(statuses, [Some(200), Some(499)], "one line for the one that was cut off, too");
+    assert_eq!(statuses, [Some(200), Some(499)], "an aborted request is logged, too");
 }
 
 #[test]
-fn a_connection_is_not_dated_by_the_sweep_before_it() {
+fn timeouts_start_at_accept_not_at_sweep() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), PATIENT);
     let mut silent = gate.connect();
-    // Connections are accepted in turn: once a later one has its answer, the silent one is under watch.
+    // Connections are accepted in order: after the response to a later one, the silent one is tracked.
     assert_eq!(gate.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status, 400);
     gate.clock.advance(seconds(3600));
     let mut fresh = gate.connect();
-    assert!(silent.is_closed(), "the next sweep has come");
-    assert_eq!(fresh.get("/", "").status, 200, "it had just been accepted");
+    assert!(silent.is_closed(), "the next sweep closes it");
+    assert_eq!(fresh.get("/", "").status, 200, "it was accepted just before the sweep");
 }
 
 #[test]
-fn a_reader_that_stalls_is_cut_off_and_frees_the_origin() {
+fn stalled_reader_is_closed_and_releases_the_origin() {
     let (tell, cut_off) = signal();
     let origin = Origin::scripted(move |_, wire| {
         wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 1u64 << 40));
@@ -123,8 +123,8 @@ fn a_reader_that_stalls_is_cut_off_and_frees_the_origin() {
     let mut client = gate.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.head();
-    // Some of it is still on its way into the buffers between; it stalls once they are full.
-    wait_until("the origin to be freed from a client that does not read", || {
+    // The response first fills the buffers in between, then it stalls.
+    wait_until("the origin connection to be released from a client that does not read", || {
         gate.pass(seconds(31));
         cut_off.has_come()
     });
@@ -134,7 +134,7 @@ fn a_reader_that_stalls_is_cut_off_and_frees_the_origin() {
 }
 
 #[test]
-fn an_origin_that_never_answers_is_a_timeout_that_costs() {
+fn origin_response_timeout_is_charged() {
     let (tell, asked) = signal();
     let (told, let_go) = signal();
     let origin = Origin::scripted(move |_, wire| {
@@ -147,16 +147,16 @@ fn an_origin_that_never_answers_is_a_timeout_that_costs() {
     client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
     asked.wait();
     gate.pass(seconds(29));
-    assert!(!let_go.has_come(), "it had thirty seconds");
+    assert!(!let_go.has_come(), "the timeout is thirty seconds");
     gate.pass(seconds(2));
     let answer = client.answer();
     assert_eq!((answer.status, answer.field("content-type")), (504, "application/problem+json"));
-    assert_eq!(gate.books(), (1.0, 0.0), "it may have done the work");
+    assert_eq!(gate.books(), (1.0, 0.0), "the origin may have processed the request");
     let_go.wait();
 }
 
 #[test]
-fn an_origin_that_falls_silent_in_the_middle_is_cut_off() {
+fn origin_stall_mid_body_closes_the_connection() {
     let (tell, half_way) = signal();
     let origin = Origin::scripted(move |_, wire| {
         wire.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
@@ -170,11 +170,11 @@ fn an_origin_that_falls_silent_in_the_middle_is_cut_off() {
     half_way.wait();
     gate.pass(seconds(2));
     gate.pass(seconds(31));
-    assert_eq!(client.rest(), b"half", "and the connection ends: nobody takes it for whole");
+    assert_eq!(client.rest(), b"half", "a truncated body ends with the connection");
 }
 
 #[test]
-fn a_slow_origin_is_no_silent_one() {
+fn slow_origin_body_does_not_time_out() {
     let (go_on, next) = signal();
     let origin = Origin::scripted(move |_, wire| {
         wire.send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n");
@@ -190,70 +190,70 @@ fn a_slow_origin_is_no_silent_one() {
     for byte in [b"a", b"b", b"c"] {
         gate.pass(seconds(29));
         go_on.tell();
-        assert_eq!(client.take(1).expect("it goes on"), byte);
+        assert_eq!(client.take(1).expect("the response continues"), byte);
     }
 }
 
 #[test]
-fn an_origin_that_does_not_take_connections_is_a_timeout_that_costs_nothing() {
+fn origin_connect_timeout_is_not_charged() {
     let full = FullListener::new();
     let rules = format!("origin: {{ url: ORIGIN, connect_timeout: 200ms }}{COSTLY}");
     let gate = Gate::before(full.address, &rules);
     let answer = gate.connect().get("/page", "");
     assert_eq!((answer.status, answer.field("content-type")), (504, "application/problem+json"));
-    assert_eq!(gate.books(), (0.0, 0.0), "nothing was sent");
+    assert_eq!(gate.books(), (0.0, 0.0), "no request was sent");
 }
 
 #[test]
-fn one_connection_too_many_is_closed_and_counted() {
+fn connection_beyond_maximum_is_closed_and_counted() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), "limits: { max_connections: 2 }");
     let (mut first, mut second) = (gate.connect(), gate.connect());
     assert_eq!((first.get("/", "").status, second.get("/", "").status), (200, 200));
     assert!(gate.connect().is_closed());
-    assert_eq!(gate.metric("tidegate_connections_refused_total"), 1.0);
+    assert_eq!(gate.metric("tidegate_client_connections_refused_total"), 1.0);
     drop(first);
-    gate.wait_for_metric("tidegate_connections", 1.0);
-    assert_eq!(gate.connect().get("/", "").status, 200, "there is room again");
+    gate.wait_for_metric("tidegate_client_connections", 1.0);
+    assert_eq!(gate.connect().get("/", "").status, 200, "a connection slot is free again");
     assert_eq!(second.get("/", "").status, 200);
 }
 
 #[test]
-fn one_address_may_hold_only_so_many_connections() {
+fn connections_per_address_are_limited() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), "limits: { max_connections_per_address: 2 }");
     let (mut first, mut second) = (gate.connect(), gate.connect());
     assert_eq!((first.get("/", "").status, second.get("/", "").status), (200, 200));
     assert!(gate.connect().is_closed());
-    assert_eq!(gate.metric("tidegate_connections_refused_total"), 1.0);
+    assert_eq!(gate.metric("tidegate_client_connections_refused_total"), 1.0);
     let mut neighbour = from(Ipv4Addr::new(127, 0, 0, 2), gate.address());
-    assert_eq!(neighbour.get("/", "").status, 200, "another address is another matter");
+    assert_eq!(neighbour.get("/", "").status, 200, "the limit is per address");
     drop(first);
-    gate.wait_for_metric("tidegate_connections", 2.0);
-    assert_eq!(gate.connect().get("/", "").status, 200, "there is room again");
+    gate.wait_for_metric("tidegate_client_connections", 2.0);
+    assert_eq!(gate.connect().get("/", "").status, 200, "a connection slot is free again");
 }
 
 #[test]
-fn a_bound_for_each_address_can_come_and_go_with_a_reload() {
+fn connections_per_address_limit_follows_reload() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), "");
     let mut before = gate.connect();
     before.get("/", "");
-    gate.reload(origin.address(), "limits: { max_connections_per_address: 1 }").expect("good rules");
+    gate.reload(origin.address(), "limits: { max_connections_per_address: 1 }").expect("valid rules");
     let mut counted = gate.connect();
-    assert_eq!(counted.get("/", "").status, 200, "what was open before does not count");
+    assert_eq!(counted.get("/", "").status, 200, "earlier connections do not count");
     assert!(gate.connect().is_closed());
     drop(before);
-    gate.wait_for_metric("tidegate_connections", 1.0);
-    assert!(gate.connect().is_closed(), "nor does its end make room");
-    gate.reload(origin.address(), "").expect("good rules");
+    gate.wait_for_metric("tidegate_client_connections", 1.0);
+    assert!(gate.connect().is_closed(), "the end of an earlier connection frees no slot");
+    gate.reload(origin.address(), "").expect("valid rules");
     assert_eq!(gate.connect().get("/", "").status, 200);
 }
 
 #[test]
-fn a_connection_serves_so_many_requests_and_says_when_it_ends() {
+fn requests_per_connection_limit_announces_close() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), "limits: { requests_per_connection: 3 }");
+    let gate = Gate::before(origin.address(), "limits: { max_requests_per_connection: 3 }");
     let mut client = gate.connect();
     assert_eq!(client.get("/", "").field("connection"), "");
     assert_eq!(client.get("/", "").field("connection"), "");
@@ -263,12 +263,12 @@ fn a_connection_serves_so_many_requests_and_says_when_it_ends() {
 }
 
 #[test]
-fn a_head_that_is_too_large_is_refused_whatever_makes_it_large() {
+fn oversized_request_head_is_refused() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), "limits: { max_head_size: 8KiB, max_headers: 10 }");
+    let gate = Gate::before(origin.address(), "limits: { max_header_size: 8KiB, max_headers: 10 }");
     let many = "X-Field: 1\r\n".repeat(10);
     let long = format!("X-Long: {}\r\n", "x".repeat(8192));
-    assert_eq!(gate.connect().get("/", &"X-Field: 1\r\n".repeat(9)).status, 200, "ten with Host");
+    assert_eq!(gate.connect().get("/", &"X-Field: 1\r\n".repeat(9)).status, 200, "ten fields including Host");
     assert_eq!(gate.connect().get("/", &many).status, 431);
     assert_eq!(gate.connect().get("/", &long).status, 431);
     let target = gate.connect().get(&format!("/{}", "x".repeat(9000)), "");
@@ -278,7 +278,7 @@ fn a_head_that_is_too_large_is_refused_whatever_makes_it_large() {
 }
 
 #[test]
-fn a_request_waits_for_a_connection_to_the_origin_that_comes_free() {
+fn request_waits_for_a_free_origin_connection() {
     let (origin, asked, go_on) = Origin::holding("/first");
     let gate = Gate::before(origin.address(), "workers: 1\norigin: { url: ORIGIN, max_connections: 1 }");
     let (mut first, mut second) = (gate.connect(), gate.connect());
@@ -286,14 +286,14 @@ fn a_request_waits_for_a_connection_to_the_origin_that_comes_free() {
     asked.wait();
     second.send("GET /second HTTP/1.1\r\nHost: a\r\n\r\n");
     gate.wait_for_metric("tidegate_origin_inflight{scope=\"default\"}", 2.0);
-    assert_eq!(origin.seen().len(), 1, "the second waits in the gate");
+    assert_eq!(origin.seen().len(), 1, "the second request is queued");
     go_on.tell();
     assert_eq!((first.answer().status, second.answer().status), (200, 200));
     assert_eq!(origin.connections(), 1);
 }
 
 #[test]
-fn an_origin_without_room_turns_requests_away_uncharged_with_a_time_to_come_back() {
+fn exhausted_origin_pool_refuses_requests_uncharged() {
     let (tell, asked) = signal();
     let (go_on, wait) = signal();
     let origin = Origin::scripted(move |_, wire| {
@@ -313,7 +313,7 @@ fn an_origin_without_room_turns_requests_away_uncharged_with_a_time_to_come_back
     let problem = answer.json();
     assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
     assert_eq!(problem["reason"], "throttle");
-    assert_eq!(gate.books(), (0.0, 1.0), "only the one that is under way");
+    assert_eq!(gate.books(), (0.0, 1.0), "only the request in flight is reserved");
     go_on.tell();
     assert_eq!(first.answer().status, 200);
 
@@ -322,14 +322,14 @@ fn an_origin_without_room_turns_requests_away_uncharged_with_a_time_to_come_back
     assert_eq!(gate.metric(refused), 1.0);
     gate.wait_for_metric("tidegate_origin_inflight{scope=\"default\"}", 0.0);
     let log = gate.into_log();
-    let line = log.iter().find(|line| line["status"] == 503).expect("it is logged");
+    let line = log.iter().find(|line| line["status"] == 503).expect("refusal is logged");
     assert_eq!((&line["verdict"], &line["reason"]), (&"refused".into(), &"throttle".into()));
-    assert_eq!(line["retry_after_s"], retry_after, "what the client was told");
+    assert_eq!(line["retry_after_s"], retry_after, "the logged value is the one sent");
     assert_eq!(line["charged"]["api"], 0);
 }
 
 #[test]
-fn an_http2_client_may_not_have_more_streams_than_allowed() {
+fn http2_stream_limit_is_enforced() {
     let (tell, asked) = signal();
     let (go_on, wait) = signal();
     let origin = Origin::scripted(move |_, wire| {
@@ -337,7 +337,7 @@ fn an_http2_client_may_not_have_more_streams_than_allowed() {
         wait.wait();
         wire.reply("200 OK", "", b"");
     });
-    let gate = Gate::before(origin.address(), "limits: { http2_streams: 2 }");
+    let gate = Gate::before(origin.address(), "limits: { http2_max_concurrent_streams: 2 }");
     let mut client = Frames::connect(gate.address());
     for stream in [1, 3, 5] {
         client.get(stream);
@@ -355,7 +355,7 @@ fn an_http2_client_may_not_have_more_streams_than_allowed() {
 }
 
 #[test]
-fn a_flood_of_requests_taken_back_ends_the_connection() {
+fn http2_reset_flood_closes_the_connection() {
     let origin = Origin::scripted(|request, wire| match request.target.as_str() {
         "/" => drop(wire.sees_the_end()),
         _ => wire.reply("200 OK", "", b""),
@@ -363,19 +363,19 @@ fn a_flood_of_requests_taken_back_ends_the_connection() {
     let gate = Gate::before(origin.address(), PATIENT);
     let mut client = Frames::connect(gate.address());
     let mut streams = (1..).step_by(2);
-    gate.wait_for_metric("tidegate_connections", 1.0);
-    // A flood that lets each request begin, so that not only the protocol's own count of unseen resets is at work. It
-    // goes on until the next sweep.
+    gate.wait_for_metric("tidegate_client_connections", 1.0);
+    // Each request starts before its reset, so that the HTTP/2 library's own limit on unseen resets is not the only
+    // one. The flood continues until the next sweep.
     wait_until("the connection of an attack by resets to be closed", || {
         let sent = streams.by_ref().take(10).all(|stream| client.get(stream) && client.reset(stream));
-        !sent || gate.metric("tidegate_connections") == 0.0
+        !sent || gate.metric("tidegate_client_connections") == 0.0
     });
-    gate.wait_for_metric("tidegate_connections", 0.0);
-    assert_eq!(gate.connect().get("/others", "").status, 200, "which is nobody else's trouble");
+    gate.wait_for_metric("tidegate_client_connections", 0.0);
+    assert_eq!(gate.connect().get("/others", "").status, 200, "other clients are not affected");
 }
 
 #[test]
-fn an_http2_reader_that_gives_no_window_is_cut_off_and_frees_the_origin() {
+fn stalled_http2_reader_is_closed_and_releases_origin() {
     let (tell, cut_off) = signal();
     let origin = Origin::scripted(move |_, wire| {
         wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 1u64 << 40));
@@ -388,17 +388,17 @@ fn an_http2_reader_that_gives_no_window_is_cut_off_and_frees_the_origin() {
     let mut client = Frames::connect(gate.address());
     client.get(1);
     client.until(|frame| frame.kind == DATA);
-    // It reads what comes and answers pings, but lets nothing more of the answer come.
+    // The client reads frames and answers pings, but never opens the flow control window of the response.
     gate.pass(seconds(31));
     client.ping();
-    assert!(!cut_off.has_come(), "it may have been the origin that was slow");
+    assert!(!cut_off.has_come(), "a slow origin is not a slow client");
     gate.pass(seconds(31));
     cut_off.wait();
     assert!(gate.into_log()[0]["bytes"].as_u64() > Some(0));
 }
 
 #[test]
-fn an_http2_client_that_only_says_hello_is_closed() {
+fn http2_connection_without_requests_is_closed() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), PATIENT);
     let mut client = Frames::connect(gate.address());
@@ -408,13 +408,13 @@ fn an_http2_client_that_only_says_hello_is_closed() {
 }
 
 #[test]
-fn an_idle_http2_client_that_answers_pings_keeps_its_connection_for_as_long_as_any_other() {
+fn http2_pings_do_not_affect_idle_timeout() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), PATIENT);
     let mut client = Frames::connect(gate.address());
     client.get(1);
     client.until(|frame| frame.kind == HEADERS && frame.stream == 1);
-    // A ping is no request that has begun to arrive.
+    // A ping is not the start of a request.
     client.ping();
     gate.pass(seconds(30));
     client.get(3);
@@ -427,7 +427,7 @@ fn an_idle_http2_client_that_answers_pings_keeps_its_connection_for_as_long_as_a
 }
 
 #[test]
-fn a_gate_that_stops_finishes_what_is_under_way_and_takes_nothing_new() {
+fn shutdown_completes_requests_in_flight_and_stops_accepting() {
     let (origin, asked, go_on) = Origin::holding("/slow");
     let gate = Gate::before(origin.address(), "");
     let address = gate.address();
@@ -436,18 +436,18 @@ fn a_gate_that_stops_finishes_what_is_under_way_and_takes_nothing_new() {
     busy.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
     asked.wait();
     let ending = std::thread::spawn(move || gate.into_log());
-    assert!(idle.is_closed() && silent.is_closed(), "who waits for nothing is let go at once");
-    // One worker may close its socket a moment before another.
+    assert!(idle.is_closed() && silent.is_closed(), "idle connections are closed immediately");
+    // Workers close their sockets at slightly different times.
     wait_until("all listeners to be closed", || TcpStream::connect(address).is_err());
     go_on.tell();
     let answer = busy.answer();
     assert_eq!((answer.status, answer.text().as_str(), answer.field("connection")), (200, "hello", "close"));
     assert!(busy.is_closed());
-    assert_eq!(ending.join().expect("it ends").len(), 2, "and everything is in the log");
+    assert_eq!(ending.join().expect("gateway stops").len(), 2, "both requests are logged");
 }
 
 #[test]
-fn a_gate_that_stops_waits_only_so_long() {
+fn shutdown_ends_after_drain_timeout() {
     let (tell, asked) = signal();
     let origin = Origin::scripted(move |_, wire| {
         tell.tell();
@@ -459,22 +459,26 @@ fn a_gate_that_stops_waits_only_so_long() {
     asked.wait();
     let log = gate.into_log();
     assert!(client.is_closed());
-    assert_eq!((&log[0]["status"], &log[0]["charged"]["api"]), (&499.into(), &1.into()), "cut off, logged, charged");
+    assert_eq!(
+        (&log[0]["status"], &log[0]["charged"]["api"]),
+        (&499.into(), &1.into()),
+        "aborted requests are logged and charged"
+    );
 }
 
 fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A client with another address of this machine.
+/// Connects a client from another loopback address.
 fn from(address: Ipv4Addr, to: SocketAddr) -> Client {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    socket.bind(&SocketAddr::from((address, 0)).into()).expect("all of 127/8 is here");
-    socket.connect(&to.into()).expect("somebody listens");
+    socket.bind(&SocketAddr::from((address, 0)).into()).expect("all of 127/8 is local");
+    socket.connect(&to.into()).expect("gateway listens");
     Client::over(socket.into())
 }
 
-/// A listener that accepts nothing and whose queue is full: further connections hang.
+/// A listener that accepts no connections and whose backlog is full: further connections hang.
 struct FullListener {
     address: SocketAddr,
     _listener: Socket,
@@ -486,12 +490,13 @@ impl FullListener {
         let socket = || Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         let listener = socket();
         listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
-        listener.listen(0).expect("it can listen");
-        let address = listener.local_addr().ok().and_then(|address| address.as_socket()).expect("it is bound");
-        // A queue of none holds one; those beyond it are not answered, and a few more make sure of it.
+        listener.listen(0).expect("socket can listen");
+        let address = listener.local_addr().ok().and_then(|address| address.as_socket()).expect("socket is bound");
+        // A backlog of 0 holds one connection. Further connections get no response; open a few to be sure that it is
+        // full.
         let wait = |_| {
             let waiting = socket();
-            waiting.set_nonblocking(true).expect("an option can be set");
+            waiting.set_nonblocking(true).expect("socket option can be set");
             let _ = waiting.connect(&address.into());
             waiting
         };
@@ -499,17 +504,17 @@ impl FullListener {
     }
 }
 
-/// One worker, whose clients may be silent for a second; everything else takes as long as by default.
+/// A single worker and an idle timeout of one second; all other timeouts have their defaults.
 const PATIENT: &str = "workers: 1
-limits: { first_byte_timeout: 1s, head_timeout: 10s, keep_alive_timeout: 60s, request_body_timeout: 30s, response_write_timeout: 30s }";
+limits: { first_byte_timeout: 1s, header_timeout: 10s, keep_alive_timeout: 60s, request_body_timeout: 30s, response_write_timeout: 30s }";
 
-/// Pages cost one unit of a plentiful quota.
+/// Pages cost one unit of a large quota.
 const COSTLY: &str = "
 quotas: { api: { limit: 1000, window: { fixed: 24h } } }
 routes: [ { match: /page, cost: { api: 1 } } ]";
 
 #[test]
-fn what_cannot_be_read_is_answered_like_everything_else_the_gate_says() {
+fn unreadable_request_receives_a_problem_response() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), "limits: { max_headers: 10 }");
     let mut client = gate.connect();
@@ -518,6 +523,6 @@ fn what_cannot_be_read_is_answered_like_everything_else_the_gate_says() {
     assert_eq!((answer.status, answer.field("content-type")), (431, "application/problem+json"));
     assert_eq!((answer.field("cache-control"), answer.field("x-tidegate-decision").len()), ("no-store", 16));
     assert_eq!(answer.json()["status"], 431);
-    assert!(client.is_closed(), "where the next request begins is not known");
+    assert!(client.is_closed(), "the start of the next request is unknown");
     assert_eq!(gate.metric("tidegate_responses_total{class=\"\",code=\"4xx\"}"), 1.0);
 }

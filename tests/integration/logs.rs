@@ -1,4 +1,4 @@
-//! Logs that others wrote: every format that is known to be out there, and two whole logs of real sites.
+//! Log formats of other servers: all formats in common use, and two complete logs of real sites.
 
 use serde::Deserialize;
 use std::fs;
@@ -7,18 +7,18 @@ use std::time::Duration;
 use tidegate::replay::log::{LogFiles, LogLine, LoggedClient, MergedLog, OrderedLine, RequestLine};
 
 #[test]
-fn every_variant_of_a_line_is_read_as_it_was_meant() {
+fn shared_log_variants_are_parsed_as_expected() {
     let Some(folder) = logs() else { return };
-    let variants = fs::read_to_string(folder.join("format-variants.jsonl")).expect("the variants are text");
+    let variants = fs::read_to_string(folder.join("format-variants.jsonl")).expect("variants are UTF-8");
     let wrong = wrong_variants(&variants);
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// What is said of those variants, one a line, that are read as something else.
+/// Returns a message for each variant that is parsed as something else, one line each.
 fn wrong_variants(variants: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for variant in variants.lines() {
-        let Variant { line, note, expect } = serde_json::from_str(variant).expect("a variant");
+        let Variant { line, note, expect } = serde_json::from_str(variant).expect("valid variant");
         let read = LogLine::read(line.as_bytes()).ok().flatten().map(|line| Expected::of(&line));
         if read != expect {
             wrong.push(format!("{note}: {read:?} instead of {expect:?}"));
@@ -27,26 +27,26 @@ fn wrong_variants(variants: &str) -> Vec<String> {
     wrong
 }
 
-/// The same on variants of our own.
+/// Like the test above, with this repository's own variants.
 #[test]
-fn lines_of_common_servers_are_read_as_they_were_meant() {
+fn common_server_lines_are_parsed_as_expected() {
     let wrong = wrong_variants(include_str!("../data/log-variants.jsonl"));
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// The same as of real logs, on a day of our own with one line that was cut off.
+/// Like the test of real logs, on a synthetic day with one truncated line.
 #[test]
-fn a_made_up_log_is_read_to_its_last_line() {
-    let folder = tempfile::tempdir().expect("a folder");
+fn synthetic_log_is_read_completely() {
+    let folder = tempfile::tempdir().expect("temporary directory");
     let day: Vec<String> = tidegate::demo::log::lines(1, &tidegate::demo::traffic::generate(1, 0.1)).collect();
     let mut text = day.concat();
     text.push_str("198.51.100.7 - - [");
-    fs::write(folder.path().join("day.log"), text).expect("it can be written");
+    fs::write(folder.path().join("day.log"), text).expect("file is writable");
     is_read_to_its_last_line(&folder.path().join("day.log"), day.len() as u64 + 1, 1);
 }
 
 #[test]
-fn real_logs_are_read_to_their_last_line() {
+fn real_logs_are_read_completely() {
     let Some(folder) = logs() else { return };
     for (name, lines, broken) in
         [("semicomplete-2015.combined.log.gz", 10_000, 1), ("wordpress-2022.combined.log.gz", 691, 0)]
@@ -56,10 +56,10 @@ fn real_logs_are_read_to_their_last_line() {
 }
 
 fn is_read_to_its_last_line(log: &Path, lines: u64, broken: u64) {
-    let files = LogFiles::open(&[log.to_owned()]).expect("it can be opened");
+    let files = LogFiles::open(&[log.to_owned()]).expect("log can be opened");
     let mut merged = MergedLog::new(files.sources, Duration::from_secs(60));
     let mut given = 0;
-    while let Some(OrderedLine { place, text, .. }) = merged.next_line().expect("it can be read") {
+    while let Some(OrderedLine { place, text, .. }) = merged.next_line().expect("log is readable") {
         given += 1;
         if let Err(kind) = LogLine::read(text).map(drop) {
             merged.count_line_error(kind, place);
@@ -112,7 +112,7 @@ impl Expected {
     }
 }
 
-/// The logs, where they are at hand.
+/// Returns the directory of the real logs, if available.
 fn logs() -> Option<PathBuf> {
     Some(crate::support::shared()?.join("data/logs"))
 }

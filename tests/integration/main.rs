@@ -1,6 +1,6 @@
-//! Tests over loopback, with real components, and over whole files: one binary, one module for each subject.
+//! Integration tests over loopback, with real components and complete files: one binary, one module per subject.
 //!
-//! `cargo test --test integration refusals::` runs one of them.
+//! `cargo test --test integration refusals::` runs one module.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! A real nginx as the origin: it closes connections when it likes, answers ranges and revalidations, and logs for
-//! itself what it was asked. `./test` installs it.
+//! nginx as the origin: it closes connections, serves ranges and revalidations, and logs the requests it receives.
+//! `./test` installs it.
 
 use crate::support::gate::Gate;
 use crate::support::wait::wait_until;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// nginx on a port of its own, gone at the end of the test.
+/// An nginx process on its own port, killed at the end of the test.
 struct Nginx {
     process: Child,
     address: SocketAddr,
@@ -18,10 +18,10 @@ struct Nginx {
 impl Nginx {
     /// Serves a page of 1 MiB and closes each connection after three requests.
     fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a folder of its own");
+        let folder = tempfile::tempdir().expect("temporary directory");
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
         let root = folder.path().display();
-        std::fs::write(folder.path().join("page"), vec![b'x'; 1 << 20]).expect("a page");
+        std::fs::write(folder.path().join("page"), vec![b'x'; 1 << 20]).expect("page is writable");
         let config = format!(
             "daemon off; master_process off; pid {root}/pid; error_log {root}/error.log; \nevents {{}}\nhttp {{\n\
              access_log {root}/access.log; keepalive_requests 3;\n\
@@ -29,9 +29,9 @@ impl Nginx {
              uwsgi_temp_path {root}/u; scgi_temp_path {root}/s;\n\
              server {{ listen {free}; root {root}; }} }}\n"
         );
-        std::fs::write(folder.path().join("nginx.conf"), config).expect("a file of its own");
+        std::fs::write(folder.path().join("nginx.conf"), config).expect("configuration is writable");
         let program = ["/usr/sbin/nginx", "/usr/bin/nginx"].into_iter().find(|path| Path::new(path).exists());
-        let process = Command::new(program.expect("nginx is installed; ./test does it"))
+        let process = Command::new(program.expect("nginx is not installed; run ./test"))
             .arg("-c")
             .arg(folder.path().join("nginx.conf"))
             .stderr(Stdio::null())
@@ -41,7 +41,7 @@ impl Nginx {
         Self { process, address: free, folder }
     }
 
-    /// Requests for the page that nginx has logged.
+    /// Returns the number of page requests that nginx has logged.
     fn asked(&self) -> usize {
         let log = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
         log.lines().filter(|line| line.contains("/page")).count()
@@ -56,7 +56,7 @@ impl Drop for Nginx {
 }
 
 #[test]
-fn an_origin_that_closes_every_third_time_is_never_noticed() {
+fn origin_keepalive_closes_are_invisible_to_clients() {
     let nginx = Nginx::start();
     let gate = Gate::before(
         nginx.address,
@@ -75,6 +75,6 @@ fn an_origin_that_closes_every_third_time_is_never_noticed() {
     assert_eq!(client.answer_to("HEAD").field("content-length"), "1048576");
     assert_eq!(client.get("/missing", "").status, 404);
     assert_eq!(gate.books(), (34.0, 0.0));
-    // It writes a line once the response is sent, which the client may have read by then.
-    wait_until("nginx to have counted the same", || nginx.asked() == 34);
+    // nginx logs a request after it has sent the response, which the client may have read before.
+    wait_until("nginx to have logged all page requests", || nginx.asked() == 34);
 }

@@ -1,4 +1,4 @@
-//! What an operator does with a gate: reload it, ask it, stop it, read its books; some of it with the real program.
+//! Operation of a gateway: reload, admin API, shutdown, counters. Some tests use the real program.
 
 use crate::support::client::Client;
 use crate::support::gate::Gate;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 #[test]
-fn a_reload_changes_the_rules_and_forgets_nobody() {
+fn reload_changes_rules_and_keeps_usage() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FIRST_RULES);
     let mut client = gate.connect();
@@ -21,29 +21,29 @@ fn a_reload_changes_the_rules_and_forgets_nobody() {
     }
     assert_eq!(client.get("/free", "").status, 200);
     let other = Origin::plain();
-    let told = gate.reload(other.address(), &FIRST_RULES.replace("limit: 10", "limit: 4")).expect("good rules");
+    let told = gate.reload(other.address(), &FIRST_RULES.replace("limit: 10", "limit: 4")).expect("valid rules");
     assert!(told.contains("api: 4 units"), "{told}");
-    assert_eq!(gate.books(), (3.0, 0.0), "what was spent stays spent");
-    assert_eq!(client.get("/page", "").status, 200, "on the same connection, and the bucket holds one more");
-    assert_eq!(other.seen().len(), 1, "the new origin is asked");
-    assert_eq!(client.get("/free", "").json()["reason"], "bucket", "five are gone: four before and one after");
+    assert_eq!(gate.books(), (3.0, 0.0), "used units stay used");
+    assert_eq!(client.get("/page", "").status, 200, "the connection stays open, and one token is left");
+    assert_eq!(other.seen().len(), 1, "the new origin gets the request");
+    assert_eq!(client.get("/free", "").json()["reason"], "bucket", "the bucket of five is empty");
     let neighbour = client.get("/page", "X-Forwarded-For: 192.0.2.1\r\n");
-    assert_eq!(neighbour.json()["reason"], "quota", "four of four");
+    assert_eq!(neighbour.json()["reason"], "quota", "four of four units are used");
 }
 
 #[test]
-fn a_quota_that_is_renamed_is_another() {
+fn renamed_quota_starts_unused() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FIRST_RULES);
     gate.connect().get("/page", "");
-    gate.reload(origin.address(), &FIRST_RULES.replace("api", "ipa")).expect("good rules");
+    gate.reload(origin.address(), &FIRST_RULES.replace("api", "ipa")).expect("valid rules");
     assert_eq!(gate.books(), (0.0, 0.0));
-    gate.reload(origin.address(), FIRST_RULES).expect("good rules");
-    assert_eq!(gate.books(), (1.0, 0.0), "and the old one is not forgotten meanwhile");
+    gate.reload(origin.address(), FIRST_RULES).expect("valid rules");
+    assert_eq!(gate.books(), (1.0, 0.0), "the counter of a removed quota is kept");
 }
 
 #[test]
-fn what_is_under_way_ends_by_the_rules_it_began_with() {
+fn requests_in_flight_keep_their_config_snapshot() {
     let (tell, asked) = signal();
     let (go_on, wait) = signal();
     let origin = Origin::scripted(move |_, wire| {
@@ -56,15 +56,15 @@ fn what_is_under_way_ends_by_the_rules_it_began_with() {
     let mut client = gate.connect();
     client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
     asked.wait();
-    gate.reload(origin.address(), FIRST_RULES).expect("good rules");
-    assert_eq!(gate.books(), (0.0, 1.0), "its reservation is kept");
+    gate.reload(origin.address(), FIRST_RULES).expect("valid rules");
+    assert_eq!(gate.books(), (0.0, 1.0), "the reservation is kept");
     go_on.tell();
     assert_eq!(client.answer().status, 200);
     assert_eq!(gate.books(), (3.0, 0.0));
 }
 
 #[test]
-fn a_reload_under_load_loses_nothing() {
+fn reload_under_load_loses_no_requests() {
     let origin = Origin::plain();
     let rules = |limit: usize| {
         let quota = format!("quotas: {{ api: {{ limit: {limit}, window: {{ fixed: 24h }} }} }}");
@@ -79,7 +79,7 @@ fn a_reload_under_load_loses_nothing() {
             });
         }
         for more in 0..20 {
-            gate.reload(origin.address(), &rules(1000 + more)).expect("good rules");
+            gate.reload(origin.address(), &rules(1000 + more)).expect("valid rules");
         }
     });
     assert_eq!(gate.books(), (400.0, 0.0));
@@ -88,7 +88,7 @@ fn a_reload_under_load_loses_nothing() {
 }
 
 #[test]
-fn a_file_with_mistakes_changes_nothing_and_is_told_off() {
+fn invalid_config_is_rejected_and_changes_nothing() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FIRST_RULES);
     let (status, told) = gate.ask_admin("POST", "/api/v1/reload", "");
@@ -101,50 +101,53 @@ fn a_file_with_mistakes_changes_nothing_and_is_told_off() {
     let (status, told) = gate.ask_admin("POST", "/api/v1/reload", "");
     assert_eq!(status, 422);
     let detail = json_of(&told)["detail"].as_str().unwrap_or_default().to_owned();
-    assert!(detail.contains("quotas.api.limit") && detail.contains("math"), "every mistake: {detail}");
+    assert!(detail.contains("quotas.api.limit") && detail.contains("math"), "all errors are reported: {detail}");
     assert_eq!(gate.metric("tidegate_config_last_reload_successful"), 0.0);
     assert_eq!(gate.metric("tidegate_config_last_reload_success_timestamp_seconds"), before);
-    assert!(gate.connect().get("/page", "").field("ratelimit").contains("\"api\";r=9"), "the old rules stay");
+    assert!(gate.connect().get("/page", "").field("ratelimit").contains("\"api\";r=9"), "the old rules stay current");
     assert_eq!(gate.admin("/readyz").0, 200);
 
-    gate.reload(origin.address(), FIRST_RULES).expect("good rules again");
+    gate.reload(origin.address(), FIRST_RULES).expect("valid rules");
     assert_eq!(gate.metric("tidegate_config_last_reload_successful"), 1.0);
     assert_eq!(gate.metric("tidegate_config_last_reload_success_timestamp_seconds"), before + 60.0);
 }
 
 #[test]
-fn what_needs_a_restart_is_said() {
+fn reload_reports_settings_that_need_restart() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), "workers: 1");
-    let told = gate.reload(origin.address(), "workers: 2\nlimits: { max_clients: 5 }").expect("good rules");
-    for key in ["workers", "limits.max_clients"] {
+    let told = gate.reload(origin.address(), "workers: 2\nlimits: { max_tracked_clients: 5 }").expect("valid rules");
+    for key in ["workers", "limits.max_tracked_clients"] {
         assert!(told.contains(&format!("{key}: takes effect at the next start")), "{told}");
     }
     let waiting =
         |gate: &Gate| gate.state()["notes"].to_string().contains("workers: changed in the file, takes effect");
     assert!(waiting(&gate));
-    let told = gate.reload(origin.address(), "workers: 2").expect("good rules");
-    assert!(told.contains("workers: takes effect at the next start") && waiting(&gate), "still not in force: {told}");
-    gate.reload(origin.address(), "workers: 1").expect("good rules");
-    assert!(!waiting(&gate), "it is as it was at the start");
+    let told = gate.reload(origin.address(), "workers: 2").expect("valid rules");
+    assert!(
+        told.contains("workers: takes effect at the next start") && waiting(&gate),
+        "the change is still pending: {told}"
+    );
+    gate.reload(origin.address(), "workers: 1").expect("valid rules");
+    assert!(!waiting(&gate), "the setting is the same as at the start");
 }
 
 #[test]
-fn a_class_of_an_operator_that_waits_for_a_restart_takes_nobody_and_breaks_nothing() {
+fn class_with_pending_operator_matches_no_requests() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), "crawl_policy: on");
-    let rules = "crawl_policy: on\noperators: { acme: { tokens: AcmeBot, ranges: 192.0.2.0/24 } }\n\
+    let rules = "crawl_policy: on\noperators: { acme: { product_tokens: AcmeBot, ranges: 192.0.2.0/24 } }\n\
                  classes: [ { name: ours, when: { operator: [acme, googlebot] }, crawl_delay: 5s, block: true } ]";
-    gate.reload(origin.address(), rules).expect("good rules");
+    gate.reload(origin.address(), rules).expect("valid rules");
     let acme = "User-Agent: AcmeBot/1.0\r\nX-Forwarded-For: 192.0.2.1\r\n";
     assert_eq!(gate.connect().get("/", acme).status, 200);
     assert_eq!(gate.connect().get("/.well-known/crawl-policy", "").status, 200);
     assert_eq!((gate.connect().get("/robots.txt", "").status, gate.admin("/metrics").0), (200, 200));
 }
 
-/// Every request leaves one count and one line, however it ends, and each that was let in went to the origin.
+/// Every request adds one count and one log line, whatever its outcome. Every admitted request is sent to the origin.
 #[test]
-fn the_metrics_the_log_and_the_origin_tell_the_same_story() {
+fn metrics_log_and_origin_counts_agree() {
     let (tell, asked) = signal();
     let origin = Origin::scripted(move |request, wire| match request.target.as_str() {
         "/hang" => {
@@ -185,9 +188,13 @@ routes: [ { match: /page, cost: { api: 1 } }, { match: /hang, cost: { api: 1 } }
             asked.wait();
             client.reset();
         }
-        assert_eq!(gate.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status, 400, "not a request that counts");
+        assert_eq!(
+            gate.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status,
+            400,
+            "an invalid request is not counted"
+        );
     }
-    gate.wait_for_metric("tidegate_connections", 0.0);
+    gate.wait_for_metric("tidegate_client_connections", 0.0);
     gate.wait_for_metric("tidegate_origin_inflight{scope=\"default\"}", 0.0);
     let metrics = gate.metrics();
     let sum = |start: &str, holds: &str| -> f64 {
@@ -198,9 +205,13 @@ routes: [ { match: /page, cost: { api: 1 } }, { match: /hang, cost: { api: 1 } }
     assert_eq!(sum("tidegate_requests_by_kind_total", ""), requests);
     assert_eq!(sum("tidegate_request_duration_seconds_count", ""), requests);
     assert_eq!(sum("tidegate_origin_requests_total", ""), admitted);
-    assert_eq!(sum("tidegate_responses_total", ""), requests + 5.0, "and five that were no requests");
+    assert_eq!(
+        sum("tidegate_responses_total", ""),
+        requests + 5.0,
+        "five responses to invalid requests are counted, too"
+    );
     let (books, seen) = (gate.books(), origin.seen());
-    assert_eq!(books, (12.0, 0.0), "all of the quota is spent, and nothing is promised any more");
+    assert_eq!(books, (12.0, 0.0), "the quota is used up and no units are reserved");
     assert_eq!(sum("tidegate_quota_charged_total", ""), 12.0);
 
     let log = gate.into_log();
@@ -214,29 +225,29 @@ routes: [ { match: /page, cost: { api: 1 } }, { match: /hang, cost: { api: 1 } }
     }
     let charged: f64 = log.iter().filter_map(|line| line["charged"]["api"].as_f64()).sum();
     assert_eq!(charged, 12.0);
-    // A client that leaves at once may do so before its request has gone on; it is the only one that may be missing.
+    // A request of a client that disconnects immediately may not have been forwarded. No other request may be missing.
     assert!(seen.len() as f64 <= admitted && seen.len() as f64 >= admitted - 15.0, "{} of {admitted}", seen.len());
     let ids: BTreeMap<_, _> = log.iter().map(|line| (line["id"].to_string(), ())).collect();
-    assert_eq!(ids.len(), log.len(), "no id twice");
+    assert_eq!(ids.len(), log.len(), "ids are unique");
 }
 
 #[test]
-fn check_sums_up_a_good_file_and_finds_every_mistake_in_a_bad_one() {
-    let folder = tempfile::tempdir().expect("a folder of its own");
+fn check_summarizes_valid_files_and_lists_all_errors() {
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = folder.path().join("gate.yaml");
     let name = file.display().to_string();
     write(&file, "origin: { url: http://127.0.0.1:3000 }\n");
     let good = run(&["check", &name], b"");
     assert_eq!((good.code, good.errors.as_str()), (0, ""));
-    assert!(good.output.starts_with("listens on 127.0.0.1:8080, forwards to 127.0.0.1:3000\n"), "{}", good.output);
+    assert!(good.output.starts_with("listening on 127.0.0.1:8080, forwarding to 127.0.0.1:3000\n"), "{}", good.output);
 
-    write(&file, "origin: { url: http://127.0.0.1:3000 }\nlimits:\n  max_header: 5\n  head_timeout: soon\n");
+    write(&file, "origin: { url: http://127.0.0.1:3000 }\nlimits:\n  max_header: 5\n  header_timeout: soon\n");
     let bad = run(&["check", &name], b"");
     assert_eq!((bad.code, bad.output.as_str()), (2, ""));
     let places: Vec<_> = bad.errors.lines().filter_map(|line| line.strip_prefix(&name)).collect();
     assert_eq!(places.len(), 2, "{}", bad.errors);
     assert!(places[0].starts_with(":3:3: limits.max_header: ") && places[0].contains("; "), "{}", bad.errors);
-    assert!(places[1].starts_with(":4:17: limits.head_timeout: ") && places[1].contains("; "), "{}", bad.errors);
+    assert!(places[1].starts_with(":4:19: limits.header_timeout: ") && places[1].contains("; "), "{}", bad.errors);
 
     for text in ["", "\u{0}", "a: [", "- 1", "origin: &a { url: *a }", "\u{feff}origin: 5"] {
         write(&file, text);
@@ -248,7 +259,7 @@ fn check_sums_up_a_good_file_and_finds_every_mistake_in_a_bad_one() {
 }
 
 #[test]
-fn classify_answers_line_by_line_whatever_the_lines_are() {
+fn classify_command_handles_any_input_line() {
     let long = "x".repeat(1 << 20);
     let lines: [&[u8]; 7] = [
         b"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
@@ -269,11 +280,11 @@ fn classify_answers_line_by_line_whatever_the_lines_are() {
     let told = run(&["classify", "--json"], &lines.join(&b'\n'));
     let objects: Vec<Value> = told.output.lines().map(json_of).collect();
     assert_eq!((objects.len(), &objects[0]["kind"]), (lines.len(), &json!("declared_bot")));
-    assert_eq!(run(&["classify"], b"").output, "", "nothing for nothing");
+    assert_eq!(run(&["classify"], b"").output, "", "empty input has empty output");
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn closed_output_pipe_is_no_failure() {
     let mut program = Program::start(&["classify"]);
     program.close_output();
     program.write(&b"curl/8.0\n".repeat(20_000));
@@ -282,7 +293,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
-fn the_schema_is_json_and_knows_every_section() {
+fn schema_command_covers_every_section() {
     let told = run(&["schema"], b"");
     let schema = json_of(&told.output);
     assert_eq!(told.code, 0);
@@ -292,7 +303,7 @@ fn the_schema_is_json_and_knows_every_section() {
 }
 
 #[test]
-fn wrong_usage_is_two_and_says_what_would_do() {
+fn usage_errors_exit_two_with_hint() {
     for arguments in
         [&["serve", "--no-such-option"][..], &["nonsense"], &["check", "a", "b"], &["serve", "--listen"], &["--origin"]]
     {
@@ -307,31 +318,34 @@ fn wrong_usage_is_two_and_says_what_would_do() {
     ] {
         let told = run(arguments, b"");
         assert_eq!((told.code, told.output.as_str()), (2, ""), "{arguments:?}: {}", told.errors);
-        assert!(told.errors.contains("; "), "what would do: {}", told.errors);
+        assert!(told.errors.contains("; "), "no hint in: {}", told.errors);
     }
     assert_eq!(run(&["--help"], b"").code, 0);
     assert!(run(&["--version"], b"").output.starts_with("tidegate "));
 }
 
 #[test]
-fn a_gate_serves_without_a_file_and_says_one_line_when_it_is_ready() {
+fn gateway_without_config_file_prints_one_line() {
     let origin = Origin::plain();
     let url = format!("http://{}", origin.address());
     let mut gate = Program::start_with(&["--listen", "127.0.0.1:0", "--origin", &url], &[ADMIN_ANYWHERE]);
     let ready = gate.line();
     let address = address_in(&ready);
-    assert!(ready.starts_with("tidegate ") && ready.contains(&format!("-> http://{}", origin.address())), "{ready}");
+    assert!(
+        ready.starts_with("tidegate ") && ready.contains(&format!("forwarding to http://{}", origin.address())),
+        "{ready}"
+    );
     assert!(ready.trim_end().ends_with(", state in ./state"), "{ready}");
     assert_eq!(serve(address), 200);
     gate.signal("TERM");
     let ended = gate.end();
-    assert_eq!((ended.code, ended.output.as_str()), (0, ""), "one line was all: {}", ended.errors);
+    assert_eq!((ended.code, ended.output.as_str()), (0, ""), "more than one line of output: {}", ended.errors);
 }
 
 #[test]
-fn a_gate_told_to_stop_finishes_and_leaves_a_whole_log() {
+fn sigterm_drains_requests_and_completes_the_log() {
     let (origin, asked, go_on) = Origin::holding("/slow");
-    let folder = tempfile::tempdir().expect("a folder of its own");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let mut gate = serve_file(folder.path(), &origin, "");
     let address = address_in(&gate.line());
     for _ in 0..200 {
@@ -349,32 +363,32 @@ fn a_gate_told_to_stop_finishes_and_leaves_a_whole_log() {
 }
 
 #[test]
-fn a_log_that_is_moved_away_is_opened_again_when_told() {
+fn signals_reopen_a_rotated_access_log() {
     let origin = Origin::plain();
-    let folder = tempfile::tempdir().expect("a folder of its own");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let log = folder.path().join("access.log");
     let mut gate = serve_file(folder.path(), &origin, "");
     let address = address_in(&gate.line());
     for signal in ["USR1", "HUP"] {
         assert_eq!(serve(address), 200);
-        std::fs::rename(&log, log.with_extension(signal)).expect("it is there");
+        std::fs::rename(&log, log.with_extension(signal)).expect("log exists");
         gate.signal(signal);
         gate.error_line("Access log reopened");
         assert_eq!(serve(address), 200);
     }
     gate.signal("TERM");
     assert_eq!(gate.end().code, 0);
-    // A line may be written a moment after its request, and so to the new file; none is lost, none is torn.
+    // A line may be written after the rename, to the new file. No line is lost or split.
     let lines = [log.with_extension("USR1"), log.with_extension("HUP"), log.clone()].map(|file| log_lines(&file).len());
     assert_eq!(lines.iter().sum::<usize>(), 4, "{lines:?}");
-    assert!(lines[2] >= 1, "the last one is in the new file: {lines:?}");
+    assert!(lines[2] >= 1, "the last line is in the new file: {lines:?}");
 }
 
 #[test]
-fn autothrottle_tells_of_each_answer_where_it_is_asked_to() {
+fn autothrottle_debug_logs_delay_adjustments() {
     let origin = Origin::plain();
-    let folder = tempfile::tempdir().expect("a folder of its own");
-    let rules = "scopes: { default: { autothrottle: { start_delay: 50ms, debug: true } } }";
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let rules = "scopes: { default: { autothrottle: { start_delay: 50ms, log_adjustments: true } } }";
     let mut gate = serve_file(folder.path(), &origin, rules);
     let address = address_in(&gate.line());
     assert_eq!(serve(address), 200);
@@ -382,39 +396,39 @@ fn autothrottle_tells_of_each_answer_where_it_is_asked_to() {
 }
 
 #[test]
-fn a_hangup_reloads_the_file_or_says_what_is_wrong_with_it() {
+fn sighup_reloads_config_or_logs_errors() {
     let origin = Origin::plain();
-    let folder = tempfile::tempdir().expect("a folder of its own");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let mut gate = serve_file(folder.path(), &origin, "");
     let address = address_in(&gate.line());
     assert_eq!(serve(address), 200);
     write_gate(folder.path(), &origin, "classes: [ { name: all, block: true } ]");
     gate.signal("HUP");
-    gate.error_line("New settings are in force");
+    gate.error_line("Configuration reloaded");
     assert_eq!(serve(address), 429);
-    let rules = "operators: { acme: { tokens: AcmeBot } }\nclasses: [ { name: all, block: true } ]";
+    let rules = "operators: { acme: { product_tokens: AcmeBot } }\nclasses: [ { name: all, block: true } ]";
     write_gate(folder.path(), &origin, rules);
     gate.signal("HUP");
-    gate.error_line("WARN tidegate::service: New settings are in force, but operators only from the next start on");
+    gate.error_line("WARN tidegate::service: Configuration reloaded; operators take effect at the next start ");
     write_gate(folder.path(), &origin, "classes: [ { name: all, blok: true } ]");
     gate.signal("HUP");
     gate.error_line("blok");
-    assert_eq!(serve(address), 429, "the old rules stay");
+    assert_eq!(serve(address), 429, "the old rules stay current");
     gate.signal("INT");
     assert_eq!(gate.end().code, 0);
 }
 
 #[test]
-fn a_port_that_is_taken_is_a_failure_that_names_it() {
+fn occupied_port_is_named_in_the_error() {
     let origin = Origin::plain();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("it is bound").to_string();
+    let address = taken.local_addr().expect("socket is bound").to_string();
     let url = format!("http://{}", origin.address());
     let told = run_with(&["--listen", &address, "--origin", &url], b"", &[ADMIN_ANYWHERE]);
     assert_eq!((told.code, told.output.as_str()), (1, ""));
     assert!(told.errors.contains(&format!("cannot listen on {address}")), "{}", told.errors);
 
-    // A second gate would share the port, and spend the quota a second time.
+    // A second gateway on the same port would use the quota twice.
     let mut first = Program::start_with(&["--listen", "127.0.0.1:0", "--origin", &url], &[ADMIN_ANYWHERE]);
     let address = address_in(&first.line()).to_string();
     let told = run_with(&["--listen", &address, "--origin", &url], b"", &[ADMIN_ANYWHERE]);
@@ -425,9 +439,9 @@ fn a_port_that_is_taken_is_a_failure_that_names_it() {
 }
 
 #[test]
-fn an_admin_port_that_is_taken_says_what_to_write() {
+fn occupied_admin_port_error_has_a_hint() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("it is bound").to_string();
+    let address = taken.local_addr().expect("socket is bound").to_string();
     let arguments = ["--listen", "127.0.0.1:0", "--origin", "http://127.0.0.1:1"];
     let told = run_with(&arguments, b"", &[("TIDEGATE__ADMIN__LISTEN", &address)]);
     assert_eq!((told.code, told.output.as_str()), (1, ""));
@@ -437,7 +451,7 @@ fn an_admin_port_that_is_taken_says_what_to_write() {
 }
 
 #[test]
-fn an_access_log_that_cannot_be_opened_says_what_to_write() {
+fn unopenable_access_log_error_has_a_hint() {
     let arguments = ["--listen", "127.0.0.1:0", "--origin", "http://127.0.0.1:1"];
     let told = run_with(&arguments, b"", &[ADMIN_ANYWHERE, ("TIDEGATE__STATE_DIR", "/dev/null/state")]);
     assert_eq!((told.code, told.output.as_str()), (1, ""));
@@ -446,10 +460,10 @@ fn an_access_log_that_cannot_be_opened_says_what_to_write() {
     }
 }
 
-/// The admin listener on a port that no other test has.
+/// The admin listener on a port that no other test uses.
 const ADMIN_ANYWHERE: (&str, &str) = ("TIDEGATE__ADMIN__LISTEN", "127.0.0.1:0");
 
-/// Serves the file of `folder` as a program of its own.
+/// Starts the program with the configuration file in `folder`.
 fn serve_file(folder: &Path, origin: &Origin, rules: &str) -> Program {
     let file = write_gate(folder, origin, rules);
     Program::start_with(&["serve", "--config", &file], &[ADMIN_ANYWHERE])
@@ -472,25 +486,25 @@ fn serve(address: std::net::SocketAddr) -> u16 {
     Client::connect(address).get("/", "").status
 }
 
-/// The first address of the line that a gate says when it is ready.
+/// Returns the first address in the line that the gateway prints when it is ready.
 fn address_in(ready: &str) -> std::net::SocketAddr {
     let address = ready.split("http://").nth(1).and_then(|rest| rest.split([' ', ',']).next()?.parse().ok());
     address.unwrap_or_else(|| panic!("no address in {ready:?}"))
 }
 
 fn log_lines(file: &Path) -> Vec<Value> {
-    std::fs::read_to_string(file).expect("a log was written").lines().map(json_of).collect()
+    std::fs::read_to_string(file).expect("access log exists").lines().map(json_of).collect()
 }
 
 fn write(file: &Path, text: &str) {
-    std::fs::write(file, text).expect("it can be written");
+    std::fs::write(file, text).expect("file is writable");
 }
 
 fn json_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Pages cost; everybody has a bucket of five.
+/// Pages cost one unit. Each client has a bucket of five tokens.
 const FIRST_RULES: &str = "
 quotas: { api: { limit: 10, window: { fixed: 24h } } }
 classes: [ { name: all, bucket: { capacity: 5, fill: 1, interval: 1h } } ]

@@ -1,4 +1,4 @@
-//! Pacing over loopback: what a client is told, what operators see, and what is known of demand after a crash.
+//! Pacing over loopback: responses to clients, the admin API, and demand history after a crash.
 
 use crate::support::client::Client;
 use crate::support::gate::Gate;
@@ -12,11 +12,11 @@ use std::time::Duration;
 const CURL: &str = "User-Agent: curl/8.0\r\n";
 
 #[test]
-fn who_is_ahead_of_its_plan_is_told_when_to_come_back_and_people_are_served() {
+fn pacing_refuses_bots_ahead_of_plan() {
     let gate = Gate::before(Origin::plain().address(), RULES);
     let mut client = gate.connect();
     let served = (0..50).take_while(|_| client.get("/page", CURL).status == 200).count();
-    assert_eq!(served, 5, "the burst is a twentieth of the limit");
+    assert_eq!(served, 5, "the burst is 5 % of the limit");
     let refused = client.get("/page", CURL);
     assert_eq!((refused.status, refused.field("cache-control")), (429, "no-store"));
     assert_eq!(refused.field("content-type"), "application/problem+json");
@@ -24,8 +24,8 @@ fn who_is_ahead_of_its_plan_is_told_when_to_come_back_and_people_are_served() {
     assert_eq!((&problem["reason"], &problem["status"]), (&"pacing".into(), &429.into()));
     assert!(problem["type"].as_str().is_some_and(|kind| kind.ends_with("quota-exceeded")), "{problem}");
     let wait: u64 = refused.field("retry-after").parse().expect("whole seconds");
-    assert!((400..500).contains(&wait), "{wait}: 95 units in twelve hours are one in 455 s");
-    // By then there is another plan: the five that were served count in it.
+    assert!((400..500).contains(&wait), "{wait}: 95 units in twelve hours are one per 455 s");
+    // The plan changes in the meantime: it includes the five admitted requests.
     gate.clock.advance(Duration::from_secs(wait * 11 / 10));
     assert_eq!(client.get("/page", CURL).status, 200);
     assert_eq!(client.get("/page", CURL).status, 429);
@@ -33,17 +33,21 @@ fn who_is_ahead_of_its_plan_is_told_when_to_come_back_and_people_are_served() {
 }
 
 #[test]
-fn operators_see_the_plan_in_state_in_status_and_in_metrics() {
+fn plan_is_shown_in_state_status_and_metrics() {
     let gate = Gate::before(Origin::plain().address(), RULES);
     let mut client = gate.connect();
     (0..7).for_each(|_| drop(client.get("/page", CURL)));
     let state = gate.state();
     let quota = &state["quotas"][0];
-    assert_eq!(quota["pacing"], json!({ "mode": "even", "line": 50, "aside": 0 }), "noon is half of the day");
-    assert_eq!(plan_of(&state, "bot")["purse"], 0);
-    assert_eq!(plan_of(&state, "person")["share"], Value::Null, "people are not paced");
-    assert_eq!(gate.metric("tidegate_pacing_line{quota=\"api\"}"), 50.0);
-    assert_eq!(gate.metric("tidegate_pacing_served_ratio{quota=\"api\",class=\"bot\"}"), 1.0);
+    assert_eq!(
+        quota["pacing"],
+        json!({ "mode": "even", "planned": 50, "earmarked": 0 }),
+        "half of the day has passed at noon"
+    );
+    assert_eq!(plan_of(&state, "bot")["tokens"], 0);
+    assert_eq!(plan_of(&state, "person")["admit_share"], Value::Null, "class person is not paced");
+    assert_eq!(gate.metric("tidegate_pacing_planned_units{quota=\"api\"}"), 50.0);
+    assert_eq!(gate.metric("tidegate_pacing_admit_ratio{quota=\"api\",class=\"bot\"}"), 1.0);
     let told = run(&["status", "--admin", &gate.admin_address().to_string()], b"");
     assert_eq!(told.code, 0, "{}", told.errors);
     assert!(told.output.contains("paced (even): 50 units planned by now"), "{}", told.output);
@@ -52,42 +56,42 @@ fn operators_see_the_plan_in_state_in_status_and_in_metrics() {
 }
 
 #[test]
-fn what_was_learned_outlives_a_kill_and_a_damaged_file_is_told() {
-    let folder = tempfile::tempdir().expect("a folder");
+fn learned_demand_survives_kill_and_reports_damage() {
+    let folder = tempfile::tempdir().expect("temporary directory");
     let state = folder.path().join("state");
-    std::fs::create_dir(&state).expect("it can be made");
+    std::fs::create_dir(&state).expect("directory can be created");
     let hours: Vec<(u64, u32)> = (0..168).map(|_| (3000, 2)).collect();
     let entry = json!({ "quota": "api", "class": "person", "hours": hours });
     let demand = state.join("demand.json");
-    std::fs::write(&demand, json!({ "version": 1, "demand": [entry] }).to_string()).expect("it can be written");
+    std::fs::write(&demand, json!({ "version": 1, "demand": [entry] }).to_string()).expect("file is writable");
 
     for _ in 0..2 {
         let (gate, admin) = start(folder.path());
         let plan = plan_of(&state_of(&admin), "person");
-        assert_eq!(plan["next_hours"][23], 3.0, "as in each hour until now");
+        assert_eq!(plan["forecast_24h"][23], 3.0, "the forecast is the demand of each past hour");
         gate.kill();
     }
-    std::fs::write(&demand, "{\"version\":1,\"dem").expect("it can be written");
+    std::fs::write(&demand, "{\"version\":1,\"dem").expect("file is writable");
     let (mut gate, admin) = start(folder.path());
-    gate.error_line("What was learned of demand is lost and is learned anew");
+    gate.error_line("Demand history unreadable, starting empty");
     assert_eq!(plan_of(&state_of(&admin), "person"), Value::Null);
     gate.kill();
 }
 
-/// The program with its state in this folder, and where operators find it.
+/// Starts the program with its state in `folder`. Returns it with the address of its admin listener.
 fn start(folder: &Path) -> (Program, String) {
     let file = folder.join("tidegate.yaml");
     let here = format!(
         "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nstate_dir: {}\norigin: {{ url: http://127.0.0.1:1 }}\n\
-         verify: {{ dns: off, refresh: off }}\nlog: {{ level: warn }}\n{}",
+         verify: {{ dns: off, refresh_interval: off }}\nlog: {{ level: warn }}\n{}",
         folder.join("state").display(),
         RULES.replace("pacing: even", "pacing: learned"),
     );
-    std::fs::write(&file, here).expect("it can be written");
+    std::fs::write(&file, here).expect("file is writable");
     let mut program = Program::start(&["serve", "--config", &file.display().to_string()]);
     let ready = program.line();
     let admin = ready.split("http://").nth(3).and_then(|rest| rest.split([' ', ',']).next());
-    let admin = admin.unwrap_or_else(|| panic!("no address for operators in {ready:?}")).to_owned();
+    let admin = admin.unwrap_or_else(|| panic!("no admin address in {ready:?}")).to_owned();
     (program, admin)
 }
 
@@ -98,6 +102,6 @@ fn state_of(admin: &str) -> Value {
 
 fn plan_of(state: &Value, class: &str) -> Value {
     let classes = state["quotas"][0]["classes"].as_array().expect("classes");
-    let found = classes.iter().find(|of_class| of_class["class"] == class).expect("it is one of them");
+    let found = classes.iter().find(|of_class| of_class["class"] == class).expect("state lists the class");
     found["plan"].clone()
 }

@@ -1,32 +1,32 @@
-//! Weeks of traffic against the decision code on made-up time: does an allowance last, and is the afternoon like
-//! the morning?
+//! Pacing simulation: weeks of traffic against the decision code on simulated time. The quota lasts, and the admit
+//! ratio is the same in the morning and in the afternoon.
 //!
 //! `cargo test --release --test integration pacing::measured -- --nocapture` prints the table of docs/PACING.md.
 
 use crate::support::pacing::{Asked, Bots, Day, Measured, Policy, Week, measure, seen_by_label, seen_by_the_gate};
 use crate::support::shared;
 
-/// How many times the allowance is asked for.
+/// Demand, as a multiple of the quota.
 const DEMANDS: [f64; 3] = [1.2, 2.0, 5.0];
 const LOS_ANGELES: &str = "America/Los_Angeles";
 const TOKYO: &str = "Asia/Tokyo";
 
 #[test]
-fn measured_weeks_are_served_alike_all_day() {
+fn measured_weeks_are_served_evenly() {
     for seed in 1..=3 {
-        holds(&format!("made-up {seed}"), &Week::of(seed, &[]), LOS_ANGELES, Bots::Paced, Promised::All);
+        holds(&format!("bundled {seed}"), &Week::of(seed, &[]), LOS_ANGELES, Bots::Paced, Promised::All);
     }
 }
 
 #[test]
-fn measured_weeks_with_crowds_and_holidays_refuse_no_people() {
+fn measured_weeks_with_bursts_refuse_no_humans() {
     let odd = Week::of(4, &[(2, Day::Crowd), (3, Day::Holiday), (4, Day::Surge)]);
-    holds("made-up, with a crowd, a holiday and a surge", &odd, LOS_ANGELES, Bots::Paced, Promised::AllLeft);
+    holds("bundled 4, with bursts and a holiday", &odd, LOS_ANGELES, Bots::Paced, Promised::AllLeft);
 }
 
 #[test]
-fn measured_weeks_of_search_engines_alone_last_to_the_end() {
-    holds("made-up 1, other bots shut out", &Week::of(1, &[]), LOS_ANGELES, Bots::ShutOut, Promised::AllLeft);
+fn measured_search_only_weeks_use_the_whole_limit() {
+    holds("bundled 1, other bots excluded", &Week::of(1, &[]), LOS_ANGELES, Bots::ShutOut, Promised::AllLeft);
 }
 
 #[test]
@@ -43,14 +43,14 @@ fn measured_weeks_of_the_shared_generator() {
         (2, TOKYO, usual, Bots::ShutOut),
     ] {
         let asked = seen_by_label(&generator, seed, scenarios);
-        let days = if scenarios == usual { "" } else { ", with a crowd, a surge and crawl delays" };
-        let shut_out = if bots == Bots::Paced { "" } else { ", other bots shut out" };
+        let days = if scenarios == usual { "" } else { ", with bursts and crawl delays" };
+        let shut_out = if bots == Bots::Paced { "" } else { ", other bots excluded" };
         let promised = match (scenarios == usual, bots) {
             (true, Bots::Paced) => Promised::All,
             (true, Bots::ShutOut) => Promised::AllLeft,
             (false, _) => Promised::People,
         };
-        holds(&format!("synthetic {seed}{days}{shut_out}"), &asked, zone, bots, promised);
+        holds(&format!("external {seed}{days}{shut_out}"), &asked, zone, bots, promised);
     }
 }
 
@@ -63,21 +63,21 @@ fn measured_days_of_real_logs() {
     }
 }
 
-/// What is promised of `learned`.
+/// Guarantee of `learned` pacing in a scenario.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Promised {
-    /// No people refused, no more than 1 % unused, and search engines served alike all day.
+    /// No refused human requests, at most 1 % of the quota unused, and the same admit ratio of search engines all day.
     All,
-    /// The first two.
+    /// No refused human requests, and at most 1 % of the quota unused.
     AllLeft,
-    /// The first.
+    /// No refused human requests.
     People,
-    /// The first, but for windows in which people alone ask for more than there is.
+    /// No refused human requests, except in windows in which human demand alone exceeds the quota.
     WhatCanBe,
 }
 
-/// Measures each policy on each demand, and holds `learned` to what is promised of it. Without optimisation only that
-/// one: the others are for the table.
+/// Measures each policy at each demand, and asserts the guarantee of `learned`. Builds without optimization measure
+/// only `learned`; the other policies are for the table.
 fn holds(name: &str, asked: &[Asked], zone: &str, bots: Bots, promised: Promised) {
     for demand in DEMANDS {
         let policies = if cfg!(debug_assertions) { &[Policy::Learned][..] } else { &Policy::ALL };

@@ -1,4 +1,4 @@
-//! How bytes pass: every rule of RFC 9110 section 7 and RFC 9112 that a proxy must keep, over real connections.
+//! Forwarding: the rules of RFC 9110 section 7 and RFC 9112 for proxies, over real connections.
 
 use crate::support::frames::Frames;
 use crate::support::gate::Gate;
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Everything is free.
+/// Without rules, every request is free.
 const FREE: &str = "";
 
 #[test]
-fn a_request_passes_unchanged_but_for_what_the_gate_must_say() {
+fn request_is_unchanged_except_gateway_headers() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FREE);
     let answer = gate.connect().get("/a%20b?q=1&r=%2F", "Accept: text/plain\r\nX-Mine: 1\r\n");
@@ -31,7 +31,7 @@ fn a_request_passes_unchanged_but_for_what_the_gate_must_say() {
 }
 
 #[test]
-fn both_sides_keep_their_connections() {
+fn connections_are_kept_alive_on_both_sides() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), "workers: 1");
     let mut client = gate.connect();
@@ -54,7 +54,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn what_concerns_one_connection_goes_no_further_either_way() {
+fn hop_by_hop_headers_are_removed_both_ways() {
     let hop = "Connection: x-hop, x-forwarded-for\r\nKeep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\n\
                Upgrade: h2c\r\nTE: gzip\r\nX-Hop: secret\r\nProxy-Authorization: Basic eDp5\r\n";
     let origin = Origin::scripted(move |_, wire| {
@@ -68,7 +68,7 @@ fn what_concerns_one_connection_goes_no_further_either_way() {
     for name in ["connection", "keep-alive", "proxy-connection", "upgrade", "te", "x-hop", "proxy-authorization"] {
         assert!(!seen.contains_key(name), "{name} reached the origin");
     }
-    assert_eq!(seen["x-forwarded-for"], "127.0.0.1", "Connection cannot take away what we say");
+    assert_eq!(seen["x-forwarded-for"], "127.0.0.1", "Connection cannot remove fields that the gateway adds");
     for name in ["connection", "x-inner", "keep-alive"] {
         assert!(!answer.fields.contains_key(name), "{name} reached the client");
     }
@@ -76,7 +76,7 @@ fn what_concerns_one_connection_goes_no_further_either_way() {
 }
 
 #[test]
-fn a_client_cannot_speak_in_our_name() {
+fn forged_gateway_headers_are_removed() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FREE);
     let forged = "X-Tidegate-Class: vip\r\nX-Tidegate-Operator: googlebot\r\nX-Tidegate-Decision: 1\r\n";
@@ -87,7 +87,7 @@ fn a_client_cannot_speak_in_our_name() {
 }
 
 #[test]
-fn addresses_are_believed_from_trusted_proxies_only() {
+fn client_addresses_require_trusted_proxies() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FREE);
     gate.connect().get("/", "X-Forwarded-For: 6.6.6.6, 198.51.100.1\r\nX-Forwarded-For: 127.0.0.9\r\n");
@@ -103,7 +103,7 @@ fn addresses_are_believed_from_trusted_proxies_only() {
 }
 
 #[test]
-fn a_host_that_is_not_exactly_one_host_is_refused() {
+fn invalid_or_ambiguous_host_is_refused() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FREE);
     for head in [
@@ -121,13 +121,13 @@ fn a_host_that_is_not_exactly_one_host_is_refused() {
     assert_eq!(
         (seen.target.as_str(), seen.fields["host"].as_str()),
         ("/x", "other.example"),
-        "the target's host counts"
+        "the host of the target has precedence"
     );
-    assert_eq!(origin.seen().len(), 1, "nothing else reached the origin");
+    assert_eq!(origin.seen().len(), 1, "no other request reached the origin");
 }
 
 #[test]
-fn framing_that_could_be_read_in_two_ways_is_refused() {
+fn ambiguous_framing_is_refused() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FREE);
     for fields in [
@@ -148,7 +148,7 @@ fn framing_that_could_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
-fn a_length_beside_chunks_never_smuggles_a_second_request() {
+fn content_length_with_chunked_smuggles_no_request() {
     let origin = Origin::scripted(|request, wire| {
         wire.body(request);
         wire.reply("200 OK", "", b"one");
@@ -165,7 +165,7 @@ fn a_length_beside_chunks_never_smuggles_a_second_request() {
 }
 
 #[test]
-fn connect_and_trace_are_not_served_here() {
+fn connect_and_trace_are_rejected() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FREE);
     assert_eq!(gate.connect().send("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n").answer().status, 405);
@@ -175,7 +175,7 @@ fn connect_and_trace_are_not_served_here() {
 }
 
 #[test]
-fn a_request_that_comes_round_again_is_a_loop() {
+fn request_loop_is_detected_by_via() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FREE);
     gate.connect().get("/", "Via: 1.1 other, 1.1 tidegate-00000000\r\n");
@@ -203,7 +203,7 @@ fn bodies_pass_in_both_framings() {
 }
 
 #[test]
-fn each_piece_of_an_answer_goes_on_as_it_comes() {
+fn response_body_is_streamed() {
     let (tell, wait) = signal();
     let origin = Origin::scripted(move |_, wire| {
         wire.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
@@ -214,13 +214,13 @@ fn each_piece_of_an_answer_goes_on_as_it_comes() {
     let mut client = gate.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.head();
-    assert_eq!(client.take(10).expect("the first piece, before there is a second"), b"5\r\nfirst\r\n");
+    assert_eq!(client.take(10).expect("the first chunk, before the second is sent"), b"5\r\nfirst\r\n");
     tell.tell();
     assert_eq!(client.take(16).expect("the rest"), b"6\r\nsecond\r\n0\r\n\r\n"[..16]);
 }
 
 #[test]
-fn each_piece_of_a_request_goes_on_as_it_comes() {
+fn request_body_is_streamed() {
     let (tell, wait) = signal();
     let origin = Origin::scripted(move |_, wire| {
         assert_eq!(wire.take(5), b"first");
@@ -237,7 +237,7 @@ fn each_piece_of_a_request_goes_on_as_it_comes() {
 }
 
 #[test]
-fn a_reader_that_stops_stops_the_origin() {
+fn slow_reader_applies_backpressure_to_origin() {
     const MIB: usize = 1 << 20;
     let sent = Arc::new(AtomicUsize::new(0));
     let (tell, cut_off) = signal();
@@ -256,18 +256,18 @@ fn a_reader_that_stops_stops_the_origin() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.head();
     for _ in 0..50 {
-        client.take(64 * 1024).expect("it flows as it is read");
+        client.take(64 * 1024).expect("the response flows while the client reads");
     }
-    wait_until("the reader that stopped to be cut off", || {
+    wait_until("the client that stopped reading to be disconnected", || {
         gate.pass(Duration::from_secs(31));
         cut_off.has_come()
     });
     let sent = sent.load(Ordering::SeqCst);
-    assert!(sent < 64, "{sent} of 256 MiB were taken from the origin; buffers on the way hold a few");
+    assert!(sent < 64, "{sent} of 256 MiB were read from the origin, more than the buffers hold");
 }
 
 #[test]
-fn trailers_pass_when_both_sides_want_them() {
+fn trailers_are_forwarded_when_negotiated() {
     let origin = Origin::scripted(|_, wire| {
         wire.send(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 42\r\n\r\n",
@@ -279,17 +279,17 @@ fn trailers_pass_when_both_sides_want_them() {
     assert_eq!(origin.last().fields["te"], "trailers");
     let answer = gate.connect().get("/", "");
     assert_eq!(answer.text(), "ok");
-    assert!(answer.trailers.is_empty(), "a client that did not ask gets none");
+    assert!(answer.trailers.is_empty(), "a client without TE gets no trailers");
 }
 
 #[test]
-fn neither_underscores_nor_trailers_carry_what_only_the_gateway_says() {
+fn underscore_variants_and_trailers_forge_no_headers() {
     let (tell, asked) = signal();
     let raw = Arc::new(Mutex::new(Vec::new()));
     let read = Arc::clone(&raw);
     let origin = Origin::scripted(move |request, wire| {
         if request.method == "POST" {
-            // Up to the last byte that the client sends: the trailer that passes.
+            // Read to the last byte that the client sends: the trailer that is forwarded.
             while !read.lock().ends_with(b"x-sum: 7\r\n\r\n") {
                 let more = wire.take(1);
                 assert!(!more.is_empty(), "{:?}", String::from_utf8_lossy(&read.lock()));
@@ -327,7 +327,7 @@ fn neither_underscores_nor_trailers_carry_what_only_the_gateway_says() {
 }
 
 #[test]
-fn of_the_address_families_a_trusted_proxy_vouches_for_the_configured_one() {
+fn only_configured_address_header_is_trusted() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FREE);
     let families =
@@ -342,7 +342,7 @@ fn of_the_address_families_a_trusted_proxy_vouches_for_the_configured_one() {
 }
 
 #[test]
-fn lf_without_cr_is_refused_and_empty_lines_before_a_request_are_not() {
+fn bare_lf_is_refused_but_leading_crlf_accepted() {
     let origin = Origin::scripted(|request, wire| {
         wire.body(request);
         wire.reply("200 OK", "", b"hello");
@@ -368,7 +368,7 @@ fn lf_without_cr_is_refused_and_empty_lines_before_a_request_are_not() {
 }
 
 #[test]
-fn the_body_is_asked_for_only_once_the_request_is_let_in() {
+fn continue_is_sent_only_after_admission() {
     let origin = Origin::scripted(|request, wire| {
         let body = wire.body(request);
         wire.reply("200 OK", "", &body);
@@ -384,32 +384,32 @@ fn the_body_is_asked_for_only_once_the_request_is_let_in() {
 }
 
 #[test]
-fn a_refused_upload_that_waits_for_leave_gets_its_answer_at_once() {
+fn refused_expect_continue_gets_immediate_response() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), SPENT);
     let mut client = gate.connect();
     client.send("POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\nExpect: 100-continue\r\n\r\n");
-    assert_eq!(client.head().status, 429, "no 100 before it");
+    assert_eq!(client.head().status, 429, "no 100 before the final status");
 }
 
 #[test]
-fn a_refused_upload_gets_to_see_why() {
+fn refused_upload_receives_the_response() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), SPENT);
     let mut client = gate.connect();
     let body = vec![b'x'; 200 * 1024];
     client.send(format!("POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
-    assert!(client.try_send(&body), "what is on its way is read");
+    assert!(client.try_send(&body), "the body in transit is read");
     assert_eq!(client.answer().status, 429);
-    assert_eq!(client.get("/free", "").status, 200, "and the connection goes on");
+    assert_eq!(client.get("/free", "").status, 200, "the connection stays open");
     let mut client = gate.connect();
     client.send("POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n");
     client.send(&body);
-    assert_eq!(client.answer().status, 429, "too much to read, but the answer comes first");
+    assert_eq!(client.answer().status, 429, "the response is sent before a large body is read");
 }
 
 #[test]
-fn a_body_beyond_the_limit_is_refused_before_or_while_it_comes() {
+fn body_beyond_max_size_is_refused() {
     let origin = Origin::scripted(|request, wire| {
         wire.body(request);
         wire.reply("200 OK", "", b"");
@@ -418,7 +418,7 @@ fn a_body_beyond_the_limit_is_refused_before_or_while_it_comes() {
     let mut client = gate.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1025\r\n\r\n");
     assert_eq!(client.answer().status, 413);
-    assert!(origin.seen().is_empty(), "its length alone was too much");
+    assert!(origin.seen().is_empty(), "Content-Length alone exceeds the limit");
     let mut client = gate.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send(format!("800\r\n{}\r\n", "x".repeat(0x800)));
@@ -426,7 +426,7 @@ fn a_body_beyond_the_limit_is_refused_before_or_while_it_comes() {
 }
 
 #[test]
-fn head_and_not_modified_have_a_length_and_no_body() {
+fn head_and_304_responses_have_no_body() {
     let origin = Origin::scripted(|request, wire| match request.method.as_str() {
         "HEAD" => drop(wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")),
         _ => drop(wire.send("HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n")),
@@ -437,11 +437,11 @@ fn head_and_not_modified_have_a_length_and_no_body() {
     let answer = client.answer_to("HEAD");
     assert_eq!((answer.status, answer.field("content-length")), (200, "1000"));
     assert_eq!(client.get("/", "If-None-Match: \"x\"\r\n").status, 304);
-    assert_eq!(origin.connections(), 1, "both connections go on");
+    assert_eq!(origin.connections(), 1, "both connections stay open");
 }
 
 #[test]
-fn an_old_client_is_answered_as_it_understands() {
+fn http10_client_receives_no_chunked_encoding() {
     let origin = Origin::scripted(|_, wire| {
         wire.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
     });
@@ -454,7 +454,7 @@ fn an_old_client_is_answered_as_it_understands() {
 }
 
 #[test]
-fn a_client_that_leaves_frees_the_origin() {
+fn client_disconnect_aborts_the_origin_request() {
     let (tell, wait) = signal();
     let (told, closed) = signal();
     let origin = Origin::scripted(move |_, wire| {
@@ -469,11 +469,15 @@ fn a_client_that_leaves_frees_the_origin() {
     client.reset();
     closed.wait();
     let log = gate.into_log();
-    assert_eq!((&log[0]["status"], &log[0]["charged"]["api"]), (&499.into(), &1.into()), "the origin has worked");
+    assert_eq!(
+        (&log[0]["status"], &log[0]["charged"]["api"]),
+        (&499.into(), &1.into()),
+        "the origin has processed the request"
+    );
 }
 
 #[test]
-fn an_origin_that_dies_in_the_middle_is_not_covered_up() {
+fn truncated_origin_response_stays_truncated() {
     let origin = Origin::scripted(|request, wire| {
         match request.target.as_str() {
             "/length" => wire.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"),
@@ -489,12 +493,12 @@ fn an_origin_that_dies_in_the_middle_is_not_covered_up() {
     let mut client = gate.connect();
     client.send("GET /chunks HTTP/1.1\r\nHost: a\r\n\r\n");
     client.head();
-    let rest = String::from_utf8(client.rest()).expect("text");
-    assert!(!rest.contains("0\r\n\r\n"), "no end that was never there: {rest:?}");
+    let rest = String::from_utf8(client.rest()).expect("response is UTF-8");
+    assert!(!rest.contains("0\r\n\r\n"), "the gateway added an end of body: {rest:?}");
 }
 
 #[test]
-fn an_origin_that_gives_no_answer_is_a_bad_gateway() {
+fn missing_or_invalid_origin_response_is_502() {
     let origin = Origin::scripted(|request, wire| {
         match request.target.as_str() {
             "/nothing" => {}
@@ -513,7 +517,7 @@ fn an_origin_that_gives_no_answer_is_a_bad_gateway() {
 }
 
 #[test]
-fn what_never_left_costs_nothing() {
+fn unsent_request_is_not_charged() {
     let gate = Gate::before(Origin::nowhere(), COSTLY);
     assert_eq!(gate.connect().get("/page", "").status, 502);
     assert_eq!(gate.books(), (0.0, 0.0));
@@ -521,7 +525,7 @@ fn what_never_left_costs_nothing() {
 }
 
 #[test]
-fn an_early_answer_reaches_a_client_that_is_still_sending() {
+fn early_response_reaches_client_during_upload() {
     let origin = Origin::scripted(|_, wire| {
         wire.reply("413 Content Too Large", "Connection: close\r\n", b"too much");
         wire.close();
@@ -534,7 +538,7 @@ fn an_early_answer_reaches_a_client_that_is_still_sending() {
 }
 
 #[test]
-fn informational_answers_are_not_the_answer() {
+fn informational_responses_are_not_final() {
     let origin = Origin::scripted(|_, wire| {
         wire.send("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
@@ -543,7 +547,7 @@ fn informational_answers_are_not_the_answer() {
 }
 
 #[test]
-fn a_connection_the_origin_has_closed_is_not_used_again() {
+fn closed_origin_connection_is_not_reused() {
     let origin = Origin::scripted(|_, wire| {
         wire.reply("200 OK", "", b"once");
         wire.close();
@@ -555,11 +559,11 @@ fn a_connection_the_origin_has_closed_is_not_used_again() {
     }
     let mut client = gate.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
-    assert_eq!(client.answer().status, 200, "not even for a request that cannot be repeated");
+    assert_eq!(client.answer().status, 200, "a stale connection is not used for a request that cannot be retried");
 }
 
 #[test]
-fn cookies_of_http2_become_one_and_hosts_must_agree() {
+fn http2_cookies_are_joined_and_authority_must_match() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FREE);
     let address = gate.address();
@@ -579,7 +583,7 @@ fn cookies_of_http2_become_one_and_hosts_must_agree() {
     assert_eq!(statuses, [400]);
 }
 
-/// Pages cost one unit of a plentiful quota.
+/// Pages cost one unit of a large quota.
 const COSTLY: &str = "
 quotas: { api: { limit: 1000, window: { fixed: 24h } } }
 routes: [ { match: /page, cost: { api: 1 } } ]";
@@ -588,13 +592,13 @@ const EVERYTHING_COSTS: &str = "
 quotas: { api: { limit: 1000, window: { fixed: 24h } } }
 routes: [ { match: /**, cost: { api: 1 } } ]";
 
-/// Pages are refused to everybody; the rest is free.
+/// Pages are refused to all clients; everything else is free.
 const SPENT: &str = "
 quotas: { api: { limit: 1000, window: { fixed: 24h }, tiers: { other: [ { above: 0%, shed: 100% } ] } } }
 routes: [ { match: /page, cost: { api: 1 } } ]";
 
 #[test]
-fn nothing_stays_in_flight_whichever_way_a_request_ends() {
+fn all_request_outcomes_release_slots_and_reservations() {
     let origin = Origin::scripted(|request, wire| match request.target.as_str() {
         "/reset" => wire.reset(),
         "/close" => wire.close(),
@@ -634,6 +638,6 @@ fn nothing_stays_in_flight_whichever_way_a_request_ends() {
         drop(http2);
         gate.wait_for_metric("tidegate_origin_inflight{scope=\"default\"}", 0.0);
         gate.wait_for_metric("tidegate_quota_reserved{quota=\"api\"}", 0.0);
-        assert!(gate.books().0 > 0.0, "round {round}: what the origin may have worked for is charged");
+        assert!(gate.books().0 > 0.0, "round {round}: a request that the origin may have processed is charged");
     }
 }

@@ -1,4 +1,4 @@
-//! Several gates and a real Redis: nothing is overspent, whatever becomes of the server, and nearly all can be used.
+//! Several instances and a real Redis: the limit is never exceeded, also when the server fails, and it can be used up.
 
 use crate::support::redis::{self, RedisServer};
 use crate::support::wait::{pass_real_time, wait_until};
@@ -14,21 +14,21 @@ use tidegate::policy::window::Span;
 use tidegate::policy::{Timestamp, Units};
 
 const LIMIT: u64 = 1_000_000;
-/// A keeper asks about once a second; these ask more often, so that a test is over sooner.
+/// Lease interval of the tests, shorter than the default of about one second.
 const ROUND: Duration = Duration::from_millis(50);
 
 #[test]
-fn three_gates_spend_one_allowance_to_the_end() {
+fn three_instances_spend_one_quota_completely() {
     three_gates(&[], true, |_, _| {});
 }
 
 #[test]
-fn a_server_that_comes_back_empty_does_not_open_the_allowance_again() {
+fn redis_restart_without_data_reopens_no_quota() {
     three_gates(&[], true, |redis, _| redis.restart());
 }
 
 #[test]
-fn a_server_that_comes_back_with_an_older_state_does_not_open_the_allowance_again() {
+fn redis_restart_with_old_data_reopens_no_quota() {
     three_gates(&[], false, |redis, gates| {
         redis.cli(&["SAVE"]);
         gates.wait_for_spent(LIMIT / 2);
@@ -37,13 +37,14 @@ fn a_server_that_comes_back_with_an_older_state_does_not_open_the_allowance_agai
 }
 
 #[test]
-fn a_server_whose_data_are_deleted_does_not_open_the_allowance_again() {
+fn deleted_redis_data_reopens_no_quota() {
     three_gates(&[], false, |redis, _| drop(redis.cli(&["FLUSHALL"])));
 }
 
-/// Frozen for longer than gates wait before they live by their shares; ten seconds are no different from three.
+/// Freezes the server for longer than the time after which instances lease from their fallback shares. Longer outages
+/// behave the same.
 #[test]
-fn a_server_that_is_frozen_is_as_good_as_lost_until_it_is_back() {
+fn frozen_redis_switches_instances_to_fallback() {
     three_gates(&[], true, |redis, _| {
         redis.freeze(true);
         pass_real_time(Duration::from_secs(3));
@@ -52,46 +53,46 @@ fn a_server_that_is_frozen_is_as_good_as_lost_until_it_is_back() {
 }
 
 #[test]
-fn a_server_that_pauses_its_clients_is_as_good_as_lost_until_it_goes_on() {
+fn redis_client_pause_switches_to_fallback() {
     three_gates(&[], true, |redis, _| drop(redis.cli(&["CLIENT", "PAUSE", "2500", "ALL"])));
 }
 
 #[test]
-fn wrong_places_are_told_in_words_and_at_once() {
+fn unusable_redis_endpoints_give_clear_errors() {
     let nobody = lease_error(place(redis::free_port()));
     assert!(nobody.contains("cannot reach redis at 127.0.0.1:") && nobody.contains("refused"), "{nobody}");
 
     let web = answering(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     let told = lease_error(place(web));
-    assert!(told.contains("it does not speak the Redis protocol"), "{told}");
+    assert!(told.contains("not the Redis protocol"), "{told}");
 
     let parrot = answering(b"-ERR unknown command 'AUTH', with args beginning with: 'hunter2'\r\n");
     let told = lease_error(RedisEndpoint { password: Some("hunter2".into()), ..place(parrot) });
-    assert!(told.contains("does not accept the user or password") && !told.contains("hunter2"), "{told}");
+    assert!(told.contains("authentication failed") && !told.contains("hunter2"), "{told}");
 
     let silent = answering(b"");
     let told = lease_error(place(silent));
-    assert!(told.contains("no connection within 250ms"), "{told}");
+    assert!(told.contains("connect timed out after 250ms"), "{told}");
 
     let told = lease_error(RedisEndpoint { host: "no-such-host.invalid".into(), ..place(1) });
     assert!(told.contains("redis at no-such-host.invalid:1"), "{told}");
 }
 
 #[test]
-fn a_password_opens_and_a_wrong_one_is_told() {
+fn redis_password_is_required_and_never_shown() {
     let redis = RedisServer::start(&["--requirepass", "hunter2"]);
     let told = lease_error(place(redis.port));
-    assert!(told.contains("wants another user or password"), "{told}");
+    assert!(told.contains("authentication required"), "{told}");
     let told = lease_error(RedisEndpoint { password: Some("hunter3".into()), ..place(redis.port) });
-    assert!(told.contains("does not accept the user or password") && !told.contains("hunter3"), "{told}");
+    assert!(told.contains("authentication failed") && !told.contains("hunter3"), "{told}");
     let right = RedisEndpoint { password: Some("hunter2".into()), ..place(redis.port) };
     assert!(!format!("{right} {right:?}").contains("hunter2"));
     assert_eq!(lease(&mut store(right, 1), &ask("api", 10)).map(|_| ()).map_err(|error| error.to_string()), Ok(()));
 }
 
-/// The rights that `docs/MULTIPLE_INSTANCES.md` gives are enough, and are needed.
+/// The rights in `docs/MULTIPLE_INSTANCES.md` are sufficient and necessary.
 #[test]
-fn a_user_with_few_rights_will_do() {
+fn documented_redis_acl_is_sufficient() {
     let redis = RedisServer::start(&[]);
     let docs = include_str!("../../docs/MULTIPLE_INSTANCES.md");
     let written = docs.lines().find(|line| line.starts_with("ACL SETUSER")).expect("an example");
@@ -101,30 +102,30 @@ fn a_user_with_few_rights_will_do() {
     let mut store = store(user, 1);
     lease(&mut store, &ask("api", 10)).expect("a lease");
     redis.cli(&["ACL", "SETUSER", "gate", "-evalsha"]);
-    let told = lease(&mut store, &ask("api", 10)).expect_err("it may not").to_string();
-    assert!(told.contains("its access list keeps us out"), "{told}");
+    let told = lease(&mut store, &ask("api", 10)).expect_err("user lacks the right").to_string();
+    assert!(told.contains("permission denied by ACL"), "{told}");
 }
 
 #[test]
-fn a_server_without_memory_leases_nothing_until_it_has_some() {
+fn redis_without_memory_grants_no_leases() {
     let redis = RedisServer::start(&["--maxmemory", "100kb", "--maxmemory-policy", "noeviction"]);
     let mut store = store(place(redis.port), 1);
-    let told = lease(&mut store, &ask("api", 10)).expect_err("it has no memory").to_string();
-    assert!(told.contains("it has no memory left"), "{told}");
+    let told = lease(&mut store, &ask("api", 10)).expect_err("server has no memory left").to_string();
+    assert!(told.contains("out of memory "), "{told}");
     redis.cli(&["CONFIG", "SET", "maxmemory", "0"]);
-    lease(&mut store, &ask("api", 10)).expect("it has");
+    lease(&mut store, &ask("api", 10)).expect("server has memory again");
 }
 
 #[test]
-fn a_read_only_replica_is_not_leased_from() {
+fn read_only_replica_grants_no_leases() {
     let primary = RedisServer::start(&[]);
     let replica = RedisServer::start(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
     let told = lease_error(place(replica.port));
-    assert!(told.contains("it is a read-only replica"), "{told}");
+    assert!(told.contains("read-only replica"), "{told}");
 }
 
 #[test]
-fn a_gate_that_stops_gives_back_what_it_has_not_spent() {
+fn stopped_instance_returns_unspent_units() {
     let redis = RedisServer::start(&[]);
     let (mut one, mut two) = (store(place(redis.port), 1), store(place(redis.port), 2));
     let asked = LeaseRequest { urgent: Units::from_milli(LIMIT), ..ask("api", LIMIT) };
@@ -132,12 +133,12 @@ fn a_gate_that_stops_gives_back_what_it_has_not_spent() {
     wait_until("all of the quota to be leased", || held(&mut one) == LIMIT);
     assert_eq!(held(&mut two), 0);
     let last = LeaseRequest { taken: Units::from_milli(10), held: Units::from_milli(LIMIT), ..asked.clone() };
-    wait(one.close(&[last], Clock::system().now())).expect("it is told");
+    wait(one.close(&[last], Clock::system().now())).expect("server accepts the last report");
     assert_eq!(held(&mut two), LIMIT - 10);
 }
 
 #[test]
-fn a_server_that_forgets_its_scripts_is_taught_again() {
+fn flushed_redis_script_is_loaded_again() {
     let redis = RedisServer::start(&[]);
     let mut store = store(place(redis.port), 1);
     lease(&mut store, &ask("api", 10)).expect("a lease");
@@ -146,17 +147,17 @@ fn a_server_that_forgets_its_scripts_is_taught_again() {
 }
 
 #[test]
-fn a_quota_is_one_key_that_lasts_longer_than_its_window() {
+fn quota_key_expires_after_its_window() {
     let redis = RedisServer::start(&[]);
     let asked = ask("api", 10);
     lease(&mut store(place(redis.port), 1), &asked).expect("a lease");
     assert_eq!(redis.cli(&["KEYS", "*"]), "{tidegate:api}:leases");
     let forgotten: u64 = redis.cli(&["PEXPIRETIME", "{tidegate:api}:leases"]).parse().expect("a number");
-    assert!(forgotten > asked.window.span.expect("it has one").end.0 / 1_000_000);
+    assert!(forgotten > asked.window.span.expect("window has an end").end.0 / 1_000_000);
 }
 
 #[test]
-fn a_cluster_says_where_each_quota_lies() {
+fn cluster_redirects_to_the_quota_slot() {
     let cluster = ["--cluster-enabled", "yes"];
     let (one, two) = (RedisServer::start(&cluster), RedisServer::start(&cluster));
     one.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]);
@@ -169,7 +170,7 @@ fn a_cluster_says_where_each_quota_lies() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let asks: Vec<LeaseRequest> = names.iter().map(|name| ask(name, 10)).collect();
     let mut store = store(place(one.port), 1);
-    let leases = wait(store.lease(&asks, Clock::system().now())).expect("leases of all");
+    let leases = wait(store.lease(&asks, Clock::system().now())).expect("leases of all quotas");
     assert_eq!(leases.len(), names.len());
     let keys = |node: &RedisServer| node.cli(&["KEYS", "*"]).lines().count();
     assert!(keys(&one) > 0 && keys(&two) > 0, "{} and {}", keys(&one), keys(&two));
@@ -180,7 +181,7 @@ fn a_cluster_says_where_each_quota_lies() {
     }
 }
 
-/// What three gateways have done so far, and whether they are to end.
+/// Shared progress of three instances, and whether they must stop.
 #[derive(Default)]
 struct Gates {
     spent: AtomicU64,
@@ -190,17 +191,17 @@ struct Gates {
 
 impl Gates {
     fn wait_for_spent(&self, least: u64) {
-        wait_until(&format!("{least} of {LIMIT} to be spent"), || self.spent.load(Ordering::SeqCst) >= least);
+        wait_until(&format!("{least} of {LIMIT} to be used"), || self.spent.load(Ordering::SeqCst) >= least);
     }
 
-    /// Waits until each of them has had the time to ask four times, or nearly.
+    /// Waits until each instance has had the time for about four lease requests.
     fn wait_for_rounds(&self) {
         let before = self.rounds.load(Ordering::SeqCst);
-        wait_until("more rounds", || self.rounds.load(Ordering::SeqCst) >= before + 12);
+        wait_until("more lease rounds", || self.rounds.load(Ordering::SeqCst) >= before + 12);
     }
 }
 
-/// Three gateways spend at random until nothing is left; in the middle, `disturb` happens to the server.
+/// Runs three instances that use random amounts until the limit is used up. `disturb` runs in the middle.
 fn three_gates(options: &[&str], shares: bool, disturb: impl FnOnce(&mut RedisServer, &Gates)) {
     let mut redis = RedisServer::start(options);
     let gates = Arc::new(Gates::default());
@@ -215,17 +216,18 @@ fn three_gates(options: &[&str], shares: bool, disturb: impl FnOnce(&mut RedisSe
     gates.wait_for_spent(LIMIT / 3);
     disturb(&mut redis, &gates);
     gates.wait_for_spent(LIMIT * 99 / 100);
-    // A gateway that could take too much would do so now.
+    // An instance that could exceed the limit would do so now.
     gates.wait_for_rounds();
     gates.over.store(true, Ordering::SeqCst);
-    threads.into_iter().for_each(|thread| thread.join().expect("a gateway that ends well"));
+    threads.into_iter().for_each(|thread| thread.join().expect("instance does not panic"));
     let spent = gates.spent.load(Ordering::SeqCst);
     assert!(spent <= LIMIT, "{spent} of {LIMIT}");
 }
 
-/// One gate: asks for about what it will spend before it asks again, and for less as the limit nears.
+/// Runs one instance. It requests about as many units as it uses until the next request, and fewer as usage nears the
+/// limit.
 fn spend(mut store: RedisStore, number: u64, asked: &LeaseRequest, gates: &Gates) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");
     let clock = Clock::system();
     let (mut taken, mut held, mut chance) = (0, 0, number);
     let mut left = LIMIT;
@@ -252,7 +254,7 @@ fn spend(mut store: RedisStore, number: u64, asked: &LeaseRequest, gates: &Gates
     }
 }
 
-/// Something that listens on a port and says `answer` to everybody, whatever they want.
+/// Starts a server that sends `answer` to every client. Returns its port.
 fn answering(answer: &'static [u8]) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -295,19 +297,19 @@ fn lease(store: &mut RedisStore, ask: &LeaseRequest) -> Result<Lease, StoreError
     wait(store.lease(std::slice::from_ref(ask), Clock::system().now())).map(|leases| leases[0])
 }
 
-/// What is said of a server that cannot be leased from.
+/// Returns the error of a server from which no lease can be obtained.
 fn lease_error(server: RedisEndpoint) -> String {
     let mut store = store(server, 1);
-    let first = lease(&mut store, &ask("api", 10)).expect_err("no lease can be had there");
-    lease(&mut store, &ask("api", 10)).expect_err("nor a moment later");
+    let first = lease(&mut store, &ask("api", 10)).expect_err("server grants no lease");
+    lease(&mut store, &ask("api", 10)).expect_err("server grants no lease on retry");
     first.to_string()
 }
 
-/// A connection belongs to the runtime that it was opened on, as it does to the keeper's.
+/// Runs `work` on the runtime of this thread: a connection belongs to the runtime on which it was opened.
 fn wait<T>(work: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");
     }
     RUNTIME.with(|runtime| runtime.block_on(work))
 }

@@ -1,5 +1,5 @@
-//! Why a request was refused: a gate names the step and the line of the YAML, and what it says would have let the request
-//! through does let it through.
+//! Explanations of live refusals: the gateway names the step and the line of the YAML file, and the changes that would
+//! admit the request do admit it.
 
 use crate::support::client::{Answer, Client};
 use crate::support::gate::{Gate, NOON};
@@ -18,13 +18,13 @@ const GOOGLEBOT: &str = "User-Agent: Googlebot/2.1\r\n";
 const CURL: &str = "User-Agent: curl/8.0\r\n";
 
 #[test]
-fn a_tier_lets_through_what_comes_while_less_is_used_or_is_of_another_class() {
+fn tier_refusal_explains_usage_and_class_remedies() {
     let gate = Gate::before(Origin::plain().address(), RULES);
     gate.set_used("api", 30);
     let why = Why::of(&gate, &refused(&gate, CURL, "tier"));
     assert_eq!(why.decided_by("tier"), "quotas.api.tiers.bot[0]");
     let most = why.remedy("used")["used_at_most"]["api"].as_f64().expect("a number");
-    assert_eq!(most, 19.0, "a tier is left below its mark, so that it does not flap");
+    assert_eq!(most, 19.0, "a tier ends below its threshold (hysteresis)");
     gate.set_used("api", 20);
     refused(&gate, CURL, "tier");
     gate.set_used("api", 19);
@@ -39,13 +39,13 @@ fn a_tier_lets_through_what_comes_while_less_is_used_or_is_of_another_class() {
 }
 
 #[test]
-fn of_a_class_that_is_refused_in_part_the_next_gets_through() {
+fn partial_shed_refusal_explains_the_next_admission() {
     let gate = Gate::before(Origin::plain().address(), RULES);
     gate.set_used("api", 60);
     let fetcher = "User-Agent: FeedFetcher/1.0\r\n";
     admitted(&gate, fetcher);
     let why = Why::of(&gate, &refused(&gate, fetcher, "tier"));
-    assert_eq!(why.decided_by("tier"), "quotas.api.tiers.feed.ladder[0]");
+    assert_eq!(why.decided_by("tier"), "quotas.api.tiers.feed.steps[0]");
     assert_eq!(why.remedy("turn")["let_through"], 0.5);
     admitted(&gate, fetcher);
     refused(&gate, fetcher, "tier");
@@ -54,7 +54,7 @@ fn of_a_class_that_is_refused_in_part_the_next_gets_through() {
 }
 
 #[test]
-fn a_quota_that_is_spent_lets_through_what_costs_less_or_comes_later() {
+fn quota_refusal_explains_cost_and_time_remedies() {
     let gate = Gate::before(Origin::plain().address(), RULES);
     gate.set_used("api", 98);
     let dear = gate.connect().get("/dear", "");
@@ -73,36 +73,36 @@ fn a_quota_that_is_spent_lets_through_what_costs_less_or_comes_later() {
 }
 
 #[test]
-fn a_lost_ledger_lets_through_who_comes_back_once_it_is_there_again() {
+fn ledger_refusal_explains_the_missing_lease() {
     let redis = RedisServer::start(&[]);
     let rules = format!(
-        "ledger: {{ redis: {{ url: 'redis://127.0.0.1:{}', when_lost: refuse }} }}\n\
+        "ledger: {{ redis: {{ url: 'redis://127.0.0.1:{}', failure_mode: refuse }} }}\n\
          quotas: {{ api: {{ limit: 1000, window: {{ fixed: 7d }} }} }}\n\
          routes: [{{ match: /page, cost: {{ api: 1 }} }}]",
         redis.port
     );
     let gate = Gate::with_clock(Origin::plain().address(), &rules, Clock::system());
     let is_served = || gate.connect().get("/page", "").status == 200;
-    wait_until("a new ledger to lease, which it does after three seconds", is_served);
+    wait_until("a new ledger to grant leases, which takes three seconds", is_served);
     redis.freeze(true);
-    let lost = wait_for("what the gateway holds to be spent, which is never all", || {
+    let lost = wait_for("the leased units to be used, which are never all", || {
         Some(gate.connect().get("/page", "")).filter(|answer| answer.status != 200)
     });
     let why = Why::of(&gate, &lost);
     assert_eq!(why.decided_by("quota"), "quotas.api.limit");
     let step = why.step("quota");
-    assert!(step["numbers"]["left"].as_f64() >= Some(1.0), "there is more, but not here: {step}");
-    assert!(step["says"].as_str().is_some_and(|says| says.contains("the ledger has not handed out enough")), "{step}");
-    let remedies = why.0["would_let_it_through"].as_array().expect("remedies");
-    let says: Vec<&Value> = remedies.iter().map(|remedy| &remedy["says"]).collect();
-    assert_eq!(says, ["coming back once the ledger has handed out more"]);
+    assert!(step["numbers"]["left"].as_f64() >= Some(1.0), "units are left, but not leased: {step}");
+    assert!(step["message"].as_str().is_some_and(|says| says.contains("the ledger has not leased enough")), "{step}");
+    let remedies = why.0["remedies"].as_array().expect("remedies");
+    let says: Vec<&Value> = remedies.iter().map(|remedy| &remedy["message"]).collect();
+    assert_eq!(says, ["a retry once the ledger has leased more"]);
     refused(&gate, "", "ledger");
     redis.freeze(false);
-    wait_until("the server to go on with what it had", is_served);
+    wait_until("the server to resume with its data", is_served);
 }
 
 #[test]
-fn a_plan_lets_through_who_comes_back_as_told_or_is_served_first() {
+fn pacing_refusal_explains_plan_and_class_remedies() {
     let gate = Gate::before(Origin::plain().address(), PACED);
     (0..5).for_each(|_| admitted(&gate, CURL));
     let why = Why::of(&gate, &refused(&gate, CURL, "pacing"));
@@ -112,7 +112,7 @@ fn a_plan_lets_through_who_comes_back_as_told_or_is_served_first() {
     assert_eq!((&numbers["mode"], &numbers["burst"], &numbers["planned"]), (&"even".into(), &5.0.into(), &50.0.into()));
     assert_eq!((&numbers["purse"], &numbers["share"], &numbers["aside"]), (&0.0.into(), &1.0.into(), &0.0.into()));
     assert_eq!(why.remedy("class")["classes"], serde_json::json!(["person", "other"]));
-    // By then there is another plan: the five that were admitted count in it.
+    // The plan changes in the meantime: it includes the five admitted requests.
     gate.clock.set(why.time() + Duration::from_secs(60));
     admitted(&gate, CURL);
     refused(&gate, CURL, "pacing");
@@ -120,36 +120,36 @@ fn a_plan_lets_through_who_comes_back_as_told_or_is_served_first() {
 }
 
 #[test]
-fn what_a_plan_would_say_to_a_request_that_nobody_sent_is_not_made_up() {
-    let folder = tempfile::tempdir().expect("a folder");
+fn hypothetical_request_has_no_pacing_verdict() {
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = folder.path().join("tidegate.yaml");
-    std::fs::write(&file, format!("origin: {{ url: http://127.0.0.1:1 }}\n{PACED}")).expect("it can be written");
+    std::fs::write(&file, format!("origin: {{ url: http://127.0.0.1:1 }}\n{PACED}")).expect("file is writable");
     let config = file.display().to_string();
     let ended =
         run(&["explain", "/page", "--user-agent", "curl/8.0", "--ip", "192.0.2.1", "--json", "--config", &config], b"");
     assert_eq!(ended.code, 0, "{}", ended.errors);
-    let why = Why(serde_json::from_str(&ended.output).expect("it is JSON"));
+    let why = Why(serde_json::from_str(&ended.output).expect("output is JSON"));
     let step = why.step("pacing");
     assert_eq!((&step["finding"], &step["rule"]["path"]), (&"depends".into(), &"quotas.api.pacing".into()));
-    assert!(step["says"].as_str().is_some_and(|says| says.contains("only a running gate knows")), "{step}");
+    assert!(step["message"].as_str().is_some_and(|says| says.contains("only a running gateway")), "{step}");
 }
 
 #[test]
-fn a_bucket_lets_through_who_comes_back_when_it_holds_a_token() {
+fn bucket_refusal_explains_the_refill_time() {
     let gate = Gate::before(Origin::plain().address(), RULES);
     (0..3).for_each(|_| admitted(&gate, CURL));
     gate.clock.advance(Duration::from_millis(4200));
     let why = Why::of(&gate, &refused(&gate, CURL, "bucket"));
     assert_eq!(why.decided_by("bucket"), "classes[3].bucket");
-    assert_eq!(why.step("tier")["finding"], "not_asked");
+    assert_eq!(why.step("tier")["finding"], "skipped");
     let late = why.time().saturating_duration_since(NOON + Duration::from_secs(10));
-    assert!(late <= Duration::from_secs(1), "the log knows it to the second: {late:?}");
+    assert!(late <= Duration::from_secs(1), "log times have a resolution of a second: {late:?}");
     gate.clock.set(why.time());
     admitted(&gate, CURL);
 }
 
 #[test]
-fn a_block_lets_through_who_proves_that_it_is_somebody_else() {
+fn block_refusal_explains_the_required_proof() {
     let gate = Gate::before(Origin::plain().address(), RULES);
     let impostor = format!("{GOOGLEBOT}X-Forwarded-For: 192.0.2.1\r\n");
     let why = Why::of(&gate, &refused(&gate, &impostor, "blocked"));
@@ -161,7 +161,7 @@ fn a_block_lets_through_who_proves_that_it_is_somebody_else() {
 }
 
 #[test]
-fn a_scope_that_rests_lets_through_who_comes_back_as_told() {
+fn backoff_refusal_explains_the_retry_time() {
     let origin = Origin::scripted(|request, wire| match request.target.as_str() {
         "/broken" => wire.reply("503 Service Unavailable", "", b""),
         _ => wire.reply("200 OK", "", b"hello"),
@@ -169,16 +169,16 @@ fn a_scope_that_rests_lets_through_who_comes_back_as_told() {
     let gate = Gate::before(origin.address(), RULES);
     assert_eq!(gate.connect().get("/broken", "").status, 503);
     let why = Why::of(&gate, &refused(&gate, "", "backoff"));
-    assert_eq!(why.decided_by("turn"), "scopes.default.backoff");
+    assert_eq!(why.decided_by("throttle"), "scopes.default.backoff");
     assert_eq!((&why.step("quota")["finding"], why.answer()["status"].as_u64()), (&"passed".into(), Some(503)));
     gate.clock.advance(why.time().saturating_duration_since(NOON));
     admitted(&gate, "");
 }
 
 #[test]
-fn the_log_says_when_a_scope_begins_to_rest() {
+fn backoff_start_is_logged() {
     let origin = Origin::scripted(|_, wire| wire.reply("503 Service Unavailable", "", b""));
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = folder.path().join("tidegate.yaml");
     let beside = format!(
         "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\norigin: {{ url: http://{} }}",
@@ -186,19 +186,22 @@ fn the_log_says_when_a_scope_begins_to_rest() {
     );
     std::fs::write(
         &file,
-        format!("{beside}\nledger: memory\nverify: {{ dns: off, refresh: off }}\nlog: {{ access: off }}\n{RULES}"),
+        format!(
+            "{beside}\nledger: memory\nverify: {{ dns: off, refresh_interval: off }}\nlog: {{ access: off }}\n{RULES}"
+        ),
     )
-    .expect("it can be written");
+    .expect("file is writable");
     let mut gate = Program::start(&["--config", &file.display().to_string()]);
     let ready = gate.line();
-    let address = ready.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address");
+    let address =
+        ready.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).expect("ready line has an address");
     let mut client = Client::connect(address.parse().expect("an address"));
     assert_eq!(client.get("/broken", "").status, 503);
-    gate.error_line("The origin complains: default is left alone for 10s");
+    gate.error_line("Origin overloaded: scope default backs off for 10s");
 }
 
 #[test]
-fn a_scope_that_is_full_lets_through_who_comes_back_when_there_is_room() {
+fn throttle_refusal_explains_the_full_scope() {
     let (origin, asked, go_on) = Origin::holding("/slow");
     let gate = Gate::before(origin.address(), RULES);
     let mut first = gate.connect();
@@ -207,8 +210,11 @@ fn a_scope_that_is_full_lets_through_who_comes_back_when_there_is_room() {
     let second = gate.connect().get("/slow", "");
     assert_eq!(second.json()["reason"], "throttle");
     let why = Why::of(&gate, &second);
-    assert_eq!(why.decided_by("turn"), "scopes.narrow");
-    assert!(why.step("turn")["says"].as_str().expect("text").starts_with("narrow had no room"), "{why:?}");
+    assert_eq!(why.decided_by("throttle"), "scopes.narrow");
+    assert!(
+        why.step("throttle")["message"].as_str().expect("says is a string").starts_with("narrow had no free slot"),
+        "{why:?}"
+    );
     go_on.tell();
     assert_eq!(first.answer().status, 200);
     gate.clock.advance(why.time().saturating_duration_since(NOON));
@@ -216,46 +222,42 @@ fn a_scope_that_is_full_lets_through_who_comes_back_when_there_is_room() {
 }
 
 #[test]
-fn what_was_admitted_is_explained_too() {
+fn admitted_request_is_explained_from_log() {
     let gate = Gate::before(Origin::plain().address(), RULES);
     gate.connect().get("/page", CURL);
     let state = gate.state();
     assert_eq!(state["quotas"][0]["used"], 1);
     let own = gate.into_log_text();
-    let line: Value = serde_json::from_str(&own).expect("one line");
-    let folder = tempfile::tempdir().expect("a folder");
+    let line: Value = serde_json::from_str(&own).expect("log has one line");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let (yaml, log) = (folder.path().join("tidegate.yaml"), folder.path().join("access.log"));
-    std::fs::write(&yaml, format!("origin: {{ url: \"http://127.0.0.1:3000\" }}\n{RULES}")).expect("it can be written");
+    std::fs::write(&yaml, format!("origin: {{ url: \"http://127.0.0.1:3000\" }}\n{RULES}")).expect("file is writable");
     let combined = "192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] \"GET /page HTTP/1.1\" 200 5 \"-\" \"curl/8.0\"";
-    std::fs::write(&log, format!("{own}{combined}\n")).expect("it can be written");
+    std::fs::write(&log, format!("{own}{combined}\n")).expect("file is writable");
 
     let own = explain_line(&yaml, &log, 1, &[]);
     assert_eq!((&own.answer()["verdict"], own.answer()["status"].as_u64()), (&"admitted".into(), Some(200)));
-    assert_eq!(own.step("tier")["numbers"]["used"], 0.0, "before it was charged");
+    assert_eq!(own.step("tier")["numbers"]["used"], 0.0, "usage before the charge of this request");
     assert_eq!(own.0["request"]["decision"], line["id"]);
-    assert!(own.0["would_let_it_through"].as_array().is_some_and(Vec::is_empty));
+    assert!(own.0["remedies"].as_array().is_some_and(Vec::is_empty));
 
     let other = explain_line(&yaml, &log, 2, &["--used", "api=50%"]);
     assert_eq!(other.answer()["reason"], "tier");
     assert_eq!(other.step("tier")["numbers"]["used"], 50.0);
     let notes = other.0["notes"].to_string();
-    assert!(notes.contains("answered with 200") && notes.contains("headers"), "{notes}");
+    assert!(notes.contains("the logged status is 200") && notes.contains("headers"), "{notes}");
 }
 
 #[test]
-fn what_cannot_be_explained_says_why() {
+fn explain_errors_name_their_cause() {
     let gate = Gate::before(Origin::plain().address(), RULES);
     let admin = gate.admin_address().to_string();
     for (arguments, code, told) in [
-        (
-            &["0123456789abcdef", "--admin", &admin][..],
-            2,
-            "does not remember this decision: each worker keeps its last 1024",
-        ),
-        (&["0123456789abcdef", "--admin", "127.0.0.1:1"], 1, "no gate answers at 127.0.0.1:1"),
-        (&["0123456789abcde"], 2, "neither a URL, a path nor a decision id"),
-        (&[], 2, "nothing to explain"),
-        (&["--log", "access.log"], 2, "--log: \"access.log\" names no line"),
+        (&["0123456789abcdef", "--admin", &admin][..], 2, "Decision not found: each worker keeps its last 1024"),
+        (&["0123456789abcdef", "--admin", "127.0.0.1:1"], 1, "no gateway reachable at 127.0.0.1:1"),
+        (&["0123456789abcde"], 2, "is not a URL, path or decision id"),
+        (&[], 2, "no URL, path or decision id"),
+        (&["--log", "access.log"], 2, "--log: \"access.log\" contains no linenumber"),
         (&["/page", "--ip", "1.1.1.1", "--config", "/nowhere.yaml"], 2, "/nowhere.yaml: cannot be read"),
     ] {
         let ended = run(&[&["explain"], arguments].concat(), b"");
@@ -282,20 +284,20 @@ fn explain_line(yaml: &Path, log: &Path, number: u32, more: &[&str]) -> Why {
     let config = yaml.display().to_string();
     let ended = run(&[&["explain", "--json", "--config", &config, "--log", &place], more].concat(), b"");
     assert_eq!(ended.code, 0, "{}", ended.errors);
-    Why(serde_json::from_str(&ended.output).expect("it is JSON"))
+    Why(serde_json::from_str(&ended.output).expect("output is JSON"))
 }
 
-/// An explanation, as the admin API tells it.
+/// An explanation from the admin API.
 #[derive(Debug)]
 struct Why(Value);
 
 impl Why {
-    /// Why a gate gave this answer.
+    /// Returns the explanation of a response.
     fn of(gate: &Gate, answer: &Answer) -> Self {
         let id = answer.field("x-tidegate-decision");
         let (status, told) = gate.admin(&format!("/api/v1/decisions/{id}/explanation"));
         assert_eq!(status, 200, "{told}");
-        let why = Self(serde_json::from_str(&told).expect("it is JSON"));
+        let why = Self(serde_json::from_str(&told).expect("explanation is JSON"));
         assert_eq!(why.answer()["reason"], answer.json()["reason"]);
         assert_eq!(why.0["request"]["decision"], id);
         assert_eq!(why.0["notes"].as_array().map(Vec::len), Some(0), "{told}");
@@ -303,8 +305,8 @@ impl Why {
     }
 
     fn answer(&self) -> &Value {
-        let answers = self.0["answers"].as_array().expect("answers");
-        assert_eq!(answers.len(), 1, "it was decided: {self:?}");
+        let answers = self.0["responses"].as_array().expect("answers");
+        assert_eq!(answers.len(), 1, "more than one possible outcome: {self:?}");
         &answers[0]
     }
 
@@ -313,7 +315,8 @@ impl Why {
         steps.find(|step| step["step"] == name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
-    /// The setting by which the step of this name, and no other, said no; it was written in the file.
+    /// Returns the setting of the only step that refused. Asserts that this is step `name` and that the setting is in
+    /// the file.
     fn decided_by(&self, name: &str) -> &str {
         let steps = self.0["steps"].as_array().expect("steps").iter();
         let refusing: Vec<&Value> = steps.filter(|step| step["finding"] == "refused").collect();
@@ -324,12 +327,12 @@ impl Why {
     }
 
     fn remedy(&self, change: &str) -> &Value {
-        let mut remedies = self.0["would_let_it_through"].as_array().expect("remedies").iter();
+        let mut remedies = self.0["remedies"].as_array().expect("remedies").iter();
         let found = remedies.find(|remedy| remedy["change"] == change);
         &found.unwrap_or_else(|| panic!("no {change} in {self:?}"))["numbers"]
     }
 
-    /// When it may come back.
+    /// Returns the time at which a retry is admitted.
     fn time(&self) -> Timestamp {
         let at: jiff::Timestamp = self.remedy("time")["at"].as_str().expect("a time").parse().expect("RFC 3339");
         Timestamp::from_seconds(at.as_second() as u64)
@@ -338,7 +341,7 @@ impl Why {
 
 const RULES: &str = r#"
 headers: { retry_after_spread: 0% }
-behaviour: { enabled: false }
+bot_detection: { enabled: false }
 limits: { first_byte_timeout: 1s }
 quotas:
   api:
@@ -346,7 +349,7 @@ quotas:
     window: { calendar: day, zone: UTC }
     tiers:
       bot: [ { above: 25%, shed: 100% } ]
-      feed: { ladder: [ { above: 50%, shed: 50% } ] }
+      feed: { steps: [ { above: 50%, shed: 50% } ] }
 classes:
   - { name: search, when: { operator: googlebot } }
   - { name: impostor, when: { kind: impostor }, block: true }

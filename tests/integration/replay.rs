@@ -1,4 +1,4 @@
-//! `tidegate replay`: what a policy would have done with the requests of a log.
+//! `tidegate replay`: decisions of a policy on the requests of a log.
 
 use crate::support::program::{Ended, run};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 #[test]
-fn a_log_shows_who_would_have_been_refused_and_when_the_allowance_would_have_ended() {
+fn report_shows_refusals_and_window_exhaustion() {
     let desk = Desk::with(TEN_A_DAY);
     let log = desk.log("access.log", &day(0, 30));
     let report = desk.report(&[&log]);
@@ -28,7 +28,7 @@ fn a_log_shows_who_would_have_been_refused_and_when_the_allowance_would_have_end
     assert_eq!(verdicts[10]["line"], 11);
     assert_eq!(verdicts[10]["retry_after_s"], 23 * 3600 + 50 * 60);
     assert_eq!(verdicts[9]["verdict"], "admitted");
-    // What `explain` would have to be asked with.
+    // Input that `explain` needs for this decision.
     let last = &verdicts[9];
     assert_eq!((&last["used"]["api"], &last["expected"]["api"], &last["tier"]), (&9.0.into(), &1.0.into(), &0.into()));
     assert_eq!(
@@ -41,10 +41,10 @@ fn a_log_shows_who_would_have_been_refused_and_when_the_allowance_would_have_end
 }
 
 #[test]
-fn every_figure_of_units_is_what_was_charged_in_the_end() {
+fn all_unit_totals_equal_settled_charges() {
     let desk = Desk::with(TEN_A_DAY);
     let log = desk.log("access.log", &crowd(3000));
-    let all = ["--cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s", "--clients", "obey"];
+    let all = ["--actual-cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s", "--retry-model", "obey"];
     for options in [&[][..], &all[..2], &all[2..4], &all] {
         let arguments = [&[&*log], options].concat();
         let report = desk.report(&arguments)["policies"][0].clone();
@@ -76,7 +76,7 @@ fn every_figure_of_units_is_what_was_charged_in_the_end() {
 }
 
 #[test]
-fn times_are_told_by_the_clocks_of_the_quota() {
+fn times_are_shown_in_quota_zone() {
     let desk = Desk::with(&TEN_A_DAY.replace("zone: UTC", "zone: Etc/GMT-9"));
     let log = desk.log("access.log", &day(0, 30));
     let told = desk.run(&[&log], b"").output;
@@ -90,21 +90,21 @@ fn times_are_told_by_the_clocks_of_the_quota() {
 }
 
 #[test]
-fn what_was_taken_for_true_is_told_within_eighty_columns() {
+fn assumptions_are_listed_within_eighty_columns() {
     let desk = Desk::with(TEN_A_DAY);
     let log = desk.log("access.log", &crowd(3000));
     let plain = desk.run(&[&log], b"").output;
-    assert!(!plain.contains("taken for true") && plain.contains("no latency: every request takes 200 ms"), "{plain}");
-    let options = ["--clients", "obey", "--cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s"];
+    assert!(!plain.contains("assumed:") && plain.contains("no latency: every request takes 200 ms"), "{plain}");
+    let options = ["--retry-model", "obey", "--actual-cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s"];
     let told = desk.run(&[&[&*log], &options[..]].concat(), b"").output;
     let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in [
-        "no actual cost: every request costs what is assumed below",
+        "no actual cost: uses the assumed cost below",
         "no latency: every request takes 2 s",
-        "taken for true: The site keeps a page for 10 min;",
-        "taken for true: Bots that are refused stay away until Retry-After has passed",
-        "taken for true: A request of /** really costs 0.25.",
-        "decisions on 3,000 requests: who is refused comes back, or stays away",
+        "assumed: The origin caches a page for 10 min;",
+        "assumed: Refused bots send no request until Retry-After has passed",
+        "assumed: The actual cost of /** is 0.25.",
+        "decisions on 3,000 requests: refused clients retry or pause",
     ] {
         assert!(words.contains(said), "{said}: {told}");
     }
@@ -112,7 +112,7 @@ fn what_was_taken_for_true_is_told_within_eighty_columns() {
 }
 
 #[test]
-fn who_is_shut_out_from_the_first_unit_is_not_the_first_refused() {
+fn first_refused_ignores_fully_shed_classes() {
     let tiers = "tiers: { bot: [{ above: 0%, shed: 100% }] } } }\n";
     let desk = Desk::with(&TEN_A_DAY.replace("at: \"00:00\" } } }\n", &format!("at: \"00:00\" }}, {tiers}")));
     let log = desk.log("access.log", &(line(0, "/", "curl/8.0") + &day(1, 30)));
@@ -122,7 +122,7 @@ fn who_is_shut_out_from_the_first_unit_is_not_the_first_refused() {
 }
 
 #[test]
-fn every_field_that_is_written_is_described() {
+fn every_output_field_is_documented() {
     let described = include_str!("../../docs/REPLAY.md");
     let desk = Desk::with(TEN_A_DAY);
     let log = desk.log("access.log", &(crowd(3000) + "nonsense\n"));
@@ -132,20 +132,20 @@ fn every_field_that_is_written_is_described() {
     fields_of(&desk.report(&compared), &mut fields);
     desk.verdicts(&compared).iter().for_each(|verdict| fields_of(verdict, &mut fields));
     let missing: Vec<_> = fields.iter().filter(|field| !described.contains(&format!("`{field}`"))).collect();
-    assert!(fields.len() > 60 && missing.is_empty(), "docs/REPLAY.md says nothing of {missing:?}");
+    assert!(fields.len() > 60 && missing.is_empty(), "docs/REPLAY.md does not document {missing:?}");
 }
 
 #[test]
-fn the_same_log_and_the_same_file_give_the_same_bytes() {
+fn output_is_deterministic() {
     let desk = Desk::with(TEN_A_DAY);
     let log = desk.log("access.log", &crowd(3000));
-    let once = [desk.bytes(&[&log, "--clients", "obey"]), desk.bytes(&[&log, "--clients", "obey"])];
+    let once = [desk.bytes(&[&log, "--retry-model", "obey"]), desk.bytes(&[&log, "--retry-model", "obey"])];
     assert!(once[0].iter().all(|bytes| !bytes.is_empty()));
     assert_eq!(once[0], once[1]);
 }
 
 #[test]
-fn plain_files_compressed_ones_and_standard_input_are_read_alike() {
+fn plain_gzip_and_stdin_logs_give_equal_reports() {
     let desk = Desk::with(TEN_A_DAY);
     let text = day(0, 30);
     let plain = desk.log("access.log", &text);
@@ -169,33 +169,33 @@ fn several_files_are_one_log() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_passed_over() {
+fn unreadable_lines_are_counted_and_skipped() {
     let desk = Desk::with(TEN_A_DAY);
     let text = format!("{}nonsense\n\n192.0.2.1 - - [07/Jun/2024:00:09:00 +0000] \"-\" 408 0 \"-\" \"-\"\n", day(0, 9));
     let log = desk.log("access.log", &text);
     let report = desk.report(&[&log]);
     assert_eq!(report["log"]["requests"], 9);
     assert_eq!(report["log"]["empty"], 1);
-    assert_eq!(report["log"]["not_requests"], 1);
-    assert_eq!(report["log"]["first_not_request"], format!("{log}:12"));
-    assert_eq!(report["log"]["broken"]["unknown"]["first"], format!("{log}:10"));
+    assert_eq!(report["log"]["non_requests"], 1);
+    assert_eq!(report["log"]["first_non_request"], format!("{log}:12"));
+    assert_eq!(report["log"]["invalid_lines"]["unknown_format"]["first"], format!("{log}:10"));
     let lacking: Vec<&Value> =
-        report["log"]["lacking"].as_array().expect("a list").iter().map(|lack| &lack["fact"]).collect();
+        report["log"]["missing_fields"].as_array().expect("a list").iter().map(|lack| &lack["fact"]).collect();
     assert_eq!(lacking, ["fraction", "host", "headers", "cost", "latency"]);
 }
 
 #[test]
-fn wrong_files_and_logs_without_requests_are_refused_with_a_reason() {
+fn invalid_inputs_are_refused_with_reason() {
     let desk = Desk::with(TEN_A_DAY);
     let (log, empty) = (desk.log("access.log", &day(0, 1)), desk.log("empty.log", ""));
     let wrong = desk.log("wrong.yaml", "quota: 1\n");
     for (arguments, code, told) in [
         (vec!["/does/not/exist.log"], 2, "/does/not/exist.log: cannot be read: No such file"),
-        (vec![&*empty], 2, "no request in 0 lines"),
-        (vec![&*wrong], 2, "no request in 1 lines, 1 of them in no known format"),
+        (vec![&*empty], 2, "no requests found in 0 lines"),
+        (vec![&*wrong], 2, "no requests found in 1 lines, 1 of them in no known format"),
         (vec![&*log, "--compare", &wrong], 2, "quota: unknown"),
-        (vec![&*log, "--cost", "/other=1"], 2, "--cost: there is no route \"/other\""),
-        (vec![&*log, "--latency", "1"], 2, "write a span such as 200ms, 60s or 14d"),
+        (vec![&*log, "--actual-cost", "/other=1"], 2, "--actual-cost: unknown route \"/other\""),
+        (vec![&*log, "--latency", "1"], 2, "write a duration such as 200ms, 60s or 14d"),
         (vec![], 2, "<LOG>"),
     ] {
         let ended = desk.run(&arguments, b"");
@@ -203,15 +203,15 @@ fn wrong_files_and_logs_without_requests_are_refused_with_a_reason() {
         assert!(ended.errors.contains(told), "{arguments:?}: {}", ended.errors);
     }
     let cut = desk.log("cut.log.gz", "");
-    let whole = fs::read(desk.packed("whole.log.gz", &crowd(2000))).expect("it was written");
-    fs::write(&cut, &whole[..whole.len() / 2]).expect("it can be written");
+    let whole = fs::read(desk.packed("whole.log.gz", &crowd(2000))).expect("file was written");
+    fs::write(&cut, &whole[..whole.len() / 2]).expect("file is writable");
     let ended = desk.run(&[&cut], b"");
     assert_eq!(ended.code, 2, "{}", ended.errors);
     assert!(ended.errors.contains("cut.log.gz: cannot be read"), "{}", ended.errors);
 }
 
 #[test]
-fn two_policies_are_set_side_by_side() {
+fn two_policies_are_compared() {
     let desk = Desk::with(TEN_A_DAY);
     let twenty = desk.log("twenty.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
     let log = desk.log("access.log", &day(0, 30));
@@ -226,11 +226,11 @@ fn two_policies_are_set_side_by_side() {
     let verdicts = desk.verdicts(&[&log, "--compare", &twenty]);
     let of = |policy: &str| verdicts.iter().filter(|verdict| verdict["policy"] == policy).count();
     assert_eq!((of(&desk.path("tidegate.yaml")), of(&twenty)), (30, 30));
-    assert!(desk.verdicts(&[&log])[0].get("policy").is_none(), "there is only one");
+    assert!(desk.verdicts(&[&log])[0].get("policy").is_none(), "there is only one policy");
 }
 
 #[test]
-fn what_one_policy_refuses_is_counted_by_who_it_was_to_that_policy() {
+fn comparison_counts_refusals_by_own_class() {
     let desk = Desk::with(TEN_A_DAY);
     let rules = TEN_A_DAY.replace("limit: 10", "limit: 5").replace("name: other", "name: visitor");
     let stricter = desk.log("stricter.yaml", &rules);
@@ -240,32 +240,32 @@ fn what_one_policy_refuses_is_counted_by_who_it_was_to_that_policy() {
     assert_eq!((&comparison["by_class"], &comparison["other_class"]), (&refused, &30.into()));
     assert_eq!([&comparison["examples"][0]["class"], &comparison["examples"][0]["second_class"]], ["other", "visitor"]);
     let told = desk.run(&[&log, "--compare", &stricter], b"").output;
-    assert!(told.contains("30 lines are of another class under the second"), "{told}");
+    assert!(told.contains("30 lines have another class under the second"), "{told}");
 }
 
 #[test]
-fn a_site_that_keeps_its_pages_pays_once_for_each() {
+fn cache_ttl_charges_each_page_once() {
     let desk = Desk::with(TEN_A_DAY);
     let log = desk.log("access.log", &(0..30).map(|minute| line(minute, "/page", HUMAN)).collect::<String>());
     let used = |arguments: &[&str]| desk.report(arguments)["policies"][0]["quotas"][0]["windows"][0]["used"].clone();
     assert_eq!(used(&[&log]), 10.0);
     assert_eq!(used(&[&log, "--cache-ttl", "1d"]), 1.0);
     assert_eq!(used(&[&log, "--cache-ttl", "10m"]), 3.0);
-    assert_eq!(used(&[&log, "--cost", "/**=0.25"]), 7.5);
+    assert_eq!(used(&[&log, "--actual-cost", "/**=0.25"]), 7.5);
 }
 
 #[test]
-fn requests_that_take_long_hold_what_they_may_cost() {
+fn latency_keeps_units_reserved() {
     let desk = Desk::with(TEN_A_DAY);
     let log =
         desk.log("access.log", &(0..30).map(|minute| line(minute, &format!("/{minute}"), HUMAN)).collect::<String>());
     let admitted = |arguments: &[&str]| desk.report(arguments)["policies"][0]["admitted"].clone();
-    assert_eq!(admitted(&[&log, "--cost", "/**=0", "--latency", "1s"]), 30);
-    assert_eq!(admitted(&[&log, "--cost", "/**=0", "--latency", "1h"]), 10);
+    assert_eq!(admitted(&[&log, "--actual-cost", "/**=0", "--latency", "1s"]), 30);
+    assert_eq!(admitted(&[&log, "--actual-cost", "/**=0", "--latency", "1h"]), 10);
 }
 
 #[test]
-fn clients_that_obey_come_back_when_they_are_told_to() {
+fn obedient_clients_honor_retry_after() {
     let rules = r#"
 quotas: { api: { limit: 1000, window: { fixed: 1d } } }
 classes:
@@ -276,28 +276,28 @@ routes: [ { match: "/**", cost: { api: 1 } } ]
     let desk = Desk::with(rules);
     let log = desk
         .log("access.log", &(0..60).map(|minute| line(minute, &format!("/{minute}"), "curl/8.0")).collect::<String>());
-    let bots = |reaction: &str| desk.report(&[&log, "--clients", reaction])["policies"][0]["classes"][0].clone();
-    let (deaf, obey, as_known) = (bots("deaf"), bots("obey"), bots("as-known"));
+    let bots = |reaction: &str| desk.report(&[&log, "--retry-model", reaction])["policies"][0]["classes"][0].clone();
+    let (deaf, obey, as_known) = (bots("ignore"), bots("obey"), bots("verified-only"));
     assert_eq!((&deaf["requests"], &deaf["admitted"]), (&60.into(), &6.into()));
-    assert_eq!(deaf, as_known, "nobody has proven who it is");
+    assert_eq!(deaf, as_known, "no identity is verified");
     let refused = |class: &Value| class["refused"]["bucket"].as_u64().expect("a number");
     assert!(refused(&obey) < refused(&deaf) / 3, "{obey}");
     assert!(obey["admitted"].as_u64() >= deaf["admitted"].as_u64(), "{obey}");
 }
 
 #[test]
-fn nothing_is_written_over_what_is_read_or_written_beside_it() {
+fn outputs_never_overwrite_inputs_or_other_outputs() {
     let desk = Desk::with(TEN_A_DAY);
     let (log, config) = (desk.log("access.log", &day(0, 3)), desk.path("tidegate.yaml"));
     let other = desk.log("other.yaml", TEN_A_DAY);
     let [hard, soft, new, to_new] = ["hard", "soft", "new", "to_new"].map(|name| desk.path(name));
-    fs::hard_link(&log, &hard).expect("one file system");
-    std::os::unix::fs::symlink(&config, &soft).expect("it is new");
-    std::os::unix::fs::symlink("new", &to_new).expect("it is new");
+    fs::hard_link(&log, &hard).expect("both paths are on one file system");
+    std::os::unix::fs::symlink(&config, &soft).expect("link does not exist yet");
+    std::os::unix::fs::symlink("new", &to_new).expect("link does not exist yet");
     let beside = format!(
         "{}/../{}/new",
         desk.path("."),
-        desk.folder.path().file_name().and_then(|name| name.to_str()).expect("text")
+        desk.folder.path().file_name().and_then(|name| name.to_str()).expect("UTF-8 file name")
     );
     for (arguments, told) in [
         (vec!["--json", &log, &log], format!("--json: {log} is read as a log; name another file")),
@@ -305,33 +305,33 @@ fn nothing_is_written_over_what_is_read_or_written_beside_it() {
         (vec!["--html", &config, &log], format!("--html: {config} is read as --config")),
         (vec!["--html", &soft, &log], format!("--html: {soft} is read as --config")),
         (vec!["--json", &other, "--compare", &other, &log], format!("--json: {other} is read as --compare")),
-        (vec!["--json", &new, "--html", &new, &log], format!("--html: {new} is what --json writes")),
-        (vec!["--json", &to_new, "--html", &beside, &log], format!("--html: {beside} is what --json writes")),
-        (vec!["--json", "-", "--verdicts", "/dev/stdout", &log], "--json: - is what --verdicts writes".to_owned()),
+        (vec!["--json", &new, "--html", &new, &log], format!("--html: {new} is the output of --json ")),
+        (vec!["--json", &to_new, "--html", &beside, &log], format!("--html: {beside} is the output of --json ")),
+        (vec!["--json", "-", "--verdicts", "/dev/stdout", &log], "--json: - is the output of --verdicts ".to_owned()),
     ] {
-        let before = [&log, &config, &other].map(|file| fs::read(file).expect("it is there"));
+        let before = [&log, &config, &other].map(|file| fs::read(file).expect("file exists"));
         let ended = desk.run(&arguments, b"");
         assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.errors);
         assert!(ended.errors.contains(&told), "{arguments:?}: {}", ended.errors);
-        assert_eq!([&log, &config, &other].map(|file| fs::read(file).expect("it is there")), before, "{arguments:?}");
+        assert_eq!([&log, &config, &other].map(|file| fs::read(file).expect("file exists")), before, "{arguments:?}");
         assert!(!Path::new(&new).exists(), "{arguments:?}");
     }
 }
 
 #[test]
-fn a_result_takes_its_place_only_when_it_is_whole() {
+fn output_files_are_replaced_atomically() {
     let desk = Desk::with(TEN_A_DAY);
     let (log, empty) = (desk.log("access.log", &day(0, 3)), desk.log("empty.log", ""));
     let (report, link) = (desk.log("report.html", "the one before"), desk.path("link.html"));
-    fs::set_permissions(&report, fs::Permissions::from_mode(0o640)).expect("it is ours");
-    std::os::unix::fs::symlink(&report, &link).expect("it is new");
+    fs::set_permissions(&report, fs::Permissions::from_mode(0o640)).expect("file is ours");
+    std::os::unix::fs::symlink(&report, &link).expect("link does not exist yet");
     assert_eq!(desk.run(&[&empty, "--html", &report], b"").code, 2);
-    assert_eq!(fs::read_to_string(&report).expect("it is there"), "the one before");
+    assert_eq!(fs::read_to_string(&report).expect("file exists"), "the one before");
     assert_eq!(desk.run(&[&log, "--html", &link], b"").code, 0);
-    assert!(fs::read_to_string(&report).expect("it is there").ends_with("</html>\n"));
-    assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
-    assert_eq!(fs::metadata(&report).expect("it is there").permissions().mode() & 0o777, 0o640);
-    let left = fs::read_dir(desk.folder.path()).expect("it is there").count();
+    assert!(fs::read_to_string(&report).expect("file exists").ends_with("</html>\n"));
+    assert!(fs::symlink_metadata(&link).expect("file exists").is_symlink());
+    assert_eq!(fs::metadata(&report).expect("file exists").permissions().mode() & 0o777, 0o640);
+    let left = fs::read_dir(desk.folder.path()).expect("directory exists").count();
     assert_eq!(left, 5, "the policy, two logs, the report, the link");
     let full = desk.run(&[&log, "--verdicts", "/dev/full"], b"");
     assert_eq!(full.code, 1);
@@ -340,7 +340,7 @@ fn a_result_takes_its_place_only_when_it_is_whole() {
 }
 
 #[test]
-fn a_dash_is_standard_output_which_then_has_nothing_else() {
+fn dash_writes_one_result_to_stdout() {
     let desk = Desk::with(TEN_A_DAY);
     let log = desk.log("access.log", &day(0, 30));
     let report = desk.run(&[&log, "--json", "-"], b"");
@@ -353,14 +353,14 @@ fn a_dash_is_standard_output_which_then_has_nothing_else() {
     assert!(verdicts.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
 }
 
-/// A folder with a policy in it.
+/// A temporary directory with a policy.
 struct Desk {
     folder: TempDir,
 }
 
 impl Desk {
     fn with(rules: &str) -> Self {
-        let desk = Self { folder: tempfile::tempdir().expect("a folder of its own") };
+        let desk = Self { folder: tempfile::tempdir().expect("temporary directory") };
         desk.log("tidegate.yaml", rules);
         desk
     }
@@ -369,20 +369,20 @@ impl Desk {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Writes a file of that name; its path.
+    /// Writes a file and returns its path.
     fn log(&self, name: &str, text: &str) -> String {
         let text = match name.ends_with(".yaml") && !text.starts_with("quota: ") {
             true => format!("origin: {{ url: \"http://127.0.0.1:1\" }}\n{text}"),
             false => text.to_owned(),
         };
-        fs::write(self.path(name), text).expect("it can be written");
+        fs::write(self.path(name), text).expect("file is writable");
         self.path(name)
     }
 
     fn packed(&self, name: &str, text: &str) -> String {
-        let file = fs::File::create(self.path(name)).expect("it can be made");
+        let file = fs::File::create(self.path(name)).expect("file can be created");
         let mut packer = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
-        packer.write_all(text.as_bytes()).and_then(|()| packer.finish().map(drop)).expect("it can be written");
+        packer.write_all(text.as_bytes()).and_then(|()| packer.finish().map(drop)).expect("file is writable");
         self.path(name)
     }
 
@@ -392,7 +392,7 @@ impl Desk {
     }
 
     fn read(&self, name: &str) -> Value {
-        serde_json::from_slice(&fs::read(self.path(name)).expect("it was written")).expect("JSON")
+        serde_json::from_slice(&fs::read(self.path(name)).expect("file was written")).expect("JSON")
     }
 
     fn report(&self, arguments: &[&str]) -> Value {
@@ -404,15 +404,15 @@ impl Desk {
     fn verdicts(&self, arguments: &[&str]) -> Vec<Value> {
         let ended = self.run(&[arguments, &["--verdicts", &self.path("verdicts")]].concat(), b"");
         assert_eq!((ended.code, &*ended.errors), (0, ""), "{arguments:?}");
-        let text = fs::read_to_string(self.path("verdicts")).expect("it was written");
+        let text = fs::read_to_string(self.path("verdicts")).expect("file was written");
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
-    /// All that it says and writes.
+    /// Returns standard output, the report and the verdicts of a run.
     fn bytes(&self, arguments: &[&str]) -> [Vec<u8>; 3] {
         let (report, verdicts) = (self.path("report.json"), self.path("verdicts"));
         let ended = self.run(&[arguments, &["--json", &report, "--verdicts", &verdicts]].concat(), b"");
-        let file = |path: &Path| fs::read(path).expect("it was written");
+        let file = |path: &Path| fs::read(path).expect("file was written");
         [ended.output.into_bytes(), file(&PathBuf::from(report)), file(&PathBuf::from(verdicts))]
     }
 }
@@ -421,7 +421,7 @@ fn sum<'a>(values: impl IntoIterator<Item = &'a Value>, number: impl Fn(&'a Valu
     values.into_iter().map(|value| number(value).as_f64().unwrap_or(0.0)).sum()
 }
 
-/// The names of all fields in a document, but for those that are names of something in the log or the policy.
+/// Collects the field names of a document, except names that come from the log or the policy.
 fn fields_of(value: &Value, fields: &mut BTreeSet<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| fields_of(item, fields)),
@@ -429,7 +429,7 @@ fn fields_of(value: &Value, fields: &mut BTreeSet<String>) {
             for (name, value) in members {
                 fields.insert(name.clone());
                 match (&**name, value) {
-                    ("by_class" | "broken", Value::Object(named)) => {
+                    ("by_class" | "invalid_lines", Value::Object(named)) => {
                         named.values().for_each(|value| fields_of(value, fields));
                     }
                     (
@@ -444,12 +444,12 @@ fn fields_of(value: &Value, fields: &mut BTreeSet<String>) {
     }
 }
 
-/// One request a minute, from the given minute on.
+/// Returns a log with one request per minute, from minute `from` on.
 fn day(from: u32, count: u32) -> String {
     (from..from + count).map(|minute| line(minute, &format!("/{minute}"), HUMAN)).collect()
 }
 
-/// Many clients of all kinds, some of them late.
+/// Returns a log with many clients of all kinds, with some lines out of order.
 fn crowd(count: u32) -> String {
     let agents =
         [HUMAN, "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "curl/8.0", "GPTBot/1.2"];
@@ -472,7 +472,7 @@ fn line(minute: u32, path: &str, agent: &str) -> String {
 const HUMAN: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
 
 const TEN_A_DAY: &str = r#"
-behaviour: { enabled: false }
+bot_detection: { enabled: false }
 quotas: { api: { limit: 10, window: { calendar: day, zone: UTC, at: "00:00" } } }
 classes:
   - { name: bot, when: { kind: [verified_bot, declared_bot, impostor] } }

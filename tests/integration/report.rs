@@ -1,6 +1,6 @@
-//! The page of `tidegate replay --html`, in a real browser: on a phone and on a desk, by day and by night, and on paper.
+//! The HTML report of `tidegate replay --html` in a real browser: phone and desktop, light and dark, and print.
 //!
-//! `TIDEGATE_PICTURES=FOLDER cargo test --test integration report::` leaves pictures of it there, to be looked at.
+//! `TIDEGATE_PICTURES=FOLDER cargo test --test integration report::` writes screenshots to that directory.
 
 use crate::support::browser::{Browser, Screen};
 use crate::support::program::run;
@@ -22,7 +22,7 @@ fn the_page_is_readable_on_every_screen() {
             assert_eq!(opened.complaints, [""; 0], "{screen}");
             assert_eq!(opened.requests.len(), 1, "{screen}: {:?}", opened.requests);
             let wide = browser.ask("document.documentElement.scrollWidth");
-            assert!(wide.as_u64() <= Some(u64::from(width)), "{screen}: it is {wide} wide");
+            assert!(wide.as_u64() <= Some(u64::from(width)), "{screen}: page width is {wide}");
             let charts = browser.ask(
                 "[...document.querySelectorAll('.plot svg')].map(chart => chart.getBoundingClientRect()) \
                  .map(box => Math.min(box.width, box.height))",
@@ -30,17 +30,17 @@ fn the_page_is_readable_on_every_screen() {
             let charts = charts.as_array().expect("a list");
             assert!(charts.len() > 5, "{screen}");
             assert!(charts.iter().all(|size| size.as_f64() > Some(50.0)), "{screen}: {charts:?}");
-            assert_eq!(browser.ask(OVERLAPPING), 0, "{screen}: words on an axis stand on one another");
+            assert_eq!(browser.ask(OVERLAPPING), 0, "{screen}: axis labels overlap");
             keep(&format!("{}-{width}-{scheme}.png", stem(&page)), &browser.picture());
         }
         let printed = browser.printed();
-        assert!(STANDARD.decode(&printed).is_ok_and(|bytes| bytes.starts_with(b"%PDF")), "it is printed");
+        assert!(STANDARD.decode(&printed).is_ok_and(|bytes| bytes.starts_with(b"%PDF")), "report prints to PDF");
         keep(&format!("{}.pdf", stem(&page)), &printed);
     }
 }
 
 #[test]
-fn what_a_log_says_never_becomes_markup() {
+fn log_content_is_escaped_in_html() {
     let mut browser = Browser::start();
     let desk = Desk::new();
     let hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>";
@@ -51,33 +51,33 @@ fn what_a_log_says_never_becomes_markup() {
             "66.249.66.1 - - [{time}] \"GET /item/<script>alert(3)<img>{second} HTTP/1.1\" 200 5 \"-\" \"{agent}\"\n"
         )
     };
-    fs::write(desk.path("hostile.log"), (0..200).map(line).collect::<String>()).expect("it can be written");
+    fs::write(desk.path("hostile.log"), (0..200).map(line).collect::<String>()).expect("file is writable");
     desk.policy("strict.yaml", 10);
     let page = desk.replayed("hostile.log", "strict.yaml", &[]);
-    let text = fs::read_to_string(&page).expect("the page is text");
+    let text = fs::read_to_string(&page).expect("page is UTF-8");
     assert!(text.contains("&lt;script&gt;") && !text.contains("<script") && !text.contains("<img"));
     let opened = browser.open(&page, Screen { width: 360, scheme: "light" });
     assert_eq!(opened.complaints, [""; 0]);
     assert_eq!(browser.ask("document.querySelectorAll('script, img, iframe, link').length"), 0);
     let wide = browser.ask("document.documentElement.scrollWidth");
-    assert!(wide.as_u64() <= Some(360), "it is {wide} wide");
+    assert!(wide.as_u64() <= Some(360), "page width is {wide}");
 }
 
-/// How many words of an axis begin before the one beside them ends.
+/// Script that returns the number of axis labels that begin before the end of the previous label.
 const OVERLAPPING: &str = "[...document.querySelectorAll('.times')].flatMap(axis => {
     const boxes = [...axis.children].map(word => word.getBoundingClientRect()).filter(box => box.width > 0);
     return boxes.slice(1).filter((box, place) => box.left < boxes[place].right);
 }).length";
 
-/// A folder with a log and a policy.
+/// A temporary directory with a log and a policy.
 struct Desk(TempDir);
 
 impl Desk {
     fn new() -> Self {
-        let desk = Self(tempfile::tempdir().expect("a folder of its own"));
+        let desk = Self(tempfile::tempdir().expect("temporary directory"));
         let mut log = Vec::new();
-        demo::log::write(3, 1, 0.1, &mut log).expect("memory does not fail");
-        fs::write(desk.path("access.log"), log).expect("it can be written");
+        demo::log::write(3, 1, 0.1, &mut log).expect("writing to memory cannot fail");
+        fs::write(desk.path("access.log"), log).expect("file is writable");
         desk.policy("one.yaml", 2000);
         desk
     }
@@ -86,7 +86,7 @@ impl Desk {
         self.0.path().join(name)
     }
 
-    /// What `tidegate init` proposes, with another limit, and carried out.
+    /// Writes the policy that `tidegate init` proposes, enforced and with another limit. Returns its path.
     fn policy(&self, name: &str, limit: u32) -> String {
         let proposed = run(&["init", &text(&self.path("access.log"))], b"").output;
         let lines = proposed.lines().map(|line| match line.trim_start().split_once(": ") {
@@ -94,7 +94,7 @@ impl Desk {
             Some(("enforce", _)) => String::new(),
             _ => format!("{line}\n"),
         });
-        fs::write(self.path(name), lines.collect::<String>()).expect("it can be written");
+        fs::write(self.path(name), lines.collect::<String>()).expect("file is writable");
         text(&self.path(name))
     }
 
@@ -118,12 +118,12 @@ fn text(path: &Path) -> String {
 }
 
 fn stem(page: &Path) -> String {
-    page.file_stem().and_then(|stem| stem.to_str()).expect("a name").to_owned()
+    page.file_stem().and_then(|stem| stem.to_str()).expect("page has a name").to_owned()
 }
 
 fn keep(name: &str, base64: &str) {
     if let Some(folder) = std::env::var_os("TIDEGATE_PICTURES") {
-        let bytes = STANDARD.decode(base64).expect("it is base64");
-        fs::write(Path::new(&folder).join(name), bytes).expect("the folder is there");
+        let bytes = STANDARD.decode(base64).expect("picture is base64");
+        fs::write(Path::new(&folder).join(name), bytes).expect("picture directory exists");
     }
 }

@@ -1,4 +1,4 @@
-//! What crawlers get when they ask for robots.txt.
+//! Responses to robots.txt requests.
 
 use crate::support::client::Answer;
 use crate::support::gate::Gate;
@@ -28,7 +28,7 @@ routes:
 ";
 
 #[test]
-fn the_origins_text_comes_with_the_delays_written_in() {
+fn crawl_delays_are_merged_into_origin_text() {
     let site = Site::serving(TEXT);
     let gate = Gate::before(site.address(), RULES);
     let answer = robots(&gate, "");
@@ -46,18 +46,18 @@ fn the_origins_text_comes_with_the_delays_written_in() {
 }
 
 #[test]
-fn nothing_is_changed_where_nothing_is_asked() {
+fn text_without_directives_is_unchanged() {
     let text = "User-agent:*\r\nDisallow: /a\0b\r\rnoise \u{e9}\n\n";
     let site = Site::serving(text);
     let gate = Gate::before(site.address(), "");
     assert_eq!(robots(&gate, "").body, text.as_bytes());
     let off = format!("{RULES}robots: {{ merge_crawl_delay: false }}\n");
-    gate.reload(site.address(), &off).expect("the rules are right");
+    gate.reload(site.address(), &off).expect("valid rules");
     assert_eq!(robots(&gate, "").body, text.as_bytes());
 }
 
 #[test]
-fn the_origin_is_asked_once_an_hour_or_as_often_as_it_says() {
+fn origin_is_fetched_hourly_or_by_cache_control() {
     let site = Site::serving(TEXT);
     let gate = Gate::before(site.address(), RULES);
     for _ in 0..3 {
@@ -82,11 +82,11 @@ fn the_origin_is_asked_once_an_hour_or_as_often_as_it_says() {
     gate.clock.advance(Duration::from_secs(60));
     robots(&gate, "");
     robots(&gate, "");
-    assert_eq!(site.asked(), 6, "what must not be kept is not");
+    assert_eq!(site.asked(), 6, "uncacheable responses are not cached");
 }
 
 #[test]
-fn what_was_kept_stands_in_for_an_origin_in_trouble() {
+fn stale_copy_is_served_on_origin_failure() {
     let site = Site::serving(TEXT);
     let gate = Gate::before(site.address(), RULES);
     let kept = robots(&gate, "").body;
@@ -98,13 +98,13 @@ fn what_was_kept_stands_in_for_an_origin_in_trouble() {
     }
     let asked = site.asked();
     robots(&gate, "");
-    assert_eq!(site.asked(), asked, "an origin in trouble is not asked again at once");
+    assert_eq!(site.asked(), asked, "a failing origin is not fetched again immediately");
     gate.clock.advance(Duration::from_secs(30 * 24 * 3600));
-    assert_eq!(robots(&gate, "").status, 502, "after a month it has told enough");
+    assert_eq!(robots(&gate, "").status, 502, "a copy expires after a month");
 }
 
 #[test]
-fn an_origin_that_keeps_silent_does_not_keep_crawlers_waiting_for_ever() {
+fn stalled_origin_falls_back_to_cached_copy() {
     let (begin, silence) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(())));
     let origin = {
         let (begin, silence) = (Arc::clone(&begin), Arc::clone(&silence));
@@ -126,14 +126,14 @@ fn an_origin_that_keeps_silent_does_not_keep_crawlers_waiting_for_ever() {
     let mut slow = gate.connect();
     slow.send("GET /robots.txt HTTP/1.1\r\nHost: example.com\r\n\r\n");
     wait_until("the second request to reach the origin", || origin.seen().len() == 2);
-    assert_eq!(robots(&gate, "").body, kept, "others are served meanwhile");
+    assert_eq!(robots(&gate, "").body, kept, "other clients are served meanwhile");
     gate.pass(Duration::from_secs(2));
     assert_eq!(slow.answer().body, kept);
     drop(held);
 }
 
 #[test]
-fn an_origin_that_drips_does_not_keep_crawlers_waiting_where_there_is_a_copy() {
+fn dripping_origin_falls_back_to_cached_copy() {
     let (drops, dripping) = mpsc::channel::<()>();
     let dripping = Mutex::new(dripping);
     let begun = Arc::new(Mutex::new(false));
@@ -157,7 +157,7 @@ fn an_origin_that_drips_does_not_keep_crawlers_waiting_where_there_is_a_copy() {
     slow.send("GET /robots.txt HTTP/1.1\r\nHost: example.com\r\n\r\n");
     wait_until("the second request to reach the origin", || origin.seen().len() == 2);
     for _ in 0..20 {
-        drops.send(()).expect("it drips");
+        drops.send(()).expect("body is being sent");
         gate.pass(Duration::from_millis(1500));
     }
     drop(drops);
@@ -165,7 +165,7 @@ fn an_origin_that_drips_does_not_keep_crawlers_waiting_where_there_is_a_copy() {
 }
 
 #[test]
-fn a_flood_of_made_up_hosts_does_not_drive_out_the_sites_own() {
+fn host_flood_does_not_evict_crawled_hosts() {
     let site = Site::serving(TEXT);
     let gate = Gate::before(site.address(), RULES);
     let mut client = gate.connect();
@@ -177,16 +177,16 @@ fn a_flood_of_made_up_hosts_does_not_drive_out_the_sites_own() {
     for number in 0..200 {
         (0..3).for_each(|_| _ = ask(&format!("made-up-{number}.example"), ""));
     }
-    assert_eq!(site.asked(), 201, "each of them once");
+    assert_eq!(site.asked(), 201, "one fetch per host");
     assert_eq!(ask("shop.example", ""), 200);
     assert_eq!(site.asked(), 201);
     site.fails("gone");
     gate.clock.advance(Duration::from_secs(3600));
-    assert_eq!(ask("shop.example", ""), 200, "its copy stands in");
+    assert_eq!(ask("shop.example", ""), 200, "the stale copy is served on failure");
 }
 
 #[test]
-fn while_one_fetches_what_is_not_kept_the_others_wait_for_it() {
+fn concurrent_requests_share_one_fetch() {
     let silence = Arc::new(Mutex::new(()));
     let origin = {
         let silence = Arc::clone(&silence);
@@ -202,7 +202,7 @@ fn while_one_fetches_what_is_not_kept_the_others_wait_for_it() {
         client.send("GET /robots.txt HTTP/1.1\r\nHost: example.com\r\n\r\n");
     }
     wait_until("the first request to reach the origin", || !origin.seen().is_empty());
-    // Connections are looked after in turn: once this one has its answer, the others have been heard.
+    // Connections are served in order: after the response to this one, the other requests have been received.
     assert_eq!(gate.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status, 400);
     drop(held);
     assert!(crowd.iter_mut().all(|client| client.answer().status == 200));
@@ -210,7 +210,7 @@ fn while_one_fetches_what_is_not_kept_the_others_wait_for_it() {
 }
 
 #[test]
-fn robots_txt_is_served_when_nothing_is_left_and_takes_nothing() {
+fn robots_txt_is_free_and_ignores_exhausted_quota() {
     let site = Site::serving(TEXT);
     let gate = Gate::before(site.address(), RULES);
     gate.set_used("api", 10);
@@ -223,7 +223,7 @@ fn robots_txt_is_served_when_nothing_is_left_and_takes_nothing() {
 }
 
 #[test]
-fn a_client_that_has_the_text_is_told_so() {
+fn matching_etag_returns_not_modified() {
     let site = Site::serving(TEXT);
     let gate = Gate::before(site.address(), RULES);
     let whole = robots(&gate, "");
@@ -239,7 +239,7 @@ fn a_client_that_has_the_text_is_told_so() {
     let head = client.head();
     assert_eq!((head.status, head.field("etag")), (200, &tag[..]));
     assert_eq!(head.field("content-length"), whole.body.len().to_string());
-    assert_eq!(client.get("/robots.txt", "").body, whole.body, "no body came after the head");
+    assert_eq!(client.get("/robots.txt", "").body, whole.body, "no body follows the response to HEAD");
     let statuses = crate::support::http2(gate.address(), |_| {
         let ask =
             |method| http::Request::builder().method(method).uri("http://a/robots.txt").body(()).expect("a request");
@@ -249,7 +249,7 @@ fn a_client_that_has_the_text_is_told_so() {
 }
 
 #[test]
-fn each_host_has_its_own() {
+fn each_site_has_its_own_copy() {
     let origin = Origin::scripted(|seen, wire| {
         let text = format!("# {}\nUser-agent: *\nDisallow: /x\n", seen.fields["host"]);
         wire.reply("200 OK", "", text.as_bytes());
@@ -265,11 +265,11 @@ fn each_host_has_its_own() {
     }
     assert_eq!(origin.seen().len(), 3);
     assert_eq!(gate.connect().get("/robots.txt", "X-Forwarded-Proto: https\r\n").status, 200);
-    assert_eq!(origin.seen().len(), 4, "a scheme is another site");
+    assert_eq!(origin.seen().len(), 4, "each scheme is a site of its own");
 }
 
 #[test]
-fn what_a_client_sends_of_its_own_is_not_kept_for_others() {
+fn client_headers_are_not_sent_with_fetch() {
     let site = Site::serving(TEXT);
     let gate = Gate::before(site.address(), "");
     robots(
@@ -284,12 +284,12 @@ fn what_a_client_sends_of_its_own_is_not_kept_for_others() {
 }
 
 #[test]
-fn a_query_or_another_spelling_of_the_path_changes_nothing() {
+fn query_and_path_spelling_share_one_copy() {
     let site = Site::serving(TEXT);
     let gate = Gate::before(site.address(), RULES);
     let mut client = gate.connect();
     let first = client.get("/robots.txt?refresh=1", "");
-    assert_eq!(site.origin.last().target, "/robots.txt", "what is kept for all is fetched as for all");
+    assert_eq!(site.origin.last().target, "/robots.txt", "a shared copy is fetched without client fields");
     for target in ["/robots.txt", "/robots.txt?", "/robots.txt?a=b", "//robots.txt", "/%72obots.txt"] {
         assert_eq!(client.get(target, "").body, first.body, "{target}");
     }
@@ -299,31 +299,31 @@ fn a_query_or_another_spelling_of_the_path_changes_nothing() {
     assert_eq!(
         (&line["path"], &line["query"]),
         (&"/robots.txt".into(), &"refresh=1".into()),
-        "the log has what was asked"
+        "the requested target is logged"
     );
 }
 
 #[test]
-fn methods_other_than_get_and_head_are_decided_as_usual() {
+fn other_methods_are_decided_and_charged() {
     let origin = Origin::plain();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = folder.path().join("robots.txt");
-    std::fs::write(&file, TEXT).expect("it is written");
-    let gate = Gate::before(origin.address(), &format!("{RULES}robots: {{ file: \"{}\" }}\n", file.display()));
+    std::fs::write(&file, TEXT).expect("file is writable");
+    let gate = Gate::before(origin.address(), &format!("{RULES}robots: {{ override_file: \"{}\" }}\n", file.display()));
     let bot = "User-Agent: SomeBot/1.0 (+https://bot.example)\r\n";
     for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
         let answer = ask_with(&gate, method, "/robots.txt", bot);
         assert_eq!((answer.status, answer.json()["reason"].as_str()), (429, Some("tier")), "{method}");
     }
     assert_eq!(gate.books(), (0.0, 0.0));
-    assert_eq!(ask_with(&gate, "POST", "/robots.txt", "").status, 200, "a person is admitted");
+    assert_eq!(ask_with(&gate, "POST", "/robots.txt", "").status, 200, "a human client is admitted");
     assert_eq!(origin.last().method, "POST");
-    assert_eq!(gate.books(), (1.0, 0.0), "and charged what the route costs");
+    assert_eq!(gate.books(), (1.0, 0.0), "POST is charged the cost of the route");
     assert_eq!(robots(&gate, bot).status, 200, "GET stays exempt");
 }
 
 #[test]
-fn a_blocked_class_reaches_nothing_but_robots_txt_by_any_spelling() {
+fn blocked_class_reads_only_robots_txt() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), BLOCKED);
     for target in ["/robots.txt", "/item/1/../../robots.txt", "/%72obots.txt", "//robots.txt?a=b"] {
@@ -358,13 +358,13 @@ fn methods_that_are_not_exempt_need_a_slot() {
 }
 
 #[test]
-fn where_there_is_none_the_delays_stand_alone_or_the_404_stays() {
+fn missing_robots_txt_gets_delays_or_stays_404() {
     let site = Site::serving("sorry");
     site.fails("404 Not Found");
     let gate = Gate::before(site.address(), "");
     let none = robots(&gate, "");
     assert_eq!((none.status, none.text()), (404, "404 Not Found".into()));
-    gate.reload(site.address(), RULES).expect("the rules are right");
+    gate.reload(site.address(), RULES).expect("valid rules");
     let told = robots(&gate, "");
     assert_eq!(told.status, 200);
     assert!(told.text().starts_with("User-agent: *\nCrawl-delay: 10\nDisallow:\n"), "{}", told.text());
@@ -372,7 +372,7 @@ fn where_there_is_none_the_delays_stand_alone_or_the_404_stays() {
 }
 
 #[test]
-fn other_answers_pass_as_they_are() {
+fn other_origin_responses_are_forwarded_unchanged() {
     let site = Site::serving(TEXT);
     let gate = Gate::before(site.address(), RULES);
     for (status, code) in [("301 Moved Permanently", 301), ("403 Forbidden", 403), ("503 Service Unavailable", 503)] {
@@ -382,23 +382,28 @@ fn other_answers_pass_as_they_are() {
     }
     site.says("packed", "Content-Encoding: gzip\r\n");
     let packed = robots(&gate, "");
-    assert_eq!((packed.field("content-encoding"), packed.text()), ("gzip", "packed".into()), "it cannot be read here");
+    assert_eq!(
+        (packed.field("content-encoding"), packed.text()),
+        ("gzip", "packed".into()),
+        "an encoded body is served unchanged"
+    );
 }
 
 #[test]
-fn a_long_one_that_the_delays_would_push_beyond_what_crawlers_read_stays_as_it_is() {
+fn text_near_size_limit_is_not_modified() {
     let long = format!("User-agent: *\n{}", "Disallow: /something\n".repeat(24_370));
     let site = Site::serving(&long);
     let gate = Gate::before(site.address(), RULES);
     assert!(robots(&gate, "").body == long.as_bytes());
     let state = gate.state();
-    let is_told =
-        |note: &serde_json::Value| note.as_str().is_some_and(|note| note.starts_with("robots.txt of 1 hosts: "));
+    let is_told = |note: &serde_json::Value| {
+        note.as_str().is_some_and(|note| note.starts_with("robots.txt of 1 hostsexceeds 500 KiB "))
+    };
     assert!(state["notes"].as_array().expect("a list").iter().any(is_told), "{}", state["notes"]);
 }
 
 #[test]
-fn a_huge_one_passes_whole_and_is_not_kept() {
+fn oversized_text_is_forwarded_and_not_cached() {
     let huge = "Disallow: /something\n".repeat(40_000);
     for framing in ["length", "chunks"] {
         let text = huge.clone();
@@ -418,32 +423,32 @@ fn a_huge_one_passes_whole_and_is_not_kept() {
 }
 
 #[test]
-fn an_own_file_goes_before_the_origins_and_is_read_again_when_it_changes() {
+fn override_file_replaces_origin_and_is_reread() {
     let site = Site::serving(TEXT);
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = folder.path().join("robots.txt");
-    std::fs::write(&file, "User-agent: *\nDisallow: /first\n").expect("it is written");
-    let rules = format!("{RULES}robots: {{ file: \"{}\", trap: /keep-out }}\n", file.display());
+    std::fs::write(&file, "User-agent: *\nDisallow: /first\n").expect("file is writable");
+    let rules = format!("{RULES}robots: {{ override_file: \"{}\", honeypot: /keep-out }}\n", file.display());
     let gate = Gate::before(site.address(), &rules);
     assert!(
         robots(&gate, "").text().starts_with("User-agent: *\nCrawl-delay: 10\nDisallow: /keep-out\nDisallow: /first\n")
     );
-    std::fs::write(&file, "User-agent: *\nDisallow: /second\n").expect("it is written");
-    wait_until("the changed file", || robots(&gate, "").text().contains("/second"));
-    std::fs::remove_file(&file).expect("it is gone");
-    gate.reload(site.address(), &rules).expect("the rules are right");
-    assert!(robots(&gate, "").text().contains("/second"), "what was read last stays");
+    std::fs::write(&file, "User-agent: *\nDisallow: /second\n").expect("file is writable");
+    wait_until("the changed file to be served", || robots(&gate, "").text().contains("/second"));
+    std::fs::remove_file(&file).expect("file can be removed");
+    gate.reload(site.address(), &rules).expect("valid rules");
+    assert!(robots(&gate, "").text().contains("/second"), "the last version stays current");
     assert_eq!(site.asked(), 0);
-    gate.reload(site.address(), "").expect("the rules are right");
+    gate.reload(site.address(), "").expect("valid rules");
     assert_eq!(robots(&gate, "").text(), TEXT);
 }
 
 #[test]
-fn other_rules_change_the_text_without_asking_the_origin() {
+fn reload_rerenders_text_without_a_fetch() {
     let site = Site::serving(TEXT);
     let gate = Gate::before(site.address(), RULES);
     let before = robots(&gate, "");
-    gate.reload(site.address(), &RULES.replace("10s", "5s")).expect("the rules are right");
+    gate.reload(site.address(), &RULES.replace("10s", "5s")).expect("valid rules");
     let after = robots(&gate, "");
     assert!(after.text().contains("Crawl-delay: 5\n"), "{}", after.text());
     assert_ne!(before.field("etag"), after.field("etag"));
@@ -451,16 +456,16 @@ fn other_rules_change_the_text_without_asking_the_origin() {
 }
 
 #[test]
-fn a_delay_may_follow_the_budget() {
+fn auto_crawl_delay_follows_the_budget() {
     let site = Site::serving(TEXT);
     let rules = RULES.replace("{ bingbot: 30s }", "auto").replace("limit: 10\n", "limit: 20000\n");
     let gate = Gate::before(site.address(), &rules);
-    // 86400 s, two crawlers, 20000 units: 8.64 s.
+    // 86,400 s for two crawlers and 20,000 units: 8.64 s.
     assert!(robots(&gate, "").text().contains("\nCrawl-delay: 9\n"), "{}", robots(&gate, "").text());
 }
 
 #[test]
-fn who_keeps_to_it_is_counted_by_operator() {
+fn compliance_is_counted_by_operator() {
     let site = Site::serving(TEXT);
     let gate = Gate::before(site.address(), RULES);
     robots(&gate, BING);
@@ -470,7 +475,7 @@ fn who_keeps_to_it_is_counted_by_operator() {
     }
     gate.connect().get("/page", BING);
     gate.connect().get("/page", "User-Agent: Mozilla/5.0\r\n");
-    // An impostor is nobody's crawler.
+    // Requests of an impostor are not counted for the operator.
     gate.connect().get("/page", "X-Forwarded-For: 192.0.2.1\r\nUser-Agent: bingbot/2.0\r\n");
     let metrics = gate.metrics();
     let of_bing = |name: &str| metrics[&format!("tidegate_{name}{{operator=\"bingbot\"}}")];
@@ -480,9 +485,9 @@ fn who_keeps_to_it_is_counted_by_operator() {
     assert_eq!(of_bing("crawl_early_total"), 1.0);
     let state = gate.state();
     let crawlers = state["crawlers"].as_array().expect("a list");
-    let bing = crawlers.iter().find(|crawler| crawler["operator"] == "bingbot").expect("it was seen");
+    let bing = crawlers.iter().find(|crawler| crawler["operator"] == "bingbot").expect("state lists bingbot");
     assert_eq!(
-        (bing["delay_s"].as_u64(), bing["requests"].as_u64(), bing["early"].as_u64()),
+        (bing["crawl_delay_s"].as_u64(), bing["requests"].as_u64(), bing["violations"].as_u64()),
         (Some(30), Some(6), Some(1))
     );
     assert_eq!(bing["robots_share"].as_f64(), Some(1.0 / 6.0));
@@ -522,7 +527,7 @@ impl Site {
         self.origin.address()
     }
 
-    /// How often it was asked for robots.txt.
+    /// Returns the number of robots.txt requests that the origin received.
     fn asked(&self) -> usize {
         self.origin.seen().iter().filter(|seen| seen.target == "/robots.txt").count()
     }

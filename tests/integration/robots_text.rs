@@ -1,4 +1,5 @@
-//! What the gate writes into a robots.txt is there for whom it is meant, and nobody may fetch more or less than before.
+//! Rewriting of robots.txt: each directive applies to the intended crawlers only, and no crawler may fetch more or
+//! less.
 
 use crate::support::robots::{Reader, lines};
 use flate2::read::GzDecoder;
@@ -7,14 +8,14 @@ use serde_json::Value;
 use std::io::Read;
 use tidegate::robots::{RobotsDirectives, merged};
 
-/// Crawlers that are asked for a delay, and some that are not.
+/// Crawlers with a requested delay, and crawlers without one.
 const ASKED: [(&str, u32); 6] =
     [("bingbot", 30), ("msnbot", 30), ("msnbot-media", 30), ("CCBot", 5), ("Applebot", 7), ("AdsBot-Google", 9)];
 const NOT_ASKED: [&str; 4] = ["Googlebot", "SemrushBot", "YandexBot", "nobody"];
 const PATHS: [&str; 7] = ["/", "/search", "/search?q=a", "/admin/", "/index.html", "/tag/x/", "/deep/down.php?x=/y"];
 
 #[test]
-fn a_delay_is_written_where_its_crawler_looks() {
+fn delay_is_written_to_the_matching_group() {
     let text = "# ours\nUser-agent: bingbot\nDisallow: /a\n\nUser-agent: *\nDisallow: /b\nSitemap: https://a/s.xml\n";
     assert_eq!(
         told(text, &wishes(&[("bingbot", 30), ("ccbot", 5)], Some(10), None)),
@@ -24,7 +25,7 @@ fn a_delay_is_written_where_its_crawler_looks() {
 }
 
 #[test]
-fn a_crawler_without_a_group_gets_one_with_the_rules_it_went_by() {
+fn new_group_copies_the_previously_matching_rules() {
     let wishes = wishes(&[("bingbot", 30), ("msnbot", 30)], None, None);
     let text = "User-agent: *\r\nAllow: /a # yes\r\nDisallow: /\r\nContent-Signal: search=yes\r\n";
     let expected = "\r\nUser-agent: bingbot\r\nUser-agent: msnbot\r\nCrawl-delay: 30\r\nAllow: /a # yes\r\nDisallow: /\r\n\
@@ -34,7 +35,7 @@ fn a_crawler_without_a_group_gets_one_with_the_rules_it_went_by() {
 }
 
 #[test]
-fn crawlers_in_one_group_who_are_asked_different_delays_are_parted() {
+fn group_is_split_for_different_delays() {
     let text = "User-agent: bingbot\nUser-agent: ccbot\nUser-agent: other\nCrawl-delay: 4\nDisallow: /x\n";
     assert_eq!(
         told(text, &wishes(&[("bingbot", 30), ("ccbot", 5)], None, None)),
@@ -44,7 +45,7 @@ fn crawlers_in_one_group_who_are_asked_different_delays_are_parted() {
 }
 
 #[test]
-fn a_group_of_a_delay_alone_stays_apart_from_the_next() {
+fn delay_only_group_stays_separate() {
     assert_eq!(
         told(
             "User-agent: bingbot\nCrawl-delay: 1\n\nUser-agent: *\nCrawl-delay: 100\nDisallow: /x\n",
@@ -55,7 +56,7 @@ fn a_group_of_a_delay_alone_stays_apart_from_the_next() {
 }
 
 #[test]
-fn of_two_delays_the_larger_holds_and_is_stated_once() {
+fn larger_delay_is_kept_once() {
     let wishes = wishes(&[("bingbot", 30)], None, None);
     let text = "User-agent: bingbot\nCrawl-delay: 60\nDisallow: /x\n";
     assert_eq!(told(text, &wishes), text);
@@ -70,11 +71,11 @@ fn of_two_delays_the_larger_holds_and_is_stated_once() {
         assert_eq!(told(&format!("{group}{stated}"), &wishes), format!("{group}{told_then}"));
     }
     let everybody = "User-agent: *\nCrawl-delay: 60\nDisallow: /x\n";
-    assert_eq!(told(everybody, &wishes), everybody, "it goes by everybody's, which says more than is asked");
+    assert_eq!(told(everybody, &wishes), everybody, "the `*` group applies, with a larger delay");
 }
 
 #[test]
-fn a_trap_is_forbidden_to_everybody() {
+fn honeypot_is_disallowed_in_every_group() {
     let wishes = wishes(&[("bingbot", 30)], None, Some("/trap"));
     assert_eq!(
         told("User-agent: a\nDisallow:\n", &wishes),
@@ -88,28 +89,28 @@ fn a_trap_is_forbidden_to_everybody() {
 }
 
 #[test]
-fn crawlers_that_go_by_another_group_still_do() {
+fn crawlers_keep_their_fallback_groups() {
     let text = "User-agent: Googlebot\nDisallow: /g\n\nUser-agent: *\nDisallow: /\n";
     let merged = told(
         text,
         &wishes(&[("Googlebot", 3), ("Googlebot-Image", 3), ("Applebot", 4), ("AdsBot-Google", 5)], None, None),
     );
-    assert!(!merged.contains("Googlebot-Image"), "it goes by Googlebot's group:\n{merged}");
+    assert!(!merged.contains("Googlebot-Image"), "Googlebot's group applies:\n{merged}");
     assert!(merged.contains("User-agent: Applebot\nCrawl-delay: 4\nDisallow: /g\n"), "{merged}");
     assert!(
         merged.contains("User-agent: AdsBot-Google\nCrawl-delay: 5\nDisallow:\n"),
-        "it never went by `*`:\n{merged}"
+        "the `*` group never applied:\n{merged}"
     );
 }
 
 #[test]
-fn an_open_end_does_not_take_in_what_is_added() {
+fn trailing_group_without_rules_stays_separate() {
     let merged = told("User-agent: shut-out", &wishes(&[("bingbot", 30)], None, None));
     assert_eq!(merged, "User-agent: shut-out\nDisallow:\n\nUser-agent: bingbot\nCrawl-delay: 30\nDisallow:\n");
 }
 
 #[test]
-fn a_text_that_would_grow_without_bound_is_left_as_it_is() {
+fn oversized_merge_leaves_text_unchanged() {
     let mut text = "User-agent: bingbot\nUser-agent: x\n".repeat(5000);
     text.push_str(&"Disallow: /something/or/other\n".repeat(5000));
     assert_eq!(merged(text.as_bytes(), &everything()), None);
@@ -127,7 +128,7 @@ fn real_files_keep_their_lines_and_their_meaning() {
 }
 
 #[test]
-fn the_reader_of_these_tests_reads_as_rfc_9309_says() {
+fn reference_reader_follows_rfc_9309() {
     let of_bots = "User-agent: *\nDisallow: /\n\nUser-agent: FooBot\nAllow: /shop\nDisallow: /shop/cart\nDisallow: /*.pdf$\nCrawl-delay: 3\n";
     for (text, agent, path, allowed) in [
         (of_bots, "foobot", "/shop/item", true),
@@ -147,7 +148,7 @@ fn the_reader_of_these_tests_reads_as_rfc_9309_says() {
 }
 
 #[test]
-fn the_reader_of_these_tests_reads_as_others_do() {
+fn reference_reader_agrees_with_other_parsers() {
     let mut differ = (0, 0);
     for file in real_files() {
         let text = text_of(&file);
@@ -159,10 +160,10 @@ fn the_reader_of_these_tests_reads_as_others_do() {
             differ.0 += usize::from(stated != known["delay"].as_f64());
         }
     }
-    // The others take a name for a crawler's that is only a part of it.
-    assert!(differ.0 * 300 <= differ.1, "{} of {} delays are read differently", differ.0, differ.1);
+    // Other parsers also match crawler names by parts of a name.
+    assert!(differ.0 * 300 <= differ.1, "{} of {} delays are parsed differently", differ.0, differ.1);
     let Some(shared) = crate::support::shared() else { return };
-    let cases = std::fs::read(shared.join("data/robots/google-robotstxt-cases.json")).expect("the cases");
+    let cases = std::fs::read(shared.join("data/robots/google-robotstxt-cases.json")).expect("cases are readable");
     let cases: Value = serde_json::from_slice(&cases).expect("JSON");
     let wrong: Vec<&Value> = cases["cases"].as_array().expect("a list").iter().filter(|case| !agrees(case)).collect();
     assert!(wrong.len() <= 8, "{} cases: {wrong:#?}", wrong.len());
@@ -170,14 +171,14 @@ fn the_reader_of_these_tests_reads_as_others_do() {
 
 proptest! {
     #[test]
-    fn nothing_is_lost_and_nobody_is_let_in_or_shut_out(
+    fn merge_keeps_lines_and_access_rules(
         text in prop::collection::vec(line(), 0..40),
         some in prop::collection::btree_set(prop::sample::select(ASKED.to_vec()), 0..6),
         everybody in prop::option::of(1u32..30),
         trap in any::<bool>(),
     ) {
         let text: Vec<u8> = text.concat();
-        // Operators are asked for all of their crawlers.
+        // Directives for an operator apply to all of its crawlers.
         let of_the_family = some.contains(&("msnbot-media", 30)).then_some(("msnbot", 30));
         let some: Vec<_> = some.into_iter().chain(of_the_family).collect();
         let wishes = wishes(&some, everybody, trap.then_some("/t-r-a-p"));
@@ -185,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_at_all_are_too_much(text in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn merge_accepts_arbitrary_bytes(text in prop::collection::vec(any::<u8>(), 0..2000)) {
         let merged = merged(&text, &everything()).expect("short enough");
         prop_assert!(is_within(&lines_but_delays(&text), &lines(&merged)));
     }
@@ -224,15 +225,15 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(record, ending)| [record.as_bytes(), ending.as_bytes()].concat())
 }
 
-/// All that must hold of a text and what is made of it.
+/// Checks all invariants of a text and the result of its merge.
 fn holds(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
     let merged = merged(text, wishes).ok_or("too long")?;
     let broken = |what: String| Err(format!("{what} in\n{}", String::from_utf8_lossy(&merged)));
     if !is_within(&lines_but_delays(text), &lines(&merged)) {
-        return broken("a line is lost".into());
+        return broken("a line of the origin is lost".into());
     }
     if tidegate::robots::merged(&merged, wishes).as_deref() != Some(&merged) {
-        return broken("a second time changes".into());
+        return broken("a second merge changes the text".into());
     }
     let (before, after) = (Reader::of(text), Reader::of(&merged));
     for (agent, seconds) in &wishes.per_crawler {
@@ -241,20 +242,20 @@ fn holds(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
         let stated = goes_by(&before, agent).map_or(vec![], |name| before.delays(name));
         let due = stated.iter().copied().fold(f64::from(*seconds), f64::max);
         if told.is_empty() || told.iter().any(|told| *told != due) {
-            return broken(format!("{agent} is told {told:?}, not {due},"));
+            return broken(format!("{agent} has delays {told:?} instead of {due},"));
         }
         if !after.tells_once_everywhere(name) {
-            return broken(format!("a group of {agent} states no delay, or several"));
+            return broken(format!("a group of {agent} has no delay or several"));
         }
     }
     for agent in ASKED.map(|(agent, _)| agent).into_iter().chain(NOT_ASKED) {
         let may = |reader: &Reader, path| goes_by(reader, agent).is_none_or(|name| reader.allows(name, path));
         if let Some(path) = PATHS.iter().find(|path| may(&before, path) != may(&after, path)) {
-            return broken(format!("{agent} and {path}: it was {}", may(&before, path)));
+            return broken(format!("{agent} and {path}: before the merge {}", may(&before, path)));
         }
         let trap = wishes.honeypot.as_ref().filter(|_| goes_by(&after, agent).is_some());
         if trap.is_some_and(|trap| may(&after, trap)) {
-            return broken(format!("{agent} may fetch the trap"));
+            return broken(format!("{agent} may fetch the honeypot"));
         }
     }
     let told = |reader: &Reader, agent| {
@@ -264,12 +265,12 @@ fn holds(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
     };
     let untouched = if wishes.default.is_some() { &[][..] } else { &NOT_ASKED[..] };
     match untouched.iter().find(|agent| told(&before, agent) != told(&after, agent)) {
-        Some(agent) => broken(format!("{agent} is told {:?}", after.delays(agent))),
+        Some(agent) => broken(format!("{agent} has delays {:?}", after.delays(agent))),
         None => Ok(()),
     }
 }
 
-/// Whose group the crawler goes by, as its operator documents it.
+/// Returns the crawler whose group applies to `agent`, as its operator documents it.
 fn goes_by<'a>(reader: &Reader, agent: &'a str) -> Option<&'a str> {
     match agent {
         _ if reader.names(agent) => Some(agent),
@@ -280,7 +281,7 @@ fn goes_by<'a>(reader: &Reader, agent: &'a str) -> Option<&'a str> {
     }
 }
 
-/// The lines that must be there again. A delay may give way to a larger one.
+/// Returns the lines that the merge must keep. A delay may be replaced by a larger one.
 fn lines_but_delays(text: &[u8]) -> Vec<&[u8]> {
     let states_delay = |line: &[u8]| {
         let key = line.trim_ascii_start().get(..11);
@@ -304,28 +305,29 @@ fn everything() -> RobotsDirectives {
 }
 
 fn told(text: &str, wishes: &RobotsDirectives) -> String {
-    String::from_utf8(merged(text.as_bytes(), wishes).expect("short enough")).expect("it was text")
+    String::from_utf8(merged(text.as_bytes(), wishes).expect("short enough")).expect("robots.txt is UTF-8")
 }
 
 fn real_files() -> impl Iterator<Item = Value> {
     let file = crate::support::shared().map(|shared| shared.join("data/robots/real-robots-dev.jsonl.gz"));
     let mut text = String::new();
     if let Some(file) = file {
-        let file = std::fs::File::open(file).expect("the files");
-        GzDecoder::new(file).read_to_string(&mut text).expect("lines");
+        let file = std::fs::File::open(file).expect("file is readable");
+        GzDecoder::new(file).read_to_string(&mut text).expect("gzip of JSON lines");
     }
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     lines.into_iter()
 }
 
 fn text_of(file: &Value) -> Vec<u8> {
-    file["robots"].as_str().expect("a text").as_bytes().to_vec()
+    file["robots"].as_str().expect("robots is a string").as_bytes().to_vec()
 }
 
 fn agrees(case: &Value) -> bool {
-    let text = |key: &str| case[key].as_str().expect("text");
+    let text = |key: &str| case[key].as_str().expect("member is a string");
     let url = text("url");
     let path = url.split_once("://").map_or(url, |(_, rest)| rest.find('/').map_or("/", |start| &rest[start..]));
     let path = path.split('#').next().unwrap_or(path);
-    Reader::of(text("robots").as_bytes()).allows(text("agent"), path) == case["allowed"].as_bool().expect("yes or no")
+    Reader::of(text("robots").as_bytes()).allows(text("agent"), path)
+        == case["allowed"].as_bool().expect("allowed is a bool")
 }

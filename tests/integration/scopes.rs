@@ -1,4 +1,4 @@
-//! Scopes that are there once for each value, and scopes with a quota of their own.
+//! Scopes with one instance per partition, and scopes with their own quota.
 
 use crate::support::client::Client;
 use crate::support::gate::Gate;
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 const TENANTS: &str = "
-scopes: { tenant: { scope_from: { query: tenant }, concurrency: 1, queue: { max_wait: 60s } } }
+scopes: { tenant: { partition_by: { query: tenant }, concurrency: 1, queue: { max_wait: 60s } } }
 routes: [ { match: \"/t/**\", scopes: [default, tenant] } ]";
 
 #[test]
-fn two_tenants_do_not_slow_each_other_and_one_is_held_to_its_own() {
+fn partitions_have_independent_slots() {
     let (origin, asked, answers) = held();
     let gate = Gate::before(origin.address(), TENANTS);
     let mut clients: Vec<Client> = (0..4).map(|_| gate.connect()).collect();
@@ -24,20 +24,23 @@ fn two_tenants_do_not_slow_each_other_and_one_is_held_to_its_own() {
     ask(&mut clients[3], "/elsewhere?tenant=other");
     asked.wait();
     let scope = tenant(&gate);
-    assert_eq!((&scope["waiting"], &scope["values"]), (&json!(1), &json!(2)));
-    let busiest = &scope["busiest"][0];
-    assert_eq!([&busiest["value"], &busiest["inflight"], &busiest["waiting"]], [&json!("a b"), &json!(1), &json!(1)]);
-    assert_eq!(gate.metric("tidegate_scope_values{scope=\"tenant\"}"), 2.0);
+    assert_eq!((&scope["queue_length"], &scope["partitions"]), (&json!(1), &json!(2)));
+    let busiest = &scope["busiest_partitions"][0];
+    assert_eq!(
+        [&busiest["partition"], &busiest["inflight"], &busiest["queue_length"]],
+        [&json!("a b"), &json!(1), &json!(1)]
+    );
+    assert_eq!(gate.metric("tidegate_scope_partitions{scope=\"tenant\"}"), 2.0);
     (0..4).for_each(|_| answers.tell());
     assert!(clients.iter_mut().all(|client| client.answer().status == 200));
     assert_eq!(origin.seen().len(), 4);
-    gate.wait_for_metric("tidegate_scope_values{scope=\"tenant\"}", 0.0);
-    assert_eq!(tenant(&gate)["values"], json!(0), "nobody is in it: it is forgotten");
-    assert!(!gate.metrics().keys().any(|series| series.contains("a b")), "no value is a label");
+    gate.wait_for_metric("tidegate_scope_partitions{scope=\"tenant\"}", 0.0);
+    assert_eq!(tenant(&gate)["partitions"], json!(0), "an idle partition is evicted");
+    assert!(!gate.metrics().keys().any(|series| series.contains("a b")), "partition values are not labels");
 }
 
 #[test]
-fn who_says_no_tenant_or_two_of_them_shares_one_scope() {
+fn missing_or_ambiguous_partition_keys_share_one() {
     let (origin, asked, answers) = held();
     let gate = Gate::before(origin.address(), TENANTS);
     let mut clients: Vec<Client> = (0..3).map(|_| gate.connect()).collect();
@@ -47,13 +50,16 @@ fn who_says_no_tenant_or_two_of_them_shares_one_scope() {
         ask(&mut clients[client], path);
         gate.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", client as f64);
     }
-    assert_eq!((&tenant(&gate)["values"], &tenant(&gate)["busiest"][0]["value"]), (&json!(1), &json!("")));
+    assert_eq!(
+        (&tenant(&gate)["partitions"], &tenant(&gate)["busiest_partitions"][0]["partition"]),
+        (&json!(1), &json!(""))
+    );
     (0..3).for_each(|_| answers.tell());
     assert!(clients.iter_mut().all(|client| client.answer().status == 200));
 }
 
 #[test]
-fn a_value_may_be_the_host_a_header_the_path_or_the_route() {
+fn partition_key_supports_all_sources() {
     for (from, first, same, other) in [
         ("host", "/t/a HTTP/1.1\r\nHost: One", "/t/b HTTP/1.1\r\nHost: one.:80", "/t/a HTTP/1.1\r\nHost: two"),
         (
@@ -73,7 +79,7 @@ fn a_value_may_be_the_host_a_header_the_path_or_the_route() {
         let (origin, asked, answers) = held();
         let rules = format!(
             "
-scopes: {{ tenant: {{ scope_from: {from}, concurrency: 1, queue: {{ max_wait: 60s }} }} }}
+scopes: {{ tenant: {{ partition_by: {from}, concurrency: 1, queue: {{ max_wait: 60s }} }} }}
 routes: [ {{ match: \"/t/**\", scopes: tenant }}, {{ match: \"/u/**\", scopes: tenant }} ]"
         );
         let gate = Gate::before(origin.address(), &rules);
@@ -89,27 +95,31 @@ routes: [ {{ match: \"/t/**\", scopes: tenant }}, {{ match: \"/u/**\", scopes: t
     }
 }
 
-/// A rest keeps a value from being forgotten, so each of these would be remembered.
+/// Backoff keeps a partition from eviction, so each of these would be kept.
 #[test]
-fn a_flood_of_made_up_values_is_bounded_and_throttled() {
+fn partition_flood_is_bounded_and_throttled() {
     let origin = Origin::scripted(|_, wire| wire.reply("503 Service Unavailable", "", b""));
     let rules = "
-scopes: { tenant: { scope_from: { query: tenant }, max_values: 50, backoff: { min_delay: 60s, jitter: 0% } } }
+scopes: { tenant: { partition_by: { query: tenant }, max_partitions: 50, backoff: { min_delay: 60s, jitter: 0% } } }
 routes: [ { match: \"/**\", scopes: tenant } ]";
     let gate = Gate::before(origin.address(), rules);
     let mut client = gate.connect();
     for value in 0..200 {
         assert_eq!(client.get(&format!("/?tenant={value}"), "").status, 503);
     }
-    assert_eq!(origin.seen().len(), 51, "those beyond are one: the first of them was told off, the others kept away");
-    assert_eq!(tenant(&gate)["values"], json!(50));
+    assert_eq!(
+        origin.seen().len(),
+        51,
+        "partitions beyond the maximum share one instance, which backs off after its first request"
+    );
+    assert_eq!(tenant(&gate)["partitions"], json!(50));
     assert_eq!(client.get("/?tenant=new", "").json()["reason"], "backoff");
     gate.clock.advance(Duration::from_secs(600));
-    assert_eq!(tenant(&gate)["values"], json!(0), "ten minutes later nothing is left of them");
+    assert_eq!(tenant(&gate)["partitions"], json!(0), "all are evicted ten minutes later");
 }
 
 #[test]
-fn a_scope_s_own_quota_is_a_quota_like_any_other_and_outlives_a_restart() {
+fn scope_quota_is_enforced_and_survives_restart() {
     let origin = Origin::plain();
     let rules = "
 ledger: file
@@ -128,7 +138,7 @@ routes: [ { match: /search, scopes: search }, { match: /dear, scopes: search, co
     assert_eq!(gate.connect().get("/elsewhere", "").status, 200);
 }
 
-/// An origin that tells of each request, and answers when it is told to.
+/// Returns an origin that signals each request, and responds when the test signals.
 fn held() -> (Origin, Wait, Tell) {
     let (tell, asked) = signal();
     let (answers, waits) = signal();
@@ -147,5 +157,5 @@ fn ask(client: &mut Client, path: &str) {
 fn tenant(gate: &Gate) -> Value {
     let state = gate.state();
     let scopes = state["scopes"].as_array().expect("scopes");
-    scopes.iter().find(|scope| scope["name"] == "tenant").expect("it is there").clone()
+    scopes.iter().find(|scope| scope["name"] == "tenant").expect("state lists the scope").clone()
 }

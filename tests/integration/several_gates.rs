@@ -1,4 +1,4 @@
-//! Three whole gates before one origin, with one allowance in a real Redis: the origin itself counts.
+//! Three complete instances in front of one origin, with one quota in a real Redis. The origin counts the requests.
 
 use crate::support::client::Client;
 use crate::support::gate::Gate;
@@ -12,11 +12,11 @@ use tidegate::clock::Clock;
 const LIMIT: usize = 3000;
 
 #[test]
-fn three_gates_serve_what_was_bought_and_no_more_while_redis_is_killed_and_forgets() {
+fn instances_never_overspend_during_redis_restart() {
     let mut redis = RedisServer::start(&[]);
     let origin = Origin::plain();
     let rules = format!(
-        "ledger: {{ redis: {{ url: 'redis://127.0.0.1:{}', when_lost: share }} }}\n\
+        "ledger: {{ redis: {{ url: 'redis://127.0.0.1:{}', failure_mode: fallback }} }}\n\
          quotas: {{ q: {{ limit: {LIMIT}, window: {{ fixed: 7d }} }} }}\n\
          routes: [{{ match: '/**', cost: {{ q: 1 }} }}]",
         redis.port
@@ -32,15 +32,15 @@ fn three_gates_serve_what_was_bought_and_no_more_while_redis_is_killed_and_forge
         wait_for_served(LIMIT / 3);
         redis.restart();
         wait_for_served(LIMIT * 99 / 100);
-        // A gateway that could serve too much would do so now.
+        // An instance that could exceed the limit would do so now.
         let before = refused.load(Ordering::SeqCst);
         wait_until("more refusals", || refused.load(Ordering::SeqCst) >= before + 100);
     });
     let served = origin.seen().len();
-    assert!(served <= LIMIT, "{served} of {LIMIT} served");
+    assert!(served <= LIMIT, "{served} requests served, limit {LIMIT}");
 }
 
-/// Ends the clients, also where a check fails.
+/// Stops the clients, also if an assertion fails.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -49,7 +49,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Asks for one page after the other, and waits a little after a refusal.
+/// Requests one page after the other, with a short pause after each refusal.
 fn visit(gate: &Gate, over: &AtomicBool, refused: &AtomicU64) {
     let mut client = Client::connect(gate.address());
     while !over.load(Ordering::SeqCst) {

@@ -1,7 +1,8 @@
-//! Three gates that pace one allowance from a real Redis: a week of unequal traffic on a clock that is moved by hand.
+//! Pacing with three instances and one quota in a real Redis: a week of unequal traffic on a clock that the test
+//! advances.
 //!
-//! The server goes by its own clock. It asks of a window only that it is not over and not far away, so the week that it is in
-//! can be lived through in seconds.
+//! The server uses its own clock. It only requires that a window has not ended and is not far in the future, so the
+//! current week can be simulated in seconds.
 
 use crate::support::pacing::{Asked, Bots, DAY, Policy, Week, Who, decide, rules};
 use crate::support::redis::RedisServer;
@@ -17,7 +18,7 @@ use tidegate::policy::{Reason, Refusal, Rules, Timestamp, Units};
 const GATES: usize = 3;
 
 #[test]
-fn gates_with_unequal_traffic_serve_alike_and_together_no_more_than_was_planned() {
+fn instances_with_unequal_traffic_pace_evenly() {
     for policy in [Policy::Even, Policy::Learned] {
         let week = Lived::week(policy, None);
         week.holds(policy, 0.02);
@@ -31,23 +32,23 @@ fn gates_with_unequal_traffic_serve_alike_and_together_no_more_than_was_planned(
 }
 
 #[test]
-fn what_a_gate_that_dies_would_have_had_the_others_have() {
+fn dead_instances_share_passes_to_others() {
     const DEATH: u64 = 3 * DAY + DAY / 2;
     for policy in [Policy::Even, Policy::Learned] {
         let week = Lived::week(policy, Some(DEATH));
-        // The others hear only by and by how much more they are asked for; a burst ahead of the plan, tiers hold.
+        // The other instances detect their higher demand late. Tiers limit the lead over the plan to a burst.
         week.holds(policy, BURST + 0.01);
     }
 }
 
-/// What came of a week.
+/// Result of a simulated week.
 struct Lived {
     limit: u64,
     served: u64,
     people_refused: u64,
-    /// By hour: what had been served by then, and what was to be by the plan.
+    /// Units served until each hour, and units planned until then.
     by_hour: Vec<(u64, u64)>,
-    /// Of search engines, by gate and by day.
+    /// Admit ratio of search engines, by instance and day.
     search: [[Served; 7]; GATES],
 }
 
@@ -58,8 +59,8 @@ struct Served {
 }
 
 impl Lived {
-    /// Three gates, of which one has six tenths of the traffic and one a tenth, before an allowance of half of what is asked
-    /// for. At `death` the busiest dies, and its clients go to the others.
+    /// Simulates a week with three instances, which get 60 %, 30 % and 10 % of the traffic. The quota is half of the
+    /// demand. At `death` the busiest instance crashes, and its clients move to the others.
     fn week(policy: Policy, death: Option<u64>) -> Self {
         let redis = RedisServer::start(&[]);
         let start = Clock::system().now().seconds() / (7 * DAY) * 7 * DAY;
@@ -97,8 +98,8 @@ impl Lived {
         lived
     }
 
-    /// No person was refused, nothing was overspent, hardly anything is left, and at no time more was served than was planned
-    /// and this part of the limit `ahead`, or a burst less than that.
+    /// Asserts that no human request was refused, the limit was kept and at least 98 % of it was used. At no time usage
+    /// was ahead of the plan by more than `ahead`, a ratio of the limit, or behind it by more than a burst.
     fn holds(&self, policy: Policy, ahead: f64) {
         let part = |units: u64| units as f64 / self.limit as f64;
         for (hour, (served, planned)) in self.by_hour.iter().enumerate() {
@@ -122,13 +123,13 @@ impl Served {
     }
 }
 
-/// What a gate is beside its listener: the accounts with their plan, and the ledger that supplies them.
+/// A gateway without its listener: quota counters with their plan, and the store that leases units.
 struct Gate {
     engine: Arc<Engine>,
     admission: Admission,
     store: RedisStore,
     runs_low: Arc<AtomicBool>,
-    /// Where the server keeps that it was heard of.
+    /// Redis hash field that registers the instance.
     row: String,
 }
 
@@ -140,25 +141,25 @@ impl Gate {
         let admission = engine.admission(rules, now);
         let server =
             RedisEndpoint { host: "127.0.0.1".into(), port: redis.port, user: None, password: None, database: 0 };
-        // The server is there, however busy the machine is.
+        // Long timeouts: the server is reachable, however busy the machine is.
         let patient = Timeouts { connect: TIMEOUT, reply: TIMEOUT };
         let store = RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(number)).with_timeouts(patient);
         let known = rows(redis);
         let mut gate = Self { engine, admission, store, runs_low, row: String::new() };
-        wait_until("a new ledger to lease, which it does after three seconds", || gate.round(now) > Units::ZERO);
-        gate.row = rows(redis).into_iter().find(|row| !known.contains(row)).expect("it was heard of");
+        wait_until("a new ledger to grant leases, which takes three seconds", || gate.round(now) > Units::ZERO);
+        gate.row = rows(redis).into_iter().find(|row| !known.contains(row)).expect("instance is registered");
         gate
     }
 
-    /// Ends as `kill -9` ends it, a minute ago by the server's clock.
+    /// Crashes as by `kill -9`, one minute ago by the server's clock.
     fn dies(self, redis: &RedisServer) {
         let told = redis.cli(&["HGET", KEY, &self.row]);
-        let (heard, rest) = told.split_once(' ').expect("when it was heard of comes first");
+        let (heard, rest) = told.split_once(' ').expect("entry starts with the time of registration");
         let heard: u64 = heard.parse().expect("microseconds");
         redis.cli(&["HSET", KEY, &self.row, &format!("{} {rest}", heard - 60_000_000)]);
     }
 
-    /// What the keeper does once a second, and whenever an account runs low; what it holds then.
+    /// Refreshes the leases, as an instance does once a second and when a quota runs low. Returns the units held.
     fn round(&mut self, now: Timestamp) -> Units {
         let asks = self.engine.lease_requests(now);
         let Ok(leases) = wait(self.store.lease(&asks, now)) else { return Units::ZERO };
@@ -167,7 +168,7 @@ impl Gate {
     }
 
     fn serves(&mut self, asked: &Asked, now: Timestamp) -> bool {
-        // Who finds the lease spent is told to come back in a second.
+        // A request that finds the lease used up is retried after a second.
         for _ in 0..2 {
             if self.runs_low.swap(false, Ordering::Relaxed) {
                 self.round(now);
@@ -189,32 +190,32 @@ impl Gate {
     }
 }
 
-/// The gates that the server has heard of.
+/// Returns the registered instances.
 fn rows(redis: &RedisServer) -> Vec<String> {
     let rows = redis.cli(&["HKEYS", KEY]);
     rows.lines().filter(|row| row.starts_with("g ")).map(str::to_owned).collect()
 }
 
-/// Where the server keeps all of the quota.
+/// Redis key of the quota.
 const KEY: &str = "{tidegate:api}:leases";
 
-/// Gates hear of each other once in so many seconds, and in the last hour more often: it is once in one, but that would be a
-/// test of hours.
+/// Interval of lease refreshes, in seconds, except in the last hour. Production uses one second, but such a test would
+/// run for hours.
 const ROUND: u64 = 600;
 const LAST_ROUND: u64 = 10;
 const HOUR: u64 = 3600;
 
-/// One of so many requests of a week is enough.
+/// Sampling step: one of this many requests of the week is simulated.
 const ONE_OF: usize = 4;
 
-/// What a class may be ahead of its plan by default.
+/// Default lead of a class over its plan, as a ratio of the limit.
 const BURST: f64 = 0.05;
 
-/// A connection belongs to the runtime that it was opened on, as it does to the keeper's.
+/// Runs `work` on the runtime of this thread: a connection belongs to the runtime on which it was opened.
 fn wait<T>(work: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");
     }
     RUNTIME.with(|runtime| runtime.block_on(work))
 }

@@ -1,15 +1,15 @@
-//! Clients of the three strategies that Atlassian's documents describe, against a real gate: whoever keeps to what it is
-//! told gets all of its work done. A client sleeps by moving the gate's clock.
+//! Clients with the three retry strategies of Atlassian's documentation against a real gateway. A client that follows
+//! the response headers completes all of its work. A client sleeps by advancing the gateway's clock.
 
 use crate::support::client::Answer;
 use crate::support::gate::Gate;
 use crate::support::origin::Origin;
 use std::time::Duration;
 
-/// Pages that a client has to fetch: more than any bucket here saves up.
+/// Number of pages that a client must fetch: more than the capacity of any bucket in this module.
 const WORK: usize = 40;
 
-/// Sizes of bucket: batches small and large, and a steady flow.
+/// Bucket sizes: small and large batches, and a steady flow.
 const BUCKETS: [&str; 6] = [
     "{ capacity: 10, fill: 5, interval: 10s }",
     "{ capacity: 1, fill: 1, interval: 3s }",
@@ -20,31 +20,35 @@ const BUCKETS: [&str; 6] = [
 ];
 
 #[test]
-fn doubling_ones_patience_gets_the_work_done() {
+fn exponential_backoff_completes_all_requests() {
     for bucket in BUCKETS {
         let site = Site::with(bucket);
         let mut client = Client::new("192.0.2.1", Exponential::default());
         site.let_work(&mut [&mut client]);
-        assert!(client.refused.len() > 1, "{bucket}: it only learns by being refused");
+        assert!(client.refused.len() > 1, "{bucket}: exponential backoff reacts to refusals only");
     }
 }
 
 #[test]
-fn who_waits_as_retry_after_says_is_never_refused() {
+fn honoring_retry_after_avoids_all_refusals() {
     for bucket in BUCKETS {
         let site = Site::with(bucket);
         let mut client = Client::new("192.0.2.1", Timed);
         site.let_work(&mut [&mut client]);
-        assert_eq!(client.refused, [] as [usize; 0], "{bucket}: the answer to the last token says when there is more");
+        assert_eq!(
+            client.refused,
+            [] as [usize; 0],
+            "{bucket}: the response to the last token has the time of the next one"
+        );
         let mut late = Client::new("192.0.2.2", Timed);
         site.empty_bucket(late.address);
         site.let_work(&mut [&mut late]);
-        assert_eq!(late.refused, [0], "{bucket}: its first request only, which somebody else's went before");
+        assert_eq!(late.refused, [0], "{bucket}: only the first request, after another client's requests");
     }
 }
 
 #[test]
-fn who_adjusts_its_rate_to_the_headers_is_never_refused() {
+fn header_rate_adjustment_avoids_all_refusals() {
     for bucket in BUCKETS {
         let site = Site::with(bucket);
         let mut client = Client::new("192.0.2.1", Adjusting);
@@ -53,12 +57,12 @@ fn who_adjusts_its_rate_to_the_headers_is_never_refused() {
         let mut late = Client::new("192.0.2.2", Adjusting);
         site.empty_bucket(late.address);
         site.let_work(&mut [&mut late]);
-        assert_eq!(late.refused, [0], "{bucket}: its first request only");
+        assert_eq!(late.refused, [0], "{bucket}: only the first request");
     }
 }
 
 #[test]
-fn all_three_behind_one_address_get_their_work_done() {
+fn mixed_strategies_behind_one_address_complete() {
     for bucket in BUCKETS {
         let site = Site::with(bucket);
         let mut exponential = Client::new("192.0.2.1", Exponential::default());
@@ -68,12 +72,12 @@ fn all_three_behind_one_address_get_their_work_done() {
     }
 }
 
-/// What a client does with an answer: how long it waits before the next request.
+/// Retry strategy of a client: the delay between a response and the next request.
 trait Strategy {
     fn wait(&mut self, answer: &Answer, chance: f64) -> Duration;
 }
 
-/// Asks until it is refused, then waits a second, then two, and so on: reads no header at all.
+/// Sends until a refusal, then waits one second, doubled with each further refusal. Reads no headers.
 #[derive(Default)]
 struct Exponential {
     refused_in_a_row: u32,
@@ -91,7 +95,7 @@ impl Strategy for Exponential {
     }
 }
 
-/// Asks until `Retry-After` is more than nothing, and waits for as long.
+/// Sends without a delay until `Retry-After` is above 0, then waits for as long.
 struct Timed;
 
 impl Strategy for Timed {
@@ -100,13 +104,13 @@ impl Strategy for Timed {
     }
 }
 
-/// Spreads its requests evenly over the interval, as many as come back in it.
+/// Spreads requests evenly over the refill interval.
 struct Adjusting;
 
 impl Strategy for Adjusting {
     fn wait(&mut self, answer: &Answer, _: f64) -> Duration {
         let interval = Duration::from_secs(number(answer, "x-ratelimit-interval-seconds"));
-        let fill = u32::try_from(number(answer, "x-ratelimit-fillrate")).expect("not that many");
+        let fill = u32::try_from(number(answer, "x-ratelimit-fillrate")).expect("fill rate fits u32");
         (interval / fill).max(retry_after(answer))
     }
 }
@@ -115,10 +119,10 @@ struct Client<'a> {
     address: &'static str,
     strategy: Box<dyn Strategy + 'a>,
     asked: usize,
-    /// Which of its requests were refused.
+    /// Numbers of the refused requests.
     refused: Vec<usize>,
     left: usize,
-    /// How long after the beginning it goes on.
+    /// Time of the next request, since the start.
     goes_on: Duration,
 }
 
@@ -137,7 +141,7 @@ impl<'a> Client<'a> {
 
 struct Site {
     gate: Gate,
-    /// The origin answers for as long as it is there.
+    /// Keeps the origin alive.
     _origin: Origin,
 }
 
@@ -158,7 +162,8 @@ impl Site {
         while self.ask(address).status == 200 {}
     }
 
-    /// Lets every client fetch all of its pages, each at its own time. Fails where that takes beyond any reason.
+    /// Runs every client until all of its pages are fetched, each at its own times. Panics if that takes too many
+    /// requests.
     fn let_work(&self, clients: &mut [&mut Client<'_>]) {
         let mut passed = Duration::ZERO;
         while let Some(client) = clients.iter_mut().filter(|client| client.left > 0).min_by_key(|one| one.goes_on) {
@@ -170,7 +175,7 @@ impl Site {
                 _ => client.refused.push(client.asked),
             }
             client.asked += 1;
-            assert!(client.asked < 50 * WORK, "{} pages of {WORK} are still to be had", client.left);
+            assert!(client.asked < 50 * WORK, "{} pages of {WORK} are missing", client.left);
             let chance = (client.asked % 10) as f64 / 10.0;
             client.goes_on = passed + client.strategy.wait(&answer, chance);
         }

@@ -1,4 +1,4 @@
-//! How hard the gate presses on the origin: slots, rests, and the line before it.
+//! Throttling toward the origin: slots, backoff and the wait queue.
 
 use crate::support::client::{Answer, Client};
 use crate::support::gate::Gate;
@@ -21,11 +21,11 @@ headers: { retry_after_spread: 0% }
 scopes: { default: { backoff: { min_delay: 40s, jitter: 0% } } }";
 
 #[test]
-fn the_origin_never_has_more_to_do_than_it_can() {
+fn origin_concurrency_never_exceeds_the_limit() {
     const CLIENTS: usize = 64;
     let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (of_origin, seen_most) = (Arc::clone(&inside), Arc::clone(&most));
-    // Each waits for three others: so there are four at once, and the count is complete.
+    // Each request waits for three others: so four are concurrent, and the count is complete.
     let four = Barrier::new(4);
     let origin = Origin::scripted(move |_, wire| {
         let now = of_origin.fetch_add(1, Ordering::SeqCst) + 1;
@@ -54,7 +54,7 @@ fn the_origin_never_has_more_to_do_than_it_can() {
 }
 
 #[test]
-fn an_origin_that_has_had_enough_is_left_alone_then_tried_with_one_request() {
+fn overloaded_origin_gets_backoff_then_one_probe() {
     let (origin, asked, answers) = held(|seen, wire, answers| match seen.target.as_str() {
         "/enough" => wire.reply("429 Too Many Requests", "Retry-After: 5\r\n", b"go away"),
         _ => {
@@ -73,7 +73,7 @@ scopes: { default: { backoff: { statuses: [429], jitter: 0%, window: 60s }, queu
     assert_eq!(gate.metric("tidegate_origin_backoff_seconds{scope=\"default\"}"), 5.0);
     gate.clock.advance(Duration::from_secs(1));
     is_refused(&gate.connect().get("/", ""), "backoff", "4");
-    assert_eq!(origin.seen().len(), 1, "nobody asked it meanwhile");
+    assert_eq!(origin.seen().len(), 1, "no request was sent during the backoff");
 
     gate.clock.advance(Duration::from_secs(4));
     let mut crowd: Vec<Client> = (0..3).map(|_| gate.connect()).collect();
@@ -81,15 +81,15 @@ scopes: { default: { backoff: { statuses: [429], jitter: 0%, window: 60s }, queu
     asked.wait();
     asked.wait();
     gate.wait_for_metric("tidegate_queue_length{scope=\"default\"}", 2.0);
-    assert_eq!(origin.seen().len(), 2, "one tries for all");
+    assert_eq!(origin.seen().len(), 2, "only one probe is sent");
     (0..3).for_each(|_| answers.tell());
-    assert!(crowd.iter_mut().all(|client| client.answer().status == 200), "it is well again");
+    assert!(crowd.iter_mut().all(|client| client.answer().status == 200), "the origin is healthy again");
     assert_eq!(origin.seen().len(), 4);
 
     let log = gate.into_log();
     let line = |status: u64| log.iter().filter(|line| line["status"] == status).collect::<Vec<_>>();
     assert_eq!(line(200).len(), 3);
-    // Two workers write it, each in its own time.
+    // Two workers write the log, each at its own time.
     let mut verdicts: Vec<_> =
         line(503).iter().map(|line| (line["verdict"].as_str(), line["reason"].as_str())).collect();
     verdicts.sort();
@@ -97,7 +97,7 @@ scopes: { default: { backoff: { statuses: [429], jitter: 0%, window: 60s }, queu
 }
 
 #[test]
-fn without_backoff_the_origin_speaks_for_itself() {
+fn origin_429_is_forwarded_without_backoff() {
     let origin = Origin::scripted(|_, wire| wire.reply("429 Too Many Requests", "Retry-After: 5\r\n", b"go away"));
     let gate = Gate::before(origin.address(), "scopes: { default: { concurrency: 4 } }");
     for _ in 0..2 {
@@ -108,7 +108,7 @@ fn without_backoff_the_origin_speaks_for_itself() {
 }
 
 #[test]
-fn an_origin_that_breaks_off_is_left_alone_too() {
+fn origin_reset_starts_backoff() {
     let origin = Origin::scripted(|_, wire| wire.reset());
     let rules = "scopes: { default: { backoff: { min_delay: 10s } } }";
     let gate = Gate::before(origin.address(), rules);
@@ -120,7 +120,7 @@ fn an_origin_that_breaks_off_is_left_alone_too() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_in_the_middle_is_a_complaint() {
+fn truncated_response_counts_as_overload() {
     let origin = Origin::scripted(|_, wire| {
         wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc");
         wire.reset();
@@ -129,11 +129,11 @@ fn an_answer_that_breaks_off_in_the_middle_is_a_complaint() {
     gate.connect().send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").rest();
     let answer = gate.connect().get("/", "");
     is_refused(&answer, "backoff", "40");
-    assert_eq!((origin.seen().len(), gate.state()["scopes"][0]["level"].as_u64()), (1, Some(1)));
+    assert_eq!((origin.seen().len(), gate.state()["scopes"][0]["backoff_level"].as_u64()), (1, Some(1)));
 }
 
 #[test]
-fn an_answer_that_falls_silent_in_the_middle_is_a_complaint() {
+fn stalled_response_counts_as_overload() {
     let origin = Origin::scripted(|_, wire| {
         wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc");
         wire.sees_the_end();
@@ -141,14 +141,14 @@ fn an_answer_that_falls_silent_in_the_middle_is_a_complaint() {
     let gate = Gate::before(origin.address(), RESTS_40_SECONDS);
     let mut client = gate.connect();
     client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").head();
-    client.take(3).expect("it began");
+    client.take(3).expect("response has begun");
     gate.pass(Duration::from_secs(3600));
     client.rest();
     is_refused(&gate.connect().get("/", ""), "backoff", "40");
 }
 
 #[test]
-fn a_client_that_leaves_in_the_middle_of_an_answer_is_no_complaint() {
+fn client_disconnect_is_not_an_overload() {
     let (gone, has_gone) = signal();
     let origin = Origin::scripted(move |seen, wire| match seen.target.as_str() {
         "/long" => {
@@ -167,7 +167,7 @@ fn a_client_that_leaves_in_the_middle_of_an_answer_is_no_complaint() {
 }
 
 #[test]
-fn whoever_meets_an_origin_that_fails_is_told_to_stay_away_for_the_rest() {
+fn failed_response_carries_backoff_retry_after() {
     let origin = Origin::scripted(|_, wire| wire.reset());
     let gate = Gate::before(origin.address(), RESTS_40_SECONDS);
     let answer = gate.connect().get("/", "");
@@ -177,7 +177,7 @@ fn whoever_meets_an_origin_that_fails_is_told_to_stay_away_for_the_rest() {
 }
 
 #[test]
-fn answers_that_say_nothing_of_the_load_leave_the_delay() {
+fn unmeasured_responses_leave_the_delay_unchanged() {
     let origin = Origin::scripted(|seen, wire| match seen.target.as_str() {
         "/aged" => wire.reply("200 OK", "Age: 17\r\n", b"known"),
         "/hit" => wire.reply("200 OK", "Cache-Status: Origin; hit\r\n", b"known"),
@@ -185,7 +185,7 @@ fn answers_that_say_nothing_of_the_load_leave_the_delay() {
     });
     let rules = "
 scopes: { default: { autothrottle: { start_delay: 4s } } }
-routes: [ { match: /health, measured: false } ]";
+routes: [ { match: /health, sample_latency: false } ]";
     let gate = Gate::before(origin.address(), rules);
     for (path, delay) in [("/aged", 4.0), ("/hit", 4.0), ("/health", 4.0), ("/", 2.0)] {
         assert_eq!(gate.connect().get(path, "").status, 200);
@@ -195,7 +195,7 @@ routes: [ { match: /health, measured: false } ]";
 }
 
 #[test]
-fn who_leaves_the_line_frees_the_place_and_is_charged_nothing() {
+fn disconnected_waiter_is_dequeued_and_not_charged() {
     let (origin, asked, answers) = held(answered);
     let gate = Gate::before(origin.address(), ONE_SLOT);
     let (mut first, mut leaves, mut last) = (gate.connect(), gate.connect(), gate.connect());
@@ -215,14 +215,14 @@ fn who_leaves_the_line_frees_the_place_and_is_charged_nothing() {
     assert_eq!(targets(&origin), ["/first", "/last"]);
     assert_eq!(gate.books(), (2.0, 0.0));
     let log = gate.into_log();
-    let of = |path: &str| log.iter().find(|line| line["path"] == path).expect("a line for each");
+    let of = |path: &str| log.iter().find(|line| line["path"] == path).expect("each request is logged");
     assert_eq!((&of("/leaves")["status"], &of("/leaves")["charged"]["api"]), (&499.into(), &0.into()));
     assert_eq!((&of("/first")["scope_wait_ms"], of("/last")["scope_wait_ms"].as_f64()), (&0.into(), Some(500.0)));
-    assert_eq!(of("/last")["origin_ms"].as_f64(), Some(0.0), "waiting in line is not the origin's time");
+    assert_eq!(of("/last")["origin_ms"].as_f64(), Some(0.0), "the queue wait is not part of origin_ms");
 }
 
 #[test]
-fn people_go_before_bots_and_a_full_line_is_told_at_once() {
+fn priority_order_and_immediate_rejection_when_queue_full() {
     let (origin, asked, answers) = held(answered);
     let gate = Gate::before(origin.address(), ONE_SLOT);
     let mut clients: Vec<Client> = (0..4).map(|_| gate.connect()).collect();
@@ -245,7 +245,7 @@ fn people_go_before_bots_and_a_full_line_is_told_at_once() {
     assert_eq!(gate.metric("tidegate_requests_total{class=\"bot\",verdict=\"refused\",reason=\"throttle\"}"), 2.0);
     let most_refused = &gate.state()["top_clients"][0];
     assert_eq!((&most_refused["class"], &most_refused["refused"]), (&"bot".into(), &2.into()));
-    assert!(most_refused["limited_by"].is_null(), "no rule of its own is in its way");
+    assert!(most_refused["limited_by"].is_null(), "no rule limits the client");
 }
 
 #[test]
@@ -265,19 +265,19 @@ fn requests_are_sent_a_delay_apart() {
 }
 
 #[test]
-fn a_line_and_a_rest_outlast_a_reload() {
+fn backoff_survives_a_reload() {
     let origin = Origin::scripted(|_, wire| wire.reply("503 Service Unavailable", "Retry-After: 50\r\n", b""));
     let rules = "scopes: { default: { backoff: {} } }";
     let gate = Gate::before(origin.address(), rules);
     assert_eq!(gate.connect().get("/", "").status, 503);
-    gate.reload(origin.address(), "scopes: { default: { concurrency: 7, backoff: {} } }").expect("good rules");
+    gate.reload(origin.address(), "scopes: { default: { concurrency: 7, backoff: {} } }").expect("valid rules");
     assert_eq!(gate.connect().get("/", "").json()["reason"], "backoff");
-    gate.reload(origin.address(), "").expect("good rules");
-    assert_eq!(gate.connect().get("/", "").text(), "", "nothing throttles it any more");
+    gate.reload(origin.address(), "").expect("valid rules");
+    assert_eq!(gate.connect().get("/", "").text(), "", "the scope no longer throttles");
     assert_eq!(origin.seen().len(), 2);
 }
 
-/// An origin that does as `script` says, tells of each request, and waits to be told where the script does.
+/// Returns an origin that runs `script`, signals each request, and waits for the test where the script does.
 fn held(script: impl Fn(&Seen, &mut Wire, &Wait) + Send + Sync + 'static) -> (Origin, Wait, Tell) {
     let (tell, asked) = signal();
     let (answers, waits) = signal();

@@ -1,6 +1,6 @@
-//! Thousands of requests, real and made up, through a real gate: what it promises must hold for all of them at once.
+//! Load test: thousands of recorded and synthetic requests; all invariants hold for each of them.
 //!
-//! Every check asks the same of each run: the gate's own log against what the origin counted and the clients heard.
+//! Each run makes all checks: the gateway's log against the counters of the origin and the responses of the clients.
 
 use crate::support::access_log::Line;
 use crate::support::client::Answer;
@@ -16,7 +16,7 @@ use std::io::Read;
 use std::time::Duration;
 
 #[test]
-fn a_made_up_day_is_treated_as_promised() {
+fn synthetic_day_keeps_all_invariants() {
     let run = Run::of(made_up_day(), SHOP, Mood::Steady);
     run.keeps_its_promises();
     run.takes_everybody_for_what_they_are();
@@ -26,7 +26,7 @@ fn a_made_up_day_is_treated_as_promised() {
 }
 
 #[test]
-fn a_made_up_day_is_treated_as_promised_by_an_origin_that_caches_and_breaks_off() {
+fn synthetic_day_keeps_invariants_with_unstable_origin() {
     let run = Run::of(made_up_day(), SHOP, Mood::Moody);
     run.keeps_its_promises();
     run.takes_everybody_for_what_they_are();
@@ -34,7 +34,7 @@ fn a_made_up_day_is_treated_as_promised_by_an_origin_that_caches_and_breaks_off(
 }
 
 #[test]
-fn real_traffic_is_treated_as_promised() {
+fn real_logs_keep_all_invariants() {
     for visits in real_logs() {
         let run = Run::of(visits, SITE, Mood::Steady);
         run.keeps_its_promises();
@@ -44,7 +44,7 @@ fn real_traffic_is_treated_as_promised() {
 }
 
 #[test]
-fn real_traffic_is_treated_as_promised_by_an_origin_that_caches_and_breaks_off() {
+fn real_logs_keep_invariants_with_unstable_origin() {
     for visits in real_logs() {
         let run = Run::of(visits, SITE, Mood::Moody);
         run.keeps_its_promises();
@@ -52,20 +52,20 @@ fn real_traffic_is_treated_as_promised_by_an_origin_that_caches_and_breaks_off()
     }
 }
 
-/// A run's clock may go much faster than its answers come; nobody shall be cut off for that.
+/// Long timeouts: the clock of a run may advance much faster than responses arrive.
 const PATIENT: &str = "
 origin: { url: ORIGIN, idle_timeout: 1h, response_timeout: 1h }
-limits: { keep_alive_timeout: 1h, first_byte_timeout: 1h, head_timeout: 1h, response_write_timeout: 1h }";
+limits: { keep_alive_timeout: 1h, first_byte_timeout: 1h, header_timeout: 1h, response_write_timeout: 1h }";
 
-/// Who belongs to which class.
+/// Classes of the load test.
 const CLASSES: &str = "
-  - { name: google, when: { operator: [googlebot] }, guard: off }
-  - { name: engine, when: { operator: [bingbot, applebot] }, guard: off }
+  - { name: google, when: { operator: [googlebot] }, crawler_guard: off }
+  - { name: engine, when: { operator: [bingbot, applebot] }, crawler_guard: off }
   - { name: impostor, when: { kind: impostor } }
   - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot] } }
   - { name: person, when: { kind: human } }";
 
-/// From how many percent of the quota on, how many percent of a class are shed. People never are.
+/// Tiers: from which percentage of the quota on, which percentage of a class is shed. Humans have no tiers.
 const LADDERS: [(&str, &[(u32, u32)]); 4] = [
     ("google", &[(30, 33), (60, 50), (95, 100)]),
     ("engine", &[(10, 25), (40, 75), (80, 100)]),
@@ -73,13 +73,13 @@ const LADDERS: [(&str, &[(u32, u32)]); 4] = [
     ("bot", &[(0, 60), (50, 90), (70, 100)]),
 ];
 
-/// The units asked for, for each one that there is.
+/// Ratio of demand to the quota.
 const SCARCITY: u64 = 6;
 
-/// Runs are checked in stretches of these lengths, and whole.
+/// Lengths of the subsequences for which shed shares are checked, besides the whole run.
 const STRETCHES: [usize; 8] = [1, 2, 3, 7, 20, 50, 100, 400];
 
-/// What became of many visits.
+/// Result of a load run.
 struct Run {
     visits: Vec<Visit>,
     answers: Vec<Option<Answer>>,
@@ -87,7 +87,7 @@ struct Run {
     spent: u64,
     broken: u64,
     limit: u64,
-    /// The access log, by the order of admission.
+    /// Access log, in the order of admission.
     lines: Vec<Line>,
     samples: BTreeMap<String, f64>,
     used: f64,
@@ -102,17 +102,17 @@ impl Run {
         let gate = Gate::before(origin.address(), &rules(limit, site));
         let answers = crowd::send(gate.address(), &visits, || {
             if mood == Mood::Moody {
-                // Connections to the origin count as idle after a while, and a request lost on one is sent again.
+                // Idle origin connections expire after a while. A request that fails on a stale connection is retried.
                 gate.clock.advance(Duration::from_millis(100));
             }
         });
         let total = visits.len() as f64;
-        wait_until("all visits are counted and nothing is reserved", || {
+        wait_until("all requests are counted and no units are reserved", || {
             requests(&gate.metrics()).values().sum::<f64>() >= total && gate.books().1 == 0.0
         });
         let (samples, (used, _)) = (gate.metrics(), gate.books());
         let mut lines: Vec<Line> = gate.into_log().into_iter().map(Line::read).collect();
-        lines.sort_by_key(|line| line.turn.get("api").copied());
+        lines.sort_by_key(|line| line.seq.get("api").copied());
         let Books { spent, broken, .. } = std::mem::take(&mut *books.lock());
         Self { visits, answers, seen: origin.seen(), spent, broken, limit, lines, samples, used, site }
     }
@@ -132,7 +132,7 @@ impl Run {
         assert!(self.spent <= self.limit, "the origin has spent {} of {limit}", self.spent);
         assert!(self.used <= limit, "{} of {limit} are used", self.used);
         let charged: f64 = self.lines.iter().flat_map(|line| line.charged.values()).sum();
-        assert_eq!(charged, self.used, "the lines of the log add up to what is used");
+        assert_eq!(charged, self.used, "the charges in the log add up to the used units");
         let over = self.lines.iter().find(|line| line.used.get("api").is_some_and(|&used| used > limit));
         assert!(over.is_none(), "{over:?}");
     }
@@ -141,7 +141,7 @@ impl Run {
         for line in &self.lines {
             let costs = (self.site.cost)(&self.visits[crowd::place(&line.host)].target);
             let expected: f64 = line.cost.values().sum();
-            assert_eq!(expected, costs as f64, "the gate and the origin agree on the price: {line:?}");
+            assert_eq!(expected, costs as f64, "the gateway and the origin have the same cost: {line:?}");
             assert!(costs > 0 || !line.is_refused(), "{line:?}");
         }
         let robots = self.visits.iter().zip(&self.answers).filter(|(visit, _)| visit.target == "/robots.txt");
@@ -153,19 +153,19 @@ impl Run {
     fn refuses_people_only_when_nothing_is_left(&self) {
         for line in self.lines.iter().filter(|line| line.class == "person" && line.is_refused()) {
             assert_eq!(line.reason.as_deref(), Some("quota"), "{line:?}");
-            assert!(line.used["api"] + line.cost["api"] > self.limit as f64, "there was something left: {line:?}");
+            assert!(line.used["api"] + line.cost["api"] > self.limit as f64, "units were left: {line:?}");
         }
     }
 
-    /// Of any run of n requests, n times the share is refused, give or take one. A request for which nothing is left
-    /// is refused whatever the share says, so runs end there.
+    /// Asserts that of n consecutive requests the shed share times n are refused, plus or minus one. A request that
+    /// exceeds the quota is refused regardless of the share, so sequences end there.
     fn sheds_exact_shares(&self) {
         for (class, ladder) in LADDERS {
             let of_class: Vec<&Line> = self.costly(class).collect();
             let alike =
                 |a: &&Line, b: &&Line| a.tier == b.tier && !a.is_refused_by("quota") && !b.is_refused_by("quota");
             for run in of_class.chunk_by(alike).filter(|run| !run[0].is_refused_by("quota")) {
-                let tier = run[0].tier.expect("a costly request has a tier");
+                let tier = run[0].tier.expect("costed request has a tier");
                 let share = tier.checked_sub(1).map_or(0.0, |entered| f64::from(ladder[entered].1) / 100.0);
                 let shed: Vec<bool> = run.iter().map(|line| line.is_refused_by("tier")).collect();
                 for length in STRETCHES.into_iter().chain([shed.len()]).filter(|length| *length <= shed.len()) {
@@ -184,7 +184,7 @@ impl Run {
         assert!(stray.is_none(), "{stray:?}");
     }
 
-    /// A tier counts from its mark on, and until the quota has fallen a twentieth below it.
+    /// Asserts that a tier applies from its threshold on, until usage is 5 % of the limit below it.
     fn opens_tiers_at_their_marks(&self) {
         let limit = self.limit as f64;
         for (class, ladder) in LADDERS {
@@ -199,9 +199,9 @@ impl Run {
     }
 
     fn counts_everything_once(&self) {
-        assert_eq!(self.lines.len(), self.visits.len(), "one request, one line");
+        assert_eq!(self.lines.len(), self.visits.len(), "one log line per request");
         let logged: BTreeSet<usize> = self.lines.iter().map(|line| crowd::place(&line.host)).collect();
-        assert_eq!(logged.len(), self.visits.len(), "each visit has its own");
+        assert_eq!(logged.len(), self.visits.len(), "each request has its own line");
 
         let mut counted: BTreeMap<String, f64> = BTreeMap::new();
         for Line { class, verdict, reason, .. } in &self.lines {
@@ -214,11 +214,11 @@ impl Run {
         let admitted: BTreeSet<&str> =
             self.lines.iter().filter(|line| !line.is_refused()).map(|line| line.host.as_str()).collect();
         let arrived: BTreeSet<&str> = self.seen.iter().map(|seen| seen.fields["host"].as_str()).collect();
-        assert_eq!(arrived, admitted, "who is admitted reaches the origin, and nobody else");
+        assert_eq!(arrived, admitted, "exactly the admitted requests reach the origin");
 
         let charged: f64 =
             self.samples.iter().filter(|(name, _)| name.starts_with(CHARGED)).map(|(_, units)| units).sum();
-        assert_eq!(charged, self.used, "the counter of charges agrees with the account");
+        assert_eq!(charged, self.used, "the charge metric agrees with the quota counter");
     }
 
     fn tells_the_origin_who_comes(&self) {
@@ -242,31 +242,32 @@ impl Run {
         }
     }
 
-    /// Before a steady origin everybody is answered, and every admitted request is one at the origin.
+    /// Asserts, for a stable origin, that every request gets a response and every admitted request reaches the origin
+    /// once.
     fn loses_nothing_on_the_way(&self) {
         let refused = self.lines.iter().filter(|line| line.is_refused()).count();
         assert_eq!(self.seen.len() + refused, self.visits.len());
-        assert_eq!(self.spent as f64, self.used, "what the origin has spent is what was charged");
+        assert_eq!(self.spent as f64, self.used, "the charged units are the units that the origin spent");
         for line in &self.lines {
-            let answer = self.answers[crowd::place(&line.host)].as_ref().expect("an answer");
+            let answer = self.answers[crowd::place(&line.host)].as_ref().expect("request has a response");
             assert_eq!(answer.status, if line.is_refused() { 429 } else { 200 }, "{line:?}");
             assert_eq!(answer.status, line.status);
         }
     }
 
-    /// What broke off may have cost the origin its work, and what is sent again costs it twice: all of it is paid for.
+    /// Asserts that aborted requests, which may have cost the origin, are charged, and that retries are charged twice.
     fn pays_for_what_broke_off(&self) {
         assert!(self.broken > 0 && self.spent as f64 <= self.used, "{} spent, {} charged", self.spent, self.used);
         let cut = self.answers.iter().filter(|answer| answer.is_none()).count();
-        assert!(cut as u64 <= self.broken, "{cut} answers cut off, {} by the origin", self.broken);
+        assert!(cut as u64 <= self.broken, "{cut} responses truncated, {} by the origin", self.broken);
         let tries = self.seen.len() - self.lines.iter().filter(|line| !line.is_refused()).count();
-        println!("{} visits, {} broken off, {cut} answers cut, {tries} sent again", self.visits.len(), self.broken);
+        println!("{} requests, {} reset, {cut} responses truncated, {tries} retried", self.visits.len(), self.broken);
     }
 
-    /// Without this the other checks could be met by a day on which nothing happens.
+    /// Asserts that the quota was used up. Otherwise a day without load would pass the other checks.
     fn has_run_out(&self) {
-        assert!(self.used >= self.limit as f64 - 3.0, "only a page for 4 was too much in the end");
-        assert!(self.costly("person").any(Line::is_refused), "even for people");
+        assert!(self.used >= self.limit as f64 - 3.0, "at most 3 units are left, too few for a page that costs 4");
+        assert!(self.costly("person").any(Line::is_refused), "human requests are refused, too");
     }
 
     fn has_entered_every_tier(&self) {
@@ -276,13 +277,13 @@ impl Run {
         }
     }
 
-    /// The lines that asked for units, in the order in which they were decided.
+    /// Returns the log lines of costed requests, in the order of decision.
     fn costly<'a>(&'a self, class: &'a str) -> impl Iterator<Item = &'a Line> {
-        self.lines.iter().filter(move |line| line.class == class && !line.turn.is_empty())
+        self.lines.iter().filter(move |line| line.class == class && !line.seq.is_empty())
     }
 }
 
-/// The scale at which a day is a few thousand visits.
+/// Scale at which a day has a few thousand requests.
 const SCALE: f64 = 0.08;
 
 const CHARGED: &str = "tidegate_quota_charged_total{";
@@ -291,18 +292,18 @@ fn made_up_day() -> Vec<Visit> {
     day::generated(7, SCALE)
 }
 
-/// The real logs that are at hand; none where the shared data is missing.
+/// Returns the real logs; none if the shared data is missing.
 fn real_logs() -> Vec<Vec<Visit>> {
     let Some(shared) = crate::support::shared() else { return Vec::new() };
-    let files = std::fs::read_dir(shared.join("data/logs")).expect("a folder of logs");
-    let mut logs: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    let files = std::fs::read_dir(shared.join("data/logs")).expect("log directory exists");
+    let mut logs: Vec<_> = files.map(|file| file.expect("readable directory").path()).collect();
     logs.retain(|log| log.to_string_lossy().ends_with(".combined.log.gz"));
     logs.sort();
-    assert!(!logs.is_empty(), "the shared data has logs");
+    assert!(!logs.is_empty(), "shared data contains no logs");
     let read = |log: &std::path::PathBuf| {
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(log).expect("it can be read");
-        MultiGzDecoder::new(file).read_to_end(&mut bytes).expect("it is whole");
+        let file = std::fs::File::open(log).expect("log is readable");
+        MultiGzDecoder::new(file).read_to_end(&mut bytes).expect("complete gzip file");
         combined_log::read(&String::from_utf8_lossy(&bytes))
     };
     logs.iter().map(read).collect()
@@ -320,7 +321,7 @@ fn rules(limit: u64, site: Site) -> String {
     )
 }
 
-/// The counters of requests, without those at zero.
+/// Returns the request counters that are not 0.
 fn requests(samples: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let counted = |(name, count): &(&String, &f64)| name.starts_with("tidegate_requests_total{") && **count > 0.0;
     samples.iter().filter(counted).map(|(name, count)| (name.clone(), *count)).collect()

@@ -1,5 +1,5 @@
-//! An origin in trouble. Its own log says what the gate does about it: when it is left alone, that one request tries for
-//! all, and how it is taken up again.
+//! A failing origin. Its own log shows the gateway's reaction: backoff, a probe by a single request, and the ramp-up
+//! afterwards.
 
 use crate::support::TIMEOUT;
 use crate::support::client::{Answer, Client};
@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use tidegate::clock::Clock;
 
-/// What the origin does with a request.
+/// Action of the origin on a request.
 #[derive(Clone, Copy)]
 enum Does {
     Answers(&'static str, &'static str),
@@ -22,16 +22,16 @@ use Does::{Answers, Hangs, Resets};
 
 const WELL: Does = Answers("200", "");
 
-/// An origin that does what it does by the second, its log, and the gate before it.
+/// An origin whose action changes with time, its log, and the gateway in front of it.
 struct Site {
     gate: Gate,
     log: Arc<Mutex<Vec<(u64, &'static str)>>>,
-    /// Told of each request that the origin has got, and of each that the gate refused.
+    /// Channel of events: a request reached the origin, or the gateway refused a request.
     met: (Sender<Met>, Receiver<Met>),
     go_on: Tell,
 }
 
-/// How far a request has come.
+/// Event of a request.
 enum Met {
     Origin { waits: bool },
     Refusal,
@@ -56,7 +56,7 @@ impl Site {
             let waits = !matches!(does, Hangs);
             let _ = arrivals.send(Met::Origin { waits });
             if waits {
-                // Until all who ask with it have come as far as they come: so they meet.
+                // Wait until all concurrent requests have reached the origin or were refused: so they are concurrent.
                 told.wait();
             }
             match does {
@@ -73,24 +73,24 @@ impl Site {
         self.gate.clock.now().saturating_duration_since(NOON)
     }
 
-    /// Goes to that second.
+    /// Advances the clock to `second`.
     fn at(&self, second: u64) -> &Self {
         let span = Duration::from_secs(second).saturating_sub(self.now());
         self.gate.clock.advance(span);
         self
     }
 
-    /// The same, and the gate has looked at its timeouts since.
+    /// Like [`Self::advance_to`], and waits until the gateway has checked its timeouts.
     fn pass_until(&self, second: u64) {
         self.gate.pass(Duration::from_secs(second).saturating_sub(self.now()));
     }
 
-    /// So many ask at once, and are answered.
+    /// Sends `count` concurrent requests and returns the responses.
     fn asked_by(&self, count: usize) -> Vec<Answer> {
         self.asked_while(count, || ())
     }
 
-    /// So many ask at once; once each is refused or with the origin, `meanwhile` happens.
+    /// Sends `count` concurrent requests. Calls `meanwhile` once each is refused or has reached the origin.
     fn asked_while(&self, count: usize, meanwhile: impl FnOnce()) -> Vec<Answer> {
         let address = self.gate.address();
         let ask = move |met: Sender<Met>| {
@@ -105,21 +105,21 @@ impl Site {
                 (0..count).map(|_| self.met.0.clone()).map(|met| threads.spawn(move || ask(met))).collect();
             let mut waiting = 0;
             for _ in 0..count {
-                match self.met.1.recv_timeout(TIMEOUT).expect("refused, or with the origin") {
+                match self.met.1.recv_timeout(TIMEOUT).expect("request is refused or at the origin") {
                     Met::Origin { waits } => waiting += usize::from(waits),
                     Met::Refusal => {}
                 }
             }
             (0..waiting).for_each(|_| self.go_on.tell());
             meanwhile();
-            let answers = crowd.into_iter().map(|client| client.join().expect("it is answered")).collect();
-            // Requests that were answered in the origin's place are told of twice.
+            let answers = crowd.into_iter().map(|client| client.join().expect("request gets a response")).collect();
+            // Requests that failed at the origin caused two events: drop the second.
             while self.met.1.try_recv().is_ok() {}
             answers
         })
     }
 
-    /// The origin's log: the second, and how many requests of it were dealt with how.
+    /// Returns the origin's log: the second, and the number of requests by outcome.
     fn log(&self) -> Vec<(u64, String)> {
         let log = self.log.lock();
         log.chunk_by(|one, next| one == next)
@@ -134,13 +134,13 @@ impl Site {
     }
 }
 
-/// Nobody waits in line, so that every request is told at once how it stands.
+/// Returns rules without a queue, so that every request is decided immediately.
 fn backoff(rules: &str) -> String {
     format!("scopes: {{ default: {{ backoff: {{ jitter: 0%, {rules} }}, queue: {{ max_wait: 0s }} }} }}")
 }
 
 #[test]
-fn a_429_with_a_time_is_obeyed_to_the_second_then_one_tries_then_two_then_four() {
+fn retry_after_of_429_sets_backoff_then_probes() {
     let site = Site::new(&backoff("statuses: [429], window: 10s"), |second| match second {
         0 | 8 => Answers("429", "Retry-After: 5\r\n"),
         _ => WELL,
@@ -150,7 +150,7 @@ fn a_429_with_a_time_is_obeyed_to_the_second_then_one_tries_then_two_then_four()
             match answer.status {
                 200 => {}
                 503 => assert_eq!(answer.json()["reason"], "backoff", "at {second}"),
-                status => panic!("{status} at {second}: the origin's own word is never passed on"),
+                status => panic!("{status} at {second}: overload responses must not be forwarded"),
             }
         }
     }
@@ -169,7 +169,7 @@ fn a_429_with_a_time_is_obeyed_to_the_second_then_one_tries_then_two_then_four()
 }
 
 #[test]
-fn bursts_of_503_are_left_alone_for_longer_each_time_and_forgotten_window_by_window() {
+fn backoff_level_rises_with_503_bursts_and_decays() {
     let site = Site::new(&backoff("window: 10s"), |second| match second {
         0..=6 | 27 | 49 => Answers("503", ""),
         _ => WELL,
@@ -178,31 +178,31 @@ fn bursts_of_503_are_left_alone_for_longer_each_time_and_forgotten_window_by_win
         site.at(second).asked_by(4);
         if let Some((_, level)) = [(3, 3), (9, 3), (27, 2), (31, 2), (50, 1)].iter().find(|(known, _)| *known == second)
         {
-            assert_eq!(site.gate.state()["scopes"][0]["level"], *level, "at {second}");
+            assert_eq!(site.gate.state()["scopes"][0]["backoff_level"], *level, "at {second}");
         }
     }
-    assert_eq!(site.at(60).gate.state()["scopes"][0]["level"], 0);
+    assert_eq!(site.at(60).gate.state()["scopes"][0]["backoff_level"], 0);
     site.logged(&[
         (0, "4 x 503"),
         (1, "1 x 503"),
         (3, "1 x 503"),
-        // It is well from the seventh second on: three complaints.
+        // The origin is healthy from the seventh second on: three overloads.
         (7, "1 x 200"),
         (8, "2 x 200"),
         (9, "4 x 200"),
-        // Two quiet windows later one is left of them, so this is the second, and the rest that of the second.
+        // Two quiet windows later one level is left. So this is the second overload, with the backoff of level two.
         (27, "4 x 503"),
         (29, "1 x 200"),
         (30, "2 x 200"),
         (31, "4 x 200"),
-        // After two more it is as if nothing had ever been.
+        // After two more quiet windows the level is zero.
         (49, "4 x 503"),
         (50, "1 x 200"),
     ]);
 }
 
 #[test]
-fn rests_are_longer_by_chance_but_by_no_more_than_they_may_be() {
+fn backoff_jitter_stays_within_bounds() {
     let rules = "scopes: { default: { backoff: { jitter: 50%, max_delay: 10s }, queue: { max_wait: 0s } } }";
     let site = Site::new(rules, |_| Answers("503", ""));
     const STEP: Duration = Duration::from_millis(250);
@@ -218,16 +218,17 @@ fn rests_are_longer_by_chance_but_by_no_more_than_they_may_be() {
     for (pair, rest) in tried.windows(2).zip([1.0, 2.0, 4.0, 8.0, 10.0]) {
         let rested = (pair[1] - pair[0]).as_secs_f64();
         let longest = (rest * 1.5_f64).min(10.0) + STEP.as_secs_f64();
-        assert!((rest..=longest).contains(&rested), "{rested} where {rest} is the least: {tried:?}");
+        assert!((rest..=longest).contains(&rested), "backoff {rested}, minimum {rest}: {tried:?}");
     }
 }
 
 #[test]
-fn an_origin_that_hangs_is_tried_by_one_at_a_time_until_it_answers() {
+fn hanging_origin_is_probed_one_at_a_time() {
     let rules =
         format!("{}\norigin: {{ url: ORIGIN, response_timeout: 1750ms }}", backoff("min_delay: 2s, window: 10s"));
     let site = Site::new(&rules, |second| if second < 20 { Hangs } else { WELL });
-    // A timeout comes with the next look at them, a quarter of a second late at most: two seconds after it was sent.
+    // A timeout is detected at the next sweep, at most a quarter of a second late: two seconds after the request was
+    // sent.
     let timed_out = |second: u64, clients: usize| {
         let answers = site.asked_while(clients, || site.pass_until(second + 2));
         answers.iter().filter(|answer| answer.status == 504).count()
@@ -235,7 +236,7 @@ fn an_origin_that_hangs_is_tried_by_one_at_a_time_until_it_answers() {
     assert_eq!(timed_out(0, 4), 4);
     site.asked_by(4);
     site.pass_until(4);
-    assert_eq!(timed_out(4, 4), 1, "one finds out for all");
+    assert_eq!(timed_out(4, 4), 1, "only one probe times out");
     site.asked_by(4);
     site.pass_until(10);
     assert_eq!(timed_out(10, 4), 1);
@@ -255,7 +256,7 @@ fn an_origin_that_hangs_is_tried_by_one_at_a_time_until_it_answers() {
 }
 
 #[test]
-fn an_origin_that_breaks_connections_off_is_left_alone_like_one_that_complains() {
+fn origin_resets_count_as_overload() {
     let site = Site::new(&backoff("window: 10s"), |second| if second < 7 { Resets } else { WELL });
     for second in 0..10 {
         let statuses: Vec<u16> = site.at(second).asked_by(4).iter().map(|answer| answer.status).collect();
@@ -273,7 +274,7 @@ fn an_origin_that_breaks_connections_off_is_left_alone_like_one_that_complains()
 }
 
 #[test]
-fn errors_that_are_answered_fast_never_make_the_gate_press_harder() {
+fn fast_errors_do_not_shorten_autothrottle_delay() {
     let rules = "scopes: { default: {
         autothrottle: { target_concurrency: 1, start_delay: 8s, max_delay: 60s }, queue: { max_wait: 0s } } }";
     let site = Site::new(rules, |second| if second < 24 { Answers("500", "") } else { WELL });
@@ -284,7 +285,7 @@ fn errors_that_are_answered_fast_never_make_the_gate_press_harder() {
         (0, "1 x 500"),
         (8, "1 x 500"),
         (16, "1 x 500"),
-        // It falls half-way at each good answer, for the request after the next.
+        // Each good response halves the delay, effective for the request after the next.
         (24, "1 x 200"),
         (32, "1 x 200"),
         (36, "1 x 200"),
@@ -297,7 +298,7 @@ fn errors_that_are_answered_fast_never_make_the_gate_press_harder() {
 }
 
 #[test]
-fn fast_errors_that_count_as_a_complaint_are_one() {
+fn configured_error_statuses_count_as_overload() {
     let does = |second| if second < 3 { Answers("500", "") } else { WELL };
     let site = Site::new(&backoff("statuses: [500], window: 10s"), does);
     (0..5).for_each(|second| drop(site.at(second).asked_by(4)));
@@ -309,7 +310,7 @@ fn fast_errors_that_count_as_a_complaint_are_one() {
 }
 
 #[test]
-fn what_the_origin_says_of_its_limits_is_the_least_it_is_left_alone_for() {
+fn reported_limits_set_the_minimum_backoff() {
     let until = |does: Does| {
         let site = Site::new(&backoff("statuses: [429], max_delay: 12s"), move |_| does);
         (0..16).for_each(|second| drop(site.at(second).asked_by(1)));
@@ -334,7 +335,7 @@ fn what_the_origin_says_of_its_limits_is_the_least_it_is_left_alone_for() {
 }
 
 #[test]
-fn who_got_the_last_of_a_limit_keeps_the_others_from_asking_in_vain() {
+fn zero_remaining_response_starts_backoff() {
     let site = Site::new(&backoff("statuses: [429], max_delay: 60s"), |second| match second {
         0 => Answers("200", "RateLimit: \"a\";r=0;t=7\r\n"),
         _ => WELL,
@@ -345,6 +346,6 @@ fn who_got_the_last_of_a_limit_keeps_the_others_from_asking_in_vain() {
             assert_eq!(answer.status, if is_asked { 200 } else { 503 }, "at {second}");
         }
     }
-    // Nobody complained, so nobody has to try first.
+    // Without an overload, no probe is needed.
     site.logged(&[(0, "4 x 200"), (7, "4 x 200"), (8, "4 x 200")]);
 }

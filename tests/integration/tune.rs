@@ -1,4 +1,4 @@
-//! `tidegate tune`: which tiers meet a goal, on logs made so that the best answer is known.
+//! `tidegate tune`: tiers that meet a goal, on logs for which the best result is known.
 
 use crate::support::program::{Ended, run};
 use serde_json::Value;
@@ -6,13 +6,17 @@ use std::fs;
 use tempfile::TempDir;
 
 #[test]
-fn the_one_share_that_serves_both_is_found_and_nothing_but_tiers_is_changed() {
+fn best_share_is_found_changing_only_tiers() {
     let desk = Desk::with(&a_tier_at("90%"));
-    let report = desk.met("person refused <= 0, search served >= 60 %");
+    let report = desk.met("person refused <= 0, search admitted >= 60 %");
     assert_eq!(report["tiers"][0]["present"], list(&["90%:100%"]));
     assert_eq!(figures(&report, "present"), [30.0, 90.0]);
-    assert_eq!(figures(&report, "found"), [0.0, 60.0], "one more unit would be missing in the evening");
-    let patch = report["patch"].as_str().expect("text");
+    assert_eq!(
+        figures(&report, "found"),
+        [0.0, 60.0],
+        "with one more unit, a human request would be refused in the evening"
+    );
+    let patch = report["patch"].as_str().expect("patch is a string");
     let changed: Vec<&str> = patch.lines().filter(|line| line.starts_with(['-', '+'])).skip(2).collect();
     let [old, new] = changed[..] else { panic!("{patch}") };
     assert_eq!(old, "-      search: [{ above: 90%, shed: 100% }]   # as last year");
@@ -20,11 +24,12 @@ fn the_one_share_that_serves_both_is_found_and_nothing_but_tiers_is_changed() {
 }
 
 #[test]
-fn what_is_written_is_accepted_and_does_what_was_shown() {
+fn written_config_passes_check_and_matches_report() {
     let desk = Desk::with(&a_tier_at("90%"));
-    let ended = desk.tune(&["--goal", "person refused <= 0, search served >= 60 %", "--write", &desk.path("new.yaml")]);
+    let goal = "person refused <= 0, search admitted >= 60 %";
+    let ended = desk.tune(&["--goal", goal, "--output", &desk.path("new.yaml")]);
     assert_eq!((ended.code, &*ended.errors), (0, ""));
-    assert_eq!(desk.read("tidegate.yaml"), a_tier_at("90%"), "the file itself stays as it is");
+    assert_eq!(desk.read("tidegate.yaml"), a_tier_at("90%"), "the input file is not modified");
     let checked = run(&["check", &desk.path("new.yaml")], b"");
     assert_eq!((checked.code, &*checked.errors), (0, ""));
     let replayed = run(
@@ -38,29 +43,29 @@ fn what_is_written_is_accepted_and_does_what_was_shown() {
 }
 
 #[test]
-fn nothing_that_is_read_is_written_over() {
+fn inputs_are_never_overwritten() {
     let desk = Desk::with(&a_tier_at("90%"));
     let goal = ["--goal", "person refused <= 0"];
     for (name, told) in [("access.log", "is read as a log"), ("tidegate.yaml", "is read as --config")] {
         let before = desk.read(name);
-        let ended = desk.tune(&[&goal[..], &["--write", &desk.path(name)]].concat());
+        let ended = desk.tune(&[&goal[..], &["--output", &desk.path(name)]].concat());
         assert_eq!(ended.code, 2, "{}", ended.errors);
-        assert!(ended.errors.contains(&format!("--write: {} {told}", desk.path(name))), "{}", ended.errors);
+        assert!(ended.errors.contains(&format!("--output: {} {told}", desk.path(name))), "{}", ended.errors);
         assert_eq!(desk.read(name), before);
     }
-    let ended = desk.tune(&[&goal[..], &["--write", "-", "--json"]].concat());
-    assert!(ended.errors.contains("--write: - is what --json writes"), "{}", ended.errors);
-    let written = desk.tune(&[&goal[..], &["--write", "-"]].concat());
+    let ended = desk.tune(&[&goal[..], &["--output", "-", "--json"]].concat());
+    assert!(ended.errors.contains("--output: - is the output of --json "), "{}", ended.errors);
+    let written = desk.tune(&[&goal[..], &["--output", "-"]].concat());
     assert_eq!((written.code, &*written.errors), (0, ""));
     assert!(written.output.starts_with("origin: ") && !written.output.contains("Goal"), "{}", written.output);
 }
 
 #[test]
-fn a_goal_that_nothing_meets_is_told_with_what_comes_nearest_and_the_first_term_counts_most() {
+fn unmet_goal_reports_nearest_policy_by_term_order() {
     let desk = Desk::with(&a_tier_at("90%"));
     for (goal, found) in [
-        ("person refused <= 0, search served >= 80 %", [0.0, 60.0]),
-        ("search served >= 80 %, person refused <= 0", [80.0, 20.0]),
+        ("person refused <= 0, search admitted >= 80 %", [0.0, 60.0]),
+        ("search admitted >= 80 %, person refused <= 0", [80.0, 20.0]),
     ] {
         let ended = desk.tune(&["--json", "--goal", goal]);
         assert_eq!(ended.code, 1, "{}", ended.errors);
@@ -68,37 +73,38 @@ fn a_goal_that_nothing_meets_is_told_with_what_comes_nearest_and_the_first_term_
         assert_eq!((&report["met"], figures(&report, "found")), (&false.into(), found.to_vec()), "{report:#}");
         assert_eq!(figures(&report, "short_by"), [0.0, 20.0]);
     }
-    let told = desk.tune(&["--goal", "person refused <= 0, search served >= 80 %"]).output;
-    let verdict = "policies tried meets it; --effort NUMBER tries more. Nearest to it come these values";
-    assert!(told.contains("misses it by 20.0 %") && one_line(&told).contains(verdict), "{told}");
+    let told = desk.tune(&["--goal", "person refused <= 0, search admitted >= 80 %"]).output;
+    let verdict = "policies tried meets the goal; --max-trials NUMBER tries more. The nearest policy has these values";
+    assert!(told.contains("missed by 20.0 %") && one_line(&told).contains(verdict), "{told}");
 }
 
 #[test]
-fn a_goal_is_said_to_be_impossible_only_where_the_best_policy_for_a_term_misses_it() {
+fn impossible_goal_is_reported_with_best_value() {
     let desk = Desk::with(&a_tier_at("90%").replace("limit: 100", "limit: 30"));
-    let ended = desk.tune(&["--effort", "12", "--goal", "person refused <= 0, search served >= 5 %"]);
+    let ended = desk.tune(&["--max-trials", "12", "--goal", "person refused <= 0, search admitted >= 5 %"]);
     assert_eq!(ended.code, 1);
-    let verdict = "It cannot be met: even with search shut out, person refused is 10. Nearest to it";
+    let verdict =
+        "The goal cannot be met: even with all requests of search refused, person refused is 10. The nearest policy";
     assert!(one_line(&ended.output).contains(verdict), "{}", ended.output);
 }
 
 #[test]
-fn what_only_shutting_everybody_else_out_meets_is_found_with_little_effort() {
+fn full_shedding_is_found_with_little_effort() {
     let desk = Desk::with(&a_tier_at("90%").replace("limit: 100", "limit: 40"));
-    let ended = desk.tune(&["--effort", "3", "--json", "--goal", "person refused <= 0"]);
+    let ended = desk.tune(&["--max-trials", "3", "--json", "--goal", "person refused <= 0"]);
     assert_eq!(ended.code, 0, "{}", ended.output);
     let report: Value = serde_json::from_str(&ended.output).expect("JSON");
     assert_eq!(report["tiers"][0]["found"], list(&["0%:100%"]));
 }
 
 #[test]
-fn another_point_of_what_can_be_had_may_be_picked() {
+fn another_trade_off_point_can_be_picked() {
     let desk = Desk::with(&a_tier_at("90%"));
-    let goal = ["--goal", "person refused <= 0, search served >= 60 %", "--json"];
-    let points = desk.met("person refused <= 0, search served >= 60 %")["trade_off"]["points"].clone();
-    let last = points.as_array().expect("a list").last().expect("a point").clone();
+    let goal = ["--goal", "person refused <= 0, search admitted >= 60 %", "--json"];
+    let points = desk.met("person refused <= 0, search admitted >= 60 %")["trade_off"]["points"].clone();
+    let last = points.as_array().expect("a list").last().expect("one point").clone();
     let number = last["number"].to_string();
-    let ended = desk.tune(&[&goal[..], &["--pick", &number, "--write", &desk.path("new.yaml")]].concat());
+    let ended = desk.tune(&[&goal[..], &["--select", &number, "--output", &desk.path("new.yaml")]].concat());
     assert_eq!((ended.code, &*ended.errors), (0, ""));
     let report: Value = serde_json::from_str(&ended.output).expect("JSON");
     assert_eq!((&report["picked"], &report["tiers"][0]["found"]), (&last["number"], &last["tiers"]["search"]));
@@ -108,23 +114,23 @@ fn another_point_of_what_can_be_had_may_be_picked() {
     );
     let checked = run(&["check", &desk.path("new.yaml")], b"");
     assert_eq!((checked.code, &*checked.errors), (0, ""));
-    let ended = desk.tune(&[&goal[..], &["--pick", "1000"]].concat());
+    let ended = desk.tune(&[&goal[..], &["--select", "1000"]].concat());
     assert_eq!(ended.code, 2);
-    assert!(ended.errors.contains("--pick: there is no point 1000; they are numbered from 1 to "), "{}", ended.errors);
+    assert!(ended.errors.contains("--select: no point 1000; points are numbered from 1 to "), "{}", ended.errors);
 }
 
 #[test]
-fn a_goal_that_is_met_already_changes_nothing() {
+fn already_met_goal_changes_nothing() {
     let desk = Desk::with(&a_tier_at("60%"));
-    let goal = "person refused <= 0, search served >= 60 %";
+    let goal = "person refused <= 0, search admitted >= 60 %";
     assert_eq!(desk.met(goal)["patch"], "");
-    let told = desk.tune(&["--goal", goal, "--write", &desk.path("new.yaml")]).output;
-    assert!(told.contains("The file meets it as it is."), "{told}");
+    let told = desk.tune(&["--goal", goal, "--output", &desk.path("new.yaml")]).output;
+    assert!(told.contains("The file already meets the goal."), "{told}");
     assert_eq!(desk.read("new.yaml"), a_tier_at("60%"));
 }
 
 #[test]
-fn the_same_log_and_the_same_file_give_the_same_bytes() {
+fn output_is_deterministic() {
     let desk = Desk::with(&a_tier_at("90%"));
     let goal = ["--goal", "person refused <= 0, search evenness >= 50 %, unused <= 10 %"];
     let tuned = || [desk.tune(&goal).output, desk.tune(&[&goal[..], &["--json"]].concat()).output];
@@ -134,17 +140,17 @@ fn the_same_log_and_the_same_file_give_the_same_bytes() {
 }
 
 #[test]
-fn the_trade_off_leads_from_one_end_to_the_other() {
+fn trade_off_points_are_monotonic() {
     let desk = Desk::with(&a_tier_at("90%"));
-    let report = desk.met("person refused <= 0, search served >= 60 %");
+    let report = desk.met("person refused <= 0, search admitted >= 60 %");
     let trade_off = &report["trade_off"];
     assert_eq!(
         (&trade_off["x"]["measure"], &trade_off["y"]["measure"]),
-        (&"person refused".into(), &"search served".into())
+        (&"person refused".into(), &"search admitted".into())
     );
     let points = trade_off["points"].as_array().expect("a list");
     let of = |key: &str| points.iter().map(|point| point[key].as_f64().expect("a number")).collect::<Vec<_>>();
-    assert!(of("x").is_sorted() && of("y").is_sorted(), "more served, more refused: {points:?}");
+    assert!(of("x").is_sorted() && of("y").is_sorted(), "more served requests cost more refused ones: {points:?}");
     assert!(points.len() >= 5, "{points:?}");
     for mark in ["present", "found"] {
         assert_eq!(points.iter().filter(|point| point[mark] == true).count(), 1, "{mark}: {points:?}");
@@ -154,42 +160,42 @@ fn the_trade_off_leads_from_one_end_to_the_other() {
 #[test]
 fn the_page_fits_a_terminal() {
     let desk = Desk::with(&a_tier_at("90%"));
-    let told = desk.tune(&["--goal", "person refused <= 0, search served >= 60 %"]).output;
-    let page = told.split("--- ").next().expect("what stands before the lines of the file");
+    let told = desk.tune(&["--goal", "person refused <= 0, search admitted >= 60 %"]).output;
+    let page = told.split("--- ").next().expect("text before the patch");
     assert!(page.lines().all(|line| line.chars().count() <= 80), "{told}");
     assert!(page.contains('o') && page.contains('x'), "{told}");
 }
 
 #[test]
-fn who_is_shut_out_stays_out_unless_the_goal_speaks_of_it() {
+fn fully_shed_class_stays_unless_goal_names_it() {
     let rules = a_tier_at("90%").replace("      search: [", "      bot: [{ above: 0%, shed: 100% }]\n      search: [");
     let rules = rules.replace("classes:\n", "classes:\n  - { name: bot, when: { user_agent: [\"*wget*\"] } }\n");
     let desk = Desk::with(&rules);
     let names = |goal: &str| {
         let report: Value = serde_json::from_str(&desk.tune(&["--json", "--goal", goal]).output).expect("JSON");
         let classes = report["tiers"].as_array().expect("a list").clone();
-        classes.iter().map(|class| class["class"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+        classes.iter().map(|class| class["class"].as_str().expect("class has a name").to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(names("person refused <= 0"), ["search"]);
-    assert_eq!(names("person refused <= 0, bot served >= 10 %"), ["bot", "search"]);
+    assert_eq!(names("person refused <= 0, bot admitted >= 10 %"), ["bot", "search"]);
 }
 
 #[test]
-fn only_windows_that_the_log_covers_say_what_is_left() {
+fn unused_counts_only_fully_logged_windows() {
     let desk = Desk::with(&a_tier_at("90%"));
     let two_days = day(7) + &morning(8, 10);
     desk.write("access.log", &two_days);
     let report = desk.met("unused <= 0 %");
-    assert_eq!(figures(&report, "present"), [0.0], "the second day has hardly begun");
+    assert_eq!(figures(&report, "present"), [0.0], "incomplete windows do not count");
     assert_eq!((&report["log"]["windows"], &report["log"]["windows_are_whole"]), (&1.into(), &true.into()));
     desk.write("access.log", &morning(8, 10));
     let ended = desk.tune(&["--goal", "unused <= 0 %"]);
     assert_eq!(ended.code, 1);
-    assert!(ended.output.contains("no window of api lies wholly within the log"), "{}", ended.output);
+    assert!(ended.output.contains("no window of api is completely in the log"), "{}", ended.output);
 }
 
 #[test]
-fn wrong_goals_and_files_are_told_with_what_would_do() {
+fn invalid_goals_and_files_give_hints() {
     let desk = Desk::with(&a_tier_at("90%"));
     desk.write(
         "flat.yaml",
@@ -199,13 +205,13 @@ fn wrong_goals_and_files_are_told_with_what_would_do() {
     for (arguments, told) in [
         (
             vec!["--goal", "unused <= 1 %", "--config", &desk.path("shadow.yaml")],
-            "api refuses nobody (`enforce: false`)",
+            "api refuses no request (`enforce: false`)",
         ),
-        (vec!["--goal", "serch served >= 1 %"], "--goal:1: \"serch served >= 1 %\": there is no class \"serch\""),
-        (vec!["--goal", "unused <= 1 %", "--quota", "apis"], "--quota: there is no quota \"apis\"; the quotas are api"),
+        (vec!["--goal", "serch admitted >= 1 %"], "--goal:1: \"serch admitted >= 1 %\": unknown class \"serch\""),
+        (vec!["--goal", "unused <= 1 %", "--quota", "apis"], "--quota: unknown quota \"apis\"; the quotas are api"),
         (vec!["--goal", "unused <= 1 %", "--config", &desk.path("none.yaml")], "none.yaml: cannot be read"),
-        (vec!["--goal", "unused <= 1 %", "--config", &desk.path("flat.yaml")], "no class has tiers in api"),
-        (vec!["--goal", "unused <= 1 %", "--cost", "/other=1"], "--cost: there is no route \"/other\""),
+        (vec!["--goal", "unused <= 1 %", "--config", &desk.path("flat.yaml")], "no class has tunable tiers in api"),
+        (vec!["--goal", "unused <= 1 %", "--actual-cost", "/other=1"], "--actual-cost: unknown route \"/other\""),
         (vec![], "--goal <GOAL>"),
     ] {
         let ended = desk.tune(&arguments);
@@ -214,14 +220,14 @@ fn wrong_goals_and_files_are_told_with_what_would_do() {
     }
 }
 
-/// A folder with a policy and a day in it.
+/// A temporary directory with a policy and the log of a day.
 struct Desk {
     folder: TempDir,
 }
 
 impl Desk {
     fn with(rules: &str) -> Self {
-        let desk = Self { folder: tempfile::tempdir().expect("a folder of its own") };
+        let desk = Self { folder: tempfile::tempdir().expect("temporary directory") };
         desk.write("tidegate.yaml", rules);
         desk.write("access.log", &day(7));
         desk
@@ -232,21 +238,21 @@ impl Desk {
     }
 
     fn write(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).expect("it can be written");
+        fs::write(self.path(name), text).expect("file is writable");
     }
 
     fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path(name)).expect("it was written")
+        fs::read_to_string(self.path(name)).expect("file was written")
     }
 
     fn tune(&self, arguments: &[&str]) -> Ended {
         let (config, log) = (self.path("tidegate.yaml"), self.path("access.log"));
         let config = if arguments.contains(&"--config") { vec![] } else { vec!["--config", &*config] };
-        let effort = if arguments.contains(&"--effort") { vec![] } else { vec!["--effort", "100"] };
+        let effort = if arguments.contains(&"--max-trials") { vec![] } else { vec!["--max-trials", "100"] };
         run(&[&["tune"], &effort[..], &config[..], arguments, &[&*log]].concat(), b"")
     }
 
-    /// The report of a goal that is met.
+    /// Returns the report of a goal that is met.
     fn met(&self, goal: &str) -> Value {
         let ended = self.tune(&["--json", "--goal", goal]);
         assert_eq!((ended.code, &*ended.errors), (0, ""), "{goal}: {}", ended.output);
@@ -267,7 +273,8 @@ fn list(items: &[&str]) -> Value {
     items.iter().copied().collect()
 }
 
-/// A hundred units: a crawler asks for all of them until noon, then forty people come.
+/// Returns the log of a day with a quota of 100 units: a crawler requests all of them until noon, then 40 humans
+/// follow.
 fn day(date: u32) -> String {
     let evening = |person: u32| line(date, 18 * 60 + person * 9, &format!("/{person}"), HUMAN);
     morning(date, 100) + &(0..40).map(evening).collect::<String>()
@@ -289,7 +296,7 @@ const HUMAN: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Fi
 fn a_tier_at(mark: &str) -> String {
     format!(
         r#"origin: {{ url: "http://127.0.0.1:1" }}
-behaviour: {{ enabled: false }}
+bot_detection: {{ enabled: false }}
 quotas:
   api:
     limit: 100

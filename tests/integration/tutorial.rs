@@ -1,6 +1,6 @@
-//! The walk through `docs/TUTORIAL.md`: every command in it is run, in order, and says what is shown there.
+//! Runs every command of `docs/TUTORIAL.md`, in order, and compares its output with the one in the document.
 //!
-//! `cargo test --test integration tutorial:: -- --nocapture` prints what they say now.
+//! `cargo test --test integration tutorial:: -- --nocapture` prints the current output.
 
 use std::fs;
 use std::net::TcpListener;
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
-fn every_command_of_the_tutorial_says_what_is_shown() {
+fn tutorial_commands_print_the_shown_output() {
     for program in ["curl", "python3"] {
         let asked = Command::new(program).arg("--version").stdout(Stdio::null()).status();
-        assert!(asked.is_ok_and(|status| status.success()), "{program} is not installed; ./test installs it");
+        assert!(asked.is_ok_and(|status| status.success()), "{program} is not installed; run ./test");
     }
     let steps = steps(include_str!("../../docs/TUTORIAL.md"));
     assert!(steps.len() > 10);
@@ -19,24 +19,24 @@ fn every_command_of_the_tutorial_says_what_is_shown() {
     for (step, told) in steps.iter().zip(told) {
         println!("$ {}\n{told}", step.command);
         assert!(!told.contains("it failed"), "$ {}\n{told}", step.command);
-        assert!(fits(&step.shown, &told), "$ {}\n{told}\n--- but shown is\n{}", step.command, step.shown.join("\n"));
+        assert!(fits(&step.shown, &told), "$ {}\n{told}\n--- expected\n{}", step.command, step.shown.join("\n"));
     }
 }
 
 #[test]
-fn dots_stand_for_any_lines() {
+fn ellipsis_matches_any_lines() {
     let shown = ["a", "...", "d"];
     assert!(fits(&shown, "a\nb\nc\nd\n") && fits(&shown, "a\nd\n"));
     assert!(!fits(&shown, "a\nb\n") && !fits(&shown, "b\nd\n") && !fits(&["a"], "a\nb\n"));
 }
 
-/// One command, and what stands below it.
+/// A command, and its output in the document.
 struct Step<'a> {
     command: &'a str,
     shown: Vec<&'a str>,
 }
 
-/// The commands in blocks marked `console`: lines after `$ `. What follows is what they say.
+/// Returns the commands in blocks marked `console`: lines after `$ `. The following lines are their output.
 fn steps(text: &str) -> Vec<Step<'_>> {
     let mut steps: Vec<Step<'_>> = Vec::new();
     for block in text.split("```console\n").skip(1) {
@@ -51,7 +51,7 @@ fn steps(text: &str) -> Vec<Step<'_>> {
     steps
 }
 
-/// True when the lines are those that are shown. Where nothing is shown, anything may be said.
+/// Returns true if the lines match the expected ones. If none are expected, any output matches.
 fn fits(shown: &[&str], told: &str) -> bool {
     let told: Vec<&str> = told.lines().map(str::trim_end).collect();
     shown.is_empty() || lines_fit(shown, &told)
@@ -66,7 +66,7 @@ fn lines_fit(shown: &[&str], told: &[&str]) -> bool {
     }
 }
 
-/// A folder to do it in, with addresses that nobody else has instead of those that are written.
+/// A temporary directory in which the commands run, with free ports in place of those in the document.
 struct Desk {
     folder: tempfile::TempDir,
     addresses: [(&'static str, String); 3],
@@ -74,17 +74,17 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder of its own");
-        fs::create_dir(folder.path().join("bin")).expect("it is empty");
+        let folder = tempfile::tempdir().expect("temporary directory");
+        fs::create_dir(folder.path().join("bin")).expect("directory is empty");
         let program = Path::new(env!("CARGO_BIN_EXE_tidegate"));
-        std::os::unix::fs::symlink(program, folder.path().join("bin/tidegate")).expect("it is empty");
-        // Held together, so that they differ.
+        std::os::unix::fs::symlink(program, folder.path().join("bin/tidegate")).expect("directory is empty");
+        // Bound at the same time, so that the ports differ.
         let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let [site, gate, admin] = free.map(|port| port.local_addr().expect("it is bound").port().to_string());
+        let [site, gate, admin] = free.map(|port| port.local_addr().expect("socket is bound").port().to_string());
         Self { folder, addresses: [("3000", site), ("8080", gate), ("9090", admin)] }
     }
 
-    /// Runs all of them in one shell; returns what each says.
+    /// Runs all commands in one shell and returns the output of each.
     fn run(&self, steps: &[Step<'_>]) -> Vec<String> {
         let written = |text: &str| {
             self.addresses.iter().fold(text.to_owned(), |text, (written, ours)| text.replace(written, ours))
@@ -110,13 +110,13 @@ impl Desk {
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .output()
-            .expect("a shell");
+            .expect("shell is installed");
         let told = String::from_utf8_lossy(&told.stdout).into_owned();
         let read = |text: &str| {
             self.addresses.iter().fold(text.to_owned(), |text, (written, ours)| text.replace(ours.as_str(), written))
         };
         let told: Vec<String> = told.split(MARK).map(read).collect();
-        assert_eq!(told.len(), steps.len() + 1, "it was ended: {told:?}");
+        assert_eq!(told.len(), steps.len() + 1, "the shell exited early: {told:?}");
         told
     }
 }

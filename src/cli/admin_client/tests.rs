@@ -27,7 +27,7 @@ fn an_address_is_a_host_and_a_port() {
 }
 
 #[test]
-fn who_listens_everywhere_is_asked_on_loopback() {
+fn wildcard_listener_is_reached_on_loopback() {
     for (listen, asked) in
         [("0.0.0.0:9090", "127.0.0.1:9090"), ("[::]:9090", "[::1]:9090"), ("10.0.0.1:9090", "10.0.0.1:9090")]
     {
@@ -36,10 +36,10 @@ fn who_listens_everywhere_is_asked_on_loopback() {
 }
 
 #[test]
-fn the_token_comes_from_its_file_or_else_from_the_environment() {
-    let folder = tempfile::tempdir().expect("a folder of its own");
+fn token_file_takes_precedence_over_the_environment() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let file = folder.path().join("token");
-    std::fs::write(&file, "from-file\n").expect("it can be written");
+    std::fs::write(&file, "from-file\n").expect("writable");
     let environment = variables(&[(TOKEN, "from-environment")]);
     let shown = |args: &AdminArgs, environment: &[(String, String)]| {
         args.token(environment).map(|field| field.map(|field| field.to_str().expect("text").to_owned()))
@@ -49,19 +49,22 @@ fn the_token_comes_from_its_file_or_else_from_the_environment() {
     assert_eq!(shown(&admin("a:1"), &environment), Ok(Some("Bearer from-environment".into())));
     assert_eq!(shown(&admin("a:1"), &variables(&[(TOKEN, "")])), Ok(None));
     for wrong in ["", "\n", "two words", "two\nlines"] {
-        std::fs::write(&file, wrong).expect("it can be written");
-        assert!(shown(&with_file, &environment).is_err_and(|told| told.contains("; write the token")), "{wrong:?}");
+        std::fs::write(&file, wrong).expect("writable");
+        assert!(
+            shown(&with_file, &environment).is_err_and(|told| told.contains("; write only the token")),
+            "{wrong:?}"
+        );
     }
     let nowhere = AdminArgs { token_file: Some("no/such/file".into()), ..admin("a:1") };
     assert!(shown(&nowhere, &environment).is_err_and(|told| told.contains("cannot be read")));
 }
 
 #[test]
-fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
-    let folder = tempfile::tempdir().expect("a folder of its own");
+fn admin_address_is_read_from_an_invalid_config() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let file = folder.path().join("gate.yaml");
     let asked = |yaml: &str, environment: &[(&str, &str)]| {
-        std::fs::write(&file, yaml).expect("it can be written");
+        std::fs::write(&file, yaml).expect("writable");
         let args = AdminArgs { file: ConfigArg { config: Some(file.clone()) }, ..AdminArgs::default() };
         args.target(&variables(environment)).map(|way| way.client.address().to_owned())
     };
@@ -72,11 +75,14 @@ fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
     for (yaml, told) in [
         (
             "admin: off",
-            "admin: found off; remove the line, which leaves 127.0.0.1:9090, and restart the gateway, or say",
+            "admin: found off; remove the line for the default 127.0.0.1:9090 and restart the gateway, or set",
         ),
-        ("admin: { listen: '127.0.0.1:0' }", "port 0 is whatever port was free; say with --admin ADDR"),
-        ("admin: { token: '${NOBODY}' }", "1:17: admin.token: ${NOBODY} is not in the environment"),
-        ("admin: [", "cannot be read as YAML"),
+        (
+            "admin: { listen: '127.0.0.1:0' }",
+            "port 0 selects a free port at the start; set the actual address with --admin ADDR",
+        ),
+        ("admin: { token: '${NOBODY}' }", "1:17: admin.token: environment variable NOBODY is not set"),
+        ("admin: [", "invalid YAML"),
         ("admin: { listen: somewhere }", "admin.listen: "),
     ] {
         match asked(yaml, &[]) {
@@ -87,7 +93,7 @@ fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
 }
 
 #[test]
-fn what_is_answered_decides_how_the_command_ends() {
+fn response_status_decides_the_command_result() {
     let answer = |status: u16, body: &str| {
         let status = StatusCode::from_u16(status).expect("a status");
         parse_response(AdminResponse { status, body: body.into() }, "a:1", "bring it")
@@ -102,6 +108,8 @@ fn what_is_answered_decides_how_the_command_ends() {
         matches!(answer(503, "{\"detail\": \"late\"}"), Err(CommandError::Failed(why)) if why.ends_with("503 Service Unavailable: late"))
     );
     for (status, page) in [(200, "<html>"), (404, "<html>"), (500, ""), (429, "{\"type\": \"a\", \"detail\": \"b\"}")] {
-        assert!(matches!(answer(status, page), Err(CommandError::Failed(why)) if why.contains("not as a gate does")));
+        assert!(
+            matches!(answer(status, page), Err(CommandError::Failed(why)) if why.contains("not an admin API response"))
+        );
     }
 }

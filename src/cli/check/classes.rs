@@ -1,4 +1,4 @@
-//! Classes: who is in them, and what they may.
+//! Summary lines of classes: match conditions, priority, bucket and crawler guard.
 
 use super::format::{duration, shadow};
 use crate::policy::ClientKind;
@@ -7,12 +7,11 @@ use crate::policy::bucket::Bucket;
 use crate::policy::class::{ApiKeys, Class, ClassMatcher};
 use crate::policy::crawler_guard::CrawlerGuard;
 use crate::policy::identity::{CredentialSource, KeySource};
-
-/// `shed`: a tier or the plan of some quota sheds it.
+/// Returns the summary line of `class`. `shed` is true if tiers or the pacing plan of a quota apply to it.
 pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[String]) -> String {
     let bucket = class.bucket.as_ref().map_or_else(String::new, |written| format!("; {}", bucket(written, &class.key)));
     let blocked = if class.blocked { "; blocked" } else { "" };
-    // Without either there is nothing to guard it from.
+    // The guard overrides tiers and plans only.
     let guard =
         class.guard.as_ref().filter(|_| shed).map_or_else(String::new, |written| format!("; {}", guard(written)));
     let (who, priority) = (conditions(&class.when, operators, lists), class.priority);
@@ -29,27 +28,27 @@ pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[Str
         conditions.push(when.operators.iter().map(name).collect::<Vec<_>>().join(" or "));
     }
     if !when.user_agents.is_empty() {
-        conditions.push(format!("user agent with {:?}", when.user_agents.join(" or ")));
+        conditions.push(format!("user agent contains {:?}", when.user_agents.join(" or ")));
     }
     let on = |list: &ListId| when.lists.first_common(ListSet::from_ids([*list])).is_some();
     let named: Vec<&str> =
         (0..).map(ListId).zip(lists).filter(|(id, _)| on(id)).map(|(_, name)| name.as_str()).collect();
     if !named.is_empty() {
-        conditions.push(format!("on the list {}", named.join(" or ")));
+        conditions.push(format!("on address list {}", named.join(" or ")));
     }
     match when.addresses.len() {
         0 => {}
-        1 => conditions.push("from one address range".into()),
-        count => conditions.push(format!("from {count} address ranges")),
+        1 => conditions.push("in 1 address range".into()),
+        count => conditions.push(format!("in {count} address ranges")),
     }
     if let Some(ApiKeys { carrier, values }) = &when.keys {
         let place = credential_source(carrier);
         conditions.push(match values.len() {
-            1 => format!("with the known key in {place}"),
-            count => format!("with one of {count} known keys in {place}"),
+            1 => format!("with the API key in {place}"),
+            count => format!("with one of {count} API keys in {place}"),
         });
     }
-    if conditions.is_empty() { "everybody else".into() } else { conditions.join(", ") }
+    if conditions.is_empty() { "all other clients".into() } else { conditions.join(", ") }
 }
 
 fn credential_source(carrier: &CredentialSource) -> String {
@@ -61,20 +60,20 @@ fn credential_source(carrier: &CredentialSource) -> String {
 
 fn bucket(bucket: &Bucket, key: &KeySource) -> String {
     let Bucket { capacity, fill, interval, smooth, costed_only } = bucket;
-    let which = if *costed_only { ", of requests that cost something" } else { "" };
-    let how = if *smooth { "one by one" } else { "at once" };
+    let which = if *costed_only { ", costed requests only" } else { "" };
+    let size = if *smooth { "burst" } else { "capacity" };
     let whose = match key {
-        KeySource::Address => "each client".into(),
-        KeySource::Operator => "each operator's crawlers together (others each)".into(),
-        KeySource::Class => "the class together".into(),
-        KeySource::Credential(carrier) => format!("each value of {}", credential_source(carrier)),
+        KeySource::Address => "per client".into(),
+        KeySource::Operator => "per operator (other clients: per address)".into(),
+        KeySource::Class => "per class".into(),
+        KeySource::Credential(carrier) => format!("per value of {}", credential_source(carrier)),
     };
-    format!("{whose} {capacity} at most, {fill} more every {} {how}{which}", duration(*interval))
+    format!("bucket {whose}: {size} {capacity}, refill {fill} per {}{which}", duration(*interval))
 }
 
 fn guard(guard: &CrawlerGuard) -> String {
     format!(
-        "guarded: one let through each {}, no page refused for over {}, with up to {}%",
+        "crawler guard: one request per {}, no page refused for over {}, budget {}%",
         duration(guard.admit_interval),
         duration(guard.max_refused_for),
         guard.budget.ratio() * 100.0

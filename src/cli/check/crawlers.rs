@@ -1,4 +1,4 @@
-//! How crawlers are known, and what robots.txt asks of them.
+//! Summary lines of crawler verification, operators, robots.txt and the crawl policy.
 
 use super::format::duration;
 use crate::config::Settings;
@@ -12,37 +12,42 @@ use std::time::Duration;
 
 pub(super) fn verify(verify: &Verify) -> String {
     let lists = match verify.refresh {
-        Some(every) => format!("lists fetched anew every {}", duration(every)),
-        None => "no list is fetched".into(),
+        Some(every) => format!("range lists fetched every {}", duration(every)),
+        None => "no range list is fetched".into(),
     };
     let dns = match &verify.dns {
-        None => "DNS is not asked".into(),
-        Some(dns) if dns.nameservers.is_empty() => "DNS is asked of the system's name servers".into(),
+        None => "DNS off".into(),
+        Some(dns) if dns.nameservers.is_empty() => "DNS through the system's name servers".into(),
         Some(dns) => {
             let servers: Vec<String> = dns.nameservers.iter().map(ToString::to_string).collect();
-            format!("DNS is asked of {}", servers.join(", "))
+            format!("DNS through {}", servers.join(", "))
         }
     };
     let signatures = match &verify.signatures {
-        None => "signatures are not looked at".into(),
+        None => "signatures off".into(),
         Some(Signatures { unlisted_agents, max_lifetime }) => {
-            let whose = if *unlisted_agents { "anybody's" } else { "operators'" };
-            format!("{whose} signatures count for up to {}, by keys fetched from their agents", duration(*max_lifetime))
+            let whose = if *unlisted_agents { "any agent" } else { "operators' agents" };
+            format!(
+                "signatures of {whose} valid for up to {}, by keys fetched from the agents",
+                duration(*max_lifetime)
+            )
         }
     };
     format!("{lists}; {dns}; {signatures}")
 }
 
-/// A gate starts without them, and takes them over once they are right.
+/// Returns a warning for each unusable range file. The gateway starts without such a file and loads it once it is
+/// valid.
 pub(super) fn range_file_warnings(settings: &Settings) -> Vec<String> {
     let told = |RangeFile { file, named_at, .. }: &RangeFile| {
         let trouble = verify::validate_file(file)?;
-        Some(format!("{named_at}: {} cannot be used: {trouble}; until it can, it proves nobody", file.display()))
+        Some(format!("{named_at}: {} cannot be used: {trouble}; it verifies no client until it can", file.display()))
     };
     settings.range_files.iter().filter_map(told).collect()
 }
 
-/// What a token that was another's means for those who really are the other's.
+/// Returns a warning for each built-in product token that the file moves to another operator. The genuine crawlers of
+/// the previous operator then fail verification.
 pub(super) fn reassigned_tokens(settings: &Settings) -> Vec<String> {
     let builtin = OperatorTable::builtin();
     let mut notes = Vec::new();
@@ -55,15 +60,16 @@ pub(super) fn reassigned_tokens(settings: &Settings) -> Vec<String> {
         let has_all = taker.complete.as_ref().is_some_and(|complete| !complete.is_empty());
         let become_what = if has_all { "impostors" } else { "declared bots" };
         notes.push(format!(
-            "operators.{name}.tokens: whoever says {token} is held to {name} now, so the real crawlers of {whose} are {become_what}, \
-             unless {name}'s ranges, names or keys prove them",
+            "operators.{name}.product_tokens: {token} moves from {whose} to {name}, so genuine crawlers of {whose} are {become_what}, \
+             unless the ranges, dns_names or signature_agents of {name} verify them",
             name = taker.name
         ));
     }
     notes
 }
 
-/// What the file says of an operator. What it says of itself is taken from whoever had it.
+/// Returns the summary line of an operator of the file. Product tokens and agents that it takes from a built-in
+/// operator are marked.
 pub(super) fn operator(operator: &CrawlerOperator, builtin: &OperatorTable) -> String {
     let mut told = Vec::new();
     let taken = |list: &Option<Vec<String>>, from: &mut dyn Iterator<Item = (&str, OperatorId)>| {
@@ -80,43 +86,43 @@ pub(super) fn operator(operator: &CrawlerOperator, builtin: &OperatorTable) -> S
             told.push(format!("{what} {}", if list.is_empty() { "none".into() } else { list.join(", ") }));
         }
     };
-    tell("says", taken(&operator.tokens, &mut builtin.tokens()));
-    tell("comes from", operator.ranges.clone());
-    tell("is called", operator.names.as_ref().map(|names| names.iter().map(ToString::to_string).collect()));
+    tell("product tokens", taken(&operator.tokens, &mut builtin.tokens()));
+    tell("ranges", operator.ranges.clone());
+    tell("DNS names", operator.names.as_ref().map(|names| names.iter().map(ToString::to_string).collect()));
     let means = |known: &ProofMethod| match known {
-        ProofMethod::Addresses => "addresses".to_owned(),
-        ProofMethod::Names => "names".to_owned(),
+        ProofMethod::Addresses => "ranges".to_owned(),
+        ProofMethod::Names => "DNS names".to_owned(),
     };
     match operator.complete.as_ref().map(|complete| complete.iter().map(means).collect::<Vec<String>>()) {
-        Some(none) if none.is_empty() => tell("never", Some(vec!["an impostor".into()])),
-        complete => tell("always known by", complete),
+        Some(none) if none.is_empty() => tell("impostors", Some(Vec::new())),
+        complete => tell("exhaustive", complete),
     }
-    tell("signs as", taken(&operator.signature_agents, &mut builtin.signature_agents()));
+    tell("signature agents", taken(&operator.signature_agents, &mut builtin.signature_agents()));
     let is_built_in = || builtin.names().any(|name| name == operator.name);
     let told = match told.is_empty() {
         false => told.join("; "),
         true if is_built_in() => "as built in".into(),
-        true => "nothing is said of it".into(),
+        true => "no keys".into(),
     };
     format!("{}: {told}", operator.name)
 }
 
-/// What robots.txt asks of whom, while nobody knows what people use of a budget.
+/// Returns the summary lines of robots.txt. Delays by `auto` assume that other clients use nothing of the budget.
 pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
     let Robots { delays, file, trap, .. } = &settings.robots;
-    let text = file.as_ref().map_or_else(|| "the origin's".into(), |file| file.display().to_string());
+    let text = file.as_ref().map_or_else(|| "from the origin".into(), |file| file.display().to_string());
     let mut lines = vec![format!("\nrobots.txt: {text}")];
     let asks = |whom: &str, delay: &CrawlDelay| match delay {
-        CrawlDelay::Seconds(seconds) => format!("  asks {whom} for {seconds}s between two requests"),
+        CrawlDelay::Seconds(seconds) => format!("  crawl delay of {whom}: {seconds}s"),
         CrawlDelay::Auto(class) => {
             let budgets = crawl_delay::budgets(&settings.rules, *class, |_| Units::ZERO);
-            // Nothing left is the longest of all.
+            // Without a budget, the delay would be infinite.
             match budgets.max_by_key(|budget| budget.required_delay_s().unwrap_or(u32::MAX)) {
                 Some(budget) => {
                     let (seconds, short) = (budget.affordable_delay(), budget_warning(&budget));
-                    format!("  asks {whom} for what the budget affords, at first {seconds}s{short}")
+                    format!("  crawl delay of {whom}: auto, initially {seconds}s{short}")
                 }
-                None => format!("  asks {whom} for nothing: auto follows a quota, and no route has a cost"),
+                None => format!("  crawl delay of {whom}: none; auto requires a route with a cost"),
             }
         }
     };
@@ -131,21 +137,21 @@ pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
         lines.push(asks(&whom, &delay));
     }
     lines.extend(delays.default.iter().map(|delay| asks("unknown bots", delay)));
-    lines.extend(trap.iter().map(|path| format!("  forbids {path}, which nothing links to")));
+    lines.extend(trap.iter().map(|path| format!("  honeypot: {path}")));
     lines
 }
 
-/// What a delay cannot do for a budget.
+/// Returns why the longest crawl delay does not make `budget` last; empty if it does.
 fn budget_warning(budget: &CrawlBudget) -> String {
     match budget.required_delay_s() {
-        None => "; it has no budget, tiers refuse it wholly".into(),
+        None => "; no budget: the tiers refuse all its requests".into(),
         Some(seconds) if seconds > crawl_delay::MAX_DELAY_S => {
             let lasts = budget.window.as_secs() * u64::from(crawl_delay::MAX_DELAY_S) / u64::from(seconds);
             let unit = if lasts >= 3600 { 3600 } else { 60 };
             let lasts = duration(Duration::from_secs(lasts.div_ceil(unit) * unit));
             let most = crawl_delay::MAX_DELAY_S;
             format!(
-                "; it needs {seconds}s, crawlers read {most}s at most: it lasts about {lasts} of {}",
+                "; the budget needs {seconds}s, but the maximum is {most}s: it lasts about {lasts} of {}",
                 duration(budget.window)
             )
         }
@@ -153,7 +159,7 @@ fn budget_warning(budget: &CrawlBudget) -> String {
     }
 }
 
-/// Operators in one class who are asked the same.
+/// Operators of one class with the same crawl delay.
 struct Group<'a> {
     class: Option<ClassId>,
     delay: CrawlDelay,
@@ -173,13 +179,13 @@ fn groups<'a>(delays: &CrawlDelays, classes: &[Class], operators: &'a [String]) 
     groups
 }
 
-/// What strangers are told.
+/// Returns the summary line of the crawl policy.
 pub(super) fn crawl_policy(policy: Option<&CrawlPolicy>) -> String {
-    let Some(CrawlPolicy { contact, units, .. }) = policy else { return "crawl policy: not told".into() };
+    let Some(CrawlPolicy { contact, units, .. }) = policy else { return "crawl policy: off".into() };
     let units = if *units { ", with units" } else { "" };
-    let contact = contact.as_ref().map_or_else(String::new, |contact| format!(", more from {contact}"));
-    format!("crawl policy: told at {CRAWL_POLICY_PATH}{units}{contact}")
+    let contact = contact.as_ref().map_or_else(String::new, |contact| format!(", contact {contact}"));
+    format!("crawl policy: at {CRAWL_POLICY_PATH}{units}{contact}")
 }
 
-/// As many operators as fit a line are named, more are counted.
+/// Maximum number of operators that a line lists by name; of more, it shows the number.
 const MAX_LISTED_OPERATORS: usize = 4;

@@ -1,9 +1,9 @@
-//! Words that several parts of the summary use.
+//! Formatting shared by the parts of the summary.
 
 use std::time::Duration;
 
 pub(super) fn shadow(enforce: bool) -> &'static str {
-    if enforce { "" } else { " (counted, not enforced)" }
+    if enforce { "" } else { " (shadow mode)" }
 }
 
 pub(super) fn duration(span: Duration) -> String {

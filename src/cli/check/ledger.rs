@@ -1,21 +1,21 @@
-//! Where the count is kept.
+//! Summary line of the ledger.
 
 use crate::config::settings::{Ledger, LedgerFailureMode, Redis};
 use std::path::Path;
 
 pub(super) fn ledger(ledger: &Ledger, state_dir: &Path) -> String {
     match ledger {
-        Ledger::File => format!("ledger: in {}", state_dir.display()),
-        Ledger::Memory => "ledger: in memory, a restart begins anew".into(),
+        Ledger::File => format!("ledger: file in {}", state_dir.display()),
+        Ledger::Memory => "ledger: memory, reset by a restart".into(),
         Ledger::Redis(redis) => redis_summary(redis),
     }
 }
 
 fn redis_summary(redis: &Redis) -> String {
     let lost = match redis.when_lost {
-        LedgerFailureMode::Refuse => "refuses",
-        LedgerFailureMode::Fallback => "spends its share",
+        LedgerFailureMode::Refuse => "refuse",
+        LedgerFailureMode::Fallback => "fallback",
     };
     let host = if redis.host.contains(':') { format!("[{}]", redis.host) } else { redis.host.clone() };
-    format!("ledger: shared in redis at {host}:{} as {}; a gate that is cut off {lost}", redis.port, redis.prefix)
+    format!("ledger: redis at {host}:{}, prefix {}, failure mode {lost}", redis.port, redis.prefix)
 }

@@ -1,4 +1,4 @@
-//! Quotas: how much, in which window, and who is refused when.
+//! Summary lines of quotas: window, pacing, origin headers and tiers.
 
 use super::format::{duration, shadow};
 use crate::policy::class::Class;
@@ -10,12 +10,12 @@ pub(super) fn window(window: &Window) -> String {
     match window {
         Window::Fixed { length } => format!("every {}", duration(*length)),
         Window::Calendar(calendar) => format!("each {calendar:?}"),
-        Window::FirstUse { length } => format!("for {} from the first use on", duration(*length)),
+        Window::FirstUse { length } => format!("for {} from the first use", duration(*length)),
         Window::Sliding { length, .. } => format!("in any span of {}", duration(*length)),
     }
 }
 
-/// How it is spread over its window, if it is.
+/// Returns the summary line of the pacing of `quota`; `None` if it is not paced.
 pub(super) fn pacing(quota: &Quota, classes: &[Class]) -> Option<String> {
     let Pacing { forecast, burst_share: burst, roles, enforce, .. } = quota.pacing.as_ref()?;
     let paced = classes.iter().zip(roles).filter_map(|(class, role)| match role {
@@ -23,31 +23,31 @@ pub(super) fn pacing(quota: &Quota, classes: &[Class]) -> Option<String> {
         Role::Unpaced | Role::Excluded => None,
     });
     let by = match forecast {
-        PacingMode::Even => "evenly",
-        PacingMode::Learned => "by learned demand",
+        PacingMode::Even => "even",
+        PacingMode::Learned => "learned",
     };
     let (paced, burst) = (paced.collect::<Vec<_>>().join(", "), burst.ratio() * 100.0);
-    Some(format!("paced {by}, up to {burst}% ahead: {paced}{}", shadow(*enforce)))
+    Some(format!("pacing {by}, burst {burst}%: {paced}{}", shadow(*enforce)))
 }
 
-/// What the origin's own answers say of a quota.
+/// Returns one summary line for each header or response by which the origin affects `quota`.
 pub(super) fn origin_headers(quota: &Quota) -> Vec<String> {
     let mut told = Vec::new();
     if let Some(header) = &quota.cost_header {
-        told.push(format!("costs what the origin says in {header}"));
+        told.push(format!("actual cost from {header}"));
     }
     if quota.free_when_cached {
-        told.push("costs nothing where the origin had it cached".into());
+        told.push("free when cached by the origin".into());
     }
     let Some(SyncFrom { remaining_header, reset_header, exhausted }) = &quota.sync_from else { return told };
     if let Some(header) = remaining_header {
-        let renewal = reset_header.as_ref().map_or_else(String::new, |header| format!(", renewed when {header} says"));
-        told.push(format!("never more than the origin says is left in {header}{renewal}"));
+        let renewal = reset_header.as_ref().map_or_else(String::new, |header| format!(", renewal from {header}"));
+        told.push(format!("remaining units from {header}{renewal}"));
     }
     if let Some(ExhaustedRule { statuses, contains: says }) = exhausted {
         let statuses: Vec<String> = statuses.iter().map(ToString::to_string).collect();
         let says = says.as_ref().map_or_else(String::new, |text| format!(" with {text:?}"));
-        told.push(format!("closed by an answer of {}{says}", statuses.join(" or ")));
+        told.push(format!("exhausted on status {}{says}", statuses.join(" or ")));
     }
     told
 }

@@ -1,10 +1,10 @@
-//! Routes, and what they cost.
+//! Summary lines of routes: conditions, costs and scopes.
 
 use crate::policy::Rules;
 use crate::policy::cost::Cost;
 use crate::policy::route::{Route, ScopeId, Spelling};
 
-/// How it compares paths, where that is not what it does by default.
+/// Returns the path comparisons of `route` that differ from the defaults.
 fn spelling(route: &Route) -> impl Iterator<Item = String> {
     let Spelling { ignores_case, ignores_trailing_slash } = route.path.spelling();
     let binds = !route.is_free() || route.scopes != [ScopeId(0)];
@@ -31,7 +31,7 @@ pub(super) fn route(route: &Route, rules: &Rules) -> String {
         let name = rules.quotas.get(usize::from(quota.0)).map_or("?", |quota| quota.name.as_str());
         match cost {
             Cost::Known(units) => format!("{units} of {name}"),
-            Cost::Learned => format!("what it is learned to cost of {name}"),
+            Cost::Learned => format!("learned cost of {name}"),
         }
     };
     let costs: Vec<String> = route.costs.iter().map(cost).collect();

@@ -1,4 +1,4 @@
-//! How hard scopes may be pressed.
+//! Summary lines of throttled scopes.
 
 use super::format::duration;
 use crate::policy::throttle::controller::Controller;
@@ -8,47 +8,47 @@ use crate::policy::throttle::rampup::{RampVariable, Rampup};
 use crate::policy::throttle::{QueueConfig, Scope};
 use std::time::Duration;
 
-/// How hard a scope may be pressed, if it is throttled.
+/// Returns the summary line of `scope`; `None` if it is not throttled.
 pub(super) fn scope(scope: &Scope) -> Option<String> {
     let throttle = scope.throttle.as_ref()?;
     let mut rules = Vec::new();
     if let Some(Partitioning { from, max_partitions: most }) = &scope.partitioning {
-        rules.push(format!("one for each {}, {most} at most", value(from)));
+        rules.push(format!("one instance per {}, at most {most}", value(from)));
     }
     match (&throttle.controller, throttle.concurrency) {
         (Some(Controller::Gradient(Gradient { min: floor, max: ceiling })), _) => {
-            rules.push(format!("{floor} to {ceiling} at once, by latency"));
+            rules.push(format!("concurrency {floor} to {ceiling} by latency"));
         }
         (Some(Controller::Rampup(Rampup { variable: RampVariable::Concurrency { start, max: most }, .. })), _) => {
-            rules.push(format!("1 to {most} at once, by complaints, beginning with {start}"));
+            rules.push(format!("concurrency 1 to {most} by overloads, initially {start}"));
         }
-        (_, Some(most)) => rules.push(format!("{most} at once at most")),
+        (_, Some(most)) => rules.push(format!("concurrency {most}")),
         (_, None) => {}
     }
     match (&throttle.controller, throttle.spacing.delay) {
         (Some(Controller::Autothrottle(auto)), least) => {
-            rules.push(format!("{} to {} apart, by latency", duration(least), duration(auto.max_delay)));
+            rules.push(format!("delay {} to {} by latency", duration(least), duration(auto.max_delay)));
         }
         (
             Some(Controller::Rampup(Rampup { variable: RampVariable::Delay { start, min: least, max: most }, .. })),
             _,
         ) => {
             let (start, least, most) = (duration(*start), duration(*least), duration(*most));
-            rules.push(format!("{least} to {most} apart, by complaints, beginning with {start}"));
+            rules.push(format!("delay {least} to {most} by overloads, initially {start}"));
         }
         (_, Duration::ZERO) => {}
-        (_, delay) => rules.push(format!("{} apart", duration(delay))),
+        (_, delay) => rules.push(format!("delay {}", duration(delay))),
     }
     if !throttle.spacing.per_slot.is_zero() {
-        rules.push(format!("{} apart in each slot", duration(throttle.spacing.per_slot)));
+        rules.push(format!("delay per slot {}", duration(throttle.spacing.per_slot)));
     }
     if let Some(backoff) = &throttle.backoff {
         let (first, longest) = (duration(backoff.min_delay), duration(backoff.max_delay));
-        rules.push(format!("rests {first} to {longest} after a complaint"));
+        rules.push(format!("backs off {first} to {longest} on overload"));
     }
     let waits = match throttle.queue {
-        QueueConfig { max_wait: Duration::ZERO, .. } => "nobody waits".into(),
-        QueueConfig { max_wait, max_length } => format!("{max_length} may wait for {}", duration(max_wait)),
+        QueueConfig { max_wait: Duration::ZERO, .. } => "no queue".into(),
+        QueueConfig { max_wait, max_length } => format!("queue of {max_length} for up to {}", duration(max_wait)),
     };
     Some(format!("{}: {}; {waits}", scope.name, rules.join(", ")))
 }
@@ -58,7 +58,7 @@ fn value(from: &PartitionKey) -> String {
         PartitionKey::Query(name) => format!("value of ?{name}="),
         PartitionKey::Header(name) => format!("value of {name}:"),
         PartitionKey::Host => "host".into(),
-        PartitionKey::Path(number) => format!("segment {number} of the path"),
+        PartitionKey::Path(number) => format!("path segment {number}"),
         PartitionKey::Route => "route".into(),
     }
 }

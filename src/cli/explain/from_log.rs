@@ -1,4 +1,4 @@
-//! A line of a log: all that comes before it is replayed, and what its request finds is explained.
+//! Explains a line of a log: the lines before it are replayed, and the decision on its request is explained.
 
 use super::log_line::LogLineRef;
 use super::{ExplainArgs, target, what_if};
@@ -9,13 +9,13 @@ use crate::replay::log::{Counts, LogFiles, MergedLog};
 use crate::replay::{PendingRequest, Policy, Replay};
 use crate::service::crawlers;
 
-/// A log that is replayed up to one of its lines, as often as it takes.
+/// A log that can be replayed up to one of its lines, repeatedly and under different policies.
 pub(super) struct LogReplay<'a> {
     args: &'a ExplainArgs,
     line: &'a LogLineRef,
 }
 
-/// Explains a line.
+/// Explains the request of a line.
 pub(super) fn explanation(args: &ExplainArgs, line: &LogLineRef) -> Result<Explanation, CommandError> {
     let file = args.gate.file.path()?;
     let policy = load_policy::read(&file, crawlers::without_dns).map_err(CommandError::Usage)?;
@@ -27,14 +27,14 @@ pub(super) fn explanation(args: &ExplainArgs, line: &LogLineRef) -> Result<Expla
     Ok(explanation)
 }
 
-/// What a gate with that policy would know.
+/// Returns the environment of a gateway with this policy.
 fn known(policy: &Policy) -> Environment<'_> {
     let Policy { settings, operators, agents, lists, .. } = policy;
     Environment { settings, agents, operators, lists }
 }
 
 impl LogReplay<'_> {
-    /// What becomes of the line's request under `policy`.
+    /// Explains the line's request under `policy`.
     pub(super) fn explained(&self, policy: &Policy) -> Result<Explanation, CommandError> {
         let Self { args, line } = self;
         let known = known(policy);
@@ -50,15 +50,15 @@ impl LogReplay<'_> {
         let (progress, reading) = (Progress::begin(), ReadProgress::of(&files));
         let replay = Replay {
             files: files.sources.iter().map(|source| source.name.clone()).collect(),
-            lines: MergedLog::new(files.sources, taken.window),
-            window: taken.window,
+            lines: MergedLog::new(files.sources, taken.reorder_window),
+            window: taken.reorder_window,
             assumptions,
         };
         let watch = &mut |counts: &Counts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
         let found = replay.run_until(line.place, policy.with(policy.settings.clone()), explained, watch);
         progress.clear();
-        // Whoever does as they are told may put a request off for longer than the log is.
-        let never = "a replay never comes to it, for its client puts it off; leave out --clients";
+        // A client that obeys Retry-After may defer a request beyond the end of the log.
+        let never = "never reached by the replay, because the client defers the request; leave out --retry-model";
         found?.ok_or_else(|| CommandError::Usage(format!("{}: {never}", line.name())))
     }
 }

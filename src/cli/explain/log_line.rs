@@ -1,10 +1,10 @@
-//! A line of a log, as `FILE:LINE` names it, perhaps with other files of the same log.
+//! Reference to a line of a log: `FILE:LINE`, with the other files of the log.
 
 use crate::replay::ReplayRequest;
 use crate::replay::log::{LinePosition, LogFiles, LogLine};
 use std::path::{Path, PathBuf};
 
-/// A line of some files.
+/// A line of a log that may consist of several files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LogLineRef {
     pub(super) files: Vec<PathBuf>,
@@ -12,7 +12,7 @@ pub(super) struct LogLineRef {
 }
 
 impl LogLineRef {
-    /// One of what is named has the number of a line.
+    /// Parses the values of `--log`, exactly one of which must have a line number.
     pub(super) fn named(written: &[String]) -> Result<Self, String> {
         let (mut files, mut place) = (Vec::new(), None);
         for text in written {
@@ -24,24 +24,24 @@ impl LogLineRef {
                     files.push(file.into());
                 }
                 Some(_) => {
-                    return Err(format!("{text:?} names a second line; of the other files give the names alone"));
+                    return Err(format!("{text:?} is a second line; write the other files without a line number"));
                 }
                 None => files.push(text.into()),
             }
         }
         match place {
             _ if files.iter().any(|file: &PathBuf| file == Path::new("-")) => {
-                Err("standard input cannot be read twice; name a file".to_owned())
+                Err("standard input cannot be read twice; write a file".to_owned())
             }
             Some(place) => Ok(Self { files, place }),
             None => {
                 let named = written.join(", ");
-                Err(format!("{named:?} names no line; write the file and the line's number, such as access.log:42"))
+                Err(format!("{named:?} contains no line number; write FILE:LINE, such as access.log:42"))
             }
         }
     }
 
-    /// What the line is called.
+    /// Returns the reference as `FILE:LINE`.
     pub(super) fn name(&self) -> String {
         format!("{}:{}", self.file().display(), self.place.number)
     }
@@ -50,7 +50,7 @@ impl LogLineRef {
         &self.files[self.place.file]
     }
 
-    /// Finds out whether there is a request in it, before anything is replayed for its sake.
+    /// Checks, before the replay, that the line exists and contains a request.
     pub(super) fn check(&self) -> Result<(), String> {
         let mut files = LogFiles::open(std::slice::from_ref(self.file())).map_err(|error| error.to_string())?;
         let mut last = 0;
@@ -61,17 +61,17 @@ impl LogLineRef {
             if last < self.place.number {
                 continue;
             }
-            let no_request = "it tells of no request that a gate passes on";
+            let no_request = "it contains no request that the gateway forwards";
             let why = match line.text.map(LogLine::read) {
                 Ok(Ok(Some(line))) if ReplayRequest::of(&line).is_some() => return Ok(()),
                 Ok(Ok(Some(_))) => no_request,
                 Ok(Ok(None)) => "it is empty",
                 Ok(Err(broken)) | Err(broken) => broken.message(),
             };
-            return Err(format!("{}: cannot be explained: {why}; name a line of an access log", self.name()));
+            return Err(format!("{}: cannot be explained: {why}; write a line of an access log", self.name()));
         }
         let file = self.file().display();
-        Err(format!("{file}: there is no line {}; the last is {last}", self.place.number))
+        Err(format!("{file}: line {} does not exist; the last is {last}", self.place.number))
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_named_by_its_file_and_its_number_among_other_files() {
+    fn line_reference_is_one_file_with_line_number() {
         let of = |files: &[&str], file, number| {
             Ok(LogLineRef { files: files.iter().map(PathBuf::from).collect(), place: LinePosition { file, number } })
         };
@@ -94,24 +94,24 @@ mod tests {
         for wrong in ["", "access.log", "access.log:", "access.log:0", "access.log:-1", ":3", "-:3"] {
             assert!(named(&[wrong]).is_err(), "{wrong}");
         }
-        assert!(named(&["a:1", "b:2"]).is_err_and(|told| told.contains("\"b:2\" names a second line")));
+        assert!(named(&["a:1", "b:2"]).is_err_and(|told| told.contains("\"b:2\" is a second line")));
     }
 
     #[test]
-    fn a_line_that_is_not_there_or_is_none_is_told() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn missing_and_unusable_log_lines_are_errors() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let path = folder.path().join("access.log");
         let good = "192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 200 5";
         let text = format!("{good}\nnonsense\n\n{}\n", good.replace("GET", "CONNECT"));
-        std::fs::write(&path, text).expect("it can be written");
+        std::fs::write(&path, text).expect("writable");
         let check =
             |number: u64| LogLineRef { files: vec![path.clone()], place: LinePosition { file: 0, number } }.check();
         assert_eq!(check(1), Ok(()));
         for (number, told) in [
             (2, "in no known format"),
             (3, "it is empty"),
-            (4, "it tells of no request"),
-            (5, "there is no line 5; the last is 4"),
+            (4, "it contains no request"),
+            (5, "line 5 does not exist; the last is 4"),
         ] {
             assert!(check(number).expect_err("no line").contains(told), "{:?}", check(number));
         }

@@ -1,11 +1,11 @@
-//! The explanation on one page: the request, its steps, the answer, and what would have let it through.
+//! Renders an explanation as text: the request, its steps, the response, and the remedies.
 
 use crate::cli::status::View;
 use crate::explain::{Explanation, Remedy, RequestSummary, ResponseSummary, Step, StepResult, Verdict};
 use crate::terminal::wrap;
 use jiff::tz::TimeZoneDatabase;
 
-/// The page, in text.
+/// Renders an explanation as text.
 pub fn render(explanation: &Explanation, view: &View) -> String {
     let Explanation { request, steps, responses: answers, remedies: would_let_it_through, notes } = explanation;
     let page = Renderer { view, now: &request.time };
@@ -31,12 +31,12 @@ impl Renderer<'_> {
         let decision = decision.as_ref().map_or_else(String::new, |id| format!(", decision {id}"));
         let when = format!("{} {}", self.view.local_exactly(time, None), self.view.zone_name(time));
         let from = format!("from {client}, {when}{decision}");
-        let agent = if user_agent.is_empty() { "without a user agent" } else { user_agent };
+        let agent = if user_agent.is_empty() { "no user agent" } else { user_agent };
         let below = |text: &str| self.block(2, text, str::to_owned);
         self.block(0, &target, |text| self.view.ink.bold(text)) + &below(&from) + &below(agent)
     }
 
-    /// The step's name, what came of it, and behind them all that is said.
+    /// Renders a step: its name, its result, and in the last column its message, evidence and rule.
     fn step(&self, step: &Step) -> String {
         let ink = self.view.ink;
         let name = format!("{:STAGE$}", step.step.name());
@@ -58,12 +58,12 @@ impl Renderer<'_> {
         let column = |word: &str| format!("{word:WORD$}");
         match finding {
             StepResult::Info => column(""),
-            StepResult::Passed => ink.by_level(0.0, &column("yes")),
-            StepResult::Refused => ink.red(&column("no")),
+            StepResult::Passed => ink.by_level(0.0, &column("pass")),
+            StepResult::Refused => ink.red(&column("refuse")),
             StepResult::Shadow => ink.by_level(0.5, &column("shadow")),
-            StepResult::Depends => ink.by_level(0.5, &column("either")),
-            StepResult::Skipped => ink.dim(&column("-")),
-            StepResult::Unknown => ink.dim(&column("?")),
+            StepResult::Depends => ink.by_level(0.5, &column("depends")),
+            StepResult::Skipped => ink.dim(&column("skipped")),
+            StepResult::Unknown => ink.dim(&column("unknown")),
         }
     }
 
@@ -71,7 +71,7 @@ impl Renderer<'_> {
         let mut text = String::new();
         if let Some(ResponseSummary { depends_on, .. }) = answers.first().filter(|answer| !answer.depends_on.is_empty())
         {
-            text += &self.block(0, "It depends on", |text| self.view.ink.bold(text));
+            text += &self.block(0, "Depends on", |text| self.view.ink.bold(text));
             for one in depends_on {
                 text += &self.item(one);
             }
@@ -86,14 +86,14 @@ impl Renderer<'_> {
         let shadow = answer
             .shadow
             .as_ref()
-            .map_or_else(String::new, |reason| format!("; {reason} would have refused it, were that enforced"));
+            .map_or_else(String::new, |reason| format!("; {reason} would have refused the request if enforced"));
         let status = answer.status.map_or_else(String::new, |status| format!(" with {status}"));
         let verdict = match answer.verdict {
             Verdict::Refused => self.block(0, &format!("Refused{status}{reason}"), |text| ink.red(text)),
             Verdict::Admitted => self.block(0, &format!("Admitted{status}{shadow}"), |text| ink.by_level(0.0, text)),
         };
         let retry_after = answer.retry_after_s.map(|seconds| ("retry-after".to_owned(), seconds.to_string()));
-        let fields = answer.fields.clone().into_iter().chain(retry_after);
+        let fields = answer.headers.clone().into_iter().chain(retry_after);
         fields.fold(verdict, |text, (name, value)| text + &self.block(2, &format!("{name}: {value}"), str::to_owned))
     }
 
@@ -101,7 +101,8 @@ impl Renderer<'_> {
         if remedies.is_empty() {
             return String::new();
         }
-        let heading = self.block(0, "Any of these would have let it through", |text| self.view.ink.bold(text));
+        let heading =
+            self.block(0, "Any one of these changes would admit the request", |text| self.view.ink.bold(text));
         remedies.iter().fold(heading, |text, remedy| text + &self.item(&self.remedy(remedy)))
     }
 
@@ -112,7 +113,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// By the clocks of the zone that the remedy names, or else by those of whoever asks; the zone is always told.
+    /// Formats a time in the zone of the remedy, or else in the local zone, with the name of the zone.
     fn moment(&self, at: &str, remedy: &Remedy) -> String {
         let named = remedy.numbers.get("zone").and_then(|zone| zone.as_str());
         match named.and_then(|name| Some((name, TimeZoneDatabase::bundled().get(name).ok()?))) {
@@ -128,7 +129,7 @@ impl Renderer<'_> {
         format!("  - {}", self.block(4, text, str::to_owned).trim_start())
     }
 
-    /// Text as a block `indent` from the left, no line of which goes beyond the width; `paint` changes nothing but colours.
+    /// Wraps text into a block that is indented by `indent` columns and fits the width; `paint` only adds colors.
     fn block(&self, indent: usize, text: &str, paint: impl Fn(&str) -> String) -> String {
         let room = self.view.width.saturating_sub(indent).max(1);
         let text = wrap(&sanitize(text, room), 0, 0, room);
@@ -136,8 +137,7 @@ impl Renderer<'_> {
     }
 }
 
-/// What clients send may hold anything, and be a single word of any length: nothing that a terminal takes for an order, and
-/// no word that is longer than `room`.
+/// Makes text of clients safe for the terminal: escapes control characters, and splits words longer than `room`.
 fn sanitize(text: &str, room: usize) -> String {
     let mut out = String::new();
     let mut word = 0;
@@ -156,7 +156,9 @@ fn shown(sign: char) -> Vec<char> {
     if sign.is_control() { sign.escape_default().collect() } else { vec![sign] }
 }
 
-/// The columns of a step: its name, what came of it, what is said.
+/// Width of a step's name, in columns.
 const STAGE: usize = 8;
-const WORD: usize = 6;
+/// Width of a step's result, in columns.
+const WORD: usize = 7;
+/// Column at which a step's message begins.
 const TEXT: usize = STAGE + 2 + WORD + 2;

@@ -1,4 +1,4 @@
-//! What the command line asks about, and every mistake in it.
+//! Target of `tidegate explain`, parsed from the command line; all errors are reported together.
 
 use super::log_line::LogLineRef;
 use super::{ExplainArgs, time_arg};
@@ -9,13 +9,13 @@ use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use jiff::tz::TimeZone;
 
-/// What is asked about.
+/// The decision or request to explain.
 pub(super) enum ExplainTarget {
-    /// A decision that a running gate has made, by its id.
+    /// A decision of a running gateway, by its id.
     Decision(String),
     /// A line of a log.
     Line(LogLineRef),
-    /// A request that is made up.
+    /// A hypothetical request.
     Hypothetical(Uri),
 }
 
@@ -25,23 +25,24 @@ impl ExplainTarget {
             return LogLineRef::named(&args.log).map(Self::Line).map_err(|wrong| format!("--log: {wrong}"));
         }
         let example = "write https://example.com/item/42, /item/42, or the 16 digits of X-Tidegate-Decision";
-        let Some(what) = &args.what else { return Err(format!("nothing to explain; {example}")) };
+        let Some(what) = &args.what else { return Err(format!("no URL, path or decision id; {example}")) };
         if what.len() == 16 && what.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return reject_request_options(args).map(|()| Self::Decision(what.clone()));
         }
         let is_url = |url: &Uri| what.starts_with('/') || matches!(url.scheme_str(), Some("http" | "https"));
         match what.parse::<Uri>().ok().filter(is_url) {
             Some(_) if args.taken.is_some() => Err(
-                "--cost, --cache-ttl, --latency, --clients and --window are for a line of a log; name one with --log"
+                "--actual-cost, --cache-ttl, --latency, --retry-model and --reorder-window apply only to a line of a \
+                 log; add --log FILE:LINE"
                     .into(),
             ),
             Some(url) => Ok(Self::Hypothetical(url)),
-            None => Err(format!("{what:?} is neither a URL, a path nor a decision id; {example}")),
+            None => Err(format!("{what:?} is not a URL, path or decision id; {example}")),
         }
     }
 }
 
-/// A decision that was made was made on what there was; each option that says otherwise is a mistake.
+/// Returns an error for each option that describes a request; a decision by id has its own request.
 fn reject_request_options(args: &ExplainArgs) -> Result<(), String> {
     let given = [
         ("--ip", args.ip.is_some()),
@@ -50,16 +51,15 @@ fn reject_request_options(args: &ExplainArgs) -> Result<(), String> {
         ("--method", args.method.is_some()),
         ("--used", !args.used.is_empty()),
         ("--at", args.at.is_some()),
-        ("--cost, --cache-ttl, --latency, --clients, --window", args.taken.is_some()),
+        ("--actual-cost, --cache-ttl, --latency, --retry-model, --reorder-window", args.taken.is_some()),
     ];
     let given = given.into_iter().filter(|(_, is_given)| *is_given);
-    let mistakes: Vec<String> = given
-        .map(|(option, _)| format!("{option}: a decision that was made cannot be changed; leave it out"))
-        .collect();
+    let mistakes: Vec<String> =
+        given.map(|(option, _)| format!("{option}: not allowed with a decision id; remove it")).collect();
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("\n")) }
 }
 
-/// The request for `url`, or every mistake in what is said of it, a line each.
+/// Builds the hypothetical request for `url`; an error has one line per invalid option.
 pub(super) fn hypothetical(
     args: &ExplainArgs,
     url: Uri,
@@ -70,12 +70,12 @@ pub(super) fn hypothetical(
     let mut mistakes = Vec::new();
     let mut told = |mistake: String| mistakes.push(mistake);
     let peer = args.ip.unwrap_or_else(|| {
-        told("--ip: missing; say who asks, such as --ip 203.0.113.7".into());
+        told("--ip: missing; add the client's address, such as --ip 203.0.113.7".into());
         [0, 0, 0, 0].into()
     });
     let method = args.method.as_ref().map_or(Ok(Method::GET), |name| Method::from_bytes(name.as_bytes()));
     let method = method.unwrap_or_else(|_| {
-        told(format!("--method: {:?} is none; write it like GET", args.method.as_deref().unwrap_or_default()));
+        told(format!("--method: {:?} is not a method; write it like GET", args.method.as_deref().unwrap_or_default()));
         Method::GET
     });
     let at = args.at.as_ref().map_or(Ok(now), |text| time_arg::read(text, now, zone));
@@ -87,13 +87,13 @@ pub(super) fn hypothetical(
     for written in &args.header {
         match header(written) {
             Some((name, value)) => drop(sent.append(name, value)),
-            None => told(format!("-H: {written:?} is no header; write it like 'X-Api-Key: abc'")),
+            None => told(format!("-H: {written:?} is not a header; write it like 'X-Api-Key: abc'")),
         }
     }
     if let Some(text) = &args.user_agent {
         match HeaderValue::from_str(text) {
             Ok(value) => drop(sent.insert(USER_AGENT, value)),
-            Err(_) => told("--user-agent: holds what no header may; leave out line ends".into()),
+            Err(_) => told("--user-agent: contains control characters; remove them".into()),
         }
     }
     let used = all_used(args, known).unwrap_or_else(|mistakes| {
@@ -104,7 +104,7 @@ pub(super) fn hypothetical(
     if mistakes.is_empty() { Ok(made_up) } else { Err(mistakes.join("\n")) }
 }
 
-/// What is said of quotas, or every mistake in it, a line each.
+/// Parses all `--used` options; an error has one line per invalid option.
 pub(super) fn all_used(args: &ExplainArgs, known: Environment<'_>) -> Result<Vec<(String, Units)>, String> {
     let (mut read, mut mistakes) = (Vec::new(), Vec::new());
     for written in &args.used {
@@ -121,13 +121,14 @@ fn header(written: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((HeaderName::from_bytes(name.trim().as_bytes()).ok()?, HeaderValue::from_str(value.trim()).ok()?))
 }
 
-/// `api=5000` or `api=50%`.
+/// Parses a value such as `api=5000` or `api=50%`.
 fn used(written: &str, known: Environment<'_>) -> Result<(String, Units), String> {
     let quotas = &known.settings.rules.quotas;
     let name = written.split('=').next().unwrap_or_default();
     let Some(quota) = quotas.iter().find(|quota| quota.name == name) else {
         let names: Vec<&str> = quotas.iter().map(|quota| quota.name.as_str()).collect();
-        let known = if names.is_empty() { "there is none yet".into() } else { format!("known: {}", names.join(", ")) };
+        let known =
+            if names.is_empty() { "no quota is configured".into() } else { format!("known: {}", names.join(", ")) };
         return Err(format!("unknown quota {name:?}; {known}"));
     };
     let amount = &written[name.len()..];
@@ -138,12 +139,12 @@ fn used(written: &str, known: Environment<'_>) -> Result<(String, Units), String
     };
     match units {
         Ok(units) if units <= quota.limit || !quota.enforce => Ok((quota.name.clone(), units)),
-        Ok(units) => Err(format!("{units} is beyond the limit of {name}; write {name}={} at most", quota.limit)),
+        Ok(units) => Err(format!("{units} exceeds the limit of {name}; write at most {name}={}", quota.limit)),
         Err(_) => Err(format!("found {written:?}; write {name}=500 or {name}=50%")),
     }
 }
 
-/// So many percent of `limit`; what is beyond the whole is the whole.
+/// Returns `percent` percent of `limit`, at most `limit`.
 fn percent_of(percent: Units, limit: Units) -> Units {
     let millionths = u32::try_from(percent.milli().saturating_mul(10)).unwrap_or(u32::MAX);
     Share::from_millionths(millionths).of_units(limit)

@@ -1,12 +1,12 @@
-//! A time as somebody writes it on the command line.
+//! Parser of times on the command line.
 
 use crate::policy::Timestamp;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 
-/// Reads `2026-11-21T14:00:00Z`, or without a zone the time of `zone`, or only the time of today.
+/// Parses `2026-11-21T14:00:00Z`, `2026-11-21T14:00` in `zone`, or `14:00` for today.
 pub(super) fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, String> {
-    let wrong = || format!("{text:?} is no time; write 2026-11-21T14:00, 2026-11-21T14:00:00Z or 14:00");
+    let wrong = || format!("{text:?} is not a time; write 2026-11-21T14:00, 2026-11-21T14:00:00Z or 14:00");
     let today = i64::try_from(now.seconds()).ok().and_then(|second| jiff::Timestamp::from_second(second).ok());
     let of_today = |time: Time| Some(today?.to_zoned(zone.clone()).date().to_datetime(time));
     let local = || {
@@ -23,8 +23,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_that_of_a_zone_of_this_machine_or_of_today() {
-        let zone = TimeZone::get("America/Los_Angeles").expect("it is in the database");
+    fn time_defaults_to_local_zone_and_today() {
+        let zone = TimeZone::get("America/Los_Angeles").expect("known time zone");
         let now = Timestamp::from_seconds(1_795_294_800); // 2026-11-21T21:00:00Z
         for (text, seconds) in [
             ("2026-11-21T22:00:00Z", 1_795_298_400),

@@ -1,4 +1,4 @@
-//! Whether a plan with larger figures would have had something for a line that it refused: the log is replayed with them.
+//! Finds larger limits and weights with which the pacing plan would admit a refused line: replays the log with each.
 
 use super::from_log::LogReplay;
 use crate::cli::{CommandError, environment};
@@ -14,8 +14,8 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The least limit and the least weight of those that are tried with which the line is let through; nothing, where no plan
-/// refused it.
+/// Returns the smallest tried limit and the smallest tried weight that admit the line; empty if no pacing plan refused
+/// it.
 pub(super) fn remedies(
     log: &LogReplay<'_>,
     file: &Path,
@@ -39,7 +39,8 @@ pub(super) fn remedies(
         let larger = Units::from_milli(limit.milli().saturating_mul(percent) / 100);
         let Some(settings) = key.and_then(|key| with_limit(file, key, larger)) else { break };
         if admits(log, &policy.with(settings))? {
-            let says = format!("a limit of {} units of {name}, not {}", format_units(larger), format_units(limit));
+            let says =
+                format!("a limit of {} units for {name} instead of {}", format_units(larger), format_units(limit));
             found.push(Remedy::new(ChangeKind::Limit, says).with("limit", larger.as_f64()));
             break;
         }
@@ -49,7 +50,7 @@ pub(super) fn remedies(
     for times in WEIGHTS {
         let Some((settings, from, to)) = with_weight(&policy.settings, quota, class, times) else { break };
         if admits(log, &policy.with(settings))? {
-            let says = format!("a weight of {to} for {class} in the pacing of {name}, not {from}");
+            let says = format!("a weight of {to} for {class} in the pacing of {name} instead of {from}");
             found.push(Remedy::new(ChangeKind::Weight, says).with("weight", to.get()));
             break;
         }
@@ -62,7 +63,7 @@ fn admits(log: &LogReplay<'_>, policy: &Policy) -> Result<bool, CommandError> {
     Ok(explained.responses.iter().all(|answer| answer.verdict == Verdict::Admitted))
 }
 
-/// The settings of the file, were the limit at `key` another; none where the file would be wrong then.
+/// Returns the settings of the file with `limit` at `key`; `None` if that is invalid.
 fn with_limit(file: &Path, key: &str, limit: Units) -> Option<Settings> {
     let builtin = OperatorTable::builtin();
     let operators: Vec<&str> = builtin.names().collect();
@@ -70,7 +71,8 @@ fn with_limit(file: &Path, key: &str, limit: Units) -> Option<Settings> {
     config::load(file, &text, &environment(), &[(key, limit.to_string())], &operators).ok()
 }
 
-/// The settings, were the weight of `class` so many times as large; none where it has none. With the weights before and after.
+/// Returns the settings with the weight of `class` multiplied by `times`, and the weights before and after; `None` if
+/// the class has no weight.
 fn with_weight(
     settings: &Settings,
     quota: usize,
@@ -92,8 +94,8 @@ fn format_units(units: Units) -> String {
     decimal(&units.to_string())
 }
 
-/// In percent of what it is: enough to tell whether a little more would do, or a lot. Each is one more replay.
+/// Limits to try, in percent of the configured one. Few values, because each costs one replay.
 const LIMITS: [u64; 4] = [110, 125, 150, 200];
 
-/// So many times what it is.
+/// Factors of the configured weight to try.
 const WEIGHTS: [u32; 2] = [2, 4];

@@ -1,4 +1,4 @@
-//! The whole state on one page: what is wrong first, then where everybody is, quotas, scopes, clients, corrections.
+//! Renders the state as text: problems first, then addresses, quotas, scopes, clients, corrections and warnings.
 
 use super::quota;
 use super::state::{Client, Correction, Scope, State};
@@ -7,7 +7,7 @@ use crate::terminal::Align::{self, Left, Right};
 use crate::terminal::{columns, display_width, format_duration, group_digits, wrap};
 use std::net::SocketAddr;
 
-/// The page, in text.
+/// Renders the state as text.
 pub(super) fn render(state: &State, view: &View) -> String {
     let mut parts = vec![headline(state, view), warnings(state, view), addresses(state, view)];
     parts.extend(state.quotas.iter().map(|of| quota::block(of, Some(&state.time), view)));
@@ -26,20 +26,20 @@ fn headline(state: &State, view: &View) -> String {
         revision => format!("{version} ({revision})"),
     };
     let name = view.ink.bold(&format!("tidegate {build}"));
-    format!("{name}, up {}; times are {}\n", format_duration(*uptime_s), view.zone_name(time))
+    format!("{name}, up {}; times in {}\n", format_duration(*uptime_s), view.zone_name(time))
 }
 
-/// What somebody should act on.
+/// Renders the problems that require an action.
 fn warnings(state: &State, view: &View) -> String {
     let mut text = String::new();
     let mut tell = |what: &str, said: &str| {
         text.push_str(&view.ink.red(&format!("  {what}")));
         text.push_str(&format!(" {}\n", wrap(said, what.chars().count() + 3, 4, view.width)));
     };
-    for missing in &state.missing {
+    for missing in &state.not_ready_reasons {
         tell("Not ready:", missing);
     }
-    if let Some(trouble) = &state.ledger_trouble {
+    if let Some(trouble) = &state.ledger_error {
         tell("Ledger:", trouble);
     }
     if let Some(warning) = &state.untrusted_proxy {
@@ -47,11 +47,11 @@ fn warnings(state: &State, view: &View) -> String {
     }
     if let Some(failed) = &state.settings.last_reload_failed {
         let when = view.local(&failed.time, Some(&state.time));
-        tell("The reload failed", &format!("at {when}; the settings before it stay in force:\n{}", failed.mistakes));
+        tell("Reload failed", &format!("at {when}; the previous configuration is still active:\n{}", failed.errors));
     }
     if state.log_lines_dropped > 0 {
         let lines = group_digits(state.log_lines_dropped);
-        tell("Access log:", &format!("{lines} lines thrown away, because the disk could not keep up."));
+        tell("Access log:", &format!("{lines} lines dropped, because the writer could not keep up."));
     }
     text
 }
@@ -59,19 +59,19 @@ fn warnings(state: &State, view: &View) -> String {
 fn addresses(state: &State, view: &View) -> String {
     let State { listen, admin, origin, settings, connections, time, .. } = state;
     let known = match origin.addresses.as_slice() {
-        [] => "address not known yet".into(),
+        [] => "not resolved yet".into(),
         [one] if *one == origin.authority => String::new(),
         [one] => format!("at {one}"),
         [first, others @ ..] => format!("at {first} and {} more", others.len()),
     };
     let mut rows = vec![
-        row("listens on", &listen.join(", "), ""),
+        row("listening on", &listen.join(", "), ""),
         row("origin", &origin.authority, &known),
         row("connections", &group_digits(*connections), ""),
-        row("settings", &format!("in force since {}", view.local(&settings.loaded, Some(time))), ""),
+        row("config loaded", &view.local(&settings.loaded_at, Some(time)), ""),
     ];
     if let Some(admin) = admin {
-        rows.insert(1, row("operators", admin, ""));
+        rows.insert(1, row("admin", admin, ""));
     }
     columns(2, &[Left, Left], rows.into_iter())
 }
@@ -86,25 +86,25 @@ fn scopes(scopes: &[Scope], view: &View) -> String {
         let inflight = group_digits(of.inflight);
         let inflight =
             of.limit.map_or_else(|| inflight.clone(), |limit| format!("{inflight} of {}", group_digits(limit)));
-        let waiting = of.waiting.map_or("-".into(), group_digits);
+        let waiting = of.queue_length.map_or("-".into(), group_digits);
         vec![name, inflight, waiting, delay_text(of.delay_s.unwrap_or_default()), backoff_text(of, view)]
     };
     let rows = scopes.iter().flat_map(|of| {
         let by = of.active_controller().map_or_else(String::new, |name| format!(", {name}"));
-        let name = match of.values {
+        let name = match of.partitions {
             None => format!("{}{by}", of.name),
-            Some(1) => format!("{}{by}, 1 value", of.name),
-            Some(count) => format!("{}{by}, {} values", of.name, group_digits(count)),
+            Some(1) => format!("{}{by}, 1 partition", of.name),
+            Some(count) => format!("{}{by}, {} partitions", of.name, group_digits(count)),
         };
-        let busy = of.busiest.iter().filter(|value| value.is_busy()).take(VALUES);
+        let busy = of.busiest_partitions.iter().filter(|value| value.is_busy()).take(VALUES);
         let value = |of: &Scope| row(format!("  {}", if of.name.is_empty() { "(none)" } else { &of.name }), of);
         std::iter::once(row(name, of)).chain(busy.map(value)).collect::<Vec<_>>()
     });
-    let head = [("scope", Left), ("in flight", Right), ("in line", Right), ("delay", Right), ("now", Left)];
+    let head = [("scope", Left), ("in flight", Right), ("queued", Right), ("delay", Right), ("state", Left)];
     table("scopes of the origin", &head, rows, view)
 }
 
-/// The time between two requests.
+/// Formats the time between two requests.
 fn delay_text(seconds: f64) -> String {
     match seconds {
         none if none <= 0.0 => "-".into(),
@@ -114,24 +114,24 @@ fn delay_text(seconds: f64) -> String {
 }
 
 fn backoff_text(of: &Scope, view: &View) -> String {
-    let rest = of.rests_for_s.unwrap_or_default().ceil() as u64;
-    match (rest, of.level.unwrap_or_default()) {
+    let rest = of.backoff_s.unwrap_or_default().ceil() as u64;
+    match (rest, of.backoff_level.unwrap_or_default()) {
         (0, 0) => "-".into(),
-        (0, level) => format!("taken up again, level {level}"),
-        (rest, level) => view.ink.red(&format!("left alone for {}, level {level}", format_duration(rest))),
+        (0, level) => format!("recovering (level {level})"),
+        (rest, level) => view.ink.red(&format!("backing off for {} (level {level})", format_duration(rest))),
     }
 }
 
 fn clients(clients: &[Client], view: &View) -> String {
-    let tokens = |of: &Client| of.tokens.map_or("-".into(), group_digits);
-    let until = |of: &Client| match (&of.limited_by, of.lifts_in_s) {
+    let tokens = |of: &Client| of.bucket_remaining.map_or("-".into(), group_digits);
+    let until = |of: &Client| match (&of.limited_by, of.limited_for_s) {
         (Some(_), Some(seconds)) => format!("limited for {}", format_duration(seconds)),
         (Some(rule), None) => rule.clone(),
         (None, _) => "-".into(),
     };
     let rows = clients.iter().filter(|of| of.refused > 0).take(CLIENTS);
     let rows = rows.map(|of| vec![of.key.clone(), of.class.clone(), group_digits(of.refused), tokens(of), until(of)]);
-    let head = [("key", Left), ("class", Left), ("refused", Right), ("tokens left", Right), ("now", Left)];
+    let head = [("key", Left), ("class", Left), ("refused", Right), ("tokens left", Right), ("state", Left)];
     table("most refused clients", &head, rows, view)
 }
 
@@ -141,11 +141,12 @@ fn corrections(state: &State, view: &View) -> String {
         let who = format!("{}{}", host(of.peer.as_deref()), if of.token { ", token" } else { "" });
         vec![when, of.quota.clone(), of.from.to_string(), of.to.to_string(), of.by.clone().unwrap_or("-".into()), who]
     };
-    let head = [("at", Left), ("quota", Left), ("was", Right), ("is", Right), ("by, as claimed", Left), ("from", Left)];
-    table("corrected by hand", &head, state.corrections.iter().map(row), view)
+    let head =
+        [("at", Left), ("quota", Left), ("was", Right), ("is", Right), ("by (unverified)", Left), ("from", Left)];
+    table("manual corrections", &head, state.corrections.iter().map(row), view)
 }
 
-/// The peer without its port, which tells nobody anything any more.
+/// Returns the peer without its port, which identifies nothing after the connection is closed.
 fn host(peer: Option<&str>) -> String {
     let Some(peer) = peer else { return "-".into() };
     peer.parse::<SocketAddr>().map_or_else(|_| peer.to_owned(), |address| address.ip().to_string())
@@ -156,11 +157,11 @@ fn notes(notes: &[String], view: &View) -> String {
         return String::new();
     }
     let lines: String = notes.iter().map(|note| format!("  {}\n", wrap(note, 2, 4, view.width))).collect();
-    format!("{}\n{lines}", view.ink.bold("notes on the settings"))
+    format!("{}\n{lines}", view.ink.bold("warnings"))
 }
 
-/// A table under its title, or nothing where there is nothing to say. What stands in its first column comes from outside as
-/// often as not, so that gives way where the page is too narrow.
+/// Renders a table with its title; empty if there are no rows. The first column is truncated if the table is wider than
+/// the page, because its content often comes from clients and may be long.
 fn table(title: &str, head: &[(&str, Align)], rows: impl Iterator<Item = Vec<String>>, view: &View) -> String {
     let (names, alignment): (Vec<&str>, Vec<Align>) = head.iter().copied().unzip();
     let mut rows: Vec<Vec<String>> =
@@ -175,7 +176,7 @@ fn table(title: &str, head: &[(&str, Align)], rows: impl Iterator<Item = Vec<Str
     format!("{}\n{}", view.ink.bold(title), columns(INDENT, &alignment, rows.into_iter()))
 }
 
-/// The beginning of a text, and a sign that there is more.
+/// Truncates a text to `room` columns, with an ellipsis.
 fn shortened(text: &str, room: usize) -> String {
     match text.chars().count() > room {
         true => text.chars().take(room - 1).chain(['…']).collect(),
@@ -183,13 +184,13 @@ fn shortened(text: &str, room: usize) -> String {
     }
 }
 
-/// Columns before a table, and between two of its own.
+/// Columns before a table, and between two columns of it.
 const INDENT: usize = 2;
 const GAP: usize = 2;
 
-/// What is shorter says nothing.
+/// Minimum width of a truncated text, in columns.
 const MIN_COLUMN: usize = 12;
 
-/// The API tells more; these leave room for the rest of the page.
+/// Number of clients and of partitions shown; the API returns more.
 const CLIENTS: usize = 10;
 const VALUES: usize = 5;

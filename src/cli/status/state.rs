@@ -1,4 +1,4 @@
-//! The state of a gate, as far as it is shown. Whatever a gate of another version does not tell is left out.
+//! The shown part of the state document. Fields that a gateway of another version does not send have defaults.
 
 use crate::policy::Units;
 use crate::terminal::decimal;
@@ -16,8 +16,8 @@ pub(super) struct State {
     pub(super) admin: Option<String>,
     pub(super) origin: Origin,
     pub(super) settings: Settings,
-    pub(super) missing: Vec<String>,
-    pub(super) ledger_trouble: Option<String>,
+    pub(super) not_ready_reasons: Vec<String>,
+    pub(super) ledger_error: Option<String>,
     pub(super) untrusted_proxy: Option<String>,
     pub(super) notes: Vec<String>,
     pub(super) quotas: Vec<Quota>,
@@ -38,7 +38,7 @@ pub(super) struct Origin {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Settings {
-    pub(super) loaded: String,
+    pub(super) loaded_at: String,
     pub(super) last_reload_failed: Option<Failure>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Settings {
 #[serde(default)]
 pub(super) struct Failure {
     pub(super) time: String,
-    pub(super) mistakes: String,
+    pub(super) errors: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -79,15 +79,15 @@ pub(in crate::cli) struct Quota {
 #[serde(default)]
 pub(super) struct Pacing {
     pub(super) mode: String,
-    pub(super) line: Amount,
-    pub(super) aside: Amount,
+    pub(super) planned: Amount,
+    pub(super) earmarked: Amount,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Plan {
-    pub(super) share: Option<f64>,
-    pub(super) next_hours: Vec<f64>,
+    pub(super) admit_share: Option<f64>,
+    pub(super) forecast_24h: Vec<f64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -98,24 +98,24 @@ pub(super) struct Class {
     pub(super) shed: f64,
     pub(super) tier: u8,
     pub(super) plan: Option<Plan>,
-    pub(super) guarded: Amount,
+    pub(super) guard_units: Amount,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Scope {
-    /// Of one of those by value, the value.
-    #[serde(alias = "value")]
+    /// Name of the scope, or value of the partition.
+    #[serde(alias = "partition")]
     pub(super) name: String,
     pub(super) inflight: u64,
-    pub(super) waiting: Option<u64>,
+    pub(super) queue_length: Option<u64>,
     pub(super) limit: Option<u64>,
     pub(super) delay_s: Option<f64>,
-    pub(super) rests_for_s: Option<f64>,
-    pub(super) level: Option<u32>,
+    pub(super) backoff_s: Option<f64>,
+    pub(super) backoff_level: Option<u32>,
     pub(super) controller: Option<String>,
-    pub(super) values: Option<u64>,
-    pub(super) busiest: Vec<Scope>,
+    pub(super) partitions: Option<u64>,
+    pub(super) busiest_partitions: Vec<Scope>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -124,9 +124,9 @@ pub(super) struct Client {
     pub(super) key: String,
     pub(super) class: String,
     pub(super) refused: u64,
-    pub(super) tokens: Option<u64>,
+    pub(super) bucket_remaining: Option<u64>,
     pub(super) limited_by: Option<String>,
-    pub(super) lifts_in_s: Option<u64>,
+    pub(super) limited_for_s: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -141,12 +141,12 @@ pub(super) struct Correction {
     pub(super) by: Option<String>,
 }
 
-/// Units as they are told; shown as `6,120.25`.
+/// Units as in JSON; displayed as `6,120.25`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Amount(serde_json::Number);
 
 impl Amount {
-    /// The same to calculate with; `None` where it is below nothing.
+    /// Converts the amount to units; `None` if it is negative.
     pub fn units(&self) -> Option<Units> {
         self.0.to_string().parse().ok()
     }
@@ -180,12 +180,12 @@ fn default_true() -> bool {
 }
 
 impl Scope {
-    /// What finds out how hard it may press, where anything does.
+    /// Returns the name of the controller that adapts the scope, if there is one.
     pub(super) fn active_controller(&self) -> Option<&str> {
         self.controller.as_deref().filter(|name| *name != "fixed")
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.inflight + self.waiting.unwrap_or(0) > 0 || self.rests_for_s.unwrap_or(0.0) > 0.0
+        self.inflight + self.queue_length.unwrap_or(0) > 0 || self.backoff_s.unwrap_or(0.0) > 0.0
     }
 }

@@ -1,23 +1,23 @@
-//! For whom it is shown: how wide, in which colours, by which clock on the wall.
+//! Output options: width, colors and time zone.
 
 use crate::terminal::ColorMode;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use std::io::{self, IsTerminal};
 
-/// How text is shown.
+/// Options for rendering text.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Columns that a line should not go beyond.
+    /// Maximum width of a line, in columns.
     pub width: usize,
-    /// Whether there are colours.
+    /// Color mode.
     pub ink: ColorMode,
-    /// Whose time is local.
+    /// Local time zone.
     pub zone: TimeZone,
 }
 
 impl View {
-    /// For standard output, wherever it goes, in the time of this machine.
+    /// Returns the options for standard output, with the zone of this machine.
     pub fn for_stdout() -> Self {
         let terminal = io::stdout().is_terminal();
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
@@ -28,12 +28,12 @@ impl View {
         }
     }
 
-    /// A moment as told in RFC 3339, by the wall clock: the day only where it is not that of `now`.
+    /// Formats an RFC 3339 time in the local zone, with the date only if it differs from that of `now`.
     pub(super) fn local(&self, moment: &str, now: Option<&str>) -> String {
         self.format_time(moment, now, |_| "%H:%M")
     }
 
-    /// The same with its seconds, where it has any: windows may be shorter than a minute.
+    /// Like [`Self::local`], with seconds unless they are zero, because windows may be shorter than a minute.
     pub(in crate::cli) fn local_exactly(&self, moment: &str, now: Option<&str>) -> String {
         self.format_time(moment, now, |local| if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" })
     }
@@ -49,7 +49,7 @@ impl View {
         local.strftime(&format!("{day}{}", time(&local))).to_string()
     }
 
-    /// What the wall clock's zone is called then.
+    /// Returns the abbreviation of the local zone at `moment`.
     pub(in crate::cli) fn zone_name(&self, moment: &str) -> String {
         self.to_local(moment).map(|local| local.strftime("%Z").to_string()).unwrap_or_default()
     }
@@ -59,8 +59,8 @@ impl View {
     }
 }
 
-/// Where nobody says how wide it is.
+/// Default width, in columns.
 const DEFAULT_WIDTH: usize = 80;
 
-/// Below this nothing could be told.
+/// Minimum width, in columns.
 const MIN_WIDTH: usize = 40;

@@ -1,25 +1,29 @@
-//! `behaviour:` as written.
+//! Raw section `bot_detection`.
 
 use crate::config::scalars::{Points, Span};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// How bots are found that say they are browsers. People with rare browsers are left alone: no sign is enough alone.
+/// Detection of bots that send a browser's user agent, by their behavior. No single signal suffices at the default
+/// threshold, so people with rare browsers are not affected. Profiles are kept in memory: a reload keeps them, a
+/// restart clears them. After a restart the gateway needs some visits of people to learn what is normal on the site.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(
     default,
     deny_unknown_fields,
-    expecting = "keys with values; write behaviour: { enabled: false } to suspect nobody"
+    expecting = "keys with values; write bot_detection: { enabled: false } to disable it"
 )]
-pub(in crate::config) struct Behaviour {
-    /// false: nobody is watched, and nobody is a `suspected_bot`. Default true.
+pub(in crate::config) struct BotDetection {
+    /// false: disables behavioral bot detection. No client is a `suspected_bot`, and it costs nothing. Default true.
     pub enabled: Option<bool>,
-    /// From this many points on a client is suspected, 50 to 1000. Each sign of a program is worth 15 to 80 points; fewer
-    /// points find more bots, and sooner or later a person. Default 100.
+    /// Bot score from which a client is a `suspected_bot`, 50 to 1000. Each signal adds 15 to 80 points; a lower
+    /// threshold finds more bots, and sooner or later a person. 100 needs two signals of different kinds, 150 three or
+    /// four; at 80 and below a single one suffices, and people are affected. `bot_score` in the access log shows the
+    /// score of every client with a profile: compare before you change the threshold. Default 100.
     pub threshold: Option<Points>,
-    /// After this long what was noticed of a client counts half. Default 24h.
+    /// Duration after which a recorded signal counts half. More than 0. Default 24h.
     pub half_life: Option<Span>,
-    /// The most clients whose behaviour is remembered, about 150 bytes each; beyond it those that have been idle longest are
-    /// forgotten. Default 200000.
+    /// Maximum number of client profiles in memory, about 150 bytes each; beyond it, the longest idle ones are evicted.
+    /// At least 1. Default 200000.
     pub max_clients: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! `classes:` and `agents:` as written.
+//! Raw sections `classes` and `user_agent_rules`.
 
 use crate::config::scalars::{Delay, Field, Percent, Range, Rate, Span};
 use crate::config::serde_forms::{NamedMap, OneOrMany, SecretTexts, string_or_map};
@@ -11,30 +11,54 @@ use std::borrow::Cow;
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Class {
-    /// Its name in tiers, metrics, headers and logs: small letters, digits, `_`, `.`, `-`.
+    /// Name of the class in tiers, metrics, headers and logs: up to 64 of a-z, 0-9, `_`, `.` and `-`. Required.
     pub name: Option<String>,
-    /// Who belongs to it. Default everybody.
+    /// Match conditions; all must hold. Default: every client.
     pub when: When,
-    /// Who goes first where there is a line, 0 to 255; higher goes first. Of a paced quota it also keeps its share the
-    /// longest. Default 0.
+    /// Queue priority, 0 to 255, higher first. Classes without a priority are behind all others in a queue. In pacing,
+    /// the class with the lowest priority yields or gains first; of equal priorities, the one later in the file.
+    /// `tidegate tune` gives no class a larger weight than a class of higher priority, unless the file has it so.
+    /// Default 0.
     pub priority: Option<u8>,
-    /// What each of its clients may ask, whatever it costs. Default no bound.
+    /// Token bucket of each client. It limits every request of the class, or with `counts: costed` only those of costed
+    /// routes, regardless of their cost. Each instance has its own buckets. `{ rate: 1/s, burst: 60, counts: costed }`
+    /// allows at most 120 costed requests in the first minute and 60 in each further one. Without a bucket for people,
+    /// one address with a browser's user agent can use up a day's quota in seconds. Allow more where many people share
+    /// one address (office, campus, mobile network). `tidegate replay` shows which clients a size would have refused.
+    /// Default: no bucket, no limit.
     pub bucket: Option<Bucket>,
-    /// true: refused everything but robots.txt. Default false.
+    /// true: every request is refused, except robots.txt (GET and HEAD) and the crawl policy. The client receives
+    /// Retry-After: one hour, plus headers.retry_after_spread, because the end of the block is unknown. RateLimit
+    /// fields of such a response show the quotas, which are not the reason of the refusal. Default false.
     pub block: bool,
-    /// false: what would be refused by block, bucket or tier is counted and logged, not refused. Default true.
+    /// false: shadow mode. Refusals by block, bucket or tiers are counted and logged only. Default true.
     pub enforce: Option<bool>,
-    /// What verified crawlers of the class are let through although a tier refuses them, so that a search engine does
-    /// not drop pages it can never have: on, off, or { trickle, max_refused_for, up_to }. Default on for a class that
-    /// names operators, else off.
-    pub guard: Option<Guard>,
-    /// The delay between two requests that robots.txt asks of the class's bots: a duration (whole seconds from 1s to 30s;
-    /// others are rounded up or cut), auto (what makes its budget last), or either by operator: { bingbot: 30s }.
-    /// Bots that nobody knows are told what the class of declared bots is. Default none.
+    /// Crawler guard: requests of verified crawlers that are admitted although a tier or the pacing plan refuses them,
+    /// so that search engines do not drop pages: on, off, or { admit_interval, max_refused_for, budget }. It overrides
+    /// tiers and pacing only: an exhausted quota and a bucket still refuse. Under pacing it changes which requests are
+    /// admitted, not how many. Refused pages are stored in memory (100,000 pages, 36 bytes each); a restart clears
+    /// them. Default on for a class that names operators, else off.
+    pub crawler_guard: Option<Guard>,
+    /// Interval between two requests that robots.txt states for the class's crawlers: a duration (whole seconds from 1s
+    /// to 30s; others are rounded up or capped), auto (computed from the budget of the class), or either by operator: {
+    /// bingbot: 30s }. Default none.
+    ///
+    /// A delay is for one operator of the class or for all verified crawlers of the class. Unknown bots read the group
+    /// `*`, which gets the delay of the class of declared bots; a crawler without a delay and without a group of its
+    /// own reads `*`, too. If the origin states a delay, the larger one is written, once per group, in place of the
+    /// origin's. `tidegate check` reports where the value written differs from the file and which operator gets which
+    /// delay.
+    ///
+    /// `auto` is delay = window seconds * cost of the cheapest page * operators named by the class / (shut-off level of
+    /// the class's tiers - usage of other clients per window). The usage of other clients counts once a full day has
+    /// been observed. The delay changes at most once a day and by at least 25 %, because crawlers cache robots.txt for
+    /// a day; a reload recalculates it. `auto` is never above 30 s: if the budget needs more, it is used up early, and
+    /// `tidegate check` reports when. A class by kind counts as one crawler: if there are several, name the operators
+    /// or write a duration.
     pub crawl_delay: CrawlDelay,
 }
 
-/// The delay of all the bots of a class, or of some by operator.
+/// Crawl delay of all crawlers of a class, or of some by operator.
 #[derive(Clone, Default)]
 pub(in crate::config) enum CrawlDelay {
     #[default]
@@ -51,7 +75,7 @@ impl From<NamedMap<Delay>> for CrawlDelay {
 
 impl<'de> Deserialize<'de> for CrawlDelay {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "a delay; write auto, a duration such as 10s, or { bingbot: 30s }";
+        let needs = "a crawl delay; write auto, a duration such as 10s, or { bingbot: 30s }";
         string_or_map::<D, Self, NamedMap<Delay>>(deserializer, needs, |word| Delay::read(word).map(Self::All))
     }
 }
@@ -67,60 +91,75 @@ impl JsonSchema for CrawlDelay {
     }
 }
 
-/// Conditions that must all hold; within each, one match is enough.
+/// Match conditions of a class. All must hold; of the values of one condition, one match is enough.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct When {
-    /// The kind of client: one, or a list.
+    /// Kind of the client: one, or a list. Default any.
     pub kind: OneOrMany<Kind>,
-    /// The operator of the crawler, with proof only: one, or a list.
+    /// Operator of the crawler, verified requests only: one, or a list. Default any.
     pub operator: OneOrMany<String>,
-    /// The user agent contains this, in any case: one, or a list.
+    /// Substring of the user agent, in any case: one, or a list. Default any.
     pub user_agent: OneOrMany<String>,
-    /// The address lies in this range: one, or a list.
+    /// Address or network of the client: one, or a list. Default any.
     pub address: OneOrMany<Range>,
-    /// The address stands on this list of `lists`: one, or a list.
-    pub list: OneOrMany<String>,
-    /// It sends one of these keys. Default: whatever it sends.
-    pub key: Option<KnownKeys>,
+    /// Name under `address_lists` of a list that contains the client's address: one, or a list. The access log has
+    /// `address_list:NAME` in the evidence of a client that is in a class because of a list. Default any.
+    pub address_list: OneOrMany<String>,
+    /// Known API keys in a header or cookie: { header, value } or { cookie, value }. Default any.
+    ///
+    /// The whole value of the header or cookie must be equal, case-sensitive. For Authorization it includes the scheme:
+    /// `"Bearer ${TOKEN}"`. No message, log or page shows a key; `api_key` in the evidence shows that one was sent, and
+    /// `headers_seen` which headers were read. A client with a wrong key gets no hint; it falls into the next matching
+    /// class. A new key takes effect with a reload, but `${...}` keeps the value of the start: if keys change often,
+    /// write them into the file and make it readable for the gateway only.
+    pub api_key: Option<KnownKeys>,
 }
 
-/// Keys that are known beforehand: in a header (its whole value) or in a cookie.
+/// Known API keys, in a header or in a cookie.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct KnownKeys {
-    /// The header that they are sent in. This or cookie must be given.
+    /// Header that contains the key as its whole value. Either header or cookie is required.
     pub header: Option<Field>,
-    /// The cookie that they are sent in.
+    /// Cookie that contains the key as its whole value. Either header or cookie is required.
     pub cookie: Option<String>,
-    /// One key, or a list; no message and no log shows them. Best read from the environment: ${PARTNER_KEY}. Must be given.
+    /// API key, or a list; no message and no log shows them. Read them from the environment: `${PARTNER_KEY}`. Keys of
+    /// fewer than 16 characters are reported, because they can be guessed. Required.
     pub value: SecretTexts,
 }
 
-/// The bucket of each client: `capacity`, `fill` and `interval` for batches, or `rate` and `burst` for a steady flow.
+/// Token bucket of each client: `capacity`, `fill` and `interval` for refills in batches, or `rate` and `burst` for a
+/// steady refill.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Bucket {
-    /// The most requests at once.
+    /// Maximum number of tokens: requests at once. At least 1. Required with fill and interval.
     pub capacity: Option<u32>,
-    /// So many come back ...
+    /// Tokens added per interval. At least 1. Required with capacity and interval.
     pub fill: Option<u32>,
-    /// ... every so often.
+    /// Refill interval, a duration of more than 0. Required with capacity and fill.
     pub interval: Option<Span>,
-    /// So many a second (s), minute (m), hour (h) or day (d), one by one.
+    /// Tokens added per second (s), minute (m), hour (h) or day (d), evenly over time, such as 10/s. Required with
+    /// burst.
     pub rate: Option<Rate>,
-    /// The most that can be saved up at that rate. Default one interval's worth.
+    /// Maximum number of saved tokens, at least 1. Default: the tokens of one interval of the rate.
     pub burst: Option<u32>,
-    /// Who shares one bucket: address (an IPv6 prefix is one), { header: NAME } or { cookie: NAME } (by its value, which is
-    /// only ever kept as a hash; who sends none goes by address), operator (all of a proven operator's crawlers; everybody
-    /// else by address) or class (all of them together). Default address. A client that may invent values of the header or
-    /// cookie gets a new bucket for each: use it where something before the gate has checked them.
+    /// Clients that share one bucket: address (an IPv6 prefix counts as one), operator (all verified crawlers of an
+    /// operator), class (all clients of the class), { header: NAME } or { cookie: NAME } (all requests with the same
+    /// value). Default address.
+    ///
+    /// Requests without the header or cookie, and clients without a verified operator, count by address. Values of
+    /// headers and cookies are stored only as a hash with a random number drawn at the start; log, status and admin API
+    /// show `hash:...`, which is the same for the same value until the restart. A client that can invent values of the
+    /// header or cookie gets a new bucket for each: use it only if a server in front of the gateway has checked them.
     pub key: Key,
-    /// Which requests take a token: all, or only those of costed routes, so that a page's pictures take none. Default all.
+    /// Requests that take a token: all, or only those of costed routes (costed). With costed, pictures, styles and
+    /// scripts take no token, and a refusal affects no free request. Default all.
     pub counts: Counts,
 }
 
-/// Which requests a bucket counts.
+/// Requests that a bucket counts.
 #[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::config) enum Counts {
@@ -129,23 +168,25 @@ pub(in crate::config) enum Counts {
     Costed,
 }
 
-/// The crawler guard: a word, or its keys.
+/// Crawler guard: a word, or its keys.
 #[derive(Clone)]
 pub(in crate::config) enum Guard {
     Off,
     On(GuardOptions),
 }
 
-/// The long form.
+/// Keys of the crawler guard.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct GuardOptions {
-    /// As long as they ask, one request of each operator's crawlers is let through at least this often. Default 5m.
-    pub trickle: Option<Span>,
-    /// No page is refused to them for longer, once they ask for it again. Default 24h.
+    /// Interval in which at least one request of each operator's crawlers is admitted, if they send any. More than 0.
+    /// Default 5m.
+    pub admit_interval: Option<Span>,
+    /// Maximum time for which one page is refused; the next request for it is admitted. Search engines drop a page that
+    /// was refused for about two days. More than 0. Default 24h.
     pub max_refused_for: Option<Span>,
-    /// At most this share of each quota's limit goes to the guard in the length of a window. Default 2%.
-    pub up_to: Option<Percent>,
+    /// Maximum share of each quota's limit for the guard, per window length. Default 2%.
+    pub budget: Option<Percent>,
 }
 
 impl From<GuardOptions> for Guard {
@@ -156,7 +197,7 @@ impl From<GuardOptions> for Guard {
 
 impl<'de> Deserialize<'de> for Guard {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "a guard; use on, off or { trickle: 5m, max_refused_for: 24h, up_to: 2% }";
+        let needs = "a crawler guard; use on, off or { admit_interval: 5m, max_refused_for: 24h, budget: 2% }";
         string_or_map::<D, Self, GuardOptions>(deserializer, needs, |word| match word {
             "on" => Some(Self::On(GuardOptions::default())),
             "off" => Some(Self::Off),
@@ -176,7 +217,7 @@ impl JsonSchema for Guard {
     }
 }
 
-/// Who shares one bucket.
+/// Clients that share one bucket.
 #[derive(Clone, Default)]
 pub(in crate::config) enum Key {
     #[default]
@@ -189,7 +230,7 @@ pub(in crate::config) enum Key {
     },
 }
 
-/// The long form.
+/// The form `{ header: NAME }` or `{ cookie: NAME }`.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct CredentialKeys {
@@ -205,7 +246,7 @@ impl From<CredentialKeys> for Key {
 
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "who shares a bucket; use address, operator, class, { header: NAME } or { cookie: NAME }";
+        let needs = "a bucket key; use address, operator, class, { header: NAME } or { cookie: NAME }";
         string_or_map::<D, Self, CredentialKeys>(deserializer, needs, |word| match word {
             "address" => Some(Self::Address),
             "operator" => Some(Self::Operator),
@@ -229,30 +270,30 @@ impl JsonSchema for Key {
     }
 }
 
-/// The operator's own word on a user agent.
+/// Rule that assigns a kind to user agents.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Agent {
-    /// Fits user agents that contain this, in any case.
+    /// Substring of the user agent, in any case. Required.
     #[serde(rename = "match")]
     pub contains: Option<String>,
-    /// What such a client is.
+    /// Kind of a client whose user agent matches. Required.
     pub kind: Option<Kind>,
 }
 
-/// A kind of client.
+/// Kind of a client.
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum Kind {
-    /// Nothing says it is a bot.
+    /// No sign of a bot.
     Human,
-    /// A bot whose operator is proven.
+    /// Bot of a verified operator.
     VerifiedBot,
-    /// A bot that names itself, unproven.
+    /// Bot that names itself in the user agent, without verification.
     DeclaredBot,
-    /// A bot that hides.
+    /// Undeclared bot, detected by its behavior.
     SuspectedBot,
-    /// Claims an operator that it is not.
+    /// Client that claims an operator and fails verification.
     Impostor,
 }
 

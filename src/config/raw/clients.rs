@@ -1,4 +1,4 @@
-//! `clients:` as written.
+//! Raw section `clients`.
 
 use crate::config::scalars::{Field, Range};
 use crate::config::serde_forms::string_or_map;
@@ -6,16 +6,27 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// Whose request it is.
+/// Identification of clients.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Clients {
-    /// Which header tells the client's address: peer, x-forwarded-for, forwarded, or { header: NAME }. Default peer, which
-    /// believes none.
+    /// Source of the client address: peer (the connection), x-forwarded-for, forwarded, or { header: NAME }. The header
+    /// is used only if the request comes from a trusted proxy. The chain is read from right to left: trusted hops are
+    /// skipped, and the first untrusted address is the client.
+    ///
+    /// X-Forwarded-For, Forwarded and X-Real-IP are removed from a request if they are not the configured header,
+    /// because any client can send them. All forwarding fields (also X-Forwarded-Proto, -Host, -Port) are removed if
+    /// the peer is not a trusted proxy. proxy-protocol is not supported in this version. Default peer.
     pub address_from: Option<AddressFrom>,
-    /// Peers and hops that are believed about addresses. Default none.
+    /// Proxies whose client-address header is trusted: a list of addresses and networks. Without the address of the
+    /// proxy in front, all clients share the proxy's address and no crawler can be verified. The gateway warns once if
+    /// a peer with a private address sends a forwarding header that is not trusted (X-Forwarded-For, Forwarded,
+    /// X-Real-IP, CF-Connecting-IP, True-Client-IP) and prints the YAML to write. A trusted proxy that terminates TLS
+    /// must set X-Forwarded-Proto; otherwise fewer bots are detected and signatures over the whole URL are invalid.
+    /// Default none.
     pub trusted_proxies: Vec<Range>,
-    /// How many leading bits of an IPv6 address are one client, 32 to 64. Default 64.
+    /// Number of leading bits of an IPv6 address that identify one client, 32 to 64. A household usually has a /64.
+    /// Default 64.
     pub ipv6_prefix: Option<u8>,
 }
 
@@ -28,7 +39,7 @@ pub(in crate::config) enum AddressFrom {
     Header(Option<Field>),
 }
 
-/// The long form.
+/// The form `{ header: NAME }`.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct HeaderKeys {
@@ -43,7 +54,7 @@ impl From<HeaderKeys> for AddressFrom {
 
 impl<'de> Deserialize<'de> for AddressFrom {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "a source of addresses; use peer, x-forwarded-for, forwarded or { header: NAME }";
+        let needs = "an address source; use peer, x-forwarded-for, forwarded or { header: NAME }";
         string_or_map::<D, Self, HeaderKeys>(deserializer, needs, |word| match word {
             "peer" => Some(Self::Peer),
             "x-forwarded-for" => Some(Self::XForwardedFor),

@@ -1,4 +1,4 @@
-//! `crawl_policy:` as written.
+//! Raw section `crawl_policy`: a word, or keys.
 
 use crate::config::serde_forms::string_or_map;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -13,14 +13,15 @@ pub(in crate::config) enum CrawlPolicy {
     With(CrawlPolicyOptions),
 }
 
-/// What is told besides the rules.
+/// Optional contents of the crawl policy document.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct CrawlPolicyOptions {
-    /// Whom crawlers ask for more: an address such as mailto:bots@example.com or https://example.com/bots. Default none.
+    /// Address for questions of crawler operators, such as `mailto:bots@example.com` or `https://example.com/bots`.
+    /// Default none.
     pub contact: Option<String>,
-    /// true: how large each quota is, and what is left of it, is told in units, too, not only in shares. Default false.
-    pub units: bool,
+    /// true: shows the limit and the remainder of each quota in units, not only as shares. Default false.
+    pub show_units: bool,
 }
 
 impl From<CrawlPolicyOptions> for CrawlPolicy {
@@ -31,7 +32,7 @@ impl From<CrawlPolicyOptions> for CrawlPolicy {
 
 impl<'de> Deserialize<'de> for CrawlPolicy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "whether crawlers are told the policy; use on, off or { contact: \"mailto:bots@example.com\" }";
+        let needs = "on, off or keys; use on, off or { contact: \"mailto:bots@example.com\" }";
         string_or_map::<D, Self, CrawlPolicyOptions>(deserializer, needs, |word| match word {
             "on" => Some(Self::On),
             "off" => Some(Self::Off),

@@ -1,11 +1,11 @@
-//! `ledger:` as written.
+//! Raw section `ledger`: a word, or the keys of Redis.
 
 use crate::config::serde_forms::{SecretText, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// Where the count of what is spent is kept.
+/// Storage of quota usage.
 #[derive(Clone, Default)]
 pub(in crate::config) enum Ledger {
     #[default]
@@ -14,11 +14,11 @@ pub(in crate::config) enum Ledger {
     Shared(Shared),
 }
 
-/// A ledger that several gates share.
+/// A ledger shared by several instances.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Shared {
-    /// The Redis or Valkey through which they share each quota. Must be given.
+    /// Redis or Valkey server through which the instances share each quota. Required.
     pub redis: Option<Redis>,
 }
 
@@ -30,7 +30,7 @@ impl From<Shared> for Ledger {
 
 impl<'de> Deserialize<'de> for Ledger {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "a place for the count; use file, memory or { redis: { url: redis://HOST } }";
+        let needs = "a ledger; use file, memory or { redis: { url: redis://HOST } }";
         string_or_map::<D, Self, Shared>(deserializer, needs, |word| match word {
             "file" => Some(Self::File),
             "memory" => Some(Self::Memory),
@@ -50,17 +50,26 @@ impl JsonSchema for Ledger {
     }
 }
 
-/// A Redis or Valkey that several gates share.
+/// A Redis or Valkey server shared by several instances.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Redis {
-    /// `redis://host`, `redis://:password@host:6379/0` or `redis://user:password@host`; never shown. Must be given.
+    /// URL of the server: `redis://host`, `redis://:password@host:6379/0` or `redis://user:password@host`; never shown.
+    /// `valkey://` is the same as `redis://`. TLS (`rediss://`) and Unix sockets are not supported in this version.
+    /// Write % in a user or password as %25. Default port 6379, default database 0. Required.
     pub url: Option<SecretText>,
-    /// What its keys begin with; gates with the same prefix share their quotas. Default tidegate.
+    /// Prefix of the Redis keys: up to 64 of a-z, 0-9, `_`, `.` and `-`. Instances with the same prefix share their
+    /// quotas. The state of a quota is the hash `{PREFIX:QUOTA}:leases`; it expires a week after its last window has
+    /// ended. Default tidegate.
     pub prefix: Option<String>,
-    /// When it cannot be reached, and the units in hand are spent: refuse, or share, which spends the part that was put
-    /// aside for this gate. Default refuse.
-    pub when_lost: WhenLost,
+    /// Behavior if Redis is unreachable and the lease of the instance is used up: refuse costed requests, or use the
+    /// fallback units (fallback). Default refuse.
+    ///
+    /// With `fallback`, every response of Redis reserves fallback units for this instance: half of the remaining units
+    /// divided by the instances seen in the last minute; nothing below 1 % of the limit. The instance uses them while
+    /// Redis does not respond. No other instance can use them, so the limit holds. An instance that crashes wastes
+    /// them.
+    pub failure_mode: WhenLost,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
@@ -68,5 +77,5 @@ pub(in crate::config) struct Redis {
 pub(in crate::config) enum WhenLost {
     #[default]
     Refuse,
-    Share,
+    Fallback,
 }

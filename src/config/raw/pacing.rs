@@ -1,4 +1,4 @@
-//! `pacing:` as written: a word, or keys that say more.
+//! Raw key `pacing` of a quota: a word, or keys.
 
 use crate::config::scalars::Percent;
 use crate::config::serde_forms::{NamedMap, string_or_map};
@@ -6,23 +6,26 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// How what remains is spread over the time that remains.
+/// Pacing of a quota.
 #[derive(Clone, Default)]
 pub(in crate::config) struct Pacing(pub PacingOptions);
 
-/// The long form.
+/// Keys of pacing.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct PacingOptions {
-    /// off: not at all. even: as if each hour were like those before. learned: by what each class asks for in each hour
-    /// of the week; even, until a day is known. Default off.
+    /// Forecast of demand. off: no pacing. even: equal units per hour. learned: by the demand of each class in each
+    /// hour of the week, refused requests included, so that the admit share is the same in every hour; it needs a day
+    /// to learn and is even until then. Default off.
     pub mode: Mode,
-    /// So much of the limit a class may be ahead of its plan, so that it can come in bursts. More than nothing. Default 5%.
+    /// Share of the limit that a class may use ahead of its plan, more than 0%. A class stays within this share of the
+    /// limit of its allocation by weight. Default 5%.
     pub burst: Option<Percent>,
-    /// How much each paced class counts against the others where there is not enough for all, from 1 to 1000. A class
-    /// without tiers is paced if it has a weight. Default 1 each.
+    /// Weight of a class, 1 to 1000, by class, if the units do not suffice for all paced classes. A class without tiers
+    /// is paced if it has a weight. Default 1 each.
     pub weights: NamedMap<u32>,
-    /// false: what the plan would refuse is counted and logged, not refused, and tiers hold as without it. Default true.
+    /// false: shadow mode. Refusals by the plan are counted and logged only, and the tiers hold as without pacing.
+    /// Default true.
     pub enforce: Option<bool>,
 }
 
@@ -43,7 +46,7 @@ impl From<PacingOptions> for Pacing {
 
 impl<'de> Deserialize<'de> for Pacing {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "how it is spread over its window; use off, even, learned or { mode: learned, burst: 5% }";
+        let needs = "a pacing mode; use off, even, learned or { mode: learned, burst: 5% }";
         string_or_map::<D, Self, PacingOptions>(deserializer, needs, |word| {
             let mode = match word {
                 "off" => Mode::Off,

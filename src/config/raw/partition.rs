@@ -1,4 +1,4 @@
-//! `scope_from:` as written: a word, or the name of what carries the value.
+//! Raw key `partition_by` of a scope: a word, or the source of the partition key.
 
 use crate::config::scalars::Field;
 use crate::config::serde_forms::string_or_map;
@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// What a scope's value is.
+/// Partition key of a scope.
 #[derive(Clone)]
 pub(in crate::config) enum PartitionBy {
     Host,
@@ -14,7 +14,7 @@ pub(in crate::config) enum PartitionBy {
     Named(PartitionSource),
 }
 
-/// The long form: exactly one of them.
+/// Source of the partition key. Exactly one key is set.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct PartitionSource {
@@ -31,7 +31,7 @@ impl From<PartitionSource> for PartitionBy {
 
 impl<'de> Deserialize<'de> for PartitionBy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "what there is a scope for each value of; use host, route, { query: NAME }, { header: NAME } or { path: 1 }";
+        let needs = "a partition key; use host, route, { query: NAME }, { header: NAME } or { path: 1 }";
         string_or_map::<D, Self, PartitionSource>(deserializer, needs, |word| match word {
             "host" => Some(Self::Host),
             "route" => Some(Self::Route),
@@ -42,19 +42,19 @@ impl<'de> Deserialize<'de> for PartitionBy {
 
 impl JsonSchema for PartitionBy {
     fn schema_name() -> Cow<'static, str> {
-        "ScopeFrom".into()
+        "PartitionBy".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let keys = |key: &str, schema: serde_json::Value| json_schema!({ "type": "object", "properties": { key: schema }, "required": [key], "additionalProperties": false });
         let query = keys(
             "query",
-            serde_json::json!({ "type": "string", "minLength": 1, "description": "The query parameter." }),
+            serde_json::json!({ "type": "string", "minLength": 1, "description": "Name of the query parameter." }),
         );
-        let header = keys("header", serde_json::json!({ "type": "string", "description": "The header." }));
+        let header = keys("header", serde_json::json!({ "type": "string", "description": "Name of the header." }));
         let path = keys(
             "path",
-            serde_json::json!({ "type": ["integer", "string"], "minimum": 1, "description": "The segment of the path, from 1." }),
+            serde_json::json!({ "type": ["integer", "string"], "minimum": 1, "description": "Number of the path segment, from 1." }),
         );
         json_schema!({ "anyOf": [{ "enum": ["host", "route"] }, query, header, path] })
     }

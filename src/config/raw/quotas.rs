@@ -1,4 +1,4 @@
-//! `quotas:` as written.
+//! Raw section `quotas`.
 
 use super::pacing::Pacing;
 use crate::config::scalars::{Amount, Field, Mark, Percent, Span, TimeOfDay};
@@ -10,68 +10,91 @@ use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Units that may be spent in a window.
+/// Units that requests may use per window.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Quota {
-    /// Units in each window, to a thousandth. Must be given.
+    /// Units per window, more than 0, to a thousandth. Required.
     pub limit: Option<Amount>,
-    /// When it is renewed. Must be given.
+    /// Window of the quota: exactly one of { calendar, zone, at }, { fixed }, { first_use } and { sliding }. Required.
     pub window: Option<Window>,
-    /// The response header in which the origin says what an answer really cost. Default none: it cost what the route says.
+    /// Response header with the actual cost in units. Default none: a request costs the expected cost of its route.
     pub cost_header: Option<Field>,
-    /// true: an answer that the origin had cached (`Cache-Status: ...; hit`, or `Age` above 0) costs nothing. Default false.
+    /// true: a response from the origin's cache (`Cache-Status: ...; hit`, or `Age` above 0) costs nothing. Default
+    /// false.
     pub free_when_cached: bool,
-    /// The origin's own count, by which this one is tightened. Default none.
+    /// Synchronization with the origin's own counter: { remaining_header, reset_header, exhausted }. The origin's
+    /// counter can only tighten the quota, and only for the same window: if reset_header names a time that is not the
+    /// end of the window, remaining_header is ignored. Differences that requests in flight explain do not count. A
+    /// header that is present but unreadable is logged once per window. Default none.
     pub sync_from: Option<SyncFrom>,
-    /// How what remains is spread over the time that remains: off, even, learned, or keys that say more. Default off.
+    /// Pacing: distributes the remaining units over the remaining time: off, even, learned, or { mode, burst, weights,
+    /// enforce }. Sliding windows cannot be paced. Default off.
+    ///
+    /// Classes without tiers are unpaced: their forecast demand is earmarked first. Classes with tiers or with a weight
+    /// are paced. A class that is refused wholly from the first unit gets nothing. The other tiers apply only while
+    /// more is used than planned, beyond burst and random variation, so a day that keeps to its plan uses the whole
+    /// quota. Refused requests get 429, reason pacing, and a Retry-After of at most an hour plus
+    /// headers.retry_after_spread. Learned demand is written to state_dir/demand.json once a minute if it changed;
+    /// delete it while the gateway is stopped to restart learning. A damaged file is reported, and learning starts
+    /// again.
     pub pacing: Pacing,
-    /// From this much used on, refuse this share, by class. A class without tiers is refused only when nothing is left.
+    /// Tiers by class: a list of { above, shed }, or { enforce, steps }. In one list `above` and `shed` must increase;
+    /// at most 100 tiers. A class without tiers is refused only when no units remain. Default none.
     pub tiers: NamedMap<Tiers>,
-    /// false: what would be refused is counted and logged, not refused, and the quota may be overspent. Default true.
+    /// false: shadow mode. Refusals are counted and logged only, and usage may exceed the limit. The quota is announced
+    /// to no client, `tidegate_quota_enforced` is 0, and `tidegate quota set` accepts more than the limit. Default
+    /// true.
     pub enforce: Option<bool>,
 }
 
-/// When a quota is renewed: exactly one of `calendar`, `fixed`, `first_use` and `sliding`.
+/// Window of a quota: exactly one of `calendar`, `fixed`, `first_use` and `sliding`.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Window {
-    /// Every hour, day, week (from Monday) or month of a time zone.
+    /// Calendar unit of the window in a time zone: hour, day, week (from Monday) or month.
     pub calendar: Option<Unit>,
-    /// The time zone, by its IANA name. Default UTC.
+    /// IANA name of the time zone; with calendar only. Default UTC.
     pub zone: Option<String>,
-    /// The time of day at which it is renewed. Default 00:00.
+    /// Time of day of the renewal, such as `"06:30"`; with calendar only. With calendar: hour, the minute at which the
+    /// hour starts, such as `"00:15"`. Default 00:00.
     pub at: Option<TimeOfDay>,
-    /// Every so often, counted from 1970-01-01T00:00:00Z. At least 1s, as the next two.
+    /// Length of equal windows, counted from 1970-01-01T00:00:00Z. At least 1s.
     pub fixed: Option<Span>,
-    /// So long after the first charge; the first charge after that opens the next window.
+    /// Length of a window that starts with the first charge; the first charge after its end starts the next one. At
+    /// least 1s.
     pub first_use: Option<Span>,
-    /// Never more than the limit in any span of this length. What was taken weighs for that long and up to a 60th of it more.
+    /// Length of a sliding window: at most the limit in any span of this length. A charge counts for this length and up
+    /// to a 60th of it more. At least 1s.
     pub sliding: Option<Span>,
 }
 
-/// How the origin tells, with its answers, where its own count stands.
+/// Synchronization with the origin's own counter. Requires `remaining_header` or `exhausted`.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct SyncFrom {
-    /// The response header with the units that are left, such as X-RateLimit-Remaining; `RateLimit` is read as the IETF
-    /// draft has it. Default none.
+    /// Response header with the remaining units, such as X-RateLimit-Remaining; `RateLimit` is read as in the IETF
+    /// draft. Default none.
     pub remaining_header: Option<Field>,
-    /// The response header with the time of renewal: seconds from now, seconds or milliseconds since 1970, or a date.
-    /// Default none.
+    /// Response header with the renewal time: seconds from now, seconds or milliseconds since 1970, or a date. Default
+    /// none.
     pub reset_header: Option<Field>,
-    /// Which answers say that nothing is left; then the quota is closed until its renewal. Default none.
+    /// Responses that report an exhausted quota: { statuses, contains }. Such a response closes the quota until the
+    /// time of reset_header, else its Retry-After, else the end of the window; log and status report it, and `tidegate
+    /// quota set` or `quota reset` opens it. Default none.
     pub exhausted: Option<Exhausted>,
 }
 
-/// An answer that says that nothing is left.
+/// Responses that report an exhausted quota.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Exhausted {
-    /// It has one of these statuses. Must be given.
+    /// List of statuses, 100 to 599, of such a response. Statuses below 400 require contains. Required.
     pub statuses: Vec<u16>,
-    /// And this text in the value of a header or in the first 16 KiB of the body. Default anything.
-    pub body_or_header: Option<String>,
+    /// Text in a header value or in the first 16 KiB of the body, 1 to 200 bytes. Only the first 16 KiB of uncompressed
+    /// bodies are searched as they pass; also the body of a 429 that a scope's backoff replaces, for at most
+    /// origin.response_timeout. Default any.
+    pub contains: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
@@ -83,32 +106,32 @@ pub(in crate::config) enum Unit {
     Month,
 }
 
-/// The tiers of one class.
+/// Tiers of one class.
 #[derive(Clone, Default)]
 pub(in crate::config) struct Tiers {
     pub enforce: Option<bool>,
-    pub ladder: Vec<Tier>,
-    /// Written with keys, not as a bare list.
+    pub steps: Vec<Tier>,
+    /// True if written with keys, not as a list.
     pub long: bool,
 }
 
-/// The long form, which can be tried without refusing anybody.
+/// Tiers with keys.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct LongTiers {
-    /// false: what these tiers would refuse is counted and logged, not refused. Default true.
+    /// false: shadow mode. Refusals by these tiers are counted and logged only. Default true.
     enforce: Option<bool>,
-    /// The tiers, lowest first.
-    ladder: Vec<Tier>,
+    /// List of { above, shed }; both must increase. Required.
+    steps: Vec<Tier>,
 }
 
-/// One step: from `above` on, refuse the share `shed`.
+/// A tier: from the usage `above`, the share `shed` of the requests is refused.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Tier {
-    /// From this much used on: a share of the limit, or units.
+    /// Usage from which the tier applies: a share of the limit (60%), or units (6000), at most the limit. Required.
     pub above: Option<Mark>,
-    /// Refuse this share of the class's requests.
+    /// Share of the class's requests that is refused, more than 0%. Required.
     pub shed: Option<Percent>,
 }
 
@@ -128,13 +151,13 @@ impl<'de> Deserialize<'de> for Tiers {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Tiers, A::Error> {
-                let ladder = Vec::deserialize(SeqAccessDeserializer::new(list))?;
-                Ok(Tiers { ladder, ..Tiers::default() })
+                let steps = Vec::deserialize(SeqAccessDeserializer::new(list))?;
+                Ok(Tiers { steps, ..Tiers::default() })
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Tiers, A::Error> {
-                let LongTiers { enforce, ladder } = LongTiers::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Tiers { enforce, ladder, long: true })
+                let LongTiers { enforce, steps } = LongTiers::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Tiers { enforce, steps, long: true })
             }
         }
 

@@ -1,46 +1,52 @@
-//! `routes:` as written.
+//! Raw section `routes`.
 
 use crate::config::scalars::{Price, Verb};
 use crate::config::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Requests that are treated alike.
+/// A set of requests with the same costs and scopes.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Route {
-    /// The path: `*` is anything within one segment, `**` at the end any rest, and before the last segment any folders, as in
-    /// /**/*.css. Must be given.
+    /// Path pattern: `*` is any text within a segment; `**` at the end is any rest, before the last segment any
+    /// directories, as in `/**/*.css`. Required.
     #[serde(rename = "match")]
     pub path: Option<String>,
-    /// ignore: ASCII letters of the path match in either case. exact: only as they are written. Default ignore where the route
-    /// costs something or names scopes, exact where it only makes requests free.
+    /// Comparison of letter case in the path. ignore: ASCII letters match in either case. exact: only as written.
+    /// Default ignore for routes with a cost or scopes, so that /SEARCH costs what /search costs; else exact.
     pub case: Option<Comparison>,
-    /// ignore: /a and /a/ are one path. exact: only as it is written. Default as for case.
+    /// Comparison of a trailing slash. ignore: /a and /a/ are one path. exact: only as written. Default as for case.
     pub trailing_slash: Option<Comparison>,
-    /// The host, without port: one, or a list; `*.example.com` is every host below it. Default any.
+    /// Host name in lower case, without port: one, or a list; `*.example.com` is every host below it. Default any.
     pub host: OneOrMany<String>,
-    /// The method: one, or a list; GET includes HEAD. Default any.
+    /// Method in capitals: one, or a list; GET includes HEAD. Default any.
     pub method: OneOrMany<Verb>,
-    /// Query parameters that must be there: `name`, or `name=value`. Those of a request are percent-decoded before they are
-    /// compared.
+    /// Required query parameters: one, or a list of `name` or `name=value`; all must be present. Parameters of a
+    /// request are percent-decoded before the comparison. Default none.
     pub query: OneOrMany<String>,
-    /// What a request is expected to cost, by quota: an amount, or learned, which is what requests of the route have cost
-    /// lately. Default nothing, but for 1 unit of each of its scopes' own quotas: it is never refused for another.
+    /// Expected cost of a request in units, by quota: an amount to a thousandth, or learned; at most 8 quotas per
+    /// route. Default none, except 1 unit of the quota of each of its scopes; the route is never refused for another
+    /// quota.
+    ///
+    /// `learned` reserves recent actual costs of the route, erring high: it rises at once, at most to double, and falls
+    /// slowly. It starts with one unit and is kept over a reload, not over a restart. It requires cost_header or
+    /// free_when_cached on the quota.
     pub cost: NamedMap<Price>,
-    /// The parts of the origin it touches: one, or a list. Default `default`.
+    /// Scopes that the request uses: one, or a list. A route that names others than `default` is not in `default`.
+    /// Default `default`.
     pub scopes: OneOrMany<String>,
-    /// false: how long its answers take says nothing of the origin's load, so autothrottle and adaptive leave them out.
-    /// Default true.
-    pub measured: Option<bool>,
+    /// false: response times of the route do not count for autothrottle and adaptive_concurrency. Set it for health
+    /// checks, and for pages that are slow for reasons other than load. Default true.
+    pub sample_latency: Option<bool>,
 }
 
-/// Whether a difference in spelling counts.
+/// Comparison of a spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum Comparison {
-    /// It counts.
+    /// The spelling must be equal.
     Exact,
-    /// It does not count.
+    /// A different spelling matches.
     Ignore,
 }

@@ -1,4 +1,4 @@
-//! `scopes:` as written.
+//! Raw section `scopes`.
 
 use super::partition::PartitionBy;
 use super::quotas::Quota;
@@ -8,99 +8,141 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// How hard the gate may press on a part of the origin. A request waits for its turn in all of its route's scopes. At most
-/// one of autothrottle, adaptive and rampup. A section with nothing behind its key means its defaults.
+/// Limits of the load on a part of the origin. A request needs a slot in every scope of its route. A scope has at most
+/// one of the controllers autothrottle, adaptive_concurrency and rampup. A key with a section and no value, such as
+/// `backoff:`, means the defaults of the section.
+///
+/// The values in use are in `tidegate status`, `tidegate_origin_concurrency_limit` and `tidegate_origin_delay_seconds`.
+/// A reload keeps what was learned within the new bounds: no backoff is longer than the new rules allow. A restart
+/// resets it.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Scope {
-    /// There is one such scope for each value: of the host, the route (its match), a query parameter, a header, or a segment
-    /// of the path. Routes have to name the scope. Requests that say no value, or two, share one. Default: it is there
-    /// once.
-    pub scope_from: Option<PartitionBy>,
-    /// With scope_from: so many values have scopes of their own at once; those beyond share one more. A value is
-    /// forgotten once nothing of it is under way or waits and its pauses are over; what was learned of it (delay, level of
-    /// backoff) after ten minutes without a request. About half a kilobyte each. Default 10000.
-    pub max_values: Option<u32>,
-    /// Units that may be spent in this scope, in the form of an entry of quotas. It is a quota like those, named like the
-    /// scope; each request of a route in this scope costs 1 unit of it, unless the route's cost says otherwise. Not
-    /// together with scope_from. Default none.
+    /// Partition key: one instance of the scope per value of the host (host), the route (route, by its match), a query
+    /// parameter ({ query: NAME }), a header ({ header: NAME }) or a path segment ({ path: 1 } is the first). Routes
+    /// must name the scope. Default none: one instance.
+    ///
+    /// Requests without a value, or with two different values, share one instance. a%20b and a+b are one value; hosts
+    /// are compared in lower case without port and trailing dot, paths as in routes. `tidegate status` and
+    /// /api/v1/state show the busiest values: do not use a header with a secret (Authorization, Proxy-Authorization and
+    /// Cookie are refused). Metrics show one series per scope: the sum (in flight, queue length) or the maximum (delay,
+    /// backoff).
+    pub partition_by: Option<PartitionBy>,
+    /// Maximum number of instances, 1 to 1000000, about 0.5 KiB each; requires partition_by. Default 10000.
+    ///
+    /// Further values share the instance `(others)`; no request is refused for it. A value that gets its own instance
+    /// while a request of it is in flight in `(others)` has both until that request ends. An instance is evicted once
+    /// it has no request in flight or queued and its pauses are over; its learned state (delay, backoff level) expires
+    /// after ten minutes without a request. Clients that choose the value can create this many instances: keep
+    /// `default` in the route.
+    pub max_partitions: Option<u32>,
+    /// Quota with the name of the scope, in the form of an entry of `quotas`. Each request of a route in this scope
+    /// costs 1 unit; `cost: { SCOPE: 3 }` or `cost: { SCOPE: 0 }` on a route overrides this. `tidegate quota set`,
+    /// tiers, headers and metrics work as for other quotas. Not with partition_by, because the usage is stored
+    /// permanently and partitions are not. Default none.
     pub quota: Option<Quota>,
-    /// The most requests at once, until their answers have gone out. Without it: as many as come.
+    /// Maximum number of requests in flight, at least 1; a request is in flight until its response is sent. Default
+    /// none.
     pub concurrency: Option<u32>,
-    /// The least time between any two requests. Default none.
+    /// Minimum time between two requests. Default none.
     pub delay: Option<Span>,
-    /// The least time between two requests in one slot, from the start of the one to that of the other. Needs slots:
-    /// concurrency or adaptive. Default none.
+    /// Minimum time between the starts of two requests in one slot. A slot stays occupied until this time after its
+    /// request was sent. Requires concurrency or adaptive_concurrency. Default none.
     pub delay_per_slot: Option<Span>,
-    /// By what the time between two requests is varied by chance: by up to so much longer (`10%`), or between two shares
-    /// (`[-10%, 30%]`). Default 0%.
+    /// Random change of delay: up to this share longer, or a range. `20%` is up to a fifth longer; `[-10%, 30%]` is
+    /// from a tenth shorter to three tenths longer. Default 0%.
     pub jitter: Option<OneOrRange<Change>>,
-    /// Lets the time between two requests follow the origin's latency. Without it: it is always delay.
+    /// Controller that varies the delay with the latency of the origin, from delay to max_delay. Default none: a fixed
+    /// delay.
+    ///
+    /// Responses from the origin's cache (`Cache-Status: ...; hit`, or `Age`) and routes with sample_latency: false are
+    /// ignored. The controller reacts within seconds.
     #[serde(deserialize_with = "present_or_default")]
     pub autothrottle: Option<Autothrottle>,
-    /// Lets the most requests at once follow the origin's latency: `gradient`, or keys for its bounds. Without it: it is
-    /// always concurrency.
+    /// Controller that varies the concurrency with the latency of the origin: gradient, or { min, max }. Default none:
+    /// a fixed concurrency.
+    ///
+    /// The controller starts with 8 and adjusts every 20 responses, at most ten times a second. While responses take at
+    /// most 1.35 times as long as without a queue, the limit rises by up to its square root; beyond that it falls in
+    /// proportion, by half at most. Timeouts, broken connections and the statuses of backoff lower it by their share;
+    /// other errors have no effect. The limit does not rise while less than half of it is used. Responses from the
+    /// origin's cache and routes with sample_latency: false are ignored. If the origin returns 429 beyond a fixed
+    /// number, set max near it, or use concurrency.
     #[serde(deserialize_with = "present_or_default")]
-    pub adaptive: Option<Adaptive>,
-    /// Leaves the origin alone for a while when it complains. Where its statuses have 429 among them, as by default, an
-    /// answer of 429 is then never passed on: clients are told to come back after that while. Without it: nothing is done.
+    pub adaptive_concurrency: Option<Adaptive>,
+    /// Circuit breaker: pauses the scope after overload responses, timeouts and broken connections. `backoff:` without
+    /// a value is the same as `backoff: {}`. If statuses contains 429, as by default, a 429 of the origin is never
+    /// forwarded: the client receives a Retry-After with the backoff. Default none.
+    ///
+    /// Each consecutive overload multiplies the backoff by factor. After it, one probe request is sent; every response
+    /// that is not an overload admits one more concurrent request. The wait that the origin requests is the minimum of
+    /// the backoff, up to max_delay: Retry-After (seconds, or a date relative to the origin's Date), else the first
+    /// field that reports zero remaining: RateLimit (all drafts), RateLimit-Remaining with -Reset,
+    /// X-RateLimit-Remaining with -Reset or -Interval-Seconds. A successful response that reports zero remaining pauses
+    /// the scope until the reset, without a probe and without a longer backoff.
     #[serde(deserialize_with = "present_or_default")]
     pub backoff: Option<Backoff>,
-    /// Goes faster until the origin complains as often as is wished, then holds. Needs backoff, and delay or concurrency to
-    /// begin with. Without it: nothing is done.
+    /// Controller that raises the load until overloads occur as often as configured. Requires backoff, and delay or
+    /// concurrency as the initial value. Default none.
+    ///
+    /// The controller varies delay if the scope has one (a tenth to ten times of it, or min_delay to max_delay), else
+    /// concurrency (1 to ten times of it, or max_concurrency), by at most a tenth once per backoff.window. It speeds up
+    /// only if half of what is allowed is used. Overloads within the target do not lengthen the backoff.
     #[serde(deserialize_with = "present_or_default")]
     pub rampup: Option<Rampup>,
-    /// Who may wait for a turn. The class of the highest priority goes first, clients of one priority take turns, and
-    /// every eighth is the one that has waited longest. Default: 256, for 2s each.
+    /// Wait queue of the scope: { max_wait, max_length }. The next free slot goes to the highest priority, in turn over
+    /// the clients of that priority; every eighth goes to the request that has waited longest. Set max_length above the
+    /// number of requests that a crawler has in flight, and max_wait below the crawler's timeout. Default: a scope with
+    /// a limit queues 256 requests for 2 s.
     #[serde(deserialize_with = "present_or_default")]
     pub queue: Option<Queue>,
 }
 
-/// The time between two requests follows the latency, from delay to max_delay: down half-way at each good answer, up at
-/// once.
+/// Controller that varies the delay with the latency of the origin, from delay to max_delay. It falls by half of the
+/// difference with each successful response and rises at once.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Autothrottle {
-    /// How many requests it aims to have under way; may be less than one, such as 0.5. Default 2.
+    /// Number of requests to keep in flight, more than 0; may be below 1, such as 0.5. Default 2.
     pub target_concurrency: Option<Amount>,
-    /// The time between two to begin with. Default 0s.
+    /// Initial delay between two requests, at most max_delay. Default 0s.
     pub start_delay: Option<Span>,
-    /// The longest time between two. Default 5s.
+    /// Maximum delay between two requests, at least delay. Default 5s.
     pub max_delay: Option<Span>,
-    /// The statuses of answers that may shorten it. Others may only make it longer: errors are often answered sooner than
-    /// anything else. Default 200 to 299 and 304.
-    pub good_statuses: Vec<u16>,
-    /// true: the log tells of every answer what it did to the time between two. Default false.
-    pub debug: bool,
+    /// Statuses that may shorten the delay. Others may only lengthen it, because errors are often faster than other
+    /// responses. Default 200 to 299 and 304.
+    pub success_statuses: Vec<u16>,
+    /// true: logs the effect of every response on the delay. Default false.
+    pub log_adjustments: bool,
 }
 
-/// The most requests at once follows the latency: it rises while answers take as long as without a queue, and falls
-/// where they take longer, and with timeouts and complaints.
+/// Controller that varies the concurrency with the latency of the origin. It rises while responses take as long as
+/// without a queue, and falls with longer latency, timeouts and overloads.
 #[derive(Clone, Default)]
 pub(in crate::config) struct Adaptive {
-    pub floor: Option<u32>,
-    pub ceiling: Option<u32>,
+    pub min: Option<u32>,
+    pub max: Option<u32>,
 }
 
-/// The long form.
+/// Bounds of the concurrency.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct AdaptiveKeys {
-    /// The least it becomes. Default 1.
-    floor: Option<u32>,
-    /// The most it becomes. Default the scope's concurrency; 256 where there is none.
-    ceiling: Option<u32>,
+    /// Minimum concurrency, at least 1. Default 1.
+    min: Option<u32>,
+    /// Maximum concurrency, at most the scope's concurrency. Default the scope's concurrency, or else 256.
+    max: Option<u32>,
 }
 
 impl From<AdaptiveKeys> for Adaptive {
-    fn from(AdaptiveKeys { floor, ceiling }: AdaptiveKeys) -> Self {
-        Self { floor, ceiling }
+    fn from(AdaptiveKeys { min, max }: AdaptiveKeys) -> Self {
+        Self { min, max }
     }
 }
 
 impl<'de> Deserialize<'de> for Adaptive {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "how the most at once is found; use gradient, or { floor: 2, ceiling: 64 }";
+        let needs = "a concurrency controller; use gradient, or { min: 2, max: 64 }";
         string_or_map::<D, Self, AdaptiveKeys>(deserializer, needs, |word| (word == "gradient").then(Self::default))
     }
 }
@@ -116,48 +158,50 @@ impl JsonSchema for Adaptive {
     }
 }
 
-/// The scope rests after answers that say the origin has trouble, then tries with one request, then lets one more in
-/// with each answer that is no complaint.
+/// Circuit breaker of a scope. After the backoff, one probe request is sent; every response that is not an overload
+/// admits one more concurrent request.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Backoff {
-    /// Which statuses say so; timeouts, broken connections and answers that break off always do. Default 429, 502, 503, 504 and 520 to 524.
+    /// Statuses that count as overload; timeouts, broken connections and aborted responses always do. Default 429, 502,
+    /// 503, 504 and 520 to 524.
     pub statuses: Vec<u16>,
-    /// By what each rest is longer than the one before. Default 2.
+    /// Factor by which each consecutive backoff grows, at least 1. Default 2.
     pub factor: Option<u32>,
-    /// The first rest. Default 1s.
+    /// First backoff, more than 0. Default 1s.
     pub min_delay: Option<Span>,
-    /// The longest rest, even where the origin asks for more: by Retry-After, or by RateLimit or X-RateLimit headers that
-    /// say that nothing is left. Default 300s.
+    /// Longest backoff, even if the origin requests more by Retry-After, or by RateLimit or X-RateLimit fields that
+    /// report zero remaining. At least min_delay. Default 300s.
     pub max_delay: Option<Span>,
-    /// By what rests are varied by chance: by up to so much longer (`10%`), or between two shares (`[-10%, 30%]`); never
-    /// below what the origin's Retry-After asks for. Default 10%.
+    /// Random change of the backoff: up to this share longer (`10%`), or a range (`[-10%, 30%]`); never below the
+    /// origin's Retry-After. Default 10%.
     pub jitter: Option<OneOrRange<Change>>,
-    /// How long it must be quiet for the next rest to be a step shorter. Default 60s.
+    /// Time without overload that lowers the backoff level by one, more than 0. Default 60s.
     pub window: Option<Span>,
 }
 
-/// Once a backoff window the complaints are counted: fewer than wished, one step faster, if at least half of what is allowed
-/// was used; more, one step slower. It varies delay where the scope has one, else concurrency.
+/// Controller that raises the load until overloads occur as often as configured. Once per backoff.window it compares
+/// the number of overloads with the target: below it, the load rises by a step if at least half of what is allowed was
+/// used; above it, the load falls by a step. It varies delay if the scope has one, else concurrency.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Rampup {
-    /// How many complaints a window are wished: a number, or `[least, most]`. Default 1.
-    pub backoff_target: Option<OneOrRange<u32>>,
-    /// The most requests at once that it goes up to. Default ten times concurrency.
+    /// Target number of overloads per backoff.window: a number, at least 1, or `[min, max]`. Default 1.
+    pub target_overloads: Option<OneOrRange<u32>>,
+    /// Maximum concurrency, at least concurrency; without delay only. Default ten times concurrency.
     pub max_concurrency: Option<u32>,
-    /// The shortest time between two requests that it goes down to. Default a tenth of delay.
+    /// Shortest delay between two requests, more than 0 and at most delay; with delay only. Default a tenth of delay.
     pub min_delay: Option<Span>,
-    /// The longest time between two requests that it goes up to. Default ten times delay.
+    /// Longest delay between two requests, at least delay; with delay only. Default ten times delay.
     pub max_delay: Option<Span>,
 }
 
-/// The waiting line.
+/// Wait queue of a scope.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Queue {
-    /// The longest wait; who would wait longer is refused at once. 0s: nobody waits. Default 2s.
+    /// Longest wait; a request that would wait longer is refused at once. 0s: no queue. Default 2s.
     pub max_wait: Option<Span>,
-    /// The most who wait. Default 256.
+    /// Maximum number of waiters, at least 1. Default 256.
     pub max_length: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! How the gate is served, what it forwards to, and what it writes: as written.
+//! Raw sections `admin`, `origin`, `headers`, `robots`, `log` and `limits`.
 
 use crate::config::scalars::{Percent, Size, Socket, Span};
 use crate::config::serde_forms::{SecretText, string_or_map};
@@ -6,17 +6,19 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// The listener for operators.
+/// Listener for the administrator.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Admin {
-    /// Its address and port. Default 127.0.0.1:9090.
+    /// Address and port. If it is 0.0.0.0 or `[::]`, the commands connect to loopback. Default 127.0.0.1:9090.
     pub listen: Option<Socket>,
-    /// The bearer token that must be shown; required as soon as it listens beyond loopback. Default none.
+    /// Bearer token that requests must send; required beyond loopback. Without a token the listener accepts only
+    /// requests whose Host is localhost, a loopback address or the listen address; it refuses requests that a browser
+    /// page of another site sends. Default none.
     pub token: Option<SecretText>,
 }
 
-/// The listener for the administrator, unless it is off.
+/// Listener for the administrator, or off.
 #[derive(Clone)]
 pub(in crate::config) enum AdminListener {
     Off,
@@ -47,31 +49,36 @@ impl JsonSchema for AdminListener {
     }
 }
 
-/// The server behind the gate.
+/// Server behind the gateway.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Origin {
-    /// `http://host` or `http://host:port`. Must be given, here or as --origin.
+    /// URL of the origin: `http://host` or `http://host:port`, without a path. The origin must be reachable without TLS
+    /// (`https://` is not supported in this version). Required, here or as --origin.
     pub url: Option<String>,
-    /// How long connecting may take; then the client gets 504. Default 3s.
+    /// Maximum time to connect, more than 0; then the client receives 504. Default 3s.
     pub connect_timeout: Option<Span>,
-    /// How long the origin may take to begin its answer, and to go on with it; then the client gets 504. Default 30s.
+    /// Maximum time to the response head, and between parts of the body, more than 0; then the client receives 504.
+    /// Default 30s.
     pub response_timeout: Option<Span>,
-    /// How long an unused connection is kept; keep it below the origin's own keep-alive. Default 4s.
+    /// Time until an unused connection is closed, more than 0. Keep it below the origin's own keep-alive (Node.js: 5
+    /// s). Default 4s.
     pub idle_timeout: Option<Span>,
-    /// The most connections to the origin. Default 256.
+    /// Maximum number of connections to the origin, at least 1. Default 256.
     pub max_connections: Option<u32>,
 }
 
-/// What clients are told in header fields.
+/// Rate limit header fields of responses.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Headers {
-    /// `RateLimit` and `RateLimit-Policy` as the IETF draft has them: draft-11 or off. Default draft-11.
+    /// `RateLimit` and `RateLimit-Policy` fields as in the IETF draft: draft-11 or off. Default draft-11.
     pub ratelimit: RateLimit,
-    /// Older fields beside them, for the most binding policy: atlassian, github, draft-03. Default none.
+    /// Older `X-RateLimit` or `RateLimit` fields as well, for the most binding policy: a list of atlassian, github and
+    /// draft-03. Default none.
     pub legacy: Vec<Legacy>,
-    /// Up to this share is added to each Retry-After, so that nobody comes back in step. Default 20%.
+    /// Random share, up to this one, added to each Retry-After. Without it all refused clients would return in the same
+    /// second. Default 20%.
     pub retry_after_spread: Option<Percent>,
 }
 
@@ -87,7 +94,7 @@ pub(in crate::config) enum RateLimit {
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::config) enum Legacy {
-    /// `X-RateLimit-Limit`, `-Remaining`, `-Interval-Seconds`, `-FillRate`, and `Retry-After` on every answer.
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Interval-Seconds`, `-FillRate`, and `Retry-After` on every response.
     Atlassian,
     /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Reset` in seconds since 1970, `-Resource`.
     Github,
@@ -96,26 +103,31 @@ pub(in crate::config) enum Legacy {
     Draft03,
 }
 
-/// What is done with robots.txt.
+/// Handling of robots.txt.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Robots {
-    /// false: each class's crawl_delay stays out of robots.txt. Default true.
+    /// true: writes each crawl_delay into robots.txt. Default true.
     pub merge_crawl_delay: Option<bool>,
-    /// A file to serve in place of the origin's robots.txt, on every host; read again when it changes. Default none.
-    pub file: Option<String>,
-    /// A path that robots.txt forbids to everybody and that nothing links to: who asks for it does not heed robots.txt.
-    /// Default none.
-    pub trap: Option<String>,
+    /// File that replaces the origin's robots.txt on every host. It is read every second. An emptied file takes effect
+    /// after a second, if it is still empty, because many editors truncate a file before writing it. It is the response
+    /// to GET and HEAD only; requests with other methods are forwarded to the origin. Default none.
+    pub override_file: Option<String>,
+    /// Path that robots.txt disallows and no page links to: a request for it is a bot signal. The gateway adds the
+    /// Disallow line itself. Letters, digits, `/`, `-`, `_` and `.` only, such as /private-area. Link to it from no
+    /// page. Default none.
+    pub honeypot: Option<String>,
 }
 
-/// What is written about requests.
+/// Access log and log level.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Log {
-    /// One line a request: off, stdout, or { path, format }. Default the file access.log in state_dir.
+    /// Access log, one line per request: off, stdout, or { path, format }. `off` disables it. It is written in batches.
+    /// Default the file access.log in state_dir.
     pub access: Option<Access>,
-    /// What the gate says of itself, on stderr: error, warn, info, debug or trace. Default info.
+    /// Log level on standard error: error, warn, info, debug or trace. Manual corrections (target audit) are logged at
+    /// every level; only RUST_LOG can silence them. Default info.
     pub level: Level,
 }
 
@@ -126,13 +138,13 @@ pub(in crate::config) enum Access {
     File(AccessFile),
 }
 
-/// An access log of its own.
+/// Access log in a file.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct AccessFile {
-    /// The file; it is added to, never cut.
+    /// File that lines are appended to; it can be reopened with SIGUSR1 or SIGHUP. Required.
     pub path: Option<String>,
-    /// Its format; this version knows json, which can be replayed. Default json.
+    /// Format of the lines: json, which can be replayed; combined is not supported in this version. Default json.
     pub format: Format,
 }
 
@@ -183,37 +195,38 @@ impl JsonSchema for Access {
     }
 }
 
-/// How much one client, or all together, may hold on to. The defaults suit most sites.
+/// Connection, size and time limits. The defaults suit most sites.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Limits {
-    /// The most connections from clients, all together; further ones are closed. Default 10000.
+    /// Maximum number of client connections, at least 1; further ones are closed. Default 10000.
     pub max_connections: Option<u32>,
-    /// The most connections from one address (IPv6: one prefix, as clients are told apart); further ones are closed. 0 is
-    /// no bound, which a gate behind a proxy needs. Default 0.
+    /// Maximum number of client connections per address or IPv6 prefix (clients.ipv6_prefix); further ones are closed.
+    /// 0 is no limit; it is needed behind a proxy, because all clients arrive from its address. Default 0.
     pub max_connections_per_address: Option<u32>,
-    /// How long a new connection may stay silent. Default 10s.
+    /// Time until the first byte on a new connection, more than 0. Default 10s.
     pub first_byte_timeout: Option<Span>,
-    /// How long the head of a request may take to arrive. Default 10s.
-    pub head_timeout: Option<Span>,
-    /// How long a connection is kept between requests. Default 60s.
+    /// Time to receive a request head, more than 0. Default 10s.
+    pub header_timeout: Option<Span>,
+    /// Idle time between two requests of a connection, more than 0. Default 60s.
     pub keep_alive_timeout: Option<Span>,
-    /// The longest pause within a request's body. Default 30s.
+    /// Longest pause within a request body, more than 0. Default 30s.
     pub request_body_timeout: Option<Span>,
-    /// How long a client may stop reading its answer. Default 30s.
+    /// Longest time for which a client does not read its response, more than 0. Default 30s.
     pub response_write_timeout: Option<Span>,
-    /// The largest head of a request; larger ones get 431. Default 32KiB.
-    pub max_head_size: Option<Size>,
-    /// The most header fields in a request; more get 431. Default 100.
+    /// Maximum size of a request head, 8KiB to 1MiB; larger ones receive 431. Default 32KiB.
+    pub max_header_size: Option<Size>,
+    /// Maximum number of header fields of a request, at least 1; more receive 431. Default 100.
     pub max_headers: Option<u16>,
-    /// The largest body of a request; larger ones get 413. Default 64MiB.
+    /// Maximum size of a request body; larger ones receive 413. Default 64MiB.
     pub max_body_size: Option<Size>,
-    /// After so many requests a connection is closed in good order. Default 10000.
-    pub requests_per_connection: Option<u32>,
-    /// The most requests at once over one HTTP/2 connection. Default 100.
-    pub http2_streams: Option<u32>,
-    /// The most clients whose buckets are remembered; beyond it the idle are forgotten first. Default 1000000.
-    pub max_clients: Option<u32>,
-    /// How long requests under way may take to end when the gate is told to stop. Default 10s.
+    /// Number of requests after which a connection is closed gracefully, at least 1. Default 10000.
+    pub max_requests_per_connection: Option<u32>,
+    /// Maximum number of concurrent requests on one HTTP/2 connection, at least 1. Default 100.
+    pub http2_max_concurrent_streams: Option<u32>,
+    /// Maximum number of clients whose buckets are kept in memory, at least 1; idle clients are evicted first. A change
+    /// takes effect at the next start. Default 1000000.
+    pub max_tracked_clients: Option<u32>,
+    /// Time for requests in flight to finish at shutdown, more than 0. Default 10s.
     pub drain_timeout: Option<Span>,
 }

@@ -1,4 +1,4 @@
-//! `verify:` and `operators:` as written.
+//! Raw sections `verify` and `operators`.
 
 use crate::config::scalars::{Pattern, Socket, Span};
 use crate::config::serde_forms::{OneOrMany, string_or_map};
@@ -6,34 +6,46 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// How crawlers are held to what they say.
+/// Verification of crawlers. No request waits for it.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Verify {
-    /// Whether DNS is asked whose a crawler's address is, where published addresses do not say: on (of the system's name
-    /// servers), off, or { nameservers: ..., timeout: ... }. No request waits for it. Default on.
+    /// Forward-confirmed reverse DNS, where published addresses do not verify a crawler: on (system name servers), off,
+    /// or { nameservers, timeout }. A change takes effect at the next start. Default on.
+    ///
+    /// The first requests of a crawler that only DNS can verify are those of a declared bot. A positive answer is
+    /// trusted for an hour to a day, a missing name for ten minutes to an hour, a failure is retried after a minute. At
+    /// most 1,024 addresses wait for a query; further ones stay unverified and are queried when there is room.
     pub dns: Dns,
-    /// How often published lists of addresses are fetched anew: a duration of at least a minute, or off, which leaves what
-    /// is known of them. Files are read whenever they change; keys of agents that sign are fetched all the same. Default 24h.
-    pub refresh: Refresh,
-    /// By signatures on their requests (Web Bot Auth).
+    /// Interval for fetching published range lists: a duration of at least 1m, or off. off uses the built-in lists
+    /// (date in data/ranges.json) and stored copies; files are still read when they change, and keys of signing agents
+    /// are still fetched. A change takes effect at the next start. Default 24h.
+    pub refresh_interval: Refresh,
+    /// Verification of signed requests (Web Bot Auth).
     pub signatures: Signatures,
 }
 
-/// Signed requests. The keys of an agent are fetched by HTTPS from where it publishes them, once a request names it.
+/// Verification of signed requests. The keys of an agent are fetched by HTTPS from its key directory once a request
+/// names the agent, also with `refresh_interval: off`. Keys are refreshed as the Cache-Control of their server
+/// specifies, every five minutes to every day; the log shows which keys are loaded and from where. Signatures with
+/// another `tag` than web-bot-auth have no effect. The signature fields are forwarded unchanged. The log reports
+/// invalid signatures of operators' agents at most once a minute; if all are invalid, a proxy in front usually changes
+/// Host.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Signatures {
-    /// false: signatures are not looked at, and no keys are fetched. Default true.
+    /// false: signatures are ignored and no keys are fetched. Default true.
     pub enabled: Option<bool>,
-    /// true: the keys of agents that no known operator has are fetched too, of 256 at most. They stay declared bots; the log
-    /// says that they sign. Strangers then decide which addresses the gate asks. Default false.
-    pub unlisted_agents: bool,
-    /// Signatures that hold for longer than this are not believed: who gets hold of one can use it for as long. Default 24h.
+    /// true: keys of agents without a known operator are fetched, too. Clients then determine which public hosts the
+    /// gateway contacts: a small document at the usual port, one host after the other, 256 hosts at most. Such agents
+    /// stay declared bots, with `signature_unlisted` in the evidence. Default false.
+    pub fetch_unlisted_keys: bool,
+    /// Maximum lifetime of a signature, more than 0; signatures that are valid for longer are not trusted. A signature
+    /// without a nonce can be used again until it expires, for the same host. Default 24h.
     pub max_lifetime: Option<Span>,
 }
 
-/// Whether DNS is asked, and whom.
+/// Use of DNS: a word, or the name servers.
 #[derive(Clone, Default)]
 pub(in crate::config) enum Dns {
     #[default]
@@ -42,13 +54,13 @@ pub(in crate::config) enum Dns {
     Servers(Servers),
 }
 
-/// The name servers that are asked.
+/// Name servers for verification.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Servers {
-    /// Addresses and ports of name servers that look up any name: one, or a list. Default those of the system.
+    /// Address and port of a recursive name server: one, or a list. Default those of the system.
     pub nameservers: Option<OneOrMany<Socket>>,
-    /// How long each has to answer a question. Default 2s.
+    /// Timeout of a query to one name server, more than 0. Default 2s.
     pub timeout: Option<Span>,
 }
 
@@ -60,7 +72,7 @@ impl From<Servers> for Dns {
 
 impl<'de> Deserialize<'de> for Dns {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "whether DNS is asked; use on, off or { nameservers: 127.0.0.1:53 }";
+        let needs = "on, off or keys; use on, off or { nameservers: 127.0.0.1:53 }";
         string_or_map::<D, Self, Servers>(deserializer, needs, |word| match word {
             "on" => Some(Self::On),
             "off" => Some(Self::Off),
@@ -80,7 +92,7 @@ impl JsonSchema for Dns {
     }
 }
 
-/// How often lists are fetched.
+/// Interval for fetching range lists.
 #[derive(Clone, Default, PartialEq)]
 pub(in crate::config) enum Refresh {
     #[default]
@@ -110,32 +122,50 @@ impl JsonSchema for Refresh {
     }
 }
 
-/// An operator of crawlers: one of your own, or what differs from the built-in one of that name.
+/// An operator of crawlers: an additional one, or changes to the built-in one of this name.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Operator {
-    /// What its crawlers call themselves, such as ExampleBot in `ExampleBot/1.0`: one, or a list. Default as built in.
-    pub tokens: Option<OneOrMany<String>>,
-    /// Where they come from: networks, https:// URLs of lists, or files with lists (Google's JSON, or one network a line):
-    /// one, or a list. Default as built in.
+    /// Product tokens in the user agent of its crawlers, such as ExampleBot in `ExampleBot/1.0`: one, or a list; 2 to
+    /// 64 characters. A token of a built-in operator moves to this operator; `tidegate check` reports the consequence.
+    /// Default as built in.
+    pub product_tokens: Option<OneOrMany<String>>,
+    /// Published addresses of its crawlers: networks, `https://` URLs of range lists, or files: one, or a list. Default
+    /// as built in.
+    ///
+    /// A range list is Google's JSON (`prefixes` with `ipv4Prefix` or `ipv6Prefix`) or text with one network per line;
+    /// after a comma or space anything may follow (such as a geofeed), `#` starts a comment. URLs must be `https://`;
+    /// `http://` only on this machine. A changed file is loaded within five seconds. A list by URL of your own is
+    /// fetched at the start, a built-in one within ten minutes of the start, then once per refresh interval, each at
+    /// its own time; the last valid copy is stored in state_dir/ranges.
+    ///
+    /// A list is rejected, and the previous version kept, if it cannot be fetched, is no list, is empty, has lost more
+    /// than half of its networks, covers more than 16 times its previous addresses and more than a /16 (IPv6: /44), has
+    /// one network wider than /8 (IPv6: /19) or twice that in all, has more than 100,000 networks, or is larger than 4
+    /// MiB. The gateway retries a rejected list 24 times per refresh interval (hourly by default). If the operator
+    /// really changed its list that much, save it as a file and name the file here. `tidegate check` reports a file
+    /// that cannot be read or is no list, and a URL that is never fetched because verify.refresh_interval is off.
     pub ranges: Option<OneOrMany<String>>,
-    /// What their addresses are called in DNS: crawl.example.com is that name and all below it, bot-*.example.com is one
-    /// label that begins so: one, or a list. Default as built in.
-    pub names: Option<OneOrMany<Pattern>>,
-    /// By what all of them are known, so that whoever claims this operator and fails there is an impostor: addresses,
-    /// names, both, or none as []. Default as built in, none for an operator of your own.
-    pub complete: Option<OneOrMany<ProofMethodName>>,
-    /// By which addresses its agents sign their requests (`Signature-Agent`): the https:// origin, or where their keys are:
-    /// one, or a list. Default as built in.
+    /// DNS names of its crawlers' addresses: one, or a list. crawl.acme.example is this name and all names below it;
+    /// `bot-*.acme.example` is one label that starts with `bot-`. Default as built in.
+    pub dns_names: Option<OneOrMany<Pattern>>,
+    /// Proof methods that cover all crawlers of the operator: ranges, dns_names, or a list. A client that claims the
+    /// operator and fails these checks is an impostor. `[]` makes no client that claims the operator an impostor. A
+    /// client with a loopback, private, link-local or shared address (100.64.0.0/10) is never an impostor: it is a
+    /// proxy or a machine of your own. Default as built in, none for an additional operator.
+    pub exhaustive: Option<OneOrMany<ProofMethodName>>,
+    /// `Signature-Agent` of its signed requests, as an `https://` origin or the URL of the key directory: one, or a
+    /// list. It names a new operator or adds to a built-in one. chatgpt-agent and google-agent are built in. Default as
+    /// built in.
     pub signature_agents: Option<OneOrMany<String>>,
 }
 
-/// By what crawlers are known.
+/// Proof method of crawlers.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum ProofMethodName {
-    /// By their addresses.
-    Addresses,
-    /// By the names of their addresses.
-    Names,
+    /// Published address ranges.
+    Ranges,
+    /// Forward-confirmed reverse DNS.
+    DnsNames,
 }

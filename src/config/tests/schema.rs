@@ -1,18 +1,18 @@
-//! The schema refuses what the gate refuses, and accepts what it accepts, as far as a schema can know.
+//! Tests that the JSON Schema accepts and rejects the same files as the gateway, as far as a schema can express.
 
 use super::EXAMPLE;
 use crate::config::{raw, schema};
 use serde_json::{Value, json};
 
 #[test]
-fn it_accepts_our_example() {
+fn schema_accepts_the_example_config() {
     let example: Value = serde_saphyr::from_str_with_options(EXAMPLE, serde_saphyr::options! { strict_booleans: true })
-        .expect("it is YAML");
+        .expect("valid YAML");
     assert_eq!(complaint(&schema(), &schema(), &example), None);
 }
 
 #[test]
-fn it_accepts_every_form_and_refuses_what_has_none() {
+fn schema_accepts_every_form_and_rejects_others() {
     for (key, value, accepted) in [
         ("listen", json!(["127.0.0.1:1", "[::1]:2"]), true),
         ("listen", json!("${LISTEN}"), true),
@@ -25,35 +25,35 @@ fn it_accepts_every_form_and_refuses_what_has_none() {
         ("log", json!({ "access": { "file": "a" } }), false),
         (
             "quotas",
-            json!({ "q": { "tiers": { "a": { "enforce": false, "ladder": [{ "above": 5, "shed": "5%" }] } } } }),
+            json!({ "q": { "tiers": { "a": { "enforce": false, "steps": [{ "above": 5, "shed": "5%" }] } } } }),
             true,
         ),
         ("quotas", json!({ "q": { "tiers": { "a": [{ "above": "5%", "shed": 5 }] } } }), false),
         ("quotas", json!({ "Q": {} }), false),
         (
             "scopes",
-            json!({ "a": { "scope_from": "host", "quota": { "limit": 5, "window": { "fixed": "1h" } } } }),
+            json!({ "a": { "partition_by": "host", "quota": { "limit": 5, "window": { "fixed": "1h" } } } }),
             true,
         ),
-        ("scopes", json!({ "a": { "scope_from": { "path": 1 } }, "b": { "scope_from": { "header": "X" } } }), true),
-        ("scopes", json!({ "a": { "scope_from": { "query": "a", "path": 1 } } }), false),
-        ("scopes", json!({ "s": { "jitter": ["-10%", "30%"], "adaptive": "gradient" } }), true),
-        ("scopes", json!({ "s": { "jitter": "10%", "adaptive": { "floor": 2 } } }), true),
-        ("scopes", json!({ "s": { "rampup": { "backoff_target": [1, 3] } } }), true),
-        ("scopes", json!({ "s": { "rampup": { "backoff_target": 1 } } }), true),
-        ("scopes", json!({ "s": { "adaptive": "vegas" } }), false),
-        ("scopes", json!({ "s": { "adaptive": { "flor": 2 } } }), false),
-        ("verify", json!({ "dns": "off", "refresh": "off" }), true),
-        ("verify", json!({ "dns": { "nameservers": ["127.0.0.1:53"] }, "refresh": "12h" }), true),
+        ("scopes", json!({ "a": { "partition_by": { "path": 1 } }, "b": { "partition_by": { "header": "X" } } }), true),
+        ("scopes", json!({ "a": { "partition_by": { "query": "a", "path": 1 } } }), false),
+        ("scopes", json!({ "s": { "jitter": ["-10%", "30%"], "adaptive_concurrency": "gradient" } }), true),
+        ("scopes", json!({ "s": { "jitter": "10%", "adaptive_concurrency": { "min": 2 } } }), true),
+        ("scopes", json!({ "s": { "rampup": { "target_overloads": [1, 3] } } }), true),
+        ("scopes", json!({ "s": { "rampup": { "target_overloads": 1 } } }), true),
+        ("scopes", json!({ "s": { "adaptive_concurrency": "vegas" } }), false),
+        ("scopes", json!({ "s": { "adaptive_concurrency": { "mim": 2 } } }), false),
+        ("verify", json!({ "dns": "off", "refresh_interval": "off" }), true),
+        ("verify", json!({ "dns": { "nameservers": ["127.0.0.1:53"] }, "refresh_interval": "12h" }), true),
         ("verify", json!({ "dns": 53 }), false),
         (
             "operators",
-            json!({ "a": { "tokens": "A", "names": ["a.example.com", "b-*.example.com"], "complete": [] } }),
+            json!({ "a": { "product_tokens": "A", "dns_names": ["a.example.com", "b-*.example.com"], "exhaustive": [] } }),
             true,
         ),
-        ("operators", json!({ "a": { "complete": "signatures" } }), false),
+        ("operators", json!({ "a": { "exhaustive": "signatures" } }), false),
         ("crawl_policy", json!("on"), true),
-        ("crawl_policy", json!({ "contact": "mailto:a@example.com", "units": true }), true),
+        ("crawl_policy", json!({ "contact": "mailto:a@example.com", "show_units": true }), true),
         ("crawl_policy", json!({ "contacts": "mailto:a@example.com" }), false),
         ("routes", json!([{ "match": "/a", "case": "exact", "trailing_slash": "ignore" }]), true),
         ("routes", json!([{ "match": "/a", "case": "ignored" }]), false),
@@ -65,7 +65,7 @@ fn it_accepts_every_form_and_refuses_what_has_none() {
 }
 
 #[test]
-fn it_knows_every_section_and_says_what_each_key_is_for() {
+fn schema_describes_every_section_and_key() {
     let schema = schema();
     for section in raw::SECTIONS {
         assert!(!schema["properties"][section].is_null(), "{section}");
@@ -80,7 +80,7 @@ fn it_knows_every_section_and_says_what_each_key_is_for() {
     }
 }
 
-/// What `schema` has against `value`; knows the words that our schema uses.
+/// Returns why `value` does not conform to `schema`; `None` if it does. Supports the keywords that our schema uses.
 fn complaint(root: &Value, schema: &Value, value: &Value) -> Option<String> {
     if let Some(reference) = schema["$ref"].as_str() {
         return complaint(root, root.pointer(reference.trim_start_matches('#')).expect("a definition"), value);

@@ -1,4 +1,4 @@
-//! A request costs the same however it is spelled, as long as an origin may read it as the same page.
+//! Tests that all spellings of a request that an origin may treat as the same page cost the same.
 
 use super::{settings, site};
 use crate::policy::address_lists::ListSet;
@@ -32,7 +32,7 @@ const COSTED: [(&str, &str); 7] = [
     ("/report/2026/q1", "page=1"),
 ];
 
-/// The name of the route of a request, as the gateway finds it.
+/// Returns the name of the route of a request.
 fn route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str) -> &'a str {
     let path = normalize(path).expect("a path");
     let facts = Facts {
@@ -52,7 +52,7 @@ fn route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str) -> &'a 
     &rules.routes[rules.route(&facts)].name
 }
 
-/// The path in another spelling; each byte of `choices` says what is done to one of its characters.
+/// Returns another spelling of `path`; each byte of `choices` selects the spelling of one character.
 fn spelled(path: &str, choices: &[u8]) -> String {
     let spell = |(letter, choice): (char, &u8)| match (letter, choice % 8) {
         ('/', 0) => "//".to_owned(),
@@ -69,13 +69,13 @@ fn spelled(path: &str, choices: &[u8]) -> String {
     path.chars().zip(choices).map(spell).collect()
 }
 
-/// The query with some of its names and values encoded.
+/// Returns the query with some characters of its names and values encoded.
 fn encoded(query: &str, choices: &[u8]) -> String {
     let encode = |(letter, choice): (char, &u8)| match (letter, choice % 2) {
         ('a'..='z' | '0'..='9', 0) => format!("%{:02x}", letter as u32),
         _ => letter.to_string(),
     };
-    // What is encoded already stays so.
+    // Encoded characters remain encoded.
     query
         .split("%20")
         .map(|part| part.chars().zip(choices).map(encode).collect::<String>())
@@ -85,7 +85,7 @@ fn encoded(query: &str, choices: &[u8]) -> String {
 
 proptest! {
     #[test]
-    fn every_spelling_of_a_costed_request_falls_into_its_route(
+    fn every_spelling_of_costed_request_matches_its_route(
         page in 0..COSTED.len(),
         choices in prop::collection::vec(any::<u8>(), 32),
         slash in any::<bool>(),
@@ -102,7 +102,7 @@ proptest! {
 }
 
 #[test]
-fn free_routes_are_for_the_written_spelling_unless_they_say_otherwise() {
+fn free_routes_match_only_written_spelling_by_default() {
     let rules = settings(&site(RULES)).rules;
     for (path, expected) in [
         ("/free", "/free"),

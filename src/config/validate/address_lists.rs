@@ -1,4 +1,5 @@
-//! The operator's address lists: their names, and where their files are. What stands in the files is read elsewhere.
+//! Validates `address_lists`: the names of the lists and the paths of their files. `address_list_files` reads the
+//! files.
 
 use super::diagnostics::Diagnostics;
 use crate::config::raw::address_lists::List;
@@ -9,13 +10,13 @@ use crate::policy::address_lists::AddressLists;
 pub(super) fn lists(raw: &NamedMap<List>, report: &mut Diagnostics) -> Vec<AddressList> {
     if raw.0.len() > AddressLists::MAX_LISTS {
         report.error(
-            "lists",
-            format!("found {} lists, at most {} fit", raw.0.len(), AddressLists::MAX_LISTS),
+            "address_lists",
+            format!("found {} lists, maximum {}", raw.0.len(), AddressLists::MAX_LISTS),
             "merge some",
         );
     }
     let list = |(name, written): &(String, List)| {
-        let path = format!("lists.{name}");
+        let path = format!("address_lists.{name}");
         report.name(&path, name);
         let path = format!("{path}.file");
         let named_at = format!("{}: {path}", report.location_of(&path));

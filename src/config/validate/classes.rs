@@ -1,4 +1,4 @@
-//! Classes of clients, their buckets, and the operator's own word on user agents.
+//! Validates `classes` with their buckets and crawler guards, and `user_agent_rules`.
 
 use super::diagnostics::Diagnostics;
 use crate::config::raw::classes::{self as raw, Agent};
@@ -13,37 +13,38 @@ use crate::policy::tier::Share;
 use crate::policy::{ClientKind, OperatorId};
 use std::time::Duration;
 
-/// The class of everybody who fits no other.
+/// Name of the class of clients without a match.
 pub(super) const OTHER: &str = "other";
 
-/// What a guard may spend of a quota: little beside what people need, and enough for a request every few minutes.
+/// Default share of a quota for the crawler guard: little beside the demand of people, and enough for a request every
+/// few minutes.
 const GUARDED_SHARE: Share = Share::from_millionths(20_000);
 
-/// More than any site needs; ids are small numbers.
+/// Maximum number of classes, and of user agent rules. Ids are small numbers.
 const MAX_CLASSES: usize = 1000;
 
-/// A shorter key is found by trying.
+/// Minimum length of an API key without a warning; shorter keys can be guessed.
 const MIN_KEY_LEN: usize = 16;
 
 pub(super) fn agent_rules(raw: &[Agent], report: &mut Diagnostics) -> Vec<UserAgentRule> {
     if raw.len() > MAX_CLASSES {
         report.error(
-            "agents",
-            format!("found {} rules, at most {MAX_CLASSES} fit", raw.len()),
-            "sum them up in fewer words",
+            "user_agent_rules",
+            format!("found {} rules, maximum {MAX_CLASSES}", raw.len()),
+            "merge rules into shorter substrings",
         );
     }
     let rule = |(index, agent): (usize, &Agent)| {
         let contains = agent.contains.clone().unwrap_or_default();
         if contains.is_empty() {
             report.error(
-                &format!("agents[{index}].match"),
-                "nothing to look for",
-                "write a part of the user agent, such as AcmeMonitor",
+                &format!("user_agent_rules[{index}].match"),
+                "is empty",
+                "write a substring of the user agent, such as AcmeMonitor",
             );
         }
         if agent.kind.is_none() {
-            report.error(&format!("agents[{index}].kind"), "missing", "say what such a client is, such as human");
+            report.error(&format!("user_agent_rules[{index}].kind"), "missing", "write a kind such as human");
         }
         UserAgentRule { contains, kind: agent.kind.map_or(ClientKind::Human, Into::into) }
     };
@@ -57,7 +58,7 @@ pub(super) fn classes(
     report: &mut Diagnostics,
 ) -> Vec<Class> {
     if raw.len() > MAX_CLASSES {
-        report.error("classes", format!("found {} classes, at most {MAX_CLASSES} fit", raw.len()), "merge some");
+        report.error("classes", format!("found {} classes, maximum {MAX_CLASSES}", raw.len()), "merge some");
     }
     let mut classes: Vec<Class> = Vec::with_capacity(raw.len() + 1);
     for (index, written) in raw.iter().enumerate() {
@@ -66,15 +67,15 @@ pub(super) fn classes(
         if let Some(twin) = classes.iter().position(|earlier| earlier.name == class.name) {
             report.error(
                 &format!("{path}.name"),
-                format!("classes[{twin}] is named {:?}, too", class.name),
-                "give each its own name",
+                format!("duplicate name {:?}: classes[{twin}] has it, too", class.name),
+                "give each class its own name",
             );
         }
         let whole = classes.iter().enumerate().find(|(place, earlier)| {
             earlier.when.matches_all() && !report.has_error_at(&format!("classes[{place}].when"))
         });
         if let Some((place, earlier)) = whole {
-            let wrong = format!("never reached: classes[{place}] ({}) fits everybody", earlier.name);
+            let wrong = format!("unreachable: classes[{place}] ({}) matches every client", earlier.name);
             report.error(&path, wrong, "move it above that one");
         }
         classes.push(class);
@@ -83,7 +84,7 @@ pub(super) fn classes(
         if let Some(place) = classes.iter().position(|class| class.name == OTHER) {
             report.error(
                 &format!("classes[{place}].name"),
-                "\"other\" is the class of everybody who fits none",
+                "reserved name: \"other\" is the class of clients without a match",
                 "choose another name",
             );
         }
@@ -118,13 +119,13 @@ fn class(raw: &raw::Class, path: &str, operators: &[&str], lists: &[String], rep
         key,
         enforce: raw.enforce.unwrap_or(true),
         priority: raw.priority.unwrap_or(0),
-        guard: guard(raw, &format!("{path}.guard"), report),
+        guard: guard(raw, &format!("{path}.crawler_guard"), report),
     }
 }
 
-/// The guard of a class: on where the operator of the site has named whom he wants.
+/// Returns the crawler guard of a class. By default it is on for a class that names operators.
 fn guard(raw: &raw::Class, path: &str, report: &mut Diagnostics) -> Option<CrawlerGuard> {
-    let keys = match &raw.guard {
+    let keys = match &raw.crawler_guard {
         Some(raw::Guard::Off) => return None,
         Some(raw::Guard::On(keys)) => keys.clone(),
         None if raw.when.operator.0.is_empty() => return None,
@@ -135,9 +136,9 @@ fn guard(raw: &raw::Class, path: &str, report: &mut Diagnostics) -> Option<Crawl
         report.nonzero_duration(&format!("{path}.{key}"), written, Duration::from_secs(default))
     };
     Some(CrawlerGuard {
-        admit_interval: span("trickle", &keys.trickle, 300),
+        admit_interval: span("admit_interval", &keys.admit_interval, 300),
         max_refused_for: span("max_refused_for", &keys.max_refused_for, 86_400),
-        budget: keys.up_to.as_ref().map_or(GUARDED_SHARE, |share| share.0),
+        budget: keys.budget.as_ref().map_or(GUARDED_SHARE, |share| share.0),
     })
 }
 
@@ -153,7 +154,7 @@ fn class_matcher(
         operator_ids.extend(operator_id(operator, &path, operators, report));
     }
     let mut list_ids = Vec::new();
-    for (path, list) in each(path, "list", &raw.list.0) {
+    for (path, list) in each(path, "address_list", &raw.address_list.0) {
         match lists.iter().take(AddressLists::MAX_LISTS).position(|known| known == list) {
             Some(place) => list_ids.push(ListId(place as u8)),
             None => report.unknown(&path, "list", list, lists.iter().map(String::as_str)),
@@ -162,8 +163,8 @@ fn class_matcher(
     if raw.user_agent.0.iter().any(String::is_empty) {
         report.error(
             &format!("{path}.user_agent"),
-            "nothing to look for",
-            "write a part of the user agent, or leave the key out",
+            "is empty",
+            "write a substring of the user agent, or leave the key out",
         );
     }
     ClassMatcher {
@@ -171,12 +172,12 @@ fn class_matcher(
         operators: operator_ids,
         user_agents: raw.user_agent.0.clone(),
         addresses: raw.address.0.iter().map(|range| range.0).collect(),
-        keys: raw.key.as_ref().map(|keys| api_keys(keys, &format!("{path}.key"), report)),
+        keys: raw.api_key.as_ref().map(|keys| api_keys(keys, &format!("{path}.api_key"), report)),
         lists: ListSet::from_ids(list_ids),
     }
 }
 
-/// One name, or each of several, with where it stands.
+/// Returns each value of a condition with its path. A single value has the path of the key.
 fn each<'a>(path: &'a str, key: &'a str, written: &'a [String]) -> impl Iterator<Item = (String, &'a String)> {
     let place = move |index| match written.len() {
         1 => format!("{path}.{key}"),
@@ -190,12 +191,12 @@ fn api_keys(raw: &raw::KnownKeys, path: &str, report: &mut Diagnostics) -> ApiKe
     let value = format!("{path}.value");
     let values = &raw.value.0;
     if values.is_empty() || values.iter().any(|known| known.0.trim().is_empty()) {
-        report.error(&value, "no key to compare with", "write it, or ${NAME} to read it from the environment");
+        report.error(&value, "no API key", "write it, or ${NAME} to read it from the environment");
     } else if values
         .iter()
         .any(|known| known.0.trim() != known.0 || known.0.bytes().any(|byte| byte.is_ascii_control()))
     {
-        report.error(&value, "begins or ends with a space, or holds what no header may", "write it as it is sent");
+        report.error(&value, "leading or trailing space, or control character", "write the key as clients send it");
     } else if values.iter().any(|known| known.0.len() < MIN_KEY_LEN) {
         report.warning(format!("{value}: a key of fewer than {MIN_KEY_LEN} characters can be guessed"));
     }
@@ -228,9 +229,10 @@ fn credential_source(
     match (header, cookie) {
         (Some(header), None) => CredentialSource::Header(header.0.clone()),
         (None, Some(cookie)) => {
-            // What a cookie may be called is what a header may be called (RFC 6265 section 4.1.1); only the case matters.
+            // The syntax of cookie names is that of header names (RFC 6265 section 4.1.1), but cookie names are
+            // case-sensitive.
             if http::HeaderName::from_bytes(cookie.as_bytes()).is_err() {
-                report.error(&format!("{path}.cookie"), "not the name of a cookie", "write it like session");
+                report.error(&format!("{path}.cookie"), "invalid cookie name", "write it like session");
             }
             CredentialSource::Cookie(cookie.clone())
         }
@@ -261,15 +263,15 @@ fn bucket(raw: &raw::Bucket, path: &str, report: &mut Diagnostics) -> Bucket {
         (true, rate) => {
             let (fill, interval) = rate.as_ref().map_or((1, second), |rate| rate.0);
             if rate.is_none() {
-                report.error(&format!("{path}.rate"), "missing", "say how many come back, such as 10/s");
+                report.error(&format!("{path}.rate"), "missing", "write a rate such as 10/s");
             }
             let fill = report.nonzero_count(&format!("{path}.rate"), Some(fill), 10);
             let capacity = report.nonzero_count(&format!("{path}.burst"), raw.burst, fill.max(1));
             if interval.as_nanos() < u128::from(fill) {
                 report.error(
                     &format!("{path}.rate"),
-                    "more than one a nanosecond",
-                    "leave the bucket out for no bound",
+                    "more than one token per nanosecond",
+                    "leave the bucket out for no limit",
                 );
             }
             Bucket { capacity, fill, interval, smooth: true, costed_only }
@@ -281,7 +283,7 @@ fn bucket(raw: &raw::Bucket, path: &str, report: &mut Diagnostics) -> Bucket {
                 ("interval", raw.interval.is_some()),
             ] {
                 if batches && !given {
-                    report.error(&format!("{path}.{key}"), "missing", "give all of capacity, fill and interval");
+                    report.error(&format!("{path}.{key}"), "missing", "set all of capacity, fill and interval");
                 }
             }
             let capacity = report.nonzero_count(&format!("{path}.capacity"), raw.capacity, 60);

@@ -1,4 +1,4 @@
-//! Whom to believe about addresses.
+//! Validates `clients`: the source of client addresses and the trusted proxies.
 
 use super::diagnostics::Diagnostics;
 use crate::config::raw::clients::{AddressFrom, Clients};
@@ -17,22 +17,22 @@ pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust
         Some(AddressFrom::ProxyProtocol) => {
             report.error(
                 "clients.address_from",
-                "proxy-protocol is not in this version",
+                "proxy-protocol is not supported in this version",
                 "use x-forwarded-for, forwarded or { header: NAME }",
             );
             AddressSource::Peer
         }
     };
-    // Safe, but seldom meant: all that comes through a proxy is one client then.
+    // Safe, but rarely intended: all clients behind a proxy then count as one.
     if source != AddressSource::Peer && raw.trusted_proxies.is_empty() {
-        report.warning("clients.address_from: no proxy is trusted, so the header is never believed");
+        report.warning("clients.address_from: no trusted proxy, so the header is never used");
     }
     let ipv6_prefix = raw.ipv6_prefix.unwrap_or(64);
     if !(32..=64).contains(&ipv6_prefix) {
         report.error(
             "clients.ipv6_prefix",
             format!("found {ipv6_prefix}, needs 32 to 64"),
-            "write 64, which is one household",
+            "write 64, the usual prefix of a household",
         );
     }
     ProxyTrust { source, proxies: raw.trusted_proxies.iter().map(|range| range.0).collect(), ipv6_prefix }

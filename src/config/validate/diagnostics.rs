@@ -1,14 +1,14 @@
-//! What has been found wrong so far, and what is worth a note.
+//! Errors and warnings of validation.
 
 use crate::config::SourceMap;
 use crate::config::error::{ConfigError, SourceLocation, did_you_mean};
 use std::time::Duration;
 
-/// Collects mistakes and notes, each with the place of its path.
+/// Errors with the locations of their paths, and warnings.
 pub(super) struct Diagnostics {
     written: SourceMap,
     mistakes: Vec<ConfigError>,
-    /// So many of them were found before anything was asked what it means: something was left out for each.
+    /// Number of errors from before validation. The value of each was replaced by its default.
     left_out: usize,
     notes: Vec<String>,
 }
@@ -22,7 +22,8 @@ impl Diagnostics {
         (self.written, self.mistakes, self.notes)
     }
 
-    /// Tells a mistake, unless what stands at `path` or around it was left out for another: its default would be blamed.
+    /// Adds an error, unless `path` has one already, or the value at `path` or around it was replaced by its default:
+    /// the error would concern the default.
     pub(super) fn error(&mut self, path: &str, wrong: impl Into<String>, remedy: impl Into<String>) {
         let (left_out, told) = self.mistakes.split_at(self.left_out);
         if !left_out.iter().any(|known| is_within(path, known)) && !told.iter().any(|known| known.path == path) {
@@ -36,17 +37,17 @@ impl Diagnostics {
         }
     }
 
-    /// Notes what is right but worth knowing.
+    /// Adds a warning about a valid value.
     pub(super) fn warning(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// True when something was found wrong at `path`, around it or below it: what depends on it should not be blamed.
+    /// Returns true if there is an error at, around or below `path`. Checks that depend on the value are then skipped.
     pub(super) fn has_error_at(&self, path: &str) -> bool {
         self.mistakes.iter().any(|known| is_within(path, known) || is_subpath(&known.path, path))
     }
 
-    /// Tells that `name` is none of `known`.
+    /// Adds the error that `name` is none of `known`.
     pub(super) fn unknown<'a>(
         &mut self,
         path: &str,
@@ -57,33 +58,29 @@ impl Diagnostics {
         let hint = did_you_mean(name, known.clone());
         let known: Vec<&str> = known.take(40).collect();
         let remedy = match known.is_empty() {
-            true => format!("there is no {what} yet: add it"),
+            true => format!("define the {what} first"),
             false => format!("known: {}", known.join(", ")),
         };
         self.error(path, format!("unknown {what} {name:?}{hint}"), remedy);
     }
 
-    /// Names become metric labels and header parameters.
+    /// Checks a name. Names become metric labels and header parameters.
     pub(super) fn name(&mut self, path: &str, name: &str) {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-');
         if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
-            self.error(
-                path,
-                format!("the name {name:?} is not plain"),
-                "use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
-            );
+            self.error(path, format!("invalid name {name:?}"), "use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"");
         }
     }
 
-    /// A duration that must not be zero.
+    /// Returns the duration or `default`. Zero is an error.
     pub(super) fn nonzero_duration(&mut self, path: &str, written: Option<Duration>, default: Duration) -> Duration {
         if written.is_some_and(|span| span.is_zero()) {
-            self.error(path, "found no time at all", "write a duration such as 10s");
+            self.error(path, "found a zero duration", "write a duration such as 10s");
         }
         written.unwrap_or(default)
     }
 
-    /// A count that must not be zero.
+    /// Returns the count or `default`. Zero is an error.
     pub(super) fn nonzero_count(&mut self, path: &str, written: Option<u32>, default: u32) -> u32 {
         if written == Some(0) {
             self.error(path, "found 0, needs at least 1", format!("write a number such as {default}"));
@@ -91,13 +88,14 @@ impl Diagnostics {
         written.unwrap_or(default)
     }
 
-    /// Where `path` was written, or else what is around it, as messages name it.
+    /// Returns the location of `path`, or of its nearest parent, as text for messages.
     pub(super) fn location_of(&self, path: &str) -> String {
         self.written.nearest_location(path)
     }
 }
 
-/// A mistake without a path spoils the whole file, if it is in the file.
+/// Returns true if `known` is at or above `path`. An error without a path concerns the whole file, if it is in the
+/// file.
 fn is_within(path: &str, known: &ConfigError) -> bool {
     match known.path.is_empty() {
         true => matches!(known.place, SourceLocation::Position { .. }),

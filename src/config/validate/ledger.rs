@@ -1,4 +1,4 @@
-//! Where the account of what has been spent is kept.
+//! Validates `ledger`.
 
 use super::diagnostics::Diagnostics;
 use crate::config::raw::ledger as raw;
@@ -9,7 +9,7 @@ use crate::policy::secret::Secret;
 
 const PORT: u16 = 6379;
 const EXAMPLE: &str = "write it like redis://:${REDIS_PASSWORD}@10.0.0.5:6379";
-/// The scripts of Redis count in floating point: beyond this, thousandths would be lost.
+/// Maximum limit of a quota in Redis. Its scripts use floating point and would lose thousandths beyond it.
 const MAX_REDIS_LIMIT: Units = Units::from_milli(1 << 53);
 
 pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnostics) -> Ledger {
@@ -19,7 +19,7 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         raw::Ledger::Shared(shared) => shared,
     };
     let Some(written) = &shared.redis else {
-        report.error("ledger", "names no place", "use file, memory or { redis: { url: redis://HOST } }");
+        report.error("ledger", "is empty", "use file, memory or { redis: { url: redis://HOST } }");
         return Ledger::File;
     };
     let mut redis = match written.url.as_ref().map(|url| server(&url.0)) {
@@ -37,15 +37,15 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         report.name("ledger.redis.prefix", prefix);
         redis.prefix.clone_from(prefix);
     }
-    redis.when_lost = match written.when_lost {
+    redis.when_lost = match written.failure_mode {
         raw::WhenLost::Refuse => LedgerFailureMode::Refuse,
-        raw::WhenLost::Share => LedgerFailureMode::Fallback,
+        raw::WhenLost::Fallback => LedgerFailureMode::Fallback,
     };
     for quota in quotas.iter().filter(|quota| quota.limit > MAX_REDIS_LIMIT) {
         report.error(
             &format!("quotas.{}.limit", quota.name),
-            format!("{} is more than Redis can count to a thousandth", quota.limit),
-            format!("write {MAX_REDIS_LIMIT} at most, or leave out ledger.redis"),
+            format!("{} exceeds the maximum of Redis", quota.limit),
+            format!("write at most {MAX_REDIS_LIMIT}, or leave out ledger.redis"),
         );
     }
     Ledger::Redis(redis)
@@ -56,19 +56,19 @@ fn placeholder_redis() -> Redis {
     Redis { host: String::new(), port: PORT, user: None, password: None, database: 0, prefix, when_lost }
 }
 
-/// What a URL means. What is wrong with it is told without showing it: it may hold a password.
+/// Parses a Redis URL. `Err` is the message and the hint, without the URL, which may contain a password.
 fn server(url: &str) -> Result<Redis, (&'static str, &'static str)> {
     if url.starts_with("rediss://") || url.starts_with("valkeys://") {
         return Err((
-            "TLS to Redis is not in this version",
+            "TLS to Redis is not supported in this version",
             "use redis:// over a network that you trust, or a tunnel such as stunnel on this host",
         ));
     }
     if url.starts_with("unix:") || url.starts_with("redis+unix:") {
-        return Err(("a socket file is not in this version", "use redis:// with a host"));
+        return Err(("Unix sockets are not supported in this version", "use redis:// with a host"));
     }
     let Some(rest) = url.strip_prefix("redis://").or_else(|| url.strip_prefix("valkey://")) else {
-        return Err(("does not begin with redis://", EXAMPLE));
+        return Err(("unsupported scheme", EXAMPLE));
     };
     let (credentials, rest) = match rest.rsplit_once('@') {
         Some((credentials, rest)) => (Some(credentials), rest),
@@ -76,28 +76,26 @@ fn server(url: &str) -> Result<Redis, (&'static str, &'static str)> {
     };
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
     if rest.contains(['?', '#']) {
-        return Err(("has parameters, of which none is known", "leave out what follows ? or #"));
+        return Err(("parameters are not supported", "leave out ? or # and the text after it"));
     }
     let database = match path {
         "" => 0,
-        digits => {
-            digits.parse::<u32>().map_err(|_| ("the database is not a number", "write it like redis://host/0"))?
-        }
+        digits => digits.parse::<u32>().map_err(|_| ("invalid database number", "write it like redis://host/0"))?,
     };
     let (host, port) = match address.strip_prefix('[').map(|rest| rest.split_once(']')) {
         Some(Some((host, port))) if host.parse::<std::net::Ipv6Addr>().is_ok() => (host, port),
-        Some(_) => return Err(("has no host that can be reached", EXAMPLE)),
+        Some(_) => return Err(("missing or invalid host", EXAMPLE)),
         None => address.find(':').map_or((address, ""), |colon| address.split_at(colon)),
     };
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
     if host.is_empty() || !host.bytes().all(plain) {
-        return Err(("has no host that can be reached", EXAMPLE));
+        return Err(("missing or invalid host", EXAMPLE));
     }
     let port = match port.strip_prefix(':').unwrap_or(port) {
         "" => PORT,
         digits => match digits.parse::<u16>() {
             Ok(port) if port > 0 => port,
-            _ => return Err(("the port is not a number from 1 to 65535", EXAMPLE)),
+            _ => return Err(("invalid port, needs 1 to 65535", EXAMPLE)),
         },
     };
     let mut redis = placeholder_redis();
@@ -105,8 +103,8 @@ fn server(url: &str) -> Result<Redis, (&'static str, &'static str)> {
     if let Some(credentials) = credentials {
         let (user, password) = credentials
             .split_once(':')
-            .ok_or(("has a user without a password", "write it like redis://user:password@host, or :password@host"))?;
-        let odd = ("the user or password has a % that is no %XX, or is not UTF-8", "write % as %25");
+            .ok_or(("user without a password", "write it like redis://user:password@host, or :password@host"))?;
+        let odd = ("invalid percent-encoding or UTF-8 in the user or password", "write % as %25");
         let (user, password) = (unescaped(user).ok_or(odd)?, unescaped(password).ok_or(odd)?);
         redis.user = Some(user).filter(|user| !user.is_empty() && user != "default");
         redis.password = Some(Secret::new(password));
@@ -114,7 +112,7 @@ fn server(url: &str) -> Result<Redis, (&'static str, &'static str)> {
     Ok(redis)
 }
 
-/// `%40` stands for `@`, and so on.
+/// Decodes percent-encoding, such as `%40` for `@`. Returns `None` if it is invalid or not UTF-8.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -137,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_taken_apart() {
+    fn redis_url_is_parsed() {
         let read = |url: &str| {
             let redis = server(url).unwrap_or_else(|(wrong, _)| panic!("{url}: {wrong}"));
             let password = redis.password.map(|password| password.expose_secret().to_owned()).unwrap_or_default();
@@ -152,19 +150,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_url_is_told_without_its_password() {
+    fn redis_url_errors_omit_the_password() {
         for (url, expected) in [
-            ("rediss://host", "TLS to Redis is not in this version"),
-            ("unix:///run/redis.sock", "a socket file is not in this version"),
-            ("http://host", "does not begin with redis://"),
-            ("redis://", "has no host that can be reached"),
-            ("redis://a b", "has no host that can be reached"),
-            ("redis://[::1", "has no host that can be reached"),
-            ("redis://host:0", "the port is not a number from 1 to 65535"),
-            ("redis://host/db", "the database is not a number"),
-            ("redis://host?x=1", "has parameters, of which none is known"),
-            ("redis://secret@host", "has a user without a password"),
-            ("redis://:secret%zz@host", "the user or password has a % that is no %XX, or is not UTF-8"),
+            ("rediss://host", "TLS to Redis is not supported in this version"),
+            ("unix:///run/redis.sock", "Unix sockets are not supported in this version"),
+            ("http://host", "unsupported scheme"),
+            ("redis://", "missing or invalid host"),
+            ("redis://a b", "missing or invalid host"),
+            ("redis://[::1", "missing or invalid host"),
+            ("redis://host:0", "invalid port, needs 1 to 65535"),
+            ("redis://host/db", "invalid database number"),
+            ("redis://host?x=1", "parameters are not supported"),
+            ("redis://secret@host", "user without a password"),
+            ("redis://:secret%zz@host", "invalid percent-encoding or UTF-8 in the user or password"),
         ] {
             let (wrong, remedy) = server(url).expect_err(url);
             assert_eq!(wrong, expected, "{url}");

@@ -1,7 +1,7 @@
-//! What the raw values mean, and all that contradicts itself in them.
+//! Validates the raw values and converts them to [`Settings`].
 //!
-//! Each file looks at one concern, tells the [`Diagnostics`] what is wrong and goes on with a harmless value instead: the
-//! settings that come out are used only when the report stays empty.
+//! Each file covers one section. It adds errors to [`Diagnostics`] and continues with a safe value instead. The
+//! resulting settings are used only if there is no error.
 
 mod address_lists;
 mod bot_detection;
@@ -27,7 +27,7 @@ use crate::policy::Rules;
 use diagnostics::Diagnostics;
 use std::sync::Arc;
 
-/// The settings that `raw` means, and all mistakes, those known before among them.
+/// Returns the settings of `raw`, and all errors, including those in `mistakes`.
 pub(super) fn validate(
     raw: &raw::File,
     operators: &[&str],
@@ -44,11 +44,11 @@ pub(super) fn validate(
     let log = server::log(&raw.log, &state_dir, &mut report);
 
     let trust = clients::proxy_trust(&raw.clients, &mut report);
-    let agent_rules = classes::agent_rules(&raw.agents, &mut report);
+    let agent_rules = classes::agent_rules(&raw.user_agent_rules, &mut report);
     let crawler_operators = verify::operators(&raw.operators, operators, &mut report);
     let operator_names = all_names(operators, &crawler_operators);
     let operators: Vec<&str> = operator_names.iter().map(String::as_str).collect();
-    let lists = address_lists::lists(&raw.lists, &mut report);
+    let lists = address_lists::lists(&raw.address_lists, &mut report);
     let names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
     let classes = classes::classes(&raw.classes, &operators, &names, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
@@ -105,7 +105,7 @@ pub(super) fn validate(
     (settings, mistakes)
 }
 
-/// Those that are known keep their numbers; those that the file adds come after them.
+/// Returns the names of all operators. Known ones keep their ids; those that the file adds follow.
 fn all_names(known: &[&str], added: &[CrawlerOperator]) -> Vec<String> {
     let new = added.iter().map(|operator| operator.name.as_str()).filter(|name| !known.contains(name));
     known.iter().copied().chain(new).map(str::to_owned).collect()

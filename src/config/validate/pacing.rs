@@ -1,4 +1,4 @@
-//! Pacing: which classes a plan is made for, and what it may assume.
+//! Validates `pacing` of a quota and assigns the roles of its classes.
 
 use super::diagnostics::Diagnostics;
 use crate::config::raw::pacing::{Mode, Pacing as Raw};
@@ -9,12 +9,12 @@ use crate::policy::tier::Share;
 use crate::policy::window::Window;
 use std::num::NonZeroU32;
 
-/// So much a class may be ahead of its plan.
+/// Default share of the limit that a class may use ahead of its plan.
 const BURST: Share = Share::from_millionths(50_000);
-/// Beyond this a class may as well be left out.
+/// Maximum weight of a class.
 const MAX_WEIGHT: u32 = 1000;
 
-/// The pacing of a quota at `path`, whose classes have these `ladders`.
+/// Returns the pacing of the quota at `path`; `None` if it is off. `ladders` are the tiers of its classes.
 pub(super) fn pacing(
     raw: &Raw,
     window: &Window,
@@ -27,7 +27,7 @@ pub(super) fn pacing(
     let weights = weights(raw, path, classes, report);
     let burst = keys.burst.as_ref().map_or(BURST, |percent| percent.0);
     if burst == Share::NONE {
-        report.error(&format!("{path}.burst"), "found 0%", "write how far a class may run ahead, such as 5%");
+        report.error(&format!("{path}.burst"), "found 0%", "write a share such as 5%");
     }
     let forecast = match keys.mode {
         Mode::Off => return None,
@@ -37,8 +37,8 @@ pub(super) fn pacing(
     if matches!(window, Window::Sliding { .. }) {
         report.error(
             path,
-            "a sliding window never ends, so there is nothing to last until",
-            "use tiers, or a calendar or fixed window",
+            "pacing requires a window with an end",
+            "sliding windows have none: use tiers, or a calendar or fixed window",
         );
     }
     let role = |(ladder, weight): (&Option<ClassTiers>, &Option<NonZeroU32>)| match (ladder, weight) {
@@ -52,15 +52,15 @@ pub(super) fn pacing(
     if !paces_somebody && !report.has_error_at("classes") && !report.has_error_at(path) {
         report.error(
             path,
-            "there is nobody to pace: every class is served first, or not at all",
-            "give a class tiers, or a weight: { mode: learned, weights: { search: 1 } }",
+            "no class to pace",
+            "give a class tiers or a weight: { mode: learned, weights: { search: 1 } }",
         );
     }
     let priorities = classes.iter().map(|class| class.priority).collect();
     Some(Pacing { forecast, burst_share: burst, roles, priorities, enforce: keys.enforce.unwrap_or(true) })
 }
 
-/// The weight of each class, as far as one is written.
+/// Returns the configured weight of each class; `None` for classes without one.
 fn weights(raw: &Raw, path: &str, classes: &[Class], report: &mut Diagnostics) -> Vec<Option<NonZeroU32>> {
     let mut weights = vec![None; classes.len()];
     for (class, weight) in &raw.0.weights.0 {
@@ -76,7 +76,7 @@ fn weights(raw: &Raw, path: &str, classes: &[Class], report: &mut Diagnostics) -
     weights
 }
 
-/// True for tiers that refuse everything from the first unit on.
+/// Returns true if the tiers refuse everything from the first unit.
 fn excludes(of_class: &ClassTiers) -> bool {
     of_class.enforce && of_class.ladder.shutoff_at().is_some_and(|mark| mark.is_zero())
 }

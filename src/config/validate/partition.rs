@@ -1,4 +1,4 @@
-//! Scopes by value: what the value is, and how many of them there may be.
+//! Validates the partitioning of scopes: `partition_by` and `max_partitions`.
 
 use super::diagnostics::Diagnostics;
 use super::scopes::DEFAULT;
@@ -9,34 +9,34 @@ use crate::policy::throttle::Scope;
 use crate::policy::throttle::partition::{PartitionKey, Partitioning};
 use std::num::NonZeroUsize;
 
-/// Each takes about half a kilobyte: the default bounds them to 5 MB, the most that can be written to half a gigabyte.
+/// Default and maximum of `max_partitions`. At about 0.5 KiB each, they take up to 5 MB and 0.5 GB.
 const DEFAULT_MAX_PARTITIONS: u32 = 10_000;
 const MAX_PARTITIONS: u32 = 1_000_000;
 
-/// Their values would be read in `status` by people who must not know them.
+/// Headers with secrets. `status` shows the values of partition keys.
 const SECRETS: [http::HeaderName; 3] =
     [http::header::AUTHORIZATION, http::header::PROXY_AUTHORIZATION, http::header::COOKIE];
 
 const EXAMPLE: &str = "write host, route, { query: tenant }, { header: X-Tenant } or { path: 1 }";
 
 pub(super) fn partitioning(raw: &raw::Scope, name: &str, path: &str, report: &mut Diagnostics) -> Option<Partitioning> {
-    let Some(written) = &raw.scope_from else {
-        if raw.max_values.is_some() {
-            let path = format!("{path}.max_values");
-            report.error(&path, "the scope is there once, not for each value", "add scope_from, or leave it out");
+    let Some(written) = &raw.partition_by else {
+        if raw.max_partitions.is_some() {
+            let path = format!("{path}.max_partitions");
+            report.error(&path, "max_partitions requires partition_by", "add partition_by, or leave it out");
         }
         return None;
     };
-    let from_path = format!("{path}.scope_from");
+    let from_path = format!("{path}.partition_by");
     if name == DEFAULT {
-        let wrong = "default is the scope of every route that names none";
-        report.error(&from_path, wrong, "give it a name of its own, and name it in the routes it is for");
+        let wrong = "the scope default applies to all routes that name no scope";
+        report.error(&from_path, wrong, "use another name, and name it in the routes");
     }
-    let most = report.nonzero_count(&format!("{path}.max_values"), raw.max_values, DEFAULT_MAX_PARTITIONS);
+    let most = report.nonzero_count(&format!("{path}.max_partitions"), raw.max_partitions, DEFAULT_MAX_PARTITIONS);
     if most > MAX_PARTITIONS {
         report.error(
-            &format!("{path}.max_values"),
-            format!("found {most}, at most {MAX_PARTITIONS} fit"),
+            &format!("{path}.max_partitions"),
+            format!("found {most}, maximum {MAX_PARTITIONS}"),
             "write a lower number",
         );
     }
@@ -44,17 +44,17 @@ pub(super) fn partitioning(raw: &raw::Scope, name: &str, path: &str, report: &mu
     Some(Partitioning { from: partition_key(written, &from_path, report), max_partitions: most })
 }
 
-/// A scope by value has a purpose only where it makes somebody wait.
+/// Checks that each partitioned scope has a limit, and that a route refers to it.
 pub(super) fn check_use(scopes: &[Scope], routes: &[Route], report: &mut Diagnostics) {
     for (place, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.partitioning.is_some()) {
-        let path = format!("scopes.{}.scope_from", scope.name);
+        let path = format!("scopes.{}.partition_by", scope.name);
         let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == place);
         if scope.throttle.is_none() && !report.has_error_at(&format!("scopes.{}", scope.name)) {
-            let remedy = "write concurrency, delay, autothrottle or backoff beside it";
-            report.error(&path, "nothing in this scope makes anybody wait", remedy);
+            let remedy = "add concurrency, delay, autothrottle or backoff";
+            report.error(&path, "this scope has no limit", remedy);
         } else if !is_named && !report.has_error_at("routes") {
-            let remedy = format!("write scopes: [default, {}] at the routes it is for", scope.name);
-            report.error(&path, "no route names this scope", remedy);
+            let remedy = format!("write scopes: [default, {}] at its routes", scope.name);
+            report.error(&path, "no route refers to this scope", remedy);
         }
     }
 }
@@ -71,17 +71,17 @@ fn named(raw: &PartitionSource, path: &str, report: &mut Diagnostics) -> Partiti
     match raw {
         PartitionSource { query: Some(name), header: None, path: None } => {
             if name.is_empty() {
-                report.error(&format!("{path}.query"), "names no parameter", "write it like tenant");
+                report.error(&format!("{path}.query"), "is empty", "write a parameter name such as tenant");
             }
             PartitionKey::Query(name.clone())
         }
         PartitionSource { query: None, header: Some(name), path: None } => {
             if SECRETS.contains(&name.0) {
-                let wrong = format!("{:?} holds secrets, and values are shown to operators", name.0.as_str());
+                let wrong = format!("{:?} contains secrets, and status shows the values", name.0.as_str());
                 report.error(
                     &format!("{path}.header"),
                     wrong,
-                    "name a header that says whom it is for, such as X-Tenant",
+                    "use a header that identifies the tenant, such as X-Tenant",
                 );
             }
             PartitionKey::Header(name.0.clone())

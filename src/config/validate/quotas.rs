@@ -1,4 +1,4 @@
-//! Quotas: how much, for how long, and what of it each class may use.
+//! Validates `quotas`: limits, windows, tiers and synchronization, including the quotas of scopes.
 
 use super::diagnostics::Diagnostics;
 use super::pacing::pacing;
@@ -16,22 +16,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAX_QUOTAS: usize = 1000;
-/// Clients are told of windows in whole seconds; what is to be spread more finely is for a scope's `delay`.
+/// Minimum length of a window. RateLimit fields have whole seconds; shorter intervals are for the `delay` of a scope.
 const MIN_WINDOW: Duration = Duration::from_secs(1);
-/// A sliding window errs low by at most one of its parts: with 60 of them, 24 minutes of a day.
+/// Number of sub-windows of a sliding window. The window errs low by at most one sub-window: with 60, 24 minutes of a
+/// day.
 const PARTS: u32 = 60;
-/// Tiers are counted in a byte.
+/// Maximum number of tiers of a class; a tier number is one byte.
 const MAX_TIERS: usize = 100;
-/// What is looked for in an answer's body.
+/// Maximum length of the text searched in response bodies, in bytes.
 const MAX_SCAN_TEXT: usize = 200;
 
-/// A quota that belongs to the scope of the same name.
+/// The quota of a scope. Both have the same name.
 pub(super) struct ScopeQuota {
     pub(super) scope: String,
     pub(super) quota: QuotaId,
 }
 
-/// The quotas, those of scopes last.
+/// Returns all quotas, those of scopes last, and the quotas of scopes.
 pub(super) fn quotas(
     raw: &NamedMap<raw::Quota>,
     scopes: &NamedMap<Scope>,
@@ -48,9 +49,9 @@ pub(super) fn quotas(
     for (name, scope) in &scopes.0 {
         let Some(quota) = &scope.quota else { continue };
         let path = format!("scopes.{name}.quota");
-        if scope.scope_from.is_some() {
-            let wrong = "a quota is kept for good, and the values of scope_from are not";
-            report.error(&path, wrong, "bound each value by concurrency and delay, or each client by a bucket");
+        if scope.partition_by.is_some() {
+            let wrong = "the usage of a quota is stored permanently, and partitions are not";
+            report.error(&path, wrong, "limit each partition by concurrency and delay, or each client by a bucket");
         } else if raw.0.iter().any(|(other, _)| other == name) {
             report.error(&path, format!("quotas.{name} has the same name"), "keep one of them, or rename the scope");
         }
@@ -58,7 +59,7 @@ pub(super) fn quotas(
         quotas.push(self::quota(name, quota, &path, classes, report));
     }
     if quotas.len() > MAX_QUOTAS {
-        report.error("quotas", format!("found {} quotas, at most {MAX_QUOTAS} fit", quotas.len()), "merge some");
+        report.error("quotas", format!("found {} quotas, maximum {MAX_QUOTAS}", quotas.len()), "merge some");
     }
     (quotas, own)
 }
@@ -73,13 +74,13 @@ fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &m
     }
     let limit = raw.limit.as_ref().map_or(Units::from_whole(1), |amount| amount.0);
     if raw.limit.is_none() {
-        report.error(&format!("{path}.limit"), "missing", "say how many units each window has, such as 10000");
+        report.error(&format!("{path}.limit"), "missing", "write the units per window, such as 10000");
     }
     if limit.is_zero() {
         report.error(
             &format!("{path}.limit"),
             "found 0",
-            "write what was bought; to refuse a class everything, use block: true",
+            "write the purchased units, or block a class with block: true",
         );
     }
     let window = window(raw.window.as_ref(), &format!("{path}.window"), report);
@@ -101,7 +102,7 @@ fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Diagnostics) -> SyncF
     if raw.remaining_header.is_none() && raw.exhausted.is_none() {
         report.error(
             path,
-            "tells nothing",
+            "has no effect",
             "write { remaining_header: X-RateLimit-Remaining } or { exhausted: { statuses: [429] } }",
         );
     }
@@ -112,22 +113,22 @@ fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Diagnostics) -> SyncF
         if exhausted.statuses.is_empty() {
             report.error(&format!("{path}.statuses"), "missing", "write the statuses, such as [429]");
         } else if let Some(status) = unknown {
-            report.error(&format!("{path}.statuses"), format!("found {status}"), "statuses are from 100 to 599");
-        } else if exhausted.body_or_header.is_none() && exhausted.statuses.iter().any(|status| *status < 400) {
+            report.error(&format!("{path}.statuses"), format!("found {status}"), "write statuses from 100 to 599");
+        } else if exhausted.contains.is_none() && exhausted.statuses.iter().any(|status| *status < 400) {
             report.error(
                 &format!("{path}.statuses"),
-                "a good answer alone does not say that nothing is left",
-                "say with body_or_header what it says then",
+                "a success status alone does not report an exhausted quota",
+                "add contains with the text of such a response",
             );
         }
-        if exhausted.body_or_header.as_ref().is_some_and(|text| !(1..=MAX_SCAN_TEXT).contains(&text.len())) {
+        if exhausted.contains.as_ref().is_some_and(|text| !(1..=MAX_SCAN_TEXT).contains(&text.len())) {
             report.error(
-                &format!("{path}.body_or_header"),
-                "no text that can be looked for",
-                format!("write 1 to {MAX_SCAN_TEXT} bytes that only such an answer has"),
+                &format!("{path}.contains"),
+                format!("needs 1 to {MAX_SCAN_TEXT} bytes"),
+                "write a text that only such a response contains",
             );
         }
-        ExhaustedRule { statuses: exhausted.statuses.clone(), contains: exhausted.body_or_header.clone() }
+        ExhaustedRule { statuses: exhausted.statuses.clone(), contains: exhausted.contains.clone() }
     });
     SyncFrom { remaining_header: field(&raw.remaining_header), reset_header: field(&raw.reset_header), exhausted }
 }
@@ -176,7 +177,7 @@ fn reject_calendar_keys(kind: &str, raw: &raw::Window, path: &str, report: &mut 
         if given {
             report.error(
                 &format!("{path}.{key}"),
-                format!("says nothing about a {kind} window"),
+                format!("has no effect on a {kind} window"),
                 "leave it out, or use calendar",
             );
         }
@@ -192,7 +193,7 @@ fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Diagn
     };
     let at = raw.at.as_ref().map_or(jiff::civil::Time::midnight(), |time| time.0);
     if unit == calendar::Unit::Hour && at.hour() != 0 {
-        report.error(&format!("{path}.at"), "an hour begins at a minute, not at an hour", "write it like \"00:15\"");
+        report.error(&format!("{path}.at"), "an hourly window needs a minute, not an hour", "write it like \"00:15\"");
     }
     let zone = raw.zone.as_deref().unwrap_or("UTC");
     match CivilCalendar::new(unit, zone, at) {
@@ -231,22 +232,22 @@ fn class_tiers(
     ladders
 }
 
-/// True when some class's name was not understood: it may be the one that is missed.
+/// Returns true if the name of a class has an error: it may be the one that seems unknown.
 fn has_class_errors(report: &Diagnostics, count: usize) -> bool {
     report.has_error_at("classes")
         && (count <= 1 || (0..count).any(|place| report.has_error_at(&format!("classes[{place}].name"))))
 }
 
 fn tier_set(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> ClassTiers {
-    let path = if raw.long { format!("{path}.ladder") } else { path.to_owned() };
-    if raw.ladder.is_empty() {
+    let path = if raw.long { format!("{path}.steps") } else { path.to_owned() };
+    if raw.steps.is_empty() {
         report.error(&path, "no tiers", "write [{ above: 80%, shed: 50% }], or leave the class out");
     }
-    if raw.ladder.len() > MAX_TIERS {
-        report.error(&path, format!("found {} tiers, at most {MAX_TIERS} fit", raw.ladder.len()), "use fewer steps");
+    if raw.steps.len() > MAX_TIERS {
+        report.error(&path, format!("found {} tiers, maximum {MAX_TIERS}", raw.steps.len()), "use fewer tiers");
     }
     let mut tiers: Vec<Tier> = Vec::new();
-    for (index, step) in raw.ladder.iter().enumerate() {
+    for (index, step) in raw.steps.iter().enumerate() {
         let path = format!("{path}[{index}]");
         for (key, given, example) in
             [("above", step.above.is_some(), "above: 80%"), ("shed", step.shed.is_some(), "shed: 50%")]
@@ -260,16 +261,15 @@ fn tier_set(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> 
         if tier.above > limit {
             report.error(
                 &format!("{path}.above"),
-                format!("{} is never reached: the limit is {limit}", tier.above),
+                format!("unreachable: {} exceeds the limit {limit}", tier.above),
                 "write a share such as 80%, or less than the limit",
             );
         }
         if tiers.last().is_some_and(|before| tier.above <= before.above) {
-            report.error(&format!("{path}.above"), "not above the tier before it", "write tiers from the lowest up");
+            report.error(&format!("{path}.above"), "not above the previous tier", "write the lowest tier first");
         }
         if tier.shed <= tiers.last().map_or(Share::NONE, |before| before.shed) {
-            let wrong =
-                if tier.shed == Share::NONE { "sheds nothing" } else { "sheds no more than the tier before it" };
+            let wrong = if tier.shed == Share::NONE { "sheds nothing" } else { "sheds no more than the previous tier" };
             report.error(&format!("{path}.shed"), wrong, "shed more with each tier, 100% at most");
         }
         tiers.push(tier);
@@ -277,7 +277,7 @@ fn tier_set(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> 
     ClassTiers { ladder: TierSet::new(tiers, limit), enforce: raw.enforce.unwrap_or(true) }
 }
 
-/// A share of the limit in units, rounded up: at 0.1 % of 10 units one thousandth is taken, not none.
+/// Returns `level` in units. A share of the limit is rounded up: 0.1 % of 0.5 units is one thousandth, not 0.
 fn units(level: ThresholdValue, limit: Units) -> Units {
     match level {
         ThresholdValue::Units(units) => units,

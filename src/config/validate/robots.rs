@@ -1,4 +1,4 @@
-//! What robots.txt says: who is asked for which delay, and whose text it is.
+//! Validates `robots`, and resolves the crawl delay of each operator.
 
 use super::classes::operator_id;
 use super::diagnostics::Diagnostics;
@@ -14,19 +14,19 @@ use crate::policy::{ClassId, ClientKind, OperatorId};
 use std::time::Duration;
 
 pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], report: &mut Diagnostics) -> Robots {
-    let server::Robots { merge_crawl_delay, file, trap } = &raw.robots;
+    let server::Robots { merge_crawl_delay, override_file: file, honeypot: trap } = &raw.robots;
     let delays = delays(&raw.classes, classes, operators, report);
     let merge = merge_crawl_delay.unwrap_or(true);
     if !merge && delays != CrawlDelays::default() {
         report.warning("robots.merge_crawl_delay: false keeps every crawl_delay out of robots.txt");
     }
     if file.as_ref().is_some_and(String::is_empty) {
-        report.error("robots.file", "found no name", "name a file such as ./robots.txt");
+        report.error("robots.override_file", "is empty", "name a file such as ./robots.txt");
     }
     if trap.as_deref().is_some_and(|trap| !is_plain_path(trap)) {
         report.error(
-            "robots.trap",
-            "is no plain path",
+            "robots.honeypot",
+            "invalid path",
             "write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
         );
     }
@@ -37,7 +37,7 @@ pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], rep
     }
 }
 
-/// It must mean the same in robots.txt and in a route, and forbid nothing else.
+/// Returns true if `path` has the same meaning in robots.txt and in a route, and disallows nothing else.
 fn is_plain_path(path: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.');
     path.len() > 1
@@ -47,7 +47,7 @@ fn is_plain_path(path: &str) -> bool {
         && normalize(path).as_deref() == Ok(path)
 }
 
-/// What is said of an operator by name goes before what is said of its class.
+/// Returns the crawl delays. A delay by operator takes precedence over the delay of its class.
 fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], report: &mut Diagnostics) -> CrawlDelays {
     let mut delays = CrawlDelays::default();
     let mut of_class = Vec::with_capacity(raw.len());
@@ -57,7 +57,7 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
         if !matches!(class.crawl_delay, Written::None) && !can_match_crawlers(when) {
             report.error(
                 &path,
-                "no crawler that reads it is in this class",
+                "this class matches no crawlers, so crawl_delay has no effect",
                 "write it at the class of verified_bot or declared_bot",
             );
         }
@@ -81,7 +81,9 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
                 );
             }
             match delays.per_operator.iter().any(|(known, _)| *known == id) {
-                true => report.error(&path, "another class has a delay for it", "keep one of them"),
+                true => {
+                    report.error(&path, format!("duplicate crawl_delay for operator {operator}"), "keep one of them");
+                }
                 false => delays.per_operator.push((id, meant)),
             }
         }
@@ -100,7 +102,7 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
     delays
 }
 
-/// Who hides or lies is asked for nothing.
+/// Returns true if the class can contain crawlers that read robots.txt: suspected bots and impostors are excluded.
 fn can_match_crawlers(when: &ClassMatcher) -> bool {
     when.kinds.is_empty()
         || when.kinds.iter().any(|kind| matches!(kind, ClientKind::VerifiedBot | ClientKind::DeclaredBot))
@@ -111,7 +113,7 @@ fn crawl_delay(delay: &Delay, class: usize, path: &str, report: &mut Diagnostics
     let span = report.nonzero_duration(path, Some(span), Duration::from_secs(10));
     let seconds = crawl_delay::clamp_to_seconds(span);
     if !span.is_zero() && span != Duration::from_secs(seconds.into()) {
-        report.warning(format!("{path}: crawlers read whole seconds from 1 to 30, so {seconds}s is asked for"));
+        report.warning(format!("{path}: crawlers read whole seconds from 1 to 30, so robots.txt has {seconds}s"));
     }
     CrawlDelay::Seconds(seconds)
 }

@@ -1,4 +1,4 @@
-//! Routes: which requests, what they cost, which scopes they touch.
+//! Validates `routes`: match conditions, costs and scopes.
 
 use super::diagnostics::Diagnostics;
 use super::quotas::ScopeQuota;
@@ -13,15 +13,15 @@ use crate::policy::{QuotaId, ScopeId, Units};
 use http::Method;
 
 const MAX_ROUTES: usize = 10_000;
-/// Which quotas said no is told in one byte.
+/// Maximum number of quotas of a route; one byte records which of them refused.
 const MAX_COSTS: usize = 8;
 const REST: &str = "/**";
 
-/// What routes may name.
+/// Quotas and scopes that routes refer to.
 pub(super) struct RouteContext<'a> {
     pub(super) quotas: &'a [Quota],
     pub(super) scopes: &'a [Scope],
-    /// The quotas that come with a scope.
+    /// Quotas of scopes.
     pub(super) own: &'a [ScopeQuota],
 }
 
@@ -29,8 +29,8 @@ pub(super) fn routes(raw: &[raw::Route], known: &RouteContext<'_>, report: &mut 
     if raw.len() > MAX_ROUTES {
         report.error(
             "routes",
-            format!("found {} routes, at most {MAX_ROUTES} fit", raw.len()),
-            "use * and ** to sum them up",
+            format!("found {} routes, maximum {MAX_ROUTES}", raw.len()),
+            "merge routes with * and **",
         );
     }
     let mut routes: Vec<Route> = Vec::with_capacity(raw.len() + 1);
@@ -44,7 +44,10 @@ pub(super) fn routes(raw: &[raw::Route], known: &RouteContext<'_>, report: &mut 
         if let Some((place, earlier)) = before {
             report.error(
                 &path,
-                format!("never reached: routes[{place}] ({}) fits all that it fits", earlier.name),
+                format!(
+                    "unreachable: routes[{place}] ({}) matches every request that this route matches",
+                    earlier.name
+                ),
                 match earlier.name == route.name || earlier.path.is_any() {
                     true => "move it above that one",
                     false => "move it above that one, or write case: exact or trailing_slash: exact there",
@@ -59,7 +62,7 @@ pub(super) fn routes(raw: &[raw::Route], known: &RouteContext<'_>, report: &mut 
     routes
 }
 
-/// The route of all that fits no other: free, unless the scope `default` has a quota.
+/// Returns the route of requests without a match: free, unless the scope `default` has a quota.
 fn fallback_route(known: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
     let scopes = vec![ScopeId(0)];
     Route {
@@ -75,14 +78,15 @@ fn fallback_route(known: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
 }
 
 fn any_path() -> Pattern {
-    Pattern::parse(REST).expect("begins with a slash and ends in the rest")
+    Pattern::parse(REST).expect("`/**` is a valid pattern")
 }
 
 fn is_unconditional(route: &Route) -> bool {
     route.hosts.is_empty() && route.methods.is_empty() && route.query.is_empty()
 }
 
-/// True when every request that fits `later` plainly fits `earlier`, too. Says nothing about overlapping patterns.
+/// Returns true if every request that matches `later` evidently matches `earlier`, too. Overlapping patterns are not
+/// compared.
 fn shadows(earlier: &Route, later: &Route) -> bool {
     fn wider<T: PartialEq>(earlier: &[T], later: &[T]) -> bool {
         earlier.is_empty() || (!later.is_empty() && later.iter().all(|one| earlier.contains(one)))
@@ -100,7 +104,7 @@ fn route(raw: &raw::Route, path: &str, known: &RouteContext<'_>, report: &mut Di
     let mut costs = costs(raw, &cost_path, known.quotas, report);
     costs.extend(costs_of_scopes(raw, &scopes, &format!("{path}.scopes"), known, report));
     if costs.len() > MAX_COSTS {
-        let remedy = format!("a route pays from at most {MAX_COSTS}");
+        let remedy = format!("use at most {MAX_COSTS} for a route");
         report.error(&cost_path, format!("found {} quotas", costs.len()), remedy);
     }
     let binds = !costs.is_empty() || !raw.scopes.0.is_empty();
@@ -111,22 +115,22 @@ fn route(raw: &raw::Route, path: &str, known: &RouteContext<'_>, report: &mut Di
         query: query(&raw.query.0, &format!("{path}.query"), report),
         costs,
         scopes,
-        measured: raw.measured.unwrap_or(true),
+        measured: raw.sample_latency.unwrap_or(true),
         name,
     }
 }
 
-/// Which spellings of a path a route is for.
+/// Returns the comparison of path spellings of a route.
 ///
-/// The origin may ignore case and a trailing slash, or not. A route that `binds` its requests, by a cost or by scopes, is for all
-/// spellings by default: a false match costs a unit too many, a miss is a way around. A route that only makes requests free is
-/// for the written spelling: a false match would be the way around.
+/// The origin may ignore case and a trailing slash, or not. A route that `binds` its requests, by a cost or by scopes,
+/// matches all spellings by default: a false match costs a unit too many, a miss bypasses the limits. A route that only
+/// makes requests free matches the written spelling: a false match would bypass the limits.
 fn spelling(raw: &raw::Route, binds: bool) -> Spelling {
     let ignores = |written: Option<Comparison>| written.map_or(binds, |written| written == Comparison::Ignore);
     Spelling { ignores_case: ignores(raw.case), ignores_trailing_slash: ignores(raw.trailing_slash) }
 }
 
-/// The methods of a route: `GET` includes `HEAD`, for which an origin does the same work.
+/// Returns the methods of a route. `GET` includes `HEAD`, because the origin does the same work for both.
 fn methods(written: &[Verb]) -> Vec<Method> {
     let mut methods: Vec<Method> = written.iter().map(|verb| verb.0.clone()).collect();
     if methods.contains(&Method::GET) && !methods.contains(&Method::HEAD) {
@@ -137,16 +141,16 @@ fn methods(written: &[Verb]) -> Vec<Method> {
 
 fn pattern(raw: &raw::Route, path: &str, report: &mut Diagnostics) -> Pattern {
     let Some(text) = &raw.path else {
-        report.error(path, "missing", "say which paths, such as /item/* or /shop/**");
+        report.error(path, "missing", "write a path such as /item/* or /shop/**");
         return any_path();
     };
     let signs = text.find(|sign: char| sign.is_control() || sign.is_whitespace() || matches!(sign, '?' | '#'));
     let wrong = match (Pattern::parse(text), signs) {
         (Ok(pattern), None) => return pattern,
-        (Ok(_), Some(_)) => "a path has no spaces, \"?\" or \"#\"; use query for parameters",
-        (Err(PatternError::NoSlash), _) => "does not begin with a slash; write it like /item/*",
+        (Ok(_), Some(_)) => "contains a space, \"?\" or \"#\"; use query for parameters",
+        (Err(PatternError::NoSlash), _) => "does not start with a slash; write it like /item/*",
         (Err(PatternError::MisplacedDoubleStar), _) => {
-            "** stands alone, at the end or before the last segment; write it like /shop/** or /**/*.css, or * within a \
+            "** must be a whole segment, the last or the one before it; write it like /shop/** or /**/*.css, or * within a \
              segment"
         }
     };
@@ -167,8 +171,8 @@ fn hosts(raw: &[String], path: &str, report: &mut Diagnostics) -> Vec<String> {
         if bare.is_empty() || port || !bare.bytes().all(plain) {
             report.error(
                 path,
-                format!("{host:?} is no host"),
-                "write it in small letters and without a port, such as shop.example.com or *.example.com",
+                format!("invalid host {host:?}"),
+                "write it in lower case and without a port, such as shop.example.com or *.example.com",
             );
         }
     }
@@ -180,7 +184,7 @@ fn query(raw: &[String], path: &str, report: &mut Diagnostics) -> Vec<(String, O
         let (name, value) =
             text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value.to_owned())));
         if name.is_empty() {
-            report.error(path, format!("{text:?} names no parameter"), "write name or name=value");
+            report.error(path, format!("the parameter name of {text:?} is empty"), "write name or name=value");
         }
         (name.to_owned(), value)
     };
@@ -208,7 +212,7 @@ fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Diagnostic
     costs
 }
 
-/// One unit of each scope's own quota, where the route does not say what it costs of that.
+/// Returns a cost of one unit for each quota of `scopes` that the route does not name under `cost`.
 fn costs_of_scopes(
     raw: &raw::Route,
     scopes: &[ScopeId],
@@ -235,7 +239,7 @@ fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Diagnosti
     if amount > limit && !is_spoiled.iter().any(|path| report.has_error_at(path)) && !limit.is_zero() {
         report.error(
             path,
-            format!("{amount} is more than the quota's limit of {limit}: never admitted"),
+            format!("cost {amount} exceeds the quota limit {limit}, so no request would be admitted"),
             "lower the cost or raise the limit",
         );
     }
@@ -245,8 +249,8 @@ fn check_learned(path: &str, quota: &Quota, report: &mut Diagnostics) {
     if quota.cost_header.is_none() && !quota.free_when_cached {
         report.error(
             path,
-            format!("nothing tells what requests really cost: quota {:?} has no cost_header", quota.name),
-            "name the header in which the origin says it, or write an amount",
+            format!("cost: learned requires cost_header on quota {:?}", quota.name),
+            "set the header with the actual cost, or write an amount",
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Scopes: how hard each part of the origin may be pressed.
+//! Validates `scopes`: limits, controllers, backoff and queues.
 
 use super::diagnostics::Diagnostics;
 use super::partition::partitioning;
@@ -17,24 +17,24 @@ use crate::policy::throttle::{Jitter, QueueConfig, Scope, ThrottleConfig};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// The scope of every route that names none; there is always one.
+/// Name of the scope that applies to routes without scopes. It always exists.
 pub(super) const DEFAULT: &str = "default";
 
 const MAX_SCOPES: usize = 1000;
 
-/// The window of backoff and rampup.
+/// Default window of backoff and rampup.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Where adaptive ends without a word; as many as origin.max_connections has by default.
+/// Default maximum of adaptive_concurrency; equal to the default of origin.max_connections.
 const CEILING: u32 = 256;
 
-/// Rampup goes so many times faster or slower than it begins.
+/// Default factor between the initial value of rampup and its bounds.
 const RAMP_RANGE: u32 = 10;
 
-/// The scopes, `default` first.
+/// Returns the scopes, `default` first.
 pub(super) fn scopes(raw: &NamedMap<raw::Scope>, report: &mut Diagnostics) -> Vec<Scope> {
     if raw.0.len() > MAX_SCOPES {
-        report.error("scopes", format!("found {} scopes, at most {MAX_SCOPES} fit", raw.0.len()), "merge some");
+        report.error("scopes", format!("found {} scopes, maximum {MAX_SCOPES}", raw.0.len()), "merge some");
     }
     let mut scopes = vec![Scope::unthrottled(DEFAULT)];
     for (name, written) in &raw.0 {
@@ -53,7 +53,7 @@ pub(super) fn scopes(raw: &NamedMap<raw::Scope>, report: &mut Diagnostics) -> Ve
     scopes
 }
 
-/// What the keys mean together; without one that makes anybody wait, nothing.
+/// Returns the throttle of a scope; `None` if no key limits requests.
 fn throttle(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<ThrottleConfig> {
     let concurrency =
         raw.concurrency.map(|_| report.nonzero_count(&format!("{path}.concurrency"), raw.concurrency, 64));
@@ -62,11 +62,11 @@ fn throttle(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<Th
         jitter: jitter(&raw.jitter, 0.0, &format!("{path}.jitter"), report),
         per_slot: span(&raw.delay_per_slot).unwrap_or_default(),
     };
-    if raw.delay_per_slot.is_some() && raw.concurrency.is_none() && raw.adaptive.is_none() {
+    if raw.delay_per_slot.is_some() && raw.concurrency.is_none() && raw.adaptive_concurrency.is_none() {
         report.error(
             &format!("{path}.delay_per_slot"),
-            "without concurrency there are no slots",
-            "say how many, such as concurrency: 4, or write delay",
+            "delay_per_slot requires concurrency",
+            "add one such as concurrency: 4, or use delay",
         );
     }
     let throttle = ThrottleConfig {
@@ -83,12 +83,12 @@ fn throttle(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<Th
     if holds_back {
         warn_delay_exceeds_wait(&throttle, path, report);
     } else if raw.queue.is_some() || raw.jitter.is_some() {
-        report.warning(format!("{path}: queue and jitter alone make nobody wait, so nothing in it is throttled"));
+        report.warning(format!("{path}: queue and jitter alone have no effect, so the scope is not throttled"));
     }
     holds_back.then_some(throttle)
 }
 
-/// Where the time between two is longer than anybody may wait, the line is of little use.
+/// Warns if the delay is longer than the longest wait: the queue is then of little use.
 fn warn_delay_exceeds_wait(throttle: &ThrottleConfig, path: &str, report: &mut Diagnostics) {
     let shortest = match &throttle.controller {
         Some(Controller::Rampup(Rampup { variable: RampVariable::Delay { min: least, .. }, .. })) => *least,
@@ -97,12 +97,12 @@ fn warn_delay_exceeds_wait(throttle: &ThrottleConfig, path: &str, report: &mut D
     let max_wait = throttle.queue.max_wait;
     if shortest > max_wait && !max_wait.is_zero() {
         report.warning(format!(
-            "{path}.delay: longer than queue.max_wait ({max_wait:?}), so nobody can wait from one request to the next"
+            "{path}.delay: longer than queue.max_wait ({max_wait:?}), so no request can wait for a full delay"
         ));
     }
 }
 
-/// Whatever a scope says has an effect only on the routes that name it.
+/// Warns about scopes that no route refers to; they have no effect.
 pub(super) fn warn_unused(scopes: &[Scope], own: &[ScopeQuota], routes: &[Route], report: &mut Diagnostics) {
     for (place, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.partitioning.is_none()) {
         let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == place);
@@ -110,12 +110,12 @@ pub(super) fn warn_unused(scopes: &[Scope], own: &[ScopeQuota], routes: &[Route]
         let is_paid = routes.iter().flat_map(|route| &route.costs).any(|(paid, _)| Some(*paid) == quota);
         let is_written = scope.name != DEFAULT || scope.throttle.is_some() || quota.is_some();
         if is_written && !is_named && (scope.throttle.is_some() || !is_paid) {
-            report.warning(format!("scopes.{}: no route names this scope, so it holds nobody back", scope.name));
+            report.warning(format!("scopes.{}: unused scope: no route refers to it", scope.name));
         }
     }
 }
 
-/// At most one: two would undo each other's work.
+/// Returns the controller of a scope. More than one is an error, because they would counteract each other.
 fn controller(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<Controller> {
     let mut found = Vec::new();
     if let Some(written) = &raw.autothrottle {
@@ -123,9 +123,9 @@ fn controller(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<
         let auto = autothrottle(written, least, &format!("{path}.autothrottle"), report);
         found.push(("autothrottle", Controller::Autothrottle(auto)));
     }
-    if let Some(written) = &raw.adaptive {
-        let gradient = gradient(written, raw.concurrency, &format!("{path}.adaptive"), report);
-        found.push(("adaptive", Controller::Gradient(gradient)));
+    if let Some(written) = &raw.adaptive_concurrency {
+        let gradient = gradient(written, raw.concurrency, &format!("{path}.adaptive_concurrency"), report);
+        found.push(("adaptive_concurrency", Controller::Gradient(gradient)));
     }
     if let Some(written) = &raw.rampup {
         let rampup = rampup(written, raw, &format!("{path}.rampup"), report);
@@ -134,8 +134,8 @@ fn controller(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<
     if let [(first, _), (second, _), ..] = &found[..] {
         report.error(
             &format!("{path}.{second}"),
-            format!("the scope has {first}, too: they would undo each other's work"),
-            "keep one, or give them a scope each and the route both scopes",
+            format!("conflicts with {first}: a scope can have only one controller"),
+            "keep one, or use two scopes and name both in the route",
         );
     }
     found.into_iter().next().map(|(_, controller)| controller)
@@ -147,61 +147,57 @@ fn autothrottle(raw: &raw::Autothrottle, least: Duration, path: &str, report: &m
     in_order(path, &start_delay, &max_delay, report);
     let max_delay = report.nonzero_duration(&format!("{path}.max_delay"), span(&raw.max_delay), max_delay.value);
     if max_delay < least {
-        report.error(
-            &format!("{path}.max_delay"),
-            "less than the scope's delay",
-            "write at least as much, or lower that",
-        );
+        report.error(&format!("{path}.max_delay"), "less than the scope's delay", "raise it, or lower delay");
     }
     let target = raw.target_concurrency.as_ref().map_or(2.0, |target| target.0.as_f64());
     if target <= 0.0 {
         report.error(
             &format!("{path}.target_concurrency"),
-            "found 0, needs more",
-            "write a number such as 2, or 0.5 for as much pause as work",
+            "found 0, needs more than 0",
+            "write a number such as 2, or 0.5 for as much idle time as work",
         );
     }
-    statuses(&raw.good_statuses, &format!("{path}.good_statuses"), report);
+    statuses(&raw.success_statuses, &format!("{path}.success_statuses"), report);
     Autothrottle {
         target_concurrency: target,
         start_delay: start_delay.value,
         max_delay,
-        success_statuses: match raw.good_statuses.is_empty() {
+        success_statuses: match raw.success_statuses.is_empty() {
             true => (200..=299).chain([304]).collect(),
-            false => raw.good_statuses.clone(),
+            false => raw.success_statuses.clone(),
         },
-        log_adjustments: raw.debug,
+        log_adjustments: raw.log_adjustments,
     }
 }
 
 fn gradient(raw: &raw::Adaptive, concurrency: Option<u32>, path: &str, report: &mut Diagnostics) -> Gradient {
-    let floor = report.nonzero_count(&format!("{path}.floor"), raw.floor, 1);
-    let ceiling = report.nonzero_count(&format!("{path}.ceiling"), raw.ceiling, concurrency.unwrap_or(CEILING));
-    let above = format!("{path}.ceiling");
-    if raw.ceiling.zip(concurrency).is_some_and(|(ceiling, concurrency)| ceiling > concurrency) {
-        report.error(&above, "more than the scope's concurrency", "write at most as much, or leave one of them out");
+    let floor = report.nonzero_count(&format!("{path}.min"), raw.min, 1);
+    let ceiling = report.nonzero_count(&format!("{path}.max"), raw.max, concurrency.unwrap_or(CEILING));
+    let above = format!("{path}.max");
+    if raw.max.zip(concurrency).is_some_and(|(ceiling, concurrency)| ceiling > concurrency) {
+        report.error(&above, "more than the scope's concurrency", "lower it, or leave one of them out");
     } else if ceiling < floor {
-        let wrong = format!("{ceiling}, which is less than floor");
-        report.error(&above, wrong, "write at least as much");
+        let wrong = format!("{ceiling} is less than min");
+        report.error(&above, wrong, "raise it");
     }
     Gradient { min: floor, max: ceiling }
 }
 
 fn rampup(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Diagnostics) -> Rampup {
-    let target = match raw.backoff_target {
+    let target = match raw.target_overloads {
         None => 1..=1,
         Some(OneOrRange::One(target)) => target..=target,
         Some(OneOrRange::Range(least, most)) => least..=most,
     };
     if target.is_empty() || *target.end() == 0 {
         report.error(
-            &format!("{path}.backoff_target"),
-            "no number of complaints is right",
-            "write a number such as 1, or [1, 3] with the least first",
+            &format!("{path}.target_overloads"),
+            "invalid target: the range is empty",
+            "write a number such as 1, or [1, 3] with the minimum first",
         );
     }
     if scope.backoff.is_none() {
-        report.error(path, "without backoff no complaints are counted", "write backoff: {}, too");
+        report.error(path, "rampup requires backoff", "add backoff: {}");
     }
     let window = scope.backoff.as_ref().and_then(|backoff| span(&backoff.window)).unwrap_or(WINDOW);
     Rampup { target, window, variable: ramp_variable(raw, scope, path, report) }
@@ -214,7 +210,7 @@ fn ramp_variable(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut
     let idle: &[(&str, bool)] = if delay.is_some() { &of_concurrency } else { &of_delay };
     for (key, _) in idle.iter().filter(|(_, is_written)| *is_written) {
         let varied = if delay.is_some() { "delay" } else { "concurrency" };
-        report.error(&format!("{path}.{key}"), format!("the scope's {varied} is varied"), "leave it out");
+        report.error(&format!("{path}.{key}"), format!("has no effect: rampup varies {varied}"), "leave it out");
     }
     match (delay, scope.concurrency) {
         (Some(start), _) => {
@@ -222,8 +218,8 @@ fn ramp_variable(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut
             let most = span(&raw.max_delay).unwrap_or(start.saturating_mul(RAMP_RANGE));
             for (key, is_outside) in [("min_delay", least > start), ("max_delay", most < start)] {
                 if is_outside {
-                    let remedy = "begin between min_delay and max_delay";
-                    report.error(&format!("{path}.{key}"), "the scope's delay is beyond it", remedy);
+                    let remedy = "set delay between min_delay and max_delay";
+                    report.error(&format!("{path}.{key}"), "the scope's delay is outside this bound", remedy);
                 }
             }
             RampVariable::Delay { start, min: least, max: most }
@@ -232,12 +228,12 @@ fn ramp_variable(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut
             let path = format!("{path}.max_concurrency");
             let most = report.nonzero_count(&path, raw.max_concurrency, start.saturating_mul(RAMP_RANGE));
             if most < start {
-                report.error(&path, "less than the scope's concurrency", "write at least as much");
+                report.error(&path, "less than the scope's concurrency", "raise it");
             }
             RampVariable::Concurrency { start, max: most }
         }
         (None, None) => {
-            report.error(path, "there is nothing to begin with", "write delay or concurrency, too");
+            report.error(path, "rampup needs an initial value", "set delay or concurrency");
             RampVariable::Concurrency { start: 1, max: 1 }
         }
     }
@@ -278,7 +274,7 @@ fn jitter(written: &Option<OneOrRange<Change>>, default: f64, path: &str, report
         Some(OneOrRange::Range(Change(low), Change(high))) => Jitter { low: *low, high: *high },
     };
     if jitter.high < jitter.low {
-        report.error(path, "the most is less than the least", "write 10%, or [-10%, 30%] with the least first");
+        report.error(path, "the maximum is less than the minimum", "write 10%, or [-10%, 30%] with the minimum first");
     }
     jitter
 }
@@ -293,7 +289,7 @@ fn statuses(written: &[u16], path: &str, report: &mut Diagnostics) {
     }
 }
 
-/// One end of a range, written or by default.
+/// A bound of a range, configured or by default.
 struct Bound {
     key: &'static str,
     value: Duration,
@@ -305,10 +301,10 @@ impl Bound {
         Self { key, value: span(written).unwrap_or(default), is_written: written.is_some() }
     }
 
-    /// What it is called; what it is, too, where nobody has written it.
+    /// Returns the key, with the value if it is the default.
     fn describe(&self) -> String {
         let Self { key, value, is_written } = self;
-        if *is_written { (*key).to_owned() } else { format!("{key}, which is {value:?} by default") }
+        if *is_written { (*key).to_owned() } else { format!("{key} ({value:?} by default)") }
     }
 }
 
@@ -320,15 +316,11 @@ fn in_order(path: &str, least: &Bound, most: &Bound, report: &mut Diagnostics) {
     match most.is_written {
         true => {
             let wrong = format!("less than {}", least.describe());
-            report.error(&format!("{path}.{}", most.key), wrong, "write at least as much");
+            report.error(&format!("{path}.{}", most.key), wrong, "raise it");
         }
         false => {
             let wrong = format!("more than {}", most.describe());
-            report.error(
-                &format!("{path}.{}", least.key),
-                wrong,
-                format!("write at most as much, or {}, too", most.key),
-            );
+            report.error(&format!("{path}.{}", least.key), wrong, format!("lower it, or set {}", most.key));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How the gate is served, what it forwards to, and what it writes.
+//! Validates the listeners, `origin`, `headers`, `log` and `limits`.
 
 use super::diagnostics::Diagnostics;
 use crate::config::raw::{self, server as written};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
-/// The access log, in `state_dir`.
+/// Default file name of the access log, in `state_dir`.
 const ACCESS_LOG: &str = "access.log";
 const SPREAD: Share = Share::from_millionths(200_000);
 const KIB: u64 = 1024;
@@ -22,11 +22,11 @@ pub(super) fn listen(raw: &raw::File, report: &mut Diagnostics) -> Vec<SocketAdd
     let Some(written) = &raw.listen else { return vec![LISTEN] };
     let addresses: Vec<SocketAddr> = written.0.iter().map(|socket| socket.0).collect();
     if addresses.is_empty() && !report.has_error_at("listen") {
-        report.error("listen", "nowhere to listen", "write an address and port such as 127.0.0.1:8080");
+        report.error("listen", "no listen address", "add one such as 127.0.0.1:8080");
     }
     for (index, address) in addresses.iter().enumerate() {
         if address.port() != 0 && addresses[..index].contains(address) {
-            report.error(&format!("listen[{index}]"), format!("{address} is listed twice"), "keep one of them");
+            report.error(&format!("listen[{index}]"), format!("duplicate address {address}"), "keep one of them");
         }
     }
     addresses
@@ -42,20 +42,20 @@ pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnos
     if address.port() != 0 && listen.contains(&address) {
         report.error(
             "admin.listen",
-            format!("{address} is where clients are served"),
+            format!("{address} is an address for clients"),
             "write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
         );
     }
     if !address.ip().is_loopback() && written.token.is_none() {
-        let wrong = format!("{address} is beyond loopback, and there is no token");
+        let wrong = format!("{address} is not a loopback address and requires a token");
         report.error("admin.listen", wrong, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
     }
     let token = written.token.as_ref().map(|token| token.0.clone());
     if token.as_ref().is_some_and(|token| token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic())) {
         report.error(
             "admin.token",
-            "is empty or holds spaces",
-            "write letters, digits and signs, such as `openssl rand -hex 32` prints",
+            "is empty or contains spaces",
+            "write letters, digits and symbols, such as the output of `openssl rand -hex 32`",
         );
     }
     Some(Admin { listen: address, token: token.map(Secret::new) })
@@ -73,7 +73,7 @@ pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut 
             Default::default()
         }
         None => {
-            report.error("origin.url", "missing", "say where the site is, such as http://127.0.0.1:3000");
+            report.error("origin.url", "missing", "write the address of the site, such as http://127.0.0.1:3000");
             Default::default()
         }
     };
@@ -82,7 +82,7 @@ pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut 
             && (host == address.ip().to_string() || (host == "localhost" && address.ip().is_loopback()))
     };
     if let Some(address) = listen.iter().find(is_us) {
-        report.error("origin.url", format!("{address} is where the gate itself listens"), "write where the site is");
+        report.error("origin.url", format!("{address} points to the gateway itself"), "set the address of the site");
     }
     let span = |span: &Option<Span>| span.as_ref().map(|span| span.0);
     Origin {
@@ -104,27 +104,33 @@ pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut 
     }
 }
 
-/// Host, port and authority of `http://host[:port]`.
+/// Returns host, port and authority of `http://host[:port]`. `Err` is the message and the hint.
 fn address_of(url: &str) -> Result<(String, u16, String), (String, &'static str)> {
-    const EXAMPLE: &str = "write it like http://127.0.0.1:3000";
+    const EXAMPLE: &str = "use http://HOST:PORT, such as http://127.0.0.1:3000";
     let wrong = |wrong: &str| Err((format!("{url:?}: {wrong}"), EXAMPLE));
     if url.starts_with("https://") {
-        return Err(("TLS to the origin is not in this version".into(), "use http://, over a network that you trust"));
+        return Err((
+            "TLS to the origin is not supported in this version".into(),
+            "use http://, over a network that you trust",
+        ));
     }
-    let Some(rest) = url.strip_prefix("http://") else { return wrong("does not begin with http://") };
+    let Some(rest) = url.strip_prefix("http://") else { return wrong("unsupported scheme") };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.contains('@') {
-        return Err(("holds a user name or password".into(), "leave it out: the gate passes on what clients send"));
+        return Err((
+            "contains a user name or password".into(),
+            "leave it out: the gateway forwards the credentials of clients",
+        ));
     }
     if rest.contains(['/', '?', '#']) {
-        return wrong("has a path: paths are passed on as they come");
+        return wrong("contains a path: request paths are forwarded unchanged");
     }
-    let Ok(authority) = rest.parse::<http::uri::Authority>() else { return wrong("has no host that can be reached") };
+    let Ok(authority) = rest.parse::<http::uri::Authority>() else { return wrong("missing or invalid host") };
     let port = match rest[authority.host().len()..].strip_prefix(':') {
         None => 80,
         Some(digits) => match digits.parse::<u16>() {
             Ok(port) if port > 0 => port,
-            _ => return wrong("the port is not a number from 1 to 65535"),
+            _ => return wrong("invalid port, needs 1 to 65535"),
         },
     };
     let bracketed = authority.host().to_ascii_lowercase();
@@ -136,7 +142,7 @@ fn address_of(url: &str) -> Result<(String, u16, String), (String, &'static str)
         !host.is_empty() && host.bytes().all(plain)
     };
     if !is_host {
-        return wrong("has no host that can be reached");
+        return wrong("missing or invalid host");
     }
     let authority = if port == 80 { bracketed } else { format!("{bracketed}:{port}") };
     Ok((host, port, authority))
@@ -148,21 +154,25 @@ pub(super) fn limits(raw: &written::Limits, report: &mut Diagnostics) -> Limits 
         max_connections: count(report.nonzero_count("limits.max_connections", raw.max_connections, 10_000)),
         max_connections_per_address: NonZeroUsize::new(count(per_address)),
         first_byte_timeout: limit_span("first_byte_timeout", &raw.first_byte_timeout, 10, report),
-        head_timeout: limit_span("head_timeout", &raw.head_timeout, 10, report),
+        head_timeout: limit_span("header_timeout", &raw.header_timeout, 10, report),
         keep_alive_timeout: limit_span("keep_alive_timeout", &raw.keep_alive_timeout, 60, report),
         request_body_timeout: limit_span("request_body_timeout", &raw.request_body_timeout, 30, report),
         response_write_timeout: limit_span("response_write_timeout", &raw.response_write_timeout, 30, report),
-        max_head_size: head_size(&raw.max_head_size, report),
+        max_head_size: head_size(&raw.max_header_size, report),
         max_headers: usize::try_from(report.nonzero_count("limits.max_headers", raw.max_headers.map(u32::from), 100))
             .unwrap_or(usize::MAX),
         max_body_size: raw.max_body_size.as_ref().map_or(64 * KIB * KIB, |size| size.0),
         requests_per_connection: report.nonzero_count(
-            "limits.requests_per_connection",
-            raw.requests_per_connection,
+            "limits.max_requests_per_connection",
+            raw.max_requests_per_connection,
             10_000,
         ),
-        http2_streams: report.nonzero_count("limits.http2_streams", raw.http2_streams, 100),
-        max_clients: count(report.nonzero_count("limits.max_clients", raw.max_clients, 1_000_000)),
+        http2_streams: report.nonzero_count(
+            "limits.http2_max_concurrent_streams",
+            raw.http2_max_concurrent_streams,
+            100,
+        ),
+        max_clients: count(report.nonzero_count("limits.max_tracked_clients", raw.max_tracked_clients, 1_000_000)),
         drain_timeout: limit_span("drain_timeout", &raw.drain_timeout, 10, report),
     }
 }
@@ -175,11 +185,12 @@ fn limit_span(key: &str, written: &Option<Span>, default_seconds: u64, report: &
     )
 }
 
-/// hyper cannot read heads into less than 8 KiB, and a megabyte of fields is an attack.
+/// Returns the maximum size of a request head, 8 KiB to 1 MiB: hyper needs a buffer of at least 8 KiB, and a megabyte
+/// of fields is an attack.
 fn head_size(written: &Option<Size>, report: &mut Diagnostics) -> usize {
     let size = written.as_ref().map_or(32 * KIB, |size| size.0);
     if !(8 * KIB..=KIB * KIB).contains(&size) {
-        report.error("limits.max_head_size", "needs 8KiB to 1MiB", "write a size such as 32KiB");
+        report.error("limits.max_header_size", "needs 8KiB to 1MiB", "write a size such as 32KiB");
     }
     usize::try_from(size).unwrap_or(usize::MAX)
 }
@@ -215,7 +226,11 @@ pub(super) fn log(raw: &written::Log, state_dir: &Path, report: &mut Diagnostics
                 report.error("log.access.path", "missing", "name a file such as ./state/access.log");
             }
             if file.format == written::Format::Combined {
-                report.error("log.access.format", "combined is not in this version", "use json, which can be replayed");
+                report.error(
+                    "log.access.format",
+                    "combined is not supported in this version",
+                    "use json, which can be replayed",
+                );
             }
             AccessLog::File { path: path.into() }
         }

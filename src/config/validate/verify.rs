@@ -1,4 +1,4 @@
-//! How crawlers are held to what they say, and the operators that the file adds or changes.
+//! Validates `verify` and `operators`.
 
 use super::diagnostics::Diagnostics;
 use crate::config::raw::verify::{self as raw, Refresh};
@@ -13,13 +13,13 @@ use std::time::Duration;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a signature may hold at most, as the draft standard recommends.
+/// Default of `max_lifetime`, as the draft standard recommends.
 const DEFAULT_MAX_LIFETIME: Duration = DAY;
 
-/// Whoever publishes a list should not be asked more often.
+/// Minimum of `refresh_interval`, to protect the servers of the lists.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A product token is a word; what is longer was not meant to be one.
+/// Maximum length of a product token, in bytes. A product token is a word.
 const MAX_TOKEN_LEN: usize = 64;
 
 pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
@@ -35,12 +35,16 @@ pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
             ),
         }),
     };
-    let refresh = match &raw.refresh {
+    let refresh = match &raw.refresh_interval {
         Refresh::Off => None,
         Refresh::Daily => Some(DAY),
         Refresh::Every(span) => {
             if span.0 < MIN_REFRESH_INTERVAL {
-                report.error("verify.refresh", "found less than a minute", "write a duration such as 24h, or off");
+                report.error(
+                    "verify.refresh_interval",
+                    "found less than a minute",
+                    "write a duration such as 24h, or off",
+                );
             }
             Some(span.0)
         }
@@ -51,8 +55,8 @@ pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
 fn nameservers(raw: &raw::Servers, report: &mut Diagnostics) -> Vec<SocketAddr> {
     let Some(servers) = &raw.nameservers else { return Vec::new() };
     if servers.0.is_empty() {
-        let remedy = "write one such as 127.0.0.1:53, leave it out to ask the system's, or write dns: off";
-        report.error("verify.dns.nameservers", "names no server", remedy);
+        let remedy = "write one such as 127.0.0.1:53, leave it out to use the system's, or write dns: off";
+        report.error("verify.dns.nameservers", "is empty", remedy);
     }
     servers.0.iter().map(|server| server.0).collect()
 }
@@ -60,22 +64,22 @@ fn nameservers(raw: &raw::Servers, report: &mut Diagnostics) -> Vec<SocketAddr> 
 fn signatures(raw: &raw::Signatures, report: &mut Diagnostics) -> Option<Signatures> {
     let max_lifetime = raw.max_lifetime.as_ref().map(|span| span.0);
     let max_lifetime = report.nonzero_duration("verify.signatures.max_lifetime", max_lifetime, DEFAULT_MAX_LIFETIME);
-    raw.enabled.unwrap_or(true).then_some(Signatures { unlisted_agents: raw.unlisted_agents, max_lifetime })
+    raw.enabled.unwrap_or(true).then_some(Signatures { unlisted_agents: raw.fetch_unlisted_keys, max_lifetime })
 }
 
-/// The operators that the file adds or changes; `known` are all others by name.
+/// Returns the operators that the file adds or changes. `known` are the names of the built-in operators.
 pub(super) fn operators(
     raw: &NamedMap<raw::Operator>,
     known: &[&str],
     report: &mut Diagnostics,
 ) -> Vec<CrawlerOperator> {
     let operators = raw.0.iter().map(|(name, written)| operator(name, written, known, report)).collect();
-    check_unique(raw, "tokens", |operator| operator.tokens.as_ref(), report);
+    check_unique(raw, "product_tokens", |operator| operator.product_tokens.as_ref(), report);
     check_unique(raw, "signature_agents", |operator| operator.signature_agents.as_ref(), report);
     operators
 }
 
-/// What crawlers say of themselves is one operator's: the last in the file would have it, and the others nothing.
+/// Checks that no two operators of the file have the same product token or agent: only the last one would get it.
 fn check_unique(
     raw: &NamedMap<raw::Operator>,
     key: &str,
@@ -87,14 +91,14 @@ fn check_unique(
         let before = told.len();
         each(of(written), &format!("operators.{name}.{key}"), |path, text| {
             if let Some((_, other)) = told[..before].iter().find(|(known, _)| known.eq_ignore_ascii_case(text)) {
-                report.error(path, format!("{text:?} stands under operators.{other}, too"), "keep one of them");
+                report.error(path, format!("duplicate {text:?}: operators.{other} has it, too"), "keep one of them");
             }
         });
         told.extend(of(written).iter().flat_map(|list| &list.0).map(|text| (text.as_str(), name.as_str())));
     }
 }
 
-/// The files among the sources of addresses, each with where it is named.
+/// Returns the files among `ranges`, each with its location in the configuration.
 pub(super) fn range_files(raw: &NamedMap<raw::Operator>, report: &Diagnostics) -> Vec<RangeFile> {
     let mut files = Vec::new();
     each_range(raw, |path, source| {
@@ -106,16 +110,16 @@ pub(super) fn range_files(raw: &NamedMap<raw::Operator>, report: &Diagnostics) -
     files
 }
 
-/// Whoever writes a URL wants it to be asked.
+/// Warns about each range list by URL that is never fetched because `refresh_interval` is off.
 pub(super) fn warn_unfetched(raw: &NamedMap<raw::Operator>, verify: &Verify, report: &mut Diagnostics) {
     if verify.refresh.is_some() {
         return;
     }
     each_range(raw, |path, source| {
         if source.contains("://") {
-            // A query may hold a key.
+            // A query may contain a key.
             let (place, url) = (report.location_of(path), source.split('?').next().unwrap_or_default());
-            report.warning(format!("{place}: {path}: {url} is not fetched, because verify.refresh is off"));
+            report.warning(format!("{place}: {path}: {url} is not fetched, because verify.refresh_interval is off"));
         }
     });
 }
@@ -131,15 +135,15 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagno
     report.name(&path, name);
     if !known.contains(&name) {
         let signs = raw.signature_agents.is_some();
-        if raw.tokens.is_none() && !signs {
-            report.warning(format!("{path}: none is built in by that name, and without tokens nobody claims it"));
+        if raw.product_tokens.is_none() && !signs {
+            report.warning(format!("{path}: unknown operator without product_tokens: no user agent can claim it"));
         }
-        if raw.ranges.is_none() && raw.names.is_none() && !signs {
-            report.warning(format!("{path}: without ranges, names or signature_agents nothing proves it"));
+        if raw.ranges.is_none() && raw.dns_names.is_none() && !signs {
+            report.warning(format!("{path}: without ranges, dns_names or signature_agents no client can be verified"));
         }
     }
     let texts = |list: &Option<OneOrMany<String>>| list.as_ref().map(|list| list.0.clone());
-    each(raw.tokens.as_ref(), &format!("{path}.tokens"), |path, token| {
+    each(raw.product_tokens.as_ref(), &format!("{path}.product_tokens"), |path, token| {
         self::token(path, token, report);
         warn_version(path, token, report);
     });
@@ -151,15 +155,15 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagno
     let complete = |list: &OneOrMany<raw::ProofMethodName>| list.0.iter().copied().map(Into::into).collect();
     CrawlerOperator {
         name: name.to_owned(),
-        tokens: texts(&raw.tokens),
+        tokens: texts(&raw.product_tokens),
         ranges: texts(&raw.ranges),
-        names: raw.names.as_ref().map(patterns),
-        complete: raw.complete.as_ref().map(complete),
+        names: raw.dns_names.as_ref().map(patterns),
+        complete: raw.exhaustive.as_ref().map(complete),
         signature_agents: texts(&raw.signature_agents),
     }
 }
 
-/// Looks at each text of a list, with its path.
+/// Calls `look` for each text of a list, with its path.
 fn each(list: Option<&OneOrMany<String>>, path: &str, mut look: impl FnMut(&str, &str)) {
     match list.map(|list| list.0.as_slice()) {
         Some([one]) => look(path, one),
@@ -171,31 +175,32 @@ fn each(list: Option<&OneOrMany<String>>, path: &str, mut look: impl FnMut(&str,
 fn token(path: &str, token: &str, report: &mut Diagnostics) {
     let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
     if token.trim() != token || !(2..=MAX_TOKEN_LEN).contains(&token.len()) || !token.bytes().all(printable) {
-        report.error(path, format!("{token:?} is no product token"), "write it like ExampleBot, without a version");
+        report.error(path, format!("invalid product token {token:?}"), "write it like ExampleBot, without a version");
     }
 }
 
-/// It is looked for as it stands.
+/// Warns about a product token with a version: it is matched literally.
 fn warn_version(path: &str, token: &str, report: &mut Diagnostics) {
     let version = token.split_once('/').filter(|(_, rest)| rest.starts_with(|sign: char| sign.is_ascii_digit()));
     if let Some((product, _)) = version {
-        report.warning(format!("{path}: {token:?} is that version alone; {product} is all of them"));
+        report.warning(format!("{path}: {token:?} matches this version only; {product} matches all versions"));
     }
 }
 
-/// A file may be anything; a URL must be one that is fetched, and a network one that a crawler may have.
+/// Checks a source of ranges. A path is accepted as it is; a URL must be fetchable, and a network no wider than that of
+/// a crawler.
 fn source(path: &str, source: &str, report: &mut Diagnostics) {
     let remedy = "write a network, an https:// URL or the path of a file";
     if source.trim().is_empty() {
-        return report.error(path, "names no source", remedy);
+        return report.error(path, "is empty", remedy);
     }
     if source.parse().is_ok_and(|network: IpNet| is_wider_than_crawlers(network.addr(), network.prefix_len())) {
-        let wrong = format!("{source} is wider than any crawler's network");
-        return report.error(path, wrong, "write what its crawlers have: at most an IPv4 /8 or an IPv6 /19");
+        let wrong = format!("{source} is too wide for the network of a crawler");
+        return report.error(path, wrong, "write at most an IPv4 /8 or an IPv6 /19");
     }
     let Some((scheme, rest)) = source.split_once("://") else {
         if looks_like_network(source) && !is_network(source) {
-            report.error(path, format!("{source:?} is no network"), "write it like 192.0.2.0/24 or 2001:db8::/32");
+            report.error(path, format!("invalid network {source:?}"), "write it like 192.0.2.0/24 or 2001:db8::/32");
         }
         return;
     };
@@ -204,13 +209,9 @@ fn source(path: &str, source: &str, report: &mut Diagnostics) {
     match (scheme, host) {
         ("https", Some(_)) | ("http", Some("127.0.0.1" | "[::1]" | "localhost")) => {}
         ("http", Some(_)) => {
-            report.error(
-                path,
-                "anybody on the way could write that list",
-                "use https://; http:// is for this machine alone",
-            );
+            report.error(path, "insecure URL", "use https://, or http:// on this machine");
         }
-        _ => report.error(path, format!("{source:?} cannot be fetched"), remedy),
+        _ => report.error(path, format!("unsupported URL {source:?}"), remedy),
     }
 }
 
@@ -218,7 +219,8 @@ fn is_network(text: &str) -> bool {
     text.parse::<IpNet>().is_ok() || text.parse::<IpAddr>().is_ok()
 }
 
-/// No file has such a name: digits and dots, or what has colons besides.
+/// Returns true if `text` consists of the characters of an address or network: digits and dots, or hexadecimal digits
+/// with colons. No file has such a name.
 fn looks_like_network(text: &str) -> bool {
     let only = |signs: &str| text.bytes().all(|byte| byte.is_ascii_digit() || signs.as_bytes().contains(&byte));
     text.starts_with(|first: char| first.is_ascii_hexdigit() || first == ':')
@@ -228,15 +230,15 @@ fn looks_like_network(text: &str) -> bool {
 fn agent(path: &str, agent: &str, report: &mut Diagnostics) {
     let host = |url: http::Uri| url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty());
     if !agent.parse().is_ok_and(host) || agent.contains('@') {
-        report.error(path, format!("{agent:?} is no agent's address"), "write it like https://bot.example");
+        report.error(path, format!("invalid agent URL {agent:?}"), "write it like https://bot.example");
     }
 }
 
 impl From<raw::ProofMethodName> for ProofMethod {
     fn from(known: raw::ProofMethodName) -> Self {
         match known {
-            raw::ProofMethodName::Addresses => Self::Addresses,
-            raw::ProofMethodName::Names => Self::Names,
+            raw::ProofMethodName::Ranges => Self::Addresses,
+            raw::ProofMethodName::DnsNames => Self::Names,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How guarded crawlers fare with an account.
+//! Usage of a quota by guarded crawlers.
 
 use super::QuotaState;
 use crate::engine::StableClassId;
@@ -7,7 +7,7 @@ use crate::policy::tier::Share;
 use crate::policy::{OperatorId, Timestamp, Units};
 
 impl QuotaState {
-    /// How a guarded crawler has fared, and whether the page it asks for has waited for too long.
+    /// Returns the guard state of a crawler: last admission, budget used, and whether the requested page is overdue.
     pub(in crate::engine) fn guard_state(
         &mut self,
         class: StableClassId,
@@ -26,7 +26,7 @@ impl QuotaState {
         GuardState { guard, last_admitted, is_overdue, spent: lately.1, window_elapsed: passed }
     }
 
-    /// A guarded crawler's request is let through; `by_guard` units of it although its tier refused it.
+    /// Records an admitted request of a guarded crawler, with the units that its tier refused and the guard admitted.
     pub(in crate::engine) fn record_guard_admit(
         &mut self,
         class: StableClassId,

@@ -1,7 +1,7 @@
-//! The account of one quota: what is settled, what is promised, and where each class stands on its ladder.
+//! Counter of one quota: settled and reserved units, and the tier state of each class.
 //!
-//! It holds the present window and remembers others: those that still weigh on the present one, those in which a
-//! reservation is open, and the last few, so that a clock set back finds them as they were.
+//! [`QuotaCounter`] keeps the current window. It also stores windows that overlap a sliding window or have open
+//! reservations. It stores the last few windows, too, so that a clock set back finds them unchanged.
 
 mod guard;
 mod pacing;
@@ -22,16 +22,16 @@ use crate::policy::{OperatorId, Reason, Refusal, Timestamp, Units, Verdict};
 use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// A clock that is set back by less than this is being corrected: it counts as standing still.
+/// A clock set back by less than this counts as standing still.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 
-/// A drift that moves by more than this part of the limit is worth telling.
+/// Divisor of the limit: a drift that changes by more than this part of the limit is reported.
 const DRIFT_REPORT_DIVISOR: u64 = 100;
 
-/// So many windows are remembered beside the present one and those that weigh on it.
+/// Maximum number of stored windows besides the current one and those that overlap it.
 const MAX_PAST_WINDOWS: usize = 8;
 
-/// One quota's account.
+/// A counter of one quota behind a lock.
 pub(super) struct QuotaCounter {
     name: String,
     number: usize,
@@ -39,79 +39,80 @@ pub(super) struct QuotaCounter {
     state: Mutex<QuotaState>,
 }
 
-/// What the account's lock guards.
+/// State guarded by the lock of [`QuotaCounter`].
 pub(super) struct QuotaState {
     pub(super) window: Window,
     limit: Units,
     pub(super) enforce: bool,
-    /// The most that one request is expected to cost, by the settings ...
+    /// Maximum expected cost of one request, according to the configuration.
     pub(super) configured_max_cost: Units,
-    /// ... and by what was asked lately.
+    /// Maximum cost of recent requests; decays to `configured_max_cost`.
     pub(super) max_cost: Units,
     leased: bool,
     pub(super) latest_seen: Timestamp,
     pub(super) current: WindowUsage,
-    /// The others that are remembered, in no order.
+    /// Stored windows other than the current one, unordered.
     pub(super) past_windows: Vec<WindowUsage>,
     evicted_windows: EvictedWindows,
-    /// When what is taken of the present window begins to come back.
+    /// Time at which taken units of the current window begin to become available again.
     resets_at: Timestamp,
     pub(super) pace: SpendRate,
-    /// What requests would have taken that ran short since the ledger was last asked.
+    /// Shortfall since the last lease request: units that requests needed and the lease did not have.
     pub(super) shortfall: Units,
-    /// Decisions, second charges and settlements made on this account, in order.
+    /// Sequence number of the last decision, retry charge or settlement.
     pub(super) sequence: u64,
-    /// What the origin said was spent beyond what could be booked.
+    /// Units that the origin spent beyond the limit; counted in no window.
     pub(super) overrun: Units,
-    /// What was lost to crashes.
+    /// Units lost to crashes.
     pub(super) lost: Units,
-    /// What the origin has counted beyond what is counted here, in thousandths, as of its last word ...
+    /// Units that the origin counts beyond the gateway's count, in milli-units, as of its last report.
     pub(super) drift: i64,
-    /// ... and as of the last time that anybody was told.
+    /// Drift at the time of the last event, in milli-units.
     last_reported_drift: i64,
-    /// The origin has said that nothing is left before this moment.
+    /// End of the exhaustion that the origin reported.
     closed_until: Timestamp,
-    /// What counts as taken was corrected, by hand or by the origin's word, and the ledger does not know it yet.
+    /// True if the taken units were corrected, manually or by an origin report, and the ledger has not received the
+    /// correction.
     pub(super) corrected: bool,
     by_class: Vec<ClassUsage>,
-    /// The plan, where there is one, or was: what it has learned outlives a change of the rules.
+    /// Pacing state; `None` if the quota was never paced. Learned demand survives a configuration change.
     pacer: Option<Box<Pacer>>,
-    /// What is planned for, and the slots of the classes that it knows by their places.
+    /// Pacing configuration, with the stable ids of its classes by index.
     planned_for: Option<(Pacing, Vec<StableClassId>)>,
-    /// The plan that was made for the decision under way. It stands once that does.
+    /// Plan created for the current decision; adopted together with the decision.
     next_pacer: Option<Box<Pacer>>,
-    /// When a request of a guarded crawler was last let through, by class and operator: few, as operators are.
+    /// Times of the last admitted request of guarded crawlers, by class and operator; a short list.
     crawlers: Vec<((StableClassId, OperatorId), Timestamp)>,
 }
 
-/// What the origin has told that somebody should know.
+/// Event to log, derived from the origin's quota headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OriginQuotaEvent {
-    /// Nothing is left, and nothing is let through before this moment.
+    /// The origin reports the quota as exhausted; requests are refused until this time.
     Exhausted {
-        /// When the origin goes on, by its own word.
+        /// Reset time reported by the origin.
         until: Timestamp,
     },
-    /// It counts so much beyond ours, in thousandths; below zero where it counts less.
+    /// The origin counts more units than the gateway; fewer if negative.
     Drift {
-        /// Thousandths of a unit.
+        /// Drift, in milli-units.
         milli: i64,
     },
 }
 
-/// One class in one account.
+/// Usage of one quota by one class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClassUsage {
     pub(super) shedding: ShedState,
-    /// Units charged since the process began.
+    /// Units charged since the process start.
     pub(super) charged: Units,
-    /// Units that the guard has let through since the process began ...
+    /// Units admitted by the crawler guard since the process start.
     pub(super) guarded: Units,
-    /// ... and in the length of a window that began at this moment.
+    /// Start of the current guard window, and the units that the guard admitted in it.
     pub(super) guarded_lately: (Timestamp, Units),
 }
 
-/// How fast the present window is being spent.
+/// Rate at which the current window is spent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SpendRate {
     looked: Timestamp,
@@ -160,8 +161,8 @@ impl QuotaCounter {
         Self { name: quota.name.clone(), number, lease_mode: lease_mode, state: Mutex::new(state) }
     }
 
-    /// Goes on under changed rules. What is spent stays spent: a window that begins at another moment now is weighed on
-    /// by the one before. What is planned stays planned where nothing that it goes by is changed.
+    /// Applies a changed configuration. Spent units stay spent: usage of the old window counts in a window with other
+    /// boundaries. The plan is kept if none of its inputs changed.
     pub(super) fn update_config(&self, quota: &Quota, slots: &[StableClassId], max_cost: Units, now: Timestamp) {
         let mut state = self.lock_at(now);
         let (before, taken, limit) = (state.definition(), state.taken(), state.limit);
@@ -175,10 +176,10 @@ impl QuotaCounter {
             state.planned_for = planned_for;
             state.replan_now();
         }
-        // Whatever becomes of the window: what weighed on the one before weighs on this one.
+        // Usage that counted in the old window counts in the new one, whatever its boundaries.
         if before != state.definition() {
             if !state.leased {
-                // It is carried over once, not once for each window that it was taken of.
+                // Carry the usage over once, not once per window that it was taken from.
                 state.past_windows.iter_mut().for_each(|tally| tally.settled = Units::ZERO);
                 state.sum_overlapping();
             }
@@ -196,25 +197,25 @@ impl QuotaCounter {
         &self.name
     }
 
-    /// Its place in the order in which accounts are locked.
+    /// Returns the position of the counter in the lock order.
     pub(super) fn number(&self) -> usize {
         self.number
     }
 
-    /// The account's book as of `now`: in the window that this moment falls into.
+    /// Locks the state and advances it to the window that contains `now`.
     pub(super) fn lock_at(&self, now: Timestamp) -> MutexGuard<'_, QuotaState> {
         let mut state = self.state.lock();
         self.advance_to(&mut state, now);
         state
     }
 
-    /// Brings the book to `now`, unless it has been brought to a later moment already.
+    /// Advances the state to `now`, unless it has already been advanced to a later time.
     pub(super) fn advance_to(&self, state: &mut QuotaState, now: Timestamp) {
         if now >= state.latest_seen || state.latest_seen.saturating_duration_since(now) >= MAX_CLOCK_SKEW {
             state.latest_seen = now;
         }
         if !state.current.opened {
-            // What weighs on a window that is not open yet changes with the time.
+            // The overlapping usage of a window that is not open yet changes with time.
             state.sum_overlapping();
         } else if !state.current.span.contains(state.latest_seen) {
             state.roll_over();
@@ -222,19 +223,20 @@ impl QuotaCounter {
         }
     }
 
-    /// The account's book as it was last left.
+    /// Locks the state without advancing it.
     pub(super) fn lock(&self) -> MutexGuard<'_, QuotaState> {
         self.state.lock()
     }
 
-    /// Asks for more when what is held runs low. Called after units were taken; asks once until it is answered.
+    /// Requests a refill if the lease runs low. Called after units were taken; requests once until the lease is
+    /// updated.
     pub(super) fn request_refill_if_low(&self, state: &mut QuotaState) {
         if state.current.taken() > state.current.refill_below {
             self.wake_refresher(state);
         }
     }
 
-    /// Asks for more, though nothing was taken: it was not enough for `cost`.
+    /// Requests a refill because the lease cannot cover `cost`.
     pub(super) fn request_refill_for(&self, state: &mut QuotaState, cost: Units) {
         state.max_cost = state.max_cost.max(cost);
         self.add_shortfall(state, cost);
@@ -254,10 +256,10 @@ impl QuotaCounter {
 
     /// Replaces a reservation of `expected`, made in the window `id`, by `actual`.
     ///
-    /// The charge is that window's own, also when it has ended since. What the origin says it spent beyond the limit
-    /// cannot be undone; it is kept apart as overrun, so that the books stay within it. What others are expected to cost
-    /// follows it where that is `learned`. Returns the overrun, and before it the settlement's number: they are counted
-    /// with the decisions.
+    /// Charges that window, even if it has ended since. Units that the origin spent beyond the limit are counted as
+    /// overrun, outside of all windows, so that the settled units stay within the limit. Updates the cost estimate if
+    /// the cost is `learned`. Returns the sequence number of the settlement, which is shared with decisions, and the
+    /// overrun.
     pub(super) fn settle(
         &self,
         id: u64,
@@ -289,7 +291,7 @@ impl QuotaCounter {
         };
         tally.settled = tally.settled.saturating_add(actual.min(room));
         let beyond = actual.saturating_sub(room);
-        // The limit may have room where the lease has not: the ledger will say.
+        // The limit may have room that the lease lacks; the ledger decides.
         let left =
             if leased { limit.saturating_sub(tally.taken_total()).saturating_sub(tally.owed) } else { Units::ZERO };
         tally.owed = tally.owed.saturating_add(beyond.min(left));
@@ -303,7 +305,7 @@ impl QuotaCounter {
         (sequence, overrun)
     }
 
-    /// The origin has told where its own count of the window `id` stands. Returns what is worth telling of it.
+    /// Applies the usage of the window `id` that the origin reported. Returns an event to log, if there is one.
     pub(super) fn sync_with_origin(&self, id: u64, said: OriginReport, now: Timestamp) -> Option<OriginQuotaEvent> {
         let mut state = self.lock_at(now);
         let turns = state.window.lookback() == 0;
@@ -329,7 +331,7 @@ impl QuotaCounter {
         closed.or_else(|| is_worth_telling.then_some(OriginQuotaEvent::Drift { milli }))
     }
 
-    /// Takes back a reservation of which nothing was spent.
+    /// Releases a reservation of which nothing was spent.
     pub(super) fn release(&self, id: u64, expected: Units) {
         let mut state = self.state.lock();
         if let Some(tally) = state.tally(id) {
@@ -338,7 +340,7 @@ impl QuotaCounter {
         state.mark_changed(id);
     }
 
-    /// Corrects what is settled by hand; returns what it was and what it is now.
+    /// Sets the settled units manually. Returns the previous and the new value.
     pub(super) fn set_used(&self, used: Units, now: Timestamp) -> (Units, Units) {
         let mut state = self.lock_at(now);
         let before = state.used();
@@ -350,7 +352,7 @@ impl QuotaCounter {
         (before, after)
     }
 
-    /// Brings what is taken to `taken`, as a log tells it; true where the books said something else.
+    /// Sets the taken units to `taken`, the value of a log. Returns true if the count changed.
     pub(super) fn sync_used_from_log(&self, taken: Units, now: Timestamp) -> bool {
         let mut state = self.lock_at(now);
         let before = state.taken();
@@ -358,7 +360,7 @@ impl QuotaCounter {
             let reserved = state.current.reserved;
             state.set_used(taken.saturating_sub(reserved));
         }
-        // Less is what somebody said by hand, and then a gate plans anew.
+        // Usage decreases only by a manual correction, after which a gateway replans.
         if taken < before {
             state.replan_now();
         }
@@ -367,13 +369,13 @@ impl QuotaCounter {
 }
 
 impl QuotaState {
-    /// Units that were bought for the window.
+    /// Returns the limit of the window, in units.
     pub(super) fn limit(&self) -> Units {
         self.limit
     }
 
-    /// What may be taken in all at this moment. While what is taken is an estimate that errs high it says nothing of
-    /// what is left: that is for the ledger to say.
+    /// Returns the maximum of units that may be taken now. An overestimate of the taken units does not limit admission;
+    /// only the lease does.
     pub(super) fn leased_limit(&self) -> Units {
         match (self.exhausted_until(), self.current.estimated) {
             (Some(_), _) => self.taken().min(self.limit),
@@ -382,7 +384,7 @@ impl QuotaState {
         }
     }
 
-    /// Before this moment nothing is let through: the origin has said so.
+    /// Returns the end of the exhaustion that the origin reported, or `None` if the quota is not exhausted.
     pub(super) fn exhausted_until(&self) -> Option<Timestamp> {
         self.is_closed().then_some(self.closed_until)
     }
@@ -391,19 +393,19 @@ impl QuotaState {
         self.latest_seen < self.closed_until
     }
 
-    /// Which window this is, so that another one is told from it.
+    /// Returns the values that identify the window.
     fn definition(&self) -> (u64, bool, Duration, u32) {
         (self.current.id, self.current.first_use, self.window.nominal_length(), self.window.lookback())
     }
 
-    /// Counts at least `counted` as taken by all.
+    /// Raises the units taken by all instances to at least `counted`.
     fn raise_taken_to(&mut self, counted: Units) {
         let beyond = counted.saturating_sub(self.taken());
         if beyond.is_zero() {
             return;
         }
         match self.leased {
-            // Nobody's own: several gates hear the same from the origin.
+            // Count the units as taken by others: several instances receive the same report from the origin.
             true => {
                 self.current.taken_by_others = self.current.taken_by_others.saturating_add(beyond);
                 self.corrected = true;
@@ -412,28 +414,28 @@ impl QuotaState {
         }
     }
 
-    /// Settled by all gates, as far as is known.
+    /// Returns the units settled by all instances, as far as this instance is informed.
     pub(super) fn used(&self) -> Units {
         self.current.settled.saturating_add(self.current.taken_by_others)
     }
 
-    /// Settled, owed and reserved by all gates, as far as is known.
+    /// Returns the units settled, owed and reserved by all instances, as far as this instance is informed.
     pub(super) fn taken(&self) -> Units {
         self.current.taken_total().saturating_add(self.current.owed)
     }
 
-    /// What may be taken by all before this gate has to ask for more.
+    /// Returns the units that all instances may take before this one needs a larger lease.
     pub(super) fn leased(&self) -> Units {
         self.current.held.saturating_add(self.current.taken_by_others).min(self.limit)
     }
 
-    /// Keeps what a decision has moved on: the class's place on its ladder, and in the plan what it asked for and paid.
+    /// Stores the effects of a decision: the tier state of the class, and the demand and payment in the plan.
     pub(super) fn record_decision(&mut self, class: StableClassId, position: &QuotaSnapshot<'_>, verdict: &Verdict) {
         self.class(class).shedding = position.shedding;
         self.adopt_plan();
         let (Some(planned), Some(pacer)) = (&position.planned, &mut self.pacer) else { return };
         let paced = pacer.class(usize::from(class));
-        // What its tier or bucket refuses is nothing that a plan could serve.
+        // Demand that a tier or bucket refuses is excluded, because no plan could serve it.
         if matches!(
             verdict,
             Verdict::Admit { .. } | Verdict::Refuse(Refusal { reason: Reason::Pacing | Reason::Quota, .. })
@@ -446,7 +448,7 @@ impl QuotaState {
         }
     }
 
-    /// Sets `cost` aside; the window's first charge opens it, where that is how it opens.
+    /// Reserves `cost`. The first charge opens a first-use window.
     pub(super) fn reserve(&mut self, cost: Units) {
         if !cost.is_zero() {
             self.open_on_first_use();
@@ -462,7 +464,7 @@ impl QuotaState {
         }
     }
 
-    /// When what is taken begins to come back.
+    /// Returns the time at which taken units begin to become available again.
     pub(super) fn resets_at(&self) -> Timestamp {
         match self.window.first_use_length().filter(|_| !self.current.opened) {
             _ if self.is_closed() => self.closed_until,
@@ -471,14 +473,14 @@ impl QuotaState {
         }
     }
 
-    /// The time in which what is taken weighs.
+    /// Returns the span whose usage counts in the current window.
     pub(super) fn effective_span(&self) -> Span {
         let span = self.span_of(&self.current);
         let reach = span.length().saturating_mul(self.window.lookback());
         Span { start: span.start - reach, end: self.resets_at() }
     }
 
-    /// The tally of the window `id`, if it is remembered.
+    /// Returns the usage of the window `id`, or `None` if it is not stored.
     pub(super) fn tally(&mut self, id: u64) -> Option<&mut WindowUsage> {
         match self.current.id == id {
             true => Some(&mut self.current),
@@ -486,7 +488,7 @@ impl QuotaState {
         }
     }
 
-    /// What is kept for one class.
+    /// Returns the usage of one class.
     pub(super) fn class(&mut self, class: StableClassId) -> &mut ClassUsage {
         let place = usize::from(class);
         if place >= self.by_class.len() {
@@ -495,12 +497,12 @@ impl QuotaState {
         &mut self.by_class[place]
     }
 
-    /// What is kept for each class, by slot.
+    /// Returns the usage of all classes, by stable class id.
     pub(super) fn classes(&self) -> &[ClassUsage] {
         &self.by_class
     }
 
-    /// Notes that the tally of the window `id` has changed, which may weigh on the present one.
+    /// Updates the overlapping usage after a change of the window `id`.
     pub(super) fn mark_changed(&mut self, id: u64) {
         if self.current.id != id {
             self.sum_overlapping();
@@ -513,13 +515,13 @@ impl QuotaState {
         self.current.owed = Units::ZERO;
         self.closed_until = Timestamp::default();
         self.evicted_windows = EvictedWindows::default();
-        // Also where the number stays as it was: the operator's word may be what a ledger waits for.
+        // Also if the number is unchanged: the ledger may wait for the administrator's value.
         self.corrected = self.leased;
         if used >= self.current.taken_by_others {
             self.current.settled = used.saturating_sub(self.current.taken_by_others);
             return;
         }
-        // Less than others took, or earlier windows: those are corrected, too.
+        // The value is below the usage of others or of overlapping windows, so these are corrected, too.
         self.current.spent = false;
         self.current.settled = Units::ZERO;
         for tally in self.past_windows.iter_mut().filter(|tally| key.overlaps(tally.id, tally.known_span())) {
@@ -536,7 +538,7 @@ impl QuotaState {
 }
 
 impl SpendRate {
-    /// Looks again: up at once, down over a second or two.
+    /// Updates the rate. It increases at once and decreases over a second or two.
     pub(super) fn update(&mut self, taken: Units, now: Timestamp) {
         const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
         let passed = now.saturating_duration_since(self.looked);
@@ -566,7 +568,7 @@ fn initial_window(window: &Window, now: Timestamp) -> WindowUsage {
     }
 }
 
-/// A window that the next charge opens.
+/// Returns a window that its next charge opens.
 fn placeholder_window(ordinal: u64) -> WindowUsage {
     let ever = Span { start: Timestamp(0), end: Timestamp(u64::MAX) };
     WindowUsage { opened: false, first_use: true, ..WindowUsage::new(ordinal, ever) }

@@ -1,4 +1,4 @@
-//! What the plan of a paced quota has for its requests, and what it is made from.
+//! Pacing of a quota: the plan for its requests, and the inputs of the planner.
 
 use super::QuotaState;
 use crate::engine::StableClassId;
@@ -11,10 +11,11 @@ use crate::policy::window::Span;
 use crate::policy::{Timestamp, Units};
 
 impl QuotaState {
-    /// What the plan has for a request of `class`, made anew where it is time for that. `slots` are those of the classes
-    /// that `pacing` knows by their places.
+    /// Returns the plan for a request of `class`, and replans if that is due. The stable class ids have the order of
+    /// the classes in `pacing`.
     ///
-    /// A plan that is made for a request which then waits for the ledger is dropped: of that there is no line in the log.
+    /// A plan created for a request that is then refused for the ledger is dropped: that request has no line in the
+    /// log.
     pub(in crate::engine) fn plan_for(
         &mut self,
         pacing: &Pacing,
@@ -37,7 +38,7 @@ impl QuotaState {
         }
     }
 
-    /// The account as a plan finds it.
+    /// Returns the totals of the quota for the planner.
     fn totals(&self) -> QuotaTotals {
         QuotaTotals {
             limit: self.limit,
@@ -48,7 +49,7 @@ impl QuotaState {
         }
     }
 
-    /// What clients are expected to ask for in what is left of a window, by what the plan has learned of them.
+    /// Returns the forecast demand for the rest of a window, in units; 0 without a plan.
     pub(in crate::engine) fn expected_demand(&self, tally: &WindowUsage) -> Units {
         let span = self.span_of(tally);
         let from = self.latest_seen.max(span.start);
@@ -56,7 +57,7 @@ impl QuotaState {
         self.pacer().map_or(Units::ZERO, |pacer| pacer.expected_demand(self.week_at(from), left))
     }
 
-    /// The time of a window; of one that nobody has opened, were it opened now.
+    /// Returns the span of a window; for an unopened window, the span it would have if opened now.
     pub(super) fn span_of(&self, tally: &WindowUsage) -> Span {
         if tally.opened { tally.span } else { self.window.span(self.latest_seen) }
     }
@@ -65,37 +66,37 @@ impl QuotaState {
         WeekTime(f64::from(self.window.second_of_week(moment)))
     }
 
-    /// What is taken, or may be, was changed from outside.
+    /// Makes a new plan due after taken or available units were changed from outside.
     pub(super) fn replan_now(&mut self) {
         if let Some(pacer) = &mut self.pacer {
             pacer.replan_now();
         }
     }
 
-    /// The plan that was made last stands.
+    /// Adopts the plan that was created last.
     pub(in crate::engine) fn adopt_plan(&mut self) {
         if let Some(next) = self.next_pacer.take() {
             self.pacer = Some(next);
         }
     }
 
-    /// The plan, if there is one.
+    /// Returns the plan, or `None` if there is none.
     pub(in crate::engine) fn pacer(&self) -> Option<&Pacer> {
         self.pacer.as_deref()
     }
 
-    /// The plan; one that knows nothing yet, where there was none.
+    /// Returns the plan; creates one without learned demand if there is none.
     pub(in crate::engine) fn pacer_or_default(&mut self) -> &mut Pacer {
         self.pacer.get_or_insert_default()
     }
 
-    /// What the tiers of `quota` count of what is taken.
+    /// Returns the taken units as the tiers of `quota` count them.
     pub(in crate::engine) fn used_for_tiers(&self, quota: &Quota) -> Units {
         let ahead = quota.pacing.as_ref().and(self.pacer()).map(|pacer| pacer.is_ahead(self.taken()));
         quota.used_for_tiers(self.taken(), ahead)
     }
 
-    /// What each class of a plan will ask for, hour by hour from now on.
+    /// Returns the forecast demand of a class for the next hours, in units; empty without a plan.
     pub(in crate::engine) fn hourly_forecast(&self, class: StableClassId) -> Vec<f64> {
         let demand = self.pacer().and_then(|pacer| pacer.classes().get(usize::from(class))).map(|class| &class.demand);
         let week = self.totals().week;

@@ -1,47 +1,47 @@
-//! What was taken of one window, and what of it this gate may take.
+//! Usage of one window, and the units of it that this instance may take.
 
 use crate::policy::Units;
 use crate::policy::lease::WindowKey;
 use crate::policy::window::Span;
 
-/// One window of one quota.
+/// Usage of one window of one quota.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct WindowUsage {
-    /// Its start in nanoseconds; the ordinal of one that opens at its first use.
+    /// Start of the window in nanoseconds; for a first-use window, its ordinal.
     pub(in crate::engine) id: u64,
-    /// When it is; all of time while it has not been opened.
+    /// Span of the window; all of time until the window is opened.
     pub(in crate::engine) span: Span,
     pub(in crate::engine) opened: bool,
-    /// It opens at its first use: its id is an ordinal.
+    /// True for a first-use window, whose id is an ordinal.
     pub(in crate::engine) first_use: bool,
-    /// Nobody remembers what was taken of it: it counts as spent.
+    /// True if the usage of the window was evicted, so that it counts as fully used.
     pub(in crate::engine) spent: bool,
     pub(in crate::engine) settled: Units,
     pub(in crate::engine) reserved: Units,
-    /// What the origin spent beyond what was held; settled as soon as the ledger hands it out.
+    /// Units that the origin spent beyond `held`. Settled as soon as the ledger leases them.
     pub(in crate::engine) owed: Units,
-    /// What this gate may take in all.
+    /// Units that this instance may take in total.
     pub(in crate::engine) held: Units,
-    /// What others hold, and what earlier windows weigh.
+    /// Units held by other instances, and usage of earlier windows that overlap this one.
     pub(in crate::engine) held_by_others: Units,
-    /// How much of that is known to be taken.
+    /// Part of `held_by_others` that is known to be taken.
     pub(in crate::engine) taken_by_others: Units,
-    /// Both are what they were a window ago, until the ledger has said how much of it is over.
+    /// True if both values come from the previous window, until the ledger reports how much of it has expired.
     pub(in crate::engine) estimated: bool,
-    /// What gates hold that have gone.
+    /// Units held by instances that have exited.
     pub(in crate::engine) held_by_dead: Units,
-    /// What other gates expect to be asked for until it ends, once the ledger has told.
+    /// Forecast demand of other instances until the end of the window, once the ledger has reported it.
     pub(in crate::engine) expected_by_others: Option<Units>,
-    /// What may be taken on top once the ledger is lost.
+    /// Additional units that may be taken once the ledger is unavailable.
     pub(in crate::engine) fallback: Units,
-    /// Once more than this is taken, more is asked for.
+    /// Taken units above which a refill is requested.
     pub(in crate::engine) refill_below: Units,
-    /// What the ledger was last told is taken, and held.
+    /// Taken and held units last reported to the ledger.
     pub(in crate::engine) last_reported: (Units, Units),
 }
 
 impl WindowUsage {
-    /// A window of which nothing is taken, and nothing held.
+    /// Creates a window without taken or held units.
     pub(in crate::engine) fn new(id: u64, span: Span) -> Self {
         Self {
             id,
@@ -64,7 +64,7 @@ impl WindowUsage {
         }
     }
 
-    /// The same, counted as spent.
+    /// Returns this window, counted as fully used.
     pub(in crate::engine) fn spent(self, limit: Units) -> Self {
         let held_by_others = limit.saturating_sub(self.taken());
         Self {
@@ -77,12 +77,12 @@ impl WindowUsage {
         }
     }
 
-    /// Settled and reserved by this gate.
+    /// Returns the units settled and reserved by this instance.
     pub(in crate::engine) fn taken(&self) -> Units {
         self.settled.saturating_add(self.reserved)
     }
 
-    /// Settled and reserved by all gates, as far as is known.
+    /// Returns the units settled and reserved by all instances, as far as this instance is informed.
     pub(in crate::engine) fn taken_total(&self) -> Units {
         self.taken().saturating_add(self.taken_by_others)
     }

@@ -1,4 +1,4 @@
-//! Windows that begin, end and go on counting: what weighs on the present one.
+//! Rollover of windows, and the usage of other windows that overlaps the current one.
 
 use super::{MAX_PAST_WINDOWS, QuotaState, placeholder_window};
 use crate::engine::quota::window_usage::WindowUsage;
@@ -8,7 +8,7 @@ use crate::policy::{Timestamp, Units};
 use std::time::Duration;
 
 impl QuotaState {
-    /// Goes on to the window that the present moment falls into.
+    /// Rolls over to the window that contains the current time.
     pub(super) fn roll_over(&mut self) {
         let before = self.current;
         self.past_windows.push(before);
@@ -28,8 +28,9 @@ impl QuotaState {
         self.sum_overlapping();
     }
 
-    /// What weighed on the part of a sliding window that is over goes on to weigh, but for what this gate knows to be
-    /// over, too. The ledger will say exactly; until then nobody is told that there is more than there is.
+    /// Carries the overlapping usage of a sliding window over to its next sub-window, except usage that has expired for
+    /// certain. The ledger reports the exact value later. Until then the estimate errs high, so that no missing units
+    /// are admitted.
     fn carry_over(&mut self, before: &WindowUsage) {
         let back = self.window.lookback();
         let (was, is) = (before.key(back), self.current.key(back));
@@ -48,7 +49,8 @@ impl QuotaState {
         self.current.taken_by_others = self.current.taken_by_others.max(weight);
     }
 
-    /// The tally of the window at `span`: as it was left, or a new one, unless it may be one that has been forgotten.
+    /// Returns the usage of the window at `span`: the stored one, or a new one. A window that may have been evicted
+    /// counts as fully used.
     pub(in crate::engine) fn at_span(&mut self, span: Span) -> WindowUsage {
         let id = span.start.0;
         let tally = match self.take_past_window(|tally| tally.id == id && !tally.first_use) {
@@ -62,10 +64,10 @@ impl QuotaState {
         }
     }
 
-    /// The tally of the window that is open now, or of the next to be opened.
+    /// Returns the usage of the open first-use window, or of the next one.
     ///
-    /// A clock set back into a window finds it as it was. Set back to before the newest, that one goes on from there: it
-    /// lasts longer, and nobody has more of it.
+    /// A clock set back into a window finds it unchanged. If the clock is set back to before the newest window, that
+    /// window continues from there: it lasts longer, without additional units.
     pub(super) fn first_use_window(&mut self, length: Duration) -> WindowUsage {
         let now = self.latest_seen;
         if let Some(open) = self.take_past_window(|tally| tally.first_use && tally.opened && tally.span.contains(now)) {
@@ -90,7 +92,8 @@ impl QuotaState {
         Some(self.past_windows.swap_remove(place))
     }
 
-    /// Forgets the oldest windows beyond a few, unless they weigh on the present one or a reservation is open.
+    /// Evicts the oldest windows beyond a maximum, except windows that overlap the current one or have open
+    /// reservations.
     fn evict_old(&mut self) {
         let key = self.current.key(self.window.lookback());
         while self.past_windows.len() > MAX_PAST_WINDOWS {
@@ -108,7 +111,7 @@ impl QuotaState {
         }
     }
 
-    /// Adds up what other windows weigh on the present one. A ledger does that itself, for all gates.
+    /// Sums up the usage of other windows that overlaps the current one. A ledger does this for all instances.
     pub(in crate::engine) fn sum_overlapping(&mut self) {
         let back = self.window.lookback();
         let span = self.span_of(&self.current);
@@ -131,7 +134,7 @@ impl QuotaState {
         };
     }
 
-    /// When the earliest of what weighs on the present window begins to weigh no more.
+    /// Returns the time at which the earliest overlapping usage expires.
     fn first_expiry(&self, back: u32) -> Timestamp {
         let span = self.current.span;
         let relief = |start: Timestamp| start + span.length().saturating_mul(back + 1);
@@ -141,7 +144,7 @@ impl QuotaState {
         match oldest {
             Some(start) => relief(start).max(span.end),
             None if self.current.taken_by_others.is_zero() => relief(span.start),
-            // Somebody else's: it may be the next moment.
+            // The usage belongs to other instances and may expire at any moment.
             None => span.end,
         }
     }

@@ -1,35 +1,35 @@
-//! More clients than there is memory for: made-up keys cost those who were there nothing, and get nothing by it.
+//! More clients than the capacity: forged keys neither affect existing clients nor gain requests.
 
 use super::*;
 
 const MOST: usize = 8;
 const ACTIVE: u64 = 4;
 const LIMITED: ClassId = ClassId(2);
-/// What [`rules`] gives a limited client: two at once, one more every ten seconds.
+/// Bucket of a limited client in [`rules`]: two requests at once, one more every ten seconds.
 const CAPACITY: u64 = 2;
 const INTERVAL_S: u64 = 10;
 
-/// Who comes next.
+/// Step of the property test.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// One of those who were there before.
+    /// A request of an existing client.
     Active(u64),
-    /// So many that nobody has seen, each asking twice.
+    /// This many new clients, with two requests each.
     Strangers(u64),
-    /// Nobody: the gate looks for idle clients.
+    /// Eviction of idle clients.
     Forget,
 }
 
 fn step() -> impl Strategy<Value = (u64, Step)> {
     let who =
         prop_oneof![(0..ACTIVE).prop_map(Step::Active), (1u64..30).prop_map(Step::Strangers), Just(Step::Forget),];
-    // All steps together are shorter than the ten minutes after which a client counts as idle.
+    // All steps together take less than the ten minutes after which a client is idle.
     (0u64..5_000, who)
 }
 
 proptest! {
     #[test]
-    fn a_flood_of_new_keys_neither_evicts_the_active_nor_disables_the_limit(
+    fn new_key_flood_keeps_active_clients_and_limit(
         steps in proptest::collection::vec(step(), 1..100),
     ) {
         let small = Engine::new(LeaseMode::Local, MOST).admission(rules(vec![], vec![route(&[])]), NOON);
@@ -61,13 +61,13 @@ proptest! {
             prop_assert!(small.engine().clients_tracked() <= MOST);
             let free_places = MOST as u64 - ACTIVE;
             let shared = CAPACITY + now.saturating_duration_since(NOON).as_secs() / INTERVAL_S;
-            prop_assert!(let_in <= free_places * CAPACITY + shared, "{} let in of {}", let_in, 2 * (stranger - ACTIVE));
+            prop_assert!(let_in <= free_places * CAPACITY + shared, "{} of {} admitted", let_in, 2 * (stranger - ACTIVE));
         }
     }
 }
 
 #[test]
-fn who_is_idle_makes_room_for_who_comes() {
+fn idle_clients_make_room_for_new_ones() {
     let admission = Engine::new(LeaseMode::Local, MOST).admission(rules(vec![], vec![route(&[])]), NOON);
     let remaining = |key, now| {
         let decision = admission.admit(ClientKey::from_number(key), LIMITED, 0, "/item/1", now);
@@ -76,12 +76,16 @@ fn who_is_idle_makes_room_for_who_comes() {
     for key in 0..MOST as u64 {
         assert_eq!(remaining(key, NOON), Some(1));
     }
-    assert_eq!((remaining(100, NOON), remaining(101, NOON)), (Some(1), Some(0)), "newcomers share a bucket");
+    assert_eq!((remaining(100, NOON), remaining(101, NOON)), (Some(1), Some(0)), "new clients share a bucket");
     let later = NOON + Duration::from_secs(605);
-    assert_eq!(remaining(0, later), Some(1), "this one stays");
+    assert_eq!(remaining(0, later), Some(1), "an active client is kept");
     let idle = NOON + Duration::from_secs(611);
     admission.evict_idle(idle);
     assert_eq!(admission.engine().clients_tracked(), 1);
-    assert_eq!((remaining(102, idle), remaining(103, idle)), (Some(1), Some(1)), "newcomers have their own again");
-    assert_eq!(remaining(0, idle), Some(0), "who is active still has what it had");
+    assert_eq!(
+        (remaining(102, idle), remaining(103, idle)),
+        (Some(1), Some(1)),
+        "new clients have their own buckets again"
+    );
+    assert_eq!(remaining(0, idle), Some(0), "an active client keeps its bucket state");
 }

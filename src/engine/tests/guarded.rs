@@ -1,4 +1,4 @@
-//! Verified crawlers whose class guards them from meeting only refusals.
+//! Verified crawlers of a class with a crawler guard.
 
 use super::*;
 use crate::policy::OperatorId;
@@ -8,7 +8,7 @@ const GOOGLE: OperatorId = OperatorId(0);
 const BING: OperatorId = OperatorId(1);
 const LIMIT: u64 = 1000;
 
-/// A quota of which the crawlers' tier leaves nothing, before a day on which nobody else comes.
+/// A quota whose tier refuses all crawler requests, on a day without other clients.
 struct GuardedSite(Admission);
 
 impl GuardedSite {
@@ -44,7 +44,7 @@ impl GuardedSite {
 }
 
 #[test]
-fn each_operator_gets_a_request_through_every_so_often() {
+fn guard_admits_one_request_per_operator_and_interval() {
     let site = GuardedSite::new();
     let second_by_second = |operator| (0..=600).filter(|&second| site.lets_in(operator, "/item/1", second)).collect();
     let (google, bing): (Vec<u64>, Vec<u64>) = (second_by_second(GOOGLE), second_by_second(BING));
@@ -53,22 +53,22 @@ fn each_operator_gets_a_request_through_every_so_often() {
 }
 
 #[test]
-fn who_is_not_verified_is_not_guarded() {
+fn unverified_crawlers_are_not_guarded() {
     let site = GuardedSite::new();
     assert_eq!(ask(&site.0, BOT, 0, NOON).map(drop), Err(Reason::Tier));
     assert!(site.0.engine().longest_refusals().is_empty());
 }
 
 #[test]
-fn the_guard_spends_its_share_and_no_more() {
+fn guard_stays_within_its_budget() {
     let site = GuardedSite::new();
     let admitted = (0..40).filter(|step| site.lets_in(GOOGLE, "/item/1", step * 300)).count();
     assert_eq!(admitted, 20, "a fiftieth of the limit");
-    assert!(site.lets_in(GOOGLE, "/item/1", 86_400), "a window later there is more");
+    assert!(site.lets_in(GOOGLE, "/item/1", 86_400), "the next window has a new budget");
 }
 
 #[test]
-fn no_page_is_refused_for_longer_than_a_day() {
+fn guard_limits_page_refusals_to_a_day() {
     let site = GuardedSite::new();
     assert!(site.lets_in(GOOGLE, "/first", 0));
     for page in ["/a", "/b"] {
@@ -77,17 +77,17 @@ fn no_page_is_refused_for_longer_than_a_day() {
     assert!(!site.lets_in(GOOGLE, "/b", 100));
     assert_eq!(site.0.engine().longest_refusals(), [(GOOGLE, Duration::from_secs(99))]);
     let day = 86_400;
-    assert!(site.lets_in(GOOGLE, "/first", day), "its turn has come");
-    assert!(!site.lets_in(GOOGLE, "/c", day), "and is over");
-    assert!(site.lets_in(GOOGLE, "/a", day + 1), "but this one was refused a day ago");
-    assert!(!site.lets_in(GOOGLE, "/a", day + 2), "once");
+    assert!(site.lets_in(GOOGLE, "/first", day), "the interval has passed");
+    assert!(!site.lets_in(GOOGLE, "/c", day), "the interval has just begun");
+    assert!(site.lets_in(GOOGLE, "/a", day + 1), "the page was first refused a day ago");
+    assert!(!site.lets_in(GOOGLE, "/a", day + 2), "the guard admits an overdue page once");
     assert!(site.lets_in(GOOGLE, "/b", day + 2));
     assert_eq!(site.0.engine().longest_refusals(), [(GOOGLE, Duration::ZERO)]);
 }
 
 proptest! {
     #[test]
-    fn whatever_crawlers_ask_the_guard_keeps_to_its_share_and_its_promise(
+    fn guard_keeps_budget_and_interval_for_any_traffic(
         steps in proptest::collection::vec((0u64..4000, 0u8..6, 0u16..3), 1..300),
     ) {
         let site = GuardedSite::new();

@@ -1,4 +1,4 @@
-//! Quotas that are spread over their window.
+//! Quotas with pacing.
 
 use super::*;
 use crate::policy::pacing::{Pacing, PacingMode, Role};
@@ -17,7 +17,7 @@ fn site(limit: u64, enforce: bool) -> Admission {
     Engine::new(LeaseMode::Local, 1000).admission(rules(vec![paced(limit, enforce)], vec![route(&[(0, 1)])]), MORNING)
 }
 
-/// How many of `count` requests of bots are served in the hour from `start` on.
+/// Returns the number of bot requests, of `count`, that are admitted in the hour from `start`.
 fn served(admission: &Admission, start: Timestamp, count: u64) -> u64 {
     let at = |number: u64| start + Duration::from_secs(3600) * number as u32 / count as u32;
     let serve = |number: &u64| match ask(admission, BOT, 0, at(*number)) {
@@ -34,32 +34,32 @@ fn served(admission: &Admission, start: Timestamp, count: u64) -> u64 {
 }
 
 #[test]
-fn what_remains_lasts_until_the_window_ends() {
+fn paced_quota_lasts_until_the_window_ends() {
     let admission = site(2300, true);
     let by_hour: Vec<u64> = (1..24).map(|hour| served(&admission, Timestamp::from_seconds(hour * 3600), 400)).collect();
     assert!(by_hour.iter().skip(1).all(|hour| (80..=110).contains(hour)), "{by_hour:?}");
     let used = admission.quotas(TOMORROW - Duration::from_secs(1))[0].used.floor();
-    assert!((2270..=2300).contains(&used), "{used}, and no tier kept any of it back");
+    assert!((2270..=2300).contains(&used), "tiers withhold no units of a paced quota: {used}");
 }
 
 #[test]
-fn a_plan_in_shadow_refuses_nobody_and_leaves_the_tiers_to_hold() {
+fn shadow_plan_refuses_nothing_and_tiers_still_apply() {
     let admission = site(1000, false);
-    assert_eq!(served(&admission, MORNING, 1000), 500, "from half of it on the tier refuses all");
+    assert_eq!(served(&admission, MORNING, 1000), 500, "the tier refuses all requests from half of the limit");
     assert_eq!(ask(&admission, BOT, 0, NOON).err(), Some(Reason::Tier));
 }
 
 #[test]
-fn people_are_not_paced() {
+fn unpaced_class_can_use_the_whole_quota() {
     let admission = site(100, true);
     for _ in 0..100 {
-        ask(&admission, PERSON, 0, MORNING).expect("there is some left").settle(|_, expected| expected);
+        ask(&admission, PERSON, 0, MORNING).expect("units are left").settle(|_, expected| expected);
     }
     assert_eq!(ask(&admission, PERSON, 0, MORNING).err(), Some(Reason::Quota));
 }
 
 #[test]
-fn what_was_learned_outlives_a_reload_and_the_process() {
+fn learned_demand_survives_reload_and_restart() {
     let site =
         |engine: &Arc<Engine>, now| engine.admission(rules(vec![paced(10_000, true)], vec![route(&[(0, 1)])]), now);
     let engine = Engine::new(LeaseMode::Local, 1000);
@@ -70,8 +70,8 @@ fn what_was_learned_outlives_a_reload_and_the_process() {
     let after = site(&engine, NOON);
     served(&after, NOON, 50);
     let learned = engine.learned_demand();
-    let bot = learned.iter().find(|learned| learned.class == "bot").expect("it asked");
-    // The first of January 1970 was a Thursday.
+    let bot = learned.iter().find(|learned| learned.class == "bot").expect("the class sent requests");
+    // 1 January 1970 was a Thursday.
     let hours: Vec<u64> = bot.week[3 * 24 + 1..3 * 24 + 5].iter().map(|hour| hour.units.round() as u64).collect();
     assert_eq!(hours, [50; 4]);
 
@@ -82,22 +82,22 @@ fn what_was_learned_outlives_a_reload_and_the_process() {
 }
 
 #[test]
-fn a_reload_that_changes_nothing_leaves_the_plan_as_it_is() {
+fn reload_without_changes_keeps_the_plan() {
     let engine = Engine::new(LeaseMode::Local, 1000);
     let at = |second| MORNING + Duration::from_secs(second);
     let line = |limit: u64, second| {
         let quota = paced(limit, true);
         let admission = engine.admission(rules(vec![quota], vec![route(&[(0, 1)])]), at(second));
         let _ = ask(&admission, BOT, 0, at(second));
-        admission.plan(QuotaId(0), at(second)).expect("it is paced").planned
+        admission.plan(QuotaId(0), at(second)).expect("the quota is paced").planned
     };
     let first = line(2400, 0);
-    assert_eq!(line(2400, 5), first, "it is made for ten seconds");
-    assert!(line(4800, 6) > first, "another limit is planned for at once");
+    assert_eq!(line(2400, 5), first, "a plan lasts ten seconds");
+    assert!(line(4800, 6) > first, "a new limit is planned for at once");
 }
 
 #[test]
-fn a_request_that_waits_for_the_ledger_leaves_the_plan_to_the_next() {
+fn request_without_lease_does_not_trigger_planning() {
     let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![paced(2400, true)], vec![route(&[(0, 1)])]), MORNING);
     let is_planned = || admission.plan(QuotaId(0), MORNING).is_some();
@@ -110,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_is_asked_when_no_more_than_the_limit_is_taken(
+    fn paced_usage_never_exceeds_the_limit(
         limit in 1u64..200, steps in proptest::collection::vec((0u64..7200, any::<bool>(), any::<bool>()), 1..300),
     ) {
         let admission = site(limit, true);

@@ -1,8 +1,9 @@
-//! The scopes of one name: one, or one for each value.
+//! Instances of one configured scope: a single one, or one per partition.
 //!
-//! A value's scope is made when a request first asks for it, and forgotten once that changes nothing, or nobody has
-//! asked for long. As many as there may be are each in use? Then newcomers share one more, which holds them all to what
-//! one may have: a flood of made-up values is throttled like one value, and nobody is turned away for it.
+//! A partition is created on its first request. It is evicted once it equals a new one, or after a long idle time.
+//! Beyond the maximum number of partitions, new values share one overflow instance, which enforces the limits of a
+//! single partition. So a flood of synthetic values is throttled like one value, and the number of values causes no
+//! rejection.
 
 use super::instance::{InstanceId, ScopeInstance};
 use super::limiter::{ScopeLimiter, ScopeState};
@@ -14,22 +15,22 @@ use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// The scopes of one name.
+/// Instances of one configured scope.
 pub(super) struct ScopeGroup {
     pub(super) name: Arc<str>,
     rules: Option<Arc<ThrottleConfig>>,
-    /// The scope that is there once, if it ever was.
+    /// Instance of the unpartitioned scope, once it has been used.
     single: Option<InstanceId>,
-    /// The most values that have scopes of their own; none, where the scope is there once.
+    /// Maximum number of partitions; `None` if the scope is not partitioned.
     max_partitions: Option<usize>,
     partitions: HashMap<u64, InstanceId, RandomState>,
-    /// All of those values, the one to be looked at next first.
+    /// All partition values; the front is the next candidate for eviction.
     eviction_order: VecDeque<u64>,
-    /// The scope of values that found no place.
+    /// Instance that serves the values beyond the maximum.
     overflow: Option<InstanceId>,
 }
 
-/// So many are looked at for one that can be forgotten when a new one is made.
+/// Maximum number of partitions examined to evict one when another is created.
 const EVICTION_SCAN: usize = 8;
 
 impl ScopeGroup {
@@ -45,7 +46,7 @@ impl ScopeGroup {
         }
     }
 
-    /// Takes over the rules of `scope`, in all its doors.
+    /// Applies the configuration of `scope` to all of its instances.
     pub(super) fn update_config(&mut self, scope: &Scope, doors: &mut Slab<ScopeInstance>, now: Timestamp) {
         self.rules = scope.throttle.clone().map(Arc::new);
         self.max_partitions = scope.partitioning.as_ref().map(|by_value| by_value.max_partitions.get());
@@ -56,12 +57,12 @@ impl ScopeGroup {
         }
     }
 
-    /// The settings name it no more.
+    /// Removes the configuration: the settings no longer contain the scope.
     pub(super) fn remove_config(&mut self) {
         (self.rules, self.max_partitions) = (None, None);
     }
 
-    /// All of it taken together, while it is in force.
+    /// Returns the merged snapshot of all instances, or `None` if the scope is not configured.
     pub(super) fn state(&self, doors: &Slab<ScopeInstance>, now: Timestamp) -> Option<ScopeState> {
         let mut fresh = ScopeLimiter::new(&self.name);
         fresh.update_config(self.rules.clone(), now);
@@ -73,7 +74,7 @@ impl ScopeGroup {
         Some(ScopeState { name: fresh.name, partitions: Some(self.partitions.len()), ..together })
     }
 
-    /// Its `count` busiest values.
+    /// Returns snapshots of the `count` busiest partitions.
     pub(super) fn busiest(&self, count: usize, doors: &Slab<ScopeInstance>, now: Timestamp) -> Vec<ScopeState> {
         let each = self.partitions.values().chain(&self.overflow);
         let mut states: Vec<ScopeState> = each.filter_map(|door| doors[door.0].limiter.state(now)).collect();
@@ -89,7 +90,7 @@ impl ScopeGroup {
         *self.single.get_or_insert_with(|| InstanceId(doors.insert(ScopeInstance::new(name, name, rules, now))))
     }
 
-    /// The scope of `value`, made if there is none.
+    /// Returns the instance for `value`, and creates a missing one.
     pub(super) fn instance_for(
         &mut self,
         value: &PartitionValue<'_>,
@@ -122,7 +123,7 @@ impl ScopeGroup {
         door
     }
 
-    /// Forgets one of the next few, if one is idle: who floods the gate with values makes room for them by that.
+    /// Evicts at most one idle partition among the next few. So a flood of new values makes room for itself.
     fn evict_one_idle(&mut self, doors: &mut Slab<ScopeInstance>, now: Timestamp) {
         for _ in 0..EVICTION_SCAN.min(self.eviction_order.len()) {
             let Some(value) = self.eviction_order.pop_front() else { return };
@@ -133,7 +134,7 @@ impl ScopeGroup {
         }
     }
 
-    /// Forgets all that are idle.
+    /// Evicts all idle partitions.
     pub(super) fn evict_idle(&mut self, doors: &mut Slab<ScopeInstance>, now: Timestamp) {
         let mut eviction_order = std::mem::take(&mut self.eviction_order);
         eviction_order.retain(|&value| !self.evict_if_idle(value, doors, now));
@@ -150,5 +151,5 @@ impl ScopeGroup {
     }
 }
 
-/// What the scope of values that found no place is called.
+/// Name of the overflow instance.
 const OVERFLOW_NAME: &str = "(others)";

@@ -1,4 +1,4 @@
-//! The door to one scope: its book, and the lanes before it.
+//! State of one scope instance: its limiter and the wait queues that need it.
 
 use super::limiter::ScopeLimiter;
 use super::scheduler::WaiterId;
@@ -9,26 +9,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A door, by its place on the floor. One that is forgotten gives its place to another: whoever is in a scope or waits
-/// for it keeps it from being forgotten.
+/// Index of a scope instance. The index of an evicted instance is reused; requests and waiters prevent the eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct InstanceId(pub(super) usize);
 
-/// One door.
+/// Throttled instance of a scope: the only one, or one per partition.
 pub(super) struct ScopeInstance {
-    /// The name of its scope in the settings.
+    /// Name of the scope in the configuration.
     pub(super) scope: Arc<str>,
     pub(super) limiter: ScopeLimiter,
-    /// Who looks again when time alone opens it, and when that will be; woken like an alarm clock, so that not all are.
+    /// Waiter that polls when the instance is unblocked by time, and that time. Only this waiter sets a timer.
     pub(super) timer_owner: Option<(WaiterId, Timestamp)>,
-    /// The lanes in which somebody waits for it, that of whoever has waited longest first.
+    /// Queues with waiters for the instance, ordered by their oldest waiter.
     lanes: BTreeSet<(WaiterId, QueueId)>,
-    /// How many wait for it, by priority.
+    /// Number of waiters, by priority.
     waiters_by_priority: BTreeMap<u8, u32>,
     last_used: Timestamp,
 }
 
-/// What was learned of a scope by value (its delay, its level of backoff) is forgotten when nobody has asked for so long.
+/// Idle time after which a partition is evicted, including its learned delay and backoff level.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl ScopeInstance {
@@ -49,7 +48,7 @@ impl ScopeInstance {
         self.last_used = now;
     }
 
-    /// Returns whether it may be forgotten.
+    /// Returns whether the instance may be evicted.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         let is_old = now.saturating_duration_since(self.last_used) >= IDLE_TIMEOUT;
         self.limiter.is_pristine(now) || (is_old && self.limiter.is_empty(now))
@@ -59,17 +58,17 @@ impl ScopeInstance {
         !self.lanes.is_empty()
     }
 
-    /// The lanes before it, that of whoever has waited longest first.
+    /// Returns the queues of the instance, ordered by their oldest waiter.
     pub(super) fn queues(&self) -> impl Iterator<Item = QueueId> {
         self.lanes.iter().map(|(_, lane)| *lane)
     }
 
-    /// Who has waited longest.
+    /// Returns the waiter that has waited longest.
     pub(super) fn oldest(&self) -> Option<WaiterId> {
         self.lanes.first().map(|(place, _)| *place)
     }
 
-    /// The lowest priority of those who wait.
+    /// Returns the lowest priority among the waiters.
     pub(super) fn lowest_priority(&self) -> Option<u8> {
         self.waiters_by_priority.first_key_value().map(|(priority, _)| *priority)
     }
@@ -92,7 +91,7 @@ impl ScopeInstance {
         }
     }
 
-    /// The one who has waited longest in `lane` was `before`, and is `now`.
+    /// Records that the oldest waiter of a queue was `before` and is `now`.
     pub(super) fn set_queue_head(&mut self, lane: QueueId, before: Option<WaiterId>, now: Option<WaiterId>) {
         if before == now {
             return;

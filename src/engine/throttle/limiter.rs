@@ -1,4 +1,4 @@
-//! One scope: what is under way in it, what was learned of it, and what keeps the next request from starting.
+//! Limits of one scope instance: requests in flight, learned delay and backoff, and what blocks the next request.
 
 use super::OLDEST_FIRST_INTERVAL;
 use super::slot_cooldown::SlotCooldowns;
@@ -11,10 +11,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One scope's book.
+/// Enforces the limits of one scope instance: concurrency, spacing and backoff.
 pub(super) struct ScopeLimiter {
     pub(super) name: Arc<str>,
-    /// None once the settings name it no more; who is in it leaves all the same.
+    /// Limits; `None` if the configuration has no such scope. Requests in flight still release their slots.
     pub(super) rules: Option<Arc<throttle::ThrottleConfig>>,
     pub(super) in_flight: u32,
     pub(super) queue_length: u32,
@@ -22,62 +22,63 @@ pub(super) struct ScopeLimiter {
     next_start: Timestamp,
     slot_cooldowns: SlotCooldowns,
     controller_state: ControllerState,
-    /// What follows from rules and course.
+    /// Limits that follow from configuration and controller state.
     limits: EffectiveLimits,
     pub(super) backoff_state: BackoffState,
-    /// How long an answer takes of late.
+    /// Moving average of the origin's latency.
     latency: Duration,
 }
 
-/// What keeps a lane from going.
+/// Condition that blocks the next request, ordered by how long it persists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum BlockedBy {
-    /// A slot has to come free.
+    /// No slot is free.
     NoSlot,
-    /// The same, which one does by then at the latest.
+    /// No slot is free; one is by this time at the latest.
     NoSlotUntil(Timestamp),
-    /// A probe has to come back.
+    /// A probe is in flight, and its response decides.
     Probing,
-    /// Time has to pass.
+    /// The delay between requests ends at this time.
     Spacing(Timestamp),
-    /// The scope rests.
+    /// The scope backs off until this time.
     Backoff(Timestamp),
 }
 
-/// What a scope takes from an outcome.
+/// Effect of a response on one scope instance.
 #[derive(Default)]
 pub(super) struct FeedbackEffect {
-    /// How long it rests, if that was a complaint.
+    /// Duration of the backoff, if the response was an overload.
     pub(super) backoff: Option<Duration>,
-    /// What it did to the delay, if somebody watches.
+    /// Change of the delay, if the scope logs its adjustments.
     pub(super) adjustment: Option<Adjustment>,
 }
 
-/// One scope as it stands.
+/// Snapshot of one scope or partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScopeState {
-    /// Its name; of one of those by value, the value.
+    /// Name of the scope; for a partition, the value of its key.
     pub name: Arc<str>,
-    /// Requests that hold a slot.
+    /// Number of requests that hold a slot.
     pub in_flight: u32,
-    /// Requests in line.
+    /// Number of requests in the queues.
     pub queue_length: u32,
-    /// The most that may hold a slot now, where there is a most.
+    /// Current maximum of requests that hold a slot; `None` if unlimited.
     pub limit: Option<u32>,
-    /// The time between any two requests now.
+    /// Current minimum time between two requests.
     pub delay: Duration,
-    /// How long it still rests.
+    /// Remaining backoff; zero if not backing off.
     pub backoff_remaining: Duration,
-    /// How often in a row the origin complained.
+    /// Backoff level: number of consecutive overloads.
     pub backoff_level: u32,
-    /// What finds out how hard it may press, if anything does.
+    /// Name of the controller that adapts the limits, if one is configured.
     pub controller: Option<&'static str>,
-    /// How many values have a scope of that name; `None`, where it is there once.
+    /// Number of partitions; `None` for a scope with a single instance.
     pub partitions: Option<usize>,
 }
 
 impl ScopeState {
-    /// Both taken together, as one that is by value is shown: requests are added up, of the rest the most is told.
+    /// Merges the snapshots of two partitions: adds up the requests, and takes the maximum of limits, delay and
+    /// backoff.
     pub(super) fn merge(self, other: &Self) -> Self {
         Self {
             in_flight: self.in_flight + other.in_flight,
@@ -125,7 +126,7 @@ impl ScopeLimiter {
         }
     }
 
-    /// Takes over new settings; what was learned under the old ones is kept as far as they have a use for it.
+    /// Applies a new configuration. Learned state is kept if the new configuration uses it.
     pub(super) fn update_config(&mut self, rules: Option<Arc<throttle::ThrottleConfig>>, now: Timestamp) {
         let Some(new) = &rules else { return };
         self.controller_state = new.update_controller(self.controller_state, now);
@@ -137,8 +138,7 @@ impl ScopeLimiter {
         self.rules = rules;
     }
 
-    /// Returns whether nobody is in it, nobody is kept from it, and it presses as hard as a new one: to forget it changes
-    /// nothing.
+    /// Returns whether the instance is empty and has the limits of a new one, so that its eviction changes nothing.
     pub(super) fn is_pristine(&self, now: Timestamp) -> bool {
         let has_learned = |rules: &Arc<throttle::ThrottleConfig>| {
             let backoff_state = rules.backoff.as_ref().map(|backoff| backoff.decayed(self.backoff_state, now));
@@ -148,7 +148,7 @@ impl ScopeLimiter {
         self.is_empty(now) && !self.rules.as_ref().is_some_and(has_learned)
     }
 
-    /// Returns whether nobody is in it, and nobody is kept from it.
+    /// Returns whether no request is in flight, queued or blocked.
     pub(super) fn is_empty(&self, now: Timestamp) -> bool {
         self.in_flight == 0
             && self.queue_length == 0
@@ -177,12 +177,12 @@ impl ScopeLimiter {
         }
         let opens = self.slot_cooldowns.next_free(now)?;
         let is_free = self.in_flight + self.slot_cooldowns.cooling_slots(now) < most;
-        // Whoever is under way may be over before that, and have been sent long enough ago.
+        // A request in flight may finish earlier, and its slot may be past its delay by then.
         let hindrance = if self.in_flight > 0 { BlockedBy::NoSlotUntil(opens) } else { BlockedBy::Spacing(opens) };
         (!is_free).then_some(hindrance)
     }
 
-    /// When one can start before whom `others` start, as far as that is only a matter of the time between them.
+    /// Returns the earliest start behind `others` starts, considering only the delay between requests.
     pub(super) fn earliest_start_after(&self, others: u32, now: Timestamp) -> Timestamp {
         self.next_start.max(now) + self.limits.delay.saturating_mul(others)
     }
@@ -191,13 +191,13 @@ impl ScopeLimiter {
         self.starts_since_oldest % OLDEST_FIRST_INTERVAL == OLDEST_FIRST_INTERVAL - 1
     }
 
-    /// Returns whether one more start takes the last slot that is free.
+    /// Returns whether one more start takes the last free slot.
     pub(super) fn has_one_slot_left(&self, now: Timestamp) -> bool {
         let taken = self.in_flight + self.slot_cooldowns.cooling_slots(now);
         self.limits.limit.is_some_and(|most| taken.saturating_add(1) >= most)
     }
 
-    /// One more starts. Where it was not its turn, the turn is still of the one whose it is.
+    /// Grants a slot. Without `takes_turn`, a pending oldest-first grant stays pending.
     pub(super) fn grant(&mut self, takes_turn: bool, chance: f64, now: Timestamp) -> BackoffEpoch {
         self.in_flight += 1;
         self.starts_since_oldest = self.starts_since_oldest.wrapping_add(u32::from(takes_turn));
@@ -213,7 +213,7 @@ impl ScopeLimiter {
         spell
     }
 
-    /// What follows from the outcome of a request that was sent at `sent`.
+    /// Records the response to a request that was sent at `sent`.
     pub(super) fn record_response(
         &mut self,
         spell: BackoffEpoch,
@@ -240,7 +240,7 @@ impl ScopeLimiter {
         FeedbackEffect { backoff: backoff.is_overload(outcome).then(|| self.backoff_state.remaining(now)), adjustment }
     }
 
-    /// A request that was sent at `sent` is over, however it ended.
+    /// Releases the slot of a request that was sent at `sent`, whatever its outcome.
     pub(super) fn release(&mut self, spell: BackoffEpoch, sent: Timestamp, now: Timestamp) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.backoff_state = self.backoff_state.on_finished(spell);
@@ -249,8 +249,8 @@ impl ScopeLimiter {
         }
     }
 
-    /// How long one who comes back may expect to be kept away: until all who wait have gone, and a slot is free again
-    /// though all that are taken have just been.
+    /// Estimates the wait of a request that retries later. By then all waiters have started, and a slot is free again
+    /// even if all were taken just now.
     pub(super) fn estimated_wait(&self, now: Timestamp) -> Duration {
         let Some(rules) = &self.rules else { return Duration::ZERO };
         let rested = now + self.backoff_state.remaining(now);

@@ -1,19 +1,13 @@
-//! Whose turn it is: requests on their way to the origin enter all of their scopes at once, or wait in line.
+//! Grants each request a slot in all of its scopes at once, or queues it. The main type is [`Throttle`].
 //!
-//! Requests of the same scopes stand in one [lane](lane::Lane), in which all are alike to the origin: as long as its
-//! scopes hinder it, nobody in it can go, so each start looks at lanes, not at those who wait. Within a lane, the
-//! highest priority goes first, and clients of one priority take turns. One of [`OLDEST_FIRST_INTERVAL`] starts of a scope goes to
-//! whoever has waited longest for it, whatever the priority. Until that one also gets its other scopes, the last free slot
-//! is kept for it, and the turn stays its own: others go on beside it, on the slots that are left.
+//! Requests that need the same scope instances share a [queue](wait_queue::WaitQueue), so one check decides for all of
+//! them. A queue is ordered by priority, then round-robin over clients. One of [`OLDEST_FIRST_INTERVAL`] grants of an
+//! instance goes to its oldest waiter, whatever the priority. Until that waiter also gets its other scopes, the last
+//! free slot is reserved for it; other requests use the remaining slots.
 //!
-//! Some scopes are there once, some once for each value of something that requests say ([group]); those are made when they
-//! are first asked for. What happens in a scope concerns the lanes before its [door](instance), and no others are looked at,
-//! however many there are: at most as many as may wait for it, and none while it is shut.
-//!
-//! There is one lock for all scopes, held for the length of one of these steps. So a request never holds one scope
-//! while it waits for another, and there is no order of locks that could be wrong. A scope that is made for a request is
-//! found, made and entered, or waited for, in one step, and whoever is in it or waits for it keeps it from being
-//! forgotten. Requests without a throttled scope never take the lock.
+//! A single lock covers all scopes for the length of one operation, including the creation of a partition ([group]). So
+//! no request holds one scope while it waits for another, and no lock order can be wrong. Instances with requests or
+//! waiters are never evicted. Requests without a throttled scope never take the lock.
 
 mod group;
 mod instance;
@@ -28,6 +22,7 @@ mod wait_queue;
 
 pub use limiter::ScopeState;
 pub use queued::{QueuePoll, QueuedRequest};
+
 pub use slot_guard::SlotGuard;
 
 use crate::policy::Reason;
@@ -45,90 +40,90 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Most requests touch one scope, few more.
+/// Inline list: most requests use one scope, few use more.
 type Few<T> = SmallVec<[T; 2]>;
 
-/// Of so many starts of a scope, one is of whoever has waited longest.
+/// Number of grants of an instance of which one goes to its oldest waiter.
 pub const OLDEST_FIRST_INTERVAL: u32 = 8;
 
-/// What becomes of a request that has come to its scopes.
+/// Result of a request for slots.
 #[must_use]
 pub enum AcquireOutcome {
-    /// It may go on, and holds its slots as long as it holds the pass; none, where nothing is throttled.
+    /// All slots are granted until the guard is dropped; `None` if no scope of the request is throttled.
     Acquired(Option<SlotGuard>),
-    /// It stands in line.
+    /// The request waits in a queue.
     Queued(QueuedRequest),
-    /// It could not be served in time.
+    /// The request is rejected: the wait would be too long, or a queue is full.
     Rejected(ThrottleRejection),
 }
 
-/// Why nobody is let in, and when to come back.
+/// Reason and retry time of a rejected request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThrottleRejection {
-    /// The scope that says no: of several, the one that does so for longest.
+    /// Name of the scope that rejects; if several do, the one that blocks longest.
     pub scope: Arc<str>,
-    /// [`Reason::Throttle`], or [`Reason::Backoff`] where the scope rests.
+    /// [`Reason::Throttle`], or [`Reason::Backoff`] if the scope backs off.
     pub reason: Reason,
-    /// How long until a request may well be served.
+    /// Estimated time until a request can be served.
     pub retry_after: Duration,
 }
 
-/// What followed from an outcome.
+/// Effects of a response on the scopes of its request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResponseFeedback {
-    /// How long the scopes rest, if it was a complaint to one of them.
+    /// Longest backoff of these scopes, if the response was an overload for one of them.
     pub backoff: Option<ThrottleRejection>,
-    /// The scopes that begin to rest, and for how long.
+    /// Scopes that entered backoff, each with its duration.
     pub entered_backoff: Vec<(Arc<str>, Duration)>,
-    /// What it did to the delay of each scope that is watched, by name.
+    /// Changes of the delay, by scope name, for scopes that log their adjustments.
     pub delay_adjustments: Vec<(Arc<str>, Adjustment)>,
 }
 
-/// Who asks for a turn.
+/// A request for slots: client, priority and jitter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotRequest {
-    /// The client: clients of one priority take turns.
+    /// Key of the client. Clients of one priority are served round-robin.
     pub(super) client: ClientKey,
-    /// Higher goes first.
+    /// Priority; a higher value is served first.
     pub(super) priority: u8,
-    /// A number from 0 to 1, by which delays are varied.
+    /// Random number from 0 to 1 for the jitter of delays.
     pub(super) random: f64,
 }
 
-/// The throttle of all scopes, for as long as the process lives.
+/// Throttle of all scopes; one per process.
 #[derive(Default)]
 pub(super) struct Throttle {
     scheduler: Mutex<Scheduler>,
-    /// By which values are known.
+    /// Per-process key of the hashes that identify partition values.
     partition_hasher: RandomState,
 }
 
-/// The way of a route's requests through its throttled scopes.
+/// Throttled scopes of a route.
 #[derive(Debug)]
 pub(super) struct RouteScopes(Few<ScopeRef>);
 
-/// One scope on the way.
+/// Reference to one throttled scope of a route.
 #[derive(Debug)]
 enum ScopeRef {
-    /// It is there once.
+    /// Scope with a single instance.
     Single(InstanceId),
-    /// It is there once for each value.
+    /// Scope with one instance per value of the partition key.
     Partitioned(ScopeGroupId, PartitionKey),
 }
 
-/// One scope that a request goes to.
+/// Scope reference with the partition value of a request.
 enum ScopeTarget<'a> {
     Single(InstanceId),
     Partitioned(ScopeGroupId, PartitionValue<'a>),
 }
 
 impl Throttle {
-    /// Puts the settings of `scopes` in force, on scopes that keep their state by name.
+    /// Applies the configuration of `scopes`. Scopes keep their state by name.
     pub(super) fn update_config(&self, scopes: &[Scope]) {
         self.with_scheduler(|scheduler| scheduler.update_config(scopes));
     }
 
-    /// Returns the way through the scopes named, of which only throttled ones count; none where there are none.
+    /// Returns references to the throttled scopes among `scopes`, or `None` if there are none.
     pub(super) fn route_scopes<'a>(&self, scopes: impl Iterator<Item = &'a Scope>) -> Option<RouteScopes> {
         let mut scheduler = self.scheduler.lock();
         let steps: Few<ScopeRef> =
@@ -136,7 +131,7 @@ impl Throttle {
         (!steps.is_empty()).then_some(RouteScopes(steps))
     }
 
-    /// Lets `comer` in, or gives it a place in line. What it has `said` of itself leads it to its scopes by value.
+    /// Acquires slots in all scopes of a route, or queues the request. The partition input selects the partitions.
     pub(super) fn acquire<'a>(
         self: &Arc<Self>,
         way: &RouteScopes,
@@ -151,7 +146,7 @@ impl Throttle {
                 ScopeTarget::Partitioned(*family, PartitionValue { hash: self.partition_hasher.hash_one(&text), text })
             }
         };
-        // Hashed before the lock is taken.
+        // Hash the values before the lock is taken.
         let goals: Few<ScopeTarget<'a>> = way.0.iter().map(goal).collect();
         let arrival = self.with_scheduler(|scheduler| {
             let doors = scheduler.resolve_instances(&goals, now);
@@ -172,7 +167,7 @@ impl Throttle {
         self.scheduler.lock().busiest(name, count, now)
     }
 
-    /// Changes the floor, then wakes whom that concerns, without the lock.
+    /// Runs a change under the lock, then wakes the affected waiters without the lock.
     fn with_scheduler<T>(&self, change: impl FnOnce(&mut Scheduler) -> T) -> T {
         let (result, woken) = {
             let mut scheduler = self.scheduler.lock();

@@ -1,4 +1,4 @@
-//! A place in line.
+//! Handle of a queued request.
 
 use super::scheduler::{WaiterId, WaiterPoll};
 use super::{SlotGuard, Throttle, ThrottleRejection};
@@ -6,24 +6,24 @@ use crate::policy::time::Timestamp;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// A place in line. Dropped, it is free.
+/// Handle of a queued request. Leaves the queue on drop.
 #[must_use]
 pub struct QueuedRequest {
     throttle: Arc<Throttle>,
     waiter: WaiterId,
 }
 
-/// How it stands with a place in line.
+/// Result of [`QueuedRequest::poll`].
 #[must_use]
 pub enum QueuePoll {
-    /// It has come.
+    /// All slots are granted.
     Granted(SlotGuard),
-    /// Not yet. The waker is woken when that may have changed; at `poll_at` it has to be asked without.
+    /// The request still waits. The waker fires when that may have changed; at `poll_at`, poll without being woken.
     Pending {
-        /// When.
+        /// Time of the next poll.
         poll_at: Timestamp,
     },
-    /// It will not come in time.
+    /// The request cannot be served in time, or was evicted from the queue.
     Rejected(ThrottleRejection),
 }
 
@@ -32,7 +32,7 @@ impl QueuedRequest {
         Self { throttle, waiter }
     }
 
-    /// Asks whether its turn has come. After [`QueuePoll::Granted`] or [`QueuePoll::Rejected`] there is nothing left to ask.
+    /// Polls for the slots. Must not be polled again after [`QueuePoll::Granted`] or [`QueuePoll::Rejected`].
     pub fn poll(&mut self, waker: &Waker, now: Timestamp) -> QueuePoll {
         match self.throttle.with_scheduler(|floor| floor.poll_waiter(self.waiter, waker, now)) {
             WaiterPoll::Granted(ticket) => QueuePoll::Granted(SlotGuard::new(Arc::clone(&self.throttle), ticket)),

@@ -1,8 +1,10 @@
-//! The state of all scopes and of all who wait, under the throttle's lock.
+//! Scheduler of the origin's concurrency slots: all scope instances and wait queues, behind the lock of
+//! [`Throttle`](super::Throttle).
 //!
-//! What happens concerns the doors that it touches: only the lanes before those are looked at, and only where such a
-//! door is open. One thing reaches further. The last slot is kept for whoever has waited longest, unless that one waits for
-//! something else than a slot; so where a door begins to rest, slots that other doors kept for those before it are free.
+//! An operation examines only the wait queues of the instances it changed, and none of a blocked instance. One
+//! exception: an instance reserves its last free slot for its oldest waiter, unless that waiter is blocked by something
+//! other than a missing slot. Therefore, when an instance enters backoff, slots that other instances reserved for its
+//! waiters become available.
 
 use super::group::ScopeGroup;
 use super::instance::{InstanceId, ScopeInstance};
@@ -22,14 +24,14 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// All scopes, all lanes, all who wait.
+/// Schedules requests onto the slots of all throttled scopes.
 #[derive(Default)]
 pub(super) struct Scheduler {
-    /// The latest time that was told: whoever leaves without telling it does so now.
+    /// Latest time seen. Used by guards that are dropped without a time.
     now: Timestamp,
     groups: Vec<ScopeGroup>,
     doors: Slab<ScopeInstance>,
-    /// The lanes in which somebody waits.
+    /// Non-empty wait queues.
     queues: Slab<WaitQueue>,
     queue_by_instances: HashMap<Few<InstanceId>, QueueId, RandomState>,
     waiters: BTreeMap<WaiterId, Waiter>,
@@ -37,17 +39,17 @@ pub(super) struct Scheduler {
     wakers: Vec<Waker>,
 }
 
-/// Somebody's place in line; the smaller number has waited longer.
+/// Identifies a waiter. A smaller id has waited longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WaiterId(u64);
 
-/// All scopes of one name, by its place on the floor. It is never forgotten.
+/// Index of a scope group. Groups are never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ScopeGroupId(usize);
 
-/// A value that there is a scope for.
+/// Value of the partition key of an instance.
 pub(super) struct PartitionValue<'a> {
-    /// By which it is known: by a key of this process, so that nobody can find two values of one scope.
+    /// Keyed hash of the value, with a per-process key, so that clients cannot construct collisions.
     pub(super) hash: u64,
     pub(super) text: Cow<'a, [u8]>,
 }
@@ -62,27 +64,27 @@ struct Waiter {
 
 enum WaiterState {
     Queued,
-    /// Its turn has come; it holds its slots from then on.
+    /// Slots are granted and held from now on.
     Granted(SlotGrant),
-    /// Somebody more important took its place.
+    /// Evicted by a waiter of higher priority.
     Evicted(ThrottleRejection),
 }
 
-/// What a request holds of its scopes.
+/// Slots held by a request, one per scope instance.
 #[derive(Clone, Debug)]
 pub(super) struct SlotGrant {
     doors: Few<(InstanceId, BackoffEpoch)>,
     started: Timestamp,
 }
 
-/// What becomes of one who arrives.
+/// Result of [`Scheduler::acquire`].
 pub(super) enum ScheduleResult {
     Granted(SlotGrant),
     Queued(WaiterId),
     Rejected(ThrottleRejection),
 }
 
-/// What one who waits sees.
+/// Result of [`Scheduler::poll_waiter`].
 pub(super) enum WaiterPoll {
     Granted(SlotGrant),
     Queued(Timestamp),
@@ -92,7 +94,7 @@ pub(super) enum WaiterPoll {
 impl Scheduler {
     pub(super) fn update_config(&mut self, scopes: &[Scope]) {
         self.groups.iter_mut().for_each(ScopeGroup::remove_config);
-        // Who waits at a door that is there no more goes on by its old rules, or all of them would go at once.
+        // Waiters of a removed instance keep its old limits; otherwise all of them would start at once.
         let empty = self.doors.iter_mut().filter(|(_, door)| !door.has_waiters());
         empty.for_each(|(_, door)| door.limiter.rules = None);
         for scope in scopes.iter().filter(|scope| scope.throttle.is_some()) {
@@ -101,13 +103,13 @@ impl Scheduler {
         }
         let all: Vec<InstanceId> = self.doors.iter().map(|(door, _)| InstanceId(door)).collect();
         self.dispatch(&all);
-        // What they wait for may have changed.
+        // Wake all waiters: the condition that blocks them may have changed.
         for place in self.waiters.values_mut() {
             self.wakers.extend(place.waker.take());
         }
     }
 
-    /// How requests find their way to `scope`.
+    /// Returns the reference by which routes address `scope`.
     pub(super) fn scope_ref(&mut self, scope: &Scope) -> ScopeRef {
         let ScopeGroupId(family) = self.group_id(&scope.name);
         match &scope.partitioning {
@@ -123,7 +125,7 @@ impl Scheduler {
         }))
     }
 
-    /// The doors that lead to `goals`, in order; the scope of a value is made if there is none.
+    /// Returns the instances of `targets`, sorted. Creates missing partitions.
     pub(super) fn resolve_instances(&mut self, goals: &[ScopeTarget<'_>], now: Timestamp) -> Few<InstanceId> {
         self.now = self.now.max(now);
         let door = |goal: &ScopeTarget<'_>| match goal {
@@ -163,7 +165,7 @@ impl Scheduler {
         ScheduleResult::Queued(self.enqueue(doors, request, until))
     }
 
-    /// When the comer would start at the earliest if it got in line.
+    /// Returns the earliest time at which a request could start if it were queued now.
     fn estimate_start(&self, doors: &[InstanceId], request: SlotRequest) -> Timestamp {
         let lane = self.queue_by_instances.get(doors).map(|lane| &self.queues[lane.0]);
         let ahead = lane.map_or(0, |lane| lane.waiters_ahead(request.client, request.priority));
@@ -270,7 +272,7 @@ impl Scheduler {
         self.dispatch_with_unreserved(&ticket.doors());
     }
 
-    /// The scopes of the settings, by name; forgets, as it goes over them all, what nobody needs.
+    /// Returns snapshots of all configured scopes. Evicts idle partitions on the way.
     pub(super) fn snapshots(&mut self, now: Timestamp) -> Vec<ScopeState> {
         self.now = self.now.max(now);
         let (now, doors) = (self.now, &mut self.doors);
@@ -281,13 +283,13 @@ impl Scheduler {
         states.collect()
     }
 
-    /// The `count` busiest values of the scope of that name.
+    /// Returns the `count` busiest partitions of the scope `name`.
     pub(super) fn busiest(&self, name: &str, count: usize, now: Timestamp) -> Vec<ScopeState> {
         let family = self.groups.iter().find(|family| *family.name == *name);
         family.map_or_else(Vec::new, |family| family.busiest(count, &self.doors, self.now.max(now)))
     }
 
-    /// Starts whoever may go now that something has changed at `doors`, in order.
+    /// Grants slots, in order, to all waiters that can start after a change of `instances`.
     fn dispatch(&mut self, doors: &[InstanceId]) {
         if !doors.iter().any(|door| self.doors[door.0].has_waiters()) {
             return;
@@ -313,15 +315,16 @@ impl Scheduler {
         self.rearm_timers(&changed);
     }
 
-    /// The same where `doors` may have begun to rest.
+    /// Like [`Self::dispatch`], where `instances` may have entered backoff: also dispatches waiters of the slots this
+    /// unreserves.
     fn dispatch_with_unreserved(&mut self, doors: &[InstanceId]) {
         let mut changed: Few<InstanceId> = doors.into();
         changed.extend(self.unreserved_by(doors));
         self.dispatch(&changed);
     }
 
-    /// The doors that no longer keep a slot for somebody who waits at `doors`, because there it is not a slot that is
-    /// waited for.
+    /// Returns the instances that no longer reserve a slot for waiters of `instances`, because these are now blocked by
+    /// something other than a slot.
     fn unreserved_by(&self, doors: &[InstanceId]) -> Few<InstanceId> {
         let rests = |door: &&InstanceId| !self.waits_only_for_slots(**door);
         let queues = doors.iter().filter(rests).flat_map(|door| self.doors[door.0].queues());
@@ -333,8 +336,8 @@ impl Scheduler {
         released
     }
 
-    /// Where only time is waited for, somebody has to look when it has passed; and whoever was told to look later than
-    /// that, has to be told anew.
+    /// For each instance that is blocked only by time: wakes its oldest waiter if no waiter owns the timer, or the
+    /// timer owner if its timer expires too late.
     fn rearm_timers(&mut self, doors: &[InstanceId]) {
         for door in doors.iter().map(|door| &self.doors[door.0]) {
             let Some(oldest) = door.oldest() else { continue };
@@ -350,8 +353,8 @@ impl Scheduler {
         }
     }
 
-    /// Makes the one at `id` the watchman of those of its `doors` that time alone opens and nobody watches. Returns when
-    /// the first of them opens.
+    /// Makes waiter `id` the timer owner of its instances that are blocked only by time and have no owner. Returns the
+    /// earliest expiry.
     fn claim_timer(&mut self, id: WaiterId, doors: &[InstanceId]) -> Option<Timestamp> {
         let mut first: Option<Timestamp> = None;
         for door in doors {
@@ -366,11 +369,11 @@ impl Scheduler {
         first
     }
 
-    /// The next to start, of all who can, in the lanes before `doors`.
+    /// Returns the next waiter to start, over all wait queues of `instances`.
     fn next_waiter(&self, doors: &[InstanceId]) -> Option<WaiterId> {
         let is_open = |door: &&InstanceId| self.doors[door.0].limiter.blocked_by(self.now).is_none();
         let queues = doors.iter().filter(is_open).flat_map(|&door| {
-            // Where the only slot is kept for one, nobody else needs to be asked.
+            // If the only free slot is reserved, only the queue of its waiter can start.
             let kept = self.slot_reserved_for(door).filter(|_| self.doors[door.0].limiter.has_one_slot_left(self.now));
             let kept = kept.and_then(|place| self.waiters.get(&place)).map(|place| place.lane);
             self.doors[door.0].queues().filter(move |lane| kept.is_none_or(|kept| kept == *lane))
@@ -386,8 +389,8 @@ impl Scheduler {
         can_go.filter_map(first).max().map(|(.., Reverse(place))| place)
     }
 
-    /// Whose turn it is at a door where the next start is of whoever has waited longest: of those who wait for nothing but
-    /// slots.
+    /// Returns the oldest waiter of `instance` if oldest-first is due. Considers only waiters that are blocked by
+    /// nothing but slots.
     fn slot_reserved_for(&self, InstanceId(door): InstanceId) -> Option<WaiterId> {
         let door = &self.doors[door];
         if !door.has_waiters() || !door.limiter.oldest_first_due() {
@@ -396,7 +399,7 @@ impl Scheduler {
         door.queues().find(|lane| self.queue_waits_only_for_slots(*lane)).and_then(|lane| self.queues[lane.0].oldest())
     }
 
-    /// What keeps whoever comes to `doors` from going now; of several things, the one that lasts.
+    /// Returns what blocks a request at `instances`; if several things do, the one that persists longest.
     fn blocked_by(&self, doors: &[InstanceId]) -> Option<BlockedBy> {
         let lane = || self.queue_by_instances.get(doors).copied();
         self.scopes_blocked_by(doors).or_else(|| self.is_reserved_for_other(doors, lane).then_some(BlockedBy::NoSlot))
@@ -412,14 +415,14 @@ impl Scheduler {
         doors.iter().filter_map(|door| self.doors[door.0].limiter.blocked_by(self.now)).max()
     }
 
-    /// True when the last slot at one of `doors` is kept for somebody in another lane, who waits for nothing but slots.
+    /// Returns true if the last slot of one of `instances` is reserved for a waiter in another queue.
     fn is_reserved_for_other(&self, doors: &[InstanceId], lane: impl Fn() -> Option<QueueId>) -> bool {
         let mut last = doors.iter().filter(|door| self.doors[door.0].limiter.has_one_slot_left(self.now));
         let is_of_another = |place: WaiterId| self.waiters.get(&place).is_some_and(|place| Some(place.lane) != lane());
         last.any(|door| self.slot_reserved_for(*door).is_some_and(is_of_another))
     }
 
-    /// True when whoever waits there waits for nothing but slots.
+    /// Returns true if the queue is blocked by nothing but missing slots.
     fn queue_waits_only_for_slots(&self, QueueId(lane): QueueId) -> bool {
         self.queues[lane].doors.iter().all(|door| self.waits_only_for_slots(*door))
     }
@@ -428,7 +431,7 @@ impl Scheduler {
         self.doors[door].limiter.blocked_by(self.now).is_none_or(BlockedBy::is_slot)
     }
 
-    /// One starts at `doors`: who had the place `id` there, or just came.
+    /// Grants slots of `instances` to waiter `id`, or to a new request.
     fn grant(&mut self, id: Option<WaiterId>, doors: &[InstanceId], chance: f64) -> SlotGrant {
         let now = self.now;
         let started = |&door: &InstanceId| {
@@ -461,7 +464,7 @@ impl Scheduler {
         id
     }
 
-    /// Takes somebody out of its lane. Returns before which doors that was.
+    /// Removes a waiter from its queue. Returns the instances of that queue.
     fn dequeue(&mut self, id: WaiterId) -> Few<InstanceId> {
         let Some(&Waiter { lane, request, .. }) = self.waiters.get(&id) else { return Few::new() };
         let it = &mut self.queues[lane.0];
@@ -497,7 +500,7 @@ impl Scheduler {
         doors.iter().copied().find(is_full)
     }
 
-    /// Who goes last of those who wait at a door, if somebody of `priority` goes before.
+    /// Returns the waiter that a request of `priority` may evict from a full queue.
     fn eviction_candidate(&self, InstanceId(door): InstanceId, priority: u8) -> Option<WaiterId> {
         let door = &self.doors[door];
         door.lowest_priority().filter(|lowest| *lowest < priority)?;
@@ -505,7 +508,8 @@ impl Scheduler {
         last.min_by_key(|&(priority, place)| (priority, Reverse(place))).map(|(_, place)| place)
     }
 
-    /// What is told to who cannot be served in time. Whoever waits now goes before who comes back, whatever the priority.
+    /// Builds the rejection for a request that cannot be served in time. Its `Retry-After` lies behind all current
+    /// waiters, regardless of priority.
     fn rejection(&self, doors: &[InstanceId]) -> ThrottleRejection {
         let all = || doors.iter().map(|door| &self.doors[door.0]);
         let wait = all().map(|door| door.limiter.estimated_wait(self.now)).max();
@@ -523,13 +527,13 @@ impl Scheduler {
 
 #[cfg(test)]
 impl Scheduler {
-    /// Looks at everything there is: whether anybody waits who could go at `now`.
+    /// Test only: returns true if any waiter could start at `now`.
     pub(super) fn has_runnable_waiter(&mut self, now: Timestamp) -> bool {
         self.now = self.now.max(now);
         self.queues.iter().any(|(lane, _)| self.queue_blocked_by(QueueId(lane)).is_none())
     }
 
-    /// Whether there is nobody, and nothing left of anybody.
+    /// Test only: returns true if there are no waiters, slots or queues.
     pub(super) fn is_empty(&self) -> bool {
         let is_bare = |door: &ScopeInstance| {
             !door.has_waiters() && door.lowest_priority().is_none() && door.timer_owner.is_none()

@@ -1,9 +1,9 @@
-//! Slots whose request is over, and which still may not be used again.
+//! Slots of finished requests that must not be reused yet (`delay_per_slot`).
 
 use crate::policy::time::Timestamp;
 use std::collections::VecDeque;
 
-/// When each of them may, in order. There are never more than there are slots: each was taken until it got here.
+/// Times at which the slots become free, sorted. Each was taken before, so there are never more than slots.
 #[derive(Debug, Default)]
 pub(super) struct SlotCooldowns(VecDeque<Timestamp>);
 
@@ -17,7 +17,7 @@ impl SlotCooldowns {
         }
     }
 
-    /// None of them is kept for longer than until `latest`.
+    /// Limits all times to `latest`.
     pub(super) fn truncate_to(&mut self, latest: Timestamp) {
         self.0.iter_mut().for_each(|opens| *opens = (*opens).min(latest));
     }
@@ -26,7 +26,7 @@ impl SlotCooldowns {
         u32::try_from(self.0.len() - self.expired(now)).unwrap_or(u32::MAX)
     }
 
-    /// When the next one may be used.
+    /// Returns the time at which the next slot becomes free.
     pub(super) fn next_free(&self, now: Timestamp) -> Option<Timestamp> {
         self.0.get(self.expired(now)).copied()
     }

@@ -1,4 +1,4 @@
-//! The right to be at the origin, in all scopes of a request.
+//! Guard of the slots that a request holds in all of its scopes.
 
 use super::scheduler::SlotGrant;
 use super::{ResponseFeedback, Throttle};
@@ -6,7 +6,7 @@ use crate::policy::throttle::OriginOutcome;
 use crate::policy::time::Timestamp;
 use std::sync::Arc;
 
-/// Holds a slot in each scope of a request. Dropped, it gives them to the next.
+/// Holds a slot in each scope of a request. Releases the slots on drop.
 #[must_use]
 pub struct SlotGuard {
     throttle: Arc<Throttle>,
@@ -18,7 +18,7 @@ impl SlotGuard {
         Self { throttle, ticket }
     }
 
-    /// Tells the scopes what the origin did. Returns what followed.
+    /// Reports the outcome of the request to its scopes. Returns the effects.
     pub fn record_response(&self, outcome: &OriginOutcome, chance: f64, now: Timestamp) -> ResponseFeedback {
         self.throttle.with_scheduler(|floor| floor.record_response(&self.ticket, outcome, chance, now))
     }

@@ -18,7 +18,7 @@ mod values;
 const PERSON: u8 = 3;
 const BOT: u8 = 1;
 
-/// Rules of a scope that are as wide as can be.
+/// Configuration with the widest limits.
 fn permissive() -> throttle::ThrottleConfig {
     throttle::ThrottleConfig {
         concurrency: None,
@@ -65,7 +65,7 @@ fn answer(status: u16) -> OriginOutcome {
     OriginOutcome { status: Some(status), latency: Duration::from_millis(10), measured: true, retry_after: None }
 }
 
-/// A throttle with scopes, and lanes of them.
+/// A throttle with its scopes.
 struct ThrottleFixture {
     throttle: Arc<Throttle>,
     scopes: Vec<Scope>,
@@ -84,19 +84,19 @@ impl ThrottleFixture {
         Self { throttle, scopes }
     }
 
-    /// Makes a scope one for each value of the parameter of its name, for so many values.
+    /// Partitions the scope `name` by the query parameter of the same name, with at most `most` partitions.
     fn by_value(mut self, name: &str, most: usize) -> Self {
-        let scope = self.scopes.iter_mut().find(|scope| scope.name == name).expect("it is there");
-        let most = NonZeroUsize::new(most).expect("some");
+        let scope = self.scopes.iter_mut().find(|scope| scope.name == name).expect("the scope is configured");
+        let most = NonZeroUsize::new(most).expect("the maximum is positive");
         scope.partitioning = Some(Partitioning { from: PartitionKey::Query(name.to_owned()), max_partitions: most });
         self.throttle.update_config(&self.scopes);
         self
     }
 
-    /// A name may say a value, too: `tenant=acme`.
+    /// Returns the scopes of `names`. A name may contain a partition value, such as `tenant=acme`.
     fn way(&self, names: &[&str]) -> RouteScopes {
         let is_named = |scope: &&Scope| names.iter().any(|name| name.split('=').next() == Some(&scope.name));
-        self.throttle.route_scopes(self.scopes.iter().filter(is_named)).expect("it is throttled")
+        self.throttle.route_scopes(self.scopes.iter().filter(is_named)).expect("a named scope is throttled")
     }
 
     fn enter(&self, names: &[&str], client: u64, priority: u8, now: u64) -> AcquireOutcome {
@@ -109,21 +109,21 @@ impl ThrottleFixture {
     fn passes(&self, names: &[&str], now: u64) -> SlotGuard {
         match self.enter(names, 1, PERSON, now) {
             AcquireOutcome::Acquired(Some(pass)) => pass,
-            _ => panic!("it is open at {now}"),
+            _ => panic!("expected slots at {now}"),
         }
     }
 
     fn waits(&self, names: &[&str], client: u64, priority: u8, now: u64) -> TestClient {
         match self.enter(names, client, priority, now) {
             AcquireOutcome::Queued(waiting) => TestClient::new(waiting),
-            _ => panic!("there is a line at {now}"),
+            _ => panic!("expected a queued request at {now}"),
         }
     }
 
     fn turned_away(&self, names: &[&str], priority: u8, now: u64) -> ThrottleRejection {
         match self.enter(names, 1, priority, now) {
             AcquireOutcome::Rejected(closed) => closed,
-            _ => panic!("it is closed at {now}"),
+            _ => panic!("expected a rejection at {now}"),
         }
     }
 
@@ -133,11 +133,11 @@ impl ThrottleFixture {
 
     fn state(&self, name: &str, now: u64) -> ScopeState {
         let states = self.throttle.snapshots(ms(now));
-        states.into_iter().find(|state| *state.name == *name).expect("it is there")
+        states.into_iter().find(|state| *state.name == *name).expect("the scope is configured")
     }
 }
 
-/// Somebody who waits.
+/// A queued request with its waker.
 struct TestClient {
     waiting: QueuedRequest,
     bell: Arc<CountingWaker>,
@@ -168,31 +168,31 @@ impl TestClient {
     fn waits_until(&mut self, now: u64) -> u64 {
         match self.looks(now) {
             QueuePoll::Pending { poll_at: look_again } => look_again.0 / 1_000_000,
-            _ => panic!("it waits at {now}"),
+            _ => panic!("expected to wait at {now}"),
         }
     }
 
     fn comes(&mut self, now: u64) -> SlotGuard {
         match self.looks(now) {
             QueuePoll::Granted(pass) => pass,
-            _ => panic!("its turn has come at {now}"),
+            _ => panic!("expected slots at {now}"),
         }
     }
 
     fn is_gone(&mut self, now: u64) -> ThrottleRejection {
         match self.looks(now) {
             QueuePoll::Rejected(closed) => closed,
-            _ => panic!("it is told to go at {now}"),
+            _ => panic!("expected a rejection at {now}"),
         }
     }
 }
 
 #[test]
-fn a_slot_that_comes_free_is_the_next_one_s() {
+fn freed_slot_wakes_the_next_waiter() {
     let gate = ThrottleFixture::with(&[("api", with_concurrency(1))]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
-    assert_eq!(second.waits_until(0), 2000, "there is nothing to look for before");
+    assert_eq!(second.waits_until(0), 2000, "no earlier poll is needed");
     drop(first);
     assert!(second.is_called());
     let second = second.comes(5);
@@ -202,7 +202,7 @@ fn a_slot_that_comes_free_is_the_next_one_s() {
 }
 
 #[test]
-fn one_who_leaves_frees_the_place_and_the_turn() {
+fn cancelled_waiter_releases_its_position() {
     let gate = ThrottleFixture::with(&[("api", with_concurrency(1))]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
@@ -212,18 +212,18 @@ fn one_who_leaves_frees_the_place_and_the_turn() {
     drop(first);
     assert!(second.is_called());
     drop(second);
-    assert!(third.is_called(), "the slot was given, and given back unused");
+    assert!(third.is_called(), "the granted slot was released unused");
     drop(third);
     assert_eq!((gate.state("api", 0).queue_length, gate.state("api", 0).in_flight), (0, 0));
 }
 
 #[test]
-fn all_scopes_are_entered_or_none() {
+fn all_scopes_are_acquired_or_none() {
     let gate = ThrottleFixture::with(&[("a", with_concurrency(1)), ("b", with_concurrency(1))]);
     let in_b = gate.passes(&["b"], 0);
     let mut both = gate.waits(&["a", "b"], 2, PERSON, 0);
     both.waits_until(0);
-    assert_eq!(gate.state("a", 0).in_flight, 0, "nothing is held while it waits for b");
+    assert_eq!(gate.state("a", 0).in_flight, 0, "a waiter of b holds no slot");
     let in_a = gate.passes(&["a"], 0);
     drop(in_b);
     assert!(!both.is_called());
@@ -234,7 +234,7 @@ fn all_scopes_are_entered_or_none() {
 }
 
 #[test]
-fn starts_are_a_delay_apart_and_one_of_those_who_wait_watches_the_clock() {
+fn starts_are_spaced_and_one_waiter_holds_timer() {
     let spacing = spaced(100);
     let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
     let _first = gate.passes(&["api"], 0);
@@ -243,13 +243,13 @@ fn starts_are_a_delay_apart_and_one_of_those_who_wait_watches_the_clock() {
     assert_eq!((second.waits_until(0), third.waits_until(0)), (100, 2000));
     assert_eq!(second.waits_until(99), 100);
     let _second = second.comes(100);
-    assert!(third.is_called(), "it is the watchman now");
+    assert!(third.is_called(), "the third waiter owns the timer now");
     assert_eq!(third.waits_until(100), 200);
     let _third = third.comes(200);
 }
 
 #[test]
-fn a_slot_is_used_again_only_after_its_delay() {
+fn slot_is_reused_only_after_its_delay() {
     let spacing = Spacing { per_slot: seconds(1), ..spaced(300) };
     let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
     drop(gate.passes(&["api"], 0));
@@ -257,7 +257,7 @@ fn a_slot_is_used_again_only_after_its_delay() {
     assert_eq!(second.waits_until(100), 300);
     let second = second.comes(300);
     let mut third = gate.waits(&["api"], 3, PERSON, 600);
-    assert_eq!(third.waits_until(600), 1000, "the delay is over, the first slot is not to be used before");
+    assert_eq!(third.waits_until(600), 1000, "the delay has passed, the first slot cools down");
     drop(second);
     assert_eq!(third.waits_until(700), 1000);
     let _third = third.comes(1000);
@@ -265,31 +265,31 @@ fn a_slot_is_used_again_only_after_its_delay() {
     assert_eq!(fourth.waits_until(1200), 1300, "the second slot");
     let _fourth = fourth.comes(1300);
     let mut fifth = gate.waits(&["api"], 5, PERSON, 2300);
-    assert_eq!(fifth.waits_until(2300), 4300, "both are at work, however long ago they were sent");
+    assert_eq!(fifth.waits_until(2300), 4300, "both slots are held, however long ago their requests were sent");
 }
 
 #[test]
-fn a_slot_at_work_for_long_enough_is_free_at_once() {
+fn slot_held_beyond_its_delay_is_immediately_reusable() {
     let spacing = Spacing { per_slot: seconds(10), ..Spacing::default() };
     let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
     let old = gate.passes(&["api"], 0);
     drop(gate.passes(&["api"], 9000));
     let mut next = gate.waits(&["api"], 2, PERSON, 9000);
-    assert_eq!(next.waits_until(9000), 11_000, "not turned away for the slot that opens at 19 s");
+    assert_eq!(next.waits_until(9000), 11_000, "not rejected because of the slot that is free at 19 s");
     let mut early = gate.waits(&["api"], 3, PERSON, 9500);
     early.waits_until(9500);
     assert!(matches!(next.looks(10_500), QueuePoll::Pending { .. }));
     drop(old);
     assert!(next.is_called());
     drop(next.comes(10_500));
-    assert_eq!(early.is_gone(11_500).retry_after, Duration::from_millis(7500), "told when the next slot opens");
+    assert_eq!(early.is_gone(11_500).retry_after, Duration::from_millis(7500), "the wait until the next slot is free");
     let empty = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(1) })]);
     drop(empty.passes(&["api"], 0));
-    assert_eq!(empty.turned_away(&["api"], PERSON, 1000).reason, Reason::Throttle, "nothing can end before 10 s");
+    assert_eq!(empty.turned_away(&["api"], PERSON, 1000).reason, Reason::Throttle, "no slot is free before 10 s");
 }
 
 #[test]
-fn who_cannot_be_served_in_time_is_told_at_once_when_to_come() {
+fn unservable_request_is_rejected_with_retry_after() {
     let spacing = spaced(5000);
     let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
     let _first = gate.passes(&["api"], 0);
@@ -300,12 +300,12 @@ fn who_cannot_be_served_in_time_is_told_at_once_when_to_come() {
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     let _ = first.record_response(&OriginOutcome { latency: seconds(3), ..answer(200) }, 0.0, ms(0));
     assert_eq!(second.waits_until(1999), 2000);
-    assert_eq!(second.is_gone(2000), closed(Reason::Throttle, 3), "as long as one takes");
+    assert_eq!(second.is_gone(2000), closed(Reason::Throttle, 3), "the latency of one request");
     assert_eq!(gate.state("api", 2000).queue_length, 0);
 }
 
 #[test]
-fn nobody_stands_in_line_whose_turn_cannot_come_in_time() {
+fn request_that_would_exceed_max_wait_is_rejected() {
     let spacing = Spacing { delay: seconds(1), ..Spacing::default() };
     let queue = QueueConfig { max_wait: Duration::from_millis(2500), max_length: 256 };
     let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, queue, ..permissive() })]);
@@ -315,12 +315,15 @@ fn nobody_stands_in_line_whose_turn_cannot_come_in_time() {
         matches!(gate.enter(&["api"], 2, BOT, 0), AcquireOutcome::Rejected(ThrottleRejection { retry_after: wait, .. }) if wait == seconds(3))
     );
     let _other = gate.waits(&["api"], 3, BOT, 0);
-    assert!(matches!(gate.enter(&["api"], 4, BOT, 0), AcquireOutcome::Rejected(_)), "behind one of each of the two");
+    assert!(
+        matches!(gate.enter(&["api"], 4, BOT, 0), AcquireOutcome::Rejected(_)),
+        "behind one waiter of each of the two clients"
+    );
     let _person = gate.waits(&["api"], 4, PERSON, 0);
 }
 
 #[test]
-fn a_full_line_has_room_only_for_somebody_more_important() {
+fn full_queue_evicts_only_for_a_higher_priority() {
     let rules =
         throttle::ThrottleConfig { queue: QueueConfig { max_wait: seconds(2), max_length: 2 }, ..with_concurrency(1) };
     let gate = ThrottleFixture::with(&[("api", rules)]);
@@ -334,12 +337,12 @@ fn a_full_line_has_room_only_for_somebody_more_important() {
     assert!(younger.is_called() && !older.is_called());
     assert_eq!(younger.is_gone(0).reason, Reason::Throttle);
     let _other_person = gate.waits(&["api"], 5, PERSON, 0);
-    assert_eq!(gate.turned_away(&["api"], PERSON, 0).reason, Reason::Throttle, "only people wait");
+    assert_eq!(gate.turned_away(&["api"], PERSON, 0).reason, Reason::Throttle, "all waiters have the same priority");
     assert_eq!(person.waits_until(0), 2000);
 }
 
 #[test]
-fn clients_of_one_priority_take_turns() {
+fn clients_of_equal_priority_are_served_round_robin() {
     let gate = ThrottleFixture::with(&[("api", with_long_queue(with_concurrency(1)))]);
     let mut pass = gate.passes(&["api"], 0);
     let mut line: Vec<(u64, TestClient)> =
@@ -348,7 +351,7 @@ fn clients_of_one_priority_take_turns() {
     let mut order = Vec::new();
     while !line.is_empty() {
         drop(pass);
-        let next = line.iter().position(|(_, guest)| guest.is_called()).expect("somebody is called");
+        let next = line.iter().position(|(_, guest)| guest.is_called()).expect("a waiter is woken");
         let (client, mut guest) = line.remove(next);
         order.push(client);
         pass = guest.comes(0);
@@ -357,7 +360,7 @@ fn clients_of_one_priority_take_turns() {
 }
 
 #[test]
-fn a_complaint_turns_everybody_away_until_one_has_tried() {
+fn overload_rejects_requests_until_a_probe_succeeds() {
     let gate = ThrottleFixture::with(&[("api", with_long_queue(with_backoff())), ("other", permissive())]);
     let first = gate.passes(&["api"], 0);
     let rest = first.record_response(&OriginOutcome { retry_after: Some(seconds(5)), ..answer(429) }, 0.0, ms(0));
@@ -379,7 +382,7 @@ fn a_complaint_turns_everybody_away_until_one_has_tried() {
     let first = gate.passes(&["api"], 0);
     let mut second = match gate.enter(&["api"], 1, PERSON, 0) {
         AcquireOutcome::Acquired(Some(pass)) => pass,
-        _ => panic!("it is open"),
+        _ => panic!("expected slots"),
     };
     let _ = first.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
     assert_eq!(gate.turned_away(&["api"], PERSON, 1000), closed(Reason::Backoff, 29));
@@ -388,7 +391,7 @@ fn a_complaint_turns_everybody_away_until_one_has_tried() {
 }
 
 #[test]
-fn a_rest_sends_those_away_who_cannot_wait_for_its_end() {
+fn backoff_beyond_max_wait_rejects_queued_waiters() {
     let gate = ThrottleFixture::with(&[(
         "api",
         throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..with_backoff() },
@@ -397,12 +400,12 @@ fn a_rest_sends_those_away_who_cannot_wait_for_its_end() {
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     second.waits_until(0);
     let _ = first.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
-    assert!(second.is_called(), "it is not left to find out by itself");
+    assert!(second.is_called(), "the backoff wakes the waiter");
     assert_eq!(second.is_gone(0), closed(Reason::Backoff, 30));
 }
 
 #[test]
-fn state_survives_new_rules_by_name() {
+fn scope_state_survives_reload_by_name() {
     let gate = ThrottleFixture::with(&[("api", with_backoff())]);
     let pass = gate.passes(&["api"], 0);
     let _ = pass.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
@@ -413,11 +416,11 @@ fn state_survives_new_rules_by_name() {
     gate.throttle.update_config(&[scope("new")]);
     drop(pass);
     gate.throttle.update_config(&[scope("api")]);
-    assert_eq!(gate.state("api", 0).in_flight, 0, "who left meanwhile has left");
+    assert_eq!(gate.state("api", 0).in_flight, 0, "slots released meanwhile stay released");
 }
 
 #[test]
-fn who_waits_goes_on_by_its_old_rules_where_the_new_ones_name_its_scope_no_more() {
+fn waiters_of_a_removed_scope_keep_its_limits() {
     let gate = ThrottleFixture::with(&[("api", with_long_queue(with_concurrency(1)))]);
     let pass = gate.passes(&["api"], 0);
     let mut line: Vec<TestClient> = (1..4).map(|client| gate.waits(&["api"], client, PERSON, 0)).collect();
@@ -429,7 +432,7 @@ fn who_waits_goes_on_by_its_old_rules_where_the_new_ones_name_its_scope_no_more(
         throttle: Some(with_concurrency(1)),
         partitioning: None,
     }]);
-    assert!(line.iter_mut().all(|guest| matches!(guest.looks(0), QueuePoll::Pending { .. })), "not all at once");
+    assert!(line.iter_mut().all(|guest| matches!(guest.looks(0), QueuePoll::Pending { .. })), "no waiter starts");
     drop(pass);
     let come: Vec<QueuePoll> =
         line.iter_mut().map(|guest| guest.looks(0)).filter(|turn| matches!(turn, QueuePoll::Granted(_))).collect();
@@ -437,11 +440,15 @@ fn who_waits_goes_on_by_its_old_rules_where_the_new_ones_name_its_scope_no_more(
 }
 
 #[test]
-fn nobody_is_kept_away_beyond_the_new_rules() {
+fn reload_shortens_backoff_and_delay_to_new_bounds() {
     let hour = Duration::from_secs(3600);
     let long = throttle::ThrottleConfig {
         spacing: Spacing { delay: hour, per_slot: hour, ..Spacing::default() },
-        backoff: Some(Backoff { min_delay: hour, max_delay: hour, ..with_backoff().backoff.expect("it has one") }),
+        backoff: Some(Backoff {
+            min_delay: hour,
+            max_delay: hour,
+            ..with_backoff().backoff.expect("the configuration has a backoff")
+        }),
         ..with_concurrency(1)
     };
     let gate = ThrottleFixture::with(&[("api", long)]);
@@ -450,7 +457,10 @@ fn nobody_is_kept_away_beyond_the_new_rules() {
     drop(pass);
     let short = throttle::ThrottleConfig {
         spacing: Spacing { delay: seconds(1), per_slot: seconds(2), ..Spacing::default() },
-        backoff: Some(Backoff { max_delay: seconds(3), ..with_backoff().backoff.expect("it has one") }),
+        backoff: Some(Backoff {
+            max_delay: seconds(3),
+            ..with_backoff().backoff.expect("the configuration has a backoff")
+        }),
         ..with_concurrency(1)
     };
     gate.throttle.update_config(&[Scope { name: "api".into(), throttle: Some(short), partitioning: None }]);
@@ -459,19 +469,19 @@ fn nobody_is_kept_away_beyond_the_new_rules() {
 }
 
 #[test]
-fn the_limit_in_force_is_what_the_controller_has_found() {
+fn effective_limit_comes_from_the_controller() {
     let gradient = Gradient { min: 2, max: 64 };
     let rules = throttle::ThrottleConfig { controller: Some(Controller::Gradient(gradient)), ..with_concurrency(64) };
     let gate = ThrottleFixture::with(&[("api", with_long_queue(rules.clone()))]);
-    assert_eq!(gate.state("api", 0).limit, Some(8), "it begins small");
+    assert_eq!(gate.state("api", 0).limit, Some(8), "the initial limit is small");
     for now in 0..60 {
         let passes: Vec<SlotGuard> = (0..8).map(|_| gate.passes(&["api"], now * 10)).collect();
         passes.iter().for_each(|pass| drop(pass.record_response(&answer(200), 0.0, ms(now * 10 + 10))));
     }
-    let found = gate.state("api", 600).limit.expect("there is one");
-    assert!((12..=16).contains(&found), "as long as half of it is used: {found}");
+    let found = gate.state("api", 600).limit.expect("the scope has a limit");
+    assert!((12..=16).contains(&found), "grows while half of it is used: {found}");
     gate.throttle.update_config(&[Scope { name: "api".into(), throttle: Some(rules), partitioning: None }]);
-    assert_eq!(gate.state("api", 600).limit, Some(found), "a reload keeps it");
+    assert_eq!(gate.state("api", 600).limit, Some(found), "a reload keeps the limit");
     gate.throttle.update_config(&[Scope {
         name: "api".into(),
         throttle: Some(with_concurrency(5)),
@@ -481,7 +491,7 @@ fn the_limit_in_force_is_what_the_controller_has_found() {
 }
 
 #[test]
-fn adjustments_come_back_where_they_are_watched() {
+fn adjustments_are_reported_only_when_logging_is_on() {
     let auto = |debug| Autothrottle {
         target_concurrency: 1.0,
         start_delay: seconds(1),
@@ -499,12 +509,14 @@ fn adjustments_come_back_where_they_are_watched() {
     assert_eq!(gate.state("other", 10).delay, Duration::from_millis(505));
 }
 
-/// 64 clients who ask again as soon as they are served, answers that take 100 ms, half a minute.
+/// 64 clients that send again as soon as they are served, at a latency of 100 ms, for 30 s.
 #[test]
-fn four_slots_for_sixty_four_clients_of_three_classes() {
+fn priority_scheduling_is_fair_and_free_of_starvation() {
     const SERVICE_MS: u64 = 100;
     const END_MS: u64 = 30_000;
-    let class = |client: u64| [(3u8, 16), (2, 40), (1, 64)].iter().find(|(_, below)| client < *below).expect("one").0;
+    let class = |client: u64| {
+        [(3u8, 16), (2, 40), (1, 64)].iter().find(|(_, below)| client < *below).expect("each client has a class").0
+    };
     let gate = ThrottleFixture::with(&[("api", with_long_queue(with_concurrency(4)))]);
     let mut guests: Vec<(u64, u64, TestClient)> = Vec::new();
     let mut inside: Vec<(u64, u64, SlotGuard)> = Vec::new();
@@ -516,7 +528,7 @@ fn four_slots_for_sixty_four_clients_of_three_classes() {
             match gate.enter(&["api"], client, class(client), now) {
                 AcquireOutcome::Acquired(Some(pass)) => inside.push((now + SERVICE_MS, client, pass)),
                 AcquireOutcome::Queued(waiting) => guests.push((now, client, TestClient::new(waiting))),
-                _ => panic!("the line has room for all"),
+                _ => panic!("the queue has room for all clients"),
             }
         }
         let mut waiting = Vec::new();
@@ -548,13 +560,16 @@ fn four_slots_for_sixty_four_clients_of_three_classes() {
     let total: u64 = shares.iter().sum();
     assert!(total > 1050, "the origin is kept busy: {total}");
     assert!(shares[0] * 8 >= total * 6 && shares[0] > shares[1] + shares[2], "the first class goes first: {shares:?}");
-    assert!((shares[1] + shares[2]) * 10 >= total, "and one start in eight is of the longest waiting: {shares:?}");
-    assert!(served.iter().all(|&count| count > 0), "nobody starves: {served:?}");
+    assert!((shares[1] + shares[2]) * 10 >= total, "one grant in eight goes to the oldest waiter: {shares:?}");
+    assert!(served.iter().all(|&count| count > 0), "no client starves: {served:?}");
     for priority in [1, 2, 3] {
-        let (least, most) = (of_class(priority).min().expect("some"), of_class(priority).max().expect("some"));
-        assert!(most - least <= 2, "clients of class {priority} fare alike: {least} to {most}");
+        let (least, most) = (
+            of_class(priority).min().expect("the class has clients"),
+            of_class(priority).max().expect("the class has clients"),
+        );
+        assert!(most - least <= 2, "clients of class {priority} are served equally: {least} to {most}");
     }
-    // 63 before it, an eighth of 40 starts a second.
+    // 63 waiters ahead, an eighth of 40 grants per second.
     assert!(longest.iter().all(|&wait| wait <= 8 * 64 * SERVICE_MS / 4), "{longest:?}");
 }
 

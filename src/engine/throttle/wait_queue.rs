@@ -1,4 +1,5 @@
-//! Those who wait for the same scopes, in the order in which they go.
+//! A wait queue: requests that need the same set of scope instances, ordered by priority, then round-robin over
+//! clients.
 
 use super::Few;
 use super::instance::InstanceId;
@@ -7,20 +8,20 @@ use crate::policy::identity::ClientKey;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A lane, by its place on the floor. It is there as long as somebody waits in it.
+/// Index of a wait queue. A queue exists as long as it has waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueId(pub(super) usize);
 
-/// One lane.
+/// Waiters that need the same scope instances.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
-    /// Before which scopes, in order.
+    /// Instances that these waiters need, sorted.
     pub(super) doors: Few<InstanceId>,
     by_priority: BTreeMap<Reverse<u8>, RoundRobin>,
     by_age: BTreeSet<WaiterId>,
 }
 
-/// Clients of one priority, who take turns.
+/// Clients of one priority, served round-robin.
 #[derive(Debug, Default)]
 struct RoundRobin {
     next: VecDeque<ClientKey>,
@@ -51,26 +52,26 @@ impl WaitQueue {
         }
     }
 
-    /// The next by priority, and that priority.
+    /// Returns the next waiter by priority, with its priority.
     pub(super) fn front(&self) -> Option<(u8, WaiterId)> {
         let (Reverse(priority), turns) = self.by_priority.first_key_value()?;
         Some((*priority, *turns.of.get(turns.next.front()?)?.front()?))
     }
 
-    /// Who has waited longest.
+    /// Returns the waiter that has waited longest.
     pub(super) fn oldest(&self) -> Option<WaiterId> {
         self.by_age.first().copied()
     }
 
-    /// The last to go: of the lowest priority, the youngest of the client with most in line.
+    /// Returns the last waiter in order: of the lowest priority, the youngest of the client with the most waiters.
     pub(super) fn back(&self) -> Option<(u8, WaiterId)> {
         let (Reverse(priority), turns) = self.by_priority.last_key_value()?;
         let greediest = turns.of.values().max_by_key(|places| (places.len(), places.back().copied()))?;
         Some((*priority, *greediest.back()?))
     }
 
-    /// How many of those who wait go before one more of `client`, at the least: all of a higher priority, and of each
-    /// client of the same one for each turn that this one has.
+    /// Returns the minimum number of waiters that start before another one of `client`. These are all of a higher
+    /// priority, and of each client of the same priority as many as this client has.
     pub(super) fn waiters_ahead(&self, client: ClientKey, priority: u8) -> usize {
         let higher = self.by_priority.range(..Reverse(priority)).flat_map(|(_, turns)| turns.of.values());
         let alike = self.by_priority.get(&Reverse(priority)).map(|turns| &turns.of);
@@ -91,7 +92,7 @@ impl RoundRobin {
         if let Some(turn) = self.next.iter().position(|known| *known == client) {
             self.next.remove(turn);
             if !is_empty {
-                // It has had its turn.
+                // The client has used its turn and moves to the end.
                 self.next.push_back(client);
             }
         }

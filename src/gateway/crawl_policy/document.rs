@@ -1,4 +1,4 @@
-//! What is told, gathered from the rules and the books.
+//! The crawl-policy document, built from the rules and the quota state.
 
 use crate::config::settings;
 use crate::engine::QuotaView;
@@ -15,17 +15,18 @@ use crate::telemetry::rfc3339;
 use crate::verify::{OperatorProofMethod, OperatorTable};
 use serde::Serialize;
 
-/// All that is told.
+/// The whole document.
 #[derive(Serialize)]
 pub(in crate::gateway) struct PolicyDocument<'a> {
     pub(super) contact: Option<&'a str>,
+    /// Ways to verify crawlers, each with an explanation.
     pub(super) verification: Vec<Verification>,
     pub(super) operators: Vec<Operator<'a>>,
-    pub(super) other_bots: OtherBots<'a>,
+    pub(super) undeclared_or_unverified_bots: OtherBots<'a>,
     pub(super) classes: Vec<ClassTerms<'a>>,
 }
 
-/// A means by which crawlers are proven.
+/// A verification method of crawlers.
 #[derive(Serialize)]
 pub(super) struct Verification {
     pub(super) name: &'static str,
@@ -34,38 +35,40 @@ pub(super) struct Verification {
     proves: fn(&PolicyContext<'_>, OperatorId) -> bool,
 }
 
-/// One operator of crawlers.
+/// A crawler operator.
 #[derive(Serialize)]
 pub(super) struct Operator<'a> {
     pub(super) name: &'a str,
     pub(super) crawlers: Vec<&'a str>,
+    /// Names of the ways that can verify the operator.
     pub(super) verified_by: Vec<&'static str>,
     pub(super) class: Option<&'a str>,
     pub(super) crawl_delay_s: Option<u32>,
 }
 
-/// Bots that say what they are, unproven.
+/// Rules for declared bots without verification.
 #[derive(Serialize)]
 pub(super) struct OtherBots<'a> {
     pub(super) class: Option<&'a str>,
     pub(super) crawl_delay_s: Option<u32>,
 }
 
-/// What a class may do now.
+/// Current rules of a class.
 #[derive(Serialize)]
 pub(super) struct ClassTerms<'a> {
     pub(super) name: &'a str,
     pub(super) kinds: Vec<&'static str>,
     pub(super) operators: Vec<&'a str>,
     pub(super) user_agents: &'a [String],
+    /// True if the class is blocked; then it has no bucket and no quotas.
     pub(super) blocked: bool,
-    /// Where all of the class are asked the same.
+    /// Crawl delay in seconds, if all of the class have the same. That of each operator is beside its name.
     pub(super) crawl_delay_s: Option<u32>,
     pub(super) bucket: Option<BucketTerms>,
     pub(super) quotas: Vec<QuotaTerms<'a>>,
 }
 
-/// What each client of a class may ask for, or several together.
+/// Token bucket of a class, per client or shared.
 #[derive(Serialize)]
 pub(super) struct BucketTerms {
     pub(super) shared_by: &'static str,
@@ -75,12 +78,14 @@ pub(super) struct BucketTerms {
     pub(super) counts: &'static str,
 }
 
-/// What a class may have of one quota; shares are of its limit, or of the requests of the class.
+/// Access of a class to one quota. Ratios are of the limit of the quota, or of the requests of the class.
 #[derive(Serialize)]
 pub(super) struct QuotaTerms<'a> {
     pub(super) name: &'a str,
-    pub(super) left: f64,
-    pub(super) refused: f64,
+    /// Share of the quota limit that the class may still use, rounded to hundredths.
+    pub(super) remaining: f64,
+    /// Share of the class's requests that are refused now.
+    pub(super) refused_ratio: f64,
     pub(super) tiers: Vec<TierTerms>,
     pub(super) window_ends: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,16 +95,16 @@ pub(super) struct QuotaTerms<'a> {
 #[derive(Serialize)]
 pub(super) struct TierTerms {
     pub(super) above: f64,
-    pub(super) refused: f64,
+    pub(super) refused_ratio: f64,
 }
 
 #[derive(Serialize)]
 pub(super) struct UnitTerms {
     pub(super) limit: f64,
-    pub(super) left: f64,
+    pub(super) remaining: f64,
 }
 
-/// Every means that there is; another is another line.
+/// All verification methods, one entry each.
 const VERIFICATION_METHODS: [Verification; 3] = [
     Verification {
         name: "addresses",
@@ -122,7 +127,7 @@ const VERIFICATION_METHODS: [Verification; 3] = [
 ];
 
 impl<'a> PolicyDocument<'a> {
-    /// What holds `now`, by what has been advised until `uptime`.
+    /// Builds the document for the time `now`, with the crawl delays at `uptime`.
     pub(in crate::gateway) fn gather(
         shared: &'a Shared,
         generation: &'a ConfigSnapshot,
@@ -136,13 +141,13 @@ impl<'a> PolicyDocument<'a> {
             contact: sight.config().contact.as_deref(),
             verification: VERIFICATION_METHODS.into(),
             operators: sight.operators(),
-            other_bots: sight.other_bots(),
+            undeclared_or_unverified_bots: sight.other_bots(),
             classes: sight.classes(),
         }
     }
 }
 
-/// What there is to be seen.
+/// Inputs of the document.
 struct PolicyContext<'a> {
     settings: &'a settings::Settings,
     operators: &'a OperatorTable,
@@ -153,7 +158,7 @@ struct PolicyContext<'a> {
 
 impl<'a> PolicyContext<'a> {
     fn config(&self) -> &'a settings::CrawlPolicy {
-        self.settings.crawl_policy.as_ref().expect("it is told only where the settings say what")
+        self.settings.crawl_policy.as_ref().expect("served only if configured")
     }
 
     fn operators(&self) -> Vec<Operator<'a>> {
@@ -223,32 +228,32 @@ impl<'a> PolicyContext<'a> {
         let unplanned = paced.and_then(|of_class| Some(of_class.plan.as_ref()?.admit_share?.complement()));
         let tier = |tier: &crate::policy::tier::Tier| TierTerms {
             above: ratio(tier.above, quota.limit),
-            refused: tier.shed.ratio(),
+            refused_ratio: tier.shed.ratio(),
         };
         QuotaTerms {
             name: &quota.name,
-            left: ratio(left, book.limit),
-            refused: if left.is_zero() { 1.0 } else { shed.max(unplanned).map_or(0.0, |shed| shed.ratio()) },
+            remaining: ratio(left, book.limit),
+            refused_ratio: if left.is_zero() { 1.0 } else { shed.max(unplanned).map_or(0.0, |shed| shed.ratio()) },
             tiers: ladder.map_or_else(Vec::new, |ladder| ladder.tiers().iter().map(tier).collect()),
             window_ends: rfc3339(book.window_end),
-            units: self.config().units.then(|| UnitTerms { limit: book.limit.as_f64(), left: left.as_f64() }),
+            units: self.config().units.then(|| UnitTerms { limit: book.limit.as_f64(), remaining: left.as_f64() }),
         }
     }
 
-    /// Its name, where anybody may know that it is known here.
+    /// Returns the name of an operator, if it is public that the gateway recognizes it.
     fn public_name(&self, operator: OperatorId) -> Option<&'a str> {
         self.operators.is_built_in(operator).then(|| self.operators.name(operator))
     }
 
-    /// True for classes that bots fall into by what anybody can see of them. Who is in another, or is an operator that only
-    /// this site knows, has it by an arrangement that is nobody else's business.
+    /// Returns true for classes that match bots by public criteria. Other classes, and operators that only this site
+    /// has, are private agreements with a client.
     fn is_public(&self, when: &ClassMatcher) -> bool {
         let is_arranged = when.keys.is_some() || !when.addresses.is_empty() || when.lists != ListSet::default();
         let is_own = !when.operators.is_empty() && when.operators.iter().all(|id| self.public_name(*id).is_none());
         !is_arranged && !is_own && when.kinds != [ClientKind::Human]
     }
 
-    /// True where a bot can fall into a class, the classes before it being as they are. Who goes by user agents may.
+    /// Returns true if a bot can be in the class, given the order of classes. A match by user agent counts as possible.
     fn accepts_bots(&self, class: ClassId, when: &ClassMatcher) -> bool {
         let takes = |kind| class_of(&self.settings.rules.classes, kind, None) == Some(class);
         let mut operators = (0..).map(OperatorId).take(self.operators.names().count());
@@ -284,7 +289,7 @@ impl<'a> PolicyContext<'a> {
     }
 }
 
-/// A part as a share, in whole hundredths: nobody can reckon how much the whole is.
+/// Returns `part / whole` in whole hundredths, so that the total cannot be derived from it.
 fn ratio(part: Units, whole: Units) -> f64 {
     let hundredths = u128::from(part.milli()) * 100 / u128::from(whole.milli().max(1));
     hundredths as f64 / 100.0

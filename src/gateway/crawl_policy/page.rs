@@ -1,4 +1,4 @@
-//! The policy as a page.
+//! Renders the crawl policy as an HTML page.
 
 use super::document::{ClassTerms, Operator, PolicyDocument, QuotaTerms};
 use crate::gateway::problem::{Escaped, begin_page};
@@ -6,27 +6,33 @@ use std::fmt::{self, Write};
 
 pub(super) fn of(policy: &PolicyDocument<'_>) -> String {
     let mut text = String::new();
-    write(policy, &mut text).expect("there is room for text");
+    write(policy, &mut text).expect("writing to a String succeeds");
     text
 }
 
 fn write(policy: &PolicyDocument<'_>, out: &mut String) -> fmt::Result {
     begin_page(out, "Crawl policy")?;
-    out.write_str(
-        "<h1>Crawl policy</h1>\n<p>What crawlers may do on this site now. Programs get the same as JSON.</p>\n",
-    )?;
+    out.write_str("<h1>Crawl policy</h1>\n<p>What crawlers may do on this site now. Also available as JSON.</p>\n")?;
     if let Some(contact) = policy.contact {
         let shown = contact.strip_prefix("mailto:").unwrap_or(contact);
-        writeln!(out, "<p>To ask for more: <a href=\"{}\">{}</a></p>", Escaped(contact), Escaped(shown))?;
+        writeln!(out, "<p>Contact: <a href=\"{}\">{}</a></p>", Escaped(contact), Escaped(shown))?;
     }
     policy.classes.iter().try_for_each(|class| write_class(class, out))?;
-    out.write_str("<h2>Who is verified how</h2>\n<ul>\n")?;
+    out.write_str("<h2>Verification</h2>\n<ul>\n")?;
     for means in &policy.verification {
         writeln!(out, "<li><b>{}</b>: {}</li>", means.name, means.how)?;
     }
-    out.write_str("</ul>\n<p>Other bots are taken at their word")?;
-    policy.other_bots.class.iter().try_for_each(|class| write!(out, ", in class {}", Escaped(class)))?;
-    policy.other_bots.crawl_delay_s.iter().try_for_each(|seconds| write!(out, "; {}", DelayText(*seconds)))?;
+    out.write_str("</ul>\n<p>Other bots are classified by their user agents")?;
+    policy
+        .undeclared_or_unverified_bots
+        .class
+        .iter()
+        .try_for_each(|class| write!(out, ", in class {}", Escaped(class)))?;
+    policy
+        .undeclared_or_unverified_bots
+        .crawl_delay_s
+        .iter()
+        .try_for_each(|seconds| write!(out, "; {}", DelayText(*seconds)))?;
     out.write_str(".</p>\n<ul>\n")?;
     policy.operators.iter().try_for_each(|operator| write_operator(operator, out))?;
     out.write_str("</ul>\n")
@@ -44,17 +50,17 @@ fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
         writeln!(out, "<li>{what}: {}</li>", Escaped(whom))?;
     }
     if who.iter().all(|(_, whom)| whom.is_empty()) {
-        out.write_str("<li>Everybody else</li>\n")?;
+        out.write_str("<li>All other clients</li>\n")?;
     }
     if class.blocked {
-        return out.write_str("<li>Blocked: robots.txt and this page are all that is answered.</li>\n</ul>\n");
+        return out.write_str("<li>Blocked, except for robots.txt and this page .</li>\n</ul>\n");
     }
     class.crawl_delay_s.iter().try_for_each(|seconds| writeln!(out, "<li>{}</li>", DelayText(*seconds)))?;
     if let Some(bucket) = &class.bucket {
         let (capacity, fill, interval) = (bucket.capacity, bucket.fill, bucket.interval_s);
         let whose = match bucket.shared_by {
             "operator" => "Each operator's crawlers together",
-            "class" => "All of the class together",
+            "class" => "All clients of the class together",
             _ => "Each client",
         };
         let which = if bucket.counts == "costed" { "requests that cost something" } else { "requests" };
@@ -65,14 +71,14 @@ fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
 }
 
 fn write_quota(quota: &QuotaTerms<'_>, out: &mut String) -> fmt::Result {
-    let (left, refused) = (Percent(quota.left), Percent(quota.refused));
+    let (left, refused) = (Percent(quota.remaining), Percent(quota.refused_ratio));
     write!(out, "<li>{}: {left} left until {}, ", Escaped(quota.name), Moment(&quota.window_ends))?;
     write!(out, "{refused} of requests refused now")?;
     for tier in &quota.tiers {
-        write!(out, "; from {} used on, {} refused", Percent(tier.above), Percent(tier.refused))?;
+        write!(out, "; from {} used on, {} refused", Percent(tier.above), Percent(tier.refused_ratio))?;
     }
     if let Some(units) = &quota.units {
-        write!(out, " ({} of {} units left)", units.left, units.limit)?;
+        write!(out, " ({} of {} units left)", units.remaining, units.limit)?;
     }
     out.write_str("</li>\n")
 }
@@ -91,13 +97,13 @@ fn write_operator(operator: &Operator<'_>, out: &mut String) -> fmt::Result {
     out.write_str("</li>\n")
 }
 
-/// A crawl delay in seconds.
+/// Formats a crawl delay in seconds.
 struct DelayText(u32);
 
-/// A share of 1.
+/// Formats a ratio as a percentage.
 struct Percent(f64);
 
-/// A time as RFC 3339 has it.
+/// Formats an RFC 3339 timestamp.
 struct Moment<'a>(&'a str);
 
 impl fmt::Display for DelayText {

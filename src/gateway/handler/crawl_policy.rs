@@ -1,5 +1,5 @@
-//! The crawl policy, answered by the gateway. Only GET and HEAD read it; an admitted request with another method is answered
-//! 405 and charged nothing, as it is never sent to the origin.
+//! Serves the crawl policy. Only GET and HEAD are supported; an admitted request with another method gets 405 and is
+//! not charged, because it is never sent to the origin.
 
 use super::{RequestHandler, prepare_client_response};
 use crate::gateway::body::{ClientBody, ResponseBody};

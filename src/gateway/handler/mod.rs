@@ -1,4 +1,4 @@
-//! The life of one request: facts, identity, class, route and cost, admission, the way to the origin and back.
+//! Handles requests: facts, identity, class, route, cost, admission, forwarding, response.
 
 mod crawl_policy;
 mod robots;
@@ -42,15 +42,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// Longest wait of a request for a lease. A burst may take more than was leased ahead; the next lease is usually a few
-/// milliseconds away, on a busy disk a second.
+/// Maximum wait of a request for a lease. A burst can exceed the leased units; the next lease usually takes a few
+/// milliseconds, on a busy disk a second.
 const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A client connection's way into the gate.
+/// Request handler of one client connection.
 #[derive(Clone)]
 pub(super) struct RequestHandler(Rc<ConnectionContext>);
 
-/// Who is on the other end of the connection.
+/// Client and worker of a connection.
 struct ConnectionContext {
     worker: Rc<Worker>,
     watch: Rc<ConnectionState>,
@@ -64,7 +64,7 @@ impl RequestHandler {
         Self(Rc::new(ConnectionContext { worker, watch, peer, peer_text: peer.to_string() }))
     }
 
-    /// Answers one request, whatever happens.
+    /// Handles one request. Always returns a response.
     pub(super) async fn handle(self, request: Request<ClientBody>) -> Response<ResponseBody> {
         let ConnectionContext { worker, watch, .. } = &*self.0;
         let mut current = worker.current();
@@ -115,7 +115,7 @@ impl RequestHandler {
             AdmissionOutcome::Admitted(permit) => {
                 visit.hold_permit(permit);
                 match is_robots_txt {
-                    // Apart, so that the others carry nothing around for it.
+                    // Boxed to keep the future of other requests small.
                     true => Box::pin(self.serve_robots(body, visit)).await,
                     false => self.throttle_and_forward(body, visit).await,
                 }
@@ -123,14 +123,14 @@ impl RequestHandler {
         }
     }
 
-    /// Forwards once it is the request's turn in all of its scopes. The permit is held meanwhile; where the turn does not
-    /// come, its units go back.
+    /// Forwards the request once all its scopes grant slots. The permit is held meanwhile; a rejection releases its
+    /// units.
     async fn throttle_and_forward(&self, body: ClientBody, mut visit: Box<RequestContext>) -> Response<ResponseBody> {
         let turn = match self.acquire_slots(&visit) {
             AcquireOutcome::Acquired(pass) => Ok(pass),
             AcquireOutcome::Rejected(closed) => Err(closed),
             AcquireOutcome::Queued(waiting) => {
-                // Apart, so that those who need not wait carry nothing around for it.
+                // Boxed to keep the future of requests that need not wait small.
                 let turn = Box::pin(self.wait_for_slot(waiting)).await;
                 visit.end_queue_wait();
                 turn.map(Some)
@@ -153,7 +153,7 @@ impl RequestHandler {
         if !current.admission.is_throttled(visitor.route) {
             return AcquireOutcome::Acquired(None);
         }
-        // As the rules saw it.
+        // The path and query that the rules matched.
         let head = &visitor.head;
         let Ok(path) = normalize(head.target.path()) else { return AcquireOutcome::Acquired(None) };
         let said = PartitionInput {
@@ -185,7 +185,7 @@ impl RequestHandler {
                     QueuePoll::Rejected(closed) => return Poll::Ready(Err(closed)),
                     QueuePoll::Pending { poll_at: look_again } => look_again,
                 };
-                // The runtime's clock need not be the gate's: it is asked again before long.
+                // The runtime's clock may differ from the gateway's: check again within a tick.
                 alarm.set(sleep(look_again.saturating_duration_since(now).min(TICK)));
                 if alarm.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
@@ -195,7 +195,7 @@ impl RequestHandler {
         .await
     }
 
-    /// Everything up to the verdict. Nothing here waits, and nothing of the body has been read.
+    /// Evaluates the request up to the verdict. Does not wait, and does not read the body.
     fn evaluate(
         &self,
         arrival: &IncomingRequest<'_>,
@@ -217,7 +217,7 @@ impl RequestHandler {
             None => Proof::Unknown,
         };
         let admission = &current.admission;
-        // Who signs as an agent, or names a bot, does not say that it is a person.
+        // A signed agent or a named bot does not claim to be a browser.
         let observation = match claim {
             Claim::Browser | Claim::NoUserAgent if rules.behaviour.is_some() && !signature.names_an_agent() => {
                 let seen = observe::headers_seen(head, rules, &origin, self.0.peer);
@@ -265,7 +265,7 @@ impl RequestHandler {
         })
     }
 
-    /// What its signature proves, found out once: a signature may be for one use.
+    /// Verifies the signature of the request. Done once, because a nonce may be valid once only.
     fn signature(
         &self,
         arrival: &IncomingRequest<'_>,
@@ -281,7 +281,7 @@ impl RequestHandler {
         *signature.get_or_init(|| {
             let ConnectionContext { worker, peer, .. } = &*self.0;
             let trust = &current.settings.rules.trust;
-            // TLS ends before us, if anywhere.
+            // TLS, if any, ends at a proxy before the gateway.
             let secure = trust.trusts(*peer)
                 && head.fields.get(Name::ForwardedProto).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
             let message = SignedMessage { head, authority: target::host(head), secure, has_body: *has_body };
@@ -291,7 +291,7 @@ impl RequestHandler {
         })
     }
 
-    /// The verdict once the ledger has leased more, or as it is after [`LEDGER_TIMEOUT`].
+    /// Evaluates again once the ledger has granted a lease, or after [`LEASE_WAIT_TIMEOUT`].
     async fn reevaluate_after_lease(
         &self,
         arrival: &IncomingRequest<'_>,
@@ -301,7 +301,7 @@ impl RequestHandler {
         let mut late = pin!(sleep(LEDGER_TIMEOUT));
         loop {
             let mut answer = pin!(answers.notified());
-            // Heard from here on: what was answered a moment ago is asked for first.
+            // Enabled before the lease state is read, so that no notification is missed.
             answer.as_mut().enable();
             let current = worker.current();
             let judged = self.evaluate(arrival, &current, worker.now());
@@ -318,8 +318,8 @@ impl RequestHandler {
         trust.client(self.0.peer, &lines)
     }
 
-    /// A hash of what the client sends to be known by: SipHash under a key of this process, as what is hashed may be known
-    /// to whoever reads the log.
+    /// Returns a hash of the client's credential: SipHash with a per-process key, because readers of the log may have
+    /// the credential itself.
     fn credential_hash(&self, carrier: &CredentialSource, fields: &Fields) -> Option<u64> {
         credential(carrier, fields).map(|value| self.0.worker.shared().secrets.hash_one(value))
     }
@@ -328,7 +328,7 @@ impl RequestHandler {
         let current = visit.current();
         let rules = &current.settings.rules;
         let told = RateLimitSnapshot { refusal: Some(refusal), ..visit.rate_limit_snapshot() };
-        let problem = Problem::refused(rules, told, visit.retry_after_spread()).expect("a refusal was handed in");
+        let problem = Problem::refused(rules, told, visit.retry_after_spread()).expect("refusal present");
         let retry_after = problem.retry_after();
         let (response, bytes) = self.render_problem(&visit, problem, told);
         visit.set_refused(refusal.reason, retry_after);
@@ -336,7 +336,7 @@ impl RequestHandler {
         response
     }
 
-    /// The answer that says `problem`, with what is `told` of the allowance; and how long its body is.
+    /// Renders `problem` with the rate-limit fields of `told`. Returns the response and the length of its body.
     fn render_problem(
         &self,
         visit: &RequestContext,
@@ -352,7 +352,7 @@ impl RequestHandler {
         (response, bytes)
     }
 
-    /// Answers what could not be understood as a request at all.
+    /// Responds to a request that could not be parsed.
     pub(super) fn reject_unparsed(&self, fault: crate::http1::Malformed) -> Response<ResponseBody> {
         self.reject(RequestError::Unreadable(fault), ResponseFormat::UNKNOWN)
     }
@@ -365,7 +365,7 @@ impl RequestHandler {
         problem.into_response(reader, id, &mut worker.scratch()).0
     }
 
-    /// What goes to the origin, and what comes back.
+    /// Forwards the request to the origin and returns the response for the client.
     async fn forward(
         &self,
         body: ClientBody,
@@ -387,7 +387,7 @@ impl RequestHandler {
         let Response { status, fields, .. } = &answer.response;
         visit.settle(|id, expected| cost::actual_cost(quota(id), expected, fields));
         visit.sync_quotas(*status, fields);
-        // Everybody is kept away for now, and told so in one voice.
+        // Overload 429 of the origin: all clients get the same response of the gateway.
         if let Some(ThrottleRejection { reason, retry_after: wait, .. }) =
             rest.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS)
         {
@@ -399,7 +399,7 @@ impl RequestHandler {
         self.stream_response(visit, answer, Bytes::new())
     }
 
-    /// Sends what the permit of `visit` allows; the origin's answer, and how long its scopes rest where that was a complaint.
+    /// Sends the request upstream. Returns the response, and the rejection if a scope entered backoff because of it.
     async fn send_upstream(
         &self,
         body: RequestBody,
@@ -422,7 +422,7 @@ impl RequestHandler {
         (answer, rest)
     }
 
-    /// Passes the origin's answer on as it comes; `beginning` of its body has been read already.
+    /// Streams the origin's response to the client; `beginning` is the part of its body already read.
     fn stream_response(
         &self,
         mut visit: Box<RequestContext>,
@@ -435,7 +435,7 @@ impl RequestHandler {
         Response { status, fields, body: ResponseBody::streamed(beginning, body, lease, deadline, visit) }
     }
 
-    /// The origin has failed: the client is told so, and not to come back before the scopes have had their `rest`.
+    /// Responds to a failure of the origin. `Retry-After` covers the backoff of the scopes.
     fn origin_failed(
         &self,
         mut visit: Box<RequestContext>,
@@ -452,14 +452,14 @@ impl RequestHandler {
         self.respond_with_problem(visit, problem)
     }
 
-    /// Answers an admitted request in the origin's place.
+    /// Responds to an admitted request instead of the origin.
     fn respond_with_problem(&self, visit: Box<RequestContext>, problem: Problem<'_>) -> Response<ResponseBody> {
         let (response, bytes) = self.render_problem(&visit, problem, visit.rate_limit_snapshot());
         visit.finish_local_response(response.status, bytes);
         response
     }
 
-    /// Makes the request what the origin gets: unchanged but for what concerns only this connection, and what we add.
+    /// Prepares the head for the origin: removes connection-specific fields and adds the gateway's own.
     fn prepare_upstream_request(&self, visit: &mut RequestContext) {
         let ConnectionContext { worker, peer, peer_text, .. } = &*self.0;
         let current = visit.current();
@@ -497,8 +497,8 @@ impl RequestHandler {
         }
     }
 
-    /// A request that is turned away before its body was read: what is already on its way is read and thrown away, or
-    /// the client would be cut off before it sees why. Not if it waits for our leave to send (100-continue).
+    /// Drains the body of a rejected request within bounds; otherwise the client would be disconnected before it reads
+    /// the response. Bodies that wait for 100-continue are not drained.
     fn drain_body(&self, head: &RequestHead, body: ClientBody) {
         if !body.is_end_stream() && !head.fields.contains(Name::Expect) {
             body.drain(&self.0.worker.drain());
@@ -506,7 +506,7 @@ impl RequestHandler {
     }
 }
 
-/// What a client sends to be known by, if it sends anything.
+/// Returns the credential that the client sends, if any.
 fn credential<'a>(carrier: &'a CredentialSource, fields: &'a Fields) -> Option<&'a [u8]> {
     match carrier {
         CredentialSource::Header(name) => {
@@ -516,8 +516,8 @@ fn credential<'a>(carrier: &'a CredentialSource, fields: &'a Fields) -> Option<&
     }
 }
 
-/// Makes the head of the origin's answer what the client gets: without what concerns only that connection, with what we
-/// add.
+/// Prepares the head of the origin's response for the client: removes connection-specific fields and adds the gateway's
+/// own.
 fn prepare_client_response(visit: &RequestContext, status: StatusCode, fields: &mut Fields) {
     let current = visit.current();
     headers::strip_hop_by_hop(fields);
@@ -530,41 +530,41 @@ fn prepare_client_response(visit: &RequestContext, status: StatusCode, fields: &
     );
 }
 
-/// The client and the hops that were believed, then the peer.
+/// Writes the client, the trusted hops and the peer.
 fn write_forwarded_for(text: &mut impl Write, origin: &ClientAddress, peer: IpAddr) -> fmt::Result {
     write!(text, "{}", origin.client)?;
     origin.hops.iter().chain([&peer]).try_for_each(|hop| write!(text, ", {hop}"))
 }
 
 impl EvaluatedRequest {
-    /// True when nothing was in the way but that the ledger had not handed out enough yet.
+    /// Returns true if the only reason for the refusal is a missing lease.
     fn waits_for_lease(&self) -> bool {
         matches!(self.decision.ruling, AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }))
     }
 }
 
-/// A request that nothing is known of yet.
+/// A request before its evaluation.
 struct IncomingRequest<'a> {
     head: &'a RequestHead,
     has_body: bool,
-    /// What its signature proves, once somebody has asked.
+    /// Result of the signature verification; empty until it is needed.
     signature: OnceCell<Signature>,
 }
 
-/// What is known of a request once the verdict is there.
+/// A request with its evaluation.
 struct EvaluatedRequest {
     origin: ClientAddress,
     key: ClientKey,
-    /// Its signature was looked at, whatever that said.
+    /// True if a signature was checked, whatever the result.
     signed: bool,
-    /// Whose crawler it is, by proof or by its own word where nothing speaks against it.
+    /// Operator of the crawler, verified or claimed without evidence against it.
     crawler: Option<OperatorId>,
     classified: Classification,
     observation: Option<Observation>,
     route: usize,
     decision: Decision,
-    /// It asks for the crawl policy, which is told here.
+    /// True for a request for the crawl policy, which the gateway serves.
     is_crawl_policy: bool,
-    /// It wants the robots.txt that is kept.
+    /// True for a request for the cached robots.txt.
     is_robots_txt: bool,
 }

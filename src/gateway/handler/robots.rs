@@ -1,5 +1,5 @@
-//! robots.txt: fetched from the origin as any page, kept, and served from there: fresh, or in place of an origin that
-//! does not answer.
+//! Serves robots.txt from a cache: fetched from the origin like any page, then served while fresh, or stale if the
+//! origin fails.
 
 use super::{RequestHandler, prepare_client_response};
 use crate::gateway::body::{ClientBody, RequestBody, ResponseBody};
@@ -20,25 +20,25 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How the client wants it.
+/// Conditions of a GET or HEAD request.
 struct ConditionalGet {
     if_none_match: Option<Vec<u8>>,
     body: bool,
 }
 
-/// What came of reading the origin's text.
+/// Result of reading the robots.txt of the origin.
 enum ReadResult {
     Complete(Bytes),
-    /// There is more than is kept.
+    /// Larger than the cache accepts.
     Truncated(Bytes),
     Failed(ForwardError),
 }
 
-/// How long the origin may take to send its text.
+/// Scope of the response timeout of the origin while its robots.txt is read.
 enum ReadTimeout {
-    /// As long as for an answer's first byte: there is something else to serve.
+    /// The whole text, because a stale copy can be served instead.
     Total,
-    /// As long for each piece: there is nothing else.
+    /// Each chunk, because there is no copy.
     PerChunk,
 }
 
@@ -67,7 +67,7 @@ impl RequestHandler {
         let target = std::mem::replace(&mut head.target, Uri::from_static(ROBOTS_TXT_PATH));
         strip_client_headers(&mut head.fields);
         let (answer, _) = self.send_upstream(RequestBody::none(), &mut visit, None).await;
-        // As it was asked, for the log.
+        // The access log shows the client's request.
         let head = &mut visit.client_request_mut().head;
         (head.method, head.target) = (method, target);
         let mut answer = match answer {
@@ -108,8 +108,8 @@ impl RequestHandler {
         self.respond_cached(visit, &wanted, &handout)
     }
 
-    /// What is kept, and the errand to the origin of whoever is the one to go. Where another is on the way, it is waited
-    /// for, once and no longer than `longest`.
+    /// Returns the cached document, and the guard for fetching it if this request has to. If another request is
+    /// fetching it, waits once, at most `longest`.
     async fn lookup_or_fetch(
         &self,
         site: &str,
@@ -131,7 +131,7 @@ impl RequestHandler {
         }
     }
 
-    /// The scheme and host that the client asks, as it sees them: each has a robots.txt of its own.
+    /// Returns scheme and host as the client sees them. Each pair has its own robots.txt.
     fn site_key(&self, visit: &RequestContext) -> String {
         let head = &visit.client_request().head;
         let believed = visit.current().settings.rules.trust.trusts(self.0.peer);
@@ -152,7 +152,7 @@ impl RequestHandler {
         response
     }
 
-    /// The origin has failed: what was kept is served in its place, if anything was.
+    /// Serves the stale copy if the origin failed, or an error if there is none.
     fn serve_stale(
         &self,
         visit: Box<RequestContext>,
@@ -169,7 +169,7 @@ impl RequestHandler {
         }
     }
 
-    /// Passes the origin's answer on as it is; `beginning` of its body has been read.
+    /// Forwards the origin's response unchanged; `beginning` is the part of its body already read.
     fn forward_response(
         &self,
         visit: Box<RequestContext>,
@@ -180,7 +180,7 @@ impl RequestHandler {
         if wanted.body {
             return self.stream_response(visit, answer, beginning);
         }
-        // The origin was asked for more than the client wants.
+        // The upstream request was a full GET, whatever the client requested.
         let Response { status, mut fields, .. } = answer.response;
         prepare_client_response(&visit, status, &mut fields);
         visit.finish_local_response(status, 0);
@@ -202,7 +202,7 @@ fn requester(visit: &RequestContext) -> Requester {
     }
 }
 
-/// What is kept is for everybody: nothing may depend on who happens to ask, and all of it is wanted, in plain.
+/// Removes all fields that depend on the client: the response is cached for all clients, complete and not encoded.
 fn strip_client_headers(fields: &mut Fields) {
     let is_of_this_client = |field: &Field<'_>| {
         matches!(
@@ -215,12 +215,12 @@ fn strip_client_headers(fields: &mut Fields) {
     fields.append(Name::AcceptEncoding, b"identity");
 }
 
-/// True for a text that can be read as it is.
+/// Returns true for a response without content encoding.
 fn is_identity_encoded(fields: &Fields) -> bool {
     fields.get(Name::ContentEncoding).is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"))
 }
 
-/// Reads the text, as far as it is short enough to be kept.
+/// Reads the response, up to the size limit of the cache.
 async fn read(answer: &mut UpstreamResponse, patience: ReadTimeout) -> ReadResult {
     let UpstreamResponse { response, deadline, .. } = answer;
     let mut text = BytesMut::new();

@@ -1,4 +1,4 @@
-//! An answer from what is kept.
+//! Responses from a cached document.
 
 use crate::gateway::body::ResponseBody;
 use crate::http1::{Fields, Name, Response};
@@ -6,8 +6,8 @@ use crate::robots::CachedRobots;
 use bytes::Bytes;
 use http::StatusCode;
 
-/// The kept text, or that it has not changed since the client saw it; and how long the body is. Who asked with HEAD wants
-/// no body.
+/// Returns the cached document, or 304 if the client has the same version, and the length of the body. A response to
+/// HEAD has no body.
 pub(in crate::gateway) fn cached_response(
     handout: &CachedRobots,
     if_none_match: Option<&[u8]>,
@@ -29,7 +29,7 @@ pub(in crate::gateway) fn cached_response(
         fields.append(Name::ContentType, &edition.content_type);
         match wants_body {
             true => body = edition.text.clone(),
-            // HTTP/1 leaves the body of an answer to HEAD out by itself, HTTP/2 does not.
+            // HTTP/1 omits the body of a response to HEAD by itself, HTTP/2 does not.
             false => fields.append(Name::ContentLength, digits.format(edition.text.len()).as_bytes()),
         }
     }
@@ -38,5 +38,5 @@ pub(in crate::gateway) fn cached_response(
 }
 
 fn status(status: u16) -> StatusCode {
-    StatusCode::from_u16(status).expect("the origin's own")
+    StatusCode::from_u16(status).expect("valid status")
 }

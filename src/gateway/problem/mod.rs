@@ -1,11 +1,12 @@
-//! The only place that picks a status code: what a client is told when the gate itself answers.
+//! The gateway's own responses. No other module selects a status code.
 //!
-//! Refusals are RFC 9457 problem documents of the types that draft-ietf-httpapi-ratelimit-headers-11 section 5
-//! registers, or a short page for people; never stored by a cache, with a decision id and a time to come back.
+//! Refusals are RFC 9457 problem documents of the types registered in draft-ietf-httpapi-ratelimit-headers-11 section
+//! 5, or a short HTML page. They are not cacheable, and contain a decision id and a retry time.
 
 mod cached;
 
 pub(super) use crate::gateway::html::{Escaped, write_page_head as begin_page};
+
 pub(super) use cached::cached_response;
 
 use super::body::ResponseBody;
@@ -22,13 +23,13 @@ use http::{Method, StatusCode};
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-/// How long a client is told to wait for an origin that is not there.
+/// `Retry-After` if the origin is unreachable.
 const ORIGIN_RETRY: Duration = Duration::from_secs(5);
 
 const JSON: &[u8] = b"application/problem+json";
 const HTML: &[u8] = b"text/html; charset=utf-8";
 
-/// What the gate says in the origin's place.
+/// A response of the gateway instead of the origin.
 pub(super) struct Problem<'a> {
     words: ProblemTemplate,
     reason: Option<Reason>,
@@ -36,8 +37,8 @@ pub(super) struct Problem<'a> {
     retry_after: Option<u64>,
 }
 
-/// What is always the same of one problem. Its document is put together by the compiler, but for the decision's id and
-/// the policies that said no.
+/// Constant parts of a problem. The document is built at compile time, except for the decision id and the violated
+/// policies.
 struct ProblemTemplate {
     status: u16,
     detail: &'static str,
@@ -45,7 +46,7 @@ struct ProblemTemplate {
     after_id: &'static str,
 }
 
-/// The document in its order, as RFC 9457 has it.
+/// Builds the document, with its members in the order of RFC 9457.
 macro_rules! words {
     ($status:literal, $kind:literal, $title:literal, $detail:literal, $after_id:expr) => {
         ProblemTemplate {
@@ -67,14 +68,14 @@ macro_rules! words {
     };
 }
 
-/// A problem that says no more than its status.
+/// Builds a problem without details beyond its status.
 macro_rules! plain {
     ($status:literal, $title:literal, $detail:literal) => {
         words!($status, "about:blank", $title, $detail, "\"}\n")
     };
 }
 
-/// A problem with its reason among [`Reason::name`]s; the policies follow.
+/// Builds a problem with a reason, one of [`Reason::name`], followed by the policies.
 macro_rules! refusal {
     ($status:literal, $kind:literal, $title:literal, $detail:literal, $reason:literal) => {
         words!($status, $kind, $title, $detail, concat!("\",\"reason\":\"", $reason, "\",\"violated-policies\":["))
@@ -93,11 +94,11 @@ macro_rules! quota_exceeded {
     };
 }
 
-/// The policies that said no, by name.
+/// Names of the policies that refused the request.
 #[derive(Clone, Copy)]
 struct ViolatedPolicies<'a>(Option<(&'a Rules, RateLimitSnapshot<'a>)>);
 
-/// Who asks, as far as the form of the answer depends on it. Looked into only when the gate itself has to answer.
+/// Response format of a client. Determined only if the gateway itself responds.
 #[derive(Clone, Copy)]
 pub(super) struct ResponseFormat {
     pub(super) prefers_html: bool,
@@ -105,12 +106,12 @@ pub(super) struct ResponseFormat {
 }
 
 impl ResponseFormat {
-    /// Somebody whose request could not be read.
+    /// Format for a request that could not be parsed.
     pub(super) const UNKNOWN: Self = Self { prefers_html: false, wants_body: true };
 
-    /// What form of answer the request prefers.
+    /// Returns the format that the request prefers.
     pub(super) fn of(head: &RequestHead) -> Self {
-        // What programs send.
+        // The usual value of programs.
         let takes_anything = |accept: &&[u8]| *accept == b"*/*";
         let accept = head.fields.get(Name::Accept).filter(|accept| !takes_anything(accept));
         let prefers_html = accept.is_some_and(prefers_html);
@@ -119,25 +120,24 @@ impl ResponseFormat {
 }
 
 impl<'a> Problem<'a> {
-    /// A refusal by the gate's own rules. `spread`, between 0 and the configured share of the wait, is how far beyond
-    /// it the client's return is put, so that those refused together do not come back together.
+    /// Returns the problem of a refusal by the rules; `None` without one. `spread`, between 0 and the configured ratio
+    /// of the wait, is added to the retry time so that refused clients do not retry together.
     pub(super) fn refused(rules: &'a Rules, told: RateLimitSnapshot<'a>, spread: f64) -> Option<Self> {
         let refusal = told.refusal?;
         let words = match refusal.reason {
             Reason::Tier => {
-                quota_exceeded!("Clients of this kind have used their share of the allowance for now.", "tier")
+                quota_exceeded!("The quota share of this client class is used up.", "tier")
             }
-            Reason::Pacing => quota_exceeded!(
-                "The allowance has to last longer: clients of this kind are ahead of their part of it.",
-                "pacing"
-            ),
-            Reason::Quota => quota_exceeded!("The allowance of this period is used up.", "quota"),
-            Reason::Bucket => quota_exceeded!("You are asking faster than clients of this kind may.", "bucket"),
+            Reason::Pacing => {
+                quota_exceeded!("Requests of this client class exceed the pacing plan of the quota.", "pacing")
+            }
+            Reason::Quota => quota_exceeded!("The quota of this period is used up.", "quota"),
+            Reason::Bucket => quota_exceeded!("The request rate exceeds the limit of this client class.", "bucket"),
             Reason::Blocked => refusal!(
                 429,
                 "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
                 "Request not satisfied due to detection of abnormal request pattern",
-                "Clients of this kind are not served here.",
+                "This client class is blocked.",
                 "blocked"
             ),
             Reason::Throttle | Reason::Backoff => return Some(Self::throttled(refusal.reason, refusal.wait, spread)),
@@ -145,7 +145,7 @@ impl<'a> Problem<'a> {
                 503,
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
                 "Request cannot be satisfied due to temporary server capacity constraints",
-                "The allowance is being accounted for; there is more in a moment.",
+                "Quota units are temporarily unavailable; retry shortly.",
                 "ledger"
             ),
         };
@@ -157,7 +157,7 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// The origin cannot take the request in time, though the gate's rules admit it. `spread` as in [`Problem::refused`].
+    /// Returns the problem of an admitted request that gets no slots in time. `spread` as in [`Problem::refused`].
     pub(super) fn throttled(reason: Reason, wait: Duration, spread: f64) -> Self {
         let wait = with_spread(wait, spread);
         match reason {
@@ -166,28 +166,30 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The origin's answer did not come, and for so long it is left alone.
+    /// Returns the problem of a failed origin, with the backoff `rest` as the retry time.
     pub(super) fn origin_failed(error: &ForwardError, rest: Duration) -> Self {
         let words = match error {
             ForwardError::PoolExhausted => return Self::no_capacity(ORIGIN_RETRY),
             ForwardError::ConnectTimedOut { .. } => {
-                plain!(504, "Gateway Timeout", "The site did not take the request in time.")
+                plain!(504, "Gateway Timeout", "The site did not accept the request in time.")
             }
             ForwardError::TimedOut { .. } | ForwardError::BodyTimedOut => {
-                plain!(504, "Gateway Timeout", "The site did not answer in time.")
+                plain!(504, "Gateway Timeout", "The site did not respond in time.")
             }
-            ForwardError::ConnectFailed { .. } => plain!(502, "Bad Gateway", "The site cannot be reached."),
-            ForwardError::OriginClosed { .. } => plain!(502, "Bad Gateway", "The site broke off without an answer."),
+            ForwardError::ConnectFailed { .. } => plain!(502, "Bad Gateway", "The site is unreachable."),
+            ForwardError::OriginClosed { .. } => {
+                plain!(502, "Bad Gateway", "The site closed the connection without a response.")
+            }
             ForwardError::ClientBody { too_large: true } => return Self::malformed(RequestError::TooLarge),
             ForwardError::ClientBody { too_large: false } => {
-                plain!(400, "Bad Request", "The request's body broke off.")
+                plain!(400, "Bad Request", "The request body is incomplete.")
             }
         };
         let plain = Self::plain(words);
         Self { retry_after: plain.retry_after.map(|seconds| seconds.max(ceil_seconds(rest))), ..plain }
     }
 
-    /// The request is not one that can be passed on.
+    /// Returns the problem of a request that cannot be forwarded.
     pub(super) fn malformed(fault: RequestError) -> Self {
         Self::plain(match fault {
             RequestError::Host => plain!(400, "Bad Request", "The request needs exactly one valid host."),
@@ -196,25 +198,27 @@ impl<'a> Problem<'a> {
             RequestError::Framing => {
                 plain!(400, "Bad Request", "Content-Length and Transfer-Encoding exclude each other.")
             }
-            RequestError::Method => plain!(405, "Method Not Allowed", "CONNECT and TRACE are not served here."),
-            RequestError::Expectation => plain!(417, "Expectation Failed", "Only 100-continue can be expected here."),
-            RequestError::TooLarge => plain!(413, "Payload Too Large", "The request's body is larger than allowed."),
-            RequestError::Loop => plain!(508, "Loop Detected", "The request has already passed through this gate."),
+            RequestError::Method => plain!(405, "Method Not Allowed", "CONNECT and TRACE are not supported."),
+            RequestError::Expectation => {
+                plain!(417, "Expectation Failed", "Only the expectation 100-continue is supported.")
+            }
+            RequestError::TooLarge => plain!(413, "Payload Too Large", "The request body is too large."),
+            RequestError::Loop => plain!(508, "Loop Detected", "The request has already passed through this gateway."),
             RequestError::Unreadable(http1::Malformed::HeadTooLarge) => {
-                plain!(431, "Request Header Fields Too Large", "The request's header is larger than allowed.")
+                plain!(431, "Request Header Fields Too Large", "The request header is too large.")
             }
             RequestError::Unreadable(http1::Malformed::TargetTooLong) => {
-                plain!(414, "URI Too Long", "The request target is longer than allowed.")
+                plain!(414, "URI Too Long", "The request target is too long.")
             }
             RequestError::Unreadable(_) => {
-                plain!(400, "Bad Request", "The request is not HTTP/1.1 that everyone reads the same way.")
+                plain!(400, "Bad Request", "The request is malformed or ambiguous HTTP/1.1.")
             }
         })
     }
 
-    /// The crawl policy was asked to be something else.
+    /// Returns the problem of a method that the crawl policy does not support.
     pub(super) fn method_not_allowed() -> Self {
-        Self::plain(plain!(405, "Method Not Allowed", "The crawl policy can only be read, by GET or HEAD."))
+        Self::plain(plain!(405, "Method Not Allowed", "The crawl policy supports only GET and HEAD."))
     }
 
     fn no_capacity(wait: Duration) -> Self {
@@ -223,7 +227,7 @@ impl<'a> Problem<'a> {
                 503,
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
                 "Request cannot be satisfied due to temporary server capacity constraints",
-                "The site has no room for another request right now.",
+                "The site has no capacity for another request now.",
                 "throttle"
             ),
             reason: Some(Reason::Throttle),
@@ -232,14 +236,14 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The origin has asked to be left alone, or is in trouble.
+    /// Returns the problem of a scope in backoff.
     fn backing_off(wait: Duration) -> Self {
         Self {
             words: refusal!(
                 503,
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
                 "Request cannot be satisfied due to temporary server capacity constraints",
-                "The site is under pressure and is being left alone for a while.",
+                "The site is overloaded; requests are paused.",
                 "backoff"
             ),
             reason: Some(Reason::Backoff),
@@ -253,17 +257,17 @@ impl<'a> Problem<'a> {
         Self { words, reason: None, violated: ViolatedPolicies(None), retry_after }
     }
 
-    /// The status the client gets.
+    /// Returns the status of the response.
     pub(super) fn status(&self) -> StatusCode {
-        StatusCode::from_u16(self.words.status).expect("between 100 and 999")
+        StatusCode::from_u16(self.words.status).expect("valid status")
     }
 
-    /// The seconds the client is told to wait.
+    /// Returns the value of `Retry-After`, in seconds.
     pub(super) fn retry_after(&self) -> Option<u64> {
         self.retry_after
     }
 
-    /// The answer, in the form that `reader` prefers, under decision `id`; and how long its body is.
+    /// Returns the response in the format `reader`, with decision `id`, and the length of its body.
     pub(super) fn into_response(
         self,
         reader: ResponseFormat,
@@ -285,7 +289,7 @@ impl<'a> Problem<'a> {
         if let Some(seconds) = self.retry_after {
             fields.append(Name::RetryAfter, itoa::Buffer::new().format(seconds).as_bytes());
         }
-        // HTTP/1 leaves the body of an answer to HEAD out by itself, HTTP/2 does not.
+        // HTTP/1 omits the body of a response to HEAD by itself, HTTP/2 does not.
         let sent = match wants_body {
             true => body,
             false => {
@@ -313,15 +317,15 @@ impl<'a> Problem<'a> {
         begin_page(text, format_args!("{number} {}", status.canonical_reason().unwrap_or("Error")))?;
         writeln!(text, "<h1>{}</h1>\n<p>{}</p>", self.heading(), self.words.detail)?;
         if let Some(seconds) = self.retry_after {
-            writeln!(text, "<p>Please come back in {}.</p>", Wait(seconds))?;
+            writeln!(text, "<p>Please try again in {}.</p>", Wait(seconds))?;
         }
         writeln!(text, "<p><small>Decision {id}</small></p>")
     }
 
     fn heading(&self) -> &'static str {
         match self.status() {
-            StatusCode::TOO_MANY_REQUESTS => "Not right now",
-            status if status.is_server_error() => "The site is not available",
+            StatusCode::TOO_MANY_REQUESTS => "Too many requests",
+            status if status.is_server_error() => "The site is unavailable",
             _ => "This request cannot be served",
         }
     }
@@ -350,7 +354,7 @@ impl ViolatedPolicies<'_> {
     }
 }
 
-/// A wait as a person reads it.
+/// Formats a wait for people.
 struct Wait(u64);
 
 impl fmt::Display for Wait {
@@ -364,7 +368,7 @@ impl fmt::Display for Wait {
     }
 }
 
-/// True when HTML is accepted at least as gladly as anything else that is named.
+/// Returns true if HTML is accepted with the highest weight of all named types.
 fn prefers_html(accept: &[u8]) -> bool {
     if std::str::from_utf8(accept).is_err() {
         return false;
@@ -393,26 +397,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_get_a_page_and_programs_a_document() {
+    fn browsers_get_html_and_programs_get_json() {
         assert!(prefers_html(b"text/html,application/xhtml+xml,*/*;q=0.8"));
         assert!(!prefers_html(b"*/*"));
         assert!(!prefers_html(b"application/json, text/html;q=0.5"));
         assert!(!prefers_html(b"text/html;q=0"));
         assert!(prefers_html(b"application/json;q=0.4, Text/HTML; level=1; q=0.5"));
         assert!(!prefers_html(b"application/problem+json, application/json;q=0.1, text/html;q=0.5"));
-        assert!(prefers_html(b"text/html;q=much, text/html;q=0.1"), "a weight that is none is passed over");
+        assert!(prefers_html(b"text/html;q=much, text/html;q=0.1"), "an invalid weight is ignored");
         assert!(!prefers_html(b"\xff"));
     }
 
     #[test]
-    fn waits_read_as_people_say_them() {
+    fn waits_are_shown_in_rounded_units() {
         assert_eq!(Wait(1).to_string(), "1 second");
         assert_eq!(Wait(600).to_string(), "10 minutes");
         assert_eq!(Wait(40_000).to_string(), "12 hours");
     }
 
     #[test]
-    fn a_title_is_that_of_its_status() {
+    fn problem_title_matches_its_status() {
         use RequestError::*;
         for fault in [Host, Path, Target, Framing, Method, Expectation, TooLarge, Loop] {
             let problem = Problem::malformed(fault);
@@ -423,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_its_reason_and_who_said_no() {
+    fn refusal_has_reason_and_violated_policies() {
         let rules = Rules {
             trust: Default::default(),
             behaviour: None,
@@ -444,7 +448,7 @@ mod tests {
                 bucket: None,
                 refusal: Some(&refusal),
             };
-            let problem = Problem::refused(&rules, told, 0.0).expect("a refusal");
+            let problem = Problem::refused(&rules, told, 0.0).expect("refusal");
             let json = document(&problem);
             assert_eq!((&json["reason"], &json["detail"]), (&reason.name().into(), &problem.words.detail.into()));
             assert_eq!(
@@ -456,7 +460,7 @@ mod tests {
 
     fn document(problem: &Problem<'_>) -> serde_json::Value {
         let body =
-            ScratchBuffer::new().bytes(|text| problem.write_json("0000000000000007", text)).expect("it is written");
+            ScratchBuffer::new().bytes(|text| problem.write_json("0000000000000007", text)).expect("rendered document");
         serde_json::from_slice(&body).expect("valid JSON")
     }
 

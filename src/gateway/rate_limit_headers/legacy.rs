@@ -1,7 +1,7 @@
-//! The older families of fields: those of Atlassian and of GitHub, and those of the draft up to its sixth edition.
+//! Legacy rate-limit fields: those of Atlassian, of GitHub, and of the draft up to its sixth edition.
 //!
-//! They have room for one policy, so they tell of the most binding one: that which has fewest requests left, and of
-//! those the one that takes longest to come back. Where two families share a name, they thereby say the same in it.
+//! Each has room for one policy: the most restrictive one, with the fewest remaining requests and, among equals, the
+//! longest time until reset. Families that share a field name therefore write the same value.
 
 use super::RateLimitSnapshot;
 use crate::config::settings::LegacyFamily;
@@ -12,22 +12,22 @@ use crate::policy::{Rules, Timestamp};
 use http::StatusCode;
 use std::time::Duration;
 
-/// The one policy that is told of.
+/// The policy that is reported.
 struct MostRestrictive<'a> {
     name: &'a str,
     limit: u64,
     remaining: u64,
-    /// How many requests like this one that makes.
+    /// Remaining requests, of the same cost as this one.
     requests: u64,
-    /// How long until there is more where nothing is left, and until all of it is back where something is.
+    /// Time until the next refill if nothing remains, until a full refill otherwise.
     wait: Duration,
-    /// So much comes back ...
+    /// Units added per interval.
     fill: u64,
-    /// ... every so often.
+    /// Refill interval.
     interval: Duration,
 }
 
-/// Writes the `families` into the `fields` of an answer with `status`.
+/// Writes the `families` into the `fields` of a response with `status`.
 pub(super) fn write(
     families: &[LegacyFamily],
     rules: &Rules,
@@ -49,7 +49,8 @@ pub(super) fn write(
     }
 }
 
-/// A refused client has nothing left, whatever said no: clients of these families look at nothing else.
+/// Returns the most restrictive policy. A refused client has zero remaining whatever the reason, because clients of
+/// these families read nothing else.
 fn most_binding<'a>(rules: &'a Rules, told: RateLimitSnapshot<'_>, now: Timestamp) -> Option<MostRestrictive<'a>> {
     let mut binding = bucket(rules, told);
     for (place, standing) in told.enforced(rules) {
@@ -63,7 +64,7 @@ fn most_binding<'a>(rules: &'a Rules, told: RateLimitSnapshot<'_>, now: Timestam
         }
     }
     if let (Some(binding), Some(refusal)) = (&mut binding, told.refusal) {
-        // Something else may have said no, such as a block: what it takes to go away is what counts.
+        // The refusal may have another reason, such as a block: its end counts.
         binding.wait = match binding.requests {
             0 => binding.wait.max(refusal.wait),
             _ => refusal.wait,
@@ -88,7 +89,7 @@ fn bucket<'a>(rules: &'a Rules, told: RateLimitSnapshot<'_>) -> Option<MostRestr
     })
 }
 
-/// A quota fills once a window, all at once.
+/// Returns the policy of a quota, which is refilled completely once per window.
 fn quota<'a>(
     rules: &'a Rules,
     told: RateLimitSnapshot<'_>,
@@ -112,13 +113,14 @@ fn quota<'a>(
     }
 }
 
-/// `Retry-After` belongs to the family on every answer: 0 while something is left, else the time until there is more.
+/// Writes the Atlassian family, with `Retry-After` on every response: 0 while something remains, else the time until
+/// the refill.
 fn write_atlassian(binding: &MostRestrictive<'_>, status: StatusCode, fields: &mut Fields) {
     number(fields, Name::XRateLimitLimit, binding.limit);
     number(fields, Name::XRateLimitRemaining, binding.remaining);
     number(fields, Name::XRateLimitIntervalSeconds, ceil_seconds(binding.interval));
     number(fields, Name::XRateLimitFillRate, binding.fill);
-    // Where something else asks for patience, as an origin under load does, our time would be bad advice.
+    // Keep the `Retry-After` of an overloaded origin: the refill time would be too short.
     let asks_for_patience = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
     if !asks_for_patience && !fields.contains(Name::RetryAfter) {
         let wait = if binding.remaining > 0 { 0 } else { ceil_seconds(binding.wait).max(1) };
@@ -126,7 +128,7 @@ fn write_atlassian(binding: &MostRestrictive<'_>, status: StatusCode, fields: &m
     }
 }
 
-/// The reset is a moment, in seconds since 1970.
+/// Writes the GitHub family. The reset is an absolute time, in seconds since 1970.
 fn write_github(binding: &MostRestrictive<'_>, now: Timestamp, fields: &mut Fields) {
     number(fields, Name::XRateLimitLimit, binding.limit);
     number(fields, Name::XRateLimitRemaining, binding.remaining);
@@ -135,8 +137,8 @@ fn write_github(binding: &MostRestrictive<'_>, now: Timestamp, fields: &mut Fiel
     fields.insert(Name::XRateLimitResource, binding.name.as_bytes());
 }
 
-/// The reset is a number of seconds from now. The limit stands alone: the draft allows policies after it, but the
-/// clients that read this family read a number.
+/// Writes the family of the early drafts. The reset is in seconds from now. The limit has no policies after it,
+/// although the draft permits them: clients of this family parse a single number.
 fn write_draft_03(binding: &MostRestrictive<'_>, fields: &mut Fields) {
     number(fields, Name::RateLimitLimit, binding.limit);
     number(fields, Name::RateLimitRemaining, binding.remaining);

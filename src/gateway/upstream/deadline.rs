@@ -1,4 +1,4 @@
-//! How long the origin may keep a request waiting, kept by the worker's sweep instead of a timer a request.
+//! Timeouts of the origin, checked by the worker's sweep instead of one timer per request.
 
 use crate::gateway::connection_timeouts::is_overdue;
 use crate::policy::Timestamp;
@@ -14,7 +14,7 @@ pub(in crate::gateway) struct Deadlines {
     waits: RefCell<Slab<Wait>>,
 }
 
-/// One exchange's wait: for the head of the answer, then for each piece of its body.
+/// The wait of one request: for the response head, then for each chunk of its body.
 pub(in crate::gateway) struct Deadline {
     deadlines: Rc<Deadlines>,
     key: usize,
@@ -32,13 +32,13 @@ impl Deadlines {
         Rc::new(Self { clock, waits: RefCell::default() })
     }
 
-    /// A deadline that allows `limit` for each wait.
+    /// Returns a deadline that allows `limit` for each wait.
     pub(super) fn new_deadline(self: &Rc<Self>, limit: Duration) -> Deadline {
         let key = self.waits.borrow_mut().insert(Wait { limit, since: None, waker: None, expired: false });
         Deadline { deadlines: Rc::clone(self), key }
     }
 
-    /// Wakes whoever has waited too long.
+    /// Wakes the tasks of expired waits.
     pub(in crate::gateway) fn sweep(&self) {
         let now = self.clock.get();
         let mut late = Vec::new();
@@ -53,7 +53,7 @@ impl Deadlines {
 }
 
 impl Deadline {
-    /// Notes that the origin is waited for; true when that has taken too long.
+    /// Starts or continues a wait for the origin. Returns true if it has expired.
     pub(in crate::gateway) fn poll_expired(&self, context: &Context<'_>) -> bool {
         let mut waits = self.deadlines.waits.borrow_mut();
         let wait = &mut waits[self.key];
@@ -64,7 +64,7 @@ impl Deadline {
         wait.expired
     }
 
-    /// Notes that something came, or that it is the client who is waited for.
+    /// Ends the wait: data arrived, or the client is waited for.
     pub(in crate::gateway) fn reset(&self) {
         let wait = &mut self.deadlines.waits.borrow_mut()[self.key];
         wait.since = None;

@@ -1,11 +1,11 @@
-//! The way to the origin: a connection, the request on it, the head of the answer.
+//! Sends requests to the origin: connection, request, response head.
 //!
-//! What speaks HTTP/1.1 here is [`crate::http1::client`]; what is sent when, and what may be sent twice, is decided here.
+//! [`crate::http1::client`] implements HTTP/1.1; this module decides when a request is sent and whether it is sent
+//! again.
 
 mod deadline;
 mod pool;
 pub(super) mod rate_limit;
-
 pub(super) use deadline::{Deadline, Deadlines};
 pub(super) use pool::PoolGuard;
 
@@ -25,76 +25,76 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// A connection to the origin on which nothing is under way.
+/// An idle connection to the origin.
 pub(super) type Connection = client::Connection<TcpStream>;
-/// The origin's answer as it comes.
+/// Response body of the origin.
 pub(super) type OriginBody = client::ResponseBody<TcpStream, RequestBody>;
 
-/// How often a request that never left may be put on another connection.
+/// Maximum retries of an unsent request on other connections.
 const MAX_UNSENT_RETRIES: usize = 4;
 
-/// One worker's way to the origin.
+/// Client of the origin, one per worker.
 pub(super) struct Upstream {
     pool: Rc<Pool>,
     deadlines: Rc<Deadlines>,
 }
 
-/// The head of the origin's answer, and what its body still needs.
+/// Response head of the origin, with the resources its body needs.
 pub(super) struct UpstreamResponse {
     pub(super) response: Response<OriginBody>,
     pub(super) lease: PoolGuard,
     pub(super) deadline: Deadline,
 }
 
-/// Where the origin is, as settings and resolver have it now.
+/// The origin and its resolved addresses.
 pub(super) struct UpstreamTarget<'a> {
     pub(super) origin: &'a Origin,
     pub(super) addresses: &'a [SocketAddr],
-    /// How long the clock has been running.
+    /// Monotonic time.
     pub(super) uptime: Timestamp,
-    /// Tells the time of day, which has gone on by a second try.
+    /// Wall clock, because time has passed before a retry.
     pub(super) clock: &'a Clock,
-    /// This worker's share of the connections.
+    /// Maximum connections of this worker.
     pub(super) most_connections: usize,
 }
 
-/// Why there is no answer, and whose doing it was.
+/// Error of a forwarded request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ForwardError {
-    /// All connections are busy, and none came free in time.
-    #[error("all connections to the origin are busy")]
+    /// All connections are busy, and none became free in time.
+    #[error("origin connection pool exhausted")]
     PoolExhausted,
     /// The origin did not accept a connection in time.
-    #[error("no connection to the origin within {after:?}")]
+    #[error("origin connect timed out after {after:?}")]
     ConnectTimedOut {
-        /// How long it was given.
+        /// Time limit.
         after: Duration,
     },
     /// The origin refused the connection, or has no address.
-    #[error("cannot connect to the origin: {source}")]
+    #[error("origin connect failed: {source}")]
     ConnectFailed {
-        /// The system's reason.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The origin closed the connection, or said something that is not HTTP, before its answer.
-    #[error("the origin gave no answer: {source}")]
+    /// The origin closed the connection, or sent invalid HTTP, before its response.
+    #[error("origin closed the connection: {source}")]
     OriginClosed {
-        /// The connection's reason.
+        /// Error of the connection.
         source: client::Error,
     },
-    /// The origin did not answer in time.
-    #[error("no answer from the origin within {after:?}")]
+    /// The origin did not respond in time.
+    #[error("origin response timed out after {after:?}")]
     TimedOut {
-        /// How long it was given.
+        /// Time limit.
         after: Duration,
     },
-    /// The origin fell silent in the middle of an answer that is read here.
-    #[error("the origin fell silent in the middle of its answer")]
+    /// The origin timed out within a response body that the gateway reads.
+    #[error("origin response body timed out")]
     BodyTimedOut,
-    /// The client's body ended badly: it left, stalled, or sent too much.
-    #[error("the request's body broke off")]
+    /// The request body failed: aborted, timed out, or too large.
+    #[error("client aborted the request body")]
     ClientBody {
-        /// It was longer than allowed.
+        /// True if it was larger than allowed.
         too_large: bool,
     },
 }
@@ -104,11 +104,12 @@ impl Upstream {
         Self { pool: Pool::new(), deadlines }
     }
 
-    /// Sends what `permit` allows and waits for the head of the answer.
+    /// Sends the request that `permit` allows and waits for the response head.
     ///
-    /// The permit is marked as sent as soon as the origin may have seen the request. A request that provably did not
-    /// leave is tried again on another connection, whatever its method; one that may have arrived only if it is
-    /// idempotent, has no body, was sent on a connection that had been idle, and a second charge can be reserved.
+    /// The permit is marked as sent as soon as the origin may have received the request. A request that was certainly
+    /// not sent is retried on another connection, whatever its method. A request that may have arrived is retried only
+    /// if it is idempotent, has no body, was sent on a connection that had been idle, and a second charge can be
+    /// reserved.
     pub(super) async fn send(
         &self,
         permit: &mut Permit,
@@ -165,14 +166,14 @@ impl Upstream {
         }
     }
 
-    /// Closes what has been idle too long, wakes what has waited too long.
+    /// Closes connections that were idle for too long, and wakes expired waits.
     pub(super) fn sweep(&self, origin: &Origin, now: Timestamp) {
         self.pool.sweep(origin.idle_timeout, now);
         self.deadlines.sweep();
     }
 }
 
-/// True for what may be done twice as well as once, and does nothing (RFC 9110 section 9.2).
+/// Returns true for safe methods, which may be repeated (RFC 9110 section 9.2).
 fn is_idempotent(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }

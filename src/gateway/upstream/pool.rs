@@ -1,4 +1,4 @@
-//! Connections to the origin that one worker keeps: last used first, bounded, no lock.
+//! Connection pool of one worker to the origin: last used first, bounded, without locks.
 
 use super::{Connection, ForwardError};
 use crate::config::settings::Origin;
@@ -13,22 +13,22 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Requests of one worker that may wait for a connection.
+/// Maximum waiters for a connection, per worker.
 const MAX_WAITERS: usize = 1024;
 
-/// A connection idle for so long, or one that has carried a single request, may have been closed a moment ago: the
-/// system is asked. Of one that is in constant use the reactor knows enough, and a system call less is sent.
+/// Idle time after which the socket is checked for a close by the origin; also checked after a connection's first
+/// request. For a connection in constant use the reactor's state is enough, which saves a system call.
 const LIVENESS_CHECK_AFTER: Duration = Duration::from_millis(100);
 
-/// Heads of answers larger than this are not answers.
+/// Limits of a response head; a larger one is invalid.
 const LIMITS: Limits = Limits { size: 128 * 1024, fields: 100 };
 
-/// One worker's connections to the origin.
+/// Pool of one worker's connections to the origin.
 pub(super) struct Pool {
     idle: RefCell<Vec<Idle>>,
     open: Cell<usize>,
     waiting: RefCell<VecDeque<oneshot::Sender<()>>>,
-    /// Changes with the origin; connections of an earlier one are not used again.
+    /// Current origin; connections to a previous one are not reused.
     origin: RefCell<(String, u16)>,
     pool_generation: Cell<u64>,
 }
@@ -38,12 +38,12 @@ struct Idle {
     since: Timestamp,
 }
 
-/// The place of a connection for the length of one exchange. Dropped, it is free for another; [`PoolGuard::put_back`] keeps
-/// it with its connection.
+/// A reserved connection slot for one request. Dropping it frees the slot; [`PoolGuard::put_back`] keeps slot and
+/// connection for the next request.
 pub(in crate::gateway) struct PoolGuard {
     pool: Rc<Pool>,
     pool_generation: u64,
-    /// How long it had been idle; `None` when it was made for this exchange.
+    /// Idle time of the connection before this request; `None` for a new connection.
     pub(super) idle_for: Option<Duration>,
 }
 
@@ -58,7 +58,7 @@ impl Pool {
         })
     }
 
-    /// A connection that is ready to send: one that is idle, or a new one, or the next that comes free.
+    /// Returns a connection that is ready to send: an idle one, a new one, or the next that becomes free.
     pub(super) async fn lease(
         self: &Rc<Self>,
         origin: &Origin,
@@ -67,8 +67,8 @@ impl Pool {
         now: Timestamp,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
         self.set_origin(origin);
-        // After all that is ready now: the reactor hears meanwhile what the origin has closed, and requests leave one
-        // behind the other, so that an origin on this machine is woken once for many of them.
+        // Yield to ready tasks first: the reactor detects connections that the origin closed, and requests are sent
+        // back to back, so that a local origin is woken once for many of them.
         tokio::task::yield_now().await;
         loop {
             if let Some(leased) = self.idle(now) {
@@ -81,13 +81,13 @@ impl Pool {
         }
     }
 
-    /// A new connection even where one is idle, for a second try.
+    /// Returns a new connection even if one is idle, for a retry.
     pub(super) async fn connect_new(
         self: &Rc<Self>,
         origin: &Origin,
         addresses: &[SocketAddr],
     ) -> Result<(PoolGuard, Connection), ForwardError> {
-        // Counted before it is there: the lease gives the place back if dialling fails or the client leaves.
+        // Counted before it exists: the guard releases the slot if connecting fails or the client disconnects.
         self.open.set(self.open.get() + 1);
         let lease = PoolGuard { pool: Rc::clone(self), pool_generation: self.pool_generation.get(), idle_for: None };
         let stream = match timeout(origin.connect_timeout, connect(addresses)).await {
@@ -99,7 +99,7 @@ impl Pool {
         Ok((lease, Connection::new(stream, LIMITS)))
     }
 
-    /// Closes what has been idle for longer than the origin is trusted to keep it, and forgets what the origin closed.
+    /// Closes connections that were idle longer than the origin keeps them, and drops those that the origin closed.
     pub(super) fn sweep(&self, idle_timeout: Duration, now: Timestamp) {
         let mut gone = 0;
         self.idle.borrow_mut().retain_mut(|idle| {
@@ -169,7 +169,7 @@ impl Pool {
 }
 
 impl PoolGuard {
-    /// Keeps the place with its connection for the next request.
+    /// Returns the connection and its slot to the pool.
     pub(in crate::gateway) fn put_back(mut self, connection: Connection, now: Timestamp) {
         if self.pool_generation == self.pool.pool_generation.get() {
             self.pool.idle.borrow_mut().push(Idle { connection, since: now });
@@ -179,7 +179,7 @@ impl PoolGuard {
     }
 }
 
-/// Marks a lease whose connection went back to the pool: its place stays taken.
+/// Marks a guard whose connection was returned to the pool: its slot stays taken.
 const RETURNED: u64 = u64::MAX;
 
 impl Drop for PoolGuard {
@@ -191,7 +191,7 @@ impl Drop for PoolGuard {
 }
 
 async fn connect(addresses: &[SocketAddr]) -> std::io::Result<TcpStream> {
-    let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the origin's name has no address");
+    let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "origin has no address records");
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),

@@ -1,23 +1,22 @@
-//! What an answer's head says of the origin's own limits, in the forms that are about: `Retry-After`, `RateLimit` as the
-//! IETF drafts have had it, `RateLimit-Remaining` and its like, and `X-RateLimit-*`.
+//! Reads the origin's own limits from its response head, in common formats: `Retry-After`, the `RateLimit` of several
+//! IETF drafts, `RateLimit-Remaining` and related fields, and `X-RateLimit-*`.
 
 use crate::http1::{Fields, Name};
 use crate::policy::quoted;
 use crate::policy::{Timestamp, Units};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Who asks for more has made a mistake, or speaks of something else.
+/// Upper bound of a retry time; a longer one is an error or has another meaning.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// What is left of a limit.
+/// Remaining units of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) struct RemainingQuota {
     pub(in crate::gateway) units: Units,
     pub(in crate::gateway) resets_at: Option<Timestamp>,
 }
 
-/// How long the origin asks to be left alone: `Retry-After`, which goes before everything else; without it, until a limit
-/// is renewed of which nothing is left.
+/// Returns the retry time that the origin requests: `Retry-After`, or else the time until an exhausted limit resets.
 pub(in crate::gateway) fn retry_after(fields: &Fields, now: Timestamp) -> Option<Duration> {
     let retry_after = fields.get(Name::RetryAfter).and_then(|value| match is_overflow(value) {
         true => Some(MAX_RETRY_AFTER),
@@ -26,13 +25,13 @@ pub(in crate::gateway) fn retry_after(fields: &Fields, now: Timestamp) -> Option
     retry_after.or_else(|| exhausted_for(fields, now))
 }
 
-/// A whole number that is no time at all, but certainly long.
+/// Returns true for a whole number that overflows, and is therefore certainly long.
 fn is_overflow(value: &[u8]) -> bool {
     let digits = value.trim_ascii();
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && parse_reset_value(digits).is_none()
 }
 
-/// How long until a limit is renewed of which nothing is left.
+/// Returns the time until an exhausted limit resets.
 pub(in crate::gateway) fn exhausted_for(fields: &Fields, now: Timestamp) -> Option<Duration> {
     if let Some(left) = most_restrictive(fields, now) {
         return left
@@ -45,12 +44,12 @@ pub(in crate::gateway) fn exhausted_for(fields: &Fields, now: Timestamp) -> Opti
         renewals.iter().find_map(|renewal| time_until(fields.get(*renewal)?, fields, now))
     };
     renewed(Name::RateLimitRemaining, &[Name::RateLimitReset])
-        // Buckets that are filled in batches tell how often, not when next.
+        // Buckets that are refilled in batches report the interval, not the next time.
         .or_else(|| renewed(Name::XRateLimitRemaining, &[Name::XRateLimitReset, Name::XRateLimitIntervalSeconds]))
 }
 
-/// The policy with the fewest units left, and of several the last to be renewed, of `RateLimit` in any of the forms that
-/// it has had: `"burst";r=50;t=30, "daily";r=100`, `"burst";a=50;w=30`, `limit=100, remaining=50, reset=30`
+/// Returns the policy with the fewest units left, among equals the last one to reset. Accepts all formats of
+/// `RateLimit`: `"burst";r=50;t=30, "daily";r=100`, `"burst";a=50;w=30`, `limit=100, remaining=50, reset=30`
 /// (draft-ietf-httpapi-ratelimit-headers).
 pub(in crate::gateway) fn most_restrictive(fields: &Fields, now: Timestamp) -> Option<RemainingQuota> {
     let lines = || fields.all(Name::RateLimit);
@@ -77,7 +76,7 @@ fn number<'a>(mut members: impl Iterator<Item = &'a [u8]>, keys: &[&str]) -> Opt
     std::str::from_utf8(digits?).ok()?.parse().ok()
 }
 
-/// `12`, `0.25`; less than nothing is nothing.
+/// Parses units such as `12` or `0.25`; a negative value is zero.
 pub(in crate::gateway) fn units(value: &[u8]) -> Option<Units> {
     let text = std::str::from_utf8(value).ok()?.trim();
     match text.strip_prefix('-') {
@@ -86,8 +85,8 @@ pub(in crate::gateway) fn units(value: &[u8]) -> Option<Units> {
     }
 }
 
-/// How long it is until the moment that `value` names. The origin names it by its own clock, and `Date` says where that
-/// stands. No time at all says nothing.
+/// Returns the time until the reset `value`. An absolute time is relative to the origin's clock, given by `Date`.
+/// Returns `None` if it has already passed.
 fn time_until(value: &[u8], fields: &Fields, now: Timestamp) -> Option<Duration> {
     match parse_reset_value(value)? {
         ResetValue::Delta(wait) => nonzero(wait),
@@ -102,8 +101,8 @@ fn nonzero(wait: Duration) -> Option<Duration> {
     (!wait.is_zero()).then(|| wait.min(MAX_RETRY_AFTER))
 }
 
-/// A time of renewal in any of the forms that are about: seconds from now, seconds or milliseconds since 1970, a date of
-/// HTTP (RFC 9110 section 5.6.7), RFC 3339.
+/// Parses a reset time in any common format: seconds from now, seconds or milliseconds since 1970, an HTTP date (RFC
+/// 9110 section 5.6.7), RFC 3339.
 pub(in crate::gateway) fn parse_reset(value: &[u8], now: Timestamp) -> Option<Timestamp> {
     Some(match parse_reset_value(value)? {
         ResetValue::Delta(wait) => now + wait,
@@ -116,9 +115,10 @@ enum ResetValue {
     At(Timestamp),
 }
 
-/// Below this a number is seconds from now: nobody waits thirty years.
+/// Minimum of a number that is an absolute time; a smaller one is in seconds from now, because thirty years are no
+/// wait.
 const MIN_EPOCH_SECONDS: f64 = 1e9;
-/// From this on it is milliseconds since 1970.
+/// Minimum of a number in milliseconds since 1970.
 const MIN_EPOCH_MILLIS: f64 = 1e11;
 
 fn parse_reset_value(value: &[u8]) -> Option<ResetValue> {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_come_back_is_read_in_every_form() {
+    fn retry_after_is_parsed_in_every_form() {
         for (value, seconds) in [
             ("5", Some(5)),
             ("2.0", Some(2)),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_meant_by_the_origin_s_own_clock() {
+    fn retry_after_date_is_relative_to_origin_date() {
         let date = ("Date", "Fri, 15 Jan 2027 09:00:00 GMT");
         assert_eq!(rest(&[date, ("Retry-After", "Fri, 15 Jan 2027 09:00:09 GMT")]), Some(9));
         assert_eq!(rest(&[date, ("Retry-After", "9")]), Some(9));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_which_nothing_is_left_asks_for_a_rest_until_its_renewal() {
+    fn exhausted_limit_requests_backoff_until_its_reset() {
         for (fields, seconds) in [
             (&[("RateLimit", "\"a\";r=0;t=7")][..], Some(7)),
             (&[("RateLimit", "\"a\";r=0;t=7, \"b\";r=3;t=90, \"c;r=0;t=99\";r=0;t=20")], Some(20)),
@@ -220,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_come_back_goes_before_a_limit_and_the_newest_form_before_the_older() {
+    fn retry_after_and_newer_header_forms_take_precedence() {
         let spent = ("RateLimit", "\"a\";r=0;t=7");
         assert_eq!(rest(&[spent, ("Retry-After", "5")]), Some(5));
-        assert_eq!(rest(&[spent, ("Retry-After", "0")]), Some(7), "no time at all says nothing");
+        assert_eq!(rest(&[spent, ("Retry-After", "0")]), Some(7), "a wait of zero is ignored");
         let legacy = [("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", "30")];
         assert_eq!(rest(&[legacy[0], legacy[1], spent]), Some(7));
         assert_eq!(rest(&[legacy[0], legacy[1], ("RateLimit", "\"a\";r=1;t=7")]), None);
         let fields: Fields = [("Retry-After", "5")].into_iter().collect();
-        assert_eq!(exhausted_for(&fields, NOW), None, "of a limit it says nothing");
+        assert_eq!(exhausted_for(&fields, NOW), None, "Retry-After is not a limit");
     }
 }

@@ -26,7 +26,7 @@ fn request<B>(method: Method, target: &'static str, body: B) -> Request<B> {
     Request { head: RequestHead { method, target: Uri::from_static(target), version: Version::HTTP_11, fields }, body }
 }
 
-/// What a reader gets out of an answer: status, fields, body, trailers; and whether the connection can be used again.
+/// Response as the client reads it, and whether the connection is reusable.
 #[derive(Debug, PartialEq)]
 struct ReceivedResponse {
     status: u16,
@@ -37,10 +37,10 @@ struct ReceivedResponse {
 }
 
 fn read(io: MockStream, request: Request<Empty<Bytes>>) -> Result<ReceivedResponse, Error> {
-    let answer = ask(io, request).expect("no wait without end").map_err(|failed| failed.error)?;
+    let answer = ask(io, request).expect("completes").map_err(|failed| failed.error)?;
     let Response { status, fields, mut body } = answer;
     let (mut data, mut trailers) = (Vec::new(), None);
-    while let Some(frame) = now_or_never(body.frame()).expect("no wait without end") {
+    while let Some(frame) = now_or_never(body.frame()).expect("completes") {
         match frame?.into_data() {
             Ok(more) => data.extend_from_slice(&more),
             Err(frame) => trailers = frame.into_trailers().ok(),
@@ -57,21 +57,21 @@ fn answer(text: &str) -> Result<(u16, String, bool), Error> {
 }
 
 #[test]
-fn a_request_is_written_as_it_is() {
+fn request_is_written_unchanged() {
     let io = MockStream::default();
-    assert!(ask(io.clone(), get()).is_none(), "there is no answer yet");
+    assert!(ask(io.clone(), get()).is_none(), "no response yet");
     assert_eq!(io.written(), "GET /a?b=c HTTP/1.1\r\nhost: origin\r\n\r\n");
     assert_eq!(io.writes(), 1);
 }
 
 #[test]
-fn a_request_says_how_long_its_body_is() {
+fn request_body_is_framed() {
     fn sent<B: SendBody>(request: Request<B>) -> String {
         let io = MockStream::default();
         let _ = ask(io.clone(), request);
-        assert_eq!(io.writes(), 1, "head and body leave together");
+        assert_eq!(io.writes(), 1, "head and body are written together");
         let text = io.written();
-        text.strip_prefix("POST / HTTP/1.1\r\nhost: origin\r\n").expect("the head as given").to_owned()
+        text.strip_prefix("POST / HTTP/1.1\r\nhost: origin\r\n").expect("unmodified head").to_owned()
     }
     let stream = || MockBody::all(["hello", "", " you"].map(|piece| Frame::data(Bytes::from(piece))));
     let chunks = "transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n4\r\n you\r\n0\r\n\r\n";
@@ -81,7 +81,7 @@ fn a_request_says_how_long_its_body_is() {
     let mut contradictory = post(stream());
     contradictory.head.fields.append(Name::ContentLength, b"7");
     contradictory.head.fields.append(Name::TransferEncoding, b"gzip");
-    assert_eq!(sent(contradictory), chunks, "never both");
+    assert_eq!(sent(contradictory), chunks, "never both headers");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn announced_request_trailers_are_sent() {
 }
 
 #[test]
-fn answers_end_where_they_should() {
+fn response_bodies_are_framed_correctly() {
     let ok = |body: &str, reusable| Ok((200, body.to_owned(), reusable));
     type Case<'a> = (&'a str, Result<(u16, String, bool), ()>);
     let table: &[Case<'_>] = &[
@@ -143,14 +143,14 @@ fn answers_end_where_they_should() {
 }
 
 #[test]
-fn an_answer_to_head_has_no_body() {
+fn response_to_head_has_no_body() {
     let head = request(Method::HEAD, "/", Empty::new());
-    let got = read(MockStream::reads_from(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"]), head).expect("an answer");
+    let got = read(MockStream::reads_from(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"]), head).expect("response");
     assert_eq!((got.body.len(), got.reusable, got.fields.get(Name::ContentLength)), (0, true, Some(&b"5"[..])));
 }
 
 #[test]
-fn a_head_has_bounds() {
+fn response_head_is_bounded() {
     let with = |fields: String| answer(&format!("HTTP/1.1 200 OK\r\n{fields}content-length: 0\r\n\r\n"));
     assert!(with("a: b\r\n".repeat(99)).is_ok());
     assert!(matches!(with("a: b\r\n".repeat(100)), Err(Error::Malformed(Malformed::HeadTooLarge))));
@@ -160,23 +160,23 @@ fn a_head_has_bounds() {
 }
 
 #[test]
-fn an_origin_that_closes_without_a_word_is_told_from_one_that_breaks_off() {
+fn close_without_response_differs_from_truncation() {
     assert!(matches!(answer(""), Err(Error::NoResponse)));
     assert!(matches!(answer("H"), Err(Error::UnexpectedEof)));
     assert!(matches!(read(MockStream::default().then_fails(), get()), Err(Error::NoResponse)));
 }
 
 #[test]
-fn a_connection_is_used_again_only_while_it_is_quiet() {
+fn only_idle_connections_are_reused() {
     const ONCE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
     let used = |io: MockStream| {
-        let mut body = ask(io, get()).expect("an answer").expect("a good one").body;
-        body.take_connection().expect("it can be used again")
+        let mut body = ask(io, get()).expect("completes").expect("response").body;
+        body.take_connection().expect("reusable connection")
     };
     let mut quiet = used(MockStream::reads_from([ONCE]));
     assert!(quiet.is_idle() && quiet.is_idle_now());
     assert_eq!(quiet.requests_sent(), 1);
-    assert!(now_or_never(quiet.send(&get().head, Empty::new())).is_none(), "sent, and waiting");
+    assert!(now_or_never(quiet.send(&get().head, Empty::new())).is_none(), "sent and waiting");
     let gone: [fn() -> MockStream; 3] = [
         || MockStream::reads_from([ONCE]).then_eof(),
         || MockStream::reads_from([ONCE]).then_fails(),
@@ -185,77 +185,77 @@ fn a_connection_is_used_again_only_while_it_is_quiet() {
     for gone in gone {
         assert!(!used(gone()).is_idle() && !used(gone()).is_idle_now());
         let failed =
-            now_or_never(used(gone()).send(&get().head, Empty::new())).expect("known at once").expect_err("it is gone");
+            now_or_never(used(gone()).send(&get().head, Empty::new())).expect("completes").expect_err("closed");
         assert!(matches!(failed.error, Error::Unsent));
-        assert!(failed.unsent.is_some(), "the body is given back");
+        assert!(failed.unsent.is_some(), "the body is returned");
     }
 }
 
 #[test]
-fn a_request_that_cannot_be_written_is_given_back() {
+fn unsent_request_is_returned() {
     let io = MockStream::default().write_limit(0);
-    let failed = ask(io, get()).expect("known at once").expect_err("nothing can be written");
+    let failed = ask(io, get()).expect("completes").expect_err("write error");
     assert!(failed.unsent.is_some());
 }
 
 #[test]
-fn an_origin_may_answer_before_it_has_heard_everything() {
+fn early_response_does_not_stop_the_upload() {
     let upload = MockBody::open();
     let io = MockStream::reads_from(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe"]);
-    let answer = ask(io.clone(), post(upload.clone())).expect("at once").expect("an answer");
+    let answer = ask(io.clone(), post(upload.clone())).expect("completes").expect("response");
     let mut body = answer.body;
-    let first = now_or_never(body.frame()).flatten().expect("a piece").expect("whole");
+    let first = now_or_never(body.frame()).flatten().expect("frame").expect("valid frame");
     assert_eq!(first.into_data().ok(), Some(Bytes::from("he")));
     upload.send("late");
     assert!(now_or_never(body.frame()).is_none());
-    assert!(io.written().ends_with("4\r\nlate\r\n"), "the upload goes on");
+    assert!(io.written().ends_with("4\r\nlate\r\n"), "the upload continues");
     io.push_read("llo");
     assert!(now_or_never(body.frame()).flatten().is_some());
-    assert!(body.is_end_stream() && body.take_connection().is_none(), "it is still being sent on");
+    assert!(body.is_end_stream() && body.take_connection().is_none(), "the request is still being sent");
 }
 
 #[test]
-fn an_answer_is_heard_even_where_the_request_is_not() {
+fn response_is_read_when_the_upload_stalls() {
     let io = MockStream::reads_from(["HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n"]).write_limit(0);
-    let answer = ask(io, post(Full::<Bytes>::from("hello"))).expect("at once").map_err(|failed| failed.error);
-    let mut body = answer.expect("an answer").body;
+    let answer = ask(io, post(Full::<Bytes>::from("hello"))).expect("completes").map_err(|failed| failed.error);
+    let mut body = answer.expect("response").body;
     assert!(body.take_connection().is_none());
 }
 
 #[test]
-fn a_body_that_breaks_its_word_breaks_the_connection() {
+fn wrong_request_body_length_breaks_the_connection() {
     let short = WrongLengthBody { length: 9, body: MockBody::all([Frame::data(Bytes::from("short"))]) };
-    let failed = ask(MockStream::default(), post(short)).expect("at once").expect_err("too short");
+    let failed = ask(MockStream::default(), post(short)).expect("completes").expect_err("too short");
     assert!(matches!(failed.error, Error::BodyLength));
     let long = WrongLengthBody { length: 3, body: MockBody::all([Frame::data(Bytes::from("too long"))]) };
-    let failed = ask(MockStream::default(), post(long)).expect("at once").expect_err("too long");
+    let failed = ask(MockStream::default(), post(long)).expect("completes").expect_err("too long");
     assert!(matches!(failed.error, Error::BodyLength));
 }
 
 #[test]
-fn a_large_body_comes_in_large_pieces() {
+fn large_body_is_read_in_few_reads() {
     let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", 1 << 20, "x".repeat(1 << 20));
     let io = MockStream::reads_from([text]);
-    let got = read(io.clone(), get()).expect("an answer");
+    let got = read(io.clone(), get()).expect("response");
     assert_eq!((got.body.len(), got.reusable), (1 << 20, true));
     assert!(io.reads() <= 7, "{} reads", io.reads());
 }
 
 proptest! {
     #[test]
-    fn it_does_not_matter_how_the_bytes_are_cut(cuts in proptest::collection::vec(1usize..40, 0..200), which in 0usize..3) {
+    fn response_parsing_is_independent_of_read_sizes(cuts in proptest::collection::vec(1usize..40, 0..200), which in 0usize..3) {
         let text = [
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nx-a: 1\r\nx-a: 2\r\ncontent-length: 11\r\n\r\nhello world",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n6\r\n world\r\n0\r\nx-sum: 1\r\nx-b: c\r\n\r\n",
             "HTTP/1.1 200 OK\r\nx-a: 1\r\n\r\nhello world, and so on until the end",
         ][which];
-        let whole = read(MockStream::reads_from([text]).then_eof(), get()).expect("a good answer");
-        let cut = read(MockStream::cut(text.as_bytes(), &cuts).then_eof(), get()).expect("the same answer");
+        let whole = read(MockStream::reads_from([text]).then_eof(), get()).expect("valid response");
+        let cut = read(MockStream::cut(text.as_bytes(), &cuts).then_eof(), get()).expect("same response");
         prop_assert_eq!(whole, cut);
     }
 
     #[test]
-    fn nonsense_is_survived(start in 0usize..4, bytes: Vec<u8>) {
+    fn arbitrary_bytes_never_panic(start in 0usize..4, bytes: Vec<u8>) {
         let start = ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"][start];
         let _ = read(MockStream::cut(&[start.as_bytes(), &bytes].concat(), &[]).then_eof(), get());
     }

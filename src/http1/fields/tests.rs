@@ -7,33 +7,33 @@ use proptest::prelude::*;
 fn read(text: &str) -> RequestHead {
     let mut buffer = BytesMut::from(format!("GET / HTTP/1.1\r\n{text}\r\n").as_str());
     let mut reader = HeadReader::new(Limits { size: 64 * 1024, fields: 100 });
-    reader.request(&mut buffer).expect("well-formed").expect("whole").0
+    reader.request(&mut buffer).expect("valid head").expect("complete head").0
 }
 
 fn written(fields: &Fields) -> String {
     let mut out = Vec::new();
     fields.write(&mut out, |_| true);
-    String::from_utf8(out).expect("text")
+    String::from_utf8(out).expect("UTF-8")
 }
 
 #[test]
-fn what_nobody_touches_is_written_as_it_came() {
+fn unmodified_fields_are_written_verbatim() {
     let text = "Host: a\r\nX-Odd-Spelling: 1\r\nAccept: */*\r\n";
     assert_eq!(written(&read(text).fields), text);
 }
 
 #[test]
-fn lines_of_another_form_are_put_into_the_usual_one() {
+fn unusual_field_lines_are_normalized() {
     let fields = read("a:b\r\nc: \t d \r\ne:\r\n").fields;
     assert_eq!(written(&fields), "a: b\r\nc: d\r\ne: \r\n");
     let mut answer = BytesMut::from("HTTP/1.1 200 OK\na: b\nc:d\n\n");
     let mut reader = HeadReader::new(Limits { size: 64 * 1024, fields: 100 });
-    let head = reader.response(&mut answer).expect("an origin may use LF alone").expect("whole");
+    let head = reader.response(&mut answer).expect("LF only is valid from an origin").expect("complete head");
     assert_eq!(written(&head.fields), "a: b\r\nc: d\r\n");
 }
 
 #[test]
-fn what_is_taken_away_or_put_in_its_place_is_not_written() {
+fn removed_and_replaced_fields_are_not_written() {
     let mut fields = read("Host: a\r\nAccept: 1\r\nx-a: 2\r\naccept: 3\r\nx-b: 4\r\n").fields;
     fields.insert(Name::Accept, b"5");
     fields.retain(|field| field.text != b"x-b");
@@ -43,7 +43,7 @@ fn what_is_taken_away_or_put_in_its_place_is_not_written() {
 }
 
 #[test]
-fn fields_are_found_in_any_spelling() {
+fn fields_are_found_in_any_case() {
     let fields = read("X-Api-Cost: 1\r\nUSER-AGENT: b\r\nx-api-cost: 2\r\n").fields;
     assert_eq!(fields.get_all_by_text("x-api-cost").collect::<Vec<_>>(), [b"1", b"2"]);
     assert_eq!(fields.get_all_by_text("user-agent").collect::<Vec<_>>(), [b"b"]);
@@ -51,7 +51,7 @@ fn fields_are_found_in_any_spelling() {
 }
 
 #[test]
-fn what_would_break_a_line_is_not_added() {
+fn values_that_break_a_line_are_rejected() {
     let mut fields = Fields::new();
     fields.append(Name::Class, b"a\r\nhost: b");
     fields.append(Name::Other, b"nameless");
@@ -65,9 +65,9 @@ fn lines() -> impl Strategy<Value = Vec<(String, String)>> {
 }
 
 proptest! {
-    /// Whichever line of a client's head ends with LF alone, the head is refused. Empty lines may stand before it.
+    /// A client head is rejected if any one of its lines ends with LF only. Empty lines before it are permitted.
     #[test]
-    fn one_lf_without_cr_is_enough_to_refuse_a_head(
+    fn single_bare_lf_rejects_the_head(
         blank in "(\r\n){0,2}",
         lines in lines(),
         at in any::<prop::sample::Index>(),
@@ -82,9 +82,9 @@ proptest! {
         prop_assert!(matches!(read, Err(Malformed::BareLf)), "{:?}", read.map(|head| head.is_some()));
     }
 
-    /// A map of the fields holds the same as they do, and fields made of that map hold the same as it.
+    /// Conversion to a map and back preserves the fields.
     #[test]
-    fn fields_and_maps_hold_the_same(lines in lines()) {
+    fn fields_and_header_maps_are_equivalent(lines in lines()) {
         let text: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         prop_assume!(!lines.iter().any(|(name, _)| name.eq_ignore_ascii_case("te")));
         let fields = read(&text).fields;
@@ -98,9 +98,9 @@ proptest! {
         }
     }
 
-    /// However lines are taken away, what is written is the rest.
+    /// Writing yields the retained lines, whichever were removed.
     #[test]
-    fn what_is_written_is_what_is_kept(lines in lines(), mask in any::<u32>()) {
+    fn written_lines_are_the_retained_ones(lines in lines(), mask in any::<u32>()) {
         let text: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let mut fields = read(&text).fields;
         let mut place = 0;

@@ -1,4 +1,4 @@
-//! The connection to a client, shared by the loop that serves it and the body of the request at hand.
+//! Connection state shared by the serving loop and the body of the current request.
 
 use super::super::body::BodyReader;
 use super::super::buffer::ReadBuffer;
@@ -17,30 +17,30 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// So much may be read ahead of a client that asks again before it has its answer.
+/// Maximum bytes read ahead from a client that sends the next request before its response.
 const MAX_PIPELINED: usize = 16 * 1024;
-/// So much of a body that nobody wanted is read to keep the connection.
+/// Maximum bytes of an unused body that are read to keep the connection.
 pub(super) const MAX_SKIPPED: u64 = 256 * 1024;
-/// So much is read after the last answer, so that the client gets to read it.
+/// Maximum bytes read after the last response, so that the client can read it.
 const MAX_LINGER: usize = 256 * 1024;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// A connection. Clones are the same one.
+/// A connection. Clones share it.
 pub(super) struct SharedConn<IO>(Rc<RefCell<ConnState<IO>>>);
 
 struct ConnState<IO> {
     io: IO,
     incoming: ReadBuffer,
-    /// What of the request's body is still to come.
+    /// Reader of the current request body.
     body: BodyReader,
-    /// What is still to be said of the leave to send a body that the client waits for.
+    /// Unwritten part of the 100 response that the client waits for.
     continue_response: &'static [u8],
-    /// How much of the body has been read that nobody wanted.
+    /// Number of skipped body bytes.
     skipped: u64,
 }
 
-/// How much of a body was skipped.
+/// Result of skipping a body.
 pub(super) enum SkipResult {
     All,
     Partial,
@@ -64,7 +64,7 @@ impl<IO> SharedConn<IO> {
         })))
     }
 
-    /// A request begins whose body is so long.
+    /// Starts a request with a body of `length`.
     pub(super) fn expect_body(&self, length: BodyLength, waits_for_leave: bool) {
         let mut state = self.0.borrow_mut();
         state.body = BodyReader::new(length);
@@ -72,24 +72,24 @@ impl<IO> SharedConn<IO> {
         state.continue_response = if waits_for_leave && !state.body.is_done() { CONTINUE } else { b"" };
     }
 
-    /// What can be said of the body that is still to come.
+    /// Calls `look` with the reader of the current body.
     pub(super) fn with_body<T>(&self, look: impl FnOnce(&BodyReader) -> T) -> T {
         look(&self.0.borrow().body)
     }
 
-    /// True if the client waits for leave to send its body, and has not been given it.
+    /// Returns true if the client waits for a 100 response and has not received one.
     pub(super) fn expects_continue(&self) -> bool {
         self.0.borrow().continue_response.len() == CONTINUE.len()
     }
 
-    /// A message is over.
+    /// Ends a message: releases grown buffers.
     pub(super) fn reset(&self) {
         self.0.borrow_mut().incoming.shrink();
     }
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
-    /// The next request's head; `None` when there will be none.
+    /// Reads the head of the next request; `None` at the end of the connection.
     pub(super) fn poll_head(
         &self,
         reader: &mut HeadReader,
@@ -111,10 +111,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
         }
     }
 
-    /// The next piece of the body. Whoever asks for it gives the leave to send it.
+    /// Reads the next chunk of the body. Sends the 100 response first, if the client waits for it.
     pub(super) fn poll_chunk(&self, context: &mut Context<'_>) -> Poll<Result<BodyChunk, BodyError>> {
         let ConnState { io, incoming, body, continue_response, .. } = &mut *self.0.borrow_mut();
-        // Not to a client that has not waited; but what was begun is said to its end.
+        // Not sent to a client that did not wait; but a partly written response is completed.
         if continue_response.len() == CONTINUE.len() && !incoming.buffer.is_empty() {
             *continue_response = b"";
         }
@@ -124,14 +124,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
                 BodyChunk::Pending => {}
                 piece => return Poll::Ready(Ok(piece)),
             }
-            // Only what comes makes the buffer grow: a client's word for it is not worth the memory.
+            // Only received data grows the buffer: a declared length does not allocate memory.
             if ready!(incoming.poll_read(io, context, 0))? == 0 {
                 return Poll::Ready(Err(BodyError::CutShort));
             }
         }
     }
 
-    /// The final answer begins: the leave to send is not given any more.
+    /// Cancels the 100 response, because the final response begins. A partly written one is completed.
     pub(super) fn poll_cancel_continue(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let ConnState { io, continue_response, .. } = &mut *self.0.borrow_mut();
         if continue_response.len() == CONTINUE.len() {
@@ -140,10 +140,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
         poll_continue(io, continue_response, context)
     }
 
-    /// Ready when the client has left. What it sends meanwhile is kept, up to a bound.
+    /// Completes when the client has disconnected. Data received meanwhile is buffered, up to a limit.
     pub(super) fn poll_closed(&self, context: &mut Context<'_>) -> Poll<()> {
         let ConnState { io, incoming, body, .. } = &mut *self.0.borrow_mut();
-        // While a body is still to come, whoever reads it finds out.
+        // While a body is incomplete, its reader detects the disconnect.
         while body.is_done() && incoming.buffer.len() < MAX_PIPELINED {
             match ready!(incoming.poll_read(io, context, 0)) {
                 Ok(0) | Err(_) => return Poll::Ready(()),
@@ -153,8 +153,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
         Poll::Pending
     }
 
-    /// Reads what nobody wanted of a body that its service has let go of: all if the connection is to be kept, else
-    /// only what is at hand.
+    /// Skips an unused body that its service has dropped: all of it if the connection is kept, else only the buffered
+    /// part.
     pub(super) fn poll_skip_body(&self, kept: bool, context: &mut Context<'_>) -> Poll<SkipResult> {
         let ConnState { io, incoming, body, skipped, .. } = &mut *self.0.borrow_mut();
         if Rc::strong_count(&self.0) > 1 {
@@ -173,11 +173,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
                 Ok(BodyChunk::Pending) | Err(_) => return Poll::Ready(SkipResult::Partial),
             }
         }
-        // What a client goes on sending to a connection that is being closed would cut it off from its answer.
+        // Unread data on a closed connection would reset it before the client reads the response.
         Poll::Ready(if kept || incoming.buffer.is_empty() { SkipResult::All } else { SkipResult::Partial })
     }
 
-    /// Closes the connection of a client that has sent all it had to send.
+    /// Closes the connection to a client that has sent all its data.
     pub(super) async fn close<T>(mut self) -> Option<T> {
         let _ = poll_fn(|context| Pin::new(&mut self).poll_shutdown(context)).await;
         None
@@ -199,7 +199,7 @@ fn poll_continue<IO: AsyncWrite + Unpin>(
     Poll::Ready(Ok(()))
 }
 
-/// Writing borrows the connection only for as long as a write takes: the body that is written may read from it.
+/// Borrows the connection only during a write: the body being written may read from it.
 impl<IO: AsyncWrite + Unpin> AsyncWrite for SharedConn<IO> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0.borrow_mut().io).poll_write(context, bytes)
@@ -226,8 +226,8 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for SharedConn<IO> {
     }
 }
 
-/// A connection on which the last answer has been written while the client may still be sending. Closed at once, it
-/// would be reset, and the client might lose the answer.
+/// A connection after its last response, while the client may still be sending. Closing it at once would reset it, and
+/// the client could lose the response.
 pub struct Lingering<IO>(SharedConn<IO>);
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Lingering<IO> {
@@ -235,7 +235,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Lingering<IO> {
         Self(line)
     }
 
-    /// Reads on until the client has closed its side, or has sent more than is borne.
+    /// Reads until the client closes its side, or exceeds the limit.
     pub async fn until_closed(mut self) {
         let _ = poll_fn(|context| Pin::new(&mut self.0).poll_shutdown(context)).await;
         let mut read = 0;

@@ -1,4 +1,4 @@
-//! A request as the service gets it.
+//! Requests as passed to the service.
 
 use super::super::chunked::BodyChunk;
 use super::super::framing::{BodyLength, FramingInfo, Malformed};
@@ -14,26 +14,26 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A request's body as the client sends it; read from the connection by whoever polls it, and no faster.
+/// Body of a client request. Reads the connection only when polled.
 ///
-/// To be polled on the connection's own task. Dropped before its end, the rest is the connection's business.
+/// Must be polled on the connection's task. If it is dropped early, the connection handles the rest.
 pub struct RequestBody<IO>(Option<SharedConn<IO>>);
 
-/// Why a request's body ended before its end.
+/// Error of a request body.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// The client closed the connection.
-    #[error("the client closed the connection")]
+    #[error("client closed the connection")]
     CutShort,
-    /// The body is not what HTTP/1.1 allows.
+    /// The body violates HTTP/1.1.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The connection failed.
-    #[error("the connection failed: {0}")]
+    #[error("connection failed: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Makes a request of its head, and notes on `line` how its body is framed.
+/// Returns the request of a head, and sets the framing of its body on the connection.
 pub(super) fn new_request<IO>(
     line: &SharedConn<IO>,
     head: RequestHead,

@@ -1,4 +1,4 @@
-//! Answers on their way to the client: the head, how the body is framed, and whether the connection is kept.
+//! Writes responses: head, body framing, connection persistence.
 
 use super::super::body::{BodyCoding, BodyWriter, SendBody};
 use super::super::buffer::WriteBuffer;
@@ -16,13 +16,14 @@ use std::future::poll_fn;
 use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What is written about the length of a body, besides how it is coded.
+/// Framing fields of a response, and the coding of its body.
 struct ResponseFraming {
     coding: BodyCoding,
     content_length: Option<u64>,
 }
 
-/// Sends an answer; true if the client may ask again, `None` if it has left or the answer broke off.
+/// Sends a response. Returns true if the connection is kept, `None` if the client disconnected or the response was
+/// aborted.
 pub(super) async fn send<IO, B, D, R>(
     line: &mut SharedConn<IO>,
     out: &mut WriteBuffer,
@@ -63,7 +64,7 @@ fn frame_response<B: Body>(asked: ResponseContext, status: StatusCode, fields: &
     if framing::has_no_body(&method, status) {
         let content_length = match status {
             StatusCode::NO_CONTENT => None,
-            // The length that the answer to GET would have had; nobody knows it better than who made this one.
+            // For HEAD: the length of the response to GET, if the service declared it.
             _ => given().or(exact.filter(|&length| length > 0)),
         };
         return ResponseFraming { coding: BodyCoding::Exact(0), content_length };

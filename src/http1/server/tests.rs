@@ -15,7 +15,7 @@ const DATE: &str = "date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
 type TestResponse = Response<Boxed>;
 
-/// How a conversation ended.
+/// Outcome of a connection.
 #[derive(Debug, PartialEq)]
 enum ServeOutcome {
     Waits,
@@ -23,7 +23,7 @@ enum ServeOutcome {
     Lingers,
 }
 
-/// What the service saw of a request.
+/// A request as received by the service.
 #[derive(Clone, Debug, PartialEq)]
 struct ReceivedRequest {
     method: Method,
@@ -60,7 +60,7 @@ fn refuse(fault: Malformed) -> TestResponse {
     refusal
 }
 
-/// Serves a client with a service that reads all and answers with the length of the body.
+/// Serves a client with a service that reads the body and responds with its length.
 fn serves(io: MockStream) -> (ServeOutcome, Vec<ReceivedRequest>) {
     let seen = Rc::new(RefCell::new(Vec::new()));
     let end = talk(io, false, |request| {
@@ -103,7 +103,7 @@ fn answer<B: Body<Data = Bytes, Error = Infallible> + Unpin + 'static>(body: B) 
     Response { status: StatusCode::OK, fields: Fields::new(), body: Boxed::new(body) }
 }
 
-/// What a client hears that says `text` and is answered so.
+/// Returns the output for a client that sends `text` and gets the response of `give`.
 fn hears(text: &str, give: impl Fn() -> TestResponse) -> (String, ServeOutcome) {
     let io = MockStream::reads_from([text]);
     let end = talk(io.clone(), false, |_| std::future::ready(give()));
@@ -115,18 +115,18 @@ fn get(fields: &str) -> String {
 }
 
 #[test]
-fn requests_are_answered_one_after_the_other() {
+fn pipelined_requests_are_answered_in_order() {
     let io = MockStream::reads_from([get(""), "POST /b HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi".to_owned() + &get("")]);
     let (end, seen) = serves(io.clone());
     assert_eq!((end, seen.len()), (ServeOutcome::Waits, 3));
     assert_eq!((seen[1].method.as_str(), seen[1].target.as_str(), &seen[1].body[..]), ("POST", "/b", &b"hi"[..]));
     let one = |length| format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n{DATE}\r\n{length}");
     assert_eq!(io.written(), [one(0), one(2), one(0)].concat());
-    assert_eq!(io.writes(), 3, "head and body leave together");
+    assert_eq!(io.writes(), 3, "head and body are written together");
 }
 
 #[test]
-fn what_cannot_be_understood_is_refused_and_ends_the_connection() {
+fn malformed_request_is_rejected_and_ends_the_connection() {
     let table: &[(String, &str)] = &[
         (get("a : b\r\n"), "400 Bad Request"),
         (get("a: b\r\n c\r\n"), "400 Bad Request"),
@@ -159,7 +159,7 @@ fn what_cannot_be_understood_is_refused_and_ends_the_connection() {
 }
 
 #[test]
-fn a_target_that_nobody_can_hold_is_too_long() {
+fn target_beyond_the_uri_limit_gets_414() {
     let io = MockStream::reads_from([format!("GET /{} HTTP/1.1\r\n\r\n", "b".repeat(66_000))]);
     let (dates, finish) = (DateCache::new(), Cell::new(false));
     let limits = Limits { size: 1 << 20, fields: 20 };
@@ -169,7 +169,7 @@ fn a_target_that_nobody_can_hold_is_too_long() {
 }
 
 #[test]
-fn a_connection_is_kept_as_both_sides_agree() {
+fn keep_alive_follows_request_and_response() {
     let plain = || answer(Full::from("x"));
     let closing = || {
         let mut answer = plain();
@@ -199,7 +199,7 @@ fn a_connection_is_kept_as_both_sides_agree() {
 }
 
 #[test]
-fn an_answer_is_framed_for_who_reads_it() {
+fn response_framing_follows_method_version_and_status() {
     let pieces = || MockBody::all(["ab", "c"].map(|piece| Frame::data(Bytes::from(piece))));
     let streamed = || answer(pieces());
     let with_length = |answer: TestResponse| {
@@ -213,7 +213,7 @@ fn an_answer_is_framed_for_who_reads_it() {
     };
     let body_of = |text: &str, give: &dyn Fn() -> TestResponse| {
         let heard = hears(text, give).0;
-        let (head, body) = heard.split_once("\r\n\r\n").expect("a head");
+        let (head, body) = heard.split_once("\r\n\r\n").expect("response head");
         let length = head.lines().find(|line| line.starts_with("content-length") || line.starts_with("transfer"));
         (length.unwrap_or_default().to_owned(), body.to_owned())
     };
@@ -232,18 +232,18 @@ fn an_answer_is_framed_for_who_reads_it() {
 }
 
 #[test]
-fn a_body_that_is_not_as_long_as_announced_breaks_off() {
+fn short_response_body_closes_the_connection() {
     let (heard, end) = hears(&get(""), || {
         let mut short = answer(MockBody::all([Frame::data(Bytes::from("abc"))]));
         short.fields.append(Name::ContentLength, b"9");
         short
     });
-    assert!(heard.ends_with("\r\n\r\nabc"), "what there is, and no more: {heard}");
+    assert!(heard.ends_with("\r\n\r\nabc"), "exactly the available bytes: {heard}");
     assert_eq!(end, ServeOutcome::Closed);
 }
 
 #[test]
-fn trailers_go_to_those_who_take_them() {
+fn trailers_are_sent_only_with_te_trailers() {
     let give = || {
         let mut trailers = HeaderMap::new();
         trailers.insert("x-sum", HeaderValue::from_static("1"));
@@ -257,7 +257,7 @@ fn trailers_go_to_those_who_take_them() {
 }
 
 #[test]
-fn a_large_piece_is_not_copied_and_leaves_with_its_head() {
+fn large_chunk_is_written_with_its_head() {
     let io = MockStream::reads_from([get("")]);
     let large = Bytes::from(vec![b'x'; 100_000]);
     talk(io.clone(), false, |_| std::future::ready(answer(Full::new(large.clone()))));
@@ -266,21 +266,24 @@ fn a_large_piece_is_not_copied_and_leaves_with_its_head() {
 }
 
 #[test]
-fn leave_to_send_is_given_when_the_body_is_asked_for() {
+fn continue_is_sent_when_the_body_is_polled() {
     let asks = "POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
     let io = MockStream::reads_from([asks]);
     assert_eq!(serves(io.clone()).0, ServeOutcome::Waits);
     assert_eq!(io.written(), "HTTP/1.1 100 Continue\r\n\r\n");
     let io = MockStream::reads_from([asks.to_owned() + "hi"]);
     assert_eq!(serves(io.clone()).0, ServeOutcome::Waits);
-    assert!(io.written().starts_with("HTTP/1.1 200 OK\r\n"), "not to one that did not wait");
+    assert!(io.written().starts_with("HTTP/1.1 200 OK\r\n"), "no 100 response if the client did not wait");
     let (heard, end) = hears(asks, || answer(Full::from("no")));
-    assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.contains("connection: close\r\n"), "never late: {heard}");
+    assert!(
+        heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.contains("connection: close\r\n"),
+        "100 sent late: {heard}"
+    );
     assert_eq!(end, ServeOutcome::Lingers);
 }
 
 #[test]
-fn a_body_that_nobody_reads_is_skipped_if_it_is_short() {
+fn short_unread_body_is_skipped() {
     let post = |length: usize, sent: usize| {
         format!("POST / HTTP/1.1\r\ncontent-length: {length}\r\n\r\n{}", "x".repeat(sent)) + &get("")
     };
@@ -289,7 +292,7 @@ fn a_body_that_nobody_reads_is_skipped_if_it_is_short() {
         (heard.matches("HTTP/1.1 200 OK").count(), heard.contains("connection: close"), end)
     };
     assert_eq!(ends(post(50_000, 50_000)), (2, false, ServeOutcome::Waits));
-    assert_eq!(ends(post(50_000, 40_000)), (1, false, ServeOutcome::Waits), "the rest may still come");
+    assert_eq!(ends(post(50_000, 40_000)), (1, false, ServeOutcome::Waits), "the rest may still arrive");
     assert_eq!(ends(post(5_000_000, 40_000)), (1, true, ServeOutcome::Lingers));
     let chunked = |body: String| format!("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{body}");
     assert_eq!(ends(chunked("1\r\na\r\n0\r\n\r\n".to_owned() + &get(""))), (2, false, ServeOutcome::Waits));
@@ -298,7 +301,7 @@ fn a_body_that_nobody_reads_is_skipped_if_it_is_short() {
 }
 
 #[test]
-fn a_client_that_leaves_takes_its_work_along() {
+fn disconnect_drops_the_pending_service_future() {
     struct Dropped(Rc<Cell<bool>>);
     impl Drop for Dropped {
         fn drop(&mut self) {
@@ -323,19 +326,19 @@ fn a_client_that_leaves_takes_its_work_along() {
     assert_eq!(
         ends(MockStream::reads_from([get("")]).then_eof(), true).0,
         ServeOutcome::Closed,
-        "in the middle of the answer too"
+        "also within a response"
     );
     assert_eq!(ends(MockStream::reads_from([get(""), get("")]).then_eof(), false).0, ServeOutcome::Closed);
     let endless = MockStream::reads_from([get(""), "x".repeat(1000)]).then_repeats();
     assert_eq!(ends(endless.clone(), false).0, ServeOutcome::Waits);
-    assert!(endless.reads() < 40, "reading ahead has a bound: {}", endless.reads());
+    assert!(endless.reads() < 40, "reading ahead is bounded: {}", endless.reads());
 }
 
 #[test]
-fn a_finishing_connection_serves_what_it_has_heard() {
+fn finishing_connection_serves_buffered_requests() {
     let io = MockStream::reads_from([get("")]);
     assert_eq!(talk(io.clone(), true, |_| async { answer(Empty::new()) }), ServeOutcome::Closed);
-    assert_eq!(io.written(), "", "nothing was heard yet");
+    assert_eq!(io.written(), "", "no output yet");
     let (dates, finish) = (DateCache::new(), Cell::new(true));
     let terms = ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(0), on_malformed: refuse };
     let first = BytesMut::from(get("").as_bytes());
@@ -345,7 +348,7 @@ fn a_finishing_connection_serves_what_it_has_heard() {
 }
 
 #[test]
-fn a_body_cut_short_is_not_whole() {
+fn truncated_body_is_incomplete() {
     let io = MockStream::reads_from(["POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nhel"]).then_eof();
     let (end, seen) = serves(io);
     assert!(!seen[0].whole);
@@ -359,7 +362,7 @@ const CONVERSATION: &str = "\r\nGET /a?b HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2
 
 proptest! {
     #[test]
-    fn it_does_not_matter_how_the_bytes_are_cut(cuts in proptest::collection::vec(1usize..40, 0..200)) {
+    fn request_parsing_is_independent_of_read_sizes(cuts in proptest::collection::vec(1usize..40, 0..200)) {
         let (whole, cut) = (MockStream::reads_from([CONVERSATION]), MockStream::cut(CONVERSATION.as_bytes(), &cuts));
         prop_assert_eq!(serves(whole.clone()), serves(cut.clone()));
         prop_assert_eq!(whole.written(), cut.written());
@@ -367,7 +370,7 @@ proptest! {
     }
 
     #[test]
-    fn nonsense_is_survived(start in 0usize..4, bytes: Vec<u8>, cuts in proptest::collection::vec(1usize..9, 0..9)) {
+    fn arbitrary_bytes_never_panic(start in 0usize..4, bytes: Vec<u8>, cuts in proptest::collection::vec(1usize..9, 0..9)) {
         let start = ["", "GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", "POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\n"][start];
         serves(MockStream::cut(&[start.as_bytes(), &bytes].concat(), &cuts).then_eof());
     }

@@ -1,34 +1,34 @@
-//! The few things that the file ledger wants of a disk, so that tests can put one that fails, or loses power, in its
-//! place.
+//! File operations that the file ledger needs, as a trait. Tests replace it with a directory that fails or loses power.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A folder of files that are written in place.
+/// A directory of files that are written in place.
 pub(in crate::ledger) trait StateDir: Send + 'static {
-    /// The whole of a file, if there is one.
+    /// Returns the content of a file, or `None` if it does not exist.
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
-    /// Puts a file of these bytes in the place of what has that name, durably: either is there whole after a power cut.
+    /// Replaces a file durably. After a power cut, either the old or the new content is complete.
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
-    /// Writes into a file that is there. A kill of the process does not undo it; a power cut may, until it is synced.
+    /// Writes into an existing file. A kill of the process does not undo the write; a power cut may, until it is
+    /// synced.
     fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Makes what was written into a file durable.
+    /// Syncs a file to the disk.
     fn sync(&mut self, name: &str) -> io::Result<()>;
-    /// Its path, for people.
+    /// Returns the path of a file, for messages.
     fn path(&self, name: &str) -> PathBuf;
 }
 
-/// A folder on a disk, locked for this process.
+/// A directory with an exclusive lock for this process.
 pub(in crate::ledger) struct LockedDir {
     folder: PathBuf,
     open: Vec<(String, File)>,
-    /// Held for as long as this lives.
+    /// Lock file, open as long as the directory is in use.
     _lock: File,
 }
 
-/// Why a folder cannot be had.
+/// Reason why a directory cannot be opened.
 #[derive(Debug)]
 pub(in crate::ledger) enum DirError {
     Locked,
@@ -36,7 +36,7 @@ pub(in crate::ledger) enum DirError {
 }
 
 impl LockedDir {
-    /// Creates the folder where it is missing, for this user alone, and locks it.
+    /// Creates the directory if it is missing, accessible by the current user only, and locks it.
     pub(in crate::ledger) fn lock(folder: &Path) -> Result<Self, DirError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(DirError::Other)?;

@@ -1,4 +1,4 @@
-//! What the files of a ledger hold, as JSON: short, and to be read by whoever has to.
+//! Format of the ledger files: compact JSON that a person can read if necessary.
 
 use crate::ledger::lease_table::{Holder, Holding, LeaseTable, LeasedWindow, PREVIOUS_INCARNATIONS, QuotaWindows};
 use crate::policy::window::{EvictedWindows, Span};
@@ -7,42 +7,43 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is durable: who holds what.
+/// Record of the ledger file: durable leases by quota, window and holder.
 #[derive(Serialize, Deserialize)]
 pub(in crate::ledger) struct LedgerRecord {
-    /// How often a gate has started on this file.
+    /// Number of starts on this file, which identifies the incarnation.
     pub(in crate::ledger) life: u64,
     quotas: BTreeMap<String, QuotaRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct QuotaRecord {
-    /// What is forgotten: windows that begin before this moment, and are about this long; in nanoseconds.
+    /// Evicted windows, in nanoseconds: they start before the first value and are about as long as the second.
     forgotten: (u64, u64),
     windows: BTreeMap<u64, WindowRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct WindowRecord {
-    /// Start and end in nanoseconds.
+    /// Start and end, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     span: Option<(u64, u64)>,
-    /// By holder: what it holds and what of it is taken, in thousandths of a unit.
+    /// Held and taken units by holder, in milli-units.
     holdings: BTreeMap<Holder, (u64, u64)>,
 }
 
-/// What a kill of the process does not undo, though a power cut may: how much this life will not have gone beyond.
+/// Record of the journal: upper bounds of the usage by this incarnation. A kill of the process does not undo it; a
+/// power cut may.
 #[derive(Serialize, Deserialize, Default)]
 pub(in crate::ledger) struct JournalRecord {
     pub(in crate::ledger) life: u64,
-    /// Which start of the machine this is; another one may have lost some of what was written here.
+    /// Id of the boot. After another boot, writes to this file may be lost.
     pub(in crate::ledger) boot: String,
-    /// The number of the ledger's record that it goes with: that one or any before it.
+    /// Highest number of the ledger record that the marks are valid for.
     pub(in crate::ledger) number: u64,
     marks: Vec<(String, u64, u64, u64)>,
 }
 
-/// This gate has taken so much of a window, and will not have taken more than so much when it dies.
+/// Units taken of a window, and an upper bound of those taken until a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ledger) struct JournalMark {
     pub(in crate::ledger) most: Units,
@@ -68,7 +69,7 @@ impl QuotaRecord {
         let EvictedWindows { before, longest } = series.forgotten;
         let windows = series.windows.iter().map(|(&id, window)| {
             let span = window.span.map(|span| (span.start.0, span.end.0));
-            // Those who are no more and hold nothing say nothing.
+            // Omit previous incarnations without units.
             let says =
                 |(holder, holding): &(&Holder, &Holding)| **holder != PREVIOUS_INCARNATIONS || !holding.held.is_zero();
             let holdings = window.holdings.iter().filter(says);

@@ -1,12 +1,12 @@
-//! The ledger of one gate, in two files of its state directory.
+//! Ledger of one instance, in two files of its state directory.
 //!
-//! `ledger` says how much of each window is leased; it is synced to the disk before any of it is handed out, so nothing
-//! that happens to the machine makes it too small. `journal` says how much this life will not have gone beyond: it is
-//! written before that is handed out, and never synced, for what is written survives the end of a process. So there
-//! are large leases that cost a sync about once a second, and within them small marks that cost a write.
+//! `ledger` records the leased units of each window. It is synced to the disk before any of them are handed out, so no
+//! failure of the machine makes the record too low. `journal` records an upper bound of the usage by this incarnation.
+//! It is written before units are handed out and never synced, because writes survive the exit of a process. So large
+//! leases cost about one sync per second, and small marks within them one write each.
 //!
-//! After a kill on a machine that has been up ever since, the mark counts as taken; after a power cut, or when the
-//! journal cannot be proven to be whole, the lease does. After a clean stop it is the exact count.
+//! After a kill without a reboot, the mark counts as taken. After a power cut, or if the journal is not provably
+//! intact, the lease counts. After a clean stop, the exact usage counts.
 
 pub(super) mod dir;
 pub(super) mod format;
@@ -15,6 +15,7 @@ pub(super) mod record_file;
 
 use super::lease_table::{Holder, Holding, LeaseTable};
 use super::store::{Lease, LeaseRequest, Store, StoreError};
+
 use crate::ledger::file::dir::{DirError, LockedDir, StateDir};
 use crate::ledger::file::format::{ByWindow, JournalMark, JournalRecord, LedgerRecord};
 use crate::ledger::file::open_error::OpenError;
@@ -30,25 +31,25 @@ use tracing::warn;
 const LEDGER: (&str, &[u8; 8]) = ("ledger", b"ledger\0\0");
 const JOURNAL: (&str, &[u8; 8]) = ("journal", b"journal\0");
 
-/// This life of this gate: there is no other.
+/// Holder id of this incarnation: a ledger file has only one live holder.
 const LOCAL_HOLDER: Holder = 1;
 
-/// The most syncs a second; as many may come at once after a pause.
+/// Maximum number of syncs per second; as many may run at once after an idle second.
 const SYNCS_PER_SECOND: u64 = 20;
 
-/// What need not be durable at once becomes so with the next lease, or after this long.
+/// Maximum delay of changes that need not be durable at once; the next lease includes them, too.
 const MAX_UNSYNCED_AGE: Duration = Duration::from_secs(1);
 
-/// A disk that fails is complained about once in this time.
+/// Minimum time between two warnings about a failing disk.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Tells how long the process has been running, on a scale that nobody sets.
+/// Returns the running time of the process, in monotonic time.
 pub type Uptime = Box<dyn Fn() -> Timestamp + Send>;
 
-/// A ledger in a directory.
+/// Ledger in a directory.
 pub struct FileStore(Inner<LockedDir>);
 
-/// The same on any folder.
+/// [`FileStore`] for any directory type.
 pub(super) struct Inner<F> {
     folder: F,
     ledger: RecordFile,
@@ -57,28 +58,28 @@ pub(super) struct Inner<F> {
     boot: String,
     table: LeaseTable,
     marks: ByWindow,
-    /// What the journal holds: it is not written twice.
+    /// Content of the journal, to avoid writing it twice.
     written: Option<(u64, ByWindow)>,
     lost: BTreeMap<String, Units>,
     uptime: Uptime,
     syncs: SyncLimiter,
     last_warned: Option<Timestamp>,
-    /// Why nothing could be made durable when that was last tried.
+    /// Error of the last attempt to make leases durable.
     pub(super) last_error: Option<String>,
 }
 
-/// When the disk may be synced again.
+/// Rate limiter for syncs.
 #[derive(Default)]
 struct SyncLimiter {
-    /// Time that has been used up: a sync takes its share of a second from the last second on.
+    /// Time up to which the sync budget is used. A sync uses its share of a second, starting from the last second.
     used_up_to: Timestamp,
     last: Timestamp,
     count: u64,
 }
 
 impl FileStore {
-    /// Opens the ledger in `folder`, creating what is missing. `boot` names this start of the machine, empty if nothing
-    /// does. What an earlier life held counts as taken, as far as it may have been.
+    /// Opens the ledger in `folder` and creates missing files. `boot` identifies the boot of the machine; empty if
+    /// unknown. Units held by an earlier incarnation count as taken, as far as they may have been taken.
     pub fn open(folder: &Path, boot: &str, uptime: Uptime, now: Timestamp) -> Result<Self, OpenError> {
         let disk = LockedDir::lock(folder).map_err(|error| match error {
             DirError::Locked => OpenError::Locked(folder.to_owned()),
@@ -87,7 +88,7 @@ impl FileStore {
         Inner::open(disk, boot, uptime, now).map(Self)
     }
 
-    /// How often the disk has been synced for a lease.
+    /// Returns the number of syncs for leases.
     pub fn syncs(&self) -> u64 {
         self.0.syncs.count
     }
@@ -125,8 +126,7 @@ impl<F: StateDir> Inner<F> {
         let (ledger, before) = match read.map_err(|fault| OpenError::of(fault, &path))? {
             Some((slots, record)) => {
                 let image = serde_json::from_slice::<LedgerRecord>(&record);
-                let image =
-                    image.map_err(|_| OpenError::of(RecordFileError::Damaged("its record makes no sense"), &path))?;
+                let image = image.map_err(|_| OpenError::of(RecordFileError::Damaged("invalid record"), &path))?;
                 (Some(slots), Some(image))
             }
             None => (None, None),
@@ -137,7 +137,7 @@ impl<F: StateDir> Inner<F> {
         let mut lost = BTreeMap::new();
         table.retire_holder(LOCAL_HOLDER, now, |quota, window, durable| {
             let mark = marks.get(&(quota.to_owned(), window));
-            // What it said it had taken it has, even beyond its lease: by hand, or unenforced.
+            // Reported usage counts even beyond the lease, after a manual correction or for an unenforced quota.
             let taken = mark.map_or(durable.held, |mark| mark.most.min(durable.held).max(mark.taken));
             let known = mark.map_or(durable.taken, |mark| mark.taken.max(durable.taken)).min(taken);
             let sum: &mut Units = lost.entry(quota.to_owned()).or_default();
@@ -156,7 +156,7 @@ impl<F: StateDir> Inner<F> {
         let mut opened = Self {
             folder,
             ledger,
-            // Where it was set aside already, a disk that is full now does not matter.
+            // The space of an existing journal is allocated, so a full disk does not matter.
             journal,
             incarnation: life,
             boot,
@@ -178,7 +178,8 @@ impl<F: StateDir> Inner<F> {
         self.make_durable(asks, now)?;
         let mut leases = Vec::with_capacity(asks.len());
         for ask in asks {
-            // The table says how things stand; what it would lease beyond what is durable is thrown away with the copy.
+            // Only the status is used. Units that the table would lease beyond the durable ones are dropped with the
+            // copy.
             let durable = self.table.holding(LOCAL_HOLDER, &ask.quota, ask.window.id);
             let as_it_is = LeaseRequest { held: durable.held, wanted: durable.held, ..ask.clone() };
             let stands = self.table.status(LOCAL_HOLDER, &as_it_is, now);
@@ -218,8 +219,7 @@ impl<F: StateDir> Inner<F> {
         self.commit(table).map_err(|source| self.failed(LEDGER.0, source))
     }
 
-    /// What this gate has told that it has taken of windows that weigh on the one asked for, and that is in the journal
-    /// alone so far.
+    /// Returns the reported usage of windows that overlap the requested one, as far as only the journal contains it.
     fn unjournaled(&self, ask: &LeaseRequest) -> Units {
         let told = self.marks.iter().filter(|((quota, _), _)| *quota == ask.quota);
         let weighs = told.filter(|((quota, id), _)| ask.window.overlaps(*id, self.table.span(quota, *id)));
@@ -228,7 +228,7 @@ impl<F: StateDir> Inner<F> {
         })
     }
 
-    /// Leases what is asked for, if anything of it is new; if the disk fails, what is durable already is all there is.
+    /// Records new leases durably. If the disk fails, the leases that are already durable remain.
     fn make_durable(&mut self, asks: &[LeaseRequest], now: Timestamp) -> Result<(), StoreError> {
         let mut table = self.table.clone();
         let (mut must, mut may) = (false, false);
@@ -237,7 +237,7 @@ impl<F: StateDir> Inner<F> {
             let enough = ask.taken.saturating_add(ask.urgent).min(ask.wanted);
             let returns =
                 ask.wanted < ask.held || ask.wanted.saturating_add(ask.wanted.saturating_sub(ask.taken)) < before.held;
-            // More is leased once half is used up: a quiet quota does not sync for every request.
+            // Lease more only once half is used, so that a quiet quota does not sync for every request.
             let half = Units::from_milli(ask.wanted.saturating_sub(ask.taken).milli() / 2);
             let plenty = before.held >= enough && before.held.saturating_sub(ask.taken) >= half;
             let wanted = match (returns, plenty) {
@@ -256,7 +256,7 @@ impl<F: StateDir> Inner<F> {
         if !((must || (may && due)) && self.syncs.is_allowed(uptime)) {
             return Ok(());
         }
-        // A window that is leased here for the first time: nothing of it has been handed out yet.
+        // Mark windows that are leased for the first time: none of their units have been handed out yet.
         for ask in asks {
             let mark = JournalMark { most: ask.held.max(ask.taken), taken: ask.taken };
             self.marks.entry((ask.quota.clone(), ask.window.id)).or_insert(mark);
@@ -272,7 +272,8 @@ impl<F: StateDir> Inner<F> {
         Ok(())
     }
 
-    /// A record whose sync has failed may be on the disk all the same: no more may be taken than it says.
+    /// Lowers leases after a failed sync. The record may be on disk all the same, so no more than it contains may be
+    /// taken.
     fn mark_uncertain(&mut self, asks: &[LeaseRequest], failed: &LeaseTable) {
         for ask in asks {
             let (quota, window) = (&ask.quota, ask.window.id);
@@ -290,7 +291,7 @@ impl<F: StateDir> Inner<F> {
         Ok(())
     }
 
-    /// Writes the marks, good for the ledger's present record and for the one that may be written next.
+    /// Writes the marks. They are valid for the current record of the ledger and for the next one.
     fn write_marks(&mut self) -> io::Result<()> {
         let number = self.ledger.safe_next_number();
         if self.written.as_ref().is_some_and(|(of, marks)| *of == number && *marks == self.marks) {
@@ -313,7 +314,7 @@ impl<F: StateDir> Inner<F> {
 
     fn warn_rate_limited(&mut self, uptime: Timestamp, error: &io::Error) {
         let last_error = format!(
-            "Cannot write {}: {error}. What is leased may still be spent; then requests that cost something are refused",
+            "Cannot write {}: {error}. Requests are admitted until the current leases are used up",
             self.folder.path(LEDGER.0).display()
         );
         if self.last_warned.is_none_or(|last| uptime.saturating_duration_since(last) >= WARN_INTERVAL) {
@@ -336,13 +337,13 @@ impl SyncLimiter {
         self.count += 1;
     }
 
-    /// A disk that fails is tried again in a second.
+    /// Defers the next sync by a second after a disk failure.
     fn defer(&mut self, now: Timestamp) {
         self.used_up_to = now + Duration::from_secs(1);
     }
 }
 
-/// Of windows that are not asked for any more, no more counts than was marked.
+/// Lowers the leases of windows without a request to their marks.
 fn settle_marks(table: &mut LeaseTable, marks: &ByWindow, asks: &[LeaseRequest]) {
     for ((quota, window), mark) in marks {
         let is_asked = asks.iter().any(|ask| ask.quota == *quota && ask.window.id == *window);
@@ -352,8 +353,8 @@ fn settle_marks(table: &mut LeaseTable, marks: &ByWindow, asks: &[LeaseRequest])
     }
 }
 
-/// The journal as the last life has left it, and its marks where they can be proven to be the last it made: on the same
-/// start of the machine, and written for the ledger's last record.
+/// Returns the journal of the last incarnation, and its marks if they are provably its last ones. That requires the
+/// same boot, and marks for the last record of the ledger.
 fn read_journal(folder: &impl StateDir, incarnation: u64, boot: &str, number: u64) -> (Option<RecordFile>, ByWindow) {
     let (name, kind) = JOURNAL;
     let found = folder.read(name).ok().flatten();
@@ -367,10 +368,10 @@ fn read_journal(folder: &impl StateDir, incarnation: u64, boot: &str, number: u6
 }
 
 fn encode(value: &impl serde::Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("names and numbers are JSON")
+    serde_json::to_vec(value).expect("names and numbers are valid JSON")
 }
 
-/// What the system calls this start of the machine; empty where it does not say.
+/// Returns the boot id of the system; empty if unavailable.
 pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }

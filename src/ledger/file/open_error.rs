@@ -1,56 +1,56 @@
-//! Why a ledger cannot be opened, and what would do. Nothing is overwritten and nothing is lost by any of them.
+//! Errors of opening a ledger, with hints. None of them overwrites or loses data.
 
 use crate::ledger::file::record_file::{RecordFileError, VERSION};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a ledger cannot be opened.
+/// Reason why a ledger cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no such directory, and it cannot be made or written into.
-    #[error("cannot use the state directory {}: {source}; make it writable, or name another with state_dir", folder.display())]
+    /// The directory is missing and cannot be created, or it is not writable.
+    #[error("cannot use state directory {}: {source}; make it writable, or set another state_dir", folder.display())]
     Folder {
-        /// The directory.
+        /// Path of the directory.
         folder: PathBuf,
-        /// The system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Another gate has it.
-    #[error("another gate is running on the state directory {}; stop it, or give this one a state_dir of its own", .0.display())]
+    /// Another instance has locked the directory.
+    #[error("state directory {} is locked by another instance; stop it, or set another state_dir", .0.display())]
     Locked(PathBuf),
-    /// It cannot be read.
-    #[error("cannot read {}: {source}; make it readable, or name another directory with state_dir", path.display())]
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}; make it readable, or set another state_dir", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// It cannot be written: no rights, or no space.
-    #[error("cannot write {}: {source}; make room and let it be written, or name another directory with state_dir", path.display())]
+    /// The file cannot be written, for lack of permission or space.
+    #[error("cannot write {}: {source}; make it writable and free space, or set another state_dir", path.display())]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// It is something else.
-    #[error("{} is not a ledger of Tidegate; move it away, or name another directory with state_dir", .0.display())]
+    /// The file is not a ledger.
+    #[error("{}: not a Tidegate ledger file; move it, or set another state_dir", .0.display())]
     Foreign(PathBuf),
-    /// A later version has written it.
-    #[error("{} has format {found}, and this version knows up to {VERSION}; run the version that wrote it, or move the file away and begin to count anew", path.display())]
+    /// The file was written by a later version.
+    #[error("{}: unsupported ledger version {found} (this build supports up to {VERSION}); run the build that wrote it, or move it to start a new count", path.display())]
     Newer {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its format.
+        /// Version of its format.
         found: u32,
     },
-    /// It cannot be made sense of.
-    #[error("{} is damaged: {what}; move it away: the count then begins anew; say what is really used with `tidegate quota set NAME USED`", path.display())]
+    /// The file is damaged.
+    #[error("{}: damaged ledger file: {what}; move it to start a new count, then set the usage with `tidegate quota set NAME USED`", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Kind of damage.
         what: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! A file that always holds one whole record: two places, written in turn, each with its number and its checksum.
+//! A file that always contains one intact record: two slots, written in turn, each with a number and a checksum.
 //!
 //! ```text
 //! 0      "tidegate" kind(8) version(u32) length of a slot(u32) CRC(u32)     the header, little-endian
@@ -6,49 +6,50 @@
 //! 4096 + length of a slot                                                    the other
 //! ```
 //!
-//! Both are set aside when the file is made, so a disk that fills up is noticed then and not in the middle. A slot whose
-//! write or sync failed may be durable or not, and nobody can find out: the next record goes into a new file, while the
-//! slot that is known to be good stays where it is.
+//! Both slots are allocated when the file is created, so that a full disk is detected then. After a failed write or
+//! sync, the content of a slot is unknown. The next record then goes into a new file, and the intact slot stays
+//! unchanged.
 
 use crate::ledger::file::dir::StateDir;
 use std::io;
 
-/// The format of the file, and of what is in it. One that is newer is left alone.
+/// Version of the file format and of its content. Files of a newer version are not modified.
 pub(in crate::ledger) const VERSION: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"tidegate";
 const HEADER: usize = 4096;
 const SLOT_HEADER: usize = 16;
-/// Dozens of quotas. Where it is not enough the file is made anew, twice as large.
+/// Minimum slot size in bytes; enough for dozens of quotas. If it is too small, the file is recreated with twice the
+/// size.
 const MIN_SLOT_BYTES: usize = 64 * 1024;
-/// Beyond it something is wrong: a thousand sliding quotas need less.
+/// Maximum slot size in bytes. A thousand sliding quotas need less, so more indicates an error.
 const MAX_SLOT_BYTES: usize = 64 * 1024 * 1024;
 
-/// A file of two slots.
+/// A record file with two slots.
 pub(in crate::ledger) struct RecordFile {
     name: &'static str,
     kind: &'static [u8; 8],
     slot: usize,
-    /// The place of the last good record, and its number.
+    /// Index of the slot with the last intact record; `number` is the number of that record.
     newest: usize,
     pub(in crate::ledger) number: u64,
-    /// The other place is not to be trusted any more.
+    /// True if the content of the other slot is unknown.
     tainted: bool,
 }
 
-/// What was found in the place of a file.
+/// Reason why a record file cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ledger) enum RecordFileError {
-    /// It is something else.
+    /// The file has another format.
     Foreign,
-    /// It was written by a later version.
+    /// The file was written by a later version.
     Newer(u32),
-    /// There is no whole record in it.
+    /// The file contains no intact record.
     Damaged(&'static str),
 }
 
 impl RecordFile {
-    /// Reads the newest whole record of `bytes`.
+    /// Reads the newest intact record of `bytes`.
     pub(in crate::ledger) fn read(
         name: &'static str,
         kind: &'static [u8; 8],
@@ -56,35 +57,34 @@ impl RecordFile {
     ) -> Result<(Self, Vec<u8>), RecordFileError> {
         if bytes.get(..8) != Some(MAGIC) || bytes.get(8..16) != Some(kind) {
             return Err(if bytes.is_empty() {
-                RecordFileError::Damaged("it is empty")
+                RecordFileError::Damaged("empty file")
             } else {
                 RecordFileError::Foreign
             });
         }
-        let version = u32_at(bytes, 16).ok_or(RecordFileError::Damaged("it breaks off in its header"))?;
+        let version = u32_at(bytes, 16).ok_or(RecordFileError::Damaged("truncated header"))?;
         if version > VERSION {
             return Err(RecordFileError::Newer(version));
         }
-        let slot = u32_at(bytes, 20).ok_or(RecordFileError::Damaged("it breaks off in its header"))? as usize;
+        let slot = u32_at(bytes, 20).ok_or(RecordFileError::Damaged("truncated header"))? as usize;
         if u32_at(bytes, 24) != Some(crc32fast::hash(&bytes[..24]))
             || !(MIN_SLOT_BYTES..=MAX_SLOT_BYTES).contains(&slot)
         {
-            return Err(RecordFileError::Damaged("its header does not match its checksum"));
+            return Err(RecordFileError::Damaged("header checksum mismatch"));
         }
         if bytes.len() < HEADER + 2 * slot {
-            return Err(RecordFileError::Damaged("it is shorter than it was made"));
+            return Err(RecordFileError::Damaged("truncated file"));
         }
         let records = (0..2).filter_map(|place| {
             let (number, record) = record(&bytes[HEADER + place * slot..][..slot])?;
             Some((number, place, record))
         });
-        let (number, newest, record) = records
-            .max_by_key(|(number, ..)| *number)
-            .ok_or(RecordFileError::Damaged("neither of its records is whole"))?;
+        let (number, newest, record) =
+            records.max_by_key(|(number, ..)| *number).ok_or(RecordFileError::Damaged("no intact record"))?;
         Ok((Self { name, kind, slot, newest, number, tainted: false }, record.to_vec()))
     }
 
-    /// Makes the file, with one record, numbered after `number`.
+    /// Creates the file with one record, numbered after `number`.
     pub(in crate::ledger) fn create(
         name: &'static str,
         kind: &'static [u8; 8],
@@ -97,18 +97,18 @@ impl RecordFile {
         Ok(slots)
     }
 
-    /// Writes the next record. Not durable before [`RecordFile::commit`] or the system says so; a kill does not undo it.
+    /// Writes the next record. A kill does not undo the write; it is durable after [`RecordFile::commit`] or a flush by
+    /// the system.
     pub(in crate::ledger) fn write(&mut self, folder: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
         self.write_slot(folder, record, |_, _| Ok(()))
     }
 
-    /// Writes the next record and makes it durable. Once this has failed, the record may come to light after a crash
-    /// or not.
+    /// Writes the next record and syncs it. After a failure, the record may or may not be found after a crash.
     pub(in crate::ledger) fn commit(&mut self, folder: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
         self.write_slot(folder, record, |folder, name| folder.sync(name))
     }
 
-    /// No record that may have been written since the last good one has a higher number.
+    /// Returns a number that no record written since the last intact one exceeds.
     pub(in crate::ledger) fn safe_next_number(&self) -> u64 {
         self.number + 2
     }
@@ -139,9 +139,9 @@ impl RecordFile {
             slot *= 2;
         }
         if SLOT_HEADER + record.len() > slot {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the record is too large"));
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "record too large"));
         }
-        // Numbered beyond the one that may or may not have been written.
+        // Number the record above the one that may have been written.
         let number = self.safe_next_number();
         let mut bytes = vec![0; HEADER + 2 * slot];
         bytes[..8].copy_from_slice(MAGIC);
@@ -168,7 +168,7 @@ fn encode_slot(number: u64, record: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The whole record in a slot, with its number.
+/// Returns the intact record of a slot with its number, or `None`.
 fn record(slot: &[u8]) -> Option<(u64, &[u8])> {
     let number = u64::from_le_bytes(slot.get(..8)?.try_into().ok()?);
     let length = u32_at(slot, 8)? as usize;

@@ -1,4 +1,4 @@
-//! One connection to one server: opened when it is needed, given up at the first trouble, not opened again in haste.
+//! A connection to one server: opened on demand, closed at the first error, reopened with backoff.
 
 use super::endpoint::RedisEndpoint;
 use super::error;
@@ -10,12 +10,12 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Timeouts of a connection to a server. A slower server counts as lost: units in hand are spent meanwhile.
+/// Timeouts of a connection. A slower server counts as unavailable; held units are spent meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// Longest time for connecting, authenticating and loading the script.
+    /// Maximum time to connect, authenticate and load the script.
     pub connect: Duration,
-    /// Longest time for the replies of one round.
+    /// Maximum time for the replies of one round.
     pub reply: Duration,
 }
 
@@ -25,11 +25,11 @@ impl Default for Timeouts {
     }
 }
 
-/// The pauses between two attempts: the first, and the longest. Gates that come back must be in time for the moments that a
-/// server without a memory waits for them ([`super::timing::Timing::recovery_grace`]).
+/// Minimum and maximum reconnect backoff. Instances must reconnect within the time that a server without state waits
+/// for their reports ([`super::timing::Timing::recovery_grace`]).
 const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// A connection, or when to try for one again.
+/// A connection with reconnect and backoff.
 #[derive(Debug)]
 pub(super) struct RedisConnection {
     server: RedisEndpoint,
@@ -38,14 +38,14 @@ pub(super) struct RedisConnection {
     open: Option<OpenConnection>,
     not_before: Timestamp,
     pause: Duration,
-    /// Why the last attempt failed.
+    /// Error of the last attempt.
     last_error: String,
 }
 
 #[derive(Debug)]
 struct OpenConnection {
     stream: BufReader<TcpStream>,
-    /// The name that the server gave our script.
+    /// Hash of the script, as returned by the server.
     script: String,
 }
 
@@ -55,10 +55,11 @@ impl RedisConnection {
         Self { server, script, timeouts, open: None, not_before, pause: RECONNECT_BACKOFF.0, last_error: String::new() }
     }
 
-    /// Runs the script once for each of `calls`, all of them in one go; a reply for each.
+    /// Runs the script once per call, in one pipeline. Returns one reply per call.
     pub(super) async fn run(&mut self, calls: &[Vec<String>], now: Timestamp) -> Result<Vec<Reply>, StoreError> {
         let mut replies = self.attempt(calls, now).await?;
-        // The server has forgotten the script (SCRIPT FLUSH): a new connection brings it along. None of the calls was run.
+        // The server has flushed the script (SCRIPT FLUSH) and executed none of the calls. A new connection loads the
+        // script.
         if replies.iter().any(|reply| matches!(reply, Reply::Error(told) if told.starts_with("NOSCRIPT"))) {
             self.open = None;
             replies = self.attempt(calls, now).await?;
@@ -66,7 +67,7 @@ impl RedisConnection {
         Ok(replies)
     }
 
-    /// Lets go of the connection: the next round looks the name up again and may find another server.
+    /// Closes the connection. The next round resolves the host name again and may reach another server.
     pub(super) fn disconnect(&mut self) {
         self.open = None;
     }
@@ -90,26 +91,26 @@ impl RedisConnection {
             }
             std::io::Result::Ok(replies)
         };
-        // A connection on which an answer is due is never used again: the answer would be taken for another's.
+        // A connection with a pending reply is never reused: that reply would be assigned to another call.
         match timeout(self.timeouts.reply, exchange).await {
             Ok(Ok(replies)) => {
                 self.open = Some(open);
                 Ok(replies)
             }
             Ok(Err(error)) => Err(error::unreachable(&self.server, error)),
-            Err(_) => Err(error::unreachable(&self.server, format!("no answer within {:?}", self.timeouts.reply))),
+            Err(_) => Err(error::unreachable(&self.server, format!("no response within {:?}", self.timeouts.reply))),
         }
     }
 
     async fn connect(&mut self, now: Timestamp) -> Result<OpenConnection, StoreError> {
-        // A clock that was set back must not keep us away for long.
+        // A clock that was set back must not delay the next attempt for long.
         if now < self.not_before && self.not_before.saturating_duration_since(now) <= RECONNECT_BACKOFF.1 {
             return Err(error::unreachable(&self.server, &self.last_error));
         }
         let opened = match timeout(self.timeouts.connect, handshake(&self.server, &self.script)).await {
             Ok(opened) => opened,
             Err(_) => {
-                let late = format!("no connection within {:?}", self.timeouts.connect);
+                let late = format!("connect timed out after {:?}", self.timeouts.connect);
                 Err(error::unreachable(&self.server, late))
             }
         };
@@ -118,14 +119,14 @@ impl RedisConnection {
             Err(error) => {
                 self.not_before = now + self.pause;
                 self.pause = (self.pause * 2).min(RECONNECT_BACKOFF.1);
-                self.last_error = format!("waiting to try again after: {error}");
+                self.last_error = format!("retry pending after: {error}");
             }
         }
         opened
     }
 }
 
-/// Opens a connection, says who we are and brings the script along.
+/// Opens a connection, authenticates and loads the script.
 async fn handshake(server: &RedisEndpoint, script: &str) -> Result<OpenConnection, StoreError> {
     let lost = |error| error::unreachable(server, error);
     let stream = TcpStream::connect((server.host.as_str(), server.port)).await.map_err(lost)?;
@@ -137,9 +138,9 @@ async fn handshake(server: &RedisEndpoint, script: &str) -> Result<OpenConnectio
             Some(user) => vec!["AUTH", user, password],
             None => vec!["AUTH", password],
         };
-        // Its answer is not shown: there are servers that repeat what they did not understand.
+        // The reply is not logged: some servers repeat arguments that they cannot parse.
         if let Reply::Error(_) = command(&mut stream, &words).await.map_err(lost)? {
-            return Err(error::refused(server, "it does not accept the user or password in ledger.redis.url"));
+            return Err(error::refused(server, "authentication failed; check user and password in ledger.redis.url"));
         }
     }
     if server.database != 0
@@ -151,7 +152,7 @@ async fn handshake(server: &RedisEndpoint, script: &str) -> Result<OpenConnectio
         Reply::Error(told) => Err(error::from_server(server, &told)),
         reply => match reply.text() {
             Some(name) => Ok(OpenConnection { script: name.to_owned(), stream }),
-            None => Err(error::refused(server, "it does not know scripts")),
+            None => Err(error::refused(server, "scripts are not supported")),
         },
     }
 }

@@ -1,24 +1,24 @@
-//! Which Redis, and who we are to it.
+//! Address and credentials of a Redis server.
 
 use std::fmt;
 
-/// A server that speaks the Redis protocol: Redis, Valkey, or a proxy before one.
+/// A server with the Redis protocol: Redis, Valkey, or a proxy for one.
 #[derive(Clone)]
 pub struct RedisEndpoint {
-    /// Its host: a name, or an address without brackets.
+    /// Host name, or an address without brackets.
     pub host: String,
-    /// Its port.
+    /// Port.
     pub port: u16,
-    /// The user, where it is not the default one.
+    /// User name; `None` for the default user.
     pub user: Option<String>,
-    /// The password, if it asks for one.
+    /// Password, if required.
     pub password: Option<String>,
-    /// The number of the database; a cluster has 0 only.
+    /// Number of the database; a cluster has only 0.
     pub database: u32,
 }
 
 impl RedisEndpoint {
-    /// The same, at another address: where a cluster says that a quota lies.
+    /// Returns this endpoint with another address, to which a cluster redirects a quota.
     pub(super) fn with_address(&self, host: &str, port: u16) -> Self {
         Self { host: host.to_owned(), port, ..self.clone() }
     }
@@ -34,7 +34,7 @@ impl fmt::Display for RedisEndpoint {
 }
 
 impl fmt::Debug for RedisEndpoint {
-    /// As displayed: neither user nor password is anybody's business.
+    /// Formats the address without user and password.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, out)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a Redis, in words that say what to do.
+//! Errors of a Redis server, with hints.
 
 use super::endpoint::RedisEndpoint;
 use crate::ledger::StoreError;
@@ -12,17 +12,19 @@ pub(super) fn refused(server: &RedisEndpoint, why: impl Display) -> StoreError {
     StoreError::Refused(format!("{server}: {why}"))
 }
 
-/// What a server meant by an error that it `told`.
+/// Converts an error reply of a server.
 pub(super) fn from_server(server: &RedisEndpoint, told: &str) -> StoreError {
     let shown: String = told.chars().filter(|sign| !sign.is_control()).take(200).collect();
-    // A script is long, and long words from strangers are cut off before they are understood.
+    // Servers limit the length of arguments before authentication. The script exceeds it, so the error is another one.
     let told = if told.contains("unauthenticated") { "NOAUTH" } else { told };
     match told.split(' ').next().unwrap_or_default() {
-        "NOAUTH" | "WRONGPASS" => refused(server, "it wants another user or password than ledger.redis.url has"),
-        "NOPERM" => refused(server, format!("its access list keeps us out ({shown})")),
-        "OOM" => refused(server, "it has no memory left (maxmemory is reached): nothing is leased until it has"),
-        "READONLY" => refused(server, "it is a read-only replica; give the address of the primary in ledger.redis.url"),
-        // All of them end by themselves.
+        "NOAUTH" | "WRONGPASS" => {
+            refused(server, "authentication required or failed; check user and password in ledger.redis.url")
+        }
+        "NOPERM" => refused(server, format!("permission denied by ACL ({shown})")),
+        "OOM" => refused(server, "out of memory (maxmemory reached): no leases until memory is free"),
+        "READONLY" => refused(server, "read-only replica; set ledger.redis.url to the primary"),
+        // These errors end without an intervention.
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "MISCONF" | "NOREPLICAS" => {
             unreachable(server, shown)
         }
@@ -30,7 +32,7 @@ pub(super) fn from_server(server: &RedisEndpoint, told: &str) -> StoreError {
     }
 }
 
-/// Where a cluster says that the key lies.
+/// Returns the address to which a cluster redirects a key, or `None` for any other error.
 pub(super) fn parse_redirect(told: &str) -> Option<(&str, u16)> {
     let address = told.strip_prefix("MOVED ")?.split(' ').nth(1)?;
     let (host, port) = address.rsplit_once(':')?;
@@ -42,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_says_where_a_key_lies() {
+    fn moved_error_contains_the_node_address() {
         assert_eq!(parse_redirect("MOVED 3999 127.0.0.1:6381"), Some(("127.0.0.1", 6381)));
         assert_eq!(parse_redirect("MOVED 3999 [::1]:6381"), Some(("::1", 6381)));
         for other in ["MOVED 3999 :6381", "MOVED 3999 a:x", "MOVED", "ERR MOVED 1 a:1", ""] {

@@ -1,11 +1,11 @@
-//! Which gate this is, and which of its earlier lives its books speak for.
+//! Identity of an instance in the ledger, and the previous incarnations whose usage it can prove.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// A gate in one of its lives. A life is one run of the process: leases belong to it, and the next life takes them over
-/// where it can prove what was spent of them.
+/// A run of an instance's process, as the holder of leases. The next incarnation takes over the leases if it can
+/// prove what was spent of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incarnation {
     pub(super) gate: String,
@@ -13,23 +13,25 @@ pub struct Incarnation {
     pub(super) predecessors: Vec<String>,
 }
 
-/// Lives that never reached the ledger pile up while it cannot be reached; what the oldest of them held is then lost.
+/// Maximum number of stored predecessors. They accumulate while the ledger is unreachable; units held by older ones are
+/// lost.
 const MAX_PREDECESSORS: usize = 8;
 const FILE: &str = "gate";
 
 impl Incarnation {
-    /// The next life of the gate whose state directory this is. `fresh` is a number that nobody else draws; `proven` says
-    /// that the directory also tells what the earlier lives have spent: without proof their leases are lost.
+    /// Returns the next incarnation of the instance with this state directory. `fresh` is a unique number. `proven`:
+    /// the directory also records the usage of previous incarnations; without it their leases are lost.
     ///
-    /// Remembered before it returns. The directory must not be copied to a second gate that runs beside this one: the
-    /// second inherits nothing as long as the first speaks, and what it cannot inherit counts against both.
+    /// The incarnation is stored before it is returned. The directory must not be copied to a second instance that runs
+    /// at the same time. The second inherits nothing while the first sends calls, and units that it cannot inherit
+    /// count against both.
     pub fn next(state_dir: &Path, fresh: u64, proven: bool) -> io::Result<Self> {
         fs::create_dir_all(state_dir)?;
         let path = state_dir.join(FILE);
         let written = match fs::read_to_string(&path) {
             Ok(written) => written,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            // Not ours, or torn: a gate without a past is safe, its leases are lost.
+            // The file is foreign or torn: an incarnation without predecessors is safe, because their leases are lost.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
             Err(error) => return Err(error),
         };
@@ -50,18 +52,18 @@ impl Incarnation {
         Ok(Self { gate, id, predecessors })
     }
 
-    /// A gate without a past.
+    /// Returns an incarnation without predecessors.
     pub fn ephemeral(fresh: u64) -> Self {
         let id = format!("{fresh:016x}");
         Self { gate: id.clone(), id: id, predecessors: Vec::new() }
     }
 
-    /// Its name in the ledger.
+    /// Returns the name of the holder in the ledger.
     pub(super) fn holder(&self) -> String {
         format!("{}.{}", self.gate, self.id)
     }
 
-    /// The lives whose leases it takes over, as the script reads them.
+    /// Returns the predecessors whose leases are taken over, in the format of the script.
     pub(super) fn predecessors(&self) -> String {
         let names: Vec<String> = self.predecessors.iter().map(|id| format!("{}.{id}", self.gate)).collect();
         names.join(",")
@@ -77,9 +79,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_keeps_its_name_and_takes_over_what_it_can_prove() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let next = |fresh, proven| Incarnation::next(folder.path(), fresh, proven).expect("it can be written");
+    fn instance_keeps_its_name_and_inherits_proven_incarnations() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let next = |fresh, proven| Incarnation::next(folder.path(), fresh, proven).expect("the directory is writable");
         let first = next(1, true);
         assert_eq!((first.holder(), first.predecessors()), ("0000000000000001.0000000000000001".into(), String::new()));
         let second = next(2, true);
@@ -94,10 +96,10 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_file_is_a_gate_without_a_past() {
-        let folder = tempfile::tempdir().expect("a folder");
-        fs::write(folder.path().join(FILE), b"\xff\xfe ../../etc \x00").expect("it is written");
-        let identity = Incarnation::next(folder.path(), 7, true).expect("it can be written");
+    fn invalid_identity_file_starts_a_new_instance() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        fs::write(folder.path().join(FILE), b"\xff\xfe ../../etc \x00").expect("the directory is writable");
+        let identity = Incarnation::next(folder.path(), 7, true).expect("the directory is writable");
         assert_eq!((identity.holder().len(), identity.predecessors()), (33, String::new()));
     }
 }

@@ -1,8 +1,8 @@
-//! One allowance for several gates: a Redis or Valkey hands out the leases.
+//! Ledger in a Redis or Valkey server that several instances share.
 //!
-//! `script.lua` runs in the server and holds all the rules; `link` is one connection, `wire` its protocol; `answer` reads
-//! what the script says. [`RedisStore`] keeps what only a gate can know: what it was told last, in case that the server
-//! forgets, and the share by which it lives while it hears nothing.
+//! `script.lua` runs in the server and contains all rules. `connection` is one connection, `resp` its protocol, and
+//! `script_reply` parses the replies. [`RedisStore`] keeps the state that only an instance has. This is the state last
+//! reported by the server, in case the server loses it, and the fallback units for the time when it is unavailable.
 
 mod connection;
 mod endpoint;
@@ -29,52 +29,53 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use timing::Timing;
 use tracing::{info, warn};
-
-/// Clocks that differ by less are not worth an error: a window that is not leased yet, or no more, is soon another.
+/// Tolerated clock skew. A smaller skew is no error: a window that is not open yet, or has ended, is soon replaced.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
-/// A call is answered at once, or wants to be told more, or is sent elsewhere; whoever is still sent about then is lost.
+/// Maximum number of passes per round. A call is answered at once, repeated with the reported state, or redirected;
+/// more passes mean a redirect loop.
 const MAX_PASSES: usize = 4;
-/// Windows that were not asked about for so many rounds are over.
+/// Number of rounds without a request after which a window has ended.
 const ROUNDS_KEPT: u64 = 600;
-/// A key of a window that opens at its first use is an ordinal; all others are nanoseconds since 1970.
+/// Upper bound of ordinals, the ids of first-use windows. Other ids are nanoseconds since 1970.
 const MAX_ORDINAL: u64 = 1_000_000_000_000;
 
-/// Leases from a Redis or Valkey, shared by all gates that use the same `prefix` there.
+/// Leases from a Redis or Valkey server, shared by all instances with the same `prefix`.
 pub struct RedisStore {
     prefix: String,
-    /// Whether a part of what is left is put aside for when the server is lost.
+    /// True if a part of the remaining units is reserved as fallback for a loss of the server.
     fallback_enabled: bool,
     identity: Incarnation,
     timing: Timing,
     timeouts: Timeouts,
     script: String,
     primary: RedisEndpoint,
-    /// By host and port; more than one only in a cluster.
+    /// Connections by host and port; several only in a cluster.
     links: BTreeMap<(String, u16), RedisConnection>,
-    /// Where the quotas of a cluster lie, as far as they do not lie at home.
+    /// Addresses of quotas that a cluster stores on another node than the primary address.
     moved: HashMap<String, (String, u16)>,
-    /// Every call has its number: one that was overtaken is not carried out.
+    /// Sequence number of calls. The script ignores a call that was overtaken by a later one.
     calls: u64,
     rounds: u64,
     windows: HashMap<(String, u64), WindowState>,
-    /// All that was said of a quota last, as the script writes it: what every gate holds. Told back to a server that lost it.
+    /// Last reported state of each quota, in the format of the script: units of all instances. Sent to a server that
+    /// lost it.
     reported_state: HashMap<String, String>,
-    /// Quotas of which nothing more is leased until all gates have spoken, and whom they wait for.
+    /// Quotas without new leases until all instances have reported, with the missing instances.
     recovering: BTreeMap<String, String>,
-    /// What was wrong with some quota in the last round, though others were answered.
+    /// Error of a quota in the last round, in which other quotas were leased.
     last_error: Option<StoreError>,
-    /// It hears nothing and lives by its share.
+    /// True while the server is unavailable and fallback units are used.
     using_fallback: bool,
-    /// How far the ordinals of a quota's windows are from those in the ledger.
+    /// Difference between the ordinals of a quota's windows here and in the ledger.
     ordinals: HashMap<String, i128>,
 }
 
-/// What this gate was told of a window.
+/// State of a window as last reported to this instance.
 #[derive(Clone, Copy, Debug, Default)]
 struct WindowState {
     lease: Lease,
-    /// What was put aside for this gate, and it has not taken up yet. The store takes it up itself, so that nobody else
-    /// needs to know whether an answer came: `Lease::fallback` stays nothing.
+    /// Fallback units reserved for this instance and not used yet. The store adds them to leases itself, so only the
+    /// store tracks which responses arrived: `Lease::fallback` stays zero.
     share: Units,
     lost: Units,
     round: u64,
@@ -88,8 +89,8 @@ enum Operation {
 }
 
 impl RedisStore {
-    /// Leases from `server`, under names that begin with `prefix`. With `shares`, every answer also puts a part of what is
-    /// left aside for this gate: what it may take while it hears nothing.
+    /// Creates a store on a server, with keys that begin with `prefix`. With fallback enabled, each response reserves a
+    /// part of the remaining units, which this instance may take while the server is unavailable.
     pub fn new(server: RedisEndpoint, prefix: &str, fallback_enabled: bool, identity: Incarnation) -> Self {
         Self {
             prefix: prefix.to_owned(),
@@ -112,12 +113,12 @@ impl RedisStore {
         }
     }
 
-    /// Replaces the timeouts of its connections.
+    /// Replaces the timeouts of the connections.
     pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
         Self { timeouts, ..self }
     }
 
-    /// The one key of a quota. What stands in braces decides the slot in a cluster.
+    /// Returns the key of a quota. The part in braces determines the slot in a cluster.
     fn key(&self, quota: &str) -> String {
         format!("{{{}:{quota}}}:leases", self.prefix)
     }
@@ -148,13 +149,13 @@ impl RedisStore {
                 let replies = link.run(&calls, now).await?;
                 for (place, reply) in places.into_iter().zip(replies) {
                     match self.read(&server, &asks[place], &reply) {
-                        // One quota's trouble is no other's.
+                        // An error of one quota does not affect the others.
                         Err(error) if asks.len() > 1 => self.last_error = Some(error),
                         Err(error) => return Err(error),
                         Ok(read) => match read {
                             Some(ScriptReply::Granted(answer)) => granted[place] = Some(answer),
                             Some(ScriptReply::Done) => {}
-                            // The call came to nothing, and a better one can be made of what was said.
+                            // The call had no effect: repeat it with the last reported state.
                             Some(ScriptReply::StateRequested) => {
                                 told[place] = true;
                                 open.push(place);
@@ -168,14 +169,14 @@ impl RedisStore {
                 return Ok(granted);
             }
         }
-        Err(error::unreachable(&self.primary, "it sends us about"))
+        Err(error::unreachable(&self.primary, "too many redirects"))
     }
 
     fn address_of(&self, quota: &str) -> (String, u16) {
         self.moved.get(quota).cloned().unwrap_or_else(|| (self.primary.host.clone(), self.primary.port))
     }
 
-    /// Reads a reply and keeps what it says for later calls; `None` where the call belongs to another server.
+    /// Parses a reply and stores its state for later calls. Returns `None` if the call belongs to another server.
     fn read(
         &mut self,
         server: &RedisEndpoint,
@@ -187,12 +188,13 @@ impl RedisStore {
                 self.moved.insert(ask.quota.clone(), (host.to_owned(), port));
                 return Ok(None);
             }
-            // Whatever it is, the name may stand for another server by the next round.
+            // Reconnect after any error: the host name may resolve to another server by the next round.
             self.links.values_mut().for_each(RedisConnection::disconnect);
             self.moved.clear();
             return Err(error::from_server(server, told));
         }
-        let answer = ScriptReply::read(reply).ok_or_else(|| error::refused(server, "its script answers nonsense"))?;
+        let answer =
+            ScriptReply::read(reply).ok_or_else(|| error::refused(server, "invalid reply of the lease script"))?;
         match &answer {
             ScriptReply::Superseded(ordinal) => {
                 self.ordinals.insert(ask.quota.clone(), i128::from(*ordinal) - i128::from(ask.window.id));
@@ -206,7 +208,7 @@ impl RedisStore {
         Ok(Some(answer))
     }
 
-    /// Says once that nothing more is leased, and why, and once that it is over.
+    /// Logs once that leases are suspended, with the reason, and once that they are resumed.
     fn log_recovery(&mut self, server: &RedisEndpoint, quota: &str, granted: &GrantReply) {
         let waiting = &granted.missing_holders;
         if granted.standing == WindowStatus::Recovering {
@@ -214,11 +216,11 @@ impl RedisStore {
                 warn!("{}", recovery_message(server, quota, waiting));
             }
         } else if granted.standing == WindowStatus::Open && self.recovering.remove(quota).is_some() {
-            info!("{server} leases {quota} again");
+            info!("{server}: leases for {quota} resumed");
         }
     }
 
-    /// The script's arguments, in its order.
+    /// Returns the arguments of the script, in its order.
     fn call(&mut self, ask: &LeaseRequest, operation: Operation, tell: bool) -> Vec<String> {
         self.calls += 1;
         let known = self.windows.get(&(ask.quota.clone(), ask.window.id));
@@ -266,8 +268,8 @@ impl RedisStore {
         ]
     }
 
-    /// What is answered while the server is lost: as much as is wanted, out of the share. It has been this gate's since the
-    /// last answer; nobody else can have been given it. `None` once nothing is left of it.
+    /// Returns leases from the fallback units while the server is unavailable. These units have been reserved for this
+    /// instance since the last response. Returns `None` if none are left.
     fn lease_from_fallback(&mut self, asks: &[LeaseRequest]) -> Option<Vec<Lease>> {
         let added = |known: Option<&WindowState>, ask: &LeaseRequest| {
             let held = ask.held.min(ask.wanted).max(ask.taken);
@@ -292,7 +294,7 @@ impl RedisStore {
         Some(leases.collect())
     }
 
-    /// The lease that `granted` means, remembered.
+    /// Stores the reply for a window and returns its lease.
     fn remember_grant(&mut self, ask: &LeaseRequest, granted: &GrantReply) -> Lease {
         let known = self.windows.entry((ask.quota.clone(), ask.window.id)).or_default();
         known.round = self.rounds;
@@ -313,15 +315,15 @@ impl RedisStore {
     }
 }
 
-/// Why nothing more is leased of a quota for now.
+/// Returns the reason why leases of a quota are suspended.
 fn recovery_message(server: &RedisEndpoint, quota: &str, waiting: &str) -> String {
     match waiting {
         "" => format!(
-            "{server} knows nothing of {quota} yet: it leases in about three seconds, so that gates that know more can speak"
+            "{server} has no state of {quota}: leases start in about three seconds, after instances have reported"
         ),
         gates => format!(
-            "{server} has lost what it knew of {quota}, and the gate {gates} that was up has not spoken since: nothing more \
-             is leased until it does or the window ends. If it is gone for good, say what is used: `tidegate quota set \
+            "{server} has lost its state of {quota}, and instance {gates} has not reported since: no new leases until it \
+             reports or the window ends; if it is gone for good, set the usage with `tidegate quota set \
              {quota} USED`"
         ),
     }
@@ -329,7 +331,7 @@ fn recovery_message(server: &RedisEndpoint, quota: &str, waiting: &str) -> Strin
 
 impl Store for RedisStore {
     fn last_error(&self) -> Option<String> {
-        let last_error = self.last_error.as_ref().map(|error| format!("The ledger {error}"));
+        let last_error = self.last_error.as_ref().map(|error| format!("Ledger error: {error}"));
         last_error.or_else(|| {
             self.recovering.first_key_value().map(|(quota, waiting)| recovery_message(&self.primary, quota, waiting))
         })
@@ -342,14 +344,14 @@ impl Store for RedisStore {
             Err(error) => {
                 let leases = self.lease_from_fallback(asks);
                 if leases.is_some() && !self.using_fallback {
-                    warn!("{error}. Until it is back, this gate spends the share that was put aside for it");
+                    warn!("{error}. Fallback units are used until it is available");
                 }
                 self.using_fallback |= leases.is_some();
                 return leases.ok_or(error);
             }
         };
         if std::mem::take(&mut self.using_fallback) {
-            info!("{} answers again, and has been told what was spent meanwhile", self.primary);
+            info!("{}: connected again, usage reported", self.primary);
         }
         let mut leases = Vec::with_capacity(asks.len());
         let mut wrong_clock = None;

@@ -1,34 +1,34 @@
-//! The protocol of Redis (RESP 2) on the wire, as much of it as a ledger needs: commands out, replies in.
+//! The part of the Redis protocol (RESP 2) that a ledger needs: encodes commands and parses replies.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// What a server answers.
+/// Reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// `+OK`, or text of any length.
+    /// `+OK`, or a string of any length.
     Text(Vec<u8>),
-    /// `-ERR ...`: whatever came of the command, it was not carried out whole.
+    /// `-ERR ...`: the command was not executed completely.
     Error(String),
-    /// A whole number.
+    /// An integer.
     Number(i64),
-    /// Nothing.
+    /// A null value.
     Nil,
-    /// Several.
+    /// An array.
     List(Vec<Reply>),
 }
 
-/// The longest text that is believed: far beyond what a thousand gates on one quota would say.
+/// Maximum length of a string, far above the state of a thousand instances of one quota.
 const MAX_BULK_LEN: usize = 64 * 1024 * 1024;
-/// The longest list that is believed, and the longest line.
+/// Maximum length of an array, and of a line.
 const MAX_ARRAY_LEN: usize = 1024 * 1024;
-/// Our script answers with a flat list.
+/// Maximum nesting: the lease script returns a flat array.
 const MAX_DEPTH: usize = 4;
 
 impl Reply {
-    /// Its text, where it is one.
+    /// Returns the text of a string reply, or `None` for another type.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(bytes) => std::str::from_utf8(bytes).ok(),
@@ -37,7 +37,7 @@ impl Reply {
     }
 }
 
-/// Adds a command to what is to be sent.
+/// Appends a command to the output.
 pub(super) fn write_command(out: &mut Vec<u8>, words: &[&str]) {
     out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
@@ -45,7 +45,7 @@ pub(super) fn write_command(out: &mut Vec<u8>, words: &[&str]) {
     }
 }
 
-/// Reads one reply. An error of this function means that the connection is of no more use.
+/// Reads one reply. After an error, the connection must not be reused.
 pub(super) async fn read_reply<R: AsyncBufRead + Unpin + Send>(from: &mut R) -> io::Result<Reply> {
     read_nested(from, 0).await
 }
@@ -56,8 +56,8 @@ fn read_nested<'a, R: AsyncBufRead + Unpin + Send>(
 ) -> Pin<Box<dyn Future<Output = io::Result<Reply>> + Send + 'a>> {
     Box::pin(async move {
         let line = read_line(from).await?;
-        let (kind, rest) = line.split_at_checked(1).ok_or_else(|| unexpected_reply("an empty line"))?;
-        let number = || rest.parse::<i64>().map_err(|_| unexpected_reply("a number that is none"));
+        let (kind, rest) = line.split_at_checked(1).ok_or_else(|| unexpected_reply("empty line"))?;
+        let number = || rest.parse::<i64>().map_err(|_| unexpected_reply("invalid number"));
         match kind {
             "+" => Ok(Reply::Text(rest.as_bytes().to_vec())),
             "-" => Ok(Reply::Error(rest.to_owned())),
@@ -66,13 +66,13 @@ fn read_nested<'a, R: AsyncBufRead + Unpin + Send>(
             "$" => {
                 let length = length(number()?, MAX_BULK_LEN)?;
                 let mut text = Vec::new();
-                // Grows with what arrives, not with what was announced.
+                // Allocate with the received data, not by the announced length.
                 let read = AsyncReadExt::take(&mut *from, length as u64 + 2).read_to_end(&mut text).await?;
                 if read < length + 2 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 if !text.ends_with(b"\r\n") {
-                    return Err(unexpected_reply("a text without its end"));
+                    return Err(unexpected_reply("string without terminator"));
                 }
                 text.truncate(length);
                 Ok(Reply::Text(text))
@@ -85,7 +85,7 @@ fn read_nested<'a, R: AsyncBufRead + Unpin + Send>(
                 }
                 Ok(Reply::List(list))
             }
-            _ => Err(unexpected_reply("something else")),
+            _ => Err(unexpected_reply("unknown reply type")),
         }
     })
 }
@@ -97,18 +97,18 @@ async fn read_line<R: AsyncBufRead + Unpin>(from: &mut R) -> io::Result<String> 
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     if !line.ends_with(b"\r\n") {
-        return Err(unexpected_reply("a line without its end"));
+        return Err(unexpected_reply("line without terminator"));
     }
     line.truncate(line.len() - 2);
-    String::from_utf8(line).map_err(|_| unexpected_reply("no text"))
+    String::from_utf8(line).map_err(|_| unexpected_reply("invalid UTF-8"))
 }
 
 fn length(number: i64, most: usize) -> io::Result<usize> {
-    usize::try_from(number).ok().filter(|length| *length <= most).ok_or_else(|| unexpected_reply("an absurd length"))
+    usize::try_from(number).ok().filter(|length| *length <= most).ok_or_else(|| unexpected_reply("invalid length"))
 }
 
 fn unexpected_reply(found: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("it does not speak the Redis protocol: found {found}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("not the Redis protocol: {found}"))
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_counted_and_every_kind_of_reply_is_read() {
+    fn commands_are_encoded_and_replies_decoded() {
         let mut out = Vec::new();
         write_command(&mut out, &["GET", "ä"]);
         assert_eq!(out, "*2\r\n$3\r\nGET\r\n$2\r\nä\r\n".as_bytes());
@@ -142,21 +142,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_redis_is_said_to_be_none() {
+    fn non_redis_reply_is_a_protocol_error() {
         for bytes in
             ["HTTP/1.1 400 Bad Request\r\n", "\r\n", "$x\r\n", "$99999999999\r\n", "*-2\r\n", "$1\r\nabc", "+a\n"]
         {
             let told = read(bytes.as_bytes()).expect_err(bytes).to_string();
-            assert!(told.contains("does not speak the Redis protocol"), "{bytes:?}: {told}");
+            assert!(told.contains("not the Redis protocol"), "{bytes:?}: {told}");
         }
         for cut in ["", "$5\r\nab", "*2\r\n:1\r\n"] {
-            assert_eq!(read(cut.as_bytes()).expect_err("it is cut").kind(), io::ErrorKind::UnexpectedEof, "{cut:?}");
+            assert_eq!(
+                read(cut.as_bytes()).expect_err("the reply is truncated").kind(),
+                io::ErrorKind::UnexpectedEof,
+                "{cut:?}"
+            );
         }
     }
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in "[-+:$*0-9a\r\n]{0,40}") {
+        fn arbitrary_bytes_never_panic(bytes in "[-+:$*0-9a\r\n]{0,40}") {
             let _ = read(bytes.as_bytes());
         }
     }

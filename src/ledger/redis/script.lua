@@ -1,15 +1,16 @@
--- Leases one window of one quota to one gate. Runs inside Redis or Valkey, so it is atomic, and the time is the server's.
+-- Leases one window of one quota to one instance. Runs inside Redis or Valkey: it is atomic and uses the server's
+-- clock.
 --
--- What always holds: over all gates and all their lives, what is held and what may be taken as a share, and all of that in
--- the windows that weigh on this one, is never more than the limit because of anything that this script granted.
+-- Invariant, for this window together with all that overlap it: no grant of this script makes the held and fallback
+-- units of all instances and incarnations exceed the limit.
 --
--- Amounts are whole thousandths of a unit, moments are microseconds: both fit a double (up to 2^53) exactly.
--- Everything about a quota is one hash: it is kept, lost, evicted and restored as a whole, and lies in one slot of a cluster.
---   q              run phase since before last   the server's run, how far it is trusted, and the last ordinal
---   g HOLDER       heard round seq closed        a gate's life: when it spoke last, in which round it told all it knew
+-- Amounts are whole milli-units and times are microseconds: a double represents both exactly (up to 2^53).
+-- One hash contains the state of a quota: it is kept, lost, evicted and restored as a whole, in one slot of a cluster.
+--   q              run phase since before last   run id of the server, recovery phase, and the last ordinal
+--   g HOLDER       heard round seq closed        an incarnation: time of its last call, round of its last full report
 --   w ID           starts ends back ordinal      a window
---   h ID HOLDER    held taken share expects      what that life holds of that window, and expects to be asked for in it
---   c ID           milli                         a correction by hand
+--   h ID HOLDER    held taken share expects      units of that incarnation in that window, and its forecast demand
+--   c ID           milli                         a manual correction
 local key = KEYS[1]
 local op, me, seq = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local settle, alive, ahead, grace, silent =
@@ -25,7 +26,7 @@ local now = clock[1] * 1000000 + clock[2]
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 local DAY = 86400000000
 
--- Lua would write large numbers as 9.007e15.
+-- Lua would format large numbers as 9.007e15.
 local function int(number)
   return string.format('%.0f', number)
 end
@@ -34,7 +35,7 @@ local function moment(number)
   return number and int(number) or '-'
 end
 
--- What is known ----------------------------------------------------------------------------------------------------------
+-- Stored state --------------------------------------------------------------------------------------------------------
 
 local quota, gates, windows = nil, {}, {}
 local changed, gone = {}, {}
@@ -85,12 +86,12 @@ local function drop(field)
   gone[#gone + 1] = field
 end
 
--- The last moment at which the window weighs on anything; none while it has not been opened.
+-- Returns the last time at which the window overlaps another; nil while it is not open.
 local function weighs_until(window)
   return window.ends and window.ends + window.back * (window.ends - window.starts)
 end
 
--- One write first: where the server has no memory left or is a replica it fails, and nothing has been changed.
+-- Writes first: without memory, or on a replica, the write fails and nothing has changed.
 local function remember()
   changed['q'] =
     table.concat({ quota.run, quota.phase, int(quota.since), int(quota.before), int(quota.last) }, ' ')
@@ -114,14 +115,14 @@ local function remember()
   if open then
     redis.call('PERSIST', key)
   else
-    -- A week on top, so that a quota that rests over a holiday need not settle again.
+    -- A week longer, so that a quota that is idle over a holiday needs no recovery.
     redis.call('PEXPIREAT', key, int(math.floor((forget + 7 * DAY) / 1000)))
   end
 end
 
--- Whether it can be trusted ----------------------------------------------------------------------------------------------
+-- Recovery ------------------------------------------------------------------------------------------------------------
 
--- Something was lost, or may have been: every gate that was alive has to tell all it knows before more is granted.
+-- State was lost, or may have been: every live instance must report its state before more is granted.
 local function begin_round(phase)
   quota.run, quota.phase, quota.since = run, phase, now
   for _, gate in pairs(gates) do
@@ -137,7 +138,7 @@ elseif quota.run ~= run then
 end
 
 local myself = gates[me] or { heard = now, round = 0, seq = 0, closed = false }
--- A call that was overtaken by a later one, on another connection: its sender has given up on it.
+-- A later call on another connection has overtaken this one: its sender has dropped it.
 if op ~= 'correct' and seq <= myself.seq then
   return { 'stale' }
 end
@@ -147,7 +148,7 @@ for name in string.gmatch(heirs_of, '[^,]+') do
   heirs[name] = true
 end
 
--- Windows that weigh no more.
+-- Evict windows whose usage has expired, and idle instances.
 for name, window in pairs(windows) do
   local last = weighs_until(window)
   if last and now > last + grace then
@@ -170,7 +171,7 @@ for name, gate in pairs(gates) do
   end
 end
 
--- Which window is meant. Those that open at their first use are counted here: a gate that was away has missed some.
+-- Find the window. First-use windows are numbered here, because an instance may have missed some.
 if ordinal then
   for name, window in pairs(windows) do
     if starts and window.ordinal and window.starts and math.abs(window.starts - starts) <= 1 then
@@ -191,7 +192,7 @@ if is_new or (not window.starts and starts) then
   put_window(id)
 end
 
--- A gate that was told of its lease, and finds that it is not known here: it has been forgotten, and others may have been.
+-- The instance has a lease that is missing here: it was lost, and other leases may have been lost, too.
 local mine = window.holders[me]
 local claim = held + share_known
 local weighs = not window.ends or now < weighs_until(window)
@@ -233,14 +234,14 @@ if asked_to_tell then
       local hold = windows[name].holders[a] or { held = 0, taken = 0, share = 0, expects = 0 }
       hold.held, hold.taken, hold.share =
         math.max(hold.held, tonumber(b)), math.max(hold.taken, tonumber(c)), math.max(hold.share, tonumber(d))
-      -- What it says of itself follows below, window by window; until then the larger of both stands.
+      -- The instance's own values follow below, per window; until then the maximum of both counts.
       windows[name].holders[a] = hold
       put_hold(name, a)
       if quota.phase == 'settling' and hold.held + hold.share > 0 then
         quota.phase = 'confirming'
       end
     elseif kind == 'g' then
-      -- When it was heard is from before the loss, whoever tells it.
+      -- Times of last calls date from before the loss, whichever instance reports them.
       quota.before = math.max(quota.before, tonumber(a))
       local gate = gates[name] or { heard = 0, round = 0, seq = 0, closed = b == '1' }
       if name ~= me and tonumber(a) > gate.heard then
@@ -264,8 +265,8 @@ if op ~= 'correct' then
   put_gate(me)
 end
 
--- An earlier life of this gate, whose books the gate has: what it held is exactly what is asked for now. While somebody
--- still speaks in its name (a copied state directory) nothing is inherited.
+-- Earlier incarnations with recorded usage: their held units are exactly those requested now. Nothing is inherited
+-- while another process sends calls in their name (a copied state directory).
 for name in pairs(heirs) do
   local gate, hold = gates[name], window.holders[name]
   local rests = not gate or gate.closed or now > gate.heard + silent
@@ -279,7 +280,7 @@ for name in pairs(heirs) do
   end
 end
 
--- Who is still to be heard. Whoever had been silent for long before the loss counts with what is known of it.
+-- Instances that must still report. Instances that were silent long before the loss count with their stored state.
 local waiting = {}
 if quota.phase ~= 'open' then
   for name, gate in pairs(gates) do
@@ -292,10 +293,10 @@ if quota.phase ~= 'open' then
   end
 end
 
--- What may be granted ----------------------------------------------------------------------------------------------------
+-- Grant ---------------------------------------------------------------------------------------------------------------
 
--- True when what was taken of one window weighs on the other: it is within reach before a sliding one, or it is at the same
--- time, under rules that have changed since.
+-- Returns true if the usage of one window counts in the other. It does within reach of a sliding window, and if the
+-- windows overlap in time because the rules have changed.
 local function weighs_on(one, other)
   if one == other or not one.starts or not other.starts or one.ordinal or other.ordinal then
     return false
@@ -311,7 +312,7 @@ local function is_there(name)
   return gate and not gate.closed and now - gate.heard < alive
 end
 
--- What one window weighs, but for what this gate holds of the window it asks about.
+-- Returns the held and taken units of a window, except those of this instance in the requested window.
 local function weight(one)
   local all, known = one.correction or 0, one.correction or 0
   for holder, hold in pairs(one.holders) do
@@ -345,7 +346,7 @@ if op == 'correct' then
   end
   window.correction = correction
   changed['c ' .. id] = int(correction)
-  -- The operator's word goes before that of a gate that does not come back.
+  -- The administrator's correction overrides instances that do not return.
   for _, name in ipairs(waiting) do
     gates[name].heard = 0
     put_gate(name)
@@ -366,11 +367,11 @@ local over = window.ends and now >= window.ends
 local early = window.starts and window.starts > now + ahead
 local unsure = quota.phase ~= 'open'
 if unsure and quota.phase == 'confirming' and window.starts then
-  -- Nothing of a window that was further away than anybody may ask can have been granted before the loss.
+  -- A window further ahead than the maximum lead cannot have been leased before the loss.
   unsure = window.starts - window.back * (window.ends - window.starts) <= quota.since + ahead
 end
 
--- What it takes cannot be undone, and what it gives back it has stopped using before it asked.
+-- Taken units cannot be undone, and returned units are no longer used since before the call.
 local base = math.max(taken, math.min(held, wanted))
 local free = limit - elsewhere - base
 for _, later in pairs(windows) do
@@ -386,7 +387,7 @@ elseif not (over or early or unsure) then
   local room = math.max(free - share_known, 0)
   grant = math.min(math.max(wanted - base, 0), room)
   if gate_count > 1 and grant > room / 2 then
-    -- The rest is for all: as much as it needs at once, or its part.
+    -- Leave units for the others: grant the urgent need at once, or an equal part.
     local need = math.min(math.max(taken + soon - base, 0), room)
     grant = math.min(grant, math.max(need, math.floor(room / gate_count)))
   end
@@ -397,12 +398,12 @@ elseif not (over or early or unsure) then
   end
 end
 
--- The gate may still live by the share it was told last: it is let go only once the gate has said that it knows better.
+-- The instance may still use the fallback last reported to it. Release it only after a call that reports the new one.
 window.holders[me] = { held = base + grant, taken = taken, expects = expects, share = math.max(share_known, share) }
 put_hold(id, me)
 remember()
 
--- What it is told --------------------------------------------------------------------------------------------------------
+-- Reply ---------------------------------------------------------------------------------------------------------------
 
 local lost, withheld, expected_elsewhere = 0, 0, 0
 local gate_name = string.match(me, '^[^.]+')
@@ -411,7 +412,7 @@ for holder, hold in pairs(window.holders) do
   if is_ours and holder ~= me and not heirs[holder] then
     lost = lost + untaken
   end
-  -- Nobody asks a gate that has gone, for its clients ask others; and what it holds nobody will have.
+  -- Clients of an exited instance use other instances, so its forecast is dropped; no instance can use its units.
   if not is_there(holder) then
     withheld = withheld + untaken
   elseif not is_ours then

@@ -1,36 +1,36 @@
-//! What the script says, as values.
+//! Parsed replies of the lease script.
 
 use super::resp::Reply;
 use crate::policy::window::Span;
 use crate::policy::{Timestamp, Units};
 
-/// What came of one call.
+/// Result of one call of the script.
 #[derive(Clone, Debug)]
 pub(super) enum ScriptReply {
-    /// It was carried out; this is how things stand.
+    /// The call was executed; contains the status of the window.
     Granted(GrantReply),
-    /// It was carried out; there is nothing to tell.
+    /// The call was executed and returns no values.
     Done,
-    /// The server has lost something: it wants to be told all that we know.
+    /// The server has lost state: repeat the call with the last reported state.
     StateRequested,
-    /// The window is long over; this ordinal is the present one.
+    /// The window ended long ago; contains the current ordinal.
     Superseded(u64),
 }
 
-/// How a window stands, by the server's clock.
+/// Status of a window by the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowStatus {
-    /// It is leased.
+    /// Units of the window can be leased.
     Open,
-    /// It has ended.
+    /// The window has ended.
     Closed,
-    /// It begins too far in the future.
+    /// The window starts too far in the future.
     TooEarly,
-    /// Something was lost; nothing more is leased until all gates have spoken.
+    /// State was lost: no new leases until all instances have reported.
     Recovering,
 }
 
-/// What this gate has, and what others have.
+/// Units of this instance and of others in a window.
 #[derive(Clone, Debug)]
 pub(super) struct GrantReply {
     pub standing: WindowStatus,
@@ -42,23 +42,23 @@ pub(super) struct GrantReply {
     pub withheld: Units,
     pub expected_elsewhere: Units,
     pub span: Option<Span>,
-    /// The server's time.
+    /// Time of the server.
     pub now: Timestamp,
-    /// Gates that have to speak before more is leased.
+    /// Instances that must report before more units are leased.
     pub missing_holders: String,
-    /// All that the server knows of the quota.
+    /// Complete state of the quota in the server.
     pub quota_state: String,
 }
 
 impl ScriptReply {
-    /// Reads a reply; `None` where it is not one of our script.
+    /// Parses a reply. Returns `None` if it is not a reply of the lease script.
     pub(super) fn read(reply: &Reply) -> Option<Self> {
         let Reply::List(list) = reply else { return None };
         let words: Vec<&str> = list.iter().map(Reply::text).collect::<Option<_>>()?;
         let standing = match *words.first()? {
             "tell" => return Some(Self::StateRequested),
             "behind" => return Some(Self::Superseded(words.get(1)?.parse().ok()?)),
-            // Overtaken by a later call of our own: cannot be, for they are made one after the other.
+            // A later call has overtaken this one: impossible, because this instance sends calls one after the other.
             "stale" => return None,
             "ok" if words.len() == 1 => return Some(Self::Done),
             "ok" => WindowStatus::Open,

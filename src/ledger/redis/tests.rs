@@ -1,4 +1,5 @@
-//! The script, run by a real server, against what gates truly have: by a clock and a run id of the test's own.
+//! The lease script on a real server, with a clock and run id of the test, compared with the usage of simulated
+//! instances.
 
 use super::*;
 use crate::policy::lease::WindowKey;
@@ -16,7 +17,7 @@ mod wait;
 #[allow(dead_code, unreachable_pub, reason = "shared with the tests that restart it")]
 mod real;
 
-/// A server of a test is there, however busy the machine is.
+/// Timeouts that a test server meets on any busy machine.
 const PATIENT: Timeouts = Timeouts { connect: wait::TIMEOUT, reply: wait::TIMEOUT };
 
 const LIMIT: u64 = 10_000;
@@ -24,13 +25,13 @@ const LENGTH: u64 = 100;
 const START: u64 = 1_800_000_000;
 const QUOTA: &str = "api";
 
-/// A server whose time and name are set by hand.
+/// A server with a simulated clock and run id.
 struct RedisFixture {
     runtime: Runtime,
     link: RefCell<RedisConnection>,
     port: u16,
     prefix: String,
-    /// Milliseconds since [`START`].
+    /// Time since [`START`], in milliseconds.
     clock: RefCell<u64>,
     runs: RefCell<u64>,
     saved: RefCell<Option<String>>,
@@ -42,7 +43,7 @@ impl RedisFixture {
         Self::changed(port, name, ("", ""))
     }
 
-    /// With a script in which something is replaced.
+    /// Creates a fixture with a script in which a part is replaced.
     fn changed(port: u16, name: u64, change: (&'static str, &'static str)) -> Rc<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let control = "return redis.call(unpack(ARGV))";
@@ -89,7 +90,7 @@ impl RedisFixture {
         self.control(&["SET", &format!("{}:run", self.key()), &format!("run_id:{:x}", *self.runs.borrow())]);
     }
 
-    /// `DUMP` is binary: a copy under another name is the same.
+    /// Saves a copy under another key, because the output of `DUMP` is binary.
     fn save(&self) {
         let copy = format!("{}:saved", self.key());
         self.control(&["COPY", &self.key(), &copy, "REPLACE"]);
@@ -124,18 +125,18 @@ fn server(port: u16) -> RedisEndpoint {
     RedisEndpoint { host: "127.0.0.1".into(), port, user: None, password: None, database: 0 }
 }
 
-/// What a gate truly has of a window.
+/// Actual usage and lease of a window by one instance.
 #[derive(Clone, Copy, Default)]
 struct GatewayModel {
     taken: u64,
     held: u64,
 }
 
-/// A gate as its keeper and its engine would have it.
+/// An instance, as its lease refresher and its engine would drive it.
 struct SimulatedGateway {
     world: Rc<RedisFixture>,
     store: RedisStore,
-    /// By the number of the window.
+    /// Usage and leases, by number of the window.
     purses: BTreeMap<u64, GatewayModel>,
     back: u32,
     limit: u64,
@@ -186,7 +187,8 @@ impl SimulatedGateway {
         }
     }
 
-    /// What the keeper would send now: the present window, the next one shortly before it, and back what is over.
+    /// Returns the requests that the refresher would send now: the current window, the next one shortly before its
+    /// start, and returns of ended ones.
     fn asks(&mut self) -> Vec<(u64, LeaseRequest)> {
         let present = self.window();
         let second = self.world.now().seconds() - START;
@@ -199,7 +201,7 @@ impl SimulatedGateway {
             let greed = if number < present { 0 } else { self.greed };
             let purse = self.purses.entry(number).or_default();
             let wanted = purse.taken + greed;
-            // What it gives back it stops using first.
+            // Stop using returned units before the call.
             let before = *purse;
             purse.held = purse.held.min(wanted);
             let ask = self.ask_for(number, before, wanted);
@@ -226,7 +228,7 @@ impl SimulatedGateway {
         }
     }
 
-    /// The server carries the call out, but its answer is lost.
+    /// The server executes the call, but its reply is lost.
     fn tend_in_vain(&mut self) {
         let list: Vec<LeaseRequest> = self.asks().into_iter().map(|(_, ask)| ask).collect();
         self.store.primary.port = self.world.port;
@@ -237,7 +239,7 @@ impl SimulatedGateway {
         self.store.reported_state = floors;
     }
 
-    /// The call lies in a buffer somewhere, and the gate has given up on it.
+    /// The call is buffered, and the instance has dropped it.
     fn tend_late(&mut self) {
         for (_, ask) in self.asks() {
             let call = self.store.call(&ask, Operation::Lease, false);
@@ -245,7 +247,7 @@ impl SimulatedGateway {
         }
     }
 
-    /// What lay in buffers arrives.
+    /// Delivers the buffered calls.
     fn arrive(&mut self) {
         let calls = std::mem::take(&mut self.delayed);
         let mut link = RedisConnection::new(server(self.world.port), &self.store.script, PATIENT);
@@ -260,7 +262,7 @@ impl SimulatedGateway {
         }
     }
 
-    /// Killed, and started again: by its books it knows what it has spent, or it does not.
+    /// Kills and restarts the instance, with or without a record of its usage.
     fn restart(&mut self, life: u64, proven: bool) {
         let earlier = if proven { self.lives.clone() } else { Vec::new() };
         let token = |life: &u64| format!("{life:016x}");
@@ -280,7 +282,7 @@ impl SimulatedGateway {
         }
     }
 
-    /// All it may come to have taken of a window without another word from the server.
+    /// Returns the maximum usage of a window without another reply from the server.
     fn potential(&self, window: u64) -> u64 {
         let id = (START + window * LENGTH) * 1_000_000_000;
         let share = self.store.windows.get(&(QUOTA.to_owned(), id)).map_or(0, |known| known.share.milli());
@@ -292,11 +294,11 @@ impl SimulatedGateway {
     }
 }
 
-/// Several gates, and what became of those that restarted without a proof.
+/// Several instances, and the usage of those that restarted without a record.
 struct GatewayFleet {
     world: Rc<RedisFixture>,
     gates: Vec<SimulatedGateway>,
-    /// Taken by lives that nobody remembers, by window.
+    /// Usage by lost incarnations, by window.
     forgotten: BTreeMap<u64, u64>,
     fresh: u64,
     back: u64,
@@ -308,7 +310,7 @@ impl GatewayFleet {
         Self { world: Rc::clone(world), gates, forgotten: BTreeMap::new(), fresh: 1000, back: u64::from(back) }
     }
 
-    /// Lets time pass as gates live through it: each that is up asks once a second.
+    /// Advances the time. Each reachable instance sends a request every second.
     fn pass(&mut self, milliseconds: u64) {
         let mut left = milliseconds;
         while left > 0 {
@@ -382,7 +384,7 @@ fn apply(house: &mut GatewayFleet, event: &Event) {
         Event::InVain(gate) => house.gates[gate].tend_in_vain(),
         Event::Late(gate) => house.gates[gate].tend_late(),
         Event::Arrive(gate) => house.gates[gate].arrive(),
-        // Somebody must be left who knows: where all are gone, so is what they knew (docs/GUARANTEES.md).
+        // One instance must keep the state: if all lose it, it is lost (docs/GUARANTEES.md).
         Event::Cut(gate) if house.gates.iter().filter(|gate| gate.reachable).count() > 1 => {
             house.gates[gate].reachable = false;
         }
@@ -398,7 +400,7 @@ fn apply(house: &mut GatewayFleet, event: &Event) {
             house.gates[gate].delayed.clear();
             house.gates[gate].restart(house.fresh, proven);
             house.gates[gate].reachable = true;
-            // A gate that starts is known to the others within a second.
+            // The other instances learn of a new one within a second.
             house.pass(1000);
         }
         Event::Pass(milliseconds) => house.pass(milliseconds),
@@ -419,12 +421,12 @@ fn apply(house: &mut GatewayFleet, event: &Event) {
     }
 }
 
-/// Tells `cases` stories to the script as changed by `changed`; what went wrong with the first that breaks the promise.
+/// Runs `cases` random scenarios on the script, with a part replaced. Returns the first violation of the limit.
 fn run_scenarios(port: u16, cases: u32, first_name: u64, changed: (&'static str, &'static str)) -> Result<(), String> {
     let names = std::cell::Cell::new(first_name);
     let shrinking = if changed.0.is_empty() { 1000 } else { 0 };
     let config = ProptestConfig { cases, max_shrink_iters: shrinking, failure_persistence: None, ..Default::default() };
-    // A broken script is to be found out in the same story each time.
+    // A fixed seed, so that a changed script always fails in the same scenario.
     let mut runner = match changed.0.is_empty() {
         true => TestRunner::new(config),
         false => TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha)),
@@ -444,28 +446,32 @@ fn run_scenarios(port: u16, cases: u32, first_name: u64, changed: (&'static str,
     outcome.map_err(|failure| failure.to_string())
 }
 
-/// `TIDEGATE_CASES` tells more stories than a test run has time for.
+/// `TIDEGATE_CASES` sets a number of scenarios beyond the time of a test run.
 #[test]
-fn whatever_happens_no_more_than_the_limit_can_be_taken() {
+fn usage_never_exceeds_the_limit_in_any_scenario() {
     let redis = real::RedisServer::start(&[]);
     let cases = std::env::var("TIDEGATE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(60);
     run_scenarios(redis.port, cases, 0, ("", "")).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Each rule of the script is there for a reason: without it, some story ends with more taken than was bought.
+/// Each rule of the script is necessary: without it, some scenario exceeds the limit.
 #[test]
-fn a_script_that_lacks_a_rule_is_found_out() {
+fn every_script_rule_is_necessary() {
     let redis = real::RedisServer::start(&[]);
     let rules = [
-        ("a call that was overtaken is carried out", "and seq <= myself.seq then", "and seq < 0 then"),
-        ("a share is let go before its gate knows", "share = math.max(share_known, share) }", "share = share }"),
-        ("nobody is waited for", "#waiting == 0 then", "true then"),
-        ("a new run is not noticed", "elseif quota.run ~= run then", "elseif false then"),
-        ("what gates know of others is not heard", "kind == 'h' and windows[name] then", "false then"),
-        ("sub-windows after it are not looked at", "free = math.min(free, limit - weight_on(later) - base)", ""),
-        ("sub-windows before it are not looked at", "if weighs_on(other, one) then", "if false then"),
-        ("when others were heard is not known", "tonumber(a) > gate.heard then", "false then"),
-        ("a share counts for nobody else", "all + hold.held + hold.share, known", "all + hold.held, known"),
+        ("an overtaken call is executed", "and seq <= myself.seq then", "and seq < 0 then"),
+        (
+            "fallback units are released before the instance confirms",
+            "share = math.max(share_known, share) }",
+            "share = share }",
+        ),
+        ("no instance is waited for", "#waiting == 0 then", "true then"),
+        ("a server restart is not detected", "elseif quota.run ~= run then", "elseif false then"),
+        ("reports of other instances' units are ignored", "kind == 'h' and windows[name] then", "false then"),
+        ("later sub-windows are ignored", "free = math.min(free, limit - weight_on(later) - base)", ""),
+        ("earlier sub-windows are ignored", "if weighs_on(other, one) then", "if false then"),
+        ("reports of other instances' last calls are ignored", "tonumber(a) > gate.heard then", "false then"),
+        ("fallback units do not count for others", "all + hold.held + hold.share, known", "all + hold.held, known"),
     ];
     std::thread::scope(|scope| {
         for (number, (lack, rule, without)) in (1u64..).zip(rules) {
@@ -480,7 +486,7 @@ fn a_script_that_lacks_a_rule_is_found_out() {
 }
 
 #[test]
-fn nearly_all_of_the_limit_can_be_taken_in_the_end() {
+fn nearly_the_whole_limit_can_be_used() {
     let redis = real::RedisServer::start(&[]);
     for (name, shares) in [(1, false), (2, true)] {
         let world = RedisFixture::new(redis.port, name);
@@ -489,7 +495,7 @@ fn nearly_all_of_the_limit_can_be_taken_in_the_end() {
             house.pass(1000);
             house.gates.iter_mut().for_each(|gate| {
                 gate.spend(300);
-                // As the keeper does: about a second of spending, and small steps near the end.
+                // Model the refresher: about a second of spending, and small steps near the limit.
                 gate.greed = if second < 30 { 500 } else { 20 };
             });
             assert_eq!(house.keeps_the_limit(), Ok(()));
@@ -500,7 +506,7 @@ fn nearly_all_of_the_limit_can_be_taken_in_the_end() {
 }
 
 #[test]
-fn a_new_ledger_waits_for_gates_that_know_more_once_and_not_again() {
+fn new_ledger_waits_once_for_known_instances() {
     let redis = real::RedisServer::start(&[]);
     let world = RedisFixture::new(redis.port, 1);
     let mut house = GatewayFleet::new(&world, 1, false, 0);
@@ -513,7 +519,7 @@ fn a_new_ledger_waits_for_gates_that_know_more_once_and_not_again() {
 }
 
 #[test]
-fn a_gate_that_was_up_and_does_not_come_back_closes_the_window_and_no_other() {
+fn missing_instance_closes_only_the_current_window() {
     let redis = real::RedisServer::start(&[]);
     let world = RedisFixture::new(redis.port, 1);
     let mut house = GatewayFleet::new(&world, 2, false, 0);
@@ -524,17 +530,17 @@ fn a_gate_that_was_up_and_does_not_come_back_closes_the_window_and_no_other() {
     house.pass(10_000);
     house.gates[0].spend(500);
     house.pass(20_000);
-    assert_eq!(house.gates[0].potential(0), 500, "nothing more of this window");
+    assert_eq!(house.gates[0].potential(0), 500, "no new units of this window");
     house.pass(70_000);
-    assert_eq!((house.gates[0].window(), house.gates[0].potential(1)), (1, 500), "but of the next");
+    assert_eq!((house.gates[0].window(), house.gates[0].potential(1)), (1, 500), "the next window is leased");
     house.gates[1].reachable = true;
     house.gates[0].spend(500);
     house.pass(2000);
-    assert_eq!(house.gates[0].potential(1), 1000, "and again once it is back");
+    assert_eq!(house.gates[0].potential(1), 1000, "leases resume once the instance is back");
 }
 
 #[test]
-fn a_correction_by_hand_opens_what_waits_and_counts_for_all() {
+fn manual_correction_ends_waiting_for_all_instances() {
     let redis = real::RedisServer::start(&[]);
     let world = RedisFixture::new(redis.port, 1);
     let mut house = GatewayFleet::new(&world, 2, false, 0);
@@ -546,10 +552,10 @@ fn a_correction_by_hand_opens_what_waits_and_counts_for_all() {
     let gate = &mut house.gates[0];
     let ask = gate.ask_for(0, gate.purses[&0], 0);
     let corrected = gate.store.correct(&ask, Units::from_milli(9_000), world.now());
-    world.runtime.block_on(corrected).expect("it is corrected");
+    world.runtime.block_on(corrected).expect("the correction succeeds");
     gate.greed = 5000;
     house.pass(3000);
-    // 500 of the limit are with the gate that is away, and count as untaken.
+    // The unreachable instance holds 500 units of the limit; they count as not taken.
     assert_eq!(house.gates[0].potential(0), 500);
     let ask = house.gates[0].ask_for(0, house.gates[0].purses[&0], 500);
     let lease = world.runtime.block_on(house.gates[0].store.lease(&[ask], world.now())).expect("a lease")[0];
@@ -557,7 +563,7 @@ fn a_correction_by_hand_opens_what_waits_and_counts_for_all() {
 }
 
 #[test]
-fn a_gate_that_comes_back_takes_over_what_it_can_prove_and_loses_the_rest() {
+fn restarted_instance_recovers_proven_units_and_loses_others() {
     let redis = real::RedisServer::start(&[]);
     for (name, proven, lost) in [(1, true, 0), (2, false, 400)] {
         let world = RedisFixture::new(redis.port, name);
@@ -581,7 +587,7 @@ fn a_gate_that_comes_back_takes_over_what_it_can_prove_and_loses_the_rest() {
 }
 
 #[test]
-fn a_gate_that_hears_nothing_lives_by_its_share() {
+fn disconnected_instance_spends_only_its_fallback() {
     let redis = real::RedisServer::start(&[]);
     let world = RedisFixture::new(redis.port, 1);
     let mut house = GatewayFleet::new(&world, 2, true, 0);
@@ -604,7 +610,7 @@ fn a_gate_that_hears_nothing_lives_by_its_share() {
 }
 
 #[test]
-fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
+fn first_use_windows_are_shared_by_all_instances() {
     let redis = real::RedisServer::start(&[]);
     let world = RedisFixture::new(redis.port, 1);
     let mut stores = [1, 2].map(|number| world.store(Incarnation::ephemeral(number), false));
@@ -624,13 +630,13 @@ fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
     lease(0, ask(0, None, 0, 0));
     world.pass(4000);
     let first = lease(0, ask(0, None, 0, 0));
-    assert_eq!((first.held.milli(), first.span), (9_000, None), "before it is opened");
+    assert_eq!((first.held.milli(), first.span), (9_000, None), "the window is not open yet");
     let span = Span { start: world.now(), end: world.now() + Duration::from_secs(10) };
     lease(0, ask(0, Some(span), 1, 9_000));
     let second = lease(1, ask(0, None, 0, 0));
-    assert_eq!((second.held.milli(), second.span), (500, Some(span)), "the first to open it did so for all");
+    assert_eq!((second.held.milli(), second.span), (500, Some(span)), "the first instance opens the window for all");
     world.pass(11_000);
-    // Two windows on, a gate that was never told of the first begins at its own nought.
+    // Two windows later, an instance without knowledge of the first starts with ordinal 0.
     lease(0, ask(1, None, 0, 0));
     let next = Span { start: world.now(), end: world.now() + Duration::from_secs(10) };
     lease(0, ask(1, Some(next), 1, 500));
@@ -638,18 +644,18 @@ fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
     lease(0, ask(2, None, 0, 0));
     let mut late = world.store(Incarnation::ephemeral(3), false);
     let lease = world.runtime.block_on(late.lease(&[ask(0, None, 0, 0)], world.now())).expect("a lease")[0];
-    assert_eq!((lease.held_by_others.milli(), lease.span), (9_000, None), "it shares the third window");
+    assert_eq!((lease.held_by_others.milli(), lease.span), (9_000, None), "the new instance uses the third window");
 }
 
 #[test]
-fn what_was_taken_under_other_rules_at_the_same_time_counts() {
+fn usage_of_overlapping_window_definitions_counts() {
     let redis = real::RedisServer::start(&[]);
     let world = RedisFixture::new(redis.port, 1);
     let mut house = GatewayFleet::new(&world, 2, false, 0);
     house.pass(5000);
     let gate = &mut house.gates[0];
     let mut ask = gate.ask_for(0, GatewayModel::default(), LIMIT);
-    let span = ask.window.span.expect("it has one");
+    let span = ask.window.span.expect("the window has a span");
     let half = Span { start: span.start + Duration::from_secs(1), end: span.start + Duration::from_secs(50) };
     (ask.window.id, ask.window.span) = (half.start.0, Some(half));
     for _ in 0..40 {
@@ -661,7 +667,7 @@ fn what_was_taken_under_other_rules_at_the_same_time_counts() {
 }
 
 #[test]
-fn a_wrong_clock_is_told_with_its_error() {
+fn clock_skew_error_states_the_offset() {
     let redis = real::RedisServer::start(&[]);
     let world = RedisFixture::new(redis.port, 1);
     let mut house = GatewayFleet::new(&world, 1, false, 0);
@@ -669,13 +675,13 @@ fn a_wrong_clock_is_told_with_its_error() {
     let gate = &mut house.gates[0];
     let ask = gate.ask_for(3, GatewayModel::default(), 100);
     let now = world.now() + Duration::from_secs(300);
-    let error = world.runtime.block_on(gate.store.lease(&[ask], now)).expect_err("no such window");
-    let told = "the clock of this gate is 300 s ahead of the server's, so nothing is leased of api; set it (NTP)";
-    assert_eq!(error.to_string(), format!("redis at 127.0.0.1:{}: {told}", world.port));
+    let error = world.runtime.block_on(gate.store.lease(&[ask], now)).expect_err("the window is not open");
+    let told = "no leases for api; synchronize clocks (NTP)";
+    assert_eq!(error.to_string(), format!("clock skew of +300 s against redis at 127.0.0.1:{}: {told}", world.port));
     world.pass(300_000);
     let ask = gate.ask_for(0, GatewayModel::default(), 1000);
     let now = world.now() - Duration::from_secs(300);
-    let error = world.runtime.block_on(gate.store.lease(&[ask], now)).expect_err("it is over");
+    let error = world.runtime.block_on(gate.store.lease(&[ask], now)).expect_err("the window has ended");
     assert!(matches!(error, StoreError::Clock { ahead: false, .. }), "{error}");
 }
 

@@ -1,20 +1,21 @@
-//! How long things take between gates and a shared ledger. All gates on one quota must agree, so none of it can be set.
+//! Time spans shared by instances and ledger. All instances of a quota must agree, so none of them is configurable.
 
 use std::time::Duration;
 
-/// Spans that the script is told.
+/// Time spans passed to the script.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
-    /// After the ledger was new, or was lost: how long gates have to speak up. A gate that is up asks once a second and
-    /// tries again after a second at most.
+    /// Time that instances have to report after state was lost or created. A running instance sends a request every
+    /// second, and retries after a second at most.
     pub recovery_grace: Duration,
-    /// A gate that was silent for so long before a loss is not waited for; what is known of it counts.
+    /// Liveness window: an instance without calls for this long before a loss is not waited for; its last known state
+    /// counts.
     pub liveness_window: Duration,
-    /// How far ahead a window may be leased: ten seconds, and some for clocks that differ.
+    /// Maximum time before the start of a window at which it may be leased: ten seconds, plus clock skew.
     pub max_lead: Duration,
-    /// How long a window is remembered once it weighs no more.
+    /// Time for which a window is stored after its usage has expired.
     pub grace: Duration,
-    /// How long an earlier life of a gate must be silent before the next one takes over its lease.
+    /// Time without calls of an earlier incarnation after which the next one takes over its lease.
     pub takeover_after: Duration,
 }
 

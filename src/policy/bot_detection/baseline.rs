@@ -1,31 +1,31 @@
-//! What people do on this site: whether they load pictures and styles through the gate, and whether their browsers say
-//! which page led them on. A site may keep its pictures elsewhere or forbid referers; then their absence means nothing.
+//! Baseline of normal behavior on this site: whether humans load assets through the gateway, and whether their browsers
+//! send referers. A site may serve assets elsewhere or suppress referers; their absence is then no signal.
 
 use super::decay_factor;
 use crate::policy::Timestamp;
 use std::time::Duration;
 
-/// What a client, once, has shown of the customs here.
+/// Contribution of one client to the baseline, at most once per aspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaselineSample {
-    /// It loads what belongs to the pages.
+    /// The client loads assets of pages.
     LoadsAssets,
-    /// It goes from page to page as people do, and loads nothing that belongs to them.
+    /// The client follows links like a human, but loads no assets.
     NoAssets,
-    /// It says which page of this site led it on.
+    /// The client sends referers of this site.
     SendsReferer,
-    /// It loads what belongs to several pages, and none of them led to another.
+    /// The client loads assets of several pages, but sends no referer of this site.
     NoReferer,
 }
 
-/// What the witnesses of late have shown.
+/// Rates of normal behavior in recent samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SiteBaseline {
     assets: BaselineRate,
     links: BaselineRate,
 }
 
-/// Who did so and who did not, in decayed counts.
+/// Decayed counts of clients that show a behavior, and of those that do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct BaselineRate {
     since: Timestamp,
@@ -33,17 +33,17 @@ struct BaselineRate {
     no: f32,
 }
 
-/// How much may be expected of a person on this site, from 0 (nothing) to 1.
+/// Confidence with which each behavior is expected of humans on this site, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ExpectedBehavior {
-    /// To load what belongs to the pages.
+    /// Loading the assets of pages.
     pub assets: f32,
-    /// To come from one page to the next.
+    /// Sending the referer of the previous page.
     pub links: f32,
 }
 
 impl SiteBaseline {
-    /// Hears one more witness.
+    /// Records one sample.
     pub fn record(&mut self, witness: BaselineSample, now: Timestamp, half_life: Duration) {
         let (custom, yes) = match witness {
             BaselineSample::LoadsAssets => (&mut self.assets, true),
@@ -54,7 +54,7 @@ impl SiteBaseline {
         custom.record(yes, now, half_life);
     }
 
-    /// What is expected, as far as there are witnesses enough.
+    /// Returns the expected behavior; zero if there are too few samples.
     pub fn expected(&self) -> ExpectedBehavior {
         ExpectedBehavior { assets: self.assets.confidence(), links: self.links.confidence() }
     }
@@ -68,12 +68,12 @@ impl BaselineRate {
         *(if yes { &mut self.yes } else { &mut self.no }) += 1.0;
     }
 
-    /// What nearly all do is expected in full, what two of three do not at all.
+    /// Returns the confidence: 1 if at least 90 % of the clients show the behavior, 0 at 65 % or less.
     fn confidence(&self) -> f32 {
         let witnesses = self.yes + self.no;
         if witnesses < MIN_SAMPLES { 0.0 } else { ((self.yes / witnesses - 0.65) / 0.25).clamp(0.0, 1.0) }
     }
 }
 
-/// Fewer witnesses prove nothing; decayed, so a little less than five.
+/// Minimum number of samples for any confidence; slightly below five, since counts decay.
 const MIN_SAMPLES: f32 = 4.5;

@@ -1,26 +1,26 @@
-//! What follows from the browser that a client says it is.
+//! Traits of the browser that a client claims to be.
 
-/// What the browser that a user agent names always does. By default nothing: of an unknown browser nothing is expected.
+/// Traits that the claimed browser always has. The default expects nothing, as for an unknown browser.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrowserTraits {
-    /// It shows pictures and styles, so it loads them.
+    /// True if the browser displays images and styles, hence loads them.
     pub graphical: bool,
-    /// It sends `Accept-Language`.
+    /// True if the browser sends `Accept-Language`.
     pub sends_language: bool,
-    /// It sends `Sec-Fetch-Mode` over TLS.
+    /// True if the browser sends `Sec-Fetch-Mode` over TLS.
     pub sends_fetch: bool,
-    /// What it does about `Sec-CH-UA`.
+    /// Support for `Sec-CH-UA`.
     pub hints: ClientHints,
 }
 
-/// What a browser does about client hints.
+/// Support for client hints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientHints {
-    /// Nobody knows.
+    /// Unknown support.
     #[default]
     Unknown,
-    /// It sends them with each request over TLS.
+    /// Sends client hints with each request over TLS.
     Always,
-    /// It has none.
+    /// Sends no client hints.
     Never,
 }

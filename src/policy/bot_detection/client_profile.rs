@@ -1,4 +1,4 @@
-//! What is kept of a client's requests: decayed counts, in 64 bytes.
+//! Profile of a client's requests: decayed counts, in 64 bytes.
 
 use super::{
     BaselineSample, ClientHints, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome, decay_since,
@@ -6,42 +6,42 @@ use super::{
 use crate::policy::Timestamp;
 use std::time::Duration;
 
-/// A client's habits. Counts are decayed ones: what was noticed a half-life ago counts half.
+/// Profile of a client. Counts decay exponentially: a request one half-life ago counts half.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClientProfile {
-    /// The second that the counts are of.
+    /// Second to which the counts are decayed.
     since: u32,
-    /// When the last new page was asked for, in hundredths of a second; goes round once in 497 days.
+    /// Time of the last new page, in hundredths of a second; wraps after 497 days.
     last_page: u32,
-    /// The last few pages, latest first.
+    /// Hashes of the last pages, latest first.
     recent: [u16; 3],
-    /// Pages so young that what belongs to them may still be on its way, and the second of the first, as far as a byte counts.
+    /// Number of pages whose assets may still be loading, and the second of the first of them, modulo 256.
     pending_pages: u8,
     pending_since: u8,
-    /// Pages asked for.
+    /// Page requests.
     pub(super) pages: f32,
-    /// Those that were served whole, so that there was something to load for them, and time to.
+    /// Pages that were served at least `ASSET_GRACE_S` ago, so that their assets could be loaded.
     pub(super) served: f32,
-    /// Those that a page of this site led to.
+    /// Pages with a referer of this site.
     pub(super) linked_pages: f32,
-    /// Those that were not there, each once.
+    /// Pages that do not exist, without immediate repetitions.
     pub(super) missing: f32,
-    /// Those that cost something, each once.
+    /// Pages that cost quota units, without immediate repetitions.
     pub(super) costly: f32,
-    /// What belongs to pages.
+    /// Assets of pages.
     pub(super) assets: f32,
-    /// Looks at robots.txt.
+    /// Requests of robots.txt.
     pub(super) robots_reads: f32,
-    /// Steps into the trap.
+    /// Requests of the honeypot.
     pub(super) honeypot_hits: f32,
-    /// Seconds from one new page to the next: the mean of late, and the variance.
+    /// Recent mean and variance of the interval between new pages, in seconds.
     pub(super) mean_interval: f32,
     pub(super) interval_variance: f32,
-    /// How many pages there were, as far as a byte counts.
+    /// Number of pages, saturating at 255.
     pub(super) views: u8,
-    /// The customs that it has been heard on.
+    /// Baseline aspects that this client was sampled for, as bits.
     sampled: u8,
-    /// How many of the late pages lacked, or had, what their browser always, or never, sends.
+    /// Moving ratios of pages whose headers contradict the claimed browser.
     pub(super) no_language: MovingRatio,
     pub(super) no_fetch: MovingRatio,
     pub(super) wrong_hints: MovingRatio,
@@ -49,12 +49,12 @@ pub struct ClientProfile {
     pub(super) old_http: MovingRatio,
 }
 
-/// A moving share, in 255ths.
+/// A moving ratio, in 255ths.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct MovingRatio(u8);
 
 impl ClientProfile {
-    /// Adds what was seen, and what became of it. Returns what the client is a witness of, once, if it is one.
+    /// Records a request and its outcome. Returns the client's baseline sample, if it provides one now.
     #[must_use]
     pub fn record(
         &mut self,
@@ -68,11 +68,11 @@ impl ClientProfile {
         self.decay(sight.at, half_life);
         match sight.aim {
             ResourceKind::Robots => self.robots_reads += 1.0,
-            // Another site may have put the trap into its pages, for people to fall into.
+            // Another site may have linked the honeypot in its pages, so that humans request it.
             ResourceKind::Honeypot if sight.referer != Referer::External => self.honeypot_hits += 1.0,
             ResourceKind::Asset => {
                 self.assets += 1.0;
-                // One alone may be a picture that somebody else's page shows; of two, the first counts a little less by now.
+                // A single asset may be an image embedded by another site. The threshold of 1.5 allows for decay.
                 let several = self.views > 0 && self.assets > 1.5;
                 return several.then(|| self.sample_once(ASSETS, BaselineSample::LoadsAssets)).flatten();
             }
@@ -83,19 +83,19 @@ impl ClientProfile {
         None
     }
 
-    /// The habits as they count at `now`.
+    /// Returns the profile, decayed to `now`.
     #[must_use]
     pub fn decayed(mut self, now: Timestamp, half_life: Duration) -> Self {
         self.decay(now, half_life);
         self
     }
 
-    /// True when there is something that programs seldom do: what belongs to the pages was loaded, or links were followed.
+    /// Returns true if the client does something rare for programs: it loads assets or follows links.
     pub fn shows_human_traits(&self) -> bool {
         self.loads_assets() || self.follows_links()
     }
 
-    /// The second of the last request.
+    /// Returns the second of the last request.
     pub fn since(&self) -> u32 {
         self.since
     }
@@ -135,7 +135,7 @@ impl ClientProfile {
             self.recent[0] = page;
         }
         self.record_headers(sight);
-        // Before this page is added: its assets cannot have come yet.
+        // Before this page is added, since its assets cannot have been requested yet.
         let witness = self.baseline_sample(sight.referer);
         let one = |noticed: bool| f32::from(u8::from(noticed));
         self.views = self.views.saturating_add(1);
@@ -143,14 +143,14 @@ impl ClientProfile {
         if outcome == ResponseOutcome::Served {
             self.count_settled_page();
         }
-        // Where nobody wrote it down, it is nothing to hold against anybody.
+        // An unknown referer counts in favor of the client.
         self.linked_pages += one(matches!(sight.referer, Referer::Internal | Referer::Unknown));
         self.missing += one(first_time && outcome == ResponseOutcome::NotFound);
         self.costly += one(first_time && sight.costly);
         witness
     }
 
-    /// Counts a page that was served; in full, once there was time to load what belongs to it.
+    /// Counts a served page as pending; it counts in full once its assets could be loaded.
     fn count_settled_page(&mut self) {
         if self.pending_pages == 0 {
             self.pending_since = self.since as u8;
@@ -161,7 +161,7 @@ impl ClientProfile {
         }
     }
 
-    /// What it shows of the customs by asking for one more page.
+    /// Returns the baseline sample that one more page provides, if any.
     fn baseline_sample(&mut self, referer: Referer) -> Option<BaselineSample> {
         match (self.views, referer) {
             (1.., Referer::Internal) if self.sampled & LINKS == 0 => {
@@ -173,19 +173,19 @@ impl ClientProfile {
         }
     }
 
-    /// Each client is heard once on each custom.
+    /// Returns the sample unless the client was already sampled for `custom`.
     fn sample_once(&mut self, custom: u8, witness: BaselineSample) -> Option<BaselineSample> {
         let heard = self.sampled & custom != 0;
         self.sampled |= custom;
         (!heard).then_some(witness)
     }
 
-    /// Learns the time between two pages; the same page again and again is a page that refreshes itself.
+    /// Updates the interval statistics. Callers skip repetitions: a repeated page refreshes itself.
     fn record_interval(&mut self, at: Timestamp) {
         let now = (at.0 / 10_000_000) as u32;
         let mean_interval = now.wrapping_sub(self.last_page);
         self.last_page = now;
-        // Half the range and more is a clock that was set back.
+        // At least half the range means that the clock was set back.
         if self.views == 0 || mean_interval > u32::MAX / 2 {
             return;
         }
@@ -233,19 +233,19 @@ impl MovingRatio {
     }
 }
 
-/// One in so many is as good as never: a picture that a page's own address ends in, a link that was copied.
+/// Ratio below which a behavior counts as absent, as a divisor: an asset or a copied link may occur by accident.
 const RARE_RATIO: f32 = 20.0;
 
-/// Seconds from the first of the young pages until they are held against a client: a class that opens a page together,
-/// behind one address and with one browser, asks for all of it before the first picture.
+/// Seconds from the first pending page until pending pages count. Several users behind one address with one browser may
+/// request all pages before the first asset.
 const ASSET_GRACE_S: u8 = 4;
 
-/// After so many pages the next one shows what a client does not do.
+/// Number of pages after which the next one provides a sample of absent behavior.
 const MIN_SAMPLE_PAGES: u8 = 2;
 
-/// The customs, as bits.
+/// Baseline aspects, as bits.
 const ASSETS: u8 = 1;
 const LINKS: u8 = 2;
 
-/// So many times the usual gap is a pause, and not a part of the pace.
+/// Multiple of the mean interval from which on an interval is a pause and is ignored.
 const PAUSE_RATIO: f32 = 8.0;

@@ -1,69 +1,69 @@
-//! One request, as far as behaviour looks at it.
+//! Features of one request that bot detection uses.
 
 use super::BrowserTraits;
 use crate::policy::Timestamp;
 use crate::policy::decide::ROBOTS_TXT_PATH;
 
-/// One request of a client that says it is a browser, or says nothing.
+/// Features of a request of a client that claims a browser or sends no user agent.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestFeatures {
-    /// When it came.
+    /// Time of the request.
     pub at: Timestamp,
-    /// What follows from the browser that it names.
+    /// Traits of the claimed browser.
     pub browser: BrowserTraits,
-    /// What it is after.
+    /// Kind of the requested resource.
     pub aim: ResourceKind,
-    /// Its quotas would be charged.
+    /// True if the request would be charged to a quota.
     pub costly: bool,
-    /// The page that it says led here.
+    /// Referer of the request.
     pub referer: Referer,
-    /// The headers that were there, where they are known.
+    /// Headers of the request, if known.
     pub seen: HeadersSeen,
 }
 
-/// What a request is after, as its path tells.
+/// Kind of a requested resource, by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceKind {
-    /// A page, known by a hash of path and query.
+    /// A page, with a hash of path and query.
     Page(u16),
-    /// What belongs to pages: styles, scripts, pictures, fonts, media.
+    /// An asset of pages: style, script, image, font or media.
     Asset,
     /// robots.txt.
     Robots,
-    /// What robots.txt forbids and nothing links to.
+    /// The honeypot: forbidden by robots.txt and not linked.
     Honeypot,
-    /// What says nothing of anybody: the icon of a site, a form that is sent.
+    /// Uninformative: a site icon or a submitted form.
     Other,
 }
 
-/// The page that led to a request.
+/// Source of a referer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Referer {
-    /// Nobody has written it down.
+    /// Not logged.
     #[default]
     Unknown,
-    /// None was named.
+    /// No referer was sent.
     Absent,
-    /// One of another site.
+    /// A page of another site.
     External,
-    /// One of this site.
+    /// A page of this site.
     Internal,
 }
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseOutcome {
-    /// Turned away, or not answered: whatever the client does next, it is not its habit.
+    /// Refused or unanswered: what the client does next is not its normal behavior.
     Refused,
-    /// Answered with what was asked for.
+    /// Answered with the resource.
     Served,
-    /// Sent elsewhere, asked to say who it is, or told that it has it already.
+    /// Redirected, unauthorized or not modified.
     Redirected,
-    /// There was nothing of the kind.
+    /// Not found.
     NotFound,
 }
 
-/// Which headers a request had, and how it came: one bit each.
+/// Set of headers and connection properties of a request, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeadersSeen(u16);
 
@@ -82,13 +82,13 @@ impl HeadersSeen {
     pub const FETCH: Self = Self(1 << 5);
     /// `User-Agent`
     pub const USER_AGENT: Self = Self(1 << 6);
-    /// `Upgrade-Insecure-Requests`: browsers send it where somebody turns to a page, not with what a page fetches itself.
+    /// `Upgrade-Insecure-Requests`: browsers send it on navigation, not on background fetches of a page.
     pub const UPGRADE: Self = Self(1 << 10);
-    /// Headers were looked at: those that are not here were not there.
+    /// The headers were inspected: those not in the set were absent.
     pub const INSPECTED: Self = Self(1 << 7);
-    /// The client spoke TLS, to the proxy before us: browsers keep some headers for that.
+    /// The client used TLS, possibly to a proxy in front of the gateway; browsers send some headers only over TLS.
     pub const TLS: Self = Self(1 << 8);
-    /// The client itself spoke HTTP/1.0, and not a proxy before us.
+    /// The client itself used HTTP/1.0, not a proxy in front of the gateway.
     pub const HTTP_10: Self = Self(1 << 9);
 
     const NAMES: [(Self, &str); 8] = [
@@ -102,30 +102,30 @@ impl HeadersSeen {
         (Self::USER_AGENT, "user-agent"),
     ];
 
-    /// These and `more`, where `there`.
+    /// Returns the set with `more` added if `there` is true.
     #[must_use]
     pub const fn with(self, more: Self, there: bool) -> Self {
         Self(self.0 | if there { more.0 } else { 0 })
     }
 
-    /// True when all of `these` are among them.
+    /// Returns true if all of `these` are in the set.
     pub const fn contains(self, these: Self) -> bool {
         self.0 & these.0 == these.0
     }
 
-    /// The names of the headers that were there.
+    /// Returns the names of the headers in the set.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES.into_iter().filter(move |(header, _)| self.contains(*header)).map(|(_, name)| name)
     }
 
-    /// The header of this name.
+    /// Returns the header with this name, if known.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::NAMES.into_iter().find(|(_, known)| *known == name).map(|(header, _)| header)
     }
 }
 
 impl RequestFeatures {
-    /// True when there is something to learn from it, now that it is known what became of it.
+    /// Returns true if the request, given its outcome, is informative.
     pub fn is_informative(&self, outcome: ResponseOutcome) -> bool {
         match self.aim {
             ResourceKind::Robots | ResourceKind::Honeypot => true,
@@ -134,7 +134,8 @@ impl RequestFeatures {
         }
     }
 
-    /// True for what a page of this site seems to have fetched on its own account, as one does that keeps itself fresh.
+    /// Returns true if a page of this site seems to have fetched this in the background, such as a page that refreshes
+    /// itself.
     pub(super) fn is_background_fetch(&self) -> bool {
         self.referer == Referer::Internal
             && self.seen.contains(HeadersSeen::INSPECTED)
@@ -143,7 +144,7 @@ impl RequestFeatures {
 }
 
 impl ResourceKind {
-    /// What a request is after that asks for the normalised `path`, where `trap` is set.
+    /// Returns the kind of the resource at the normalized `path`, with `trap` as the honeypot if configured.
     pub fn of(method: &http::Method, path: &str, query: Option<&str>, trap: Option<&str>) -> Self {
         if path == ROBOTS_TXT_PATH {
             return Self::Robots;
@@ -165,8 +166,8 @@ impl ResourceKind {
 }
 
 impl Referer {
-    /// Where a request to `host` says it comes from. A log that names no host leaves open whose page it was: it counts
-    /// as one of ours, as does that of a sibling below the same domain.
+    /// Classifies the referer of a request to `host`. Sibling hosts of the same domain count as this site; so does
+    /// every referer if a log has no host.
     pub fn of(referer: Option<&[u8]>, host: &str) -> Self {
         let Some(referer) = referer.filter(|referer| !referer.is_empty()) else { return Self::Absent };
         let Some(authority) = referer.splitn(4, |&byte| byte == b'/').nth(2) else { return Self::External };
@@ -180,7 +181,7 @@ impl Referer {
 }
 
 impl ResponseOutcome {
-    /// What became of a request that was answered with `status` by the origin, or by a log's server.
+    /// Returns the outcome for a response `status` of the origin, or of a log's server.
     pub fn from_status(status: u16) -> Self {
         match status {
             200..300 => Self::Served,
@@ -191,29 +192,29 @@ impl ResponseOutcome {
     }
 }
 
-/// What stands behind the last `sign`, an ASCII one, where there is one. Byte by byte, as names are short.
+/// Returns the part after the last ASCII byte `sign`, if there is one. Scans bytewise, as names are short.
 fn after_last(sign: u8, text: &str) -> Option<&str> {
     let at = text.bytes().rposition(|byte| byte == sign)?;
     Some(&text[at + 1..])
 }
 
-/// The last two labels: enough to know a sibling by, and where it is not (`co.uk`), it errs for the client.
+/// Returns the last two labels: enough to recognize siblings. If not enough (`co.uk`), it errs in favor of the client.
 fn last_two_labels(host: &[u8]) -> &[u8] {
     let mut dots = host.iter().enumerate().rev().filter(|(_, byte)| **byte == b'.').map(|(at, _)| at);
     dots.nth(1).map_or(host, |at| &host[at + 1..])
 }
 
-/// Tells a client's last few pages apart, and nothing more.
+/// Hashes a page, to distinguish a client's last few pages only.
 fn short_hash(path: &str, query: Option<&str>) -> u16 {
     let bytes = path.bytes().chain([b'?']).chain(query.unwrap_or("").bytes());
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    // Never 0, which marks an empty place.
+    // Never 0, which marks an empty entry.
     (mix_hash(hash) >> 48).max(1) as u16
 }
 
-/// Spreads `hash` over all bits (the finaliser of MurmurHash3): FNV-1a leaves those of paths that differ in their last
-/// digit close together, and who counts up would seem to ask for a few pages again and again.
+/// Mixes `hash` over all bits (the finalizer of MurmurHash3). FNV-1a maps paths that differ in their last digit to
+/// similar values, so sequential pages would appear to repeat.
 fn mix_hash(mut hash: u64) -> u64 {
     for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
         hash = (hash ^ hash >> 33).wrapping_mul(factor);
@@ -221,10 +222,10 @@ fn mix_hash(mut hash: u64) -> u64 {
     hash ^ hash >> 33
 }
 
-/// Browsers ask for these on their own account, and often on another day than for the page.
+/// Icons: browsers request them on their own, often on another day than the page.
 const ICONS: [&str; 2] = ["favicon", "apple-touch-icon"];
 
-/// What the names of styles, scripts, pictures, fonts and media end in.
+/// File extensions of styles, scripts, images, fonts and media.
 const ASSETS: [&str; 25] = [
     "css",
     "js",

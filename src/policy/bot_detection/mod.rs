@@ -1,11 +1,11 @@
-//! How a client that says it is a browser behaves, and whether a person behaves so.
+//! Behavioral bot detection: scores how far the behavior of a self-declared browser deviates from humans.
 //!
-//! Each request is a [`RequestFeatures`]; what is kept of all of a client's is its [`ClientProfile`], 64 bytes that forget by half-life.
-//! [`score`] weighs them against what people do on this site ([`SiteBaseline`]) and what the rest of the client's network
-//! does ([`NetworkProfile`]). No [`Signal`] is enough alone: a rare browser, a text browser, a reader without images, one
-//! that hides where it comes from or a proxy that rewrites headers shows one of them, seldom two.
+//! Each request is a [`RequestFeatures`]. The [`ClientProfile`] of a client aggregates them in 64 bytes with
+//! exponential decay. [`score()`] compares it with normal behavior on this site ([`SiteBaseline`]) and with the
+//! client's network ([`NetworkProfile`]). No [`Signal`] suffices alone: a rare browser, a text browser, a reader
+//! without images, one without referers or a proxy that rewrites headers shows one of them, rarely two.
 //!
-//! What is not known (a log without headers, a site that keeps its pictures elsewhere) counts for nothing.
+//! Unknown features (logs without headers, sites with external images) count as zero.
 
 mod baseline;
 mod browser;
@@ -27,20 +27,20 @@ pub use score::{BotScore, Signal, score};
 use crate::policy::Timestamp;
 use std::time::Duration;
 
-/// How behaviour is judged.
+/// Settings of bot detection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BotDetection {
-    /// From this many points on a client is suspected.
+    /// Score from which on a client is suspected, in points.
     pub threshold: u16,
-    /// After this long without anything new, what was noticed counts half.
+    /// Half-life of all counts.
     pub half_life: Duration,
-    /// The most clients that are remembered.
+    /// Maximum number of client profiles.
     pub max_clients: usize,
-    /// A path that robots.txt forbids and nothing links to.
+    /// Honeypot: a path that robots.txt forbids and no page links to.
     pub honeypot: Option<String>,
 }
 
-/// What is left of counts that were last looked at in the second `since`, which becomes that of `now`; none within a second.
+/// Returns the decay factor since second `since`, and sets it to `now`; `None` within the same second.
 fn decay_since(since: &mut u32, now: Timestamp, half_life: Duration) -> Option<f32> {
     let now = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
     let elapsed = now.saturating_sub(*since);
@@ -50,7 +50,7 @@ fn decay_since(since: &mut u32, now: Timestamp, half_life: Duration) -> Option<f
     })
 }
 
-/// What is left of something after `elapsed`.
+/// Returns the decay factor after `elapsed`.
 fn decay_factor(elapsed: Duration, half_life: Duration) -> f32 {
     (-elapsed.as_secs_f32() / half_life.as_secs_f32().max(1.0)).exp2()
 }

@@ -1,22 +1,22 @@
-//! What all browsers of one network do together: rented addresses come by the hundred, with a few requests each.
+//! Profile of all browsers of one network: rented addresses appear by the hundred, with few requests each.
 
 use super::{Referer, RequestFeatures, ResourceKind, ResponseOutcome, decay_since};
 use crate::policy::Timestamp;
 use std::time::Duration;
 
-/// A network's habits, in decayed counts.
+/// Profile of a network, in decayed counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NetworkProfile {
     since: u32,
     pub(super) pages: f32,
     assets: f32,
     linked: f32,
-    /// Which of 32 places its clients fall on.
+    /// Bitmap of the clients, hashed to 32 bits.
     clients: u32,
 }
 
 impl NetworkProfile {
-    /// Adds what was seen of the client that `hash` stands for.
+    /// Records a request of the client with `hash`.
     pub fn record(&mut self, hash: u64, sight: &RequestFeatures, outcome: ResponseOutcome, half_life: Duration) {
         if !sight.is_informative(outcome) {
             return;
@@ -33,19 +33,19 @@ impl NetworkProfile {
         }
     }
 
-    /// The habits as they count at `now`.
+    /// Returns the profile, decayed to `now`.
     #[must_use]
     pub fn decayed(mut self, now: Timestamp, half_life: Duration) -> Self {
         self.decay(now, half_life);
         self
     }
 
-    /// The second of the last request.
+    /// Returns the second of the last request.
     pub fn since(&self) -> u32 {
         self.since
     }
 
-    /// True when several clients have asked for many pages, and hardly one did what people do.
+    /// Returns true if several clients requested many pages, almost without assets and links.
     pub(super) fn looks_automated(&self) -> bool {
         let seldom = |count: f32| count * 20.0 < self.pages;
         self.pages >= MIN_PAGES && self.clients.count_ones() >= MIN_CLIENTS && seldom(self.assets + self.linked)
@@ -62,6 +62,6 @@ impl NetworkProfile {
     }
 }
 
-/// Fewer pages, or clients, may be chance.
+/// Minimum pages and clients; fewer may be coincidence.
 const MIN_PAGES: f32 = 8.0;
 const MIN_CLIENTS: u32 = 3;

@@ -1,52 +1,52 @@
-//! How far a client's habits are from a person's: points, and what they are for.
+//! Bot score of a client: points for behavior that is rare for humans, and the signals they are for.
 //!
-//! A hundred points are the usual threshold, and no signal has as many; headers together have at most 65. The weights
-//! follow from how rare each is among people; docs/CLASSIFICATION.md gives the reasons and the figures.
+//! The usual threshold is 100 points. Every single signal stays below it, and header signals total at most 65. The
+//! weights follow from how rare each signal is for humans; docs/CLASSIFICATION.md gives reasons and figures.
 
 use super::{ClientProfile, ExpectedBehavior, NetworkProfile};
 
-/// One thing that people seldom do.
+/// A behavior that is rare for humans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Signal {
-    /// Pages were loaded without what belongs to them, by a browser that shows it.
+    /// Pages loaded without assets, by a graphical browser.
     NoAssets,
-    /// No page of the site ever led to another.
+    /// No page has a referer of this site.
     NoLinks,
-    /// Many costly pages, each counted once, by somebody who does not read as people do.
+    /// Many distinct costly pages, by a client that does not both load assets and follow links.
     ManyCostlyPages,
-    /// One page after the other, at an even pace.
+    /// Pages at constant intervals.
     EvenPace,
-    /// It read robots.txt.
+    /// Requests of robots.txt.
     ReadsRobots,
-    /// It went where robots.txt forbids to and nothing links to.
+    /// Requests of the honeypot.
     Honeypot,
-    /// Most of what it asked for is not there.
+    /// Mostly requests of pages that do not exist.
     Probes,
-    /// No `Accept-Language`, which its browser always sends.
+    /// No `Accept-Language`, which the claimed browser always sends.
     NoLanguage,
-    /// No `Sec-Fetch-Mode`, which its browser always sends over TLS.
+    /// No `Sec-Fetch-Mode`, which the claimed browser always sends over TLS.
     NoFetchMetadata,
-    /// Client hints that its browser does not have, or none where it has them.
+    /// Client hints of a browser that has none, or no client hints of one that has them.
     WrongHints,
     /// No `Accept` or no `Accept-Encoding`.
     BareHeaders,
-    /// HTTP/1.0.
+    /// HTTP/1.0 requests.
     OldHttp,
-    /// Its whole network loads pages and nothing else.
+    /// Pages without assets and links from the whole network.
     Network,
 }
 
-/// Why a client is suspected.
+/// Bot score of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BotScore {
-    /// All points together.
+    /// Sum of the points of all signals.
     pub points: u16,
-    /// What most of them are for, strongest first.
+    /// Signals with the most points, strongest first.
     pub signals: [Option<Signal>; 3],
 }
 
 impl Signal {
-    /// All of them.
+    /// All signals, in declaration order.
     pub const ALL: [Self; 13] = [
         Self::NoAssets,
         Self::NoLinks,
@@ -63,26 +63,26 @@ impl Signal {
         Self::Network,
     ];
 
-    /// Its name in logs and metrics.
+    /// Returns the name in logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoAssets => "no_assets",
             Self::NoLinks => "no_links",
             Self::ManyCostlyPages => "many_costly_pages",
-            Self::EvenPace => "even_pace",
+            Self::EvenPace => "constant_interval",
             Self::ReadsRobots => "reads_robots",
-            Self::Honeypot => "trapped",
-            Self::Probes => "probes",
+            Self::Honeypot => "honeypot",
+            Self::Probes => "probing",
             Self::NoLanguage => "no_language",
             Self::NoFetchMetadata => "no_fetch_metadata",
-            Self::WrongHints => "wrong_hints",
-            Self::BareHeaders => "bare_headers",
-            Self::OldHttp => "old_http",
-            Self::Network => "neighbours",
+            Self::WrongHints => "client_hints_mismatch",
+            Self::BareHeaders => "missing_accept",
+            Self::OldHttp => "http_10",
+            Self::Network => "network",
         }
     }
 
-    /// The most points that it can have.
+    /// Returns the maximum points of the signal.
     pub const fn max_points(self) -> u16 {
         match self {
             Self::Honeypot => 80,
@@ -98,8 +98,8 @@ impl Signal {
     }
 }
 
-/// Weighs `habits`, as they are now, of a client that shows pictures if it is `graphical`. `neighbourhood` is asked for
-/// only where it could tell something.
+/// Scores a decayed client profile. `graphical` is true if the claimed browser displays images; `neighbourhood` is
+/// called only if the network's profile can matter.
 pub fn score(
     habits: &ClientProfile,
     graphical: bool,
@@ -128,14 +128,14 @@ pub fn score(
         (Signal::BareHeaders, habits.bare.ratio()),
         (Signal::NoAssets, if lacks_assets { expected.assets * saturation(served, 1.5) } else { 0.0 }),
     ];
-    // Whoever reads on behind a proxy that takes headers away may have the pictures from it, too.
+    // A client that follows links behind a header-stripping proxy may get its images from the proxy, too.
     let (together, apart) = of_a_proxy.split_at(if habits.follows_links() { 5 } else { 4 });
     points.add_together(together);
     apart.iter().for_each(|(signal, share)| points.add(*signal, *share));
     if !habits.follows_links() {
         points.add(Signal::NoLinks, expected.links * saturation(pages, 1.5));
     }
-    // Whoever does both reads, however much.
+    // A client that loads assets and follows links reads like a human, even if many pages are costly.
     if !(habits.loads_assets() && habits.follows_links()) {
         points.add(Signal::ManyCostlyPages, (costly - 15.0) / 15.0);
     }
@@ -155,7 +155,7 @@ pub fn score(
     points.into_suspicion()
 }
 
-/// How sure something is that was seen `count` times: half after `half` of them.
+/// Returns the confidence after `count` observations: one half after `half` of them.
 fn saturation(count: f32, half: f32) -> f32 {
     1.0 - (-count / half).exp2()
 }
@@ -163,7 +163,7 @@ fn saturation(count: f32, half: f32) -> f32 {
 #[derive(Default)]
 struct ScoreBuilder {
     sum: f32,
-    /// Strongest first.
+    /// Signals with the most points, strongest first.
     strongest: [(f32, Option<Signal>); 3],
 }
 
@@ -172,7 +172,7 @@ impl ScoreBuilder {
         self.add_points(signal, f32::from(signal.max_points()) * share.clamp(0.0, 1.0));
     }
 
-    /// What one proxy can take away all at once is one reason.
+    /// Adds signals that one proxy can cause together, with a common maximum.
     fn add_together(&mut self, signals: &[(Signal, f32)]) {
         let sum: f32 = signals.iter().map(|(signal, share)| f32::from(signal.max_points()) * share).sum();
         let scale = if sum > MAX_HEADER_POINTS { MAX_HEADER_POINTS / sum } else { 1.0 };
@@ -199,8 +199,8 @@ impl ScoreBuilder {
     }
 }
 
-/// Fewer steps have no pace.
+/// Minimum number of intervals for [`Signal::EvenPace`].
 const MIN_INTERVALS: u8 = 8;
 
-/// What one proxy can take away, together: with many costly pages it is not enough.
+/// Maximum points of signals that one proxy can cause; with many costly pages it stays below the threshold.
 const MAX_HEADER_POINTS: f32 = 65.0;

@@ -5,13 +5,13 @@ use proptest::prelude::*;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const THRESHOLD: u16 = 100;
 
-/// A site where people load pictures and say where they come from.
+/// Baseline of a site whose humans load images and send referers.
 const USUAL: ExpectedBehavior = ExpectedBehavior { assets: 1.0, links: 1.0 };
 
 const CHROME: BrowserTraits =
     BrowserTraits { graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
 
-/// All headers of a browser that speaks TLS.
+/// All headers of a browser that uses TLS.
 const WHOLE: HeadersSeen = HeadersSeen::INSPECTED
     .with(HeadersSeen::ACCEPT, true)
     .with(HeadersSeen::ENCODING, true)
@@ -22,7 +22,7 @@ const WHOLE: HeadersSeen = HeadersSeen::INSPECTED
     .with(HeadersSeen::USER_AGENT, true)
     .with(HeadersSeen::TLS, true);
 
-/// Somebody who visits the site.
+/// Simulated client of the site.
 struct SimulatedClient {
     habits: ClientProfile,
     now: Timestamp,
@@ -44,7 +44,7 @@ impl SimulatedClient {
         Self { habits: ClientProfile::default(), now, page: 0, usual }
     }
 
-    /// A person at their own pace: now fast, now slow.
+    /// Creates a human client; its pages have irregular intervals.
     fn person(browser: BrowserTraits, seen: HeadersSeen) -> Self {
         Self::new(browser, seen)
     }
@@ -75,12 +75,12 @@ impl SimulatedClient {
 }
 
 #[test]
-fn habits_are_as_small_as_promised() {
+fn client_profile_has_the_expected_size() {
     assert_eq!(size_of::<ClientProfile>(), 64);
 }
 
 #[test]
-fn no_signal_is_enough_alone() {
+fn no_single_signal_reaches_the_threshold() {
     assert!(Signal::ALL.iter().all(|signal| signal.max_points() < THRESHOLD));
     for (place, signal) in Signal::ALL.iter().enumerate() {
         assert_eq!(*signal as usize, place, "{}", signal.name());
@@ -88,7 +88,7 @@ fn no_signal_is_enough_alone() {
 }
 
 #[test]
-fn a_person_who_reads_all_day_is_left_alone() {
+fn human_reading_all_day_is_not_suspected() {
     let mut avid = SimulatedClient::person(CHROME, WHOLE);
     for _ in 0..400 {
         avid.turns_page(Referer::Internal);
@@ -98,7 +98,7 @@ fn a_person_who_reads_all_day_is_left_alone() {
 }
 
 #[test]
-fn a_browser_that_hides_where_it_comes_from_is_left_alone() {
+fn browser_without_referer_is_not_suspected() {
     let mut private = SimulatedClient::person(CHROME, WHOLE);
     for _ in 0..400 {
         private.turns_page(Referer::Absent);
@@ -108,7 +108,7 @@ fn a_browser_that_hides_where_it_comes_from_is_left_alone() {
 }
 
 #[test]
-fn a_reader_without_pictures_is_left_alone() {
+fn human_without_images_is_not_suspected() {
     let mut reader = SimulatedClient::person(CHROME, WHOLE);
     for _ in 0..400 {
         reader.turns_page(Referer::Internal);
@@ -117,7 +117,7 @@ fn a_reader_without_pictures_is_left_alone() {
 }
 
 #[test]
-fn a_text_browser_that_hides_where_it_comes_from_is_left_alone() {
+fn text_browser_without_referer_is_not_suspected() {
     let mut text =
         SimulatedClient::person(BrowserTraits::default(), HeadersSeen::INSPECTED.with(HeadersSeen::HTTP_10, true));
     for _ in 0..400 {
@@ -127,8 +127,8 @@ fn a_text_browser_that_hides_where_it_comes_from_is_left_alone() {
 }
 
 #[test]
-fn a_subscriber_whose_reader_opens_one_page_after_the_other_is_left_alone() {
-    // Everything is in the browser's cache, and a feed reader opens the pages.
+fn feed_reader_page_views_are_not_suspected() {
+    // All assets are in the browser's cache, and a feed reader opens the pages.
     let mut subscriber = SimulatedClient::person(CHROME, WHOLE);
     for _ in 0..100 {
         subscriber.turns_page(Referer::Absent);
@@ -138,7 +138,7 @@ fn a_subscriber_whose_reader_opens_one_page_after_the_other_is_left_alone() {
 }
 
 #[test]
-fn a_proxy_that_takes_the_headers_away_is_forgiven() {
+fn header_stripping_proxy_stays_below_the_threshold() {
     let mut behind = SimulatedClient::person(CHROME, HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true));
     for _ in 0..100 {
         behind.turns_page(Referer::Internal);
@@ -148,7 +148,7 @@ fn a_proxy_that_takes_the_headers_away_is_forgiven() {
 }
 
 #[test]
-fn a_reader_behind_a_proxy_that_takes_headers_away_and_keeps_the_pictures_is_left_alone() {
+fn header_stripping_proxy_with_image_cache_is_tolerated() {
     let mut behind = SimulatedClient::person(
         CHROME,
         HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true).with(HeadersSeen::ACCEPT, true),
@@ -160,7 +160,7 @@ fn a_reader_behind_a_proxy_that_takes_headers_away_and_keeps_the_pictures_is_lef
 }
 
 #[test]
-fn what_a_page_fetches_for_itself_is_no_page() {
+fn background_fetches_are_not_counted_as_pages() {
     let mut board = SimulatedClient::person(CHROME, WHOLE);
     board.turns_page(Referer::Absent);
     for _ in 0..5 {
@@ -178,7 +178,7 @@ fn what_a_page_fetches_for_itself_is_no_page() {
 }
 
 #[test]
-fn a_program_that_copies_such_a_request_is_found() {
+fn script_copying_a_background_fetch_is_detected() {
     let copied = HeadersSeen::INSPECTED
         .with(HeadersSeen::TLS, true)
         .with(HeadersSeen::LANGUAGE, true)
@@ -188,11 +188,11 @@ fn a_program_that_copies_such_a_request_is_found() {
         script.now += Duration::from_secs(2);
         script.sees(ResourceKind::Page(page), Referer::Internal, ResponseOutcome::Served);
     }
-    assert!(script.points() >= THRESHOLD, "it never loaded what belongs to one: {:?}", script.names());
+    assert!(script.points() >= THRESHOLD, "no assets were loaded : {:?}", script.names());
 }
 
 #[test]
-fn a_class_that_opens_pages_together_is_left_alone() {
+fn simultaneous_page_loads_behind_nat_are_not_suspected() {
     let mut class = SimulatedClient::new(CHROME, WHOLE);
     for page in 1..=100 {
         class.now += Duration::from_millis(15);
@@ -201,22 +201,22 @@ fn a_class_that_opens_pages_together_is_left_alone() {
     }
     let opened = class.points();
     class.now += Duration::from_secs(10);
-    assert!(class.points() >= THRESHOLD && opened < THRESHOLD, "nothing has been loaded for them");
+    assert!(class.points() >= THRESHOLD && opened < THRESHOLD, "no assets were loaded in time");
 }
 
 #[test]
-fn a_page_that_refreshes_itself_has_no_pace() {
+fn self_refreshing_page_gives_no_even_pace() {
     let mut board = SimulatedClient::new(CHROME, WHOLE);
     for _ in 0..200 {
         board.now += Duration::from_secs(30);
         board.sees(ResourceKind::Page(7), Referer::Internal, ResponseOutcome::Served);
     }
-    assert!(!board.names().contains(&"even_pace"), "{:?}", board.names());
+    assert!(!board.names().contains(&"constant_interval"), "{:?}", board.names());
 }
 
 #[test]
-fn what_is_not_known_is_not_missing() {
-    // A log with neither headers nor referers, of a site that keeps its pictures elsewhere.
+fn unknown_features_are_not_missing_features() {
+    // A log with neither headers nor referers, of a site with external images.
     let mut logged = SimulatedClient::new(CHROME, HeadersSeen::default());
     logged.usual.referer = Referer::Unknown;
     for _ in 0..400 {
@@ -226,7 +226,7 @@ fn what_is_not_known_is_not_missing() {
 }
 
 #[test]
-fn nothing_is_held_against_headers_that_are_kept_for_tls() {
+fn tls_only_headers_are_not_expected_on_plaintext() {
     let plain = HeadersSeen::INSPECTED
         .with(HeadersSeen::ACCEPT, true)
         .with(HeadersSeen::ENCODING, true)
@@ -238,7 +238,7 @@ fn nothing_is_held_against_headers_that_are_kept_for_tls() {
 }
 
 #[test]
-fn a_program_that_only_borrows_a_user_agent_is_found_after_two_pages() {
+fn fake_browser_is_detected_after_two_pages() {
     let mut script = SimulatedClient::new(
         CHROME,
         HeadersSeen::INSPECTED.with(HeadersSeen::ACCEPT, true).with(HeadersSeen::TLS, true),
@@ -249,7 +249,7 @@ fn a_program_that_only_borrows_a_user_agent_is_found_after_two_pages() {
 }
 
 #[test]
-fn a_program_with_all_headers_is_found_by_its_pace() {
+fn script_with_browser_headers_is_detected_by_pace() {
     let mut timer = SimulatedClient::new(CHROME, WHOLE);
     let mut found_at = None;
     for page in 1..=50 {
@@ -262,7 +262,7 @@ fn a_program_with_all_headers_is_found_by_its_pace() {
 }
 
 #[test]
-fn who_tries_the_doors_is_found() {
+fn path_scanner_is_detected() {
     let mut scanner = SimulatedClient::new(BrowserTraits::default(), WHOLE);
     for _ in 0..20 {
         scanner.turns_page(Referer::Absent);
@@ -274,11 +274,11 @@ fn who_tries_the_doors_is_found() {
         scanner.sees(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::NotFound);
     }
     assert!(harmless < THRESHOLD && scanner.points() >= THRESHOLD, "{harmless} {:?}", scanner.names());
-    assert_eq!(scanner.names()[0], "probes");
+    assert_eq!(scanner.names()[0], "probing");
 }
 
 #[test]
-fn a_trap_counts_unless_another_site_has_set_it() {
+fn honeypot_counts_unless_linked_from_another_site() {
     let mut crawler = SimulatedClient::new(CHROME, WHOLE);
     crawler.turns_page(Referer::Absent);
     crawler.now += Duration::from_secs(5);
@@ -287,11 +287,11 @@ fn a_trap_counts_unless_another_site_has_set_it() {
     let mut person = SimulatedClient::new(CHROME, WHOLE);
     person.turns_page(Referer::Absent);
     person.sees(ResourceKind::Honeypot, Referer::External, ResponseOutcome::NotFound);
-    assert!(!person.names().contains(&"trapped"));
+    assert!(!person.names().contains(&"honeypot"));
 }
 
 #[test]
-fn what_the_gate_refuses_is_held_against_nobody() {
+fn refused_requests_do_not_raise_the_score() {
     let mut refused = SimulatedClient::new(CHROME, WHOLE);
     for page in 1..=100 {
         refused.now += Duration::from_secs(1);
@@ -301,7 +301,7 @@ fn what_the_gate_refuses_is_held_against_nobody() {
 }
 
 #[test]
-fn a_network_without_people_makes_two_pages_tell() {
+fn automated_network_makes_two_pages_suspicious() {
     let usual = SimulatedClient::new(CHROME, WHOLE).usual;
     let mut network = NetworkProfile::default();
     for client in 0..40_u64 {
@@ -311,10 +311,10 @@ fn a_network_without_people_makes_two_pages_tell() {
     let points = |visitor: &SimulatedClient, network| score(&visitor.habits, true, USUAL, || Some(network)).points;
     let mut rented = SimulatedClient::new(CHROME, WHOLE);
     rented.turns_page(Referer::Absent);
-    assert!(points(&rented, network) < THRESHOLD, "one page proves nothing");
+    assert!(points(&rented, network) < THRESHOLD, "one page is not enough");
     rented.turns_page(Referer::Absent);
     assert!(points(&rented, network) >= THRESHOLD);
-    // One who does as people do is not held to account for the neighbours, and clears their name before long.
+    // A client with human behavior is not affected by its network, and soon clears it.
     let mut person = SimulatedClient::new(CHROME, WHOLE);
     person.turns_page(Referer::Absent);
     person.sees(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
@@ -326,23 +326,23 @@ fn a_network_without_people_makes_two_pages_tell() {
 }
 
 #[test]
-fn customs_are_learned_from_those_who_do_as_people_do() {
+fn baseline_is_learned_from_humanlike_clients() {
     let mut customs = SiteBaseline::default();
     let now = Timestamp::from_seconds(1_800_000_000);
     for _ in 0..4 {
         customs.record(BaselineSample::LoadsAssets, now, DAY);
     }
-    assert_eq!(customs.expected(), ExpectedBehavior::default(), "too few to know");
+    assert_eq!(customs.expected(), ExpectedBehavior::default(), "too few samples");
     customs.record(BaselineSample::LoadsAssets, now, DAY);
     assert_eq!(customs.expected(), ExpectedBehavior { assets: 1.0, links: 0.0 });
     for _ in 0..5 {
         customs.record(BaselineSample::NoAssets, now, DAY);
     }
-    assert_eq!(customs.expected(), ExpectedBehavior::default(), "half of them keep their pictures elsewhere");
+    assert_eq!(customs.expected(), ExpectedBehavior::default(), "half of the clients load no assets");
 }
 
 #[test]
-fn a_client_is_a_witness_once() {
+fn client_contributes_to_the_baseline_once() {
     let mut person = SimulatedClient::new(CHROME, WHOLE);
     let mut heard = Vec::new();
     for page in 1..=9 {
@@ -359,7 +359,7 @@ fn a_client_is_a_witness_once() {
 }
 
 #[test]
-fn what_a_path_asks_for_is_told_by_its_name() {
+fn resource_kind_is_derived_from_the_path() {
     let aim = |path| ResourceKind::of(&http::Method::GET, path, None, Some("/trap"));
     assert!(matches!(aim("/"), ResourceKind::Page(_)));
     assert!(matches!(aim("/item/42.html"), ResourceKind::Page(_)));
@@ -378,32 +378,32 @@ fn what_a_path_asks_for_is_told_by_its_name() {
 }
 
 #[test]
-fn what_became_of_a_request_is_told_by_its_status() {
+fn response_outcome_is_derived_from_the_status() {
     let of = |statuses: &[u16]| statuses.iter().map(|&status| ResponseOutcome::from_status(status)).collect::<Vec<_>>();
     assert_eq!(of(&[200, 206]), [ResponseOutcome::Served; 2]);
     assert_eq!(
         of(&[301, 304, 401, 403]),
         [ResponseOutcome::Redirected; 4],
-        "a door that is shut is not one that is not there"
+        "a redirected or forbidden page is not missing"
     );
     assert_eq!(of(&[400, 404, 410]), [ResponseOutcome::NotFound; 3]);
     assert_eq!(of(&[429, 500, 503]), [ResponseOutcome::Refused; 3]);
 }
 
 #[test]
-fn a_referer_is_ours_where_the_domain_is() {
+fn referer_of_the_same_domain_is_internal() {
     let of = |referer: &str, host| Referer::of(Some(referer.as_bytes()), host);
     assert_eq!(of("https://www.shop.example/a", "shop.example"), Referer::Internal);
     assert_eq!(of("https://Shop.Example:8443", "www.shop.example"), Referer::Internal);
     assert_eq!(of("https://search.example/", "shop.test"), Referer::External);
-    assert_eq!(of("https://search.example/", ""), Referer::Internal, "a log that names no host");
+    assert_eq!(of("https://search.example/", ""), Referer::Internal, "a log without hosts");
     assert_eq!(of("about:blank", "shop.example"), Referer::External);
     assert_eq!(Referer::of(Some(b""), "shop.example"), Referer::Absent);
     assert_eq!(Referer::of(None, "shop.example"), Referer::Absent);
 }
 
 #[test]
-fn headers_have_the_names_that_they_are_logged_by() {
+fn headers_are_found_by_their_logged_name() {
     assert_eq!(WHOLE.names().count(), 7);
     for name in WHOLE.names() {
         assert!(HeadersSeen::from_name(name).is_some_and(|header| WHOLE.contains(header)), "{name}");
@@ -423,7 +423,7 @@ fn any_sight() -> impl Strategy<Value = (u64, u8, u16, u8, bool, ResponseOutcome
 
 proptest! {
     #[test]
-    fn pages_that_are_numbered_are_as_many_as_others(
+    fn numbered_pages_hash_to_distinct_values(
         folder in "/[a-z]{1,12}/", first in 0_u64..1_000_000_000, by_query in any::<bool>(), step in 1_u64..20,
     ) {
         let aim = |number: u64| {
@@ -439,14 +439,14 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_is_weighed_within_bounds_and_forgotten_in_the_end(
+    fn score_is_bounded_and_decays(
         sights in proptest::collection::vec(any_sight(), 1..120),
         back in any::<bool>(),
     ) {
         let mut visitor = SimulatedClient::new(CHROME, WHOLE);
         let mut latest = visitor.now;
         for (wait, aim, page, referer, costly, outcome) in sights {
-            // A clock that is set back now and then.
+            // A clock that is set back occasionally.
             visitor.now = if back && wait % 7 == 0 { visitor.now - Duration::from_secs(wait) } else { visitor.now + Duration::from_millis(wait) };
             latest = latest.max(visitor.now);
             visitor.usual.costly = costly;
@@ -458,7 +458,7 @@ proptest! {
         }
         let long_after = visitor.habits.decayed(latest + 14 * DAY, DAY);
         let left = score(&long_after, true, USUAL, || None);
-        // The pace is a ratio and does not fade, but is not enough.
+        // The interval statistics do not decay, but are not enough alone.
         prop_assert!(left.points <= Signal::EvenPace.max_points() + 2, "{left:?}");
     }
 }

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const MIDNIGHT: Timestamp = Timestamp::from_seconds(86_400);
 
-/// One quota of 1,000 units with one ladder for the only class, and one costly route.
+/// Fixture: a quota of 1,000 units, one class with optional tiers, and one costly route.
 struct Door {
     quota: Quota,
     class: Class,
@@ -123,18 +123,18 @@ impl Door {
 }
 
 #[test]
-fn a_class_without_tiers_is_refused_only_when_nothing_is_left() {
+fn class_without_tiers_is_refused_only_at_exhaustion() {
     let mut door = Door::new();
     assert_eq!(door.reason(), None);
     door.taken = 999;
-    assert_eq!(door.reason(), None, "the last unit is there to be used");
+    assert_eq!(door.reason(), None, "the last unit is usable");
     door.taken = 1000;
     let wait = MIDNIGHT.saturating_duration_since(NOON);
     assert_eq!(door.asks(), Verdict::Refuse(Refusal { reason: Reason::Quota, quotas: 1, wait }));
 }
 
 #[test]
-fn with_one_unit_left_the_cheap_page_still_passes() {
+fn cheap_request_passes_with_one_unit_remaining() {
     let mut door = Door { taken: 999, ..Door::new() };
     assert_eq!(door.reason(), None);
     door.cost = 12;
@@ -142,26 +142,26 @@ fn with_one_unit_left_the_cheap_page_still_passes() {
 }
 
 #[test]
-fn a_lease_that_has_run_out_is_not_a_spent_quota() {
+fn exhausted_lease_is_not_an_exhausted_quota() {
     let mut door = Door { taken: 500, granted: 500, ..Door::new() };
     let wait = Duration::from_secs(1);
     assert_eq!(door.asks(), Verdict::Refuse(Refusal { reason: Reason::Ledger, quotas: 1, wait }));
     door.taken = 1000;
-    assert_eq!(door.reason(), Some(Reason::Quota), "nobody is told to come back for what is gone");
+    assert_eq!(door.reason(), Some(Reason::Quota), "a used-up quota outranks a missing lease");
     door.quota.enforce = false;
     door.taken = 500;
-    assert_eq!(door.shadow(), None, "nothing waits for the ledger of a quota that may be overspent");
+    assert_eq!(door.shadow(), None, "a quota in shadow mode does not wait for leases");
 }
 
 #[test]
-fn a_tier_refuses_its_share_and_names_itself() {
+fn tier_refuses_its_share_with_reason_tier() {
     let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
     let reasons: Vec<_> = (0..4).map(|_| door.reason()).collect();
     assert_eq!(reasons, [None, Some(Reason::Tier), None, Some(Reason::Tier)]);
 }
 
 #[test]
-fn a_guarded_crawler_is_let_through_where_a_tier_refuses_it_but_not_where_nothing_is_left() {
+fn crawler_guard_overrides_tiers_but_not_exhaustion() {
     let guard = CrawlerGuard {
         admit_interval: Duration::from_secs(300),
         max_refused_for: Duration::from_secs(86_400),
@@ -177,14 +177,14 @@ fn a_guarded_crawler_is_let_through_where_a_tier_refuses_it_but_not_where_nothin
     let mut door = Door { taken: 600, guarded: Some(never), ..Door::new().shedding_from(500, 100, true) };
     assert_eq!(door.reason(), None);
     door.guarded = Some(GuardState { last_admitted: NOON, ..never });
-    assert_eq!(door.reason(), Some(Reason::Tier), "it has just had its turn");
+    assert_eq!(door.reason(), Some(Reason::Tier), "admit interval not elapsed");
     door.guarded = Some(never);
     door.taken = 1000;
     assert_eq!(door.reason(), Some(Reason::Quota));
 }
 
 #[test]
-fn a_class_shut_out_waits_for_the_reset_and_one_shed_in_part_does_not() {
+fn full_shed_waits_for_reset_partial_does_not() {
     let mut shut = Door { taken: 600, ..Door::new().shedding_from(500, 100, true) };
     let wait = MIDNIGHT.saturating_duration_since(NOON);
     assert_eq!(shut.asks(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
@@ -195,14 +195,14 @@ fn a_class_shut_out_waits_for_the_reset_and_one_shed_in_part_does_not() {
 }
 
 #[test]
-fn what_is_never_refused_is_not_even_to_a_blocked_class() {
+fn exempt_request_passes_in_a_blocked_class() {
     let mut door = Door { taken: 1000, never_refused: true, ..Door::new() };
     door.class.blocked = true;
     assert_eq!(door.reason(), None);
 }
 
 #[test]
-fn a_blocked_class_is_refused_before_anything_is_counted() {
+fn blocked_class_is_refused_before_counting() {
     let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
     door.class.blocked = true;
     assert_eq!(door.reason(), Some(Reason::Blocked));
@@ -210,7 +210,7 @@ fn a_blocked_class_is_refused_before_anything_is_counted() {
 }
 
 #[test]
-fn an_empty_bucket_refuses_before_the_quota_is_asked_and_touches_nothing() {
+fn empty_bucket_refuses_before_the_quota_check() {
     let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
     door.class.bucket =
         Some(Bucket { capacity: 1, fill: 1, interval: Duration::from_secs(10), smooth: false, costed_only: false });
@@ -223,7 +223,7 @@ fn an_empty_bucket_refuses_before_the_quota_is_asked_and_touches_nothing() {
 }
 
 #[test]
-fn a_rule_in_shadow_says_what_it_would_have_done() {
+fn shadow_rule_reports_the_refusal_it_skipped() {
     let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 100, false) };
     assert_eq!(door.shadow(), Some(Reason::Tier));
     door.quota.enforce = false;
@@ -236,7 +236,7 @@ fn a_rule_in_shadow_says_what_it_would_have_done() {
 }
 
 #[test]
-fn a_class_in_shadow_still_cannot_overspend() {
+fn shadow_class_cannot_overspend() {
     let mut door = Door { taken: 1000, ..Door::new().shedding_from(500, 100, true) };
     door.class.enforce = false;
     assert_eq!(door.reason(), Some(Reason::Quota));
@@ -244,7 +244,7 @@ fn a_class_in_shadow_still_cannot_overspend() {
 
 proptest! {
     #[test]
-    fn nothing_enforced_is_ever_admitted_beyond_the_grant(
+    fn enforced_quota_never_admits_beyond_the_lease(
         taken in 0u64..1100, cost in 0u64..50, above in 0u64..1000, percent in 0u32..=100, carry in 0u32..1_000_000,
         granted in 0u64..=1000, class_enforces: bool, tier_enforces: bool,
     ) {
@@ -257,7 +257,7 @@ proptest! {
     }
 
     #[test]
-    fn who_waits_exactly_as_told_is_admitted_and_a_moment_earlier_is_not(
+    fn retry_after_is_exact(
         capacity in 1u32..50, fill in 1u32..50, interval_ms in 1u64..100_000, smooth: bool,
         pauses in proptest::collection::vec(0u64..20_000, 1..100),
     ) {
@@ -271,14 +271,14 @@ proptest! {
                 let told = door.now + refusal.wait;
                 door.now = Timestamp(told.0 - 1);
                 prop_assert_eq!(door.reason(), Some(Reason::Bucket));
-                // Header fields tell whole seconds: who waits for those is admitted as well.
+                // `Retry-After` has whole seconds: a retry after the rounded wait is admitted as well.
                 door.now = told + Duration::from_secs(ceil_seconds(refusal.wait)) - refusal.wait;
                 prop_assert_eq!(door.reason(), None);
                 door.now = told;
             }
             match door.asks() {
                 Verdict::Admit { level, .. } => door.level = level,
-                Verdict::Refuse(refusal) => prop_assert!(false, "told to come back now: {refusal:?}"),
+                Verdict::Refuse(refusal) => prop_assert!(false, "refused after the full wait: {refusal:?}"),
             }
         }
     }

@@ -1,53 +1,53 @@
-//! Who pays together: one address, one secret that is sent along, one operator, or a class as a whole.
+//! Keys that partition the buckets of a class: by address, credential, operator, or the class as a whole.
 
 use crate::policy::facts::OperatorId;
 use std::fmt::{self, Display};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Who shares one bucket of a class.
+/// Key source: the property by which the buckets of a class are partitioned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KeySource {
-    /// Who comes from one address, or one IPv6 prefix.
+    /// Client address, or its IPv6 prefix.
     #[default]
     Address,
-    /// Who sends the same value there; who sends none, by address.
+    /// Value of the credential; the address if none is sent.
     Credential(CredentialSource),
-    /// All crawlers of one proven operator; who has none, by address.
+    /// Proven operator; the address if there is none.
     Operator,
-    /// Everybody in the class.
+    /// The class: one bucket for all its clients.
     Class,
 }
 
-/// Where a client sends what it is known by.
+/// Header or cookie that carries a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialSource {
-    /// In this header: its whole value.
+    /// Whole value of this header.
     Header(http::HeaderName),
-    /// In this cookie.
+    /// Value of this cookie.
     Cookie(String),
 }
 
-/// One client, as buckets and counters know it, in one number: its address (IPv4, or the prefix of an IPv6 one), or what
-/// else says who pays.
+/// Key of a client in buckets and counters, as one number: its address (IPv4, or the prefix of IPv6), or another
+/// [`KeyOwner`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientKey(u64);
 
-/// What a key stands for.
+/// Owner of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOwner {
-    /// An IPv4 address.
+    /// IPv4 address.
     V4(Ipv4Addr),
-    /// The first address of an IPv6 prefix.
+    /// First address of an IPv6 prefix.
     V6(Ipv6Addr),
-    /// The hash of a secret.
+    /// Hash of a credential.
     Secret(u64),
-    /// An operator.
+    /// Operator of crawlers.
     Operator(OperatorId),
-    /// A class as a whole; which one stands beside the key.
+    /// A class as a whole; the class id is stored beside the key.
     Class,
 }
 
-/// No address begins like this (8000::/2 is nobody's), so these are the keys that are none. The kind follows in two bits.
+/// Tag of keys that are no address: 8000::/2 is unassigned. The next two bits encode the kind.
 const NO_ADDRESS: u64 = 0b10 << 62;
 const ADDRESS_OR_NOT: u64 = 0b11 << 62;
 const SECRET: u64 = NO_ADDRESS;
@@ -56,7 +56,7 @@ const CLASS: u64 = NO_ADDRESS | 0b10 << 60;
 const KIND: u64 = 0b1111 << 60;
 
 impl CredentialSource {
-    /// The name of the header that it is sent in.
+    /// Returns the name of the header that carries the credential.
     pub fn header(&self) -> &str {
         match self {
             Self::Header(name) => name.as_str(),
@@ -66,44 +66,45 @@ impl CredentialSource {
 }
 
 impl ClientKey {
-    /// The key of everybody in a class together.
+    /// Shared key of all clients of a class.
     pub const OF_CLASS: Self = Self(CLASS);
 
     pub(super) fn of_v4(address: Ipv4Addr) -> Self {
         Self(u32::from(address).into())
     }
 
-    /// The key of an IPv6 prefix, by its upper half. A made-up address must not pass for something else.
+    /// Creates the key of an IPv6 prefix from its upper half. A forged address in 8000::/2 cannot collide with another
+    /// kind.
     pub(super) fn of_v6(upper: u64) -> Self {
         Self(if upper & ADDRESS_OR_NOT == NO_ADDRESS { upper ^ ADDRESS_OR_NOT } else { upper })
     }
 
-    /// The key of a secret, by a hash of it that nobody outside this process can compute.
+    /// Creates the key of a credential from its hash, which is keyed per process.
     pub const fn from_credential(hash: u64) -> Self {
         Self(SECRET | hash & !KIND)
     }
 
-    /// The key of all crawlers of an operator.
+    /// Creates the shared key of an operator's crawlers.
     pub fn from_operator(operator: OperatorId) -> Self {
         Self(OPERATOR | u64::from(operator.0))
     }
 
-    /// The key as one number, for maps.
+    /// Returns the key as one number, for maps.
     pub const fn to_u64(self) -> u64 {
         self.0
     }
 
-    /// The key that [`ClientKey::to_u64`] gave.
+    /// Restores a key from [`ClientKey::to_u64`].
     pub const fn from_number(number: u64) -> Self {
         Self(number)
     }
 
-    /// The network around an address, as one number: 256 IPv4 addresses, or an IPv6 /48.
+    /// Returns the network of an address as one number: a /24 for IPv4, a /48 for IPv6.
     pub const fn network(self) -> u64 {
         self.0 >> if self.0 <= u32::MAX as u64 { 8 } else { 16 }
     }
 
-    /// Who it is. Below 2^32 lies only `::/32`, which nobody has: those are IPv4 addresses.
+    /// Returns the owner of the key. Values below 2^32 are IPv4 addresses: as IPv6, only unassigned `::/32` has them.
     pub fn owner(self) -> KeyOwner {
         match self.0 & KIND {
             SECRET => KeyOwner::Secret(self.0 & !KIND),
@@ -116,7 +117,7 @@ impl ClientKey {
         }
     }
 
-    /// The key for people to read: never a secret, only its hash. `name` is that of an operator.
+    /// Formats the key for display; shows the hash of a credential, never its value. `name` maps operators to names.
     pub fn display<'a>(self, name: impl Fn(OperatorId) -> &'a str) -> impl Display {
         fmt::from_fn(move |out| match self.owner() {
             KeyOwner::V4(address) => address.fmt(out),
@@ -128,7 +129,7 @@ impl ClientKey {
     }
 }
 
-/// The value of the cookie called `name`; `None` where there is none, or nothing in it. `lines` are those of `Cookie`.
+/// Returns the value of cookie `name` in the `Cookie` field lines `lines`; `None` if missing or empty.
 pub fn cookie<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Option<&'a [u8]> {
     lines
         .flat_map(|line| line.split(|&byte| byte == b';'))
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_tells_who_pays_but_no_secret() {
+    fn key_display_shows_the_owner_without_secrets() {
         assert_eq!(display(ClientKey::of_v4([192, 0, 2, 1].into())), "192.0.2.1");
         assert_eq!(display(ClientKey::of_v6(0x2001_0db8_0001_0002)), "2001:db8:1:2::");
         assert_eq!(display(ClientKey::from_credential(u64::MAX)), "hash:fffffffffffffff");
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_found_wherever_it_stands() {
+    fn cookie_is_found_at_any_position() {
         let found = |lines: &[&str], name| {
             let lines = lines.iter().map(|line| line.as_bytes());
             cookie(lines, name).map(|value| String::from_utf8_lossy(value).into_owned())
@@ -181,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_address_passes_for_another_kind_of_key(upper: u64) {
+        fn address_keys_never_collide_with_credential_keys(upper: u64) {
             prop_assert!(matches!(ClientKey::of_v6(upper).owner(), KeyOwner::V4(_) | KeyOwner::V6(_)));
             prop_assert!(matches!(ClientKey::from_credential(upper).owner(), KeyOwner::Secret(_)));
         }

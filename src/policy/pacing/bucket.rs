@@ -1,71 +1,71 @@
-//! What a class may take at this moment: it fills at the planned rate up to the burst, and every request pays.
+//! Pacing bucket: meters the units of one class. It refills at the planned rate up to the burst; every request pays.
 //!
-//! Beside it goes a share, which is carried out exactly: of any run of n requests n times the share is served, give or
-//! take one. A share of everything leaves the purse alone to decide.
+//! An exact admit share applies in addition: of any run of n requests, n times the share are admitted, within one
+//! request. With a share of all requests, only the bucket decides.
 
 use crate::policy::tier::{Share, ShedState};
 use crate::policy::time::Timestamp;
 use crate::policy::units::Units;
 use std::time::Duration;
 
-/// What the plan has for one class now.
+/// Current rate of one class under the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacingRate {
-    /// The share of its requests that is served.
+    /// Admit share.
     pub share: Share,
-    /// The share that will have been served in the end: of a purse that is empty many want the next unit.
+    /// Long-run admit share: many requests compete for the next unit of an empty bucket.
     pub long_run_share: Share,
-    /// Units that its purse gains in an hour.
+    /// Units added to the bucket per hour.
     pub refill_per_hour: Units,
-    /// The most that its purse holds.
+    /// Capacity of the bucket, in units.
     pub burst: Units,
 }
 
-/// What a class may take, and what it has of that at this moment.
+/// Planned rate of a class and the state of its bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacingAllowance {
-    /// By the plan.
+    /// Planned rate.
     pub rate: PacingRate,
-    /// At this moment.
+    /// Current bucket.
     pub bucket: PacingBucket,
 }
 
-/// The purse of one class.
+/// Pacing bucket of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacingBucket {
-    /// Thousandths of a unit; below zero after a request that cost more than the purse can hold.
+    /// Balance in milli-units; negative after a request that cost more than the capacity.
     milli: i64,
-    /// Up to when it has been filled.
+    /// Time of the last refill.
     refilled_at: Timestamp,
     shedding: ShedState,
 }
 
-/// Until when a class is told to wait that is refused by its plan.
+/// Refusal by the pacing plan, with the time to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacingRefused(pub Duration);
 
-/// By then there is another plan.
+/// Maximum wait; the plan changes before.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// A class served in part is told to come back so that about one request a minute of each client gets through.
+/// Interval at which a client of a partly admitted class gets about one request admitted.
 const PARTIAL_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 const NANOSECONDS_PER_HOUR: u128 = 3_600_000_000_000;
 
 impl PacingBucket {
-    /// A full purse.
+    /// Creates a full bucket.
     pub fn full(rate: &PacingRate, now: Timestamp) -> Self {
         Self { milli: milli(rate.burst), refilled_at: now, shedding: ShedState::default() }
     }
 
-    /// What was in it when it was last looked into; nothing, where it owes.
+    /// Returns the balance at the last refill; zero if negative.
     pub fn balance(&self) -> Units {
         Units::from_milli(u64::try_from(self.milli).unwrap_or(0))
     }
 
-    /// Counts one request of `cost` against the offer: the purse after it, and whether the request is refused. It may go
-    /// before so many others of its class, which are refused in its place. A request that is let through for other reasons
-    /// pays as well ([`PacingBucket::take`]).
+    /// Counts one request of `cost` against the rate. Returns the bucket after it, and whether it is refused. It may
+    /// borrow the turns of `before` later requests of its class. Does not charge: admitted requests, also those
+    /// admitted by other rules, pay by [`PacingBucket::take`].
     pub fn try_take(
         mut self,
         rate: &PacingRate,
@@ -75,7 +75,7 @@ impl PacingBucket {
     ) -> (Self, Result<(), PacingRefused>) {
         self.refill(rate, now);
         let (is_refused, shedding) = match rate.share {
-            // Nobody is refused in another's place any more.
+            // With a share of all requests, no refusal is due in place of another request.
             Share::ALL => (false, ShedState::default()),
             share => self.shedding.record_borrowing(share.complement(), before),
         };
@@ -93,25 +93,25 @@ impl PacingBucket {
         (self, said)
     }
 
-    /// As it is at `now`.
+    /// Returns the bucket, refilled to `now`.
     #[must_use]
     pub fn refilled(mut self, rate: &PacingRate, now: Timestamp) -> Self {
         self.refill(rate, now);
         self
     }
 
-    /// The same, where the share has just refused one: the next is served.
+    /// Returns the bucket after a refusal by the share, where the next request is admitted.
     #[must_use]
     pub fn assuming_turn(self) -> Self {
         Self { shedding: ShedState::default(), ..self }
     }
 
-    /// Takes `cost` out.
+    /// Takes `cost` out of the bucket; the balance may become negative.
     pub fn take(&mut self, cost: Units) {
         self.milli = self.milli.saturating_sub(milli(cost));
     }
 
-    /// Whole thousandths only; what is left of the time counts towards the next.
+    /// Adds whole milli-units only; the remaining time counts towards the next refill.
     fn refill(&mut self, offer: &PacingRate, now: Timestamp) {
         let passed = now.saturating_duration_since(self.refilled_at).as_nanos();
         let rate = u128::from(offer.refill_per_hour.milli());
@@ -129,7 +129,7 @@ impl PacingBucket {
                 self.refilled_at = self.refilled_at.max(now);
             }
         }
-        // A clock that was set back does not keep it waiting until it has come round again.
+        // After a clock was set back, refilling continues from the new time.
         self.refilled_at = self.refilled_at.min(now);
     }
 }

@@ -1,8 +1,8 @@
-//! What one class asks for: what the hours of the week usually bring, and how these days compare with that.
+//! Demand model of one class: typical demand per hour of week, and how recent days compare with it.
 //!
-//! Refused requests count: demand is what would be taken if there were enough. An hour that comes to more than twice of
-//! what was expected, and of the hour before, counts as twice that: a crowd that is there for an hour and gone says
-//! little about tomorrow, and one that stays is believed in the second hour.
+//! Refused requests count: demand is what would be used if there were enough units. An hour above twice its forecast
+//! and twice the hour before counts as twice that. A burst of one hour says little about the next day; a lasting one is
+//! accepted in its second hour.
 
 use super::week::{DAY, HOURS, HourProfile, WeekTime, WeeklyProfile};
 use crate::policy::tier::Share;
@@ -10,36 +10,36 @@ use crate::policy::units::Units;
 use std::f64::consts::FRAC_PI_2;
 use std::time::Duration;
 
-/// An hour in seconds.
+/// Seconds in an hour.
 const HOUR: f64 = 3600.0;
-/// What these days have been fades by this with each hour: after ten of them it is half.
+/// Decay of recent demand per hour; halves in ten hours.
 const RECENT_DECAY: f64 = 0.93;
-/// By how much they are busier than usual, faster: after four.
+/// Decay of the demand level per hour; halves in four hours.
 const LEVEL_DECAY: f64 = 0.85;
-/// Days differ from each other by at least a twentieth: by its square the variance of their level.
+/// Minimum variance of the level between days: their standard deviation is at least a twentieth.
 const LEVEL_VARIANCE: f64 = 0.0025;
-/// What differs by this many variances of chance is no chance: the days are different by as much as they seem to be.
+/// Number of variances of random demand from which on a deviation of the level is significant.
 const SIGNIFICANCE: f64 = 4.0;
-/// Nothing is so many times as much as nothing.
+/// Lower bound of the typical demand, in units, so that the level is defined if that demand is zero.
 const MIN_TYPICAL: f64 = 1.0;
-/// What today is unlike other days holds for the hours to come, less by this with each.
+/// Decay per hour of the current level's deviation in a forecast.
 const LEVEL_PERSISTENCE: f64 = 0.99;
-/// So much of what an hour brought out of turn the next brings, too.
+/// Part of an hour's excess that persists into the next hour.
 const EXCESS_PERSISTENCE: f64 = 0.4;
-/// Beyond so many times of what is expected, it is something else than usual.
+/// Ratio to the expected demand from which on an hour is an outlier.
 const OUTLIER_RATIO: f64 = 2.0;
-/// Before more is known: units come a few at a time, as people do who read some pages.
+/// Dispersion before any observation: requests arrive in small groups, like humans who read several pages.
 const DEFAULT_DISPERSION: f64 = 4.0;
-/// The most that is believed of it.
+/// Upper bound of the dispersion.
 const MAX_DISPERSION: f64 = 1e6;
-/// An hour that was watched for less than half says too little.
+/// Minimum observed part of an hour that is recorded.
 const MIN_OBSERVED: f64 = 0.5;
-/// Of so little of an hour nobody concludes what it brings.
+/// Minimum observed part of an hour for estimating a rate.
 const MIN_OBSERVED_FOR_RATE: f64 = 0.25;
-/// What requests cost in the end is not known from a few: so many units stand for those that cost what was expected.
+/// Prior weight of the cost ratio 1, in units: a few requests do not determine actual costs.
 const COST_PRIOR_UNITS: f64 = 10.0;
 
-/// What a class asks for.
+/// Demand model of a class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DemandModel {
     week: WeeklyProfile,
@@ -49,102 +49,102 @@ pub struct DemandModel {
     now: CurrentHour,
 }
 
-/// The hours of late, the older the less they count.
+/// Recent hours, with exponential decay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct RecentHours {
     asked: f64,
-    /// How many they are.
+    /// Decayed number of hours.
     hours: f64,
-    /// What the busiest of them came to ...
+    /// Demand of the busiest hour.
     busiest: f64,
-    /// ... and the last.
+    /// Demand of the last hour.
     last: f64,
-    /// How they compare with what is usual.
+    /// Level relative to the typical demand.
     level: DemandLevel,
 }
 
-/// What the hours of late brought, and what they usually bring; these fade faster.
+/// Demand and typical demand of recent hours; decays faster than [`RecentHours`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct DemandLevel {
     asked: f64,
     usual: f64,
 }
 
-/// How good expectations have been, of late.
+/// Recent forecast errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ForecastErrors {
     count: f64,
     expected: f64,
-    /// By how much they were missed, to either side.
+    /// Sum of absolute errors, in units.
     missed: f64,
-    /// By how much the last hour came to more than expected; below zero where it was less.
+    /// Error of the last hour, in units; negative if its demand was below the forecast.
     last: f64,
 }
 
-/// How much of what requests are expected to cost they cost in the end.
+/// Expected and actual costs, for their ratio.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct CostRatio {
     expected: f64,
     actual: f64,
 }
 
-/// The hour that is not over yet.
+/// Current hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct CurrentHour {
     asked: Units,
-    /// At which part of the hour watching it began.
+    /// Part of the hour at which observation started.
     from: f64,
 }
 
-/// What will be asked for, and how far off that may be.
+/// Forecast demand.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DemandForecast {
-    /// Units, as they will be paid for.
+    /// Demand in units, at actual costs.
     pub units: f64,
-    /// Their variance.
+    /// Variance of the demand.
     pub variance: f64,
 }
 
 impl DemandForecast {
-    /// Both together.
+    /// Returns the sum of two forecasts.
     pub fn add(self, other: Self) -> Self {
         Self { units: self.units + other.units, variance: self.variance + other.variance }
     }
 
-    /// Of its requests this share.
+    /// Returns the forecast for `share` of the requests.
     pub fn scale(self, share: Share) -> Self {
         Self { units: self.units * share.ratio(), variance: self.variance * share.ratio() }
     }
 }
 
 impl DemandModel {
-    /// Demand as it was learned in an earlier life.
+    /// Restores a model learned by a previous incarnation.
     pub fn of(hours: [HourProfile; HOURS]) -> Self {
         Self { week: WeeklyProfile::of(hours), ..Self::default() }
     }
 
-    /// What the hours of the week usually bring.
+    /// Returns the typical demand per hour of week.
     pub fn week(&self) -> &WeeklyProfile {
         &self.week
     }
 
-    /// Notes that a request of `cost` is asked for.
+    /// Records a request of expected cost `cost`, admitted or refused.
     pub fn record_request(&mut self, cost: Units) {
         self.now.asked = self.now.asked.saturating_add(cost);
     }
 
-    /// Notes that a request that was expected to cost `expected` cost `actual`.
+    /// Records the expected and the actual cost of a request.
     pub fn record_cost(&mut self, expected: Units, actual: Units) {
         self.paid.expected += expected.as_f64();
         self.paid.actual += actual.as_f64();
     }
 
-    /// Begins to watch, at this moment of an hour: what was before it is not known.
+    /// Starts observation at this point of an hour; its earlier demand is unknown.
     pub fn start_hour_at(&mut self, moment: WeekTime) {
         self.now = CurrentHour { asked: Units::ZERO, from: moment.into_hour() };
     }
 
-    /// The hour that was watched is over; in the week it stands at `place`.
+    /// Finishes the observed hour, at index `place` of the week.
     pub fn finish_hour(&mut self, place: usize) {
         let CurrentHour { asked, from } = std::mem::take(&mut self.now);
         let watched = 1.0 - from;
@@ -153,7 +153,7 @@ impl DemandModel {
         }
         let came = asked.as_f64() / watched;
         let usual = self.week.typical().filter(|_| self.week.is_known(place)).map(|usual| usual[place]);
-        // Of an hour that nobody knows, the best guess is the hour before.
+        // For an hour without history, the previous hour is the best forecast.
         let expected = usual.map_or(self.recent.last, |usual| usual * self.level());
         let most = OUTLIER_RATIO * expected.max(self.recent.last) + DEFAULT_DISPERSION;
         let counted = if usual.is_some() { came.min(most) } else { came };
@@ -164,8 +164,8 @@ impl DemandModel {
         self.week.record(place, counted);
     }
 
-    /// What will be asked for from `now` on for `span`: in each hour what that hour usually brings, as much more or less
-    /// as these days do, and for an hour or two what is out of turn just now.
+    /// Forecasts the demand of `span` from `now` on: the typical demand of each hour, scaled to the current level, plus
+    /// a recent excess that fades over the next hours.
     pub fn forecast_learned(&self, now: WeekTime, span: Duration) -> DemandForecast {
         let Some(usual) = self.week.typical() else { return self.forecast_even(now, span) };
         let (mut lead, mut beyond) = (self.level() - 1.0, self.recent_excess(now) * EXCESS_PERSISTENCE);
@@ -178,45 +178,46 @@ impl DemandModel {
         self.scaled_by_cost(units)
     }
 
-    /// The same, if it goes on as the last hours did on the whole.
+    /// Forecasts the demand of `span` from `now` on at the average rate of the recent hours.
     pub fn forecast_even(&self, now: WeekTime, span: Duration) -> DemandForecast {
         self.scaled_by_cost(self.mean_rate(now) * span.as_secs_f64() / HOUR)
     }
 
-    /// The same, if it goes on as the busiest of the last hours did.
+    /// Forecasts the demand of `span` from `now` on at the rate of the busiest recent hour.
     pub fn forecast_peak(&self, now: WeekTime, span: Duration) -> DemandForecast {
         self.scaled_by_cost(self.mean_rate(now).max(self.recent.busiest) * span.as_secs_f64() / HOUR)
     }
 
-    /// What each of the next 24 hours will bring.
+    /// Returns the forecast demand of each of the next 24 hours.
     pub fn hourly_forecast(&self, now: WeekTime) -> Vec<f64> {
         let until = |hours: usize| self.forecast_learned(now, Duration::from_secs(3600 * hours as u64)).units;
         (0..DAY).map(|hour| until(hour + 1) - until(hour)).collect()
     }
 
-    /// What the `span` from `from` on usually brings.
+    /// Returns the typical demand of `span` from `from` on.
     pub fn typical(&self, from: WeekTime, span: Duration) -> DemandForecast {
         let units = self.week.typical_over(from, span);
         DemandForecast { units, variance: units * self.errors.dispersion() }
     }
 
-    /// How much of a window's usual demand is yet to come, `passed` after its start and `left` before its end.
+    /// Returns the fraction of a window's typical demand that lies ahead, `passed` after its start and `left` before
+    /// its end.
     pub fn remaining_fraction(&self, now: WeekTime, passed: Duration, left: Duration) -> f64 {
         let (before, after) = match self.week.has_daily_profile() {
             true => (self.week.typical_over(now.before(passed), passed), self.week.typical_over(now, left)),
             false => (passed.as_secs_f64(), left.as_secs_f64()),
         };
-        // Never nothing: who has come out of turn until now may do so again.
+        // Never zero: demand outside of the typical hours may recur.
         (after / (before + after).max(f64::MIN_POSITIVE)).max(0.001)
     }
 
-    /// What a unit that is asked for comes to when it is paid for.
+    /// Returns the ratio of actual to expected costs.
     pub fn cost_ratio(&self) -> f64 {
         ((self.paid.actual + COST_PRIOR_UNITS) / (self.paid.expected + COST_PRIOR_UNITS)).max(0.01)
     }
 
-    /// By how much these days are busier than usual; below 1 where they are quieter. Empirical Bayes: the variance of
-    /// levels is taken from how far off this one is, less what chance alone makes of it.
+    /// Returns the level of recent demand relative to typical demand; 1 is typical. Empirical Bayes: the variance of
+    /// levels is estimated from the deviation of this one, minus its random part.
     fn level(&self) -> f64 {
         let DemandLevel { asked, usual } = self.recent.level;
         let (dispersion, least) = (self.errors.dispersion(), usual.max(MIN_TYPICAL));
@@ -225,14 +226,14 @@ impl DemandModel {
         (asked + trusted) / (usual + trusted)
     }
 
-    /// What the last sixty minutes brought beyond what was expected of them; below zero where it was less.
+    /// Returns the demand of the last 60 minutes in excess of its forecast; negative if below.
     fn recent_excess(&self, now: WeekTime) -> f64 {
         let usual = self.week.typical().map_or(0.0, |usual| usual[now.hour()]);
         let of_this_hour = self.now.asked.as_f64() - usual * self.level() * self.observed_fraction(now);
         of_this_hour + self.errors.last * (1.0 - now.into_hour())
     }
 
-    /// Units an hour, of late on the whole.
+    /// Returns the recent mean demand, in units per hour.
     fn mean_rate(&self, now: WeekTime) -> f64 {
         let hours = self.recent.hours + self.observed_fraction(now);
         match self.week.typical() {
@@ -241,7 +242,7 @@ impl DemandModel {
         }
     }
 
-    /// How much of the present hour was watched.
+    /// Returns the observed part of the current hour.
     fn observed_fraction(&self, now: WeekTime) -> f64 {
         (now.into_hour() - self.now.from).max(0.0)
     }
@@ -277,14 +278,14 @@ impl ForecastErrors {
         };
     }
 
-    /// By how many units requests come at a time: 1 where they have nothing to do with each other.
+    /// Returns the dispersion, the group size in which units are requested; 1 if requests are independent.
     ///
-    /// By the mean deviation, not the mean square, in which one hour that is out of turn outweighs all others.
+    /// Uses the mean deviation, not the mean square, in which one outlier hour would dominate.
     fn dispersion(&self) -> f64 {
         if self.count <= 1.0 {
             return DEFAULT_DISPERSION;
         }
-        // For chance alone the variance is this much of the mean deviation's square.
+        // For random errors, the variance is this multiple of the squared mean deviation.
         let variance = FRAC_PI_2 * (self.missed / self.count).powi(2);
         let mean = (self.expected / self.count).max(f64::MIN_POSITIVE);
         (variance / mean).clamp(1.0, MAX_DISPERSION)

@@ -1,10 +1,9 @@
-//! Spreads what remains of a quota over the time that remains, so that the afternoon looks like the morning.
+//! Pacing: distributes the remaining units of a quota over the remaining time, so that classes are served evenly.
 //!
-//! Classes are either served first (people: refused only when nothing is left) or paced. What those served first are
-//! expected to ask for until the window ends is put aside; the rest is offered to the paced classes by their weights.
-//! [`week`] and [`demand`] learn what a class asks for in each hour of the week, [`plan`] divides what remains, a [`bucket`] holds
-//! what a class may take at this moment, and a [`pacer`] keeps all of this for one quota. Nothing is ever handed out
-//! here: the limit itself is kept by others, whatever a plan says.
+//! A class is either unpaced (humans: refused only when no units are left) or paced. The forecast demand of unpaced
+//! classes until the end of the window is earmarked; the rest is offered to the paced classes by weight. [`week`] and
+//! [`demand`] learn the demand of a class per hour of week, [`plan`] allocates the remaining units, a [`bucket`] meters
+//! a class, and a [`pacer`] keeps the plan of one quota. Plans grant no units: the quota limit holds regardless.
 
 pub mod bucket;
 pub mod demand;
@@ -21,32 +20,34 @@ use super::units::Units;
 use bucket::PacingAllowance;
 use std::num::NonZeroU32;
 
-/// How a quota is spread over its window.
+/// Pacing settings of a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pacing {
-    /// What is known of the hours to come.
+    /// Forecast of future demand.
     pub forecast: PacingMode,
-    /// So much of the limit a class may be ahead of its plan.
+    /// Burst of a class ahead of its plan, as a share of the limit.
     pub burst_share: Share,
-    /// What the plan has for each class, by [`ClassId`].
+    /// Role of each class in the plan, by [`ClassId`].
     pub roles: Vec<Role>,
-    /// Whose share stays when more is asked for than was expected, by [`ClassId`]: the higher, the longer.
+    /// Priority of each class, by [`ClassId`]: classes with a higher value keep their admit share longer when demand
+    /// exceeds the forecast.
     pub priorities: Vec<u8>,
-    /// False: its refusals are counted and logged, not carried out, and tiers hold as if there were none.
+    /// False for shadow mode: refusals are counted and logged, not enforced, and tiers apply as if there were no
+    /// pacing.
     pub enforce: bool,
 }
 
-/// What is known of the hours to come.
+/// Forecast of future demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacingMode {
-    /// They will be like the hours before, on the whole.
+    /// Constant demand, like the average of the recent hours.
     Even,
-    /// Each will be like the same hour of days and weeks before.
+    /// Demand by hour of week, learned from past days and weeks.
     Learned,
 }
 
 impl PacingMode {
-    /// Its name in YAML and in the admin API.
+    /// Returns the name in YAML and in the admin API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Even => "even",
@@ -55,36 +56,36 @@ impl PacingMode {
     }
 }
 
-/// What a plan has for a class.
+/// Role of a class in the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// What it will ask for is put aside.
+    /// Unpaced: its forecast demand is earmarked.
     #[default]
     Unpaced,
-    /// It is offered a part of the rest, by this weight.
+    /// Paced: it gets a part of the rest, by this weight.
     Paced(NonZeroU32),
-    /// Nothing: a tier shuts it out from the first unit on.
+    /// Excluded: a tier refuses it from the first unit on.
     Excluded,
 }
 
-/// What the plan has for one request.
+/// State of the plan for one request.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanSnapshot {
-    /// More is taken than was planned until now, and than the burst allows.
+    /// True if usage exceeds the planned usage by more than the burst.
     pub is_ahead: bool,
-    /// What is put aside for those served first.
+    /// Units earmarked for unpaced classes.
     pub earmarked: Units,
-    /// What its class may take now, if it is paced.
+    /// Current allowance of the request's class, if it is paced.
     pub allowance: Option<PacingAllowance>,
 }
 
 impl Pacing {
-    /// What the plan has for `class`.
+    /// Returns the role of `class`.
     pub fn role(&self, class: ClassId) -> Role {
         self.roles.get(usize::from(class.0)).copied().unwrap_or_default()
     }
 
-    /// True for a class that is refused what is beyond its plan.
+    /// Returns true if requests of `class` beyond the plan are refused.
     pub fn is_paced(&self, class: ClassId) -> bool {
         matches!(self.role(class), Role::Paced(_))
     }

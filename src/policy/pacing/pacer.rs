@@ -1,4 +1,4 @@
-//! Keeps the plan of one quota: watches what is asked, and plans anew every few seconds of the time that is handed in.
+//! Pacer: keeps the plan of one quota. Records demand, and replans every few seconds of the time handed in.
 
 use super::bucket::{PacingAllowance, PacingBucket, PacingRate};
 use super::demand::{DemandForecast, DemandModel};
@@ -11,48 +11,48 @@ use crate::policy::units::Units;
 use crate::policy::window::Span;
 use std::time::Duration;
 
-/// The plan of one quota, and all that it is made from. Classes are known by a number of the keeper's own choice.
+/// Plan of one quota, with its inputs. Classes are identified by indexes that the caller chooses.
 #[derive(Clone, Debug, Default)]
 pub struct Pacer {
     classes: Vec<PacedClass>,
     hour: Option<ObservedHour>,
     due: Timestamp,
     window: Option<Timestamp>,
-    /// This gate's part of what all expect to be asked for: of what remains it plans with as much.
+    /// This instance's part of the total forecast demand, as a ratio; it plans with this part of the remaining units.
     local_share: Option<f64>,
     planned: Units,
-    /// By how much more may be taken before tiers hold.
+    /// Units by which usage may exceed the planned usage before tiers apply.
     tier_slack: Units,
     earmarked: Units,
 }
 
-/// One class of the quota.
+/// Pacing state of one class.
 #[derive(Clone, Debug, Default)]
 pub struct PacedClass {
-    /// What it asks for.
+    /// Demand of the class.
     pub demand: DemandModel,
-    /// What it may take now, once it was planned for.
+    /// Current allowance, once planned.
     pub allotment: Option<PacingAllowance>,
-    /// The share that was planned for it when the window began, or when its hours were first known in it.
+    /// Admit share planned at the start of the window, or when its hourly profile first became known in it.
     usual: Option<Share>,
 }
 
-/// The account as the plan finds it.
+/// Usage of the quota as input of the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaTotals {
-    /// What may be taken in all.
+    /// Limit of the window, in units.
     pub limit: Units,
-    /// Settled and reserved by all gates, or lost with one of them.
+    /// Units settled, reserved or lost, over all instances.
     pub taken: Units,
-    /// What other gates expect to be asked for until the window ends, where that is known.
+    /// Forecast demand of other instances until the end of the window, if known.
     pub expected_elsewhere: Option<Units>,
-    /// The window.
+    /// Span of the window.
     pub span: Span,
-    /// When it is, by the clocks of the quota's zone.
+    /// Current time of week in the quota's time zone.
     pub week: WeekTime,
 }
 
-/// The hour that is watched.
+/// Hour that is currently observed.
 #[derive(Clone, Copy, Debug)]
 struct ObservedHour {
     start: Timestamp,
@@ -60,22 +60,22 @@ struct ObservedHour {
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// A day is ahead of its plan when it is so by more than this many deviations of what comes by chance, beyond the burst.
+/// Number of standard deviations of random demand by which usage may exceed the plan, in addition to the burst.
 const CHANCE_DEVIATIONS: f64 = 3.0;
-/// A plan is made anew at least this often, and of a short window a thousand times.
+/// Maximum age of a plan. Short windows are replanned [`PLANS_PER_WINDOW`] times.
 const MAX_PLAN_AGE: Duration = Duration::from_secs(10);
 const MIN_PLAN_AGE: Duration = Duration::from_millis(100);
 const PLANS_PER_WINDOW: u32 = 1000;
-/// After a longer silence nobody says what the hours between have been like.
+/// Maximum gap, in hours, over which hours without requests are recorded as observed.
 const MAX_GAP_HOURS: u64 = 24;
 
 impl Pacer {
-    /// True when it is time for another plan.
+    /// Returns true if a new plan is due.
     pub fn is_due(&self, now: Timestamp) -> bool {
         now >= self.due || self.hour.is_none_or(|hour| now < hour.start)
     }
 
-    /// Plans anew. `class_of` says by which number each of the settings' classes is known.
+    /// Computes a new plan. `class_of` maps indexes of the settings' classes to those of this pacer.
     pub fn plan(&mut self, pacing: &Pacing, class_of: impl Fn(usize) -> usize, books: &QuotaTotals, now: Timestamp) {
         self.advance_hours(books.week, now);
         let span = books.span;
@@ -135,7 +135,7 @@ impl Pacer {
                 class.usual.get_or_insert(of_class.share);
             }
             let offer = class.class_rate(forecast, week, left, of_class, pacing.burst_share.of_units(limit));
-            // Whoever comes anew has no more at once than all have left of what was planned until now.
+            // A new class starts with at most the planned units that are still unused.
             let begun = PacingRate { burst: offer.burst.min(behind), ..offer };
             let mut purse = class.allotment.map_or_else(|| PacingBucket::full(&begun, now), |before| before.bucket);
             purse.take(purse.balance().saturating_sub(offer.burst));
@@ -147,7 +147,7 @@ impl Pacer {
         self.due = now + lasts.min(rest_of_hour).min(left.max(MIN_PLAN_AGE));
     }
 
-    /// What is kept for the class of this number.
+    /// Returns the state of the class at index `number`; creates it if missing.
     pub fn class(&mut self, number: usize) -> &mut PacedClass {
         if number >= self.classes.len() {
             self.classes.resize_with(number + 1, PacedClass::default);
@@ -155,40 +155,40 @@ impl Pacer {
         &mut self.classes[number]
     }
 
-    /// All classes, by their numbers.
+    /// Returns all classes, by index.
     pub fn classes(&self) -> &[PacedClass] {
         &self.classes
     }
 
-    /// True when more is `taken` than was planned until now, and than the burst and chance allow.
+    /// Returns true if `taken` exceeds the planned usage by more than burst and random variation.
     pub fn is_ahead(&self, taken: Units) -> bool {
         taken > self.planned.saturating_add(self.tier_slack)
     }
 
-    /// What would be taken by now, had the plan been followed from the beginning.
+    /// Returns the units that the plan would have used by now.
     pub fn planned(&self) -> Units {
         self.planned
     }
 
-    /// What is put aside for those served first.
+    /// Returns the units earmarked for unpaced classes.
     pub fn earmarked(&self) -> Units {
         self.earmarked
     }
 
-    /// What is taken, or may be, was changed from outside.
+    /// Requests a new plan after an external change of the usage or limit.
     pub fn replan_now(&mut self) {
         self.due = Timestamp::default();
     }
 
-    /// What all classes together are expected to ask for from `week` on for `span`.
+    /// Returns the forecast demand of all classes from `week` on for `span`.
     pub fn expected_demand(&self, week: WeekTime, span: Duration) -> Units {
         units(self.classes.iter().map(|class| class.expected_demand(PacingMode::Learned, week, span).units).sum())
     }
 
-    /// This gate's part of what is expected of all, from 0 to 1; as it was, where nobody has said of the others.
+    /// Returns this instance's part of the total forecast demand, 0 to 1; the previous part if the others are unknown.
     fn local_share(&mut self, books: &QuotaTotals, left: Duration) -> f64 {
         if let Some(elsewhere) = books.expected_elsewhere {
-            // One unit more, so that a gate that nobody has asked yet does not plan with nothing.
+            // Adds one unit, so that an instance without any demand yet does not plan with zero.
             let here = self.expected_demand(books.week, left).as_f64() + 1.0;
             let all = here + elsewhere.as_f64();
             self.local_share = Some(here / all);
@@ -196,7 +196,7 @@ impl Pacer {
         self.local_share.unwrap_or(1.0)
     }
 
-    /// Ends the hours that are over.
+    /// Records the hours that have ended.
     fn advance_hours(&mut self, week: WeekTime, now: Timestamp) {
         let ended = self.hour.map(|hour| (hour, now.saturating_duration_since(hour.start).as_secs() / HOUR.as_secs()));
         match ended {
@@ -212,7 +212,8 @@ impl Pacer {
         self.hour = Some(ObservedHour { start: now - week.since_hour(), of_week: week.hour() });
     }
 
-    /// Where the plan would be by now: as much of the limit as usually falls into the part of the window that has passed.
+    /// Returns the planned usage by now: the part of the limit that typically falls into the elapsed part of the
+    /// window.
     fn planned_until(
         &self,
         roles: &[(usize, Role)],
@@ -251,7 +252,7 @@ impl Pacer {
 }
 
 impl PacedClass {
-    /// The share of its requests that is served: all of them, as long as nothing was planned.
+    /// Returns the admit share; all requests while there is no plan.
     pub fn share(&self) -> Share {
         self.allotment.map_or(Share::ALL, |allotment| allotment.rate.share)
     }
@@ -267,7 +268,7 @@ impl PacedClass {
         forecast == PacingMode::Learned && self.demand.week().has_daily_profile()
     }
 
-    /// What it is offered of its `local_share`: by share where its hours are known, evenly over the time where they are not.
+    /// Returns the rate for an allocation: by share if the hourly profile is known, otherwise evenly over time.
     fn class_rate(
         &self,
         forecast: PacingMode,

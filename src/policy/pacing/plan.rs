@@ -1,76 +1,78 @@
-//! Divides what remains: first what people will ask for, then to each paced class its part.
+//! Allocates the remaining units: first the forecast demand of unpaced classes, then the rest to the paced classes by
+//! weight.
 
 use super::demand::DemandForecast;
 use crate::policy::tier::Share;
 use crate::policy::units::Units;
 use std::cmp::Reverse;
 
-/// What is to be divided, and among whom.
+/// Input of the planner.
 #[derive(Clone, Debug)]
 pub struct PlanInput {
-    /// What may be taken until the window ends.
+    /// Units available until the end of the window.
     pub left: Units,
-    /// What was bought for the window.
+    /// Limit of the quota.
     pub limit: Units,
-    /// What those served first will ask for.
+    /// Forecast demand of the unpaced classes, in units.
     pub unpaced_demand: DemandForecast,
-    /// Shares are planned, not rates alone: then a little is left over, so that they can stay.
+    /// True to plan constant admit shares, not only rates; a small remainder is then left unused to keep the shares
+    /// constant.
     pub by_share: bool,
-    /// So far what a class gets may be off its part by weight, for the sake of a share that stays.
+    /// Maximum deviation of a class from its allocation by weight, in units, for the sake of a constant admit share.
     pub burst: Units,
-    /// The paced classes.
+    /// Forecast demand of each paced class.
     pub paced: Vec<ClassDemand>,
 }
 
-/// What a paced class will ask for.
+/// Forecast demand of a paced class.
 #[derive(Clone, Copy, Debug)]
 pub struct ClassDemand {
-    /// How much it counts against the others.
+    /// Weight of the class.
     pub weight: f64,
-    /// The higher, the longer its share stays when more is asked for than was expected.
+    /// Priority: classes with a higher value keep their admit share longer.
     pub priority: u8,
-    /// Units until the window ends.
+    /// Forecast demand until the end of the window, in units.
     pub units: f64,
-    /// The share of its requests that was planned when the window began, if one was.
+    /// Admit share at the start of the window, if known.
     pub share: Option<Share>,
 }
 
-/// How what remains is divided.
+/// Allocation of the remaining units.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Units that are put aside for those served first.
+    /// Units earmarked for unpaced classes.
     pub earmarked: Units,
-    /// What each paced class gets, in the order of the outlook.
+    /// Allocation of each paced class, in the order of the input.
     pub parts: Vec<ClassAllocation>,
 }
 
-/// What a paced class gets until the window ends.
+/// Allocation of a class until the end of the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassAllocation {
-    /// The share of its requests that can be served with it.
+    /// Admit share, 0 to 1.
     pub share: Share,
-    /// Units, with what nobody has asked for: those are for whoever does.
+    /// Allocated units, including units without forecast demand.
     pub units: f64,
 }
 
-/// People may come by this many deviations more than expected. What the paced classes could give up serves for that, up to
-/// [`YIELD_SHARE`]; only what goes beyond is kept back ...
+/// Safety margin for unpaced demand, in standard deviations. Paced classes cover it with up to [`YIELD_SHARE`] of their
+/// allocation; only the excess is withheld.
 const MARGIN_DEVIATIONS: f64 = 1.5;
-/// ... this part of what is left for them ...
+/// Part of their allocation that paced classes can yield to unpaced demand, as a ratio.
 const YIELD_SHARE: f64 = 0.5;
-/// ... and never more than this part of the limit: at the window's end it would be left over.
+/// Maximum margin as a ratio of the limit; what is withheld is left unused at the end of the window.
 const MAX_MARGIN: f64 = 0.006;
-/// So much of the limit is planned to be left over, ...
+/// Target for the unused remainder, as a ratio of the limit.
 const TARGET_UNUSED: f64 = 0.0045;
-/// ... give or take this in the end. As long as that is so, shares stay as they were when the window began: chance alone
-/// should not make one hour different from the next.
+/// Tolerance of that target at the end of the window. Within it, admit shares stay as they were at its start, so that
+/// noise does not change them from hour to hour.
 const UNUSED_TOLERANCE: f64 = 0.0042;
-/// How that opens, from nothing, with the part of the limit that is gone. Early, a share that is a little different makes up
-/// for what came unlooked-for; late, it would have to be very different.
+/// Exponent with which the tolerance grows from 0 over the window: early, a small change of the share corrects a
+/// deviation; late, it takes a large one.
 const TOLERANCE_EXPONENT: i32 = 2;
 
 impl PlanInput {
-    /// The plan.
+    /// Computes the plan.
     pub fn plan(&self) -> Plan {
         let limit = self.limit.as_f64();
         let for_paced = (self.left.as_f64() - self.unpaced_demand.units).max(0.0);
@@ -96,11 +98,11 @@ impl PlanInput {
         Plan { earmarked: Units::from_milli((earmarked * 1000.0) as u64), parts }
     }
 
-    /// What each class gets of a budget from `least` to `most`, with shares that are those of the window's beginning, where
-    /// they can be.
+    /// Returns the units of each class out of a budget from `least` to `most`, with the admit shares of the window's
+    /// start where possible.
     ///
-    /// What chance takes and gives, the last in rank bears: the others keep their shares as long as the last have
-    /// something to give, and nobody is further than the burst from the part that weights give.
+    /// The class of lowest rank absorbs deviations; the others keep their shares while it has units to yield. No class
+    /// deviates from its allocation by weight by more than the burst.
     fn keep_shares(&self, mut least: f64, mut most: f64) -> Vec<f64> {
         let (upper, lower) = (self.divide_by_weight(most), self.divide_by_weight(least));
         let burst = self.burst.as_f64();
@@ -112,7 +114,7 @@ impl PlanInput {
             let by_weight = (lower[place] + upper[place]) / 2.0;
             let as_it_began = class.share.map_or(by_weight, |share| share.ratio() * class.units);
             let can_have = class.units.min(most);
-            // The others cannot use more than they ask for.
+            // The other classes cannot use more than their demand.
             let must_have = (least - others).clamp(0.0, can_have);
             kept[place] = as_it_began.max(lower[place] - burst).min(upper[place] + burst).clamp(must_have, can_have);
             least = (least - kept[place]).max(0.0);
@@ -121,14 +123,14 @@ impl PlanInput {
         kept
     }
 
-    /// The places of the classes: first whose share stays the longest. Of one priority the earlier in the file is that.
+    /// Returns the indexes of the classes by priority, highest first; on a tie, in the order of the file.
     fn by_rank(&self) -> Vec<usize> {
         let mut places: Vec<usize> = (0..self.paced.len()).collect();
         places.sort_by_key(|place| Reverse(self.paced[*place].priority));
         places
     }
 
-    /// Divides `budget` by weight: nobody gets more than is asked for, and what one leaves the others share.
+    /// Divides `budget` by weight, capped at each class's demand; redistributes the excess (weighted max-min fairness).
     fn divide_by_weight(&self, budget: f64) -> Vec<f64> {
         let mut parts = vec![0.0; self.paced.len()];
         let mut by_need: Vec<usize> = (0..self.paced.len()).collect();
@@ -146,7 +148,7 @@ impl PlanInput {
     }
 }
 
-/// The share of what is `asked` that `units` can serve: everything, where nothing is asked.
+/// Returns `units / asked`, at most 1; 1 if `asked` is zero.
 fn admit_share(units: f64, asked: f64) -> Share {
     match asked > 0.0 {
         true => Share::from_ratio(units / asked),

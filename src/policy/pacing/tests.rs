@@ -32,24 +32,20 @@ fn served(outlook: &PlanInput) -> Vec<f64> {
 }
 
 #[test]
-fn people_are_put_aside_and_the_rest_is_divided_by_weight() {
-    assert_eq!(
-        served(&outlook(6000, 2000.0, &[(1.0, 8000.0)])),
-        [0.49],
-        "a little is kept for those who come unforeseen"
-    );
+fn unpaced_demand_is_earmarked_rest_divided_by_weight() {
+    assert_eq!(served(&outlook(6000, 2000.0, &[(1.0, 8000.0)])), [0.49], "a margin is kept for unforeseen demand");
     assert_eq!(served(&outlook(6000, 2000.0, &[(3.0, 10_000.0), (1.0, 10_000.0)])), [0.3, 0.1]);
     assert_eq!(
         served(&outlook(6000, 2000.0, &[(1.0, 500.0), (1.0, 10_000.0)])),
         [1.0, 0.35],
-        "what one leaves the other has"
+        "the excess of one class goes to the other"
     );
-    assert_eq!(served(&outlook(6000, 7000.0, &[(1.0, 10_000.0)])), [0.0], "people come first");
+    assert_eq!(served(&outlook(6000, 7000.0, &[(1.0, 10_000.0)])), [0.0], "unpaced demand comes first");
     assert_eq!(served(&outlook(6000, 100.0, &[(1.0, 10.0)])), [1.0]);
 }
 
 #[test]
-fn a_share_stays_as_long_as_little_is_left_over() {
+fn share_is_kept_within_the_unused_tolerance() {
     let planned = |mut outlook: PlanInput, hundredths: u32| {
         outlook.paced[0].share = Some(Share::from_millionths(10_000 * hundredths));
         served(&outlook)[0]
@@ -59,9 +55,9 @@ fn a_share_stays_as_long_as_little_is_left_over() {
     assert_eq!(
         [30, 55].map(|share| planned(late.clone(), share)),
         [0.4, 0.49],
-        "too much would be left, or too little"
+        "the remainder would leave the tolerance"
     );
-    assert_eq!([45, 49, 55].map(|share| planned(early.clone(), share)), [0.5; 3], "a little more all day long");
+    assert_eq!([45, 49, 55].map(|share| planned(early.clone(), share)), [0.5; 3], "slight change of the whole day");
 }
 
 #[test]
@@ -74,16 +70,16 @@ fn the_share_of_a_lower_priority_changes_first() {
         served(&outlook)
     };
     assert_eq!(shares_with(6000, [0, 0]), [0.4, 0.39]);
-    assert_eq!(shares_with(5500, [1, 0]), [0.4, 0.29], "people have asked for 500 more than was expected");
+    assert_eq!(shares_with(5500, [1, 0]), [0.4, 0.29], "unpaced demand exceeds the forecast by 500 units");
     assert_eq!(shares_with(5500, [0, 1]), [0.29, 0.4]);
-    assert_eq!(shares_with(5500, [1, 1]), [0.4, 0.29], "the earlier in the file, where both are alike");
-    assert_eq!(shares_with(4000, [1, 0]), [0.3, 0.1], "no further than the burst from half of what there is");
+    assert_eq!(shares_with(5500, [1, 1]), [0.4, 0.29], "on equal priority, the first class of the file");
+    assert_eq!(shares_with(4000, [1, 0]), [0.3, 0.1], "within the burst of half the budget");
     assert_eq!(shares_with(2200, [1, 0]), [0.04, 0.0]);
     assert_eq!(shares_with(12_000, [1, 0]), [0.99, 1.0]);
 }
 
 #[test]
-fn a_purse_fills_to_the_thousandth_however_often_it_is_looked_into() {
+fn bucket_refill_is_exact_for_any_polling() {
     let offer = PacingRate {
         share: Share::ALL,
         long_run_share: Share::ALL,
@@ -101,11 +97,11 @@ fn a_purse_fills_to_the_thousandth_however_often_it_is_looked_into() {
     (once, _) = once.try_take(&offer, Units::from_whole(5), 0, end);
     assert_eq!(often, once);
     let (_, said) = once.try_take(&offer, Units::from_whole(5), 0, end);
-    assert!(said.is_ok(), "12.34 units came in ten hours, and five were owed");
+    assert!(said.is_ok(), "12.34 units added in ten hours, 5 units in debt");
 }
 
 #[test]
-fn who_waits_as_told_for_the_purse_finds_enough_in_it() {
+fn pacing_wait_is_exact() {
     let offer = PacingRate {
         share: Share::ALL,
         long_run_share: Share::ALL,
@@ -116,19 +112,19 @@ fn who_waits_as_told_for_the_purse_finds_enough_in_it() {
     let mut purse = PacingBucket::full(&offer, start);
     purse.take(Units::from_whole(2));
     let (purse, Err(PacingRefused(wait))) = purse.try_take(&offer, Units::from_whole(1), 0, start) else {
-        panic!("it is empty")
+        panic!("not empty")
     };
     assert_eq!(wait, Duration::from_secs(60));
     assert!(purse.try_take(&offer, Units::from_whole(1), 0, start + wait - Duration::from_nanos(1)).1.is_err());
     assert!(purse.try_take(&offer, Units::from_whole(1), 0, start + wait).1.is_ok());
     assert!(
         purse.try_take(&offer, Units::from_whole(50), 0, start + 2 * wait).1.is_ok(),
-        "a full purse pays for any page, and owes"
+        "a full bucket pays any cost and may go negative"
     );
 }
 
 #[test]
-fn of_an_empty_purse_nobody_is_told_to_come_back_at_once_where_few_are_served() {
+fn empty_bucket_with_small_share_delays_the_retry() {
     let offer = PacingRate {
         share: Share::ALL,
         long_run_share: Share::from_millionths(200_000),
@@ -138,11 +134,11 @@ fn of_an_empty_purse_nobody_is_told_to_come_back_at_once_where_few_are_served() 
     let mut purse = PacingBucket::full(&offer, Timestamp(0));
     purse.take(Units::from_whole(2));
     let (_, said) = purse.try_take(&offer, Units::from_whole(1), 0, Timestamp(0));
-    assert_eq!(said, Err(PacingRefused(Duration::from_secs(300))), "not in the second in which the next unit comes");
+    assert_eq!(said, Err(PacingRefused(Duration::from_secs(300))), "the wait is longer than the time to the next unit");
 }
 
 #[test]
-fn a_request_that_goes_before_pays_with_the_turn_of_the_next() {
+fn borrowed_turn_is_paid_by_the_next_request() {
     let (offer, now) = (shared_offer(500_000), Timestamp(0));
     let mut purse = PacingBucket::full(&offer, now);
     let mut asks = |before: u32| {
@@ -167,7 +163,7 @@ fn shared_offer(millionths: u32) -> PacingRate {
     PacingRate { share, long_run_share: share, refill_per_hour: Units::ZERO, burst: Units::from_whole(1000) }
 }
 
-/// A quota of 1,000 units a day, whose days go by hour by hour.
+/// Simulated quota of 1,000 units a day.
 struct Site {
     pacing: Pacing,
     pacer: Pacer,
@@ -191,7 +187,7 @@ impl Site {
         self.pacer.plan(&self.pacing, |place| place, &books, Timestamp::from_seconds(now));
     }
 
-    /// An hour in which people and search engines ask for so many units.
+    /// Simulates an hour with the demand of humans and of search engines, in units.
     fn hour(&mut self, now: u64, people: u64, search: u64) {
         self.taken = if now.is_multiple_of(DAY) { 0 } else { self.taken };
         self.plan(now);
@@ -208,21 +204,21 @@ impl Site {
 }
 
 #[test]
-fn from_the_second_day_on_the_share_is_the_same_in_every_hour() {
+fn share_is_even_from_the_second_day() {
     let mut site = Site::new(PacingMode::Learned);
     for hour in 0..24 * 3 {
         site.hour(hour * 3600, if hour % 24 < 12 { 10 } else { 30 }, if hour % 4 == 0 { 200 } else { 20 });
-        // In the last hours what was kept back is released.
+        // In the last hours the withheld units are released.
         if hour >= 25 && hour % 24 < 22 {
             let share = site.share().ratio();
             assert!((share - 520.0 / 1560.0).abs() < 0.04, "{share} in hour {hour}");
         }
     }
-    assert!(site.pacer.earmarked() < Units::from_whole(50), "of the last hour");
+    assert!(site.pacer.earmarked() < Units::from_whole(50), "only the last hour is earmarked");
 }
 
 #[test]
-fn a_share_that_had_to_give_way_comes_back() {
+fn reduced_share_recovers() {
     let mut site = Site::new(PacingMode::Learned);
     (0..53).for_each(|hour| site.hour(hour * 3600, 10, 100));
     let (before, taken) = (site.share(), site.taken);
@@ -236,7 +232,7 @@ fn a_share_that_had_to_give_way_comes_back() {
 }
 
 #[test]
-fn the_line_follows_the_usual_day() {
+fn planned_usage_follows_the_typical_day() {
     let mut site = Site::new(PacingMode::Learned);
     (0..48).for_each(|hour| site.hour(hour * 3600, if hour % 24 < 12 { 0 } else { 30 }, 0));
     site.plan(48 * 3600 + 6 * 3600);
@@ -249,7 +245,7 @@ fn the_line_follows_the_usual_day() {
 }
 
 #[test]
-fn a_crowd_of_an_hour_says_little_about_tomorrow_and_one_that_stays_is_believed() {
+fn single_spike_is_discounted_repeated_one_is_learned() {
     let usual_at_noon = |hours: &[u64]| {
         let mut demand = demand::DemandModel::default();
         for hour in 0..48 {
@@ -267,7 +263,7 @@ fn a_crowd_of_an_hour_says_little_about_tomorrow_and_one_that_stays_is_believed(
 }
 
 #[test]
-fn days_that_are_nothing_like_the_others_are_seen_within_hours_and_chance_is_not() {
+fn unusual_days_are_detected_and_noise_is_not() {
     let expected = |today: &dyn Fn(u64) -> u64| {
         let mut demand = demand::DemandModel::default();
         for hour in 0..102 {
@@ -277,15 +273,15 @@ fn days_that_are_nothing_like_the_others_are_seen_within_hours_and_chance_is_not
         demand.forecast_learned(WeekTime(102.0 * 3600.0), Duration::from_secs(18 * 3600)).units
     };
     let (usual, holiday, weekend) = (expected(&|hour| 20 + hour * 7 % 5), expected(&|_| 6), expected(&|_| 80));
-    assert!((390.0..=400.0).contains(&usual), "{usual}: 18 hours of 22");
-    assert!((100.0..=260.0).contains(&holiday), "{holiday}: more like 18 hours of 6");
-    assert!((900.0..=1500.0).contains(&weekend), "{weekend}: more like 18 hours of 80");
+    assert!((390.0..=400.0).contains(&usual), "{usual}: about 18 hours of 22 units");
+    assert!((100.0..=260.0).contains(&holiday), "{holiday}: close to 18 hours of 6 units");
+    assert!((900.0..=1500.0).contains(&weekend), "{weekend}: close to 18 hours of 80 units");
     let by_chance = expected(&|hour| 19 + hour * 7 % 5);
     assert!((370.0..=400.0).contains(&by_chance), "{by_chance}");
 }
 
 #[test]
-fn a_clock_that_is_set_back_or_far_ahead_makes_no_demand() {
+fn clock_jumps_create_no_demand() {
     let mut site = Site::new(PacingMode::Learned);
     (0..30).for_each(|hour| site.hour(hour * 3600, 10, 10));
     let before = site.pacer.classes()[PEOPLE].demand.week().clone();
@@ -295,7 +291,8 @@ fn a_clock_that_is_set_back_or_far_ahead_makes_no_demand() {
     assert_eq!(site.pacer.classes()[PEOPLE].demand.week(), &before);
 }
 
-/// Noon of a day of which `taken` of 100,000 units are taken and other gates expect to be asked for so many more.
+/// Returns noon of a day with `taken` of 100,000 units taken, and `elsewhere` as the forecast demand of other
+/// instances.
 fn noon(taken: u64, elsewhere: Option<u64>) -> (QuotaTotals, Timestamp) {
     let span = Span { start: Timestamp(0), end: Timestamp::from_seconds(DAY) };
     let (week, taken) = (WeekTime((3 * DAY + DAY / 2) as f64), Units::from_whole(taken));
@@ -307,38 +304,38 @@ fn noon(taken: u64, elsewhere: Option<u64>) -> (QuotaTotals, Timestamp) {
 }
 
 #[test]
-fn of_several_gates_each_plans_with_its_own_part_of_what_all_are_asked_for() {
+fn each_instance_plans_with_its_demand_share() {
     let mut site = Site::new(PacingMode::Even);
     let mut rate = |elsewhere: Option<u64>| {
         let (books, now) = noon(40_000, elsewhere);
         site.pacer.plan(&site.pacing, |place| place, &books, now);
         site.pacer.class(SEARCH).demand.record_request(Units::from_whole(100));
-        site.pacer.classes()[SEARCH].allotment.expect("it was planned").rate.refill_per_hour.floor()
+        site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").rate.refill_per_hour.floor()
     };
-    assert_eq!(rate(None), 5000, "60,000 units in twelve hours, as nobody has said that there are others");
-    // In a quarter of an hour, which is the least that anything follows from, it was asked for 100: 4,800 until midnight.
-    assert!((1249..=1252).contains(&rate(Some(3 * 4800))), "a quarter of it");
+    assert_eq!(rate(None), 5000, "60,000 units in 12 h, no other instance known");
+    // 100 units in a quarter of an hour, the minimum for estimating a rate: 4,800 until midnight.
+    assert!((1249..=1252).contains(&rate(Some(3 * 4800))), "a quarter of the units");
     let part = rate(None);
-    assert!((1249..=1252).contains(&part), "{part}: nobody has said otherwise since");
-    assert!(rate(Some(0)) == 5000, "the others have gone");
+    assert!((1249..=1252).contains(&part), "{part}: the part is kept");
+    assert!(rate(Some(0)) == 5000, "no other instance has demand");
 }
 
 #[test]
-fn who_comes_anew_has_no_more_at_once_than_is_left_of_what_was_planned() {
+fn initial_burst_is_limited_to_the_unspent_plan() {
     let begins_with = |taken| {
         let mut site = Site::new(PacingMode::Even);
         let (books, now) = noon(taken, None);
         site.pacer.plan(&site.pacing, |place| place, &books, now);
-        site.pacer.classes()[SEARCH].allotment.expect("it was planned").bucket.balance()
+        site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").bucket.balance()
     };
-    assert_eq!(begins_with(0), Units::from_whole(5000), "the burst");
+    assert_eq!(begins_with(0), Units::from_whole(5000), "equals the burst");
     assert_eq!(begins_with(47_000), Units::from_whole(3000));
     assert_eq!(begins_with(50_000), Units::ZERO);
 }
 
 proptest! {
     #[test]
-    fn a_plan_gives_no_more_than_there_is_and_never_less_for_more(
+    fn plan_fits_the_remaining_units_and_is_monotonic(
         left in 0u64..10_000, more in 0u64..5000, first in 0.0..8000.0f64,
         paced in prop::collection::vec((1.0..1000.0f64, 0.0..20_000.0f64), 1..6),
     ) {
@@ -357,7 +354,7 @@ proptest! {
     }
 
     #[test]
-    fn purses_of_all_gates_together_hold_no_more_than_one_burst_once_each_knows_its_part(
+    fn buckets_of_all_instances_share_one_burst(
         expected in prop::collection::vec(1u64..100_000, 1..6), taken in 0u64..100_000,
     ) {
         let all: u64 = expected.iter().sum();
@@ -366,19 +363,19 @@ proptest! {
             let mut site = Site::new(PacingMode::Even);
             let (books, now) = noon(taken, None);
             site.pacer.plan(&site.pacing, |place| place, &books, now);
-            // Twelve hours like a quarter of one.
+            // A quarter of an hour that extrapolates to `here` units in twelve hours.
             site.pacer.class(SEARCH).demand.record_request(Units::from_milli(here * 1000 / 48));
             let (books, now) = noon(taken, Some(all - here));
             site.pacer.plan(&site.pacing, |place| place, &books, now);
-            held = held.saturating_add(site.pacer.classes()[SEARCH].allotment.expect("it was planned").bucket.balance());
+            held = held.saturating_add(site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").bucket.balance());
         }
-        // The unit that each counts for itself.
+        // The one unit that each instance adds to its own demand.
         let more = Units::from_whole(5000 * expected.len() as u64).milli() / all;
-        prop_assert!(held.milli() <= Units::from_whole(5000).milli() + more + 10, "{} of 5000 and {}", held, more);
+        prop_assert!(held.milli() <= Units::from_whole(5000).milli() + more + 10, "holds {} of 5000 plus {}", held, more);
     }
 
     #[test]
-    fn any_run_has_its_share_served_give_or_take_one(millionths in 0u32..=1_000_000, length in 1usize..500) {
+    fn admitted_share_is_exact_within_one_request(millionths in 0u32..=1_000_000, length in 1usize..500) {
         let offer = shared_offer(millionths);
         let mut purse = PacingBucket::full(&offer, Timestamp(0));
         let mut served = 0;
@@ -391,7 +388,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_goes_before_the_share_stays_what_it_is(
+    fn borrowed_turns_do_not_change_the_share(
         millionths in 0u32..=1_000_000, urgent in prop::collection::vec(0u32..=2, 1..500),
     ) {
         let offer = shared_offer(millionths);
@@ -403,11 +400,11 @@ proptest! {
             purse = next;
         }
         let due = urgent.len() as f64 * offer.share.ratio();
-        prop_assert!((due - 1.0..=due + 3.0).contains(&served), "{} of {}", served, due);
+        prop_assert!((due - 1.0..=due + 3.0).contains(&served), "admitted {}, expected {}", served, due);
     }
 
     #[test]
-    fn whatever_has_been_expectations_are_numbers(
+    fn forecasts_are_finite_for_any_history(
         hours in prop::collection::vec((0u64..1_000_000_000, 0u64..1_000_000), 1..400), second in 0.0..604_800.0f64,
     ) {
         let mut demand = demand::DemandModel::default();

@@ -1,4 +1,4 @@
-//! What the hours of a week usually bring.
+//! Typical demand per hour of the week.
 
 use std::time::Duration;
 
@@ -6,58 +6,58 @@ use std::time::Duration;
 pub const HOURS: usize = 168;
 /// Hours in a day.
 pub const DAY: usize = 24;
-/// An hour in seconds.
+/// Seconds in an hour.
 const HOUR: f64 = 3600.0;
-/// The last few weeks count: each moves what is known of an hour by a quarter at least.
+/// Number of weeks remembered: each new week changes an hour's mean by at least a quarter.
 const WEEKS: f64 = 4.0;
-/// With fewer of the hours of a day known the next day cannot be told from this one.
+/// Minimum number of known hours of the day to forecast the next day.
 const KNOWN_DAY: usize = 20;
 
-/// A moment by its second of the week, by the clocks of the quota's zone.
+/// Time of the week, in seconds since Monday 00:00 in the quota's time zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeekTime(pub f64);
 
-/// What is known of one hour of the week.
+/// Demand learned for one hour of the week.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HourProfile {
-    /// Units that are asked for in it, on the mean.
+    /// Mean demand in the hour, in units.
     pub units: f64,
-    /// In how many weeks it was watched; the older ones are forgotten.
+    /// Number of weeks observed, at most `WEEKS`.
     pub weeks: f64,
 }
 
-/// What is known of all of them.
+/// Demand learned for all hours of the week.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeeklyProfile {
     hours: [HourProfile; HOURS],
-    /// What each hour usually brings: by this hour of the week, and by this hour of all days.
+    /// Typical demand per hour: combines this hour of the week with this hour of all days.
     usual: Option<[f64; HOURS]>,
     knows_a_day: bool,
 }
 
 impl WeekTime {
-    /// Which hour of the week it is.
+    /// Returns the hour of the week.
     pub fn hour(self) -> usize {
         ((self.0.max(0.0) / HOUR) as usize) % HOURS
     }
 
-    /// How much of that hour has passed, from 0 to 1.
+    /// Returns the elapsed part of the hour, 0 to 1.
     pub fn into_hour(self) -> f64 {
         (self.0.max(0.0) / HOUR).fract()
     }
 
-    /// How long ago that hour began.
+    /// Returns the time since the start of the hour.
     pub fn since_hour(self) -> Duration {
         Duration::from_secs_f64(self.into_hour() * HOUR)
     }
 
-    /// The moment so long before this one.
+    /// Returns the time of week `span` earlier.
     pub fn before(self, span: Duration) -> Self {
         Self((self.0 - span.as_secs_f64()).rem_euclid(HOURS as f64 * HOUR))
     }
 
-    /// The hours of the week that the `span` from here goes through, and how much of each. Clocks that are set meanwhile
-    /// are not looked at: what is told of the hours after that is an hour off until it has happened.
+    /// Returns the hours of the week that `span` covers from here on, with the part of each. Ignores clock changes
+    /// within the span: later hours are off by one until the change has happened.
     pub fn hours(self, span: Duration) -> impl Iterator<Item = (usize, f64)> {
         let mut left = span.as_secs_f64() / HOUR;
         let (mut hour, mut next) = (self.hour(), self.into_hour());
@@ -80,19 +80,19 @@ impl Default for WeeklyProfile {
 }
 
 impl WeeklyProfile {
-    /// A week that was learned in an earlier life, from Monday 00:00 on.
+    /// Restores a profile learned by a previous incarnation, from Monday 00:00 on.
     pub fn of(hours: [HourProfile; HOURS]) -> Self {
         let mut week = Self { hours, ..Self::default() };
         week.recompute();
         week
     }
 
-    /// What is known of each hour, from Monday 00:00 on.
+    /// Returns the profile of each hour, from Monday 00:00 on.
     pub fn hours(&self) -> &[HourProfile; HOURS] {
         &self.hours
     }
 
-    /// Notes that the hour at `place` brought so many units.
+    /// Records that the hour at index `place` had a demand of `units`.
     pub fn record(&mut self, place: usize, units: f64) {
         let hour = &mut self.hours[place];
         hour.weeks = (hour.weeks + 1.0).min(WEEKS);
@@ -100,22 +100,22 @@ impl WeeklyProfile {
         self.recompute();
     }
 
-    /// What each hour usually brings; `None` while nobody knows any.
+    /// Returns the typical demand of each hour; `None` while no hour is known.
     pub fn typical(&self) -> Option<&[f64; HOURS]> {
         self.usual.as_ref()
     }
 
-    /// What the `span` from `from` on usually brings.
+    /// Returns the typical demand of `span` from `from` on.
     pub fn typical_over(&self, from: WeekTime, span: Duration) -> f64 {
         self.typical().map_or(0.0, |usual| from.hours(span).map(|(hour, part)| usual[hour] * part).sum())
     }
 
-    /// True once a day's hours are known, so that the next ones can be told from them.
+    /// Returns true once enough hours of the day are known to forecast a day.
     pub fn has_daily_profile(&self) -> bool {
         self.knows_a_day
     }
 
-    /// True where the hour at `place`, or the same hour of another day, has been watched.
+    /// Returns true if the hour at index `place`, or the same hour of another day, was observed.
     pub fn is_known(&self, place: usize) -> bool {
         self.same_hour_each_day(place % DAY).any(|hour| hour.weeks > 0.0)
     }
@@ -124,12 +124,12 @@ impl WeeklyProfile {
         self.hours.iter().skip(hour_of_day).step_by(DAY)
     }
 
-    /// What each day brought of which every hour is known, by any 24 hours on end.
+    /// Returns the demand of each day of which every hour is known.
     fn days(&self) -> impl Iterator<Item = Option<f64>> {
         self.hours.chunks(DAY).map(|day| day.iter().map(known_mean).sum())
     }
 
-    /// What follows from the hours: it is asked far more often than they change.
+    /// Recomputes the derived values, which are read far more often than the hours change.
     fn recompute(&mut self) {
         self.knows_a_day = (0..DAY).filter(|hour| self.is_known(*hour)).count() >= KNOWN_DAY;
         self.usual = self.compute_typical();
@@ -143,7 +143,7 @@ impl WeeklyProfile {
         }
         let on_any_day: [f64; DAY] =
             std::array::from_fn(|hour| median(self.same_hour_each_day(hour).map(known_mean)).unwrap_or(sum / count));
-        // Who comes seldom and stays for hours is in the middle of no hour, but in that of days.
+        // Demand of rare visits that last for hours is absent from the median of each hour, but not from that of days.
         let lumps = median(self.days()).map_or(1.0, |day| day / on_any_day.iter().sum::<f64>().max(f64::MIN_POSITIVE));
         let mut usual = [0.0; HOURS];
         for (place, usual) in usual.iter_mut().enumerate() {
@@ -158,7 +158,7 @@ fn known_mean(hour: &HourProfile) -> Option<f64> {
     (hour.weeks > 0.0).then_some(hour.units)
 }
 
-/// The middle of what is known: a day that is unlike all others does not count.
+/// Returns the median of the known values: a single unusual day has no effect.
 fn median(units: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let mut known: Vec<f64> = units.flatten().collect();
     known.sort_by(f64::total_cmp);

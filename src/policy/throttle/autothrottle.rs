@@ -1,49 +1,50 @@
-//! AutoThrottle, as Scrapy has it: the delay between requests follows the origin's latency, so that about as many
-//! requests as wished are under way.
+//! AutoThrottle, as in Scrapy: the delay between requests follows the latency of the origin, so that about the target
+//! number of requests is in flight.
 //!
-//! It falls half-way at each answer and rises at once: an origin that has grown slow is not asked twice.
+//! The delay falls halfway to its target per response and rises at once, so that a slow origin gets relief immediately.
 
 use super::OriginOutcome;
 use std::cmp::Ordering;
 use std::time::Duration;
 
-/// How the delay follows the latency.
+/// AutoThrottle settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Autothrottle {
-    /// How many requests it aims to have under way; half of one is as much pause as work.
+    /// Target number of requests in flight; 0.5 means equal parts of work and pause.
     pub target_concurrency: f64,
-    /// The delay before anything is known.
+    /// Initial delay.
     pub start_delay: Duration,
-    /// The longest delay.
+    /// Maximum delay.
     pub max_delay: Duration,
-    /// The statuses of answers whose latency is a reason to go faster. Errors are often answered sooner than anything else.
+    /// Statuses of responses whose latency may reduce the delay. Errors are often fast.
     pub success_statuses: Vec<u16>,
-    /// Whether each adjustment is told.
+    /// True to log each adjustment.
     pub log_adjustments: bool,
 }
 
-/// What one answer did to the delay, for whoever watches.
+/// Adjustment of the delay by one response, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjustment {
-    /// What the origin did.
+    /// Outcome of the request.
     pub outcome: OriginOutcome,
-    /// The delay before.
+    /// Delay before.
     pub old: Duration,
-    /// The delay from now on.
+    /// Delay from now on.
     pub new: Duration,
-    /// Why it is so.
+    /// Reason for the adjustment.
     pub reason: &'static str,
 }
 
 impl Autothrottle {
-    /// Returns the delay to begin with, where `least` is the scope's own.
+    /// Returns the initial delay; `least` is the scope's own delay, the minimum.
     pub fn start(&self, least: Duration) -> Duration {
         self.clamp(self.start_delay, least)
     }
 
-    /// Returns the delay after an answer that came while it was `delay`.
+    /// Returns the delay after an outcome that was observed at `delay`.
     ///
-    /// An answer that is not good may raise it, never lower it; one that does not tell of the origin's load leaves it.
+    /// A failed request may raise the delay, never reduce it; an outcome without a meaningful latency leaves it
+    /// unchanged.
     pub fn next(&self, delay: Duration, outcome: &OriginOutcome, least: Duration) -> Duration {
         if !outcome.measured {
             return delay;
@@ -55,17 +56,17 @@ impl Autothrottle {
         if self.is_success(outcome) { next } else { next.max(self.clamp(delay, least)) }
     }
 
-    /// Returns what is to be told of a step from `old` to `new`, if anybody watches.
+    /// Returns the adjustment from `old` to `new` for the log; `None` if adjustments are not logged.
     pub fn adjustment(&self, old: Duration, new: Duration, outcome: &OriginOutcome) -> Option<Adjustment> {
         if !self.log_adjustments {
             return None;
         }
         let reason = match new.cmp(&old) {
-            _ if !outcome.measured => "the answer does not count: cached at the origin, or its route is left out",
-            Ordering::Greater => "slower at once: it took longer than the delay allows for",
-            Ordering::Less => "faster, half-way to latency / target_concurrency",
-            Ordering::Equal if !self.is_success(outcome) => "an answer that is not good never lowers it",
-            Ordering::Equal => "as it was: on target, or at a bound",
+            _ if !outcome.measured => "response not measured: cached at the origin, or route excluded",
+            Ordering::Greater => "increased at once: latency above target",
+            Ordering::Less => "reduced halfway to latency / target_concurrency",
+            Ordering::Equal if !self.is_success(outcome) => "unchanged: only success statuses reduce the delay",
+            Ordering::Equal => "unchanged: on target, or at a bound",
         };
         Some(Adjustment { outcome: *outcome, old, new, reason })
     }
@@ -74,7 +75,7 @@ impl Autothrottle {
         outcome.status.is_some_and(|status| self.success_statuses.contains(&status))
     }
 
-    /// Returns `delay`, no shorter than `least` and no longer than the longest.
+    /// Clamps `delay` to at least `least` and at most the maximum.
     pub(super) fn clamp(&self, delay: Duration, least: Duration) -> Duration {
         delay.min(self.max_delay).max(least)
     }
@@ -104,19 +105,19 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_follows_the_algorithm_number_by_number() {
+    fn delay_follows_the_algorithm_step_by_step() {
         let mut delay = auto().start(ms(100));
         assert_eq!(delay, ms(5000));
         for (status, latency_ms, delay_ms, reason) in [
-            (200, 2000, 3000, "half-way from 5 s to 1 s"),
-            (200, 2000, 2000, "and again"),
-            (200, 8000, 4000, "a larger target is taken at once"),
-            (500, 10, 4000, "a quick error does not lower it"),
-            (404, 2000, 4000, "nor does any answer that is not good"),
+            (200, 2000, 3000, "halfway from 5 s to 1 s"),
+            (200, 2000, 2000, "halfway again"),
+            (200, 8000, 4000, "a larger target applies at once"),
+            (500, 10, 4000, "a fast error does not reduce it"),
+            (404, 2000, 4000, "no other status reduces it"),
             (503, 20_000, 10_000, "a slow error raises it"),
-            (304, 0, 5000, "nothing new is a good answer"),
-            (200, 400_000, 60_000, "up to the longest"),
-            (200, 0, 30_000, "and down"),
+            (304, 0, 5000, "304 is a success"),
+            (200, 400_000, 60_000, "up to the maximum"),
+            (200, 0, 30_000, "down again"),
         ] {
             delay = auto().next(delay, &answer(status, ms(latency_ms)), ms(100));
             assert_eq!(delay, ms(delay_ms), "{reason}");
@@ -126,11 +127,11 @@ mod tests {
         }
         assert_eq!(delay, ms(100), "never below the scope's own delay");
         let broke_off = OriginOutcome { status: None, latency: ms(30_000), measured: true, retry_after: None };
-        assert_eq!(auto().next(delay, &broke_off, ms(100)), ms(15_000), "a timeout is a slow answer");
+        assert_eq!(auto().next(delay, &broke_off, ms(100)), ms(15_000), "a timeout is a slow response");
     }
 
     #[test]
-    fn half_of_one_at_once_is_as_much_pause_as_work() {
+    fn half_target_concurrency_doubles_the_delay() {
         let polite = Autothrottle { target_concurrency: 0.5, ..auto() };
         let delays: Vec<Duration> = (0..3)
             .scan(ms(8000), |delay, _| {
@@ -142,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn which_answers_are_good_is_for_the_operator_to_say() {
+    fn success_statuses_are_configurable() {
         let search = Autothrottle { success_statuses: vec![200, 404], ..auto() };
-        assert_eq!(search.next(ms(1000), &answer(404, ms(0)), ms(0)), ms(500), "nothing found is an answer");
-        assert_eq!(search.next(ms(1000), &answer(304, ms(0)), ms(0)), ms(1000), "it is not in the list");
+        assert_eq!(search.next(ms(1000), &answer(404, ms(0)), ms(0)), ms(500), "404 is a success status here");
+        assert_eq!(search.next(ms(1000), &answer(304, ms(0)), ms(0)), ms(1000), "304 is not a success status here");
     }
 
     #[test]
-    fn an_answer_that_was_not_measured_changes_nothing() {
+    fn unsampled_response_changes_nothing() {
         for latency_ms in [0, 60_000] {
             let cached = OriginOutcome { measured: false, ..answer(200, ms(latency_ms)) };
             assert_eq!(auto().next(ms(1000), &cached, ms(100)), ms(1000));
@@ -157,17 +158,17 @@ mod tests {
     }
 
     #[test]
-    fn each_adjustment_is_told_to_whoever_watches_and_to_nobody_else() {
+    fn adjustments_are_reported_only_when_logging_is_on() {
         let watched = Autothrottle { log_adjustments: true, ..auto() };
         for (old_ms, outcome, reason) in [
-            (100, answer(200, ms(1000)), "slower at once"),
-            (1000, answer(200, ms(100)), "faster, half-way"),
-            (1000, answer(500, ms(100)), "an answer that is not good"),
-            (500, answer(200, ms(1000)), "as it was"),
-            (500, OriginOutcome { measured: false, ..answer(200, ms(1)) }, "the answer does not count"),
+            (100, answer(200, ms(1000)), "increased at once"),
+            (1000, answer(200, ms(100)), "reduced halfway"),
+            (1000, answer(500, ms(100)), "unchanged: only success statuses"),
+            (500, answer(200, ms(1000)), "unchanged: on target"),
+            (500, OriginOutcome { measured: false, ..answer(200, ms(1)) }, "response not measured"),
         ] {
             let new = watched.next(ms(old_ms), &outcome, ms(0));
-            let told = watched.adjustment(ms(old_ms), new, &outcome).expect("it is watched");
+            let told = watched.adjustment(ms(old_ms), new, &outcome).expect("adjustments are logged");
             assert!(told.reason.starts_with(reason), "{told:?}");
             assert_eq!(auto().adjustment(ms(old_ms), new, &outcome), None);
         }
@@ -175,18 +176,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_steady_latency_ends_in_its_target(latency_ms in 1u64..100_000, start_ms in 0u64..60_000) {
+        fn delay_converges_at_steady_latency(latency_ms in 1u64..100_000, start_ms in 0u64..60_000) {
             let target = (ms(latency_ms) / 2).clamp(ms(100), ms(60_000));
             let mut delay = ms(start_ms);
             for _ in 0..64 {
                 delay = auto().next(delay, &answer(200, ms(latency_ms)), ms(100));
-                prop_assert!(delay >= target, "it comes from above");
+                prop_assert!(delay >= target, "the delay exceeds its target");
             }
             prop_assert!(delay - target <= Duration::from_nanos(2));
         }
 
         #[test]
-        fn what_is_not_good_never_lowers_it(status in 400u16..600, latency_ms in 0u64..100_000, delay_ms in 100u64..60_000) {
+        fn unsuccessful_response_never_lowers_the_delay(status in 400u16..600, latency_ms in 0u64..100_000, delay_ms in 100u64..60_000) {
             prop_assert!(auto().next(ms(delay_ms), &answer(status, ms(latency_ms)), ms(100)) >= ms(delay_ms));
         }
     }

@@ -1,60 +1,60 @@
-//! What a scope does when the origin complains: it rests, then tries with one request, then goes on step by step.
+//! Backoff of a scope after overload: pauses the scope, then probes with one request, then recovers step by step.
 //!
 //! ```text
-//!          complaint                     over                  no complaint
-//!   calm -------------> rest of a level -------> one at a time ------------> one more with each such answer
-//!    ^                        ^                        |                         |           |
-//!    |                        +--- complaint: a level higher --------------------+           |
-//!    +-------------------------------------- a level lower after each quiet window ----------+
+//!           overload                    pause over               success
+//!   closed -----------> backing off ----------------> one probe ----------> one more request per success
+//!     ^                      ^                            |                        |            |
+//!     |                      +---- overload: next level --+------------------------+            |
+//!     +---------------------------- one level less per quiet window ----------------------------+
 //! ```
-//! Requests that were under way when a rest began belong to an earlier *spell*: sixty of them complaining together
-//! are one complaint, and none of their successes ends the rest.
+//! Requests in flight when a backoff starts belong to an earlier [`BackoffEpoch`]: sixty overload responses of them
+//! count as one, and none of their successes ends the backoff.
 
 use super::{Jitter, OriginOutcome};
 use crate::policy::Timestamp;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// How a scope backs off.
+/// Backoff settings of a scope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backoff {
-    /// The statuses that are a complaint. So are timeouts and broken connections.
+    /// Overload statuses. Timeouts and broken connections are overload, too.
     pub statuses: Vec<u16>,
-    /// By what each rest is longer than the one before.
+    /// Factor between the durations of successive levels.
     pub factor: u32,
-    /// The first rest.
+    /// Duration of the first backoff.
     pub min_delay: Duration,
-    /// The longest, whatever the origin asks for.
+    /// Maximum duration, even if the origin requests a longer one.
     pub max_delay: Duration,
-    /// By how much rests are varied.
+    /// Variation of the durations.
     pub jitter: Jitter,
-    /// How long it must be quiet for the level to fall by one.
+    /// Time without overload after which the level drops by one.
     pub window: Duration,
 }
 
-/// How much the origin has complained of late.
+/// Backoff state of a scope, with its history of recent overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackoffState {
-    /// Complaints in a row: the next rest is that of the level above.
+    /// Number of overload responses in a row; the next backoff has the duration of the next level.
     level: u32,
     until: Timestamp,
     last_overload: Timestamp,
     epoch: BackoffEpoch,
-    /// Requests of this spell that may be under way, and that are.
+    /// Number of requests of this epoch that may be in flight, and that are.
     probe_limit: u32,
     in_flight: u32,
 }
 
-/// The time from the beginning of one rest to the beginning of the next.
+/// Period from the start of one backoff to the start of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BackoffEpoch(u32);
 
-/// Why a scope under pressure takes nobody now.
+/// Reason for which a backoff blocks a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackoffBlock {
-    /// It rests.
+    /// The scope backs off until this time.
     BackingOff(Timestamp),
-    /// Those who are on their way find out first whether the origin is well.
+    /// Probes are in flight; the scope waits for their outcome.
     Probing,
 }
 
@@ -72,19 +72,19 @@ impl Default for BackoffState {
 }
 
 impl Backoff {
-    /// Returns whether that is a complaint.
+    /// Returns true if `outcome` is overload.
     pub fn is_overload(&self, outcome: &OriginOutcome) -> bool {
         outcome.status.is_none_or(|status| self.statuses.contains(&status))
     }
 
-    /// Returns the rest after the complaint that leads to `level`, from 1.
+    /// Returns the duration of the backoff that leads to `level`, from 1.
     pub fn duration(&self, level: u32) -> Duration {
         let factor = self.factor.max(1).checked_pow(level.saturating_sub(1));
         let rest = factor.and_then(|factor| self.min_delay.checked_mul(factor));
         rest.unwrap_or(Duration::MAX).min(self.max_delay)
     }
 
-    /// Returns the pressure after the outcome of a request that was sent in `spell`.
+    /// Returns the state after the outcome of a request that was sent in `spell`.
     pub fn on_outcome(
         &self,
         pressure: BackoffState,
@@ -102,21 +102,22 @@ impl Backoff {
             true => self.on_probe_success(pressure, now),
             false => pressure,
         };
-        // Those that were under way are the same complaint, but may ask for a longer rest. Who was served and is told that
-        // nothing is left has not complained: the rest is kept, nothing has to be tried after it, and none grows longer.
+        // Overload responses to requests of an earlier epoch count as the same overload, but may request a longer
+        // pause. A success that reports an exhausted limit is not overload: it pauses the scope, without probing and
+        // without a higher level.
         let asked_for = outcome.retry_after.filter(|_| minds || outcome.is_success()).unwrap_or_default();
         let until = pressure.until.max(now + asked_for.min(self.max_delay));
         BackoffState { until, ..pressure }
     }
 
     fn on_probe_success(&self, pressure: BackoffState, now: Timestamp) -> BackoffState {
-        // It is quiet from the first success on: before, nobody had asked.
+        // The quiet time starts at the first success; no requests were sent before.
         let last_overload = if pressure.probe_limit == 1 { now } else { pressure.last_overload };
         BackoffState { probe_limit: pressure.probe_limit.saturating_add(1), last_overload, ..pressure }
     }
 
-    /// The same after a complaint that was wished, to find out what the origin bears: it is a step back toward the first
-    /// rest, or complaints that come as often as they should would make rests as long as they can be.
+    /// Like [`Self::on_outcome`], after an overload that the ramp-up tolerates. Lowers the level first; otherwise
+    /// overload at the target rate would raise the duration to its maximum.
     pub fn on_tolerated_overload(
         &self,
         pressure: BackoffState,
@@ -130,12 +131,12 @@ impl Backoff {
         self.on_outcome(eased, epoch, outcome, chance, now)
     }
 
-    /// Returns the pressure under these settings, learned under others: no rest is longer than the longest.
+    /// Returns the state under these settings, taken over from others: limits the remaining pause to the maximum.
     pub fn clamped(&self, pressure: BackoffState, now: Timestamp) -> BackoffState {
         BackoffState { until: pressure.until.min(now + self.max_delay), ..pressure }
     }
 
-    /// Returns the pressure as it is at `now`: a level less for each quiet window.
+    /// Returns the state, decayed to `now`: one level less per quiet window.
     pub fn decayed(&self, pressure: BackoffState, now: Timestamp) -> BackoffState {
         let is_proven = pressure.probe_limit > 1;
         if pressure.level == 0 || !is_proven || self.window.is_zero() {
@@ -159,7 +160,7 @@ impl Backoff {
         chance: f64,
         now: Timestamp,
     ) -> BackoffState {
-        // A level that makes no rest longer would only take longer to come down from.
+        // A level that does not extend the pause would only delay the recovery.
         let is_longest = pressure.level > 0 && self.duration(pressure.level) == self.duration(pressure.level + 1);
         let level = pressure.level + u32::from(!is_longest);
         let asked_for = asked_for.unwrap_or_default();
@@ -176,7 +177,7 @@ impl Backoff {
 }
 
 impl BackoffState {
-    /// Returns why a request may not be sent now, if it may not.
+    /// Returns what blocks a request now, if anything.
     pub fn blocked_by(&self, now: Timestamp) -> Option<BackoffBlock> {
         if now < self.until {
             return Some(BackoffBlock::BackingOff(self.until));
@@ -184,34 +185,34 @@ impl BackoffState {
         (self.in_flight >= self.probe_limit).then_some(BackoffBlock::Probing)
     }
 
-    /// Returns the pressure with one more request under way, and the spell that it belongs to.
+    /// Returns the state with one more request in flight, and the epoch of the request.
     pub fn on_sent(self) -> (Self, BackoffEpoch) {
         (Self { in_flight: self.in_flight.saturating_add(1), ..self }, self.epoch)
     }
 
-    /// Returns the pressure once a request of `spell` is over, however it ended.
+    /// Returns the state after a request of `spell` has finished, in whatever way.
     pub fn on_finished(self, epoch: BackoffEpoch) -> Self {
         let ended = u32::from(epoch == self.epoch);
         Self { in_flight: self.in_flight.saturating_sub(ended), ..self }
     }
 
-    /// Returns how many may be under way at once, where there is a bound.
+    /// Returns the maximum number of requests in flight; `None` if unlimited.
     pub fn probe_limit(&self) -> Option<NonZeroU32> {
         NonZeroU32::new(self.probe_limit).filter(|_| self.probe_limit < UNLIMITED)
     }
 
-    /// Returns how long it still rests.
+    /// Returns the remaining pause.
     pub fn remaining(&self, now: Timestamp) -> Duration {
         self.until.saturating_duration_since(now)
     }
 
-    /// Returns how often in a row the origin complained, less one for each quiet window since.
+    /// Returns the number of overload responses in a row, minus one per quiet window since.
     pub fn level(&self) -> u32 {
         self.level
     }
 }
 
-/// What an origin, or a proxy before it, says when it has had enough.
+/// Overload statuses of origins and of proxies in front of them.
 pub const OVERLOAD_STATUSES: [u16; 9] = [429, 502, 503, 504, 520, 521, 522, 523, 524];
 
 const UNLIMITED: u32 = u32::MAX;
@@ -243,7 +244,7 @@ mod tests {
         OriginOutcome { status: Some(status), retry_after: asked_for.map(Duration::from_secs), ..BROKE_OFF }
     }
 
-    /// A scope that sends one request at a time.
+    /// Simulated scope that sends one request at a time.
     struct Story(BackoffState);
 
     impl Story {
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn each_complaint_in_a_row_doubles_the_rest_up_to_the_longest() {
+    fn consecutive_overloads_double_the_backoff_up_to_max() {
         let rests: Vec<u64> = (1..=8).map(|level| backoff().duration(level).as_secs()).collect();
         assert_eq!(rests, [1, 2, 4, 8, 16, 30, 30, 30]);
         assert_eq!(backoff().duration(u32::MAX), Duration::from_secs(30));
@@ -273,14 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_s_own_wish_is_a_floor_below_the_longest() {
+    fn retry_after_is_a_minimum_below_max_backoff() {
         for (asked_for, rest) in [(None, 1), (Some(0), 1), (Some(5), 5), (Some(3600), 30)] {
             let mut story = Story(BackoffState::default());
             assert_eq!(story.asks(0, answer(503, asked_for)).rests_for(0), rest, "{asked_for:?}");
         }
         let (pressure, epoch) = BackoffState::default().on_sent();
         let late = backoff().on_outcome(pressure, epoch, &answer(429, Some(10)), 1.0, decayed(0));
-        assert_eq!(late.remaining(decayed(0)), Duration::from_secs(11), "jitter comes on top");
+        assert_eq!(late.remaining(decayed(0)), Duration::from_secs(11), "jitter extends the requested pause");
         let backoff = Backoff { jitter: Jitter { low: -0.5, high: 0.0 }, ..backoff() };
         let rest = |asked_for| {
             let (pressure, spell) = BackoffState::default().on_sent();
@@ -290,55 +291,51 @@ mod tests {
     }
 
     #[test]
-    fn a_good_answer_that_leaves_nothing_is_a_rest_but_no_complaint() {
+    fn exhausted_limit_backs_off_without_raising_the_level() {
         let mut story = Story(BackoffState::default());
         assert_eq!(story.asks(0, answer(200, Some(7))).rests_for(0), 7);
         assert_eq!((story.0.level(), story.0.blocked_by(decayed(6))), (0, Some(BackoffBlock::BackingOff(decayed(7)))));
         let (first, _) = story.0.on_sent();
-        assert_eq!(first.blocked_by(decayed(7)), None, "nobody tries for the others");
-        assert_eq!(story.asks(7, answer(200, Some(3600))).rests_for(7), 30, "never longer than the longest");
-        assert_eq!(story.asks(8, answer(404, Some(3600))).rests_for(8), 29, "what is neither says nothing");
+        assert_eq!(first.blocked_by(decayed(7)), None, "no probing after a success");
+        assert_eq!(story.asks(7, answer(200, Some(3600))).rests_for(7), 30, "capped at the maximum");
+        assert_eq!(story.asks(8, answer(404, Some(3600))).rests_for(8), 29, "neither success nor overload: ignored");
     }
 
     #[test]
-    fn after_the_rest_one_tries_and_each_success_lets_one_more_in() {
+    fn probe_concurrency_grows_by_one_per_success() {
         let mut story = Story(BackoffState::default());
         story.asks(0, answer(429, Some(5)));
         assert_eq!(story.0.blocked_by(decayed(4)), Some(BackoffBlock::BackingOff(decayed(5))));
         assert_eq!(story.0.blocked_by(decayed(5)), None);
         let (probing, epoch) = story.0.on_sent();
-        assert_eq!(probing.blocked_by(decayed(5)), Some(BackoffBlock::Probing), "one at a time");
-        assert_eq!(
-            probing.on_finished(epoch).blocked_by(decayed(6)),
-            None,
-            "one that left without an answer frees its place"
-        );
+        assert_eq!(probing.blocked_by(decayed(5)), Some(BackoffBlock::Probing), "one probe at a time");
+        assert_eq!(probing.on_finished(epoch).blocked_by(decayed(6)), None, "an aborted probe releases its slot");
         let proven = backoff().on_outcome(probing, epoch, &answer(200, None), 0.0, decayed(6)).on_finished(epoch);
         let (one, _) = proven.on_sent();
         assert_eq!(one.blocked_by(decayed(6)), None);
         let (two, _) = one.on_sent();
-        assert_eq!(two.blocked_by(decayed(6)), Some(BackoffBlock::Probing), "two, not all at once");
+        assert_eq!(two.blocked_by(decayed(6)), Some(BackoffBlock::Probing), "two requests at most");
         assert_eq!(backoff().decayed(two, decayed(65)).level(), 1);
         let calm = backoff().decayed(two, decayed(66));
-        assert_eq!((calm.level(), calm.blocked_by(decayed(66))), (0, None), "quiet for a window since the success");
+        assert_eq!((calm.level(), calm.blocked_by(decayed(66))), (0, None), "one quiet window after the success");
     }
 
     #[test]
-    fn a_level_is_lost_with_each_quiet_window_but_not_before_a_success() {
+    fn level_decays_per_quiet_window_after_a_success() {
         let mut story = Story(BackoffState::default());
         story.asks(0, answer(429, None)).asks(1, answer(429, None)).asks(3, answer(503, None));
         assert_eq!(story.0.level(), 3);
-        assert_eq!(backoff().decayed(story.0, decayed(1000)).level(), 3, "nobody has asked since");
+        assert_eq!(backoff().decayed(story.0, decayed(1000)).level(), 3, "no success since");
         story.asks(1000, answer(200, None));
         for (seconds, level) in [(1059, 3), (1060, 2), (1119, 2), (1120, 1), (1180, 0), (5000, 0)] {
             assert_eq!(backoff().decayed(story.0, decayed(seconds)).level(), level, "at {seconds}");
         }
         story.asks(1061, answer(429, None));
-        assert_eq!((story.0.level(), story.rests_for(1061)), (3, 4), "one up from where it had come down to");
+        assert_eq!((story.0.level(), story.rests_for(1061)), (3, 4), "one level above the decayed one");
     }
 
     #[test]
-    fn those_under_way_complain_once_and_none_of_them_ends_the_rest() {
+    fn in_flight_responses_count_as_one_overload() {
         let (pressure, first) = BackoffState::default().on_sent();
         let (pressure, second) = pressure.on_sent();
         let (pressure, third) = pressure.on_sent();
@@ -348,7 +345,7 @@ mod tests {
         assert_eq!(
             (pressure.level(), pressure.remaining(decayed(0)).as_secs()),
             (1, 7),
-            "once, but the longer wish counts"
+            "one level, but the longer pause"
         );
         let pressure = backoff().on_outcome(pressure, third, &answer(200, None), 0.0, decayed(0)).on_finished(third);
         let (probing, _) = pressure.on_sent();
@@ -356,14 +353,14 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_and_broken_connections_are_complaints() {
+    fn timeouts_and_broken_connections_count_as_overload() {
         assert!(backoff().is_overload(&BROKE_OFF));
-        assert!(!backoff().is_overload(&answer(500, None)), "only what is listed");
+        assert!(!backoff().is_overload(&answer(500, None)), "only listed statuses");
     }
 
     proptest! {
         #[test]
-        fn never_more_under_way_than_allowed_and_never_a_longer_rest_than_the_longest(
+        fn in_flight_count_and_backoff_stay_bounded(
             steps in proptest::collection::vec((0u64..40, 0usize..4, proptest::option::of(0u64..100), 0.0f64..1.0), 1..200),
         ) {
             let (mut pressure, mut out, mut now) = (BackoffState::default(), Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! How hard a scope presses now: as its settings say, or as its controller has found out.
+//! Controller state of a scope, and the effective limits that follow from it and the settings.
 
 use super::autothrottle::Autothrottle;
 use super::backoff::{BackoffEpoch, BackoffState, OVERLOAD_STATUSES};
@@ -9,41 +9,42 @@ use crate::policy::Timestamp;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// What finds out how hard the origin may be pressed. A scope has one at most: two would undo each other's work.
+/// A controller adapts concurrency or delay to the origin. A scope has at most one, since two would counteract each
+/// other.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Controller {
-    /// Varies the time between two requests by the latency.
+    /// Adapts the delay by latency.
     Autothrottle(Autothrottle),
-    /// Varies the most requests at once by the latency.
+    /// Adapts the concurrency limit by latency.
     Gradient(Gradient),
-    /// Varies one of them by the complaints.
+    /// Adapts either of them by overload responses.
     Rampup(Rampup),
 }
 
-/// What a scope's controller has found out.
+/// State of a scope's controller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ControllerState {
-    /// There is none.
+    /// No controller.
     Fixed,
-    /// The time between two requests.
+    /// Current delay between requests.
     Autothrottle(Duration),
-    /// The most requests at once.
+    /// Current concurrency limit.
     Gradient(GradientLimit),
-    /// Either.
+    /// Current concurrency limit or delay.
     Rampup(RampState),
 }
 
-/// How hard the scope presses.
+/// Effective limits of a scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EffectiveLimits {
-    /// The most requests at once, where there is a most.
+    /// Maximum number of requests in flight, if limited.
     pub limit: Option<u32>,
-    /// The least time between two.
+    /// Minimum time between requests.
     pub delay: Duration,
 }
 
 impl Controller {
-    /// Its name in YAML, and wherever it is shown.
+    /// Returns the name in YAML, logs and views.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Autothrottle(_) => "autothrottle",
@@ -54,7 +55,7 @@ impl Controller {
 }
 
 impl ThrottleConfig {
-    /// Returns the course under these settings, of which `before` was learned under others.
+    /// Returns the state under these settings, taking over `before` where it fits.
     pub fn update_controller(&self, before: ControllerState, now: Timestamp) -> ControllerState {
         let least = self.spacing.delay;
         match (&self.controller, before) {
@@ -76,7 +77,7 @@ impl ThrottleConfig {
         }
     }
 
-    /// Returns how hard the scope presses on this course.
+    /// Returns the effective limits for a controller state.
     pub fn effective_limits(&self, course: &ControllerState) -> EffectiveLimits {
         let written = EffectiveLimits { limit: self.concurrency.map(NonZeroU32::get), delay: self.spacing.delay };
         match course {
@@ -93,7 +94,7 @@ impl ThrottleConfig {
         }
     }
 
-    /// A request was sent; with it, `under_way` are.
+    /// Records that a request was sent; `under_way` requests, including it, are in flight.
     pub fn on_sent(&self, course: &mut ControllerState, under_way: u32, now: Timestamp) {
         match (&self.controller, course) {
             (Some(Controller::Gradient(_)), ControllerState::Gradient(limit)) => limit.on_sent(under_way, now),
@@ -102,7 +103,7 @@ impl ThrottleConfig {
         }
     }
 
-    /// The outcome is known of a request that was sent at `sent`; with it, `under_way` were.
+    /// Records the outcome of a request sent at `sent`; `under_way` requests, including it, were in flight.
     pub fn on_outcome(
         &self,
         course: &mut ControllerState,
@@ -127,7 +128,7 @@ impl ThrottleConfig {
         }
     }
 
-    /// Returns the pressure after the outcome of a request that was sent in `spell`.
+    /// Returns the backoff state after the outcome of a request that was sent in `spell`.
     pub fn backoff_after(
         &self,
         pressure: BackoffState,
@@ -150,7 +151,7 @@ impl ThrottleConfig {
         }
     }
 
-    /// Errors that are no complaint say nothing, and often sooner than anything else.
+    /// Returns the load sample of an outcome; `None` for errors that are no overload, since errors are often fast.
     fn load_sample(&self, outcome: &OriginOutcome) -> Option<LoadSample> {
         if self.is_overload(outcome) {
             return Some(LoadSample::Overloaded);

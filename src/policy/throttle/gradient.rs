@@ -1,72 +1,71 @@
-//! Finds how many requests the origin can work on at once, from how long its answers take.
+//! Gradient controller: adapts the concurrency limit to the latency of the origin.
 //!
-//! As long as the origin has room, an answer takes as long with ten requests under way as with one: the *baseline*.
-//! Beyond that they queue, and the latency grows with them. So the limit rises while the latency is near the baseline and
-//! falls by the ratio of the two where it is not. It is looked at in *windows* of answers to requests that were sent under
-//! one limit.
+//! While the origin has spare capacity, its latency is independent of concurrency: the *baseline*. Beyond that,
+//! requests queue and latency grows. The limit rises while latency is near the baseline, and falls by their ratio
+//! otherwise. It is evaluated in *windows* of responses to requests that were sent under one limit.
 //!
 //! ```text
 //!   latency / baseline   1 ........ TOLERANCE ........ more
 //!   limit                + its root   + 0              x TOLERANCE x baseline / latency, at least x 1/2
 //! ```
-//! The baseline must be the origin's own time and nobody's queue. From time to time the limit is lowered a little, and
-//! again as long as the latency falls with it: a standing queue drains, and what remains is the baseline. Where the limit
-//! was halved and the latency did not follow, it was no queue: the origin has become slower by itself, and is believed.
+//! The baseline must contain no queueing time. Periodically the limit is lowered a little, repeatedly while latency
+//! falls with it: a standing queue drains, and the remaining latency is the baseline. If the limit was halved without
+//! an effect on latency, there was no queue: the origin itself became slower, and its latency is the new baseline.
 
 use crate::policy::Timestamp;
 use std::time::Duration;
 
-/// Between which bounds the limit follows the latency.
+/// Bounds of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gradient {
-    /// The least it becomes.
+    /// Minimum limit.
     pub min: u32,
-    /// The most.
+    /// Maximum limit.
     pub max: u32,
 }
 
-/// The limit, and what it was learned from.
+/// State of the gradient controller: the limit and its statistics.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GradientLimit {
     most: f64,
-    /// The latency without a queue, in seconds; none before the first window.
+    /// Latency without a queue, in seconds; `None` before the first window.
     baseline: Option<f64>,
     window: SampleWindow,
     windows_to_drain: u32,
     drain: Option<Drain>,
-    /// The longest latency since it was last near the baseline.
+    /// Maximum latency since it was last near the baseline.
     worst: Option<LatencyPeak>,
-    /// In how many windows in a row the latency was too long at the floor.
+    /// Number of consecutive windows with excessive latency at the minimum limit.
     at_floor: u32,
-    /// Timeouts of requests that were sent before are the same congestion.
+    /// Time of the last decrease for overload; overload of requests sent before belongs to the same congestion.
     decreased_at: Timestamp,
 }
 
-/// What a request's answer says of the origin.
+/// Load of the origin, as observed on one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadSample {
-    /// It did what it was asked, in this time.
+    /// Success, with its latency.
     Success(Duration),
-    /// It has more to do than it can.
+    /// Overload.
     Overloaded,
 }
 
-/// What is counted until the next look.
+/// Statistics since the last evaluation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct SampleWindow {
     began: Timestamp,
     answers: u32,
-    /// Of their latencies in seconds, added up.
+    /// Sum of the logarithms of their latencies in seconds.
     logarithms: f64,
     congested: u32,
-    /// Requests under way, added up over so many glances.
+    /// Sum of the requests in flight, over the number of samples.
     in_flight: u64,
     samples: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Drain {
-    /// The limit to return to.
+    /// Limit before the drain.
     from: f64,
     latency: f64,
 }
@@ -78,7 +77,7 @@ struct LatencyPeak {
 }
 
 impl GradientLimit {
-    /// A limit of which nothing is known.
+    /// Creates a state without observations.
     pub fn new(gradient: &Gradient, now: Timestamp) -> Self {
         Self {
             most: gradient.clamp(INITIAL_LIMIT),
@@ -92,27 +91,27 @@ impl GradientLimit {
         }
     }
 
-    /// Returns the most requests that may be under way.
+    /// Returns the maximum number of requests in flight.
     pub fn current(&self) -> u32 {
         self.most as u32
     }
 
-    /// Takes over other bounds.
+    /// Applies other bounds.
     pub fn update_bounds(&mut self, gradient: &Gradient) {
         self.most = gradient.clamp(self.most);
         self.drain = None;
     }
 
-    /// A request was sent; with it, `in_flight` are.
+    /// Records that a request was sent; `under_way` requests, including it, are in flight.
     pub fn on_sent(&mut self, in_flight: u32, now: Timestamp) {
-        // Time in which nobody asked is no part of it.
+        // Idle time before the first request is not part of the window.
         if self.window.samples == 0 {
             self.window.began = now;
         }
         self.window.sample_in_flight(in_flight);
     }
 
-    /// A request that was sent at `sent` was answered, or was not; with it, `in_flight` were.
+    /// Records the outcome of a request sent at `sent`; `under_way` requests, including it, were in flight.
     pub fn on_outcome(
         &mut self,
         gradient: &Gradient,
@@ -123,7 +122,7 @@ impl GradientLimit {
     ) {
         self.window.sample_in_flight(in_flight);
         match sign {
-            // What was sent under another limit tells of that.
+            // A response to a request sent under another limit does not count.
             LoadSample::Success(latency) if sent >= self.window.began => {
                 self.window.answers += 1;
                 self.window.logarithms += latency.max(MIN_LATENCY).as_secs_f64().ln();
@@ -186,7 +185,7 @@ impl GradientLimit {
         }
     }
 
-    /// Queues shrink with the limit. What does not is the origin's own time.
+    /// Returns true if the latency is the origin's service time: queueing time would shrink with the limit.
     fn is_service_time(&mut self, gradient: &Gradient, latency: f64) -> bool {
         let is_at_floor = self.current() <= gradient.min;
         self.at_floor = if is_at_floor { self.at_floor + 1 } else { 0 };
@@ -212,7 +211,7 @@ impl GradientLimit {
         self.end_drain();
         if latency < baseline {
             self.baseline = Some(latency);
-            // There was a queue in the baseline; perhaps not all of it has gone.
+            // The baseline contained queueing time, possibly more than was drained.
             self.windows_to_drain =
                 if latency < baseline * DRAIN_LATENCY_RATIO { FIRST_DRAIN_WINDOWS } else { DRAIN_INTERVAL_WINDOWS };
         } else if latency <= baseline * TOLERANCE {
@@ -249,34 +248,34 @@ impl SampleWindow {
     }
 }
 
-/// Small enough for any origin, large enough not to be felt.
+/// Initial limit: small enough for any origin, large enough not to delay clients.
 const INITIAL_LIMIT: f64 = 8.0;
-/// How much longer than the baseline answers may take before there is a queue.
+/// Ratio of latency to baseline up to which there is no queue.
 const TOLERANCE: f64 = 1.35;
-/// No window takes away more.
+/// Minimum factor of a decrease per window.
 const MIN_RATIO_PER_WINDOW: f64 = 0.5;
-/// A clock that stood still has measured nothing.
+/// Lower bound of latencies, for clocks that did not advance.
 const MIN_LATENCY: Duration = Duration::from_micros(1);
 
-/// So many answers tell the mean of a mix of pages well enough.
+/// Number of responses that suffice for the mean of a mix of pages.
 const WINDOW_SAMPLES: u32 = 20;
-/// A fast origin is not looked at for every few milliseconds.
+/// Minimum length of a window, so that a fast origin is not evaluated every few milliseconds.
 const MIN_WINDOW: Duration = Duration::from_millis(100);
-/// After so long, [`MIN_WINDOW_SAMPLES`] answers have to do.
+/// Window length from which on [`MIN_WINDOW_SAMPLES`] responses suffice.
 const MAX_WINDOW: Duration = Duration::from_secs(10);
 const MIN_WINDOW_SAMPLES: u32 = 4;
 
-/// The first baseline may have been measured in a queue.
+/// Windows until the first drain, since the first baseline may contain queueing time.
 const FIRST_DRAIN_WINDOWS: u32 = 4;
-/// Drains cost a little throughput: two windows of so many.
+/// Windows between drains; a drain costs a little throughput in two of them.
 const DRAIN_INTERVAL_WINDOWS: u32 = 24;
-/// By what a drain lowers the limit: by more than the tolerance lets it stand too high.
+/// Factor of a drain; lowers the limit by more than the tolerance may exceed the optimum.
 const DRAIN_RATIO: f64 = 0.6;
-/// In a queue the latency falls as the limit does; half-way to not at all, it has fallen.
+/// Ratio up to which latency counts as fallen: halfway between proportional to the limit and constant.
 const DRAIN_LATENCY_RATIO: f64 = 0.8;
-/// A latency that is longer by less has not grown.
+/// Ratio up to which latency counts as unchanged.
 const LATENCY_NOISE: f64 = 1.15;
-/// At the floor, no queue can be the gate's: after so many windows the latency is believed.
+/// Windows at the minimum limit after which latency counts as service time: the gateway cannot cause a queue there.
 const MIN_LIMIT_CONFIRM_WINDOWS: u32 = 3;
 
 #[cfg(test)]

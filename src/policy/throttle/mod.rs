@@ -1,9 +1,9 @@
-//! How hard the gate may press on a part of the origin: settings, and rules on plain values.
+//! Throttle: limits the load on the origin by scopes; settings, and rules on plain values.
 //!
-//! A request is sent when all of its scopes let it: a slot is free ([`ThrottleConfig::concurrency`]), the [`spacing`] to the
-//! one before is kept, and the scope does not rest ([`backoff`]). How many slots there are and how far apart requests are
-//! sent may be found out on the way ([`controller`]): by the latency ([`autothrottle`], [`gradient`]) or by complaints
-//! ([`rampup`]). Who has to wait, and in what order, is the engine's business.
+//! A request is sent when every one of its scopes permits it: a slot is free ([`ThrottleConfig::concurrency`]), the
+//! [`spacing`] is kept, and the scope is not backing off ([`backoff`]). A [`controller`] may adapt concurrency or
+//! delay, by latency ([`autothrottle`], [`gradient`]) or by overload responses ([`rampup`]). The engine queues and
+//! orders the waiters.
 
 pub mod autothrottle;
 pub mod backoff;
@@ -14,86 +14,84 @@ pub mod rampup;
 #[cfg(test)]
 mod simulation;
 pub mod spacing;
-
 use backoff::Backoff;
 use controller::Controller;
 use partition::Partitioning;
 use spacing::Spacing;
 use std::num::NonZeroU32;
 use std::time::Duration;
-
-/// A part of the origin.
+/// A scope: a throttled part of the origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scope {
-    /// Its name in settings, logs and metrics.
+    /// Name in settings, logs and metrics.
     pub name: String,
-    /// How it is throttled; `None` costs its requests nothing.
+    /// Throttle settings; `None` if the scope is not throttled.
     pub throttle: Option<ThrottleConfig>,
-    /// There is one of it for each value; `None`: it is there once.
+    /// Partitioning into one instance per value of a key; `None` for a single instance.
     pub partitioning: Option<Partitioning>,
 }
 
-/// How one scope is throttled.
+/// Throttle settings of a scope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThrottleConfig {
-    /// The most requests at once.
+    /// Maximum number of requests in flight.
     pub concurrency: Option<NonZeroU32>,
-    /// The time between two.
+    /// Minimum time between requests.
     pub spacing: Spacing,
-    /// Finds out by itself how many at once, or how far apart.
+    /// Controller that adapts concurrency or delay.
     pub controller: Option<Controller>,
-    /// Lets the scope rest when the origin complains.
+    /// Backoff after overload responses.
     pub backoff: Option<Backoff>,
-    /// Who may wait for a turn.
+    /// Wait queue.
     pub queue: QueueConfig,
 }
 
-/// The bounds of a waiting line.
+/// Limits of a wait queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
-    /// The longest wait.
+    /// Maximum wait.
     pub max_wait: Duration,
-    /// The most who wait.
+    /// Maximum number of waiters.
     pub max_length: u32,
 }
 
-/// By what shares a pause is varied: from `low` to `high`, of which the lower may be negative.
+/// Range in which a duration is varied, as fractions of it; `low` may be negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Jitter {
-    /// The least.
+    /// Minimum variation.
     pub low: f64,
-    /// The most.
+    /// Maximum variation.
     pub high: f64,
 }
 
-/// What the origin did with a request.
+/// Outcome of a request to the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OriginOutcome {
-    /// Its status; `None` where it timed out or broke off.
+    /// Response status; `None` if the request timed out or the connection broke.
     pub status: Option<u16>,
-    /// From sending the request to the head of the answer.
+    /// Time from sending the request to receiving the response head.
     pub latency: Duration,
-    /// Whether the latency tells of the origin's load: not where the origin had the answer in a cache, or where the route
-    /// is left out.
+    /// True if the latency reflects the load of the origin; false if the origin answered from a cache or the route is
+    /// excluded.
     pub measured: bool,
-    /// How long the origin asked to be left alone.
+    /// Pause requested by the origin, in `Retry-After` or rate limit fields.
     pub retry_after: Option<Duration>,
 }
 
 impl Scope {
-    /// A scope that is not throttled.
+    /// Creates a scope that is not throttled.
     pub fn unthrottled(name: &str) -> Self {
         Self { name: name.to_owned(), throttle: None, partitioning: None }
     }
 }
 
 impl Jitter {
-    /// A pause is longer by up to `share`.
+    /// Creates a jitter that extends a duration by up to `share` of it.
     pub fn at_most(share: f64) -> Self {
         Self { low: 0.0, high: share }
     }
 
-    /// Returns `span`, varied: `chance`, from 0 to 1, says where between the two shares.
+    /// Returns `span`, varied by the jitter; `chance`, from 0 to 1, selects the point in the range.
     pub fn apply(self, span: Duration, chance: f64) -> Duration {
         let share = self.low + (self.high - self.low) * chance.clamp(0.0, 1.0);
         let change = Duration::try_from_secs_f64(span.as_secs_f64() * share.abs()).unwrap_or_default();
@@ -102,8 +100,7 @@ impl Jitter {
 }
 
 impl OriginOutcome {
-    /// Returns whether the origin did what it was asked: only then is its latency a reason to go faster. Errors are
-    /// often answered sooner than anything else.
+    /// Returns true if the request succeeded. Only then may its latency reduce the delay: errors are often fast.
     pub fn is_success(&self) -> bool {
         self.status.is_some_and(|status| matches!(status, 200..=299 | 304))
     }

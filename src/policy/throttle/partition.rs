@@ -1,56 +1,56 @@
-//! Scopes of which there is one for each value of something that a request says: one for each tenant, each host.
+//! Partitioned scopes: one scope instance per value of a key in the request, such as tenant or host.
 //!
-//! Who says nothing, or two things at once, shares one scope with all who do: leaving the value out gets nobody around
-//! it. Different spellings of a value are one: a query is decoded as forms are, the host is without its last dot, the
-//! path as rules see it.
+//! Requests without a value, or with conflicting values, share one instance, so that omitting the value evades no
+//! limit. Spellings of a value are unified: queries are form-decoded, hosts lose their trailing dot, paths are
+//! normalized.
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
 
-/// One scope for each value.
+/// Partitioning of a scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partitioning {
-    /// What the value is.
+    /// Key that yields the value.
     pub from: PartitionKey,
-    /// So many values have scopes of their own at once; those beyond share one.
+    /// Maximum number of values with an instance of their own; all others share one.
     pub max_partitions: NonZeroUsize,
 }
 
-/// What of a request a value is.
+/// Part of a request that is the partition key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartitionKey {
-    /// The parameter of that name.
+    /// Query parameter with this name.
     Query(String),
-    /// The header field of that name.
+    /// Header field with this name.
     Header(http::HeaderName),
-    /// The host asked for.
+    /// Requested host.
     Host,
-    /// That segment of the path, from 1.
+    /// Path segment with this number, from 1.
     Path(NonZeroUsize),
-    /// The pattern of its route.
+    /// Pattern of the route.
     Route,
 }
 
-/// What a request says, as far as a scope can go by it.
+/// Input of partition keys.
 #[derive(Clone, Copy)]
 pub struct PartitionInput<'a> {
-    /// The pattern of its route.
+    /// Pattern of the route.
     pub route: &'a str,
-    /// The host asked for, lower case, without a port.
+    /// Requested host, lower case, without a port.
     pub host: &'a str,
-    /// The path as rules match it.
+    /// Normalized path.
     pub path: &'a str,
-    /// The query, without its question mark.
+    /// Query, without the question mark.
     pub query: Option<&'a str>,
-    /// The value of a header field; [`single_value`], where it was sent several times.
+    /// Value of a header field; repeated fields are combined by [`single_value`].
     pub header: &'a dyn Fn(&http::HeaderName) -> Option<&'a [u8]>,
 }
 
-/// No more of a value is shown.
+/// Maximum number of characters of a displayed value.
 const MAX_DISPLAY_LEN: usize = 64;
 
 impl PartitionKey {
-    /// Returns the value that a request has; nothing, where it has none.
+    /// Returns the value of a request; empty if it has none.
     pub fn extract<'a>(&self, said: &PartitionInput<'a>) -> Cow<'a, [u8]> {
         let found = match self {
             Self::Query(name) => return parameter(said.query.unwrap_or_default(), name).unwrap_or_default(),
@@ -63,13 +63,13 @@ impl PartitionKey {
     }
 }
 
-/// Returns what all `values` are, if they are the same.
+/// Returns the common value of all `values`; `None` if they differ or there are none.
 pub fn single_value<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
     let first = values.next()?;
     values.all(|other| other == first).then_some(first)
 }
 
-/// Returns a value for people to read: not too long, and nothing in it that a terminal would obey.
+/// Formats a value for display: truncated, with control characters escaped.
 pub fn display_value(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     let mut shown: String = text.chars().take(MAX_DISPLAY_LEN).flat_map(char::escape_debug).collect();
@@ -86,7 +86,7 @@ fn parameter<'a>(query: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
     }))
 }
 
-/// A name or value as a form means it; a percent sign that encodes nothing is itself.
+/// Form-decodes a name or value; keeps a percent sign that encodes nothing.
 fn decoded(text: &str) -> Cow<'_, [u8]> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(text.as_bytes());
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_is_one_value_however_it_is_spelled() {
+    fn query_parameter_value_is_decoded_from_any_spelling() {
         let tenant = PartitionKey::Query("tenant".into());
         for (query, found) in [
             ("tenant=a%20b", "a b"),
@@ -142,10 +142,10 @@ mod tests {
     }
 
     #[test]
-    fn host_path_route_and_header_are_values_too() {
+    fn partition_value_can_be_host_path_route_header() {
         let fields = |name: &http::HeaderName| (name == "x-tenant").then_some(&b"acme"[..]);
         let said = PartitionInput { host: "a.example.", header: &fields, ..asked("") };
-        let segment = |number| PartitionKey::Path(NonZeroUsize::new(number).expect("from 1"));
+        let segment = |number| PartitionKey::Path(NonZeroUsize::new(number).expect("1 or more"));
         for (from, found) in [
             (PartitionKey::Host, "a.example"),
             (segment(1), "t"),
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn who_says_two_things_says_nothing() {
+    fn conflicting_values_give_none() {
         assert_eq!(single_value(["a", "a"].into_iter()), Some("a"));
         assert_eq!(single_value(["a", "b"].into_iter()), None);
         assert_eq!(single_value(std::iter::empty::<&str>()), None);
     }
 
     #[test]
-    fn a_value_is_shown_as_one_short_line() {
+    fn displayed_value_is_short_and_escaped() {
         assert_eq!(display_value(b"acme"), "acme");
         assert_eq!(display_value("Zürich".as_bytes()), "Zürich");
         assert_eq!(display_value(b"\x1b[2J\n\xff"), "\\u{1b}[2J\\n\u{fffd}");
@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_encoding_of_a_value_is_that_value(value in "[ -~]{0,20}", encoded in proptest::collection::vec(any::<bool>(), 20)) {
+        fn every_encoding_decodes_to_the_value(value in "[ -~]{0,20}", encoded in proptest::collection::vec(any::<bool>(), 20)) {
             let spelled: String = value.bytes().zip(encoded).map(|(byte, encoded)| match byte {
                 b' ' if !encoded => "+".to_owned(),
                 b'%' | b'&' | b'+' | b'=' => format!("%{byte:02x}"),

@@ -1,54 +1,54 @@
-//! Goes faster until the origin complains as often as is wished, then holds: for an origin that says itself when it is
-//! asked too much, and nothing by its latency before.
+//! Ramp-up: increases the load until the origin returns overload at the target rate, then holds it. For origins that
+//! report overload explicitly while their latency is still normal.
 //!
-//! Once a window the complaints are counted: fewer than wished, one step faster; more, one step slower. A step is a tenth,
-//! half of the one before where the direction turns, by half more where it does not: so it comes near, then close. What is
-//! allowed has to be used before more is: who asks little never meets the limit.
+//! Overload responses are counted per window: below the target, the load rises by one step; above, it falls by one. The
+//! first step is a tenth; a step is half of the previous one on a change of direction, and 1.5 times it otherwise. The
+//! load rises only if at least half of the current limit was used.
 
 use crate::policy::Timestamp;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How many complaints are wished, and what is varied to get them.
+/// Ramp-up settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rampup {
-    /// So many complaints in a window are right.
+    /// Target number of overload responses per window.
     pub target: RangeInclusive<u32>,
-    /// How long a window is.
+    /// Length of a window.
     pub window: Duration,
-    /// What is varied.
+    /// Variable that is adapted.
     pub variable: RampVariable,
 }
 
-/// What is varied, from where, between which bounds.
+/// Adapted variable, with its initial value and bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RampVariable {
-    /// How many requests may be under way.
+    /// Maximum number of requests in flight.
     Concurrency {
-        /// To begin with.
+        /// Initial value.
         start: u32,
-        /// The most; the least is one.
+        /// Maximum; the minimum is 1.
         max: u32,
     },
-    /// The time between two requests.
+    /// Delay between two requests.
     Delay {
-        /// To begin with.
+        /// Initial value.
         start: Duration,
-        /// The shortest.
+        /// Minimum.
         min: Duration,
-        /// The longest.
+        /// Maximum.
         max: Duration,
     },
 }
 
-/// How far it has come.
+/// State of the ramp-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RampState {
     reached: RampValue,
     last: Option<RampStep>,
     began: Timestamp,
     overloads: u32,
-    /// Requests sent in this window, and how many were under way at each, added up.
+    /// Number of requests sent in this window, and the sum of the requests in flight at each.
     sent: u32,
     under_way: u64,
 }
@@ -56,7 +56,7 @@ pub struct RampState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RampStep {
     direction: Direction,
-    /// In thousandths of what was reached.
+    /// Size in thousandths of the current value.
     size: u32,
 }
 
@@ -66,17 +66,17 @@ enum Direction {
     Slower,
 }
 
-/// What the lever stands at.
+/// Current value of the variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RampValue {
-    /// So many requests may be under way.
+    /// Maximum number of requests in flight.
     Concurrency(u32),
-    /// So far apart they are sent.
+    /// Delay between two requests.
     Delay(Duration),
 }
 
 impl RampState {
-    /// A climb from the bottom.
+    /// Creates the state at the initial value.
     pub fn new(rampup: &Rampup, now: Timestamp) -> Self {
         let reached = match rampup.variable {
             RampVariable::Concurrency { start, .. } => RampValue::Concurrency(start),
@@ -89,12 +89,12 @@ impl RampState {
         Self { reached, last, began: now, overloads: 0, sent: 0, under_way: 0 }
     }
 
-    /// Returns what the lever stands at.
+    /// Returns the current value.
     pub fn current(&self) -> RampValue {
         self.reached
     }
 
-    /// Takes over other settings: what was reached stays, within them.
+    /// Applies other settings: keeps the current value, within their bounds.
     pub fn update_config(&mut self, rampup: &Rampup, now: Timestamp) {
         match rampup.variable.clamp(self.reached) {
             Some(reached) => self.reached = reached,
@@ -102,20 +102,20 @@ impl RampState {
         }
     }
 
-    /// A request was sent; with it, `under_way` are.
+    /// Records that a request was sent; `under_way` requests, including it, are in flight.
     pub fn on_sent(&mut self, rampup: &Rampup, under_way: u32, now: Timestamp) {
         self.evaluate_window(rampup, now);
         self.sent = self.sent.saturating_add(1);
         self.under_way += u64::from(under_way);
     }
 
-    /// The origin complained.
+    /// Records an overload response.
     pub fn on_overload(&mut self, rampup: &Rampup, now: Timestamp) {
         self.evaluate_window(rampup, now);
         self.overloads = self.overloads.saturating_add(1);
     }
 
-    /// Returns whether the complaints of this window are no more than are wished.
+    /// Returns true if the overload responses of this window do not exceed the target.
     pub fn within_target(&self, rampup: &Rampup) -> bool {
         self.overloads <= *rampup.target.end()
     }
@@ -171,7 +171,7 @@ impl RampValue {
 }
 
 impl RampVariable {
-    /// `reached`, within the bounds; nothing where it is of the other lever.
+    /// Returns `reached` within the bounds; `None` if it is of the other variable.
     fn clamp(&self, reached: RampValue) -> Option<RampValue> {
         match (*self, reached) {
             (Self::Concurrency { max, .. }, RampValue::Concurrency(at)) => {
@@ -186,9 +186,9 @@ impl RampVariable {
 }
 
 const STEP_SCALE: u64 = 1000;
-/// A tenth: an origin that bears a little more is not asked for twice as much.
+/// Maximum step, a tenth: an origin with a little spare capacity does not receive twice the load.
 const MAX_STEP: u32 = 100;
-/// A complaint a minute is some hundredths above what is borne.
+/// Minimum step: one overload response per minute is a few hundredths above the capacity.
 const MIN_STEP: u32 = 5;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! An origin in virtual time: so many servers, one queue before them, and clients that ask as fast as they are let.
+//! Simulated origin in virtual time: servers with one queue, and clients that send requests as fast as they are
+//! permitted.
 
 use super::backoff::{BackoffBlock, BackoffEpoch, BackoffState};
 use super::controller::{ControllerState, EffectiveLimits};
@@ -9,64 +10,64 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// What happens, and from when on.
+/// Phase of a simulation: from a start time on, this origin and these clients.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phase {
     pub(super) from_s: u64,
     pub(super) origin: Origin,
-    /// Clients who have one request each, and ask again when it is answered.
+    /// Number of clients; each sends its next request when the previous one is answered.
     pub(super) clients: u32,
 }
 
-/// An origin.
+/// Simulated origin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
-    /// How many requests it works on at once.
+    /// Number of requests served concurrently.
     pub(super) servers: u32,
-    /// How long one takes, as the page goes.
+    /// Service time of a request.
     pub(super) pages: ServiceTime,
-    /// How many requests a second it takes on, before it answers 429; with bursts of one second.
+    /// Requests accepted per second, with bursts of one second; others are answered with 429.
     pub(super) rate_limit: Option<u32>,
-    /// After so long in the queue a request is given up.
+    /// Time in the queue after which a request times out.
     pub(super) queue_timeout: Duration,
 }
 
-/// How long pages take without a queue.
+/// Distribution of service times, without queueing.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ServiceTime {
-    /// All the same.
+    /// Constant, in seconds.
     Even(f64),
-    /// Between half and one and a half of it.
+    /// Uniform between 0.5 and 1.5 times the mean, in seconds.
     Noisy(f64),
-    /// Nine of ten fast, one slow.
+    /// Nine of ten requests fast, one slow, in seconds.
     Mixed(f64, f64),
 }
 
-/// What came of it in one second.
+/// Statistics of one second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SecondStats {
-    /// Answers.
+    /// Number of responses.
     pub(super) answered: u32,
-    /// Complaints and requests given up.
+    /// Number of overload responses and timeouts.
     pub(super) overloaded: u32,
-    /// What the origin could have answered.
+    /// Number of responses that the origin had capacity for.
     pub(super) possible: f64,
-    /// How long answers waited at the origin, added up, in seconds.
+    /// Total queueing time of the responses at the origin, in seconds.
     pub(super) queued: f64,
-    /// The pace at its end.
+    /// Effective limits at the end of the second.
     pub(super) pace: EffectiveLimits,
-    /// Requests in the origin's queue at its end.
+    /// Length of the origin's queue at the end of the second.
     pub(super) in_queue: u32,
 }
 
-/// What came of it, second for second.
+/// Statistics of several seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Summary {
-    /// Answers, as a share of what the origin could have given.
+    /// Number of responses as a ratio of the capacity.
     pub(super) share: f64,
-    /// How long an answer waited at the origin, in seconds.
+    /// Mean queueing time at the origin, in seconds.
     pub(super) wait: f64,
-    /// Requests in the origin's queue.
+    /// Mean length of the origin's queue.
     pub(super) in_queue: f64,
 }
 
@@ -78,7 +79,7 @@ pub(super) struct Simulation {
     course: ControllerState,
     pressure: BackoffState,
     next_start: Timestamp,
-    /// When it looks again whether it may send.
+    /// Time of the next scheduled check.
     look_at: Timestamp,
     under_way: u32,
     busy: u32,
@@ -117,7 +118,7 @@ impl Summary {
     }
 }
 
-/// Rules of a scope that are as wide as can be.
+/// Returns throttle settings without limits.
 pub(super) fn permissive_config() -> ThrottleConfig {
     ThrottleConfig {
         concurrency: None,
@@ -130,7 +131,7 @@ pub(super) fn permissive_config() -> ThrottleConfig {
 
 impl Simulation {
     pub(super) fn of(throttle: &ThrottleConfig, phases: &[Phase], seed: u64) -> Self {
-        // Not at the epoch: the rest of no backoff is then in the past.
+        // Not at the epoch, so that the default backoff state lies in the past.
         let now = Timestamp::from_seconds(1000);
         let course = throttle.update_controller(ControllerState::Fixed, now);
         Self {
@@ -152,7 +153,7 @@ impl Simulation {
         }
     }
 
-    /// What each second brought, `seconds` of them.
+    /// Runs the simulation for `seconds`; returns the statistics of each second.
     pub(super) fn run(mut self, seconds: u64) -> Vec<SecondStats> {
         for second in 1..=seconds {
             self.at(Timestamp::from_seconds(1000 + second), Event::Second);
@@ -179,26 +180,26 @@ impl Simulation {
                 let (pace, in_queue) = (self.throttle.effective_limits(&self.course), self.queue.len() as u32);
                 let possible = f64::from(origin.servers) / origin.pages.mean();
                 let possible = origin.rate_limit.map_or(possible, |rate_limit| possible.min(f64::from(rate_limit)));
-                let last = self.seconds.last_mut().expect("one is always open");
+                let last = self.seconds.last_mut().expect("a current second");
                 (last.pace, last.in_queue, last.possible) = (pace, in_queue, possible);
                 self.seconds.push(SecondStats::default());
             }
             Event::Answered(request) => {
                 self.busy -= 1;
                 let latency = self.now.saturating_duration_since(request.sent);
-                let last = self.seconds.last_mut().expect("one is always open");
+                let last = self.seconds.last_mut().expect("a current second");
                 last.answered += 1;
                 last.queued += latency.saturating_sub(request.rate_limit).as_secs_f64();
                 self.on_response(request, Some(200), latency);
             }
             Event::Refused(request) => {
-                self.seconds.last_mut().expect("one is always open").overloaded += 1;
+                self.seconds.last_mut().expect("a current second").overloaded += 1;
                 self.on_response(request, Some(429), Duration::from_millis(1));
             }
             Event::GivenUp(request) => {
-                // All have the same patience: if it still waits, it is the first.
+                // All requests have the same timeout, so a queued request that expires is the first.
                 if self.queue.pop_front_if(|waiting| *waiting == request).is_some() {
-                    self.seconds.last_mut().expect("one is always open").overloaded += 1;
+                    self.seconds.last_mut().expect("a current second").overloaded += 1;
                     self.on_response(request, None, self.now.saturating_duration_since(request.sent));
                 }
             }
@@ -214,7 +215,7 @@ impl Simulation {
         self.under_way -= 1;
     }
 
-    /// Sends what may be sent, and lets the origin begin what it can.
+    /// Sends the permitted requests, and starts those that the origin has servers for.
     fn step(&mut self) {
         let phase = *self.phase();
         while self.under_way < phase.clients && self.may_send() {
@@ -281,10 +282,10 @@ impl Simulation {
 
     fn phase(&self) -> &Phase {
         let since = self.now.seconds() - 1000;
-        self.phases.iter().rev().find(|phase| phase.from_s <= since).expect("the first begins at once")
+        self.phases.iter().rev().find(|phase| phase.from_s <= since).expect("the first phase starts at 0 s")
     }
 
-    /// Splitmix64: the same seed, the same day.
+    /// Splitmix64: the same seed yields the same run.
     fn random(&mut self) -> f64 {
         self.chance = self.chance.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

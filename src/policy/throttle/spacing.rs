@@ -1,27 +1,27 @@
-//! The time between requests of a scope.
+//! Spacing: minimum time between the requests of a scope.
 
 use super::Jitter;
 use crate::policy::Timestamp;
 use std::time::Duration;
 
-/// How far apart requests are sent.
+/// Spacing settings of a scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spacing {
-    /// The time between any two.
+    /// Minimum time between two requests.
     pub delay: Duration,
-    /// By what that is varied, so that the gate does not knock like a clock.
+    /// Variation of that time, so that requests do not form a regular beat.
     pub jitter: Jitter,
-    /// The least time between two in one slot, from the start of the one to that of the other.
+    /// Minimum time between the starts of two requests in the same slot.
     pub per_slot: Duration,
 }
 
 impl Spacing {
-    /// Returns when the next request may be sent after one at `now`, where the delay has come to `delay`.
+    /// Returns the earliest time of the next request after one at `now`, for the current delay `delay`.
     pub fn next_start(&self, delay: Duration, chance: f64, now: Timestamp) -> Timestamp {
         now + self.jitter.apply(delay, chance)
     }
 
-    /// Returns when the slot of a request that was sent at `sent` may be used again.
+    /// Returns the time from which on the slot of a request sent at `sent` may be used again.
     pub fn slot_free_at(&self, sent: Timestamp) -> Timestamp {
         sent + self.per_slot
     }
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_is_the_delay_away_more_or_less() {
+    fn next_start_is_delay_plus_jitter() {
         let spacing = Spacing { jitter: Jitter { low: -0.1, high: 0.5 }, ..Spacing::default() };
         let now = Timestamp::from_seconds(7);
         for (delay_ms, chance, away_ms) in [(0, 0.5, 0), (100, 0.0, 90), (100, 0.5, 120), (400, 1.0, 600)] {

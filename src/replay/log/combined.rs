@@ -1,4 +1,4 @@
-//! The formats of Apache and nginx: common, combined, combined with the virtual host in front or with more behind.
+//! Log formats of Apache and nginx: common, combined, and combined with a leading virtual host or trailing fields.
 //!
 //! `[host:port ]client ident user [time] "request" status bytes[ "referer" "user agent"[ more]]`
 
@@ -10,7 +10,7 @@ use http::{Method, Version};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// Reads a line.
+/// Parses a line.
 pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
     let open = memchr::memchr(b'[', text).ok_or(LineError::UnknownFormat)?;
     let (host, client) = head(&text[..open]).ok_or(LineError::UnknownFormat)?;
@@ -45,12 +45,12 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
     })
 }
 
-/// When it was written.
+/// Returns the time of a line.
 pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
     timestamp::read(time(text)?).map(|(at, _)| at)
 }
 
-/// By what clock: its seconds east of Greenwich.
+/// Returns the UTC offset of the time of a line, in seconds.
 pub(super) fn utc_offset(text: &[u8]) -> Option<i64> {
     timestamp::utc_offset(time(text)?)
 }
@@ -61,7 +61,7 @@ fn time(text: &[u8]) -> Option<&[u8]> {
     Some(&text[open + 1..close])
 }
 
-/// What stands behind the size of the answer, where it is not the common format.
+/// Fields after the response size; the common format has none.
 #[derive(Default)]
 struct Behind<'a> {
     referer: Option<Cow<'a, [u8]>>,
@@ -80,8 +80,8 @@ impl<'a> Behind<'a> {
     }
 }
 
-/// Who is named before the time: the virtual host, where it is, and the client. Of a list of addresses
-/// (`X-Forwarded-For`) the first counts.
+/// Parses the fields before the time: the virtual host, if present, and the client. The first address of a list
+/// (`X-Forwarded-For`) counts.
 fn head(text: &[u8]) -> Option<(Option<&str>, LoggedClient<'_>)> {
     let text = std::str::from_utf8(text).ok()?;
     let (first, rest) = next_word(text)?;
@@ -101,7 +101,7 @@ fn head(text: &[u8]) -> Option<(Option<&str>, LoggedClient<'_>)> {
     Some((host, client))
 }
 
-/// The request line: blanks in the target belong to it, and a version may be missing. Also the host, where it names one.
+/// Parses the request line and its host, if it contains one. The target may contain blanks; a version may be missing.
 fn parse_request_line(line: Cow<'_, [u8]>) -> (Option<RequestLine<'_>>, Option<Cow<'_, str>>) {
     match quoted::text(line) {
         Cow::Borrowed(line) => split(line, Cow::Borrowed),
@@ -159,21 +159,21 @@ fn version(word: &str) -> Option<Version> {
     })
 }
 
-/// The next word, and what follows it.
+/// Splits off the next word.
 fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
     let text = text.trim_ascii_start();
     let end = text.iter().copied().position(is_blank).unwrap_or(text.len());
     text.split_at(end)
 }
 
-/// The next word of a text, if there is one, and what follows it.
+/// Splits off the next word; `None` if there is none.
 fn next_word(text: &str) -> Option<(&str, &str)> {
     let start = text.bytes().position(|byte| !is_blank(byte))?;
     let text = &text[start..];
     Some(at_blank(text, text.bytes().position(is_blank)).unwrap_or((text, "")))
 }
 
-/// What stands before and behind a blank, if there is one. Those who look for it do so byte by byte, as words are short.
+/// Splits `text` at the blank at `at`. Callers search byte by byte because words are short.
 fn at_blank(text: &str, at: Option<usize>) -> Option<(&str, &str)> {
     at.map(|at| (&text[..at], &text[at + 1..]))
 }
@@ -187,10 +187,10 @@ fn status_of(word: &[u8]) -> Option<u16> {
     (100..1000).contains(&status).then_some(status)
 }
 
-/// A dash is nothing.
+/// Parses a number; a dash is 0.
 fn number(word: &[u8]) -> u64 {
     std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// What no line of these formats says.
+/// Fields that no line of these formats contains.
 const LACKED: MissingFields = MissingFields::of(&[LogField::Headers, LogField::Cost, LogField::Latency]);

@@ -1,4 +1,4 @@
-//! One line of a log, whatever wrote it.
+//! One log line of any format.
 
 use super::native::NativeFields;
 use super::{LineError, MissingFields, combined, native};
@@ -7,55 +7,55 @@ use http::{Method, Version};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// One request, as a log tells it.
+/// A request parsed from a log line.
 #[derive(Clone, Debug)]
 pub struct LogLine<'a> {
-    /// When it came, by the log.
+    /// Time of the request.
     pub at: Timestamp,
-    /// Who asked.
+    /// Client of the request.
     pub client: LoggedClient<'a>,
-    /// For what; none where there was no request line, or none that is one.
+    /// Request line; `None` if it is missing or invalid.
     pub request: Option<RequestLine<'a>>,
-    /// The host asked for, in lower case and without its port, where it is known.
+    /// Request host in lower case, without port, if known.
     pub host: Option<Cow<'a, str>>,
-    /// The status that the client got.
+    /// Response status.
     pub status: u16,
-    /// The bytes of the body that the client got.
+    /// Body bytes sent to the client.
     pub bytes: u64,
-    /// The page that led here, where one was named.
+    /// Referer, if sent.
     pub referer: Option<Cow<'a, [u8]>>,
-    /// The user agent, where one was sent.
+    /// User agent, if sent.
     pub user_agent: Option<Cow<'a, [u8]>>,
-    /// What the line does not say.
+    /// Fields that the line lacks.
     pub missing: MissingFields,
-    /// What only the gate itself writes down.
+    /// Fields that only the gateway's own log contains.
     pub native: Option<Box<NativeFields<'a>>>,
 }
 
-/// Who asked.
+/// Client as identified by a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoggedClient<'a> {
-    /// An address.
+    /// IP address.
     Address(IpAddr),
-    /// A host name: the server looked it up, and did not keep the address.
+    /// Host name that the server logged instead of the address.
     HostName(&'a str),
 }
 
-/// What was asked for.
+/// Request line of a logged request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLine<'a> {
-    /// The method.
+    /// Request method.
     pub method: Method,
-    /// The path, as sent.
+    /// Path, as sent.
     pub path: Cow<'a, str>,
-    /// The query, without its question mark.
+    /// Query, without its question mark.
     pub query: Option<Cow<'a, str>>,
-    /// The version of HTTP.
+    /// HTTP version.
     pub version: Version,
 }
 
 impl<'a> LogLine<'a> {
-    /// Reads a line without its end; nothing where it is empty.
+    /// Parses a line without its line break; returns `None` for an empty line.
     pub fn read(text: &'a [u8]) -> Result<Option<Self>, LineError> {
         match text.trim_ascii_start().first() {
             None => Ok(None),
@@ -65,7 +65,7 @@ impl<'a> LogLine<'a> {
     }
 }
 
-/// Seconds east of Greenwich of the clock that wrote a line; the gate's own is at Greenwich.
+/// Returns the UTC offset of the time of a line, in seconds; 0 for the gateway's own log.
 pub fn east(text: &[u8]) -> Option<i64> {
     match text.first() {
         Some(b'{') => Some(0),
@@ -73,7 +73,7 @@ pub fn east(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// When the request of a line came, without reading all of it.
+/// Returns the time of a line without parsing the rest.
 pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
     match text.first() {
         Some(b'{') => native::moment(text),
@@ -81,7 +81,7 @@ pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
     }
 }
 
-/// The host as rules see it: in lower case, without its port.
+/// Normalizes a host for rules: lower case, without port.
 pub(super) fn host(written: Cow<'_, str>) -> Cow<'_, str> {
     let end = match written.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name.len(),
@@ -94,7 +94,7 @@ pub(super) fn host(written: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 impl LoggedClient<'_> {
-    /// An address to know it by: its own, or one that no host has and that follows from its name.
+    /// Returns the client's address, or an unassigned address derived from its host name.
     pub fn address(&self) -> IpAddr {
         match self {
             Self::Address(address) => *address,
@@ -103,11 +103,11 @@ impl LoggedClient<'_> {
     }
 }
 
-/// The hash of FNV: the same in every run.
+/// FNV hash, which is the same in every run.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// `fd00::/8`, for networks of one's own: 56 bits of the name make a /64, which is one client.
+/// `fd00::/8`, for private networks: 56 bits of the name's hash select a /64, which counts as one client.
 const UNASSIGNED: u128 = 0xfd << 120;

@@ -1,24 +1,24 @@
-//! Why a line is passed over.
+//! Errors of log lines that are skipped.
 
-/// What is wrong with a line that is no request of a log.
+/// Reason why a line is not a valid log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LineError {
-    /// It is longer than any that a server writes.
+    /// Line longer than any that a server writes.
     TooLong,
-    /// It ends in the middle: the disk was full, or the file was rotated.
+    /// Line that ends in the middle: the disk was full, or the file was rotated.
     Truncated,
-    /// Its time is none, or of a day that never was.
+    /// Time that is invalid, including dates that do not exist.
     InvalidTime,
-    /// Its status is none.
+    /// Missing or invalid status.
     InvalidStatus,
-    /// It is JSON, but not as the gate writes it.
+    /// JSON of another program.
     ForeignJson,
-    /// It has the form of no known log.
+    /// Line of an unknown format.
     UnknownFormat,
 }
 
 impl LineError {
-    /// All of them.
+    /// All errors.
     pub const ALL: [Self; 6] = [
         Self::TooLong,
         Self::Truncated,
@@ -28,26 +28,26 @@ impl LineError {
         Self::UnknownFormat,
     ];
 
-    /// Its name in reports.
+    /// Returns the name used in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TooLong => "too_long",
-            Self::Truncated => "cut",
-            Self::InvalidTime => "time",
-            Self::InvalidStatus => "status",
-            Self::ForeignJson => "other_json",
-            Self::UnknownFormat => "unknown",
+            Self::Truncated => "truncated",
+            Self::InvalidTime => "invalid_time",
+            Self::InvalidStatus => "invalid_status",
+            Self::ForeignJson => "foreign_json",
+            Self::UnknownFormat => "unknown_format",
         }
     }
 
-    /// It, said to a person.
+    /// Returns the description, such as `truncated`.
     pub const fn message(self) -> &'static str {
         match self {
             Self::TooLong => "longer than 64 KiB",
-            Self::Truncated => "cut off in the middle",
-            Self::InvalidTime => "no such time",
-            Self::InvalidStatus => "no status",
-            Self::ForeignJson => "JSON that is not the gate's own; log in the combined format, or as the gate does",
+            Self::Truncated => "truncated",
+            Self::InvalidTime => "without a valid time",
+            Self::InvalidStatus => "without a valid status",
+            Self::ForeignJson => "JSON that the gateway did not write",
             Self::UnknownFormat => "in no known format",
         }
     }

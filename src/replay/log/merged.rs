@@ -1,10 +1,10 @@
-//! The lines of several files in the order of time.
+//! Merges the lines of several files in the order of time.
 //!
-//! Servers write a line when its request is over, so a log is never quite in order. Lines wait until nothing earlier is
-//! to be expected: until a line has been read that is later by the window. What comes later still is taken at the latest
-//! time that was given out.
+//! Servers write a line when its request is complete, so a log is never quite in order. Lines are buffered until a line
+//! has been read that is later by the reorder window. A line that is late by more takes the latest time returned
+//! before.
 //!
-//! Where the gate wrote the log, lines of nearly the same moment are put in the order in which they were decided.
+//! Lines of the gateway's own log with nearly the same time are returned in the order of their decisions.
 
 use super::native::{self, Sequence, SequenceDomain};
 use super::source::{LogReadError, LogSource, Numbered};
@@ -14,80 +14,80 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-/// Gives out lines in the order of time.
+/// Returns the lines of several sources in the order of time.
 pub struct MergedLog {
     window: Duration,
     streams: Vec<Stream>,
     waiting: VecDeque<BufferedLine>,
     waiting_bytes: usize,
-    /// Decisions that wait, by their number, for each quota of each file and for its buckets.
+    /// Sequence numbers of buffered decisions, one map per sequence domain of each file.
     sequences: Vec<BTreeMap<Sequence, Key>>,
-    /// The places of these.
+    /// Indexes of these maps, by file and sequence domain.
     accounts: HashMap<(usize, SequenceDomain), usize>,
     current: BufferedLine,
     latest: Timestamp,
     spare: Vec<Vec<u8>>,
     count: u64,
-    /// What was read.
+    /// Counts of the lines read.
     pub counts: Counts,
 }
 
-/// What was read, and what of it was out of order.
+/// Counts of the lines read, and of those out of order.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// All lines.
     pub lines: u64,
-    /// Those with nothing in them.
+    /// Empty lines.
     pub empty: u64,
-    /// Those with something in them that is no request of a log, and the first of each kind.
+    /// Invalid lines by error, with the position of the first of each.
     pub broken: BTreeMap<LineError, (u64, LinePosition)>,
-    /// Those that were put in order.
+    /// Lines out of order that were sorted.
     pub out_of_order: u64,
-    /// Those that came too late for that.
+    /// Lines that were too late to be sorted.
     pub late: u64,
 }
 
-/// Where a line stands.
+/// Position of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinePosition {
-    /// The file, by its place among those that were named.
+    /// Index of the file on the command line.
     pub file: usize,
-    /// The line's number, from 1.
+    /// Line number, from 1.
     pub number: u64,
 }
 
-/// A line, as it is given out.
+/// A line in the order of time.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderedLine<'a> {
-    /// When it came: at the earliest when the one before did, but for those of one moment.
+    /// Time of the request; not before the previous line, except for lines ordered by their decisions.
     pub at: Timestamp,
-    /// Where it stands.
+    /// Position of the line.
     pub place: LinePosition,
-    /// Its text.
+    /// Text of the line.
     pub text: &'a [u8],
 }
 
-/// One file, and the latest time that was read in it.
+/// A file, and the latest time read from it.
 struct Stream {
     source: LogSource,
     file: usize,
     latest: Timestamp,
 }
 
-/// What lines are ordered by: their time, then their turn to be read.
+/// Sort key of lines: time, then order of reading.
 type Key = (Timestamp, u64);
 
 #[derive(Default)]
 struct BufferedLine {
     key: Key,
     place: LinePosition,
-    /// Its decision's number on each account.
+    /// Sequence numbers of its decision, by domain.
     sequences: SmallVec<[(usize, Sequence); 2]>,
     text: Vec<u8>,
 }
 
 impl MergedLog {
-    /// The lines of `sources`; those that are out of order by no more than `window` are put in order.
+    /// Creates a merged log of `sources`. Sorts lines that are late by at most `window`.
     pub fn new(sources: Vec<LogSource>, window: Duration) -> Self {
         let stream = |(file, source)| Stream { source, file, latest: Timestamp::default() };
         Self {
@@ -105,7 +105,7 @@ impl MergedLog {
         }
     }
 
-    /// The next line; nothing at the end.
+    /// Returns the next line; `None` at the end.
     pub fn next_line(&mut self) -> Result<Option<OrderedLine<'_>>, LogReadError> {
         while !self.is_ready() {
             let Some(least) = (0..self.streams.len()).min_by_key(|&place| self.streams[place].latest) else { break };
@@ -117,12 +117,12 @@ impl MergedLog {
         Ok(Some(OrderedLine { at: *at, place: *place, text }))
     }
 
-    /// Counts the line that was given out last, or another, among the broken.
+    /// Counts a line as invalid, such as the line returned last.
     pub fn count_line_error(&mut self, broken: LineError, place: LinePosition) {
         self.counts.broken.entry(broken).or_insert((0, place)).0 += 1;
     }
 
-    /// True when nothing earlier is to be expected than the first line that waits, or there is no room for more.
+    /// Returns true if no line before the first buffered one can follow, or the buffer is full.
     fn is_ready(&self) -> bool {
         let Some(first) = self.waiting.front() else { return false };
         let is_full = self.waiting.len() >= MAX_BUFFERED_LINES || self.waiting_bytes >= MAX_BUFFERED_BYTES;
@@ -130,7 +130,7 @@ impl MergedLog {
         is_full || read_up_to.is_some_and(|read| read.saturating_duration_since(first.key.0) >= self.window)
     }
 
-    /// Reads a line of the stream at `place`; the stream goes at its end.
+    /// Reads a line of the stream at `place`; removes the stream at its end.
     fn read(&mut self, place: usize) -> Result<(), LogReadError> {
         let Stream { source, file, latest } = &mut self.streams[place];
         let Some(Numbered { number, text }) = source.next_line()? else {
@@ -193,11 +193,11 @@ impl MergedLog {
         self.waiting.partition_point(|other| other.key < key)
     }
 
-    /// The place of the line that is to be given out: the earliest, or one that was decided before it.
+    /// Returns the index of the next line: the earliest, or one whose decision precedes it.
     fn first(&self) -> Option<usize> {
         let mut place = 0;
         let mut line = self.waiting.front()?;
-        // Logs that contradict themselves must not lead in a circle.
+        // A log that contradicts itself must not cause an endless loop.
         for _ in 0..MAX_REORDER_STEPS {
             let before = line.sequences.iter().find_map(|&(account, turn)| {
                 let (&first, &key) = self.sequences[account].first_key_value()?;
@@ -225,7 +225,7 @@ impl MergedLog {
     }
 }
 
-/// The place of what decisions of a file are counted by: two gates count on their own.
+/// Returns the index of a sequence domain of a file; instances count separately.
 fn account(known: &mut HashMap<(usize, SequenceDomain), usize>, account: (usize, SequenceDomain)) -> Option<usize> {
     let next = known.len();
     match known.get(&account) {
@@ -234,19 +234,19 @@ fn account(known: &mut HashMap<(usize, SequenceDomain), usize>, account: (usize,
     }
 }
 
-/// Lines that may wait: a minute of a site with a thousand requests a second ...
+/// Maximum number of buffered lines: one minute of a site with a thousand requests per second.
 const MAX_BUFFERED_LINES: usize = 65_536;
-/// ... and the bytes of them.
+/// Maximum size of the buffered lines.
 const MAX_BUFFERED_BYTES: usize = 64 << 20;
 
-/// Room that is kept for the next line.
+/// Maximum capacity of a buffer that is reused for later lines.
 const SPARE_BYTES: usize = 4096;
 
-/// A request is decided this soon after it was looked at, or the machine stands still.
+/// A request is decided at most this long after its time is taken, unless the machine stalls.
 const MAX_DECISION_SKEW: Duration = Duration::from_secs(1);
 
-/// How many decisions may stand before one another in circles.
+/// Maximum number of steps through decisions that precede each other in a cycle.
 const MAX_REORDER_STEPS: usize = 64;
 
-/// More quotas than anybody has; what made-up lines name beyond is not put in order.
+/// More quotas than any configuration has; decisions of forged lines beyond it are not ordered.
 const MAX_SEQUENCE_DOMAINS: usize = 1024;

@@ -1,34 +1,34 @@
-//! What policy would like to know of a request and a line may not say.
+//! Fields that policies use and that log lines may lack.
 
 use std::fmt;
 
-/// One thing that policy looks at, or that a verdict depends on.
+/// A field that a policy uses or a verdict depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogField {
-    /// The client's address: the log has a host name instead.
+    /// Address of the client; missing if the log contains a host name instead.
     Address,
-    /// The time within the second.
+    /// Fraction of the second of the time.
     Fraction,
-    /// The host that was asked.
+    /// Request host.
     Host,
-    /// The user agent.
+    /// User agent.
     UserAgent,
-    /// The referer.
+    /// Referer.
     Referer,
-    /// Which headers were there, and whether the client spoke TLS.
+    /// Request headers, and the use of TLS.
     Headers,
-    /// What the answer really cost.
+    /// Actual cost of the response.
     Cost,
-    /// How long the origin took.
+    /// Response time of the origin.
     Latency,
 }
 
-/// Some of them.
+/// Set of missing fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MissingFields(u8);
 
 impl LogField {
-    /// All of them.
+    /// All fields.
     pub const ALL: [Self; 8] = [
         Self::Address,
         Self::Fraction,
@@ -40,7 +40,7 @@ impl LogField {
         Self::Latency,
     ];
 
-    /// Its name in reports.
+    /// Returns the name used in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Address => "address",
@@ -54,26 +54,26 @@ impl LogField {
         }
     }
 
-    /// What is done without it.
+    /// Returns the description of the gap and its substitute.
     pub const fn substitute(self) -> &'static str {
         match self {
-            Self::Address => "clients known by host name only: each name is a client, and nobody's crawler by address",
-            Self::Fraction => "times in whole seconds: requests of one second are taken in the order of the log",
-            Self::Host => "no host: routes that ask for one do not fit",
-            Self::UserAgent => "no user agent: bots cannot be told from people by name",
-            Self::Referer => "no referer: behaviour is judged without it",
-            Self::Headers => "no headers: behaviour is judged without them; keys and signatures are unknown",
-            Self::Cost => "no actual cost: every request costs what its route is expected to",
+            Self::Address => "no address: each host name is treated as one client, and none is verified by address",
+            Self::Fraction => "times in whole seconds: requests of one second keep the order of the log",
+            Self::Host => "no host: routes with a host do not match",
+            Self::UserAgent => "no user agent: bots are not recognized by name",
+            Self::Referer => "no referer: behavior is judged without referers",
+            Self::Headers => "no headers: behavior is judged without them; keys, cookies and signatures are unknown",
+            Self::Cost => "no actual cost: every request has the expected cost of its route",
             Self::Latency => "no latency: every request takes the same time",
         }
     }
 }
 
 impl MissingFields {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// These.
+    /// Creates a set of `facts`.
     pub const fn of(facts: &[LogField]) -> Self {
         let (mut bits, mut place) = (0, 0);
         while place < facts.len() {
@@ -83,28 +83,28 @@ impl MissingFields {
         Self(bits)
     }
 
-    /// These and `fact`, where `missing`.
+    /// Adds `fact` if `missing`.
     #[must_use]
     pub const fn with(self, fact: LogField, missing: bool) -> Self {
         Self(self.0 | (missing as u8) << fact as u8)
     }
 
-    /// True when `fact` is among them.
+    /// Returns true if the set contains `fact`.
     pub const fn contains(self, fact: LogField) -> bool {
         self.0 & 1 << fact as u8 != 0
     }
 
-    /// Each of them.
+    /// Iterates over the set.
     pub fn iter(self) -> impl Iterator<Item = LogField> {
         LogField::ALL.into_iter().filter(move |fact| self.contains(*fact))
     }
 
-    /// As one number, to count lines by it.
+    /// Returns the set as a bit mask.
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The facts of that number.
+    /// Creates the set of a bit mask.
     pub const fn from_bits(number: u8) -> Self {
         Self(number)
     }

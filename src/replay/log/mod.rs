@@ -1,8 +1,8 @@
-//! Access logs: from bytes to requests in the order of time.
+//! Access logs: parses bytes to requests in the order of time.
 //!
-//! [`LogLine`] is one line, in whatever format it was written; [`LogFiles`] opens the files, `-` and compressed ones too, and
-//! [`MergedLog`] gives out the lines of all of them in time order. What a line cannot say is listed in [`MissingFields`], never guessed; what is not a
-//! line of a log is counted by [`LineError`] and passed over.
+//! [`LogFiles`] opens files, compressed files and standard input. [`MergedLog`] returns the lines of all files in the
+//! order of time. [`LogLine`] is one parsed line of any format. Fields that a line lacks are listed in
+//! [`MissingFields`] and never guessed. Invalid lines are counted by [`LineError`] and skipped.
 
 mod combined;
 mod line;
@@ -12,6 +12,7 @@ mod missing;
 mod native;
 mod quoted;
 mod source;
+
 mod timestamp;
 
 #[cfg(test)]

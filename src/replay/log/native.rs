@@ -1,4 +1,4 @@
-//! The gate's own access log: all that policy saw, and what it made of it.
+//! The gateway's own access log format, which contains all facts and results of a decision.
 
 use super::line::{LogLine, LoggedClient, RequestLine, host};
 use super::{LineError, MissingFields, timestamp};
@@ -15,69 +15,69 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What only the gate itself writes down.
+/// Fields that only the gateway's own log contains.
 #[derive(Clone, Debug)]
 pub struct NativeFields<'a> {
-    /// When the gate was started, in microseconds; 0 where it does not say.
+    /// Start time of the gateway process, in microseconds; 0 if not logged.
     pub run: u64,
-    /// The decision's id.
+    /// Id of the decision.
     pub id: u64,
-    /// When the answer was out.
+    /// Time of settlement, after the response was sent.
     pub settled: Timestamp,
-    /// Who paid.
+    /// Key whose bucket was charged.
     pub key: Cow<'a, str>,
-    /// The headers that were there; none where nobody looked.
+    /// Request headers; empty if they were not examined.
     pub seen: HeadersSeen,
-    /// What kind of client it was taken for.
+    /// Kind of the client.
     pub kind: &'a str,
-    /// Its class.
+    /// Class of the client.
     pub class: Cow<'a, str>,
-    /// Why.
+    /// Evidence for the classification.
     pub evidence: Vec<Cow<'a, str>>,
-    /// Each quota that it touched.
+    /// Quotas of the route.
     pub accounts: SmallVec<[QuotaFields<'a>; 2]>,
-    /// What said no; none where it was admitted.
+    /// Reason of the refusal; `None` if the request was admitted.
     pub reason: Option<&'a str>,
-    /// The `Retry-After` that it was told.
+    /// `Retry-After` sent with the response, in seconds.
     pub retry_after_s: Option<u64>,
-    /// The tier that its class stood in.
+    /// Tier of the class.
     pub tier: Option<u8>,
-    /// The scope that did not let it in.
+    /// Scope that refused the request.
     pub scope: Option<Cow<'a, str>>,
-    /// How long it stood in line.
+    /// Time in the wait queue.
     pub scope_wait: Duration,
-    /// How long the origin took; none where it was not asked.
+    /// Response time of the origin; `None` if the request was not sent.
     pub origin: Option<Duration>,
 }
 
-/// One quota, as the decision left it.
+/// A quota after the decision.
 #[derive(Clone, Debug)]
 pub struct QuotaFields<'a> {
-    /// Its name.
+    /// Name of the quota.
     pub quota: Cow<'a, str>,
-    /// What the request was expected to cost.
+    /// Expected cost of the request.
     pub cost: Units,
-    /// What it was charged in the end.
+    /// Units charged in the end.
     pub charged: Units,
-    /// What was taken once it had been decided.
+    /// Units taken after the decision.
     pub used: Units,
-    /// The decision's number on this quota.
+    /// Sequence number of the decision on this quota.
     pub turn: u64,
-    /// The number of its settlement, among the decisions and settlements on this quota; in logs of earlier versions that
-    /// of the last decision before.
+    /// Sequence number of the settlement, among the decisions and settlements on this quota. In logs of earlier
+    /// versions: sequence number of the last decision before it.
     pub settled_turn: Option<u64>,
-    /// The number of the second charge, where a second try was charged.
+    /// Sequence number of the second charge, if a retry was charged.
     pub again_turn: Option<u64>,
 }
 
 impl NativeFields<'_> {
-    /// What it was charged, where `quota` was touched.
+    /// Returns the units charged to `quota`; `None` if the request did not use it.
     pub fn charged(&self, quota: &str) -> Option<Units> {
         self.accounts.iter().find(|account| account.quota == quota).map(|account| account.charged)
     }
 }
 
-/// Reads a line.
+/// Parses a line.
 pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
     let written: NativeLine<'_> = serde_json::from_slice(text).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => LineError::ForeignJson,
@@ -98,7 +98,7 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         },
     });
     let own = NativeFields {
-        run: written.run,
+        run: written.started_us,
         id: u64::from_str_radix(written.id, 16).unwrap_or(0),
         settled,
         key: written.key.0,
@@ -128,29 +128,29 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
     })
 }
 
-/// When it was written.
+/// Returns the time of a line.
 pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
     let time = text.strip_prefix(b"{\"time\":\"")?;
     timestamp::rfc3339(&time[..memchr::memchr(b'"', time)?]).map(|(at, _)| at)
 }
 
-/// What decisions are counted by.
+/// Counter of decisions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SequenceDomain {
-    /// A quota, by its name as it is written.
+    /// A quota, by its name as written.
     Quota(Box<[u8]>),
-    /// Some clients' buckets.
+    /// Buckets of a group of clients.
     Buckets(u64),
 }
 
-/// Where a decision stands among all of a gate: its run, and the number in it.
+/// Position of a decision among all of a gateway: its process, and the sequence number in it.
 pub(super) type Sequence = (u64, u64);
 
-/// The numbers of its decision. What a client sends cannot look like them: its quotes are escaped.
+/// Returns the sequence numbers of a decision. A client cannot forge them because quotes in its data are escaped.
 pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (SequenceDomain, Sequence)> {
-    const RUN: &[u8] = b",\"run\":";
-    const QUOTAS: &[u8] = b",\"turn\":{";
-    const BUCKET: &[u8] = b",\"bucket_turn\":";
+    const RUN: &[u8] = b",\"started_us\":";
+    const QUOTAS: &[u8] = b",\"seq\":{";
+    const BUCKET: &[u8] = b",\"bucket_seq\":";
     let behind = |key: &[u8], from: &[u8]| memchr::memmem::rfind(from, key).map(|at| at + key.len());
     let run = behind(RUN, &text[..text.len().min(BEFORE_CLIENT)]).and_then(|at| parse_u64_at(&text[at..])).unwrap_or(0);
     let quotas = behind(QUOTAS, text).map_or(&[][..], |at| &text[at..]);
@@ -164,7 +164,7 @@ pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (SequenceDomain, Sequen
     of_quotas.chain(bucket).map(move |(by, turn)| (by, (run, turn)))
 }
 
-/// What a line begins with, before anything that a client sent.
+/// Maximum length of the start of a line before any data of the client.
 const BEFORE_CLIENT: usize = 120;
 
 fn parse_u64_at(text: &[u8]) -> Option<u64> {
@@ -172,13 +172,13 @@ fn parse_u64_at(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(&text[..end]).ok()?.parse().ok()
 }
 
-/// A line as it is written, but for what nobody asks for.
+/// A line as written, without the fields that replay does not use.
 #[derive(Deserialize)]
 struct NativeLine<'a> {
     time: &'a str,
     settled: &'a str,
     #[serde(default)]
-    run: u64,
+    started_us: u64,
     id: &'a str,
     client: IpAddr,
     #[serde(borrow)]
@@ -193,17 +193,17 @@ struct NativeLine<'a> {
     user_agent: Text<'a>,
     referer: Option<Text<'a>>,
     headers_seen: Vec<Text<'a>>,
-    secure: Option<bool>,
-    old_http: Option<bool>,
+    tls: Option<bool>,
+    http_10: Option<bool>,
     kind: &'a str,
     class: Text<'a>,
     evidence: Vec<Text<'a>>,
     cost: Pairs<'a, f64>,
     charged: Pairs<'a, f64>,
     used: Pairs<'a, f64>,
-    turn: Pairs<'a, u64>,
-    settled_turn: Option<Pairs<'a, u64>>,
-    again_turn: Option<Pairs<'a, Option<u64>>>,
+    seq: Pairs<'a, u64>,
+    settle_seq: Option<Pairs<'a, u64>>,
+    retry_seq: Option<Pairs<'a, Option<u64>>>,
     reason: Option<&'a str>,
     retry_after_s: Option<u64>,
     tier: Option<u8>,
@@ -217,9 +217,9 @@ impl<'a> NativeLine<'a> {
         let named = self.headers_seen.iter().filter_map(|name| HeadersSeen::from_name(&name.0));
         named
             .fold(HeadersSeen::default(), |seen, header| seen.with(header, true))
-            .with(HeadersSeen::INSPECTED, self.secure.is_some())
-            .with(HeadersSeen::TLS, self.secure == Some(true))
-            .with(HeadersSeen::HTTP_10, self.old_http == Some(true))
+            .with(HeadersSeen::INSPECTED, self.tls.is_some())
+            .with(HeadersSeen::TLS, self.tls == Some(true))
+            .with(HeadersSeen::HTTP_10, self.http_10 == Some(true))
     }
 
     fn accounts(&self) -> SmallVec<[QuotaFields<'a>; 2]> {
@@ -228,15 +228,15 @@ impl<'a> NativeLine<'a> {
             cost: units(*cost),
             charged: units(self.charged.of(quota).unwrap_or_default()),
             used: units(self.used.of(quota).unwrap_or_default()),
-            turn: self.turn.of(quota).unwrap_or_default(),
-            settled_turn: self.settled_turn.as_ref().and_then(|turns| turns.of(quota)),
-            again_turn: self.again_turn.as_ref().and_then(|turns| turns.of(quota)?),
+            turn: self.seq.of(quota).unwrap_or_default(),
+            settled_turn: self.settle_seq.as_ref().and_then(|turns| turns.of(quota)),
+            again_turn: self.retry_seq.as_ref().and_then(|turns| turns.of(quota)?),
         };
         self.cost.0.iter().map(account).collect()
     }
 }
 
-/// A text that is copied only where something in it was escaped.
+/// A text that is copied only if it contains escapes.
 #[derive(Clone, Deserialize, PartialEq)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);

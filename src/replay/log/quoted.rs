@@ -1,9 +1,9 @@
-//! Fields in quotes, as servers escape them: `\"` and `\\` (Apache), `\xNN` (both), and quotes that nobody escaped.
+//! Quoted fields with the escapes of servers: `\"` and `\\` (Apache), `\xNN` (both), and unescaped quotes.
 
 use std::borrow::Cow;
 
-/// The field at the start of `text`, with its quotes taken off, and what follows it. Only a quote before a space or the
-/// end closes it: some servers write quotes as they come.
+/// Returns the field at the start of `text` without its quotes, and the rest. Only a quote before a space or the end
+/// closes the field: some servers write quotes without escaping them.
 pub(super) fn field(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     let inside = text.strip_prefix(b"\"")?;
     let (mut end, mut has_escapes) = (0, false);
@@ -19,12 +19,12 @@ pub(super) fn field(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     Some((if has_escapes { Cow::Owned(unescaped(field)) } else { Cow::Borrowed(field) }, rest))
 }
 
-/// What a field is where a dash stands for nothing.
+/// Returns the field; `None` if it is empty or a dash.
 pub(super) fn unless_dash(field: Cow<'_, [u8]>) -> Option<Cow<'_, [u8]>> {
     Some(field).filter(|field| !matches!(&**field, b"-" | b""))
 }
 
-/// As text; bytes that are not UTF-8 become the sign for what cannot be read.
+/// Converts a field to text; invalid UTF-8 becomes replacement characters.
 pub(super) fn text(field: Cow<'_, [u8]>) -> Cow<'_, str> {
     match field {
         Cow::Borrowed(bytes) => {
@@ -49,7 +49,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The byte that an escape at the start of `text` stands for, and how long it is. A backslash before anything else is one.
+/// Returns the byte of the escape at the start of `text`, and its length. Any other backslash stands for itself.
 fn escape(text: &[u8]) -> (u8, usize) {
     match text {
         [_, byte @ (b'"' | b'\\'), ..] => (*byte, 2),
@@ -74,20 +74,20 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_quote_that_nobody_escaped_does_not_end_a_field() {
+    fn unescaped_quote_does_not_end_a_field() {
         let (found, rest) = field(b"\"http://a/\"b\" \"x\"").expect("a field");
         assert_eq!((&*found, rest), (&b"http://a/\"b"[..], &b" \"x\""[..]));
     }
 
     #[test]
-    fn an_escaped_backslash_does_not_escape_the_quote_behind_it() {
+    fn escaped_backslash_does_not_escape_the_quote() {
         let (found, rest) = field(b"\"a\\\\\" b").expect("a field");
         assert_eq!((&*found, rest), (&b"a\\"[..], &b" b"[..]));
     }
 
     proptest! {
         #[test]
-        fn whatever_a_server_escapes_is_read_back(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn escaped_bytes_round_trip(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let nginx = bytes.iter().flat_map(|byte| match byte {
                 b'"' | b'\\' | 0..32 | 127.. => format!("\\x{byte:02X}").into_bytes(),
                 plain => vec![*plain],

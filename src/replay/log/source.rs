@@ -1,4 +1,4 @@
-//! Where lines come from: files, plain or compressed, and standard input.
+//! Sources of lines: plain and compressed files, and standard input.
 
 use super::LineError;
 use flate2::read::MultiGzDecoder;
@@ -9,38 +9,38 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Some files, opened.
+/// Opened log files.
 pub struct LogFiles {
-    /// Each of them, in the order in which they were named.
+    /// Sources, in the order of the command line.
     pub sources: Vec<LogSource>,
-    /// How many bytes there are to read; none where nobody can know.
+    /// Total size in bytes; `None` if unknown.
     pub bytes: Option<u64>,
-    /// How many have been read so far.
+    /// Bytes read so far.
     pub read: Arc<AtomicU64>,
 }
 
-/// One stream of lines. Each is handed out where it was read.
+/// A stream of lines. Each line is borrowed from the read buffer.
 pub struct LogSource {
-    /// What it is called.
+    /// Name of the source.
     pub name: String,
     stream: Box<dyn Read>,
     block: Vec<u8>,
-    /// What of the block has been read and not handed out yet.
+    /// Bytes of the block that were read and not returned yet.
     ready: Range<usize>,
     ended: bool,
     number: u64,
 }
 
-/// A file cannot be opened, or not be read to its end.
+/// Error when a file cannot be opened or read to its end.
 #[derive(Debug, thiserror::Error)]
-#[error("{name}: cannot be read: {source}; name an access log, plain or compressed with gzip")]
+#[error("{name}: cannot be read: {source}; expected an access log, plain or gzip")]
 pub struct LogReadError {
     name: String,
     source: io::Error,
 }
 
 impl LogFiles {
-    /// Opens files; `-` is standard input. What is compressed with gzip is known by its first bytes.
+    /// Opens files; `-` is standard input. Detects gzip by the first bytes.
     pub fn open(paths: &[PathBuf]) -> Result<Self, LogReadError> {
         let read = Arc::new(AtomicU64::new(0));
         let mut bytes = Some(0);
@@ -50,7 +50,7 @@ impl LogFiles {
             let unreadable = |source| LogReadError { name: name.clone(), source };
             let stream: Box<dyn Read> = match path.as_path() == Path::new("-") {
                 true if sources.iter().any(|source: &LogSource| source.name == name) => {
-                    return Err(unreadable(io::Error::other("standard input is named twice, and can be read once")));
+                    return Err(unreadable(io::Error::other("standard input is named twice; it can be read once")));
                 }
                 true => {
                     bytes = None;
@@ -60,7 +60,7 @@ impl LogFiles {
                     let file = File::open(path).map_err(unreadable)?;
                     let about = file.metadata().map_err(unreadable)?;
                     if about.is_dir() {
-                        return Err(unreadable(io::Error::other("it is a directory; name the files in it")));
+                        return Err(unreadable(io::Error::other("is a directory; name its files")));
                     }
                     bytes = bytes.filter(|_| about.is_file()).map(|bytes| bytes + about.len());
                     Box::new(file)
@@ -73,24 +73,24 @@ impl LogFiles {
     }
 }
 
-/// What some editors put before the first line.
+/// UTF-8 byte order mark, which some editors write before the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The next line of a source.
+/// A line of a source.
 pub struct Numbered<'a> {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub number: u64,
-    /// Its text, without its end.
+    /// Text without line break.
     pub text: Result<&'a [u8], LineError>,
 }
 
 impl LogSource {
-    /// Lines of `stream`.
+    /// Creates a source that reads lines of `stream`.
     pub fn new(name: String, stream: Box<dyn Read>) -> Self {
         Self { name, stream, block: vec![0; BLOCK], ready: 0..0, ended: false, number: 0 }
     }
 
-    /// All of it at once, where no line has been read yet; nothing where that is more than `most` bytes.
+    /// Reads the whole source before its first line; returns `None` if it has more than `most` bytes.
     pub fn into_text(self, most: u64) -> Result<Option<Vec<u8>>, LogReadError> {
         let mut text = Vec::new();
         let read = self.stream.take(most + 1).read_to_end(&mut text);
@@ -98,7 +98,7 @@ impl LogSource {
         Ok(Some(text).filter(|_| length as u64 <= most))
     }
 
-    /// The next line; nothing at the end.
+    /// Returns the next line; `None` at the end.
     pub fn next_line(&mut self) -> Result<Option<Numbered<'_>>, LogReadError> {
         let Some(found) = self.read_line()? else { return Ok(None) };
         self.number += 1;
@@ -137,7 +137,7 @@ impl LogSource {
         }
     }
 
-    /// Reads on behind what is ready, which moves to the front for it.
+    /// Moves the unread bytes to the front of the block and reads more behind them.
     fn fill(&mut self) -> Result<(), LogReadError> {
         self.block.copy_within(self.ready.clone(), 0);
         self.ready = 0..self.ready.len();
@@ -158,7 +158,7 @@ enum Found {
     TooLong,
 }
 
-/// Counts what goes by.
+/// Reader that counts the bytes read.
 struct CountingReader {
     stream: Box<dyn Read>,
     read: Arc<AtomicU64>,
@@ -180,11 +180,11 @@ fn decompress(mut stream: CountingReader) -> io::Result<Box<dyn Read>> {
     Ok(if is_packed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
 }
 
-/// What is read at once: large enough that the system is seldom asked, small enough for the nearest caches.
+/// Read size: large enough to save system calls, small enough for the CPU caches.
 const BLOCK: usize = 256 * 1024;
 
-/// No server takes a request line of this length, or logs more than a few of its fields beside it.
+/// No server accepts a request line of this length, or logs more than a few other fields.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// By what compressed files begin.
+/// Magic number of gzip files.
 const GZIP: [u8; 2] = [0x1f, 0x8b];

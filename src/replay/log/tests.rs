@@ -24,14 +24,14 @@ fn at(second: u32) -> String {
 
 fn given(mut merged: MergedLog) -> (Vec<(u64, usize, u64)>, MergedLog) {
     let mut given = Vec::new();
-    while let Some(OrderedLine { at, place, .. }) = merged.next_line().expect("it is in memory") {
+    while let Some(OrderedLine { at, place, .. }) = merged.next_line().expect("a log in memory") {
         given.push((at.seconds() % 60, place.file, place.number));
     }
     (given, merged)
 }
 
 #[test]
-fn a_client_and_a_host_are_found_whatever_stands_before_the_time() {
+fn client_and_host_are_found_before_the_time() {
     let behind = "- - [07/Jun/2024:00:00:00 +0000] \"GET /a?b=1 HTTP/1.1\" 200 5 \"-\" \"x\"";
     for (before, client, host) in [
         ("192.0.2.1", "192.0.2.1", None),
@@ -55,7 +55,7 @@ fn a_client_and_a_host_are_found_whatever_stands_before_the_time() {
 }
 
 #[test]
-fn what_is_no_request_of_a_log_is_told_by_its_kind() {
+fn each_invalid_line_has_its_error_kind() {
     let long = "x".repeat(70_000);
     let whole = "192.0.2.1 - - [07/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" ";
     for (text, broken) in [
@@ -78,17 +78,17 @@ fn what_is_no_request_of_a_log_is_told_by_its_kind() {
 }
 
 #[test]
-fn what_an_editor_puts_before_the_first_line_is_no_part_of_it() {
+fn byte_order_mark_is_skipped() {
     let text = "\u{feff}one\r\ntwo\n";
     let mut source = LogSource::new("log".into(), Box::new(Cursor::new(text.as_bytes().to_vec())));
     for line in ["one", "two"] {
-        let numbered = source.next_line().expect("it is in memory").expect("a line");
+        let numbered = source.next_line().expect("a log in memory").expect("a line");
         assert_eq!(numbered.text.ok(), Some(line.as_bytes()));
     }
 }
 
 #[test]
-fn a_year_that_no_clock_of_ours_reaches_is_no_time() {
+fn year_beyond_the_timestamp_range_is_an_error() {
     for year in ["2600", "9999"] {
         let text = format!("192.0.2.1 - - [01/Jun/{year}:00:00:00 +0000] \"GET / HTTP/1.1\" 200 1");
         assert!(LogLine::read(text.as_bytes()).is_err(), "{year}");
@@ -97,12 +97,12 @@ fn a_year_that_no_clock_of_ours_reaches_is_no_time() {
 
 #[test]
 fn standard_input_is_read_once() {
-    let twice = LogFiles::open(&["-".into(), "-".into()]).err().expect("it cannot be read twice");
+    let twice = LogFiles::open(&["-".into(), "-".into()]).err().expect("standard input is rejected the second time");
     assert!(twice.to_string().contains("named twice"), "{twice}");
 }
 
 #[test]
-fn lines_are_given_out_in_the_order_of_time_within_the_window() {
+fn lines_are_ordered_by_time_within_the_window() {
     let log = [at(1), at(5), at(3), at(4), at(20), at(2), at(21)].concat();
     let (order, merged) = given(merged(&[&log], 10));
     assert_eq!(
@@ -120,7 +120,7 @@ fn several_files_become_one_log() {
 }
 
 #[test]
-fn what_the_gate_writes_is_read_back() {
+fn native_log_lines_round_trip() {
     let person = person();
     let record = Record {
         path: "/item/\"42\"",
@@ -141,7 +141,7 @@ fn what_the_gate_writes_is_read_back() {
     assert_eq!(read.host.as_deref(), Some("shop.example"));
     assert_eq!(read.user_agent.as_deref(), Some(record.user_agent));
     assert_eq!(read.missing, MissingFields::NONE);
-    let own = read.native.expect("the gate's own");
+    let own = read.native.expect("native fields");
     assert_eq!((own.id, own.seen, own.kind), (record.id, record.headers_seen, record.kind.name()));
     let (account, charge) = (&own.accounts[0], &record.charges[0]);
     assert_eq!((&*account.quota, account.cost, account.charged), (charge.quota_name, charge.expected, charge.settled));
@@ -154,10 +154,10 @@ fn what_the_gate_writes_is_read_back() {
 }
 
 #[test]
-fn requests_of_one_moment_are_given_out_in_the_order_of_their_decisions() {
+fn same_time_requests_follow_their_sequence_numbers() {
     let line = |microsecond: u32, turns: &str| {
         format!(
-            "{{\"time\":\"2026-11-21T09:14:03.{microsecond:06}Z\",\"settled\":\"\",\"turn\":{{{turns}}},\"bucket_turn\":null}}\n"
+            "{{\"time\":\"2026-11-21T09:14:03.{microsecond:06}Z\",\"settled\":\"\",\"seq\":{{{turns}}},\"bucket_seq\":null}}\n"
         )
     };
     let log = [
@@ -169,13 +169,14 @@ fn requests_of_one_moment_are_given_out_in_the_order_of_their_decisions() {
     ];
     let (order, _) = given(merged(&[&log.concat()], 60));
     let places: Vec<u64> = order.iter().map(|(.., number)| *number).collect();
-    assert_eq!(places, [4, 3, 2, 5, 1], "search 8 and api 1 come before api 2 with search 9");
-    // An hour apart, the gate was started anew in between.
+    assert_eq!(places, [4, 3, 2, 5, 1], "search 8 and api 1 precede api 2 with search 9");
+    // An hour between equal numbers means a restart of the gateway.
     let anew = [line(1, r#""api":2"#), line(2, r#""api":1"#).replace("T09", "T10")].concat();
     let (order, _) = given(merged(&[&anew], 60));
     assert_eq!(order.iter().map(|(.., number)| *number).collect::<Vec<_>>(), [1, 2]);
-    // A moment apart, it says so itself.
-    let of_run = |run: &str, line: String| line.replace("\"settled\":\"\"", &format!("\"settled\":\"\",\"run\":{run}"));
+    // The process start time separates restarts within a moment.
+    let of_run =
+        |run: &str, line: String| line.replace("\"settled\":\"\"", &format!("\"settled\":\"\",\"started_us\":{run}"));
     let anew = [of_run("7", line(1, r#""api":2"#)), of_run("8", line(2, r#""api":1"#))].concat();
     let (order, _) = given(merged(&[&anew], 60));
     assert_eq!(order.iter().map(|(.., number)| *number).collect::<Vec<_>>(), [1, 2]);
@@ -183,14 +184,14 @@ fn requests_of_one_moment_are_given_out_in_the_order_of_their_decisions() {
 
 proptest! {
     #[test]
-    fn whatever_a_file_holds_each_line_is_counted_once(
+    fn every_line_of_any_file_is_counted_once(
         bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'"'), Just(b'['), Just(b']'), Just(b' '), any::<u8>()], 0..400),
         window in 0..100_u64,
     ) {
         let source = LogSource::new("noise".into(), Box::new(Cursor::new(bytes.clone())));
         let mut merged = MergedLog::new(vec![source], Duration::from_secs(window));
         let mut given = 0;
-        while let Some(next) = merged.next_line().expect("it is in memory") {
+        while let Some(next) = merged.next_line().expect("a log in memory") {
             let _ = LogLine::read(next.text);
             given += 1;
         }
@@ -201,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn any_log_is_given_out_in_order(seconds in proptest::collection::vec(0..60_u32, 0..60), window in 0..30_u64) {
+    fn any_log_is_read_in_time_order(seconds in proptest::collection::vec(0..60_u32, 0..60), window in 0..30_u64) {
         let log: String = seconds.iter().map(|second| at(*second)).collect();
         let (order, merged) = given(merged(&[&log], window));
         prop_assert!(order.is_sorted_by_key(|(at, ..)| *at));

@@ -3,10 +3,10 @@
 use crate::policy::Timestamp;
 use jiff::civil::Date;
 
-/// A moment, and whether the log said more than its second.
+/// A time, and true if the log contained a fraction of the second.
 pub(super) type ParsedTime = (Timestamp, bool);
 
-/// Reads a time of either form; nothing where it is none, or of a day that never was.
+/// Parses a time of either form; returns `None` if it is invalid, including dates that do not exist.
 pub(super) fn read(text: &[u8]) -> Option<ParsedTime> {
     match text.get(2) {
         Some(b'/') => common(text),
@@ -14,7 +14,7 @@ pub(super) fn read(text: &[u8]) -> Option<ParsedTime> {
     }
 }
 
-/// Seconds east of Greenwich of the clock that wrote such a time.
+/// Returns the UTC offset of such a time, in seconds.
 pub(super) fn utc_offset(text: &[u8]) -> Option<i64> {
     let clock_ends = if text.get(2) == Some(&b'/') { 20 } else { 19 };
     let (_, zone) = fraction(text.get(clock_ends..)?)?;
@@ -37,7 +37,7 @@ pub(super) fn rfc3339(text: &[u8]) -> Option<ParsedTime> {
     moment(parse_digits(&date[..4])?, parse_digits(&date[5..7])?, parse_digits(&date[8..10])?, time)
 }
 
-/// The moment of a day at a time such as `00:00:09.123 +0900`. A leap second is the one after it.
+/// Combines a date with a time such as `00:00:09.123 +0900`. A leap second becomes the next second.
 fn moment(year: u64, month: u64, day: u64, time: &[u8]) -> Option<ParsedTime> {
     let (clock, rest) = time.split_first_chunk::<8>()?;
     let [_, _, b':', _, _, b':', _, _] = clock else { return None };
@@ -53,7 +53,7 @@ fn moment(year: u64, month: u64, day: u64, time: &[u8]) -> Option<ParsedTime> {
     Some((Timestamp(since_1970.checked_add(nanoseconds.unwrap_or(0))?), nanoseconds.is_some()))
 }
 
-/// How many days after the first of 1970 a day is. Years begin in March here, so that the leap day is their last.
+/// Returns the days since 1970-01-01. Years start in March here, so that the leap day is the last of a year.
 fn days_since_1970(date: Date) -> i64 {
     let (year, month, day) = (i64::from(date.year()), i64::from(date.month()), i64::from(date.day()));
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
@@ -62,7 +62,7 @@ fn days_since_1970(date: Date) -> i64 {
     before_year + before_month + day - FIRST_OF_1970
 }
 
-/// The nanoseconds of `.123`, if there are any, and what follows.
+/// Parses the nanoseconds of `.123`, if present, and returns the rest.
 fn fraction(text: &[u8]) -> Option<(Option<u64>, &[u8])> {
     let Some(digits) = text.strip_prefix(b".").or_else(|| text.strip_prefix(b",")) else { return Some((None, text)) };
     let length = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -71,7 +71,7 @@ fn fraction(text: &[u8]) -> Option<(Option<u64>, &[u8])> {
     Some((Some(parse_digits(kept)? * scale), &digits[length..]))
 }
 
-/// Seconds east of Greenwich: `Z`, `+0900`, `-05:30`.
+/// Parses a UTC offset in seconds: `Z`, `+0900`, `-05:30`.
 fn offset(zone: &[u8]) -> Option<i64> {
     let (sign, hours, minutes) = match zone.trim_ascii_start() {
         b"Z" | b"z" => return Some(0),
@@ -86,14 +86,14 @@ fn offset(zone: &[u8]) -> Option<i64> {
     }
 }
 
-/// Always in line: where the length is known, it is a few instructions.
+/// Always inlined: with a constant length it takes a few instructions.
 #[inline(always)]
 fn parse_digits(digits: &[u8]) -> Option<u64> {
     let step = |number: u64, digit: &u8| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'));
     (!digits.is_empty() && digits.len() <= 9).then(|| digits.iter().try_fold(0, step))?
 }
 
-/// In days since the first of March of the year 0, the first of which is 1.
+/// Days since 1 March of the year 0, counted from 1.
 const FIRST_OF_1970: i64 = 719_469;
 
 const MONTHS: [[u8; 3]; 12] =
@@ -105,7 +105,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn invalid_times_are_rejected() {
         for text in [
             "",
             "29/Feb/2023:00:00:00 +0000",
@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_moment_is_read_as_written(second in 0..4_000_000_000_i64, micro in 0..1_000_000_i64, east in -14 * 60..=14 * 60_i32) {
+        fn time_formats_round_trip(second in 0..4_000_000_000_i64, micro in 0..1_000_000_i64, east in -14 * 60..=14 * 60_i32) {
             let moment = jiff::Timestamp::from_microsecond(second * 1_000_000 + micro).expect("in range");
             let zoned = moment.to_zoned(jiff::tz::Offset::from_seconds(east * 60).expect("in range").to_time_zone());
             let at = Timestamp((second * 1_000_000 + micro) as u64 * 1000);
@@ -131,7 +131,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_is_written_breaks_it(text in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn arbitrary_text_never_panics(text in proptest::collection::vec(any::<u8>(), 0..40)) {
             let _ = (read(&text), super::utc_offset(&text));
         }
     }

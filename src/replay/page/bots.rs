@@ -1,4 +1,4 @@
-//! The bots that cost most.
+//! Table of the most expensive bots.
 
 use super::html::Html;
 use super::table;
@@ -6,10 +6,10 @@ use crate::replay::report::BotReport;
 use crate::replay::summary::amount;
 use crate::terminal::{Align, group_digits};
 
-/// A table of them, with bars.
+/// Writes the table, with bars.
 pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
     if bots.is_empty() {
-        out.raw("<p>No bot cost anything.</p>\n");
+        out.raw("<p>No bot used units.</p>\n");
         return;
     }
     let most = bots.iter().map(|bot| bot.units_asked).fold(f64::MIN_POSITIVE, f64::max);
@@ -21,11 +21,11 @@ pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
             Html::of(format!("{} of {}", group_digits(bot.refused), group_digits(bot.requests))),
         ]
     });
-    out.raw("<p class=\"note\">Units, all quotas together. Solid: spent on it. Outlined: what it was refused would have cost.</p>\n");
+    out.raw("<p class=\"note\">Units, over all quotas. Solid: charged. Outlined: cost of its refused requests.</p>\n");
     table::write(out, &HEAD, rows);
 }
 
-/// Its name, what it is, and a bar of what it cost.
+/// Renders the name and kind of a bot, with a bar of its units.
 fn named(bot: &BotReport, most: f64) -> Html {
     let mut cell = Html::of(&bot.name);
     cell.raw(" <small>").text(bot.kind.replace('_', " ")).raw("</small><span class=\"bar\" aria-hidden=\"true\">");

@@ -1,13 +1,13 @@
-//! What every chart has: a frame with axes, and shapes between them.
+//! Chart: a frame with axes, and shapes between them.
 //!
-//! Shapes are in an SVG of 1,000 by 1,000 that is stretched over the frame; words are HTML, placed by percent.
+//! Shapes are in an SVG of 1,000 by 1,000 that is stretched over the frame. Text is HTML, positioned by percent.
 
 use super::html::Html;
 use super::scale::Scale;
 use super::time::TimeAxis;
 use std::fmt::Write as _;
 
-/// A chart that is being drawn.
+/// A chart under construction.
 pub(super) struct Chart<'a> {
     pub(super) span: TimeAxis<'a>,
     pub(super) scale: Scale,
@@ -15,24 +15,24 @@ pub(super) struct Chart<'a> {
     words: Html,
 }
 
-/// What a chart is for those who do not see it.
+/// Title and description of a chart for screen readers.
 pub(super) struct ChartLabels<'a> {
-    /// What it is called.
+    /// Title of the chart.
     pub(super) title: &'a str,
-    /// What there is to see.
+    /// Summary of the contents.
     pub(super) description: String,
 }
 
-/// How high it is.
+/// Height of a chart.
 #[derive(Clone, Copy)]
 pub(super) enum Height {
-    /// One that stands alone.
+    /// A single chart.
     Tall,
-    /// One of several below each other.
+    /// A chart in a column of several.
     Low,
 }
 
-/// A line that goes from left to right in steps.
+/// A line from left to right in steps.
 #[derive(Default)]
 pub(super) struct StepLine(String);
 
@@ -41,12 +41,12 @@ impl<'a> Chart<'a> {
         Self { span, scale, shapes: Html::default(), words: Html::default() }
     }
 
-    /// Where a moment and a quantity are, for a line.
+    /// Returns the coordinates of a time and a quantity.
     fn point(&self, at: i64, quantity: f64) -> (f64, f64) {
         (self.span.position(at) * SIZE, (1.0 - self.scale.position(quantity)) * SIZE)
     }
 
-    /// A bar from one quantity to a higher one, with what it says to whoever points at it.
+    /// Draws a bar from one quantity to a higher one, with `says` as its tooltip.
     pub(super) fn bar(&mut self, class: &'static str, [from, to]: [i64; 2], [low, high]: [f64; 2], description: &str) {
         let ((left, bottom), (right, top)) = (self.point(from, low), self.point(to, high));
         let gap = (right - left) * GAP;
@@ -55,14 +55,14 @@ impl<'a> Chart<'a> {
         self.shapes.text(Short(bottom - top)).raw("\"><title>").text(description).raw("</title></rect>\n");
     }
 
-    /// A straight line.
+    /// Draws a straight line.
     pub(super) fn line(&mut self, class: &'static str, from: (i64, f64), to: (i64, f64)) {
         let ((x1, y1), (x2, y2)) = (self.point(from.0, from.1), self.point(to.0, to.1));
         self.shapes.raw("<line class=\"").raw(class).raw("\" x1=\"").text(Short(x1)).raw("\" y1=\"").text(Short(y1));
         self.shapes.raw("\" x2=\"").text(Short(x2)).raw("\" y2=\"").text(Short(y2)).raw("\"/>\n");
     }
 
-    /// Puts the line to a quantity, from this moment on.
+    /// Moves the step line to a quantity at time `at`.
     pub(super) fn step(&self, stairs: &mut StepLine, at: i64, quantity: f64) {
         let (x, y) = self.point(at, quantity);
         let _ = match stairs.0.is_empty() {
@@ -75,7 +75,7 @@ impl<'a> Chart<'a> {
         self.shapes.raw("<path class=\"").raw(class).raw("\" d=\"").text(&stairs.0).raw("\"/>\n");
     }
 
-    /// A word beside each quantity, lowest first: a little higher where it would stand on the one before.
+    /// Writes a label beside each quantity, lowest first. Moves a label up if it would overlap the previous one.
     pub(super) fn name_levels<'b>(&mut self, levels: impl IntoIterator<Item = (f64, &'b str)>) {
         let mut free = 0.0_f64;
         for (quantity, word) in levels {
@@ -94,7 +94,7 @@ impl<'a> Chart<'a> {
             .raw("</span>\n");
     }
 
-    /// The whole of it. `mark` says what a quantity on the axis is called.
+    /// Writes the chart. `unit` formats the labels of the quantity axis.
     pub(super) fn write(
         self,
         out: &mut Html,
@@ -136,7 +136,7 @@ impl<'a> Chart<'a> {
     }
 }
 
-/// A place with as many decimals as can be seen.
+/// A coordinate rounded to visible precision.
 struct Short(f64);
 
 impl std::fmt::Display for Short {
@@ -147,8 +147,8 @@ impl std::fmt::Display for Short {
 
 const SIZE: f64 = 1000.0;
 
-/// The height of a word in a tall chart, in percent.
+/// Height of a label in a tall chart, in percent.
 const LINE: f64 = 5.5;
 
-/// Between two bars, of the width of one, on either side.
+/// Gap on either side of a bar, as a ratio of its width.
 const GAP: f64 = 0.08;

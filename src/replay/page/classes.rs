@@ -1,8 +1,8 @@
-//! The classes of all policies, each with a colour that it keeps in every chart.
+//! Classes of all policies, each with the same color in every chart.
 
 use crate::replay::report::Report;
 
-/// Their names, in the order of the files.
+/// Class names, in the order of the files.
 pub(super) struct ClassColors<'a>(Vec<&'a str>);
 
 impl<'a> ClassColors<'a> {
@@ -16,7 +16,7 @@ impl<'a> ClassColors<'a> {
         Self(names)
     }
 
-    /// The colour of a class, by its name in the style sheet. Charts name classes beside it, so it may be there twice.
+    /// Returns the CSS class of a class's color. Colors repeat; charts also show the class name.
     pub(super) fn colour(&self, name: &str) -> &'static str {
         COLOURS[self.0.iter().position(|known| *known == name).unwrap_or(0) % COLOURS.len()]
     }

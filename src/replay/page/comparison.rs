@@ -1,4 +1,4 @@
-//! Where two policies differ.
+//! Differences between two policies.
 
 use super::html::Html;
 use super::table;
@@ -6,7 +6,7 @@ use super::time::TimeAxis;
 use crate::replay::report::{ComparisonReport, ExampleReport, PolicyReport};
 use crate::terminal::{Align, group_digits};
 
-/// The differences, by class, and examples.
+/// Writes the differences by class, and examples.
 pub(super) fn write(
     out: &mut Html,
     comparison: &ComparisonReport,
@@ -15,15 +15,15 @@ pub(super) fn write(
     span: TimeAxis<'_>,
 ) {
     let [first, second] = policies.map(|policy| policy.name.as_str());
-    out.raw("<section>\n<h2>Where they differ</h2>\n<p>")
+    out.raw("<section>\n<h2>Differences</h2>\n<p>")
         .text(group_digits(comparison.same))
         .raw(" lines have the same verdict; ");
-    out.text(group_digits(comparison.only_first_admits)).raw(" are let through only under ").text(first).raw(", ");
+    out.text(group_digits(comparison.only_first_admits)).raw(" are admitted only under ").text(first).raw(", ");
     out.text(group_digits(comparison.only_second_admits)).raw(" only under ").text(second).raw("; ");
-    out.text(group_digits(comparison.other_reason)).raw(" are refused by both for other reasons.</p>\n");
+    out.text(group_digits(comparison.other_reason)).raw(" are refused by both for different reasons.</p>\n");
     if comparison.other_class > 0 {
-        out.raw("<p>").text(group_digits(comparison.other_class)).raw(" are of another class under ").text(second);
-        out.raw(": how a client is answered is part of what it is taken for.</p>\n");
+        out.raw("<p>").text(group_digits(comparison.other_class)).raw(" have another class under ").text(second);
+        out.raw(": responses affect how their client is classified.</p>\n");
     }
     let rows = comparison.by_class.iter().map(|(class, difference)| {
         let counts = [difference.only_first_admits, difference.only_second_admits];
@@ -31,8 +31,8 @@ pub(super) fn write(
     });
     let head = [
         ("Refused as", Align::Left),
-        ("only the first admits", Align::Right),
-        ("only the second admits", Align::Right),
+        ("only the first policy admits", Align::Right),
+        ("only the second policy admits", Align::Right),
     ];
     table::write(out, &head, rows);
     let examples = [
@@ -43,7 +43,7 @@ pub(super) fn write(
         (second, Align::Left),
     ];
     let rows = comparison.examples.iter().map(|example| row(example, files, span));
-    table::collapsible(out, "The first lines on which they differ", &examples, rows);
+    table::collapsible(out, "First lines with different verdicts", &examples, rows);
     out.raw("</section>\n");
 }
 

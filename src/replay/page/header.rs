@@ -1,4 +1,4 @@
-//! What came of it, at a glance.
+//! Heading and key figures.
 
 use super::html::Html;
 use super::table;
@@ -8,10 +8,10 @@ use crate::replay::report::{PolicyReport, Report};
 use crate::replay::summary::{amount, percent};
 use crate::terminal::{self, Align, group_digits};
 
-/// The heading and the figures that matter most.
+/// Writes the heading and the key figures.
 pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &DisplayZone) {
     let log = &report.log;
-    out.raw("<header>\n<h1>What the policy would have done</h1>\n<p>");
+    out.raw("<header>\n<h1>Replay of an access log</h1>\n<p>");
     out.text(group_digits(log.requests))
         .raw(" requests in ")
         .text(terminal::format_duration(log.span_s))
@@ -32,7 +32,7 @@ pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &
         }
         policies => policies.iter().for_each(|policy| alone(out, key_figures(policy, log.requests, span))),
     }
-    out.raw("<p class=\"note\">Served: of the requests that cost something, the share that was let through.</p>\n</section>\n");
+    out.raw("<p class=\"note\">Class admitted: share of its requests with a cost.</p>\n</section>\n");
 }
 
 fn alone(out: &mut Html, figures: Vec<(String, String)>) {
@@ -47,24 +47,24 @@ fn compared(out: &mut Html, [(first, ours), (second, theirs)]: [(&PolicyReport, 
     table::write(out, &head, ours.into_iter().map(row));
 }
 
-/// The figures of a policy on so many requests, each with its name.
+/// Returns the key figures of a policy with their names; `requests` is the number of requests in the log.
 fn key_figures(policy: &PolicyReport, requests: u64, span: TimeAxis<'_>) -> Vec<(String, String)> {
     let mut figures = vec![
-        ("requests let through".to_owned(), group_digits(policy.admitted)),
+        ("requests admitted".to_owned(), group_digits(policy.admitted)),
         ("requests refused".to_owned(), group_digits(policy.refused)),
     ];
     if policy.requests != requests {
-        let what = "decisions: who is refused comes back, or stays away";
+        let what = "decisions (refused clients retry or pause)";
         figures.push((what.to_owned(), group_digits(policy.requests)));
     }
     for class in policy.classes.iter().filter(|class| class.costly > 0) {
         let served = percent(class.costly_admitted as f64 / class.costly as f64);
-        figures.push((format!("{} served", class.name), served));
+        figures.push((format!("{} admitted", class.name), served));
     }
     if let Some(worst) = &policy.verified_bots.worst {
         let when = span.time(&worst.start);
-        figures
-            .push(("verified bots served in their worst hour".into(), format!("{} ({when})", percent(worst.served))));
+        let figure = format!("{} ({when})", percent(worst.admit_ratio));
+        figures.push(("verified bots admitted in their worst hour".into(), figure));
     }
     for quota in &policy.quotas {
         let used: f64 = quota.windows.iter().map(|window| window.used).sum();

@@ -1,19 +1,19 @@
-//! Markup that text cannot get into.
+//! HTML builder that escapes all text.
 
 use std::fmt::{self, Display, Write};
 
-/// A piece of a page.
+/// A piece of HTML.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Html(String);
 
 impl Html {
-    /// Adds markup of our own.
+    /// Adds markup, which must be a literal.
     pub(super) fn raw(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
-    /// Adds text, whatever is in it; also within a quoted attribute.
+    /// Adds text, escaped for elements and quoted attributes.
     pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
         let _ = write!(Escaping(&mut self.0), "{text}");
         self
@@ -25,14 +25,14 @@ impl Html {
         self
     }
 
-    /// A piece that is only text.
+    /// Creates a piece from text.
     pub(super) fn of(text: impl Display) -> Self {
         let mut piece = Self::default();
         piece.text(text);
         piece
     }
 
-    /// The same, which may be broken behind a slash.
+    /// Creates a piece from text that may wrap after a slash.
     pub(super) fn breakable(text: &str) -> Self {
         let mut piece = Self::default();
         for part in text.split_inclusive('/') {
@@ -57,7 +57,7 @@ impl Write for Escaping<'_> {
                 '>' => self.0.push_str("&gt;"),
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
-                // What cannot be seen, or turns the direction of what follows, is shown to be there.
+                // Control characters and those that change the text direction become visible.
                 letter if letter.is_control() || TURNS.contains(&letter) => self.0.push('\u{fffd}'),
                 letter => self.0.push(letter),
             }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_stays_text() {
+    fn html_special_characters_are_escaped() {
         let hostile = "<script>alert('&\"')</script>\u{202e}\u{7}";
         let escaped = Html::of(hostile).finish();
         assert_eq!(escaped, "&lt;script&gt;alert(&#39;&amp;&quot;&#39;)&lt;/script&gt;\u{fffd}\u{fffd}");

@@ -1,4 +1,4 @@
-//! How the log was read, what it does not say, and what was taken for true instead.
+//! Section about the input log: counts, missing fields, and assumptions.
 
 use super::html::Html;
 use super::table;
@@ -6,12 +6,12 @@ use crate::replay::display_zone::DisplayZone;
 use crate::replay::report::{AgreementReport, LogReport, Report};
 use crate::terminal::{Align, format_duration, group_digits};
 
-/// All of it.
+/// Writes the section.
 pub(super) fn write(out: &mut Html, report: &Report, zone: &DisplayZone) {
-    out.raw("<section>\n<h2>How the log was read</h2>\n");
+    out.raw("<section>\n<h2>Input log</h2>\n");
     counts(out, &report.log);
     missing_fields(out, &report.log);
-    out.raw("<h3>What was taken for true</h3>\n<ul>\n");
+    out.raw("<h3>Assumptions</h3>\n<ul>\n");
     report.assumptions.sentences().into_iter().for_each(|told| item(out, &told));
     out.raw("</ul>\n");
     for policy in &report.policies {
@@ -19,13 +19,13 @@ pub(super) fn write(out: &mut Html, report: &Report, zone: &DisplayZone) {
             agreed(out, &policy.name, agreement);
         }
         if !policy.unsupported.is_empty() {
-            out.raw("<h3>What of ").text(&policy.name).raw(" was not tried</h3>\n<ul>\n");
+            out.raw("<h3>Settings of ").text(&policy.name).raw(" that were not tested</h3>\n<ul>\n");
             policy.unsupported.iter().for_each(|untried| item(out, untried));
             out.raw("</ul>\n");
         }
     }
-    out.raw("<p>Times are those of ").text(zone.name()).raw(". ");
-    out.raw("The same log and the same files give the same page.</p>\n</section>\n");
+    out.raw("<p>Times are in ").text(zone.name()).raw(". ");
+    out.raw("The same log and files give the same page.</p>\n</section>\n");
 }
 
 fn item(out: &mut Html, text: &str) {
@@ -40,12 +40,12 @@ fn counts(out: &mut Html, log: &LogReport) {
         }
     };
     tell(log.empty, "empty".into());
-    let first = log.first_not_request.as_deref().unwrap_or("-");
-    tell(log.not_requests, format!("no requests that a gate would take for one; the first is {first}"));
-    tell(log.out_of_order, format!("out of order, by less than {}, and put in order", format_duration(log.window_s)));
-    tell(log.late, "later than that, and taken at the time of the line before".into());
-    for broken in log.broken.values() {
-        tell(broken.lines, format!("passed over: {}; the first is {}", broken.what, broken.first));
+    let first = log.first_non_request.as_deref().unwrap_or("-");
+    tell(log.non_requests, format!("invalid requests; the first is {first}"));
+    tell(log.out_of_order, format!("out of order by less than {}, sorted", format_duration(log.window_s)));
+    tell(log.late, "later than that, moved to the latest time before them".into());
+    for broken in log.invalid_lines.values() {
+        tell(broken.lines, format!("skipped: {}; the first is {}", broken.what, broken.first));
     }
     out.raw("<ul>\n");
     told.iter().for_each(|told| item(out, told));
@@ -56,24 +56,25 @@ fn missing_fields(out: &mut Html, log: &LogReport) {
     if log.missing_fields.is_empty() {
         return;
     }
-    out.raw("<h3>What it does not say</h3>\n");
+    out.raw("<h3>Missing fields</h3>\n");
     let rows = log.missing_fields.iter().map(|lack| {
         let lines = if lack.lines == log.requests { "all".into() } else { group_digits(lack.lines) };
         vec![Html::of(lack.fact.replace('_', " ")), Html::of(lines), Html::of(&lack.instead)]
     });
-    table::write(out, &[("Fact", Align::Left), ("lines", Align::Right), ("so", Align::Left)], rows);
+    table::write(out, &[("Field", Align::Left), ("lines", Align::Right), ("substitute", Align::Left)], rows);
 }
 
 fn agreed(out: &mut Html, name: &str, agreement: &AgreementReport) {
-    out.raw("<p>The gate that wrote the log gave ").text(group_digits(agreement.same)).raw(" of ");
-    out.text(group_digits(agreement.same + agreement.different)).raw(" verdicts as ").text(name).raw(" does; ");
-    out.text(group_digits(agreement.copied_from_log)).raw(" refusals are taken as it logged them.");
+    out.raw("<p>").text(group_digits(agreement.same)).raw(" of ");
+    out.text(group_digits(agreement.same + agreement.different)).raw(" verdicts of ").text(name);
+    out.raw(" agree with the log; ");
+    out.text(group_digits(agreement.copied_from_log)).raw(" refusals are copied from it.");
     if agreement.restarts > 0 {
-        out.raw(" Started anew: ").text(group_digits(agreement.restarts)).raw(" times.");
+        out.raw(" Restarts of the gateway: ").text(group_digits(agreement.restarts)).raw(".");
     }
     if agreement.corrections > 0 {
-        out.raw(" More or less was used than its requests explain: ");
-        out.text(group_digits(agreement.corrections)).raw(" times.");
+        out.raw(" Corrections of usage that the requests do not explain: ");
+        out.text(group_digits(agreement.corrections)).raw(".");
     }
     out.raw("</p>\n");
 }

@@ -1,8 +1,8 @@
-//! The report as one page of HTML for a browser: charts, the figures behind them, and how they were come by.
+//! The report as one HTML page: charts, their figures as tables, and assumptions.
 //!
-//! It stands alone: no script, no font, nothing is fetched, and a policy in its head forbids it to be. Charts are SVG that
-//! stretches to whatever room there is; what is written on them is HTML above it, so that it stays readable on a phone.
-//! Everything that came from a log goes through [`Html::text`].
+//! The page is self-contained: no scripts, no fonts, no requests; its Content-Security-Policy forbids them. Charts are
+//! SVG that stretches to the available width. Their text is HTML above the SVG, so that it stays readable on a phone.
+//! All data from a log goes through [`Html::text`].
 
 mod bots;
 mod chart;
@@ -29,7 +29,7 @@ use html::Html;
 use steps::Steps;
 use time::TimeAxis;
 
-/// The whole page.
+/// Renders the whole page.
 pub fn page(report: &Report) -> String {
     let mut out = Html::default();
     out.raw(HEAD).raw(include_str!("style.css")).raw("</style>\n</head>\n<body>\n<main>\n");
@@ -37,17 +37,17 @@ pub fn page(report: &Report) -> String {
     let span = TimeAxis::of(report, &zone);
     header::write(&mut out, report, span, &zone);
     let names = classes::ClassColors::of(report);
-    section(&mut out, "How the allowance goes", report, |out, policy| {
+    section(&mut out, "Quota usage", report, |out, policy| {
         policy.quotas.iter().for_each(|quota| quota::write(out, quota, report, span));
     });
     let steps: Vec<Steps> = report.policies.iter().map(|policy| Steps::of(policy, span)).collect();
-    section(&mut out, "Who is let through, and who is refused", report, |out, policy| {
+    section(&mut out, "Admitted and refused requests", report, |out, policy| {
         verdicts::write(out, policy, &names, &steps, span, place_of(report, policy));
     });
-    section(&mut out, "How much of what costs something is served", report, |out, policy| {
+    section(&mut out, "Admitted share of requests with a cost", report, |out, policy| {
         served::write(out, policy, &names, &steps[place_of(report, policy)], span);
     });
-    section(&mut out, "The dearest bots", report, |out, policy| bots::write(out, &policy.bots));
+    section(&mut out, "Most expensive bots", report, |out, policy| bots::write(out, &policy.bots));
     section(&mut out, "Pages refused to verified bots", report, |out, policy| {
         refused_pages::write(out, &policy.refused_pages, span);
     });
@@ -59,7 +59,7 @@ pub fn page(report: &Report) -> String {
     out.finish()
 }
 
-/// A section that is there for each policy, side by side where there is room.
+/// Writes a section with a part for each policy, side by side if there is room.
 fn section(out: &mut Html, heading: &'static str, report: &Report, write: impl Fn(&mut Html, &PolicyReport)) {
     out.raw("<section>\n<h2>").raw(heading).raw("</h2>\n<div class=\"policies\">\n");
     for policy in &report.policies {

@@ -1,4 +1,4 @@
-//! How a quota is used up, against its limit and its tiers.
+//! Usage of a quota, against its limit and tiers.
 
 use super::chart::{Chart, ChartLabels, Height, StepLine};
 use super::html::Html;
@@ -11,7 +11,7 @@ use crate::replay::summary::{amount, percent};
 use crate::terminal::Align;
 use std::collections::BTreeMap;
 
-/// The chart of a quota, and its windows in a table.
+/// Writes the chart of a quota, and its windows as a table.
 pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: TimeAxis<'_>) {
     let is_seen = |window: &&WindowReport| span.overlaps(seconds(&window.start), seconds(&window.end));
     let windows: Vec<&WindowReport> = quota.windows.iter().filter(is_seen).collect();
@@ -32,11 +32,11 @@ pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: 
     chart.step_line("used", &stairs);
     let says = description(quota, &windows);
     out.raw("<figure>\n<figcaption><strong>").text(&quota.name).raw("</strong>: ").text(&says).raw("</figcaption>\n");
-    let title = format!("Use of {}", quota.name);
+    let title = format!("Usage of {}", quota.name);
     chart.write(out, Height::Tall, &ChartLabels { title: &title, description: says }, |_, label| label);
     out.raw("<p class=\"key\"><span class=\"swatch used\"></span> units used <span class=\"swatch even\"></span> ");
     out.text(pace).raw(" ");
-    out.raw("<span class=\"swatch tier\"></span> tiers: from there on, that share of the class is refused");
+    out.raw("<span class=\"swatch tier\"></span> tiers: above the line, this share of the class is refused");
     let named: Vec<String> = tiers.iter().map(|(above, word)| format!("{word} from {}", amount(*above))).collect();
     if !named.is_empty() {
         out.raw("<span class=\"below\">: ").text(named.join("; ")).raw("</span>");
@@ -46,8 +46,8 @@ pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: 
     out.raw("</figure>\n");
 }
 
-/// The highest that this quota goes under any policy, so that two charts can be compared; but one that is much smaller
-/// than the other has a scale of its own, or its tiers could not be told apart.
+/// Returns the maximum of the quantity axis: the highest usage under any policy, so that charts are comparable. A
+/// policy with a much higher value is ignored; otherwise the tiers here could not be distinguished.
 fn most(quota: &QuotaReport, report: &Report) -> f64 {
     let most = |quota: &QuotaReport| quota.windows.iter().map(|window| window.used).fold(quota.limit, f64::max);
     let ours = most(quota);
@@ -55,7 +55,7 @@ fn most(quota: &QuotaReport, report: &Report) -> f64 {
     same.map(most).filter(|other| *other < ours * 1.5).fold(ours, f64::max)
 }
 
-/// Draws what is to be used by when: by the plan, or where there is none, at an even pace. Returns which of them.
+/// Draws the planned usage, or an even pace if there is no plan. Returns the label of the line.
 fn draw_pace(chart: &mut Chart<'_>, quota: &QuotaReport, windows: &[&WindowReport]) -> &'static str {
     if windows.len() <= MAX_PACE_LINES && !quota.planned.is_empty() {
         let planned = window_lines(chart, (&quota.planned, quota.step_s), windows, |_| quota.limit);
@@ -71,7 +71,7 @@ fn draw_pace(chart: &mut Chart<'_>, quota: &QuotaReport, windows: &[&WindowRepor
     "an even pace"
 }
 
-/// Each height at which a tier begins, and what it does; those that would stand on one another, in one line.
+/// Returns each usage at which a tier begins, with a label; tiers at the same usage share one label.
 fn limit_lines(quota: &QuotaReport) -> Vec<(f64, String)> {
     let mut levels: Vec<(f64, Vec<String>)> = Vec::new();
     let mut tiers: Vec<(f64, String)> = Vec::new();
@@ -91,7 +91,7 @@ fn limit_lines(quota: &QuotaReport) -> Vec<(f64, String)> {
     levels.into_iter().map(|(above, words)| (above, words.join(", "))).collect()
 }
 
-/// The line of all windows through the points of a series: up from nothing to `ends_at`, down again.
+/// Draws one line through the points of all windows. Each window starts at 0 and ends at `ends_at`.
 fn window_lines(
     chart: &Chart<'_>,
     (points, step_s): (&[PointReport], u64),
@@ -124,7 +124,7 @@ fn window_lines(
     stairs
 }
 
-/// What was used in each window, where there are too many to draw them.
+/// Draws the usage of each window as a level, if there are too many windows to draw their course.
 fn peaks(chart: &Chart<'_>, windows: &[&WindowReport]) -> StepLine {
     let mut stairs = StepLine::default();
     for window in windows {
@@ -139,10 +139,10 @@ fn description(quota: &QuotaReport, windows: &[&WindowReport]) -> String {
     let used: f64 = windows.iter().map(|window| window.used).sum();
     let share = percent(used / (quota.limit * windows.len().max(1) as f64));
     let ended = match (windows.len(), spent) {
-        (1, 0) => "something was left to its end".to_owned(),
-        (1, _) => "nothing was left before its end".to_owned(),
-        (_, 0) => "something was left to the end of each".to_owned(),
-        (_, spent) => format!("in {spent} of them nothing was left before the end"),
+        (1, 0) => "units were left at its end".to_owned(),
+        (1, _) => "all units were used before its end".to_owned(),
+        (_, 0) => "units were left at the end of each".to_owned(),
+        (_, spent) => format!("in {spent} of them all units were used before the end"),
     };
     match windows.len() {
         1 => format!("{} of {} units used in its window; {ended}.", amount(used), amount(quota.limit)),
@@ -159,7 +159,7 @@ fn windows_table(out: &mut Html, windows: &[&WindowReport], span: TimeAxis<'_>) 
         ("used", Align::Right),
         ("left", Align::Right),
         ("first refused", Align::Left),
-        ("nothing left", Align::Left),
+        ("spent", Align::Left),
         ("by class", Align::Left),
     ];
     let when = |time: &Option<String>| Html::of(time.as_deref().map_or("never".into(), |time| span.time(time)));
@@ -173,7 +173,7 @@ fn windows_table(out: &mut Html, windows: &[&WindowReport], span: TimeAxis<'_>) 
             Html::of(by_class(&window.by_class)),
         ]
     });
-    table::collapsible(out, "The windows as a table", &HEAD, rows);
+    table::collapsible(out, "Windows as a table", &HEAD, rows);
 }
 
 fn by_class(units: &BTreeMap<String, f64>) -> String {
@@ -183,11 +183,11 @@ fn by_class(units: &BTreeMap<String, f64>) -> String {
     told.join(", ")
 }
 
-/// Beyond these, an even pace in each would only be in the way.
+/// With more windows, lines of an even pace would obscure the chart.
 const MAX_PACE_LINES: usize = 14;
 
-/// Beyond these, windows are drawn by what was used in each.
+/// With more windows, only the usage of each is drawn.
 const MAX_DRAWN_WINDOWS: usize = 62;
 
-/// More than a screen can show.
+/// More points than a screen can show.
 const MAX_POINTS: i64 = 1200;

@@ -1,4 +1,4 @@
-//! The pages that verified bots were refused most often: those that a search engine may drop.
+//! Pages refused to verified bots most often; a search engine may drop them.
 
 use super::html::Html;
 use super::table;
@@ -6,7 +6,7 @@ use super::time::TimeAxis;
 use crate::replay::report::RefusedPageReport;
 use crate::terminal::{Align, group_digits};
 
-/// The first of them, and the others behind a word to click on.
+/// Writes the first pages as a table, and the others collapsed.
 pub(super) fn write(out: &mut Html, pages: &[RefusedPageReport], span: TimeAxis<'_>) {
     if pages.is_empty() {
         out.raw("<p>No verified bot was refused a page.</p>\n");
@@ -16,7 +16,7 @@ pub(super) fn write(out: &mut Html, pages: &[RefusedPageReport], span: TimeAxis<
     let row = |page| row(page, span);
     table::write(out, &HEAD, first.iter().map(row));
     if !rest.is_empty() {
-        table::collapsible(out, "More of them", &HEAD, rest.iter().map(row));
+        table::collapsible(out, "More pages", &HEAD, rest.iter().map(row));
     }
 }
 

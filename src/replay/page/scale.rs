@@ -1,21 +1,21 @@
-//! The axis of quantities: from nothing to a round number, with round numbers between.
+//! Quantity axis from 0 to a round number, with round marks.
 
 use crate::replay::summary::amount;
 
-/// An axis.
+/// A quantity axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
-    /// Where it ends.
+    /// Quantity at its end.
     pub(super) top: f64,
     step: f64,
 }
 
 impl Scale {
-    /// One that `most` fits on, with about so many steps.
+    /// Creates an axis up to at least `most`, with about `steps` steps.
     pub(super) fn up_to(most: f64, steps: f64) -> Self {
         let rough = (most / steps).max(f64::MIN_POSITIVE);
         let ten = 10_f64.powf(rough.log10().floor());
-        // Where there are only whole things, no mark stands between two of them.
+        // A quantity that is always a whole number has only whole marks.
         let is_whole = |step: &f64| ten < 1.0 || step.fract() == 0.0;
         let mut steps = ROUND.into_iter().map(|round| round * ten).filter(is_whole);
         let step = steps.find(|step| *step >= rough * 0.999);
@@ -23,24 +23,24 @@ impl Scale {
         Self { top: (most / step - 0.001).ceil().max(1.0) * step, step }
     }
 
-    /// Shares of a whole.
+    /// Creates an axis for shares from 0 to 1.
     pub(super) const fn shares() -> Self {
         Self { top: 1.0, step: 0.5 }
     }
 
-    /// Where a quantity lies, from 0 to 1.
+    /// Returns the position of a quantity, from 0 to 1.
     pub(super) fn position(self, quantity: f64) -> f64 {
         (quantity / self.top).clamp(0.0, 1.0)
     }
 
-    /// Its marks, from the bottom.
+    /// Returns the marks with their labels, from the bottom.
     pub(super) fn marks(self) -> Vec<(f64, String)> {
         let count = (self.top / self.step).round() as u32;
         (0..=count).map(|mark| f64::from(mark) * self.step).map(|mark| (mark, amount(mark))).collect()
     }
 }
 
-/// So that little room is left above what is shown.
+/// Step sizes, chosen to leave little space above the highest value.
 const ROUND: [f64; 9] = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 8.0, 10.0];
 
 #[cfg(test)]
@@ -49,7 +49,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn marks_are_round() {
+    fn axis_marks_are_round_numbers() {
         let marks = |most| Scale::up_to(most, 4.0).marks().into_iter().map(|(_, label)| label).collect::<Vec<_>>();
         assert_eq!(marks(10_000.0), ["0", "2,500", "5,000", "7,500", "10,000"]);
         assert_eq!(marks(43_000.0), ["0", "15,000", "30,000", "45,000"]);
@@ -60,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everything_fits_and_marks_are_few(most in 0.0..1e12_f64) {
+        fn scale_fits_every_value_with_few_marks(most in 0.0..1e12_f64) {
             let scale = Scale::up_to(most, 4.0);
             prop_assert!(scale.top >= most * 0.999);
             prop_assert!(scale.marks().len() <= 6, "{:?}", scale.marks());

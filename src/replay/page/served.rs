@@ -1,4 +1,4 @@
-//! Of what costs something, the share of each class that is let through, from step to step.
+//! Charts of the admitted share of each class's requests with a cost, by step.
 
 use super::chart::{Chart, ChartLabels, Height};
 use super::classes::ClassColors;
@@ -10,7 +10,7 @@ use crate::replay::report::{ClassReport, PolicyReport};
 use crate::replay::summary::percent;
 use crate::terminal::group_digits;
 
-/// A chart for each class that asked for something that costs.
+/// Writes a chart for each class that sent requests with a cost.
 pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &ClassColors<'_>, steps: &Steps, span: TimeAxis<'_>) {
     for class in policy.classes.iter().filter(|class| class.costly > 0) {
         let mut chart = Chart::new(span, Scale::shares());
@@ -18,13 +18,13 @@ pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &ClassColors<'
             let Some(share) = step.served() else { continue };
             let says = format!("{}: {} of {}", span.moment(start), percent(share), group_digits(step.costly));
             let stretch = steps.step_bounds(start, span);
-            // A step in which nothing was served has a mark at the bottom; one without requests has none.
+            // A step that admitted nothing has a mark at the bottom; one without requests has none.
             chart.bar("served", stretch, [0.0, share.max(MIN_VISIBLE_SHARE)], &says);
         }
         let says = description(class, policy, span);
         out.raw("<figure class=\"").raw(names.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
         out.raw("</strong>: ").text(&says).raw("</figcaption>\n");
-        let title = format!("Share of {} that is served", class.name);
+        let title = format!("Admitted share of {}", class.name);
         chart.write(out, Height::Low, &ChartLabels { title: &title, description: says }, |share, _| {
             format!("{:.0} %", share * 100.0)
         });
@@ -32,24 +32,24 @@ pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &ClassColors<'
     }
 }
 
-/// In its worst hour, as in the figures at the top; bars may stand for more than an hour.
+/// Describes a class with its worst hour, as in the key figures; a bar may cover more than an hour.
 fn description(class: &ClassReport, policy: &PolicyReport, span: TimeAxis<'_>) -> String {
     let all = percent(class.costly_admitted as f64 / class.costly as f64);
     let hours = policy.hours.iter().filter_map(|hour| {
         let of_class = hour.classes.iter().find(|of_class| of_class.name == class.name)?;
-        Some((of_class.served.filter(|_| of_class.costly >= MIN_REQUESTS_PER_HOUR)?, &hour.start))
+        Some((of_class.admit_ratio.filter(|_| of_class.costly >= MIN_REQUESTS_PER_HOUR)?, &hour.start))
     });
     match hours.min_by(|one, other| one.0.total_cmp(&other.0)) {
         Some((worst, start)) if worst < 1.0 => {
             let (costly, worst, from) = (group_digits(class.costly), percent(worst), span.time(start));
-            format!("{all} of {costly} served; {worst} in the worst hour, from {from}.")
+            format!("{all} of {costly} admitted; {worst} in the worst hour, from {from}.")
         }
-        _ => format!("{all} of {} served.", group_digits(class.costly)),
+        _ => format!("{all} of {} admitted.", group_digits(class.costly)),
     }
 }
 
-/// What can still be seen.
+/// Minimum height of a visible bar, as a ratio.
 const MIN_VISIBLE_SHARE: f64 = 0.015;
 
-/// So many requests say something of how an hour went.
+/// Minimum number of requests for a meaningful admit ratio of an hour.
 const MIN_REQUESTS_PER_HOUR: u64 = 10;

@@ -1,26 +1,26 @@
-//! The hours of a policy, put together to as many steps as a chart has room for.
+//! Hours of a policy, combined to as many steps as a chart has room for.
 
 use super::time::TimeAxis;
 use crate::replay::display_zone::seconds;
 use crate::replay::report::PolicyReport;
 use std::collections::BTreeMap;
 
-/// What became of every class, step by step.
+/// Results of every class by step.
 pub(super) struct Steps {
-    /// How long one is.
+    /// Length of a step, in seconds.
     pub(super) length: i64,
-    /// By class, then by the beginning of the step.
+    /// Steps by class, then by start time.
     of_classes: BTreeMap<String, BTreeMap<i64, StepCounts>>,
 }
 
-/// One class in one step.
+/// Results of one class in one step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StepCounts {
     pub(super) admitted: u64,
     pub(super) refused: u64,
-    /// Requests that cost something ...
+    /// Requests with a cost.
     pub(super) costly: u64,
-    /// ... and were let through.
+    /// Admitted requests with a cost.
     pub(super) costly_admitted: u64,
 }
 
@@ -41,24 +41,24 @@ impl Steps {
         Self { length, of_classes }
     }
 
-    /// From when to when the bar of a step goes: not beyond the log.
+    /// Returns the start and end of the bar of a step, cut at the ends of the log.
     pub(super) fn step_bounds(&self, start: i64, span: TimeAxis<'_>) -> [i64; 2] {
         let [_, end] = span.tick_span(start, self.length);
         [start.max(span.from), end.min(span.to)]
     }
 
-    /// The steps of a class in which it asked for something.
+    /// Returns the steps in which a class sent requests.
     pub(super) fn of_class(&self, name: &str) -> impl DoubleEndedIterator<Item = (i64, StepCounts)> + '_ {
         self.of_classes.get(name).into_iter().flatten().map(|(start, step)| (*start, *step))
     }
 }
 
 impl StepCounts {
-    /// Of what costs something, the share that was let through; nothing where nobody asked for any.
+    /// Returns the admitted ratio of requests with a cost; `None` if there were none.
     pub(super) fn served(self) -> Option<f64> {
         (self.costly > 0).then(|| self.costly_admitted as f64 / self.costly as f64)
     }
 }
 
-/// As many bars as can be told apart on a phone.
+/// Maximum number of bars that can be distinguished on a phone.
 const MAX_STEPS: i64 = 84;

@@ -1,9 +1,9 @@
-//! Tables, which scroll by themselves where the screen is too narrow.
+//! Tables, which scroll if the screen is too narrow.
 
 use super::html::Html;
 use crate::terminal::Align;
 
-/// A table; the first cell of each row names it.
+/// Writes a table; the first cell of each row is its header.
 pub(super) fn write(out: &mut Html, head: &[(&str, Align)], rows: impl IntoIterator<Item = Vec<Html>>) {
     out.raw("<div class=\"scroll\"><table>\n");
     if head.iter().any(|(name, _)| !name.is_empty()) {
@@ -25,7 +25,7 @@ pub(super) fn write(out: &mut Html, head: &[(&str, Align)], rows: impl IntoItera
     out.raw("</tbody>\n</table></div>\n");
 }
 
-/// The same, behind a word to click on.
+/// Writes a table that is collapsed until `name` is clicked.
 pub(super) fn collapsible(
     out: &mut Html,
     name: &'static str,

@@ -2,7 +2,7 @@ use super::*;
 use crate::replay::report::*;
 use std::collections::BTreeMap;
 
-/// A report of so many days with one class and one quota.
+/// Creates a report of `days` days with one class and one quota.
 fn report(days: u32) -> Report {
     let time = |hour: u32| format!("{}", jiff::Timestamp::from_second(i64::from(hour) * 3600).expect("in range"));
     let hours = (0..days * 24).map(|hour| HourReport {
@@ -14,7 +14,7 @@ fn report(days: u32) -> Report {
             refused: 6,
             costly: 10,
             costly_admitted: 4,
-            served: Some(0.4),
+            admit_ratio: Some(0.4),
             units: BTreeMap::new(),
         }],
     });
@@ -71,9 +71,9 @@ fn report(days: u32) -> Report {
             lines: requests,
             requests,
             empty: 0,
-            broken: BTreeMap::new(),
-            not_requests: 0,
-            first_not_request: None,
+            invalid_lines: BTreeMap::new(),
+            non_requests: 0,
+            first_non_request: None,
             out_of_order: 0,
             late: 0,
             window_s: 60,
@@ -85,7 +85,7 @@ fn report(days: u32) -> Report {
         assumptions: AssumptionsReport {
             cache_ttl_s: None,
             latency_ms: 200.0,
-            clients: "deaf",
+            clients: "ignore",
             costs: BTreeMap::new(),
         },
         policies: vec![policy],
@@ -94,15 +94,15 @@ fn report(days: u32) -> Report {
 }
 
 #[test]
-fn the_page_asks_for_nothing_and_says_what_it_shows() {
+fn report_page_is_self_contained_and_complete() {
     let page = page(&report(1));
     for told in [
         "bot</strong>: 240 requests, 144 refused (by tier 144).",
-        "api</strong>: 96 of 100 units used in its window; something was left to its end.",
-        "<title>Use of api</title>",
+        "api</strong>: 96 of 100 units used in its window; units were left at its end.",
+        "<title>Usage of api</title>",
         "bot 60 %",
         "limit 100",
-        "40.0 % of 240 served; 40.0 % in the worst hour, from 1 Jan 00:00.",
+        "40.0 % of 240 admitted; 40.0 % in the worst hour, from 1 Jan 00:00.",
     ] {
         assert!(page.contains(told), "{told}");
     }
@@ -112,16 +112,16 @@ fn the_page_asks_for_nothing_and_says_what_it_shows() {
 }
 
 #[test]
-fn times_are_those_of_the_quotas_zone_and_windows_that_began_before_the_log_are_drawn() {
+fn report_uses_quota_zone_and_draws_early_windows() {
     let mut report = report(2);
     report.policies[0].quotas[0].zone = Some("Etc/GMT-9".into());
     report.log.first = Some("1970-01-01T06:30:00Z".into());
     let page = page(&report);
     for told in [
         "from 1 Jan 15:30 to 3 Jan 08:00 (+09:00)",
-        "<title>1 Jan 15:00: 4 let through, 6 refused</title>",
+        "<title>1 Jan 15:00: 4 admitted, 6 refused</title>",
         "96.0 % of 100 units used in 2 windows",
-        "Times are those of +09:00.",
+        "Times are in +09:00.",
     ] {
         assert!(page.contains(told), "{told}");
     }
@@ -133,7 +133,7 @@ fn the_same_report_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_long_log_is_drawn_in_longer_steps() {
+fn long_logs_use_longer_chart_steps() {
     for (days, told) in [
         (1, "Each bar is an hour"),
         (7, "Each bar is 2 hours"),
@@ -151,7 +151,7 @@ fn a_long_log_is_drawn_in_longer_steps() {
 }
 
 #[test]
-fn what_a_report_names_is_text() {
+fn names_in_the_report_are_escaped() {
     let hostile = "</title><script>alert(1)</script>";
     let mut report = report(1);
     report.log.files = vec![hostile.into()];

@@ -1,9 +1,9 @@
-//! The axis of time, by the clocks that the report is told in.
+//! Time axis, in the display zone of the report.
 
 use crate::replay::display_zone::{DisplayZone, seconds};
 use crate::replay::report::Report;
 
-/// From when to when a chart goes, in seconds since 1970.
+/// Time range of a chart, in seconds since 1970.
 #[derive(Clone, Copy)]
 pub(super) struct TimeAxis<'a> {
     pub(super) from: i64,
@@ -16,11 +16,11 @@ pub(super) struct TimeAxis<'a> {
 pub(super) struct Mark {
     pub(super) at: i64,
     pub(super) label: String,
-    /// Whether there is room for it on a phone, too.
+    /// True if the mark is also shown on a narrow screen.
     pub(super) is_coarse: bool,
 }
 
-/// How long a step of a chart is.
+/// Formats the length of a step, such as `2 hours`.
 pub(super) fn length(seconds: i64) -> String {
     match (seconds / DAY, seconds / HOUR) {
         (0, 1) => "an hour".into(),
@@ -31,7 +31,7 @@ pub(super) fn length(seconds: i64) -> String {
 }
 
 impl<'a> TimeAxis<'a> {
-    /// From the first moment of a log to the end of its last hour.
+    /// Creates the axis from the first request of a log to the end of its last hour.
     pub(super) fn of(report: &Report, zone: &'a DisplayZone) -> Self {
         let [first, last] = [&report.log.first, &report.log.last].map(|time| time.as_deref().map_or(0, seconds));
         Self { from: first, to: (last.div_euclid(HOUR) + 1) * HOUR, zone }
@@ -41,34 +41,34 @@ impl<'a> TimeAxis<'a> {
         self.to - self.from
     }
 
-    /// Where a moment lies, from 0 to 1.
+    /// Returns the position of a time, from 0 to 1.
     pub(super) fn position(self, at: i64) -> f64 {
         (at.clamp(self.from, self.to) - self.from) as f64 / self.seconds().max(1) as f64
     }
 
-    /// True when something of a stretch of time lies within.
+    /// Returns true if the span from `start` to `end` overlaps the axis.
     pub(super) fn overlaps(self, start: i64, end: i64) -> bool {
         start <= self.to && end >= self.from
     }
 
-    /// `4 Sep 06:00`
+    /// Formats a time like `4 Sep 06:00`.
     pub(super) fn moment(self, at: i64) -> String {
         self.zone.format(at, "%-d %b %H:%M")
     }
 
-    /// The same of a time of the report.
+    /// Formats a time of the report like `4 Sep 06:00`.
     pub(super) fn time(self, time: &str) -> String {
         self.moment(seconds(time))
     }
 
-    /// How long a bar may stand for, so that there are no more than `most`.
+    /// Returns the shortest step, in seconds, with at most `most` steps on the axis.
     pub(super) fn step(self, most: i64) -> i64 {
         let fits = |step: &&i64| self.seconds() <= **step * HOUR * most;
         STEPS.iter().find(fits).unwrap_or(&STEPS[STEPS.len() - 1]) * HOUR
     }
 
-    /// The beginning and the end of the step that an hour lies in. A single hour is as it was counted: there are zones whose
-    /// hours begin at another minute.
+    /// Returns the start and end of the step that contains an hour. A step of one hour starts with the counted hour,
+    /// because in some zones hours begin at another minute.
     pub(super) fn tick_span(self, at: i64, length: i64) -> [i64; 2] {
         if length <= HOUR {
             return [at, at + length];
@@ -77,10 +77,10 @@ impl<'a> TimeAxis<'a> {
         [local, local + length].map(|local| self.zone.moment_of(local))
     }
 
-    /// The marks of its axis.
+    /// Returns the marks of the axis.
     pub(super) fn marks(self) -> Vec<Mark> {
         let fine = self.step(MAX_TICKS);
-        // Of several fine ones; below a day only what divides it.
+        // A multiple of the fine step; below a day only divisors of a day.
         let is_coarse = |step: &i64| self.seconds() / step < MAX_TICKS_NARROW && (DAY % step == 0 || step % DAY == 0);
         let coarse = (1..=MAX_TICKS).map(|several| several * fine).find(is_coarse).unwrap_or(fine * MAX_TICKS);
         let first = self.zone.local(self.from).div_euclid(fine);
@@ -100,16 +100,16 @@ impl<'a> TimeAxis<'a> {
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
-/// Steps that people think in, in hours: up to a day, weeks, and half years of weeks.
+/// Usual step lengths in hours: up to a day, weeks, and half years of weeks.
 const STEPS: [i64; 15] = [1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 672, 1344, 2688, 4368, 8736];
 
-/// A mark that is outside by less than this part of the whole is seen at the edge: logs begin a few seconds after midnight.
+/// A mark outside by less than this fraction of the axis is shown at its edge: logs begin a few seconds after midnight.
 const EDGE_TOLERANCE: i64 = 300;
 
-/// Marks on a wide screen ...
+/// Maximum number of marks on a wide screen.
 const MAX_TICKS: i64 = 12;
 
-/// ... and on a narrow one.
+/// Maximum number of marks on a narrow screen.
 const MAX_TICKS_NARROW: i64 = 5;
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_day_has_a_mark_every_two_hours_and_every_six_on_a_phone() {
+    fn day_axis_marks_every_two_or_six_hours() {
         let span = TimeAxis { from: 1_717_718_400, to: 1_717_718_400 + DAY, zone: &DisplayZone::default() };
         let marks = span.marks();
         let labels: Vec<&str> = marks.iter().map(|mark| mark.label.as_str()).collect();
@@ -128,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn days_begin_when_the_clocks_of_the_zone_say_so() {
+    fn days_begin_at_local_midnight_of_the_zone() {
         let zone = DisplayZone::named("America/Los_Angeles");
-        // The day on which clocks go forward, and the one after it.
+        // The day on which daylight saving time begins, and the day after.
         let span = TimeAxis { from: 1_710_057_600, to: 1_710_057_600 + 2 * DAY, zone: &zone };
         let days: Vec<(i64, String)> = span
             .marks()
@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn marks_are_few_however_long_it_is(from in 0..500_000_i64, hours in 1..17_568_i64) {
+        fn mark_count_is_bounded_for_any_span(from in 0..500_000_i64, hours in 1..17_568_i64) {
             let zone = DisplayZone::named("Asia/Kolkata");
             let span = TimeAxis { from: from * HOUR, to: (from + hours) * HOUR, zone: &zone };
             let marks = span.marks();

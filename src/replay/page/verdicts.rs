@@ -1,4 +1,4 @@
-//! The requests of each class, let through and refused, from step to step.
+//! Charts of admitted and refused requests of each class, by step.
 
 use super::chart::{Chart, ChartLabels, Height};
 use super::classes::ClassColors;
@@ -11,7 +11,7 @@ use crate::replay::report::{ClassReport, PolicyReport};
 use crate::terminal::{Align, group_digits};
 use std::collections::BTreeMap;
 
-/// A chart for each class that asked for something; `place` is the policy's among those in `steps`.
+/// Writes a chart for each class with requests; `place` is the index of the policy in `steps`.
 pub(super) fn write(
     out: &mut Html,
     policy: &PolicyReport,
@@ -22,16 +22,16 @@ pub(super) fn write(
 ) {
     let ours = &steps[place];
     out.raw("<p class=\"note\">Each bar is ").text(length(ours.length));
-    out.raw("; each class has a scale of its own. Solid: let through. Outlined: refused.</p>\n");
+    out.raw("; each class has its own scale. Solid: admitted. Outlined: refused.</p>\n");
     for class in policy.classes.iter().filter(|class| class.requests > 0) {
-        // The same scale under both policies.
+        // Both policies use the same scale.
         let most =
             steps.iter().flat_map(|steps| steps.of_class(&class.name)).map(|(_, step)| step.admitted + step.refused);
         let mut chart = Chart::new(span, Scale::up_to(most.max().unwrap_or(0) as f64, 2.0));
         for (start, step) in ours.of_class(&class.name) {
             let (admitted, all) = (step.admitted as f64, (step.admitted + step.refused) as f64);
             let (let_through, refused) = (group_digits(step.admitted), group_digits(step.refused));
-            let says = format!("{}: {let_through} let through, {refused} refused", span.moment(start));
+            let says = format!("{}: {let_through} admitted, {refused} refused", span.moment(start));
             let stretch = ours.step_bounds(start, span);
             if step.admitted > 0 {
                 chart.bar("admitted", stretch, [0.0, admitted], &says);
@@ -55,7 +55,7 @@ fn description(class: &ClassReport) -> String {
     let shadow: u64 = class.shadow.values().sum();
     let tried = match shadow {
         0 => String::new(),
-        shadow => format!("; {} more would be, were all rules enforced", group_digits(shadow)),
+        shadow => format!("; {} more in shadow mode", group_digits(shadow)),
     };
     match refused {
         0 => format!("{} requests, none refused{tried}.", group_digits(class.requests)),
@@ -68,7 +68,7 @@ fn description(class: &ClassReport) -> String {
     }
 }
 
-/// `by tier 1,234, by quota 5`
+/// Formats reasons like `by tier 1,234, by quota 5`.
 fn reasons(refused: &BTreeMap<&'static str, u64>) -> String {
     let told: Vec<String> =
         refused.iter().map(|(reason, count)| format!("by {reason} {}", group_digits(*count))).collect();
@@ -79,9 +79,9 @@ fn as_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, span: TimeAxis
     const HEAD: [(&str, Align); 5] = [
         ("From", Align::Left),
         ("class", Align::Left),
-        ("let through", Align::Right),
+        ("admitted", Align::Right),
         ("refused", Align::Right),
-        ("served of what costs", Align::Right),
+        ("admitted share (with a cost)", Align::Right),
     ];
     let rows = policy.classes.iter().flat_map(|class| {
         steps.of_class(&class.name).map(|(start, step)| {

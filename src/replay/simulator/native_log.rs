@@ -1,4 +1,4 @@
-//! Where the log is the gate's own: the books are kept as it kept them.
+//! Synchronizes the simulated quotas with the gateway's own log.
 
 use super::{Simulator, logged_origin_refusal};
 use crate::engine::{Engine, QuotaUsage};
@@ -10,11 +10,11 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Simulator {
-    /// Brings the books to where the gate found them that logged this: what was settled before its decision is settled,
-    /// and what was used before the log began is used.
+    /// Brings the quotas to their state before the logged decision: settles what was settled before it, and sets the
+    /// usage from before the log began.
     ///
-    /// As long as all has been decided as the gate did, what else was used follows the log, too: somebody corrected it by
-    /// hand, the origin or another gate spent it, or a crash lost it.
+    /// While all decisions agree with the log, other usage follows it, too: manual corrections, usage reported by the
+    /// origin, usage of other instances, and units lost in a crash.
     pub(super) fn sync_with_log(&mut self, own: &NativeFields<'_>, next: OrderedLine<'_>) {
         if self.run.is_some_and(|latest| latest < own.run) {
             self.restart(next.at);
@@ -25,7 +25,7 @@ impl Simulator {
             while let Some(bill) = self.in_flight.settled_before((next.place.file, quota), account.turn) {
                 self.settle_or_retry(bill, (next.place.file, quota), next.at);
             }
-            // What the origin's condition refused had been let through first.
+            // A request that the state of the origin refused had been admitted first.
             let was_let_through = own.reason.is_none() || logged_origin_refusal(own).is_some();
             let own_share = if was_let_through { account.cost } else { Units::ZERO };
             let used = account.used.saturating_sub(own_share);
@@ -41,7 +41,7 @@ impl Simulator {
         }
     }
 
-    /// The gate was started anew: it forgot its clients and where classes stood in their turn, not what was used and learned.
+    /// Simulates a restart of the gateway, which keeps usage and learned demand, but neither clients nor tier phases.
     fn restart(&mut self, now: Timestamp) {
         self.settle_all(now);
         let engine = Engine::deterministic(self.policy.settings.limits.max_clients);
@@ -54,13 +54,13 @@ impl Simulator {
         self.tally.record_restart();
     }
 
-    /// The quota of that name.
+    /// Resolves a quota by name.
     fn quota(&self, name: &str) -> Option<QuotaId> {
         let place = self.rules.quotas.iter().position(|quota| quota.name == name)?;
         Some(QuotaId(place as u16))
     }
 
-    /// As which of its settlements each quota counted a request, where the gate's own log says so of all of them.
+    /// Returns the sequence numbers of the request's settlements; `None` unless the log contains all of them.
     pub(super) fn sequences(&self, own: &NativeFields<'_>, standings: &[QuotaUsage], file: usize) -> Option<Sequences> {
         let turn = |standing: &QuotaUsage| {
             let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
@@ -71,7 +71,7 @@ impl Simulator {
         standings.iter().map(turn).collect()
     }
 
-    /// Each quota settles its part of a bill in its own turn.
+    /// Registers each quota's part of a charge under its own sequence number.
     pub(super) fn settle_in_sequence(&mut self, turns: &Sequences, bill: PendingCharge, now: Timestamp) {
         let PendingCharge { permit, class, costs, mut page, .. } = bill;
         for (&(account, Sequence { settled, again }), permit) in turns.iter().zip(permit.split_by_quota()) {
@@ -81,7 +81,7 @@ impl Simulator {
         }
     }
 
-    /// The turn of a bill has come: it is settled, or charged a second time and settled later.
+    /// Settles a charge whose sequence number is reached, or charges it a second time and registers its settlement.
     fn settle_or_retry(&mut self, mut bill: PendingCharge, account: Account, now: Timestamp) {
         match bill.then_settled.take() {
             None => self.settle_charge(bill, now),
@@ -99,10 +99,10 @@ impl Simulator {
     }
 }
 
-/// On each account of a request, when it was settled there.
+/// Sequence numbers of a request, by sequence domain.
 pub(super) type Sequences = SmallVec<[(Account, Sequence); 2]>;
 
-/// The numbers of a request's settlement on a quota, and of its second charge.
+/// Sequence numbers of a request's settlement and second charge on a quota.
 #[derive(Clone, Copy)]
 pub(super) struct Sequence {
     settled: u64,

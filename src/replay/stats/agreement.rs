@@ -1,11 +1,11 @@
-//! Whether a policy decides as the gate did that wrote the log.
+//! Agreement of a policy with the gateway that wrote the log.
 
 use crate::policy::{Reason, Rules};
 use crate::replay::decision::ReplayedDecision;
 use crate::replay::log::{LinePosition, NativeFields};
 use crate::replay::report::AgreementReport;
 
-/// Lines of gates, by whether their verdict is the same here.
+/// Counts of logged decisions by agreement.
 #[derive(Default)]
 pub(super) struct Agreement {
     same: u64,
@@ -29,7 +29,7 @@ impl Agreement {
         self.taken_as_logged += u64::from(decided.is_copied_from_log());
     }
 
-    /// So far nothing was decided otherwise.
+    /// Returns true if no decision has differed so far.
     pub(super) fn is_consistent(&self) -> bool {
         self.different == 0
     }

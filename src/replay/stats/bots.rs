@@ -1,4 +1,4 @@
-//! What each bot asked for, and what it cost.
+//! Requests and units of each bot.
 
 use crate::policy::{BotId, ClientKind, OperatorId, Units};
 use crate::replay::decision::ReplayedDecision;
@@ -6,7 +6,7 @@ use crate::replay::report::{BotReport, NameLookup};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
-/// Bots by what they are known by: names of lists, so that there are only so many.
+/// Bots, by names of built-in and configured lists, which bounds their number.
 #[derive(Default)]
 pub(super) struct Bots(HashMap<(ClientKind, BotKey), BotCounts, FixedState>);
 
@@ -42,7 +42,7 @@ impl Bots {
         }
     }
 
-    /// The dearest first.
+    /// Returns the most expensive bots, in descending order.
     pub(super) fn report(&self, names: &NameLookup<'_>) -> Vec<BotReport> {
         let report = |(&(kind, known), counts): (&(ClientKind, BotKey), &BotCounts)| BotReport {
             name: match known {
@@ -72,5 +72,5 @@ impl BotCounts {
     }
 }
 
-/// More would hide the dearest.
+/// More rows would hide the most expensive bots.
 const MAX_BOTS_REPORTED: usize = 50;

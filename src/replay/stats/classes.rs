@@ -1,4 +1,4 @@
-//! What became of each class.
+//! Results of each class.
 
 use super::by_quota;
 use crate::policy::{ClassId, QuotaId, Reason, Rules, Units};
@@ -6,7 +6,7 @@ use crate::replay::decision::ReplayedDecision;
 use crate::replay::report::ClassReport;
 use std::collections::BTreeMap;
 
-/// Each class, by place.
+/// Classes, by index.
 pub(super) struct Classes(Vec<ClassStats>);
 
 #[derive(Clone)]
@@ -55,7 +55,7 @@ impl Classes {
         *charged = charged.saturating_add(units);
     }
 
-    /// All requests, and those that were let through.
+    /// Returns the number of all requests and of the admitted ones.
     pub(super) fn totals(&self) -> (u64, u64) {
         self.0.iter().fold((0, 0), |(all, admitted), class| (all + class.requests, admitted + class.admitted))
     }

@@ -1,4 +1,4 @@
-//! What became of each class from hour to hour.
+//! Results of each class by hour.
 
 use super::by_quota;
 use crate::policy::{ClassId, ClientKind, QuotaId, Rules, Timestamp, Units};
@@ -6,7 +6,7 @@ use crate::replay::decision::ReplayedDecision;
 use crate::replay::report::{HourOfClassReport, HourReport, ServedHourReport, ServedReport};
 use crate::telemetry::rfc3339;
 
-/// The hours in which something happened, in their order.
+/// Hours with requests, in order.
 pub(super) struct Hours {
     classes: usize,
     quotas: usize,
@@ -29,7 +29,7 @@ struct ClassHour {
     served: AdmitCount,
 }
 
-/// Requests that cost something.
+/// Counts of requests with a cost.
 #[derive(Clone, Copy, Default)]
 struct AdmitCount {
     costly: u64,
@@ -60,7 +60,7 @@ impl Hours {
         *charged = charged.saturating_add(units);
     }
 
-    /// The hour of a moment. Time seldom goes back, and never far.
+    /// Returns the hour of `moment`; `None` if there are too many. Time seldom goes back, and never far.
     fn at(&mut self, moment: Timestamp) -> Option<&mut Hour> {
         let number = moment.seconds() / 3600;
         let place = match self.hours.iter().rposition(|hour| hour.number <= number) {
@@ -93,7 +93,7 @@ impl Hours {
                     refused: requests - admitted,
                     costly: served.costly,
                     costly_admitted: served.admitted,
-                    served: served.ratio(),
+                    admit_ratio: served.ratio(),
                     units: by_quota(units, rules),
                 })
             };
@@ -102,20 +102,20 @@ impl Hours {
         self.hours.iter().map(hour).collect()
     }
 
-    /// How verified bots were served.
+    /// Returns the admitted requests of verified bots, with their worst and best hour.
     pub(super) fn served(&self) -> ServedReport {
         let told = |hour: &Hour| {
             let served = hour.verified.ratio().filter(|_| hour.verified.costly >= MIN_REQUESTS_PER_HOUR)?;
-            Some(ServedHourReport { start: start(hour), costly: hour.verified.costly, served })
+            Some(ServedHourReport { start: start(hour), costly: hour.verified.costly, admit_ratio: served })
         };
         let hours = || self.hours.iter().filter_map(told);
         let sum = |count: fn(&AdmitCount) -> u64| self.hours.iter().map(|hour| count(&hour.verified)).sum();
         ServedReport {
             costly: sum(|served| served.costly),
             admitted: sum(|served| served.admitted),
-            worst: hours().min_by(|one, other| one.served.total_cmp(&other.served)),
-            // The first of equals, as above.
-            best: hours().rev().max_by(|one, other| one.served.total_cmp(&other.served)),
+            worst: hours().min_by(|one, other| one.admit_ratio.total_cmp(&other.admit_ratio)),
+            // The earliest of equal hours, as above.
+            best: hours().rev().max_by(|one, other| one.admit_ratio.total_cmp(&other.admit_ratio)),
         }
     }
 }
@@ -135,8 +135,8 @@ fn start(hour: &Hour) -> String {
     rfc3339(Timestamp::from_seconds(hour.number * 3600))
 }
 
-/// Two years; what comes later is counted in the sums alone.
+/// Two years. Later hours count only in the totals.
 const MAX_HOURS: usize = 17_568;
 
-/// So many requests say something of how an hour went.
+/// Minimum number of requests for a meaningful admit ratio of an hour.
 const MIN_REQUESTS_PER_HOUR: u64 = 10;

@@ -1,4 +1,4 @@
-//! Adds up what was decided, in memory that does not grow with the log.
+//! Statistics of decisions, in memory that does not grow with the log.
 
 mod agreement;
 mod bots;
@@ -24,7 +24,7 @@ use series::Series;
 use std::collections::BTreeMap;
 use windows::Windows;
 
-/// All that a report on one policy says.
+/// Statistics of one policy for its report.
 pub(super) struct ReplayStats {
     classes: Classes,
     hours: Hours,
@@ -51,7 +51,7 @@ impl ReplayStats {
         }
     }
 
-    /// A request has been decided.
+    /// Records a decision.
     pub(super) fn record_decision(&mut self, decided: &ReplayedDecision, request: &ReplayRequest<'_>) {
         self.classes.add(decided);
         self.hours.add(decided);
@@ -70,12 +70,12 @@ impl ReplayStats {
         }
     }
 
-    /// By the plan of a quota, so much would be used by now.
+    /// Records the planned usage of a quota at `now`.
     pub(super) fn record_plan(&mut self, quota: QuotaId, line: Units, now: Timestamp) {
         self.planned[usize::from(quota.0)].add(now, line);
     }
 
-    /// A request of `class` has been charged.
+    /// Records a settled request of `class`.
     pub(super) fn record_settlement(&mut self, class: ClassId, receipt: &Receipt, now: Timestamp) {
         for charged in receipt {
             let &Charged { quota, settled, .. } = charged;
@@ -85,27 +85,27 @@ impl ReplayStats {
         }
     }
 
-    /// So much of a quota was used before the log began.
+    /// Sets the usage of a quota before the log began.
     pub(super) fn set_initial_usage(&mut self, quota: QuotaId, used: Units) {
         self.windows[usize::from(quota.0)].set_initial_usage(used);
     }
 
-    /// What the gate that wrote the log decided.
+    /// Compares a decision with the logged one.
     pub(super) fn record_agreement(&mut self, decided: &ReplayedDecision, own: &NativeFields<'_>, rules: &Rules) {
         self.agreement.add(decided, own, rules);
     }
 
-    /// True as long as all has been decided as the gate did that wrote the log.
+    /// Returns true if all decisions so far agree with the log.
     pub(super) fn is_consistent(&self) -> bool {
         self.agreement.is_consistent()
     }
 
-    /// The gate that wrote the log was started anew.
+    /// Records a restart of the gateway that wrote the log.
     pub(super) fn record_restart(&mut self) {
         self.agreement.record_restart();
     }
 
-    /// What was used follows the log, which says something else than its requests explain.
+    /// Records a correction: the logged usage differs from what its requests explain.
     pub(super) fn record_correction(&mut self) {
         self.agreement.record_correction();
     }
@@ -160,7 +160,7 @@ fn report_of(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Serie
     }
 }
 
-/// Units by the name of the quota; what was never charged is left out.
+/// Returns units by the name of the quota, without quotas that were never charged.
 fn by_quota(units: &[Units], rules: &Rules) -> BTreeMap<String, f64> {
     let charged = rules.quotas.iter().zip(units).filter(|(_, units)| !units.is_zero());
     charged.map(|(quota, units)| (quota.name.clone(), units.as_f64())).collect()

@@ -1,4 +1,4 @@
-//! Which pages verified bots were refused: those may be dropped from an index.
+//! Pages that verified bots were refused; a search engine may drop them from its index.
 
 use crate::policy::{OperatorId, Timestamp};
 use crate::replay::decision::ReplayedDecision;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
 
-/// Pages by a hash of operator, host, path and query. Those that come when there is no room are not told of.
+/// Pages, by a hash of operator, host, path and query. Further pages are ignored when the map is full.
 #[derive(Default)]
 pub(super) struct RefusedPages(HashMap<u64, RefusedPage, FixedState>);
 
@@ -42,7 +42,7 @@ impl RefusedPages {
         page.last = decided.at;
     }
 
-    /// The most often refused first.
+    /// Returns the most often refused pages, in descending order.
     pub(super) fn report(&self, names: &NameLookup<'_>) -> Vec<RefusedPageReport> {
         let mut pages: Vec<&RefusedPage> = self.0.values().collect();
         pages.sort_by_key(|page| (Reverse(page.refused), page.first, page.operator, &page.page));
@@ -62,11 +62,11 @@ fn page(request: &ReplayRequest<'_>) -> Box<str> {
     format!("{}{}{query}", request.host, request.path).chars().take(MAX_PAGE_LEN).collect::<String>().into()
 }
 
-/// A few hundred bytes each.
+/// Bounds memory, at a few hundred bytes each.
 const MAX_PAGES: usize = 20_000;
 
-/// Enough to see what kind of pages they are.
+/// Enough to show what kinds of pages they are.
 const MAX_PAGES_REPORTED: usize = 100;
 
-/// In letters; what is longer is cut.
+/// In characters; longer names are truncated.
 const MAX_PAGE_LEN: usize = 300;

@@ -1,10 +1,10 @@
-//! A number over time, in as many points as a chart needs.
+//! A value over time, in as many points as a chart needs.
 
 use crate::policy::{Timestamp, Units};
 use crate::replay::report::PointReport;
 use crate::telemetry::rfc3339;
 
-/// The last number of each step. Steps become longer where there would be too many.
+/// Last value of each step. The steps double when there are too many.
 pub(super) struct Series {
     step_s: u64,
     points: Vec<(u64, Units)>,
@@ -17,7 +17,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// The number is `value` from `now` on.
+    /// Sets the value from `now` on.
     pub(super) fn add(&mut self, now: Timestamp, value: Units) {
         let step = now.seconds() / self.step_s;
         match self.points.last_mut() {
@@ -27,14 +27,14 @@ impl Series {
         if self.points.len() > MAX_POINTS {
             self.step_s *= 2;
             self.points.iter_mut().for_each(|(step, _)| *step /= 2);
-            // The later of two in one step stays.
+            // Of two points in one step, the later one is kept.
             self.points.reverse();
             self.points.dedup_by_key(|(step, _)| *step);
             self.points.reverse();
         }
     }
 
-    /// How long a step is, and the points.
+    /// Returns the length of a step in seconds, and the points.
     pub(super) fn report(&self) -> (u64, Vec<PointReport>) {
         let point = |&(step, value): &(u64, Units)| PointReport {
             time: rfc3339(Timestamp::from_seconds(step * self.step_s)),
@@ -44,10 +44,10 @@ impl Series {
     }
 }
 
-/// A day is 288 steps.
+/// A day has 288 steps.
 const MIN_STEP_S: u64 = 300;
 
-/// A week of the shortest; more than a chart is wide.
+/// A week of the shortest steps; more than a chart is wide.
 const MAX_POINTS: usize = 2048;
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn however_long_it_is_there_are_few_points_in_order_and_the_last_is_the_last(gaps in proptest::collection::vec(1..100_000_u64, 1..6000)) {
+        fn bounded_series_is_sorted_and_keeps_last_point(gaps in proptest::collection::vec(1..100_000_u64, 1..6000)) {
             let mut series = Series::default();
             let mut second = 0;
             for (place, gap) in gaps.iter().enumerate() {

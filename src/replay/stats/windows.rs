@@ -1,4 +1,4 @@
-//! What became of each window of a quota.
+//! Results of each window of a quota.
 
 use crate::engine::{Charged, QuotaUsage};
 use crate::policy::quota::Quota;
@@ -8,16 +8,16 @@ use crate::replay::report::WindowReport;
 use crate::telemetry::rfc3339;
 use std::collections::VecDeque;
 
-/// The windows of one quota, in the order in which they were met.
+/// Windows of one quota, in the order of their first request.
 pub(super) struct Windows {
-    /// By class: nothing of it is ever let through.
+    /// By class, true if tiers refuse all its requests from the first unit.
     shut_out: Box<[bool]>,
-    /// It has no windows, but slides.
+    /// True for a sliding window, which has no end.
     is_sliding: bool,
     first_use_length: Option<std::time::Duration>,
     windows: VecDeque<WindowStats>,
     count: u64,
-    /// What was used of the first before the log began.
+    /// Usage before the log began, for the first window.
     initial_usage: Units,
 }
 
@@ -25,7 +25,7 @@ struct WindowStats {
     id: u64,
     start: Timestamp,
     end: Timestamp,
-    /// What was used of it before the log began.
+    /// Usage before the log began.
     initial_usage: Units,
     by_class: Box<[Units]>,
     overrun: Units,
@@ -49,7 +49,7 @@ impl Windows {
         }
     }
 
-    /// A request has been decided on; `refused`: this quota has said no to one of that class.
+    /// Records a decision; `refused` is the reason and class of a refusal by this quota.
     pub(super) fn add(&mut self, standing: &QuotaUsage, refused: Option<(Reason, ClassId)>, now: Timestamp) {
         let (id, classes) = (if self.is_sliding { 0 } else { standing.window }, self.shut_out.len());
         if !self.windows.iter().rev().any(|window| window.id == id) {
@@ -85,12 +85,12 @@ impl Windows {
         }
     }
 
-    /// So much was used before the log began.
+    /// Sets the usage before the log began.
     pub(super) fn set_initial_usage(&mut self, used: Units) {
         self.initial_usage = used;
     }
 
-    /// A request of `class` has been charged.
+    /// Records a settled request of `class`.
     pub(super) fn charge(&mut self, class: ClassId, &Charged { window, settled, overrun, .. }: &Charged) {
         let id = if self.is_sliding { 0 } else { window };
         if let Some(window) = self.windows.iter_mut().rev().find(|window| window.id == id) {
@@ -100,7 +100,7 @@ impl Windows {
         }
     }
 
-    /// How many there were.
+    /// Returns the number of windows.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -125,5 +125,5 @@ impl Windows {
     }
 }
 
-/// So many are told of: three years of days, or a quarter of a day of seconds.
+/// Maximum number of reported windows: three years of days, or a quarter of an hour of seconds.
 const MAX_WINDOWS: usize = 1000;

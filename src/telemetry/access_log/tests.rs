@@ -6,11 +6,12 @@ use std::sync::mpsc::Sender;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
-fn a_writer_that_stands_still_costs_lines_but_never_holds_a_worker_up() {
+fn blocked_writer_drops_lines_without_blocking_workers() {
     let (gate, gates) = mpsc::sync_channel::<()>(0);
     let (wrote, written) = mpsc::channel();
     let mut sink = Some(Gated { gates, wrote });
-    let log = AccessLog::start_with(move || Ok(Box::new(sink.take().expect("opened once")))).expect("it starts");
+    let log = AccessLog::start_with(move || Ok(Box::new(sink.take().expect("the sink is opened once"))))
+        .expect("the log starts");
     let mut buffer = log.buffer();
 
     let buffers = 3 * QUEUE_LENGTH as u64;
@@ -22,16 +23,16 @@ fn a_writer_that_stands_still_costs_lines_but_never_holds_a_worker_up() {
     assert!(dropped >= buffers - QUEUE_LENGTH as u64 - 1, "{dropped} dropped");
 
     drop(gate);
-    assert!(log.close(PATIENCE), "what was queued is written");
+    assert!(log.close(PATIENCE), "queued lines are written");
     drop(log);
     assert_eq!(written.iter().filter(|&byte| byte == b'\n').count() as u64, buffers - dropped);
 }
 
 #[test]
-fn a_clean_end_writes_everything_to_a_file_that_only_the_group_may_read() {
+fn clean_shutdown_writes_everything_to_a_restricted_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("new/access.log");
-    let log = AccessLog::start(LogTarget::File(path.clone())).expect("it starts");
+    let log = AccessLog::start(LogTarget::File(path.clone())).expect("the log starts");
     let mut buffers = [log.buffer(), log.buffer()];
     for _ in 0..5000 {
         buffers.iter_mut().for_each(|buffer| append(buffer, b"one line of some length\n"));
@@ -45,10 +46,10 @@ fn a_clean_end_writes_everything_to_a_file_that_only_the_group_may_read() {
 }
 
 #[test]
-fn after_the_file_was_moved_away_lines_go_to_a_new_one() {
+fn rotated_file_is_replaced_by_a_new_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let (path, moved) = (directory.path().join("access.log"), directory.path().join("access.log.1"));
-    let log = AccessLog::start(LogTarget::File(path.clone())).expect("it starts");
+    let log = AccessLog::start(LogTarget::File(path.clone())).expect("the log starts");
     let mut buffer = log.buffer();
     append(&mut buffer, b"before\n");
     std::fs::rename(&path, &moved).expect("renamed");
@@ -59,17 +60,17 @@ fn after_the_file_was_moved_away_lines_go_to_a_new_one() {
     assert_eq!(
         std::fs::read_to_string(&path).expect("the new log"),
         "before\nafter\n",
-        "nothing was handed over before"
+        "no lines were handed over before"
     );
     assert_eq!(std::fs::read_to_string(&moved).expect("the old log"), "");
 }
 
 #[test]
-fn a_disk_that_was_full_for_a_while_gets_every_line_whole() {
+fn lines_stay_whole_after_a_full_disk() {
     let (wrote, written) = mpsc::channel();
     let mut sink = Some(FullAtFirst { errors: 2, room: 3, wrote });
-    let log =
-        AccessLog::start_with(move || Ok(Box::new(sink.take().ok_or(io::ErrorKind::NotFound)?))).expect("it starts");
+    let log = AccessLog::start_with(move || Ok(Box::new(sink.take().ok_or(io::ErrorKind::NotFound)?)))
+        .expect("the log starts");
     let mut buffer = log.buffer();
     append(&mut buffer, b"first\n");
     append(&mut buffer, b"second\n");
@@ -85,20 +86,21 @@ fn a_disk_that_was_full_for_a_while_gets_every_line_whole() {
 }
 
 #[test]
-fn a_disk_that_stays_full_does_not_keep_the_process_from_ending() {
+fn full_disk_does_not_block_shutdown() {
     let (wrote, _written) = mpsc::channel();
     let mut sink = Some(FullAtFirst { errors: u32::MAX, room: 0, wrote });
-    let log = AccessLog::start_with(move || Ok(Box::new(sink.take().expect("opened once")))).expect("it starts");
+    let log = AccessLog::start_with(move || Ok(Box::new(sink.take().expect("the sink is opened once"))))
+        .expect("the log starts");
     let mut buffer = log.buffer();
     append(&mut buffer, b"first\n");
     append(&mut buffer, b"second\n");
     buffer.flush();
     assert!(log.close(PATIENCE));
-    assert_eq!(log.dropped(), 2, "and they are counted");
+    assert_eq!(log.dropped(), 2, "dropped lines are counted");
 }
 
 #[test]
-fn a_file_that_cannot_be_opened_is_told_at_the_start() {
+fn unwritable_file_is_an_error_at_startup() {
     assert!(AccessLog::start(LogTarget::File("/dev/null/access.log".into())).is_err());
 }
 
@@ -107,7 +109,7 @@ fn append(buffer: &mut LogBuffer, line: &[u8]) {
     buffer.appended();
 }
 
-/// Writes once somebody lets it, or has gone.
+/// Sink that blocks each write until the test releases it or drops the sender.
 struct Gated {
     gates: Receiver<()>,
     wrote: Sender<u8>,
@@ -116,7 +118,7 @@ struct Gated {
 impl Write for Gated {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _ = self.gates.recv();
-        bytes.iter().for_each(|&byte| self.wrote.send(byte).expect("the test listens"));
+        bytes.iter().for_each(|&byte| self.wrote.send(byte).expect("the receiver is alive"));
         Ok(bytes.len())
     }
     fn flush(&mut self) -> io::Result<()> {
@@ -124,7 +126,7 @@ impl Write for Gated {
     }
 }
 
-/// Writes a few bytes, is full for some tries, and then has room.
+/// Sink that writes a few bytes, reports a full disk for some attempts, and then accepts everything.
 struct FullAtFirst {
     errors: u32,
     room: usize,
@@ -139,7 +141,7 @@ impl Write for FullAtFirst {
         }
         let taken = if self.errors > 0 { bytes.len().min(self.room) } else { bytes.len() };
         self.room = self.room.saturating_sub(taken);
-        bytes[..taken].iter().for_each(|&byte| self.wrote.send(byte).expect("the test listens"));
+        bytes[..taken].iter().for_each(|&byte| self.wrote.send(byte).expect("the receiver is alive"));
         Ok(taken)
     }
     fn flush(&mut self) -> io::Result<()> {

@@ -9,34 +9,37 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 #[test]
-fn a_line_holds_all_that_the_contract_promises() {
+fn log_line_contains_every_contract_field() {
     let line = written(&person());
     let expected = json!({
         "time": "2026-11-21T09:14:03.123456Z", "settled": "2026-11-21T09:14:03.165356Z",
-        "run": 1795230843000000u64, "id": "0000000000c0ffee",
+        "started_us": 1795230843000000u64, "id": "0000000000c0ffee",
         "client": "203.0.113.7", "key": "203.0.113.7", "method": "GET", "host": "example.com", "path": "/item/42",
         "query": "ref=home&page=2", "version": "1.1", "status": 200, "bytes": 5120,
         "user_agent": String::from_utf8_lossy(person().user_agent), "referer": "https://example.com/",
         "headers_seen": ["accept", "accept-language", "sec-fetch-mode"],
-        "secure": true, "old_http": false, "kind": "human", "class": "person",
-        "operator": null, "evidence": ["names_no_bot"], "route": "/item/*", "cost": {"places_api": 1},
-        "charged": {"places_api": 0}, "verdict": "admitted", "reason": null, "shadow": null, "retry_after_s": null,
-        "tier": null, "guarded": false, "suspicion": null, "used": {"places_api": 6012.25}, "turn": {"places_api": 6044}, "settled_turn": {"places_api": 6051}, "bucket_turn": null, "scope": null, "scope_wait_ms": 0, "origin_ms": 41.2, "total_ms": 41.9,
+        "tls": true, "http_10": false, "kind": "human", "class": "person",
+        "operator": null, "evidence": ["user_agent_no_match"], "route": "/item/*", "cost": {"places_api": 1},
+        "charged": {"places_api": 0}, "verdict": "admitted", "reason": null, "shadow_reason": null, "retry_after_s": null,
+        "tier": null, "guard_admitted": false, "bot_score": null, "used": {"places_api": 6012.25}, "seq": {"places_api": 6044}, "settle_seq": {"places_api": 6051}, "bucket_seq": null, "scope": null, "scope_wait_ms": 0, "origin_ms": 41.2, "total_ms": 41.9,
         "cache": null,
     });
     assert_eq!(line, expected);
 }
 
 #[test]
-fn points_short_of_the_threshold_and_what_the_guard_lets_through_are_told() {
+fn low_bot_score_and_guard_admission_are_logged() {
     let mut out = Vec::new();
     LineWriter::default().write_json(&mut out, &Record { bot_score: Some(83), guarded: true, ..person() });
     let line: Value = serde_json::from_slice(&out).expect("JSON");
-    assert_eq!((&line["suspicion"], &line["guarded"], &line["kind"]), (&json!(83), &json!(true), &json!("human")));
+    assert_eq!(
+        (&line["bot_score"], &line["guard_admitted"], &line["kind"]),
+        (&json!(83), &json!(true), &json!("human"))
+    );
 }
 
 #[test]
-fn a_refusal_says_why_and_when_to_come_back() {
+fn refusal_line_has_reason_and_retry_after() {
     let record = Record {
         outcome: RecordedOutcome::Refused(Reason::Tier),
         status: 429,
@@ -51,11 +54,11 @@ fn a_refusal_says_why_and_when_to_come_back() {
     assert_eq!(line["reason"], "tier");
     assert_eq!((&line["retry_after_s"], &line["tier"]), (&json!(120), &json!(2)));
     assert_eq!(line["origin_ms"], Value::Null);
-    assert_eq!(line["evidence"], json!(["names_bot:bot", "address_published:googlebot"]));
+    assert_eq!(line["evidence"], json!(["user_agent_match:bot", "address_verified:googlebot"]));
 }
 
 #[test]
-fn a_suspected_bot_is_told_with_its_signs_and_its_list() {
+fn suspected_bot_line_has_signals_and_list() {
     let record = Record {
         headers_seen: HeadersSeen::USER_AGENT,
         evidence: &[
@@ -68,13 +71,16 @@ fn a_suspected_bot_is_told_with_its_signs_and_its_list() {
         ..person()
     };
     let line = written(&record);
-    assert_eq!(line["evidence"], json!(["names_no_bot", "behaves:no_links", "behaves:no_assets", "on_list:hosting"]));
-    // Nobody has looked at the headers: what is not named may have been there.
-    assert_eq!((&line["headers_seen"], &line["secure"]), (&json!(["user-agent"]), &Value::Null));
+    assert_eq!(
+        line["evidence"],
+        json!(["user_agent_no_match", "behavior:no_links", "behavior:no_assets", "address_list:hosting"])
+    );
+    // The headers were not examined, so a header that is not listed may have been present.
+    assert_eq!((&line["headers_seen"], &line["tls"]), (&json!(["user-agent"]), &Value::Null));
 }
 
 #[test]
-fn an_ipv6_client_is_written_with_the_network_that_pays() {
+fn ipv6_client_line_has_its_network_key() {
     let client = "2001:db8:1:2:3::4".parse().expect("an address");
     let trust = crate::policy::identity::ProxyTrust { ipv6_prefix: 64, ..Default::default() };
     let line = written(&Record { client, key: trust.key(client), ..person() });
@@ -82,27 +88,27 @@ fn an_ipv6_client_is_written_with_the_network_that_pays() {
 }
 
 #[test]
-fn the_form_of_a_line_is_kept_to_the_byte() {
+fn line_format_is_stable_to_the_byte() {
     let mut out = Vec::new();
     let started = Timestamp::from_seconds(1_795_230_843);
     LineWriter::starting_at(started)
         .write_json(&mut out, &Record { query: None, origin: None, tier: Some(2), ..person() });
     let expected = concat!(
-        r#"{"time":"2026-11-21T09:14:03.123456Z","settled":"2026-11-21T09:14:03.165356Z","run":1795230843000000,"id":"0000000000c0ffee","#,
+        r#"{"time":"2026-11-21T09:14:03.123456Z","settled":"2026-11-21T09:14:03.165356Z","started_us":1795230843000000,"id":"0000000000c0ffee","#,
         r#""client":"203.0.113.7","key":"203.0.113.7","method":"GET","host":"example.com","path":"/item/42","#,
         r#""query":null,"version":"1.1","status":200,"bytes":5120,"user_agent":"Mozilla/5.0 (X11; Linux x86_64) "#,
         r#"AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36","referer":"https://example.com/","#,
-        r#""headers_seen":["accept","accept-language","sec-fetch-mode"],"secure":true,"old_http":false,"kind":"human","class":"person","#,
-        r#""operator":null,"evidence":["names_no_bot"],"route":"/item/*","cost":{"places_api":1},"#,
-        r#""charged":{"places_api":0},"verdict":"admitted","reason":null,"shadow":null,"retry_after_s":null,"tier":2,"guarded":false,"suspicion":null,"#,
-        r#""used":{"places_api":6012.25},"turn":{"places_api":6044},"settled_turn":{"places_api":6051},"bucket_turn":null,"scope":null,"scope_wait_ms":0,"origin_ms":null,"#,
+        r#""headers_seen":["accept","accept-language","sec-fetch-mode"],"tls":true,"http_10":false,"kind":"human","class":"person","#,
+        r#""operator":null,"evidence":["user_agent_no_match"],"route":"/item/*","cost":{"places_api":1},"#,
+        r#""charged":{"places_api":0},"verdict":"admitted","reason":null,"shadow_reason":null,"retry_after_s":null,"tier":2,"guard_admitted":false,"bot_score":null,"#,
+        r#""used":{"places_api":6012.25},"seq":{"places_api":6044},"settle_seq":{"places_api":6051},"bucket_seq":null,"scope":null,"scope_wait_ms":0,"origin_ms":null,"#,
         r#""total_ms":41.9,"cache":null}"#,
         "\n"
     );
     assert_eq!(String::from_utf8(out).expect("UTF-8"), expected);
 }
 
-/// What a request may be told apart by, drawn from so few values that passages are met again.
+/// Fields that fragments depend on, drawn from so few values that fragments repeat.
 #[derive(Debug, Clone)]
 struct Drawn {
     settings: u64,
@@ -131,7 +137,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 
 proptest! {
     #[test]
-    fn what_is_remembered_is_what_would_be_written_anew(requests in proptest::collection::vec(drawn(), 1..60)) {
+    fn cached_fragments_equal_fresh_output(requests in proptest::collection::vec(drawn(), 1..60)) {
         let mut remembering = LineWriter::default();
         for drawn in requests {
             let name = |what: &str, number: u64| format!("{what} {number} of \"{}\"", drawn.settings);
@@ -174,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_a_client_sends_is_one_valid_line(
+    fn any_request_gives_one_valid_line(
         user_agent in any::<Vec<u8>>(), referer in any::<Option<Vec<u8>>>(), path in any::<String>(),
         query in any::<Option<String>>(), host in any::<String>(), class in any::<String>(), status in any::<u16>(),
         times in any::<(u64, u64)>(),

@@ -5,7 +5,7 @@ use crate::tune::{Goal, GoalContext};
 use proptest::prelude::*;
 use std::path::Path;
 
-/// The ways in which people write tiers, and pacing.
+/// Common layouts of tiers and pacing.
 const LAYOUTS: [&str; 7] = [
     "
     limit: 1000
@@ -29,7 +29,7 @@ const LAYOUTS: [&str; 7] = [
         shed: 50%
       - shed: 75%
         above: \"80%\"
-      bot: { enforce: true, ladder: [{ above: 300, shed: 100% }] }",
+      bot: { enforce: true, steps: [{ above: 300, shed: 100% }] }",
     " { limit: 1000, tiers: { search: [{ above: 60%, shed: 50% }, { above: 80%, shed: 75% }],
              bot: [{ above: 300, shed: 100% }] }, window: { fixed: 1d } }",
     "
@@ -40,7 +40,7 @@ const LAYOUTS: [&str; 7] = [
         - { above: 60%, shed: 50% }
         - { above: 80%, shed: 75% }
       bot:
-        ladder:
+        steps:
           - { above: 300, shed: 100% }",
     "
     limit: 1000
@@ -53,7 +53,7 @@ const LAYOUTS: [&str; 7] = [
 
 proptest! {
     #[test]
-    fn whatever_is_written_however_the_file_is_laid_out_is_read_back(
+    fn written_candidate_round_trips_in_every_layout(
         layout in 0..LAYOUTS.len(),
         seed in any::<u64>(),
         reach in 1..=16_u32,
@@ -63,7 +63,7 @@ proptest! {
         let text = file(LAYOUTS[layout]).replace('\n', line_end);
         let settings = settings(&text);
         let goal = goal();
-        let space = SearchSpace::of(&settings, 0, &goal).expect("there are tiers");
+        let space = SearchSpace::of(&settings, 0, &goal).expect("the file has tiers");
         let manuscript = ConfigEditor::new(&text, &settings);
         let mut draft = space.samples(3, &mut crate::rng::Rng::from_seed(seed, "test"))[0].clone();
         if seed % 2 == 0 {
@@ -76,21 +76,21 @@ proptest! {
             let neighbours = space.neighbours(&draft, reach);
             draft = neighbours[usize::from(step) % neighbours.len()].clone();
         }
-        let written = manuscript.with(&space, &draft).expect("all of it stands in the file");
+        let written = manuscript.with(&space, &draft).expect("all values are in the file");
         prop_assert_eq!(space.draft(&self::settings(&written)), draft, "{}", written);
         prop_assert_eq!(written.matches('\n').count(), written.matches(line_end).count(), "{:?}", written);
     }
 }
 
 #[test]
-fn what_is_not_changed_stays_as_it_is_with_its_comments() {
+fn unchanged_text_keeps_its_comments() {
     let written = |layout: &str, change: fn(&mut Candidate)| {
         let text = file(layout);
         let settings = settings(&text);
-        let space = SearchSpace::of(&settings, 0, &goal()).expect("there are tiers");
+        let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
         let mut draft = space.present().clone();
         change(&mut draft);
-        let written = ConfigEditor::new(&text, &settings).with(&space, &draft).expect("all of it stands in the file");
+        let written = ConfigEditor::new(&text, &settings).with(&space, &draft).expect("all values are in the file");
         (text, written)
     };
     let (text, same) = written(LAYOUTS[0], |_| {});
@@ -106,7 +106,7 @@ fn what_is_not_changed_stays_as_it_is_with_its_comments() {
 }
 
 #[test]
-fn two_classes_that_share_what_is_written_by_an_alias_are_told_and_not_changed() {
+fn aliased_tiers_cannot_be_changed_separately() {
     let text = file(
         "
     limit: 1000
@@ -116,21 +116,21 @@ fn two_classes_that_share_what_is_written_by_an_alias_are_told_and_not_changed()
       bot: *usual",
     );
     let settings = settings(&text);
-    let space = SearchSpace::of(&settings, 0, &goal()).expect("there are tiers");
+    let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
     let mut draft = space.present().clone();
     draft.ladders.iter_mut().for_each(|tiers| tiers[0].above = Units::from_whole(250));
-    let told = ConfigEditor::new(&text, &settings).with(&space, &draft).expect_err("there is one place for two values");
+    let told = ConfigEditor::new(&text, &settings).with(&space, &draft).expect_err("one text for two values");
     assert!(told.to_string().contains("without an anchor"), "{told}");
 }
 
 #[test]
-fn a_line_that_is_another_keeps_no_comment_that_may_be_true_no_more() {
+fn changed_line_replaces_its_comment() {
     let text = file(LAYOUTS[0]);
     let settings = settings(&text);
-    let space = SearchSpace::of(&settings, 0, &goal()).expect("there are tiers");
+    let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
     let mut draft = space.present().clone();
     draft.ladders[0][0].shed = Share::from_millionths(400_000);
-    let signed = ConfigEditor::new(&text, &settings).annotated(&space, &draft).expect("all of it stands in the file");
+    let signed = ConfigEditor::new(&text, &settings).annotated(&space, &draft).expect("all values are in the file");
     assert_eq!(signed, text.replace("shed: 50% }   # half", "shed: 40% }   # by tidegate tune"));
     assert_eq!(space.draft(&self::settings(&signed)), draft);
     for (line, expected) in [
@@ -144,12 +144,12 @@ fn a_line_that_is_another_keeps_no_comment_that_may_be_true_no_more() {
 }
 
 #[test]
-fn what_stands_somewhere_else_is_refused_with_its_place() {
+fn aliased_value_error_names_its_location() {
     let text =
         file(LAYOUTS[1]).replace("search: [{ above: 60%, shed: 50% }, ", "search: &known [{ above: 60%, shed: 50% }, ");
     let text = text.replace("bot: [{ above: 300, shed: 100% }]", "bot: *known");
     let settings = settings(&text);
-    let space = SearchSpace::of(&settings, 0, &goal()).expect("there are tiers");
+    let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
     let mut draft = space.present().clone();
     draft.ladders[1][0].above = Units::from_whole(500);
     let manuscript = ConfigEditor::new(&text, &settings);
@@ -158,9 +158,9 @@ fn what_stands_somewhere_else_is_refused_with_its_place() {
         Ok(written) => config::load(Path::new("x.yaml"), &written, &[], &[], &[])
             .map_or(true, |settings| space.draft(&settings) != draft),
     };
-    assert!(is_refused, "both classes would be changed");
+    assert!(is_refused, "an alias would change both classes ");
     let told = manuscript.edit_error(&space).to_string();
-    assert!(told.starts_with("quotas.api.tiers.search cannot be changed where it stands (x.yaml:"), "{told}");
+    assert!(told.starts_with("quotas.api.tiers.search (x.yaml:"), "{told}");
 }
 
 fn file(quota: &str) -> String {

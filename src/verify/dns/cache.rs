@@ -1,4 +1,4 @@
-//! What was found out about addresses, until it is too old.
+//! Cache of DNS results by address, with expiry.
 
 use super::{AddressOwners, CacheTtl, DnsResult};
 use crate::policy::{OperatorId, Timestamp};
@@ -9,25 +9,25 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A bounded memory: read by requests, a shard at a time, and written by those who ask.
+/// A bounded cache: requests read one shard at a time, and lookup tasks write.
 #[derive(Debug, Default)]
 pub(super) struct DnsCache {
     known: DashMap<IpAddr, CacheEntry, RandomState>,
-    /// When each is forgotten: whoever goes first makes room for the next.
+    /// Expiry of each entry. When the cache is full, the entry that expires first is evicted.
     until: Mutex<BTreeSet<(Timestamp, IpAddr)>>,
 }
 
 #[derive(Clone, Debug)]
 struct CacheEntry {
     finding: AddressOwners,
-    /// From then on it is to be asked again.
+    /// Time from which the address is looked up again.
     due: Timestamp,
-    /// From then on it says nothing any more.
+    /// Time at which the entry expires.
     until: Timestamp,
 }
 
 impl DnsCache {
-    /// What is known, and whether it is time to ask again.
+    /// Returns the result for `operator`, and whether the address is due for another lookup.
     pub(super) fn get(&self, address: IpAddr, operator: OperatorId, now: Timestamp) -> Option<(DnsResult, bool)> {
         let known = self.known.get(&address)?;
         (now < known.until).then(|| (known.finding.about(operator), now >= known.due))
@@ -62,12 +62,12 @@ impl CacheEntry {
             CacheTtl::Record(told) if finding.proven.is_empty() => told.clamp(MISMATCH_TTL.0, MISMATCH_TTL.1),
             CacheTtl::Record(told) => told.clamp(VERIFIED_TTL.0, VERIFIED_TTL.1),
         };
-        // A crawler that stays is asked about again before what is known of it has gone.
+        // The address of an active crawler is looked up again before its entry expires.
         let due = if finding.proven.is_empty() { lasts } else { lasts * 3 / 4 };
         Self { finding, due: now + due, until: now + lasts }
     }
 
-    /// What was proven stays so while nobody can answer, until its own time is over.
+    /// Merges a failed lookup into the entry before: verified operators stay until their own time is over.
     fn replacing(self, before: Option<Self>) -> Self {
         match before {
             Some(before) if self.finding == AddressOwners::unknown() && !before.finding.proven.is_empty() => {
@@ -78,16 +78,17 @@ impl CacheEntry {
     }
 }
 
-/// A proven address is believed for as long as its records say, but not asked about more than every hour; a day is enough
-/// for an address to change hands.
+/// Minimum and maximum lifetime of a verified result. Within them the TTL of the records applies. An address may change
+/// owners within a day.
 const VERIFIED_TTL: (Duration, Duration) = (Duration::from_secs(3600), Duration::from_secs(24 * 3600));
 
-/// One without a name may be given one, and is asked about more than once an hour by nobody.
+/// Minimum and maximum lifetime of a mismatch: the address may receive a name, but is looked up at most once in the
+/// minimum.
 const MISMATCH_TTL: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(3600));
 
-/// A name server that failed has this long to recover.
+/// Lifetime of a failed lookup, in which the name server may recover.
 const FAILURE_TTL: Duration = Duration::from_secs(60);
 
-/// The most addresses remembered, at about 150 bytes each: 10 MiB. The made-up ones are forgotten first, because what is
-/// proven lasts longer.
+/// Maximum number of entries, at about 150 bytes each: 10 MiB. Invented addresses are evicted first, because verified
+/// results last longer.
 pub(super) const MAX_ENTRIES: usize = 65_536;

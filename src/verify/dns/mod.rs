@@ -1,8 +1,9 @@
-//! Whose crawler an address is by its names: those that it says it has, if they lead back to it.
+//! Crawler verification by forward-confirmed reverse DNS: an address belongs to an operator if one of its names does
+//! and resolves to the address.
 //!
-//! A request asks what is known already and goes on. What is not known goes into a line, once an address; a few tasks
-//! work it off and remember what they found. A flood of made-up crawlers fills the line and the memory up to their
-//! bounds and no further: whoever does not fit stays unproven and may ask again.
+//! A request reads the cached result and never waits. Unknown addresses are queued once each, and a few tasks look them
+//! up. A flood of invented crawlers fills queue and cache only up to their bounds; an address that does not fit stays
+//! unverified, and its next request may queue it.
 
 mod cache;
 #[cfg(test)]
@@ -25,7 +26,7 @@ use tokio::task::JoinSet;
 
 pub use resolver::{Resolver, ResolverError};
 
-/// What DNS has said of addresses, and what it is to be asked next.
+/// Cached DNS results and the queue of addresses to look up.
 #[derive(Debug)]
 pub struct DnsVerifier {
     patterns: Vec<(DnsPattern, OperatorId)>,
@@ -33,23 +34,23 @@ pub struct DnsVerifier {
     line: LookupQueue,
 }
 
-/// What the names of an address say about the claim to be of an operator.
+/// Result of DNS verification for a claimed operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnsResult {
-    /// It has a name of that operator, and the name has it.
+    /// The address has a name of the operator, and the name resolves to the address.
     Verified,
-    /// It has no name of that operator.
+    /// The address has no name of the operator.
     Mismatch,
-    /// Nobody has asked yet, or nobody could answer.
+    /// Not looked up yet, or the lookup failed.
     Unknown,
 }
 
-/// What was found out about one address.
+/// Operators of one address, by DNS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AddressOwners {
-    /// Whose names it has, both ways.
+    /// Operators whose names the address has, confirmed by forward lookup.
     proven: SmallVec<[OperatorId; 4]>,
-    /// What that says about all others: foreign, unless an answer is missing.
+    /// Result for all other operators: a mismatch, or unknown if a lookup failed.
     others: DnsResult,
 }
 
@@ -71,7 +72,7 @@ impl DnsVerifier {
         Self { patterns, memory: DnsCache::default(), line: LookupQueue::default() }
     }
 
-    /// What is known of the claim by now. Where that is nothing, or soon will be, the address enters the line.
+    /// Returns the cached result for the claim. If there is none, or it is due for another lookup, queues the address.
     pub(super) fn lookup(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> DnsResult {
         let known = self.memory.get(address, claimed, now);
         match known {
@@ -83,13 +84,13 @@ impl DnsVerifier {
         known.map_or(DnsResult::Unknown, |(said, _)| said)
     }
 
-    /// How many addresses wait to be asked about, or are being asked about.
+    /// Returns the number of addresses queued or being looked up.
     pub fn waiting(&self) -> usize {
         self.line.len()
     }
 
-    /// Works the line off for as long as it is polled, `CONCURRENT_LOOKUPS` at a time. `now` is on the scale of those who ask;
-    /// `told` hears the outcome of every question.
+    /// Looks up queued addresses while it is polled, [`CONCURRENT_LOOKUPS`] at a time. `now` is the clock of
+    /// [`Self::lookup`]; `told` receives the result of each lookup.
     pub async fn run<N, T>(self: Arc<Self>, dns: Resolver, now: N, told: T)
     where
         N: Fn() -> Timestamp + Clone + Send + Sync + 'static,
@@ -120,14 +121,14 @@ impl DnsVerifier {
     }
 }
 
-/// Look-ups under way at one time: a name server that takes a second for each still gets through a thousand a minute.
+/// Concurrent lookups. With a name server that takes a second for each, this is about a thousand lookups a minute.
 const CONCURRENT_LOOKUPS: usize = 16;
 
-/// How long what was found is believed, in the bounds that follow.
+/// Lifetime of a result in the cache, before the bounds apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CacheTtl {
-    /// As long as its records say.
+    /// TTL of the records.
     Record(Duration),
-    /// Not long: a name server that failed may answer next time.
+    /// Short lifetime: the lookup failed and may succeed next time.
     Short,
 }

@@ -1,4 +1,4 @@
-//! The addresses that are to be asked about: each once, in the order in which they came.
+//! Queue of addresses to look up, each once, in order of arrival.
 
 use crate::policy::OperatorId;
 use parking_lot::Mutex;
@@ -6,7 +6,7 @@ use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
 use tokio::sync::Notify;
 
-/// A bounded line with a lock that is held for a few steps of memory, and only by requests of clients that nobody knows.
+/// A bounded queue. Its lock is held for a few memory operations, and only by requests of unverified clients.
 #[derive(Debug, Default)]
 pub(super) struct LookupQueue {
     state: Mutex<QueueState>,
@@ -16,17 +16,18 @@ pub(super) struct LookupQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     waiting: VecDeque<(IpAddr, OperatorId)>,
-    /// Those who wait, and those who are being asked about.
+    /// Addresses queued or being looked up.
     pending: HashSet<IpAddr>,
 }
 
 impl LookupQueue {
-    /// Puts an address at the end, unless it is in the line already, or the line is full.
+    /// Appends an address, unless it is pending already or the queue is full.
     pub(super) fn push(&self, address: IpAddr, claimed: OperatorId) {
         self.insert(address, MAX_PENDING, |waiting| waiting.push_back((address, claimed)));
     }
 
-    /// Puts one that was proven before in front of all others, and finds it a place in a line that is full of them.
+    /// Puts an address that was verified before in front of all others. Such addresses may fill the queue to twice its
+    /// limit.
     pub(super) fn push_front(&self, address: IpAddr, claimed: OperatorId) {
         self.insert(address, 2 * MAX_PENDING, |waiting| waiting.push_front((address, claimed)));
     }
@@ -40,12 +41,13 @@ impl LookupQueue {
         }
     }
 
-    /// Takes the first one out, once there is one; it stays inside until it [leaves](Line::leave).
+    /// Removes the first address; waits while the queue is empty. The address stays pending until
+    /// [`LookupQueue::finish`].
     pub(super) async fn next(&self) -> (IpAddr, OperatorId) {
         loop {
             let come = self.not_empty.notified();
             if let Some((next, more)) = self.pop() {
-                // One notice may stand for several that came at once.
+                // One notification may stand for several addresses.
                 if more {
                     self.not_empty.notify_one();
                 }
@@ -70,6 +72,6 @@ impl LookupQueue {
     }
 }
 
-/// The most addresses inside: a minute's work where a look-up takes a second, and 100 KiB. Whoever comes beyond is not
-/// known, and may ask again.
+/// Maximum number of pending addresses: a minute's work at a second per lookup, and 100 KiB. Further addresses stay
+/// unverified until there is room.
 pub(super) const MAX_PENDING: usize = 1024;

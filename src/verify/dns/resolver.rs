@@ -1,5 +1,5 @@
-//! Reverse and forward look-ups. What comes back is somebody else's text: it is read label by label, and nothing of it is
-//! ever shown.
+//! Reverse and forward lookups. Names in responses are untrusted text: they are compared label by label and never
+//! displayed.
 
 use super::{AddressOwners, CacheTtl, DnsResult};
 use crate::policy::OperatorId;
@@ -14,30 +14,30 @@ use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// A way to ask DNS.
+/// DNS resolver.
 pub struct Resolver {
     resolver: TokioResolver,
-    /// How long all questions about one address may take together.
+    /// Maximum duration of all lookups for one address.
     timeout: Duration,
 }
 
-/// Why DNS cannot be asked.
+/// Reason why the resolver is not available.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot ask DNS: {0}")]
+#[error("DNS resolver not available: {0}")]
 pub struct ResolverError(#[from] NetError);
 
-/// What a question came to.
+/// Result of a lookup.
 enum LookupOutcome {
-    /// Records, and how long they last.
+    /// Records, and their lowest TTL.
     Found(Vec<Record>, Duration),
-    /// There are none, which lasts so long.
+    /// No records, and the negative TTL.
     NoRecords(Duration),
-    /// Nobody can say now.
+    /// The lookup failed.
     Failed,
 }
 
 impl Resolver {
-    /// Asks these name servers, or the system's where none is named; each has `timeout` for a question.
+    /// Creates a resolver for these name servers, or the system's if empty. `timeout` applies to each query.
     pub fn new(servers: &[SocketAddr], timeout: Duration) -> Result<Self, ResolverError> {
         let mut builder: ResolverBuilder<TokioRuntimeProvider> = match servers {
             [] => TokioResolver::builder_tokio()?,
@@ -49,13 +49,13 @@ impl Resolver {
         let options = builder.options_mut();
         options.timeout = timeout;
         options.attempts = RETRIES;
-        // What was found is remembered here, where it has bounds; names are asked for in full.
+        // Results are cached in [`DnsCache`], which is bounded. Names are always fully qualified.
         options.cache_size = 0;
         options.use_hosts_file = ResolveHosts::Never;
         Ok(Self { resolver: builder.build()?, timeout: timeout * 4 })
     }
 
-    /// Finds out whose names an address has, both ways, and how long that may be believed.
+    /// Looks up the operators of an address by forward-confirmed reverse DNS, and the lifetime of the result.
     pub(super) async fn verify(
         &self,
         address: IpAddr,
@@ -96,7 +96,7 @@ impl Resolver {
         }
     }
 
-    /// Whether a name has the address, and how long that lasts; `None` when nobody can say.
+    /// Returns whether a name resolves to the address, and the TTL; `None` if the lookup failed.
     async fn resolves_to(&self, name: &Name, address: IpAddr) -> Option<(bool, Duration)> {
         let kind = if address.is_ipv4() { RecordType::A } else { RecordType::AAAA };
         match self.query(name.clone(), kind).await {
@@ -114,7 +114,7 @@ impl Resolver {
     }
 
     async fn query(&self, mut name: Name, kind: RecordType) -> LookupOutcome {
-        // Without this the system's search list would be tried, too.
+        // Otherwise the search list of the system would be applied, too.
         name.set_fqdn(true);
         match self.resolver.lookup(name, kind).await {
             Ok(found) => {
@@ -122,8 +122,8 @@ impl Resolver {
                 let lasts = records.iter().map(|record| record.ttl).min().unwrap_or_default();
                 LookupOutcome::Found(records, Duration::from_secs(lasts.into()))
             }
-            // Without an authority's word, other name servers in an answer only say whom else to ask; and an answer
-            // that is not empty has aliases that lead round, or is about another name.
+            // Without an SOA record, name servers in a response are a referral. A response that is not empty has an
+            // alias loop, or is about another name.
             Err(NetError::Dns(Answer::NoRecordsFound(none)))
                 if none.soa.is_some() || none.ns.is_none() && none.response_code == ResponseCode::NXDomain =>
             {
@@ -140,7 +140,7 @@ impl AddressOwners {
     }
 }
 
-/// The names among these that are some operator's, with whose they are.
+/// Returns the names in `records` that match an operator's pattern, each with its operators.
 fn matching_names<'a>(
     records: &'a [Record],
     patterns: &'a [(DnsPattern, OperatorId)],
@@ -157,7 +157,8 @@ fn matching_names<'a>(
     })
 }
 
-/// The name in small letters, if it is made of what host names are made of: a label may hold any byte, dots among them.
+/// Returns the name in lower case, or `None` if a label contains bytes that host names do not have. A label may hold
+/// any byte, including dots.
 fn ascii_hostname(name: &Name) -> Option<String> {
     let mut text = String::new();
     for label in name.iter() {
@@ -182,8 +183,8 @@ fn server(address: &SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections)
 }
 
-/// A lost datagram is asked for once more.
+/// Number of retries after a lost datagram.
 const RETRIES: usize = 1;
 
-/// So many names of an address are looked up; crawlers have one.
+/// Maximum number of names looked up per address. Addresses of crawlers have one.
 const MAX_PTR_NAMES: usize = 4;

@@ -29,7 +29,7 @@ fn proven(operators: &[OperatorId]) -> AddressOwners {
 const HOUR: CacheTtl = CacheTtl::Record(Duration::from_secs(3600));
 
 #[tokio::test]
-async fn a_name_that_leads_back_proves_whose_address_it_is() {
+async fn forward_confirmed_name_proves_the_operator() {
     let server = NameServer::start();
     server.names("157.55.39.1", &["msnbot-157-55-39-1.search.msn.com"]);
     server.addresses("msnbot-157-55-39-1.search.msn.com", &["157.55.39.9", "157.55.39.1"]);
@@ -40,7 +40,7 @@ async fn a_name_that_leads_back_proves_whose_address_it_is() {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_elsewhere_proves_nothing() {
+async fn unconfirmed_name_proves_nothing() {
     let server = NameServer::start();
     server.names("192.0.2.1", &["a.search.msn.com"]);
     server.addresses("a.search.msn.com", &["192.0.2.2"]);
@@ -53,7 +53,7 @@ async fn a_name_that_leads_elsewhere_proves_nothing() {
 }
 
 #[tokio::test]
-async fn foreign_names_are_not_even_looked_up() {
+async fn unrelated_names_are_not_resolved() {
     let server = NameServer::start();
     server.names("192.0.2.1", &["evilsearch.msn.com", "search.msn.com.example.net", "host.example.net"]);
     assert_eq!(find(&server, "192.0.2.1").await, (proven(&[]), HOUR));
@@ -62,7 +62,7 @@ async fn foreign_names_are_not_even_looked_up() {
 }
 
 #[tokio::test]
-async fn one_of_several_names_is_enough() {
+async fn one_confirmed_name_of_several_is_enough() {
     let server = NameServer::start();
     server.names("192.0.2.1", &["x.example.net", "a.search.msn.com", "b.search.msn.com", "c.googlebot.com"]);
     server.addresses("b.search.msn.com", &["192.0.2.1"]);
@@ -71,7 +71,7 @@ async fn one_of_several_names_is_enough() {
 }
 
 #[tokio::test]
-async fn who_has_more_names_than_a_crawler_is_not_disproven_by_the_first_few() {
+async fn too_many_names_leave_the_result_unknown() {
     let server = NameServer::start();
     let names: Vec<String> = (0..40).map(|number| format!("{number}.search.msn.com")).collect();
     server.names("192.0.2.1", &names.iter().map(String::as_str).collect::<Vec<_>>());
@@ -80,7 +80,7 @@ async fn who_has_more_names_than_a_crawler_is_not_disproven_by_the_first_few() {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_says_nothing_about_anybody() {
+async fn server_failure_leaves_the_result_unknown() {
     let server = NameServer::start();
     for code in [ResponseCode::ServFail, ResponseCode::Refused, ResponseCode::NotImp] {
         server.reverse("192.0.2.1", Reply::Failure(code));
@@ -92,7 +92,7 @@ async fn a_server_that_fails_says_nothing_about_anybody() {
 }
 
 #[tokio::test]
-async fn aliases_that_lead_round_and_answers_about_another_name_say_nothing_about_anybody() {
+async fn alias_loops_and_mismatched_answers_are_unknown() {
     let server = NameServer::start();
     let alias = |name: &str| RData::CNAME(CNAME(Name::from_ascii(name).expect("a name")));
     server.names("192.0.2.1", &["a.search.msn.com"]);
@@ -105,14 +105,14 @@ async fn aliases_that_lead_round_and_answers_about_another_name_say_nothing_abou
 }
 
 #[tokio::test]
-async fn a_server_that_is_silent_says_nothing_about_anybody() {
+async fn server_timeout_leaves_the_result_unknown() {
     let server = NameServer::start();
     server.reverse("192.0.2.1", Reply::Silence);
     assert_eq!(find_within(&server, "192.0.2.1", SHORT).await, (AddressOwners::unknown(), CacheTtl::Short));
 }
 
 #[tokio::test]
-async fn an_answer_too_long_for_a_datagram_is_asked_for_again() {
+async fn truncated_answer_is_retried_over_tcp() {
     let server = NameServer::start();
     server.reverse("192.0.2.1", Reply::OverTcpOnly(vec![ptr("a.search.msn.com")]));
     server.addresses("a.search.msn.com", &["192.0.2.1"]);
@@ -120,7 +120,7 @@ async fn an_answer_too_long_for_a_datagram_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn names_made_to_deceive_prove_nothing() {
+async fn deceptive_names_prove_nothing() {
     let server = NameServer::start();
     let label = |bytes: &[u8]| Name::from_labels([bytes, b"example", b"net"]).expect("a name");
     let hostile = [
@@ -137,7 +137,7 @@ async fn names_made_to_deceive_prove_nothing() {
 }
 
 #[test]
-fn an_address_is_asked_about_once_at_a_time() {
+fn address_is_queued_only_once() {
     let names = DnsVerifier::new(patterns());
     let address = "192.0.2.1".parse().expect("an address");
     for _ in 0..3 {
@@ -148,7 +148,7 @@ fn an_address_is_asked_about_once_at_a_time() {
 }
 
 #[test]
-fn a_flood_fills_line_and_memory_up_to_their_bounds() {
+fn flood_keeps_queue_and_cache_bounded() {
     let names = DnsVerifier::new(patterns());
     let addresses = (0..100_000_u32).map(|number| IpAddr::from(number.to_be_bytes()));
     for address in addresses.clone() {
@@ -165,12 +165,12 @@ fn a_flood_fills_line_and_memory_up_to_their_bounds() {
     assert_eq!(
         names.lookup(BING, crawler, Timestamp::from_seconds(3600)),
         DnsResult::Verified,
-        "made-up ones go first"
+        "invented addresses are evicted first"
     );
 }
 
 #[test]
-fn who_was_proven_is_asked_about_again_before_it_is_forgotten_and_first() {
+fn proven_address_is_refreshed_early_with_priority() {
     let names = DnsVerifier::new(patterns());
     let [crawler, other] = ["157.55.39.1", "192.0.2.1"].map(|address| address.parse().expect("an address"));
     let at = |hours: u64| Timestamp::from_seconds(hours * 3600);
@@ -182,24 +182,24 @@ fn who_was_proven_is_asked_about_again_before_it_is_forgotten_and_first() {
     let next = names.line.next();
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     assert_eq!(runtime.block_on(next), (crawler, BING));
-    // Nobody can answer: what was proven stays so until its day is over.
+    // All lookups fail: a verified result stays until it expires.
     names.memory.insert(crawler, AddressOwners::unknown(), CacheTtl::Short, at(18));
     assert_eq!(names.lookup(BING, crawler, at(23)), DnsResult::Verified);
     assert_eq!(names.lookup(BING, crawler, at(24)), DnsResult::Unknown);
 }
 
 #[test]
-fn what_is_found_lasts_within_bounds() {
+fn cache_ttl_stays_within_bounds() {
     let names = DnsVerifier::new(patterns());
     let address: IpAddr = "192.0.2.1".parse().expect("an address");
     let lasts = |finding: AddressOwners, lasts: CacheTtl| {
         names.memory.insert(address, finding, lasts, Timestamp::default());
         let known = |minutes: u64| names.memory.get(address, BING, Timestamp::from_seconds(minutes * 60)).is_some();
-        (0..).find(|minutes| !known(*minutes)).expect("an end")
+        (0..).find(|minutes| !known(*minutes)).expect("the entry expires")
     };
     let told = |seconds| CacheTtl::Record(Duration::from_secs(seconds));
     assert_eq!(lasts(proven(&[BING]), told(0)), 60);
-    // The later word counts, a shorter life too.
+    // The later result applies, even if its lifetime is shorter.
     assert_eq!(lasts(proven(&[]), told(0)), 10);
     assert_eq!(lasts(proven(&[]), told(1_000_000)), 60);
     assert_eq!(lasts(AddressOwners::unknown(), CacheTtl::Short), 1);

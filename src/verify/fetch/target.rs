@@ -1,4 +1,4 @@
-//! Where a document is, and who may be asked for it.
+//! Target of a fetch, and the addresses that it may be fetched from.
 
 use super::FetchError;
 use http::Uri;
@@ -7,24 +7,24 @@ use rustls::pki_types::ServerName;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which addresses a fetch may ask.
+/// Addresses that a fetch may connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowedAddresses {
-    /// Public addresses over HTTPS: for a URL that a stranger names.
+    /// Public addresses over HTTPS: for URLs from untrusted clients.
     Public,
-    /// Any address over HTTPS, and this machine over plain HTTP too: for a URL that the operator of the gate wrote.
+    /// Any address over HTTPS, and this machine also over plain HTTP: for URLs from the administrator's config.
     Any,
 }
 
-/// An address of a document, taken apart.
+/// Parsed URL of a document.
 #[derive(Clone, Debug)]
 pub(super) struct FetchTarget {
-    /// The host, without the brackets of IPv6.
+    /// Host, without the brackets of IPv6.
     pub(super) host: String,
     pub(super) port: u16,
     /// Host and port as in a `Host` field.
     pub(super) authority: String,
-    /// What its certificate must say; `None` is plain HTTP.
+    /// Name to verify in the certificate; `None` for plain HTTP.
     pub(super) name: Option<ServerName<'static>>,
     pub(super) path: PathAndQuery,
 }
@@ -55,11 +55,11 @@ impl FetchTarget {
         })
     }
 
-    /// Where `location` leads, if that is on the same server.
+    /// Returns the target of a redirect to `location`; an error if it is on another server.
     pub(super) fn redirected(&self, location: &str) -> Result<Self, FetchError> {
         let elsewhere = || FetchError::Redirected(location.to_owned());
         let uri: Uri = location.parse().map_err(|_| elsewhere())?;
-        // `//host/path` is another server, though it is read as a path.
+        // `//host/path` is another server, though it parses as a path.
         let is_path = |path: &&PathAndQuery| path.as_str().starts_with('/') && !path.as_str().starts_with("//");
         let path = uri.path_and_query().filter(is_path).cloned();
         let there = match (uri.authority(), path) {
@@ -86,7 +86,8 @@ impl fmt::Display for FetchTarget {
     }
 }
 
-/// True for addresses that belong to no private, local, shared or special network (the IANA special-purpose registries).
+/// Returns true for addresses outside all private, local, shared and special networks (the IANA special-purpose
+/// registries).
 pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
@@ -98,7 +99,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     let special = match (a, b, c) {
         (0 | 10 | 127, ..) | (224.., ..) => true,
-        // Shared between a provider and its customers; behind it, cloud metadata of some.
+        // Shared between a provider and its customers; some clouds have their metadata service there.
         (100, 64..=127, _) => true,
         (169, 254, _) | (172, 16..=31, _) | (192, 168, _) => true,
         // Protocol assignments, 6to4 relays, benchmarks, documentation.
@@ -108,11 +109,11 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !special
 }
 
-/// Only 2000::/3 is given out, and parts of that lead into IPv4 or nowhere.
+/// Only 2000::/3 is allocated, and parts of it are tunnels to IPv4 or not routed.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     let special = match (a, b) {
-        // Protocol assignments with Teredo among them, documentation, 6to4.
+        // Protocol assignments including Teredo, documentation, 6to4.
         (0x2001, 0..=0x1ff | 0xdb8) | (0x2002, _) => true,
         (0x3fff, 0..=0xfff) => true,
         _ => false,
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_that_are_given_out_to_anybody_are_public() {
+    fn only_globally_routable_addresses_are_public() {
         for public in
             ["8.8.8.8", "100.63.255.255", "172.32.0.1", "192.0.1.1", "2606:4700::1", "2001:4860::1", "::ffff:8.8.8.8"]
         {
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_host_port_and_path() {
+    fn url_is_split_into_host_port_path() {
         let place =
             FetchTarget::parse("https://Example.com/bots.json?v=1", AllowedAddresses::Public).expect("a plain address");
         assert_eq!((place.host.as_str(), place.port, place.path.as_str()), ("example.com", 443, "/bots.json?v=1"));
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_stays_on_its_server() {
+    fn redirect_must_stay_on_the_same_server() {
         let place = FetchTarget::parse("https://example.com/old", AllowedAddresses::Public).expect("a plain address");
         for (location, leads_to) in [("/new?x", "/new?x"), ("https://EXAMPLE.com:443/new", "/new")] {
             assert_eq!(place.redirected(location).expect("the same server").path.as_str(), leads_to);

@@ -11,7 +11,7 @@ const GUARDS: FetchLimits =
     FetchLimits { most_bytes: 100, timeout: Duration::from_secs(120), redirects: 1, reach: AllowedAddresses::Any };
 
 #[tokio::test]
-async fn a_document_comes_whole_with_what_its_server_says_of_it() {
+async fn document_has_its_body_and_cache_headers() {
     let server = Server::answering(&[
         "200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=60\r\nETag: \"1\"\r\nLast-Modified: Sat\r\n\
          Content-Length: 2\r\n\r\n{}",
@@ -32,7 +32,7 @@ async fn a_document_comes_whole_with_what_its_server_says_of_it() {
 }
 
 #[tokio::test]
-async fn who_has_the_latest_copy_gets_no_other() {
+async fn not_modified_is_accepted_only_with_validators() {
     let server = Server::answering(&["304 Not Modified\r\n\r\n", "304 Not Modified\r\n\r\n"]).await;
     let validators = Validators { etag: Some("\"1\"".into()), last_modified: Some("Sat".into()) };
     assert_eq!(server.fetch("/", &validators).await.expect("no change"), Fetched::Unchanged);
@@ -46,7 +46,7 @@ async fn who_has_the_latest_copy_gets_no_other() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_on_the_same_server_and_not_for_ever() {
+async fn redirects_are_limited_in_server_and_number() {
     let there = "200 OK\r\nContent-Length: 5\r\n\r\nthere";
     let server = Server::answering(&["302 Found\r\nLocation: /there\r\n\r\n", there]).await;
     assert!(matches!(server.fetch("/", &Validators::default()).await, Ok(Fetched::Document(_))));
@@ -58,7 +58,7 @@ async fn redirects_are_followed_on_the_same_server_and_not_for_ever() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_encoded_or_refused_is_no_document() {
+async fn oversized_encoded_and_error_responses_are_rejected() {
     let large = format!("200 OK\r\n\r\n{}", "x".repeat(101));
     let answers = [large.as_str(), "200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n", "404 No\r\n\r\n"];
     let server = Server::answering(&answers).await;
@@ -68,25 +68,25 @@ async fn what_is_too_large_encoded_or_refused_is_no_document() {
 }
 
 #[tokio::test]
-async fn a_server_that_breaks_off_or_never_ends_is_no_document() {
+async fn truncated_and_stalled_responses_are_errors() {
     let server = Server::answering(&["200 OK\r\nContent-Length: 10\r\n\r\nhalf"]).await;
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::InvalidResponse { .. })));
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let url = format!("http://{}/", silent.local_addr().expect("it is bound"));
+    let url = format!("http://{}/", silent.local_addr().expect("a bound address"));
     let guards = FetchLimits { timeout: Duration::from_millis(20), ..GUARDS };
     let fetched = Fetcher::public().fetch(&url, &guards, &Validators::default()).await;
     assert!(matches!(fetched, Err(FetchError::TimedOut(_))), "{fetched:?}");
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_not_trusted() {
+async fn untrusted_certificate_is_rejected() {
     let server = Server::answering(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
     let fetched = Fetcher::public().fetch(&server.url("/"), &GUARDS, &Validators::default()).await;
     assert!(matches!(fetched, Err(FetchError::Unreachable { .. })), "{fetched:?}");
 }
 
 #[tokio::test]
-async fn a_stranger_cannot_make_us_ask_our_own_network() {
+async fn private_addresses_are_out_of_reach() {
     let server = Server::answering(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
     let guards = FetchLimits { reach: AllowedAddresses::Public, ..GUARDS };
     for url in [server.url("/"), server.url("/").replace("127.0.0.1", "localhost")] {
@@ -96,7 +96,7 @@ async fn a_stranger_cannot_make_us_ask_our_own_network() {
     assert_eq!(server.asked(), Vec::<String>::new());
 }
 
-/// A server of HTTPS on loopback that gives the same answers to whoever comes, one a connection.
+/// HTTPS server on loopback with the same responses for each client, one per connection.
 struct Server {
     address: SocketAddr,
     fetcher: Fetcher,
@@ -107,7 +107,7 @@ impl Server {
     async fn answering(answers: &[&str]) -> Self {
         let (roots, acceptor) = authority();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("a bound address");
         let asked = Arc::new(Mutex::new(Vec::new()));
         let answers: Vec<String> = answers.iter().map(|answer| format!("HTTP/1.1 {answer}")).collect();
         let heard = Arc::clone(&asked);
@@ -138,7 +138,7 @@ impl Server {
     }
 }
 
-/// An authority of this test's own, and a server that it vouches for.
+/// Returns a certificate authority of this test, and an acceptor whose certificate it signed.
 fn authority() -> (RootCertStore, TlsAcceptor) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -154,6 +154,6 @@ fn authority() -> (RootCertStore, TlsAcceptor) {
         .expect("TLS 1.2 and 1.3")
         .with_no_client_auth()
         .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::Pkcs8(key.serialize_der().into()))
-        .expect("a key that fits");
+        .expect("a matching key");
     (roots, TlsAcceptor::from(Arc::new(config)))
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[tokio::test]
-async fn a_list_is_fetched_believed_and_kept() {
+async fn fetched_list_is_applied_and_cached() {
     let scene = RefreshFixture::new();
     scene.server.says(ok("\"1\"", "192.0.2.0/24"));
     let mut refresh = scene.refresh();
@@ -22,7 +22,7 @@ async fn a_list_is_fetched_believed_and_kept() {
 }
 
 #[tokio::test]
-async fn it_is_asked_for_changes_about_once_a_turn() {
+async fn list_is_revalidated_once_per_interval() {
     let scene = RefreshFixture::new();
     scene.server.says(ok("\"1\"", "192.0.2.0/24"));
     let mut refresh = scene.refresh();
@@ -43,7 +43,7 @@ async fn it_is_asked_for_changes_about_once_a_turn() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_believed_leaves_what_is_known_and_is_tried_again_within_the_hour() {
+async fn invalid_list_keeps_the_previous_and_retries_soon() {
     let scene = RefreshFixture::new();
     let networks: Vec<String> = (0..10).map(|number| format!("192.0.{number}.0/32")).collect();
     scene.server.says(ok("\"1\"", &networks.join("\n")));
@@ -64,7 +64,7 @@ async fn what_cannot_be_believed_leaves_what_is_known_and_is_tried_again_within_
     let asked = scene.server.asked();
     assert!(
         asked.iter().skip(1).all(|asked| asked.contains("if-none-match: \"1\"")),
-        "a refused list validates nothing"
+        "a rejected list stores no validators"
     );
     scene.server.says(ok("\"3\"", "192.0.9.0/32\n198.51.100.1\n1.1.1.1\n2.2.2.2\n3.3.3.3"));
     scene.clock.advance(Duration::from_secs(4000));
@@ -73,14 +73,18 @@ async fn what_cannot_be_believed_leaves_what_is_known_and_is_tried_again_within_
 }
 
 #[tokio::test]
-async fn a_restart_has_the_last_good_copy_while_nobody_answers() {
+async fn restart_uses_the_cached_list_during_outages() {
     let mut scene = RefreshFixture::new();
     scene.server.says(ok("\"1\"", "192.0.2.0/24"));
     scene.refresh().refresh_due().await;
     scene.starts_over();
     let mut refresh = scene.refresh();
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address), "before anything was fetched");
-    assert_eq!(scene.server.asked().len(), 1, "who starts over and over does not ask each time");
+    assert_eq!(
+        scene.proof("192.0.2.1"),
+        Proof::Proven(ProofMethod::Address),
+        "the stored copy is used before the first fetch"
+    );
+    assert_eq!(scene.server.asked().len(), 1, "a restart does not fetch again");
     scene.server.says("503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".into());
     scene.clock.advance(DAY * 2);
     refresh.refresh_due().await;
@@ -89,7 +93,7 @@ async fn a_restart_has_the_last_good_copy_while_nobody_answers() {
 }
 
 #[tokio::test]
-async fn a_file_is_taken_over_when_it_changes_and_may_shrink() {
+async fn changed_range_file_is_reloaded_and_can_shrink() {
     let mut scene = RefreshFixture::new();
     let file = scene.folder.path().join("ours.txt");
     scene.source = RangeSource::File(file.clone());
@@ -97,7 +101,7 @@ async fn a_file_is_taken_over_when_it_changes_and_may_shrink() {
     write("192.0.2.0/24\n192.0.3.0/32\n192.0.4.0/32\n");
     scene.starts_over();
     let mut refresh = scene.refresh();
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address), "read before anybody asks");
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address), "the file is read at startup");
     write("198.51.100.0/24\n");
     scene.clock.advance(FILE_POLL_INTERVAL);
     refresh.refresh_due().await;
@@ -109,9 +113,9 @@ async fn a_file_is_taken_over_when_it_changes_and_may_shrink() {
     assert_eq!(stale(), 1);
     assert_eq!(
         scene.operators.errors(),
-        [(file.display().to_string(), "it is no list of networks: `half` is no network".into())]
+        [(file.display().to_string(), "not a network list: `half` is not a network".into())]
     );
-    std::fs::remove_file(&file).expect("it was there");
+    std::fs::remove_file(&file).expect("the file exists");
     scene.clock.advance(FILE_POLL_INTERVAL);
     refresh.refresh_due().await;
     assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
@@ -122,7 +126,7 @@ async fn a_file_is_taken_over_when_it_changes_and_may_shrink() {
 }
 
 #[tokio::test]
-async fn built_in_lists_are_not_fetched_at_the_start_nor_all_at_once() {
+async fn first_fetches_are_delayed_and_spread_out() {
     let scene = RefreshFixture::new();
     let refresh = scene.refresh_of_all();
     let built_in = refresh.lists.iter().filter(|list| list.source != scene.source);
@@ -135,7 +139,7 @@ async fn built_in_lists_are_not_fetched_at_the_start_nor_all_at_once() {
 }
 
 #[tokio::test]
-async fn nothing_is_fetched_where_that_is_switched_off() {
+async fn disabled_refresh_fetches_nothing() {
     let mut scene = RefreshFixture::new();
     scene.every = None;
     let mut refresh = scene.refresh();
@@ -144,7 +148,7 @@ async fn nothing_is_fetched_where_that_is_switched_off() {
     assert_eq!(scene.server.asked(), Vec::<String>::new());
 }
 
-/// An operator with one list, which a server of its own publishes.
+/// An operator with one list, published by a server of this test.
 struct RefreshFixture {
     server: Server,
     folder: TempDir,
@@ -159,7 +163,7 @@ impl RefreshFixture {
         let server = Server::start();
         let source = RangeSource::Url(format!("http://{}/bots.json", server.address));
         let operators = operators(&source);
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a directory");
         // Later than the snapshot.
         let clock = Clock::manual(Timestamp::from_seconds(1_800_014_400));
         Self { server, folder, clock, source, every: Some(DAY), operators }
@@ -169,7 +173,7 @@ impl RefreshFixture {
         self.operators = operators(&self.source);
     }
 
-    /// Looks after that one list alone: the servers of the built-in ones are elsewhere.
+    /// Refreshes only that list, because the servers of the built-in lists are external.
     fn refresh(&self) -> RangeRefresher {
         let mut refresh = self.refresh_of_all();
         refresh.lists.retain(|list| list.source == self.source);
@@ -187,7 +191,7 @@ impl RefreshFixture {
     }
 
     fn copies(&self) -> usize {
-        std::fs::read_dir(self.folder.path().join("ranges")).expect("a folder").count()
+        std::fs::read_dir(self.folder.path().join("ranges")).expect("a directory").count()
     }
 }
 
@@ -205,7 +209,7 @@ fn ok(etag: &str, body: &str) -> String {
     format!("200 OK\r\nETag: {etag}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// A plain server on loopback that says what it was last told to.
+/// Plain HTTP server on loopback that sends the response set last.
 struct Server {
     address: SocketAddr,
     answers: Arc<Mutex<VecDeque<String>>>,
@@ -215,7 +219,7 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("a bound address");
         let server = Self { address, answers: Arc::default(), asked: Arc::default() };
         let (answers, asked) = (Arc::clone(&server.answers), Arc::clone(&server.asked));
         std::thread::spawn(move || {

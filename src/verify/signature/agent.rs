@@ -1,23 +1,23 @@
-//! The name by which an agent signs: where its keys are published.
+//! Name of a signing agent: the URL of its keys.
 
 use super::outcome::{SignatureError, SignatureOutcome, UnverifiedReason};
 use http::Uri;
 use http::uri::Scheme;
 use std::fmt;
 
-/// Where keys are, if an agent names no more than its origin.
+/// Path of the keys if an agent names only its origin.
 const WELL_KNOWN: &str = "/.well-known/http-message-signatures-directory";
 
-/// No address of a directory in use is near this.
+/// Maximum length of an agent's URL. URLs in use are much shorter.
 const MAX_URL_LEN: usize = 512;
 
-/// The address of an agent's keys, which is the agent's name: one spelling each, without a query.
+/// URL of an agent's keys, which is its name. Normalized and without a query.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AgentUrl(String);
 
 impl AgentUrl {
-    /// Reads what a request or the operators' table says. Both published forms lead to the same name: the address of the
-    /// keys themselves, and the origin alone.
+    /// Parses the value of a request or of the operator table. Both published forms give the same name: the URL of the
+    /// keys, and the origin alone.
     pub(crate) fn parse(text: &str) -> Result<Self, SignatureOutcome> {
         if text.len() > MAX_URL_LEN {
             return Err(UnverifiedReason::TooLarge.into());
@@ -35,12 +35,12 @@ impl AgentUrl {
         Ok(Self(format!("https://{}{port}{path}", host.to_ascii_lowercase())))
     }
 
-    /// The address, as it is fetched.
+    /// Returns the URL to fetch.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// True where it is at the port that everybody's HTTPS is at: nobody may have the gate knock at any other.
+    /// Returns true if the URL has the default port of HTTPS. Clients must not make the gateway connect to other ports.
     pub(super) fn uses_default_port(&self) -> bool {
         self.0.parse::<Uri>().is_ok_and(|url| url.port().is_none())
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_alone_means_its_well_known_directory() {
+    fn bare_origin_means_its_well_known_directory() {
         for same in [
             "https://bot.example",
             "https://bot.example/",
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_https_address_names_nobody() {
+    fn non_https_agent_url_is_rejected() {
         assert_eq!(AgentUrl::parse("http://bot.example"), Err(SignatureError::NotHttps.into()));
         for broken in
             ["", "bot.example", "/keys", "https://", "https://me@bot.example", "https://bot.example/a b", "data:,x"]

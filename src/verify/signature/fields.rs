@@ -1,4 +1,4 @@
-//! What the three fields of a signed request say, before anybody knows whether it is true.
+//! Parser of the three fields of a signed request. It does not verify anything.
 
 use super::agent::AgentUrl;
 use super::message::{SignedMessage, canonical_member};
@@ -10,35 +10,35 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sfv::{BareItem, Dictionary, InnerList, Item, ListEntry, Parser};
 use std::time::Duration;
 
-/// The tag of signatures that say who a bot is; others are between other parties.
+/// Tag of signatures that identify a bot. Signatures with other tags are ignored.
 const TAG: &str = "web-bot-auth";
 
-/// The largest of each field that is read, in bytes: a signature of all that it may cover is shorter.
+/// Maximum size of each field, in bytes. A signature over all allowed components is shorter.
 const MAX_FIELD_BYTES: usize = 4096;
-/// Signatures of one request that are looked at.
+/// Maximum number of signatures per request.
 pub(super) const MAX_SIGNATURES: usize = 4;
-/// What one of them may cover.
+/// Maximum number of components that a signature covers.
 const MAX_COMPONENTS: usize = 16;
 
-/// How far a signer's clock may be ahead of ours.
+/// Maximum time by which a signer's clock may be ahead, in seconds.
 const MAX_CLOCK_SKEW: i64 = 60;
 
-/// The fields of a signed request, read.
+/// Parsed fields of a signed request.
 pub(super) struct SignatureFields {
     input: Dictionary,
     signatures: Dictionary,
     agents: AgentFields,
 }
 
-/// Who is said to have signed.
+/// Value of `Signature-Agent`.
 enum AgentFields {
-    /// In the form before there were several: one for all.
+    /// Older form: one agent for all signatures.
     One(String),
-    /// By label.
+    /// Agents by label.
     Labelled(Dictionary),
 }
 
-/// One signature that is said to be an agent's.
+/// A signature in the name of an agent.
 pub(super) struct SignatureClaim<'a> {
     label: &'a str,
     covered: &'a InnerList,
@@ -46,18 +46,18 @@ pub(super) struct SignatureClaim<'a> {
     agents: &'a AgentFields,
 }
 
-/// When a signature holds, in seconds of the epoch, and by which key it was made.
+/// Parameters of a signature. Times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SignatureParams {
     pub(super) created: i64,
     pub(super) expires: i64,
-    /// The thumbprint of the key.
+    /// Thumbprint of the key.
     pub(super) key: Thumbprint,
     pub(super) nonce: Option<String>,
 }
 
 impl SignatureParams {
-    /// Whether it holds now, and not for longer than is believed.
+    /// Checks that the signature is valid at `now`, and that its lifetime does not exceed `longest`.
     pub(super) fn check(&self, longest: Duration, now: Timestamp) -> Result<(), SignatureError> {
         let now = i64::try_from(now.seconds()).unwrap_or(i64::MAX);
         let longest = i64::try_from(longest.as_secs()).unwrap_or(i64::MAX);
@@ -74,11 +74,11 @@ impl SignatureParams {
     }
 }
 
-/// The SHA-256 of a key as RFC 7638 writes it.
+/// SHA-256 thumbprint of a key (RFC 7638).
 pub(super) type Thumbprint = [u8; 32];
 
 impl SignatureFields {
-    /// Reads the fields; [`SignatureOutcome::Absent`] where there is no signature, or none that says whose it is.
+    /// Parses the fields. Returns [`SignatureOutcome::Absent`] if there is no signature or no agent.
     pub(super) fn read(fields: &Fields) -> Result<Self, SignatureOutcome> {
         let [agent, input, signature] =
             [Name::SignatureAgent, Name::SignatureInput, Name::Signature].map(|name| joined(fields, name));
@@ -94,7 +94,7 @@ impl SignatureFields {
         Ok(Self { input, signatures, agents: AgentFields::read(&agent)? })
     }
 
-    /// The signatures that are said to be an agent's.
+    /// Returns the signatures in the name of an agent.
     pub(super) fn agent_signatures(&self) -> impl Iterator<Item = Result<SignatureClaim<'_>, SignatureOutcome>> {
         self.input.iter().filter_map(|(label, covered)| {
             let ListEntry::InnerList(covered) = covered else {
@@ -113,7 +113,7 @@ impl SignatureFields {
     }
 }
 
-/// The lines of a field in one, within bounds; `None` where there is none.
+/// Joins the lines of a field, up to [`MAX_FIELD_BYTES`]; `None` if there are none.
 fn joined(fields: &Fields, name: Name) -> Result<Option<Vec<u8>>, SignatureOutcome> {
     let mut all: Option<Vec<u8>> = None;
     for line in fields.all(name) {
@@ -140,7 +140,8 @@ impl AgentFields {
 }
 
 impl SignatureClaim<'_> {
-    /// Who is said to have signed: the one that this signature covers, so that nobody else can have put it there.
+    /// Returns the agent that the signature covers. An agent that is not covered could have been added by a third
+    /// party.
     pub(super) fn agent(&self) -> Result<AgentUrl, SignatureOutcome> {
         let url = match self.agents {
             AgentFields::One(url) => {
@@ -156,7 +157,7 @@ impl SignatureClaim<'_> {
         AgentUrl::parse(url)
     }
 
-    /// The label of the member that is covered: the signature's own, or the only one.
+    /// Returns the label of the covered member: that of the signature, or the only one.
     fn member<'m>(&'m self, members: &'m Dictionary) -> Result<&'m str, SignatureOutcome> {
         let mut covered = self.covered_agents();
         if self.covered_agents().any(|key| key == Some(self.label)) {
@@ -164,7 +165,7 @@ impl SignatureClaim<'_> {
         }
         match (covered.next(), covered.next()) {
             (Some(Some(key)), None) => Ok(key),
-            // All of the field is covered.
+            // The whole field is covered.
             (Some(None), None) if members.contains_key(self.label) => Ok(self.label),
             (Some(None), None) if members.len() == 1 => {
                 members.keys().next().map(|key| key.as_str()).ok_or_else(|| SignatureError::ComponentAbsent.into())
@@ -173,7 +174,7 @@ impl SignatureClaim<'_> {
         }
     }
 
-    /// The members of Signature-Agent that are covered, by key; `None` is the field as a whole.
+    /// Returns the covered members of `Signature-Agent`, by key; `None` stands for the whole field.
     fn covered_agents(&self) -> impl Iterator<Item = Option<&str>> {
         self.covered.items.iter().filter_map(|item| {
             let is_agent = item.bare_item.as_string().is_some_and(|name| name.as_str() == "signature-agent");
@@ -181,7 +182,7 @@ impl SignatureClaim<'_> {
         })
     }
 
-    /// Its parameters, as far as they are needed; the rest is covered and not looked at.
+    /// Parses the parameters needed for verification; others are covered and ignored.
     pub(super) fn params(&self) -> Result<SignatureParams, SignatureOutcome> {
         let parameter = |name: &str| self.covered.params.get(name);
         let time = |name: &str| {
@@ -207,12 +208,12 @@ impl SignatureClaim<'_> {
         self.covered.items.iter().any(is_it)
     }
 
-    /// The bytes of the signature itself.
+    /// Returns the bytes of the signature.
     pub(super) fn signature(&self) -> &[u8] {
         self.signature
     }
 
-    /// What was signed (RFC 9421 section 2.5), if it was this message.
+    /// Builds the signature base (RFC 9421 section 2.5) for this message.
     pub(super) fn signature_base(&self, message: &SignedMessage<'_>) -> Result<Vec<u8>, SignatureOutcome> {
         if self.covered.items.len() > MAX_COMPONENTS {
             return Err(UnverifiedReason::TooLarge.into());

@@ -1,4 +1,4 @@
-//! The keys of all agents that anybody has named, and when they are fetched again. What fetches them is elsewhere.
+//! Cache of the keys of all named agents, with the times of their next fetches. [`super::key_fetch`] fetches them.
 
 use super::agent::AgentUrl;
 use super::fields::Thumbprint;
@@ -10,33 +10,33 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Agents of no operator that are known at once: strangers make up their addresses. A directory is some hundred bytes.
+/// Maximum number of agents of no operator. Untrusted clients invent their URLs. An entry takes a few hundred bytes.
 const MAX_UNLISTED: usize = 256;
 
-/// How long keys are good for where their server says nothing of it.
+/// Lifetime of keys without `Cache-Control`.
 const DEFAULT_TTL: Duration = Duration::from_secs(3600);
-/// However short their server says: a request may ask for a fetch, but not each for one of its own.
+/// Minimum lifetime: a request may cause a fetch, but not each request one of its own.
 const MIN_TTL: Duration = Duration::from_secs(5 * 60);
-/// However long: a key that was stolen must not be good for weeks.
+/// Maximum lifetime: a stolen key must not stay valid for weeks.
 const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// How soon a fetch that failed is tried again, doubled each time up to the bound of the draft standard.
+/// Delay before the first retry of a failed fetch. It doubles with each failure up to the bound of the draft standard.
 const MIN_RETRY: Duration = Duration::from_secs(15);
 const MAX_RETRY: Duration = Duration::from_secs(5 * 60);
 
-/// By how much fetches come early, so that all gates of the world do not come in the same second.
+/// Maximum fraction by which a fetch is advanced, so that gateways do not fetch in the same second.
 const JITTER: f64 = 0.2;
 
-/// Whose agents these are.
+/// Listing of an agent. Both kinds are fetched independently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AgentListing {
-    /// Of operators of the table.
+    /// Agents of operators in the table.
     Listed,
-    /// Of strangers: they never make the others wait.
+    /// Agents of no known operator. Their fetches never delay those of listed agents.
     Unlisted,
 }
 
-/// The directories, by the name of their agent. Its time is the one that nobody can set.
+/// Keys by agent. Times are monotonic.
 #[derive(Debug, Default)]
 pub(super) struct KeyCache {
     by_url: HashMap<AgentUrl, AgentKeys, RandomState>,
@@ -45,19 +45,19 @@ pub(super) struct KeyCache {
 #[derive(Debug)]
 struct AgentKeys {
     lane: AgentListing,
-    /// `None` until they have come once.
+    /// `None` until the first successful fetch.
     keys: Option<Vec<Arc<AgentKey>>>,
-    /// When they are fetched again; `None` while they are.
+    /// Time of the next fetch; `None` while one is in progress.
     fetch_at: Option<Timestamp>,
     fetched_at: Timestamp,
-    /// Fetches that failed since the last that did not.
+    /// Number of consecutive failed fetches.
     failures: u32,
-    /// When a request named it last.
+    /// Time of the last request that named the agent.
     last_named: Timestamp,
 }
 
 impl KeyCache {
-    /// The key of an agent. Where it is not there, sees to it that it is fetched, within bounds.
+    /// Returns a key of an agent. If the agent or the key is missing, schedules a fetch within the limits.
     pub(super) fn key(
         &mut self,
         agent: &AgentUrl,
@@ -70,19 +70,19 @@ impl KeyCache {
         }
         let directory = self.by_url.get_mut(agent).ok_or(UnverifiedReason::AgentUnknown)?;
         directory.last_named = uptime;
-        // Whose agent it is may have become known since.
+        // The agent may have been added to an operator since.
         directory.lane = lane;
         let keys = directory.keys.as_ref().ok_or(UnverifiedReason::Pending)?;
         if let Some(key) = keys.iter().find(|key| key.has_thumbprint(thumbprint) && key.is_valid_at(now)) {
             return Ok(Arc::clone(key));
         }
-        // It may be a new key.
+        // The key may be new.
         let soonest = directory.fetched_at + MIN_TTL;
         directory.fetch_at = directory.fetch_at.map(|at| at.min(soonest));
         Err(UnverifiedReason::KeyUnknown)
     }
 
-    /// Makes room for an agent that was never named before; false where there is none.
+    /// Adds an entry for a new agent; returns false if the limit is reached.
     fn make_room(&mut self, agent: &AgentUrl, lane: AgentListing, uptime: Timestamp) -> bool {
         let strangers = || self.by_url.values().filter(|directory| directory.lane == AgentListing::Unlisted).count();
         if lane == AgentListing::Unlisted && (!agent.uses_default_port() || strangers() >= MAX_UNLISTED) {
@@ -100,8 +100,8 @@ impl KeyCache {
         true
     }
 
-    /// The agent whose keys are to be fetched next, if it is time; they are under way from now on. Strangers that nobody
-    /// has named since their keys were fetched are forgotten instead.
+    /// Returns the agent whose keys are due for a fetch, and marks the fetch as in progress. Unlisted agents that no
+    /// request has named since their last fetch are evicted instead.
     pub(super) fn next_fetch(&mut self, lane: AgentListing, uptime: Timestamp) -> Option<AgentUrl> {
         let is_due =
             |directory: &AgentKeys| directory.lane == lane && directory.fetch_at.is_some_and(|at| at <= uptime);
@@ -116,9 +116,9 @@ impl KeyCache {
         Some(agent.clone())
     }
 
-    /// The keys have come, with how long they are good for, or they have not. What was there before stays until there is
-    /// something better; a key that is no longer published is gone. Returns whose agent it is, and how many fetches in a row
-    /// have failed now.
+    /// Stores the result of a fetch: keys with their lifetime, or `None` after a failure, which keeps the old keys.
+    /// Keys that are no longer published are removed. Returns the listing of the agent and the number of consecutive
+    /// failures.
     pub(super) fn record_fetch(
         &mut self,
         agent: &AgentUrl,
@@ -145,7 +145,7 @@ impl KeyCache {
     }
 }
 
-/// How long a document is good for, as its `Cache-Control` says.
+/// Returns the lifetime in `Cache-Control`, if it states one.
 pub(super) fn freshness(cache_control: &str) -> Option<Duration> {
     let directives = || cache_control.split(',').map(str::trim);
     let named = |name: &str| directives().any(|directive| directive.eq_ignore_ascii_case(name));
@@ -182,7 +182,7 @@ mod tests {
     const X: &str = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
 
     #[test]
-    fn keys_are_fetched_once_when_an_agent_is_first_named() {
+    fn keys_are_fetched_once_per_new_agent() {
         let mut directories = KeyCache::default();
         let (keys, key) = published(X);
         let bot = agent("bot.example");
@@ -194,7 +194,7 @@ mod tests {
         }
         assert_eq!(directories.next_fetch(AgentListing::Unlisted, START), None);
         assert_eq!(directories.next_fetch(AgentListing::Listed, START), Some(bot.clone()));
-        assert_eq!(directories.next_fetch(AgentListing::Listed, START + MINUTE), None, "it is under way");
+        assert_eq!(directories.next_fetch(AgentListing::Listed, START + MINUTE), None, "the fetch is in progress");
         directories.record_fetch(&bot, Some((keys, None)), 0.0, START);
         assert!(directories.key(&bot, AgentListing::Listed, &key, (NOW, START)).is_ok());
         assert_eq!(
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_that_fails_takes_nothing_away_and_one_that_does_not_takes_away_what_is_gone() {
+    fn failed_fetch_keeps_keys_successful_one_replaces_them() {
         let mut directories = KeyCache::default();
         let (keys, key) = published(X);
         let bot = agent("bot.example");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_tried_again_later_and_later_but_within_five_minutes() {
+    fn fetch_retries_back_off_to_five_minutes() {
         let mut directories = KeyCache::default();
         let bot = agent("bot.example");
         let _ = directories.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START));
@@ -229,7 +229,7 @@ mod tests {
             let pause = (0..).find(|seconds| {
                 directories.next_fetch(AgentListing::Listed, now + Duration::from_secs(*seconds)).is_some()
             });
-            let pause = Duration::from_secs(pause.expect("it is tried again"));
+            let pause = Duration::from_secs(pause.expect("a retry is scheduled"));
             pauses.push(pause.as_secs());
             now += pause;
         }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_there_brings_the_next_fetch_forward_but_not_each_request_one() {
+    fn unknown_key_advances_the_next_fetch_once() {
         let mut directories = KeyCache::default();
         let (keys, _) = published(X);
         let bot = agent("bot.example");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_bounded_and_forgotten_when_nobody_names_them() {
+    fn unlisted_agents_are_bounded_and_evicted() {
         let mut directories = KeyCache::default();
         for number in 0..MAX_UNLISTED {
             let stranger = agent(&format!("bot-{number}.example"));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_cannot_have_other_ports_knocked_at() {
+    fn unlisted_agents_must_use_the_default_port() {
         let mut directories = KeyCache::default();
         let odd = agent("bot.example:22");
         assert_eq!(
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_keys_are_good_for_is_told_by_their_server() {
+    fn key_freshness_follows_cache_control() {
         assert_eq!(freshness("public, max-age=600"), Some(10 * MINUTE));
         assert_eq!(freshness("MAX-AGE=\"60\""), Some(MINUTE));
         assert_eq!(freshness("max-age=600, no-cache"), Some(Duration::ZERO));

@@ -1,4 +1,4 @@
-//! Fetches keys in the background, when an agent is named for the first time and from then on.
+//! Fetches keys in the background: when an agent is named for the first time, and before its keys expire.
 
 use super::agent::AgentUrl;
 use super::key_cache::{AgentListing, freshness};
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// What a directory may be and take: those in use have a kilobyte.
+/// Maximum size of a directory. Directories in use have one kilobyte.
 const MAX_DIRECTORY_BYTES: usize = 64 * 1024;
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The media types that directories come as: their own, those of keys, and JSON.
+/// Media types of directories: their own, those of keys, and JSON.
 const MEDIA_TYPES: [&str; 4] = [
     "application/http-message-signatures-directory+json",
     "application/jwk-set+json",
@@ -23,11 +23,11 @@ const MEDIA_TYPES: [&str; 4] = [
     "application/json",
 ];
 
-/// How often it is looked whether keys are to be fetched again, besides when an agent is named for the first time.
+/// Interval between checks for due fetches. A newly named agent is fetched at once.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl SignatureVerifier {
-    /// Takes `directory` for what `agent` publishes, as if it had just been fetched. For benchmarks.
+    /// Stores `directory` as if it had been fetched from `agent`. For benchmarks.
     #[doc(hidden)]
     pub fn insert_for_test(&self, agent: &str, directory: &[u8], moment: VerifyTime) {
         let Ok(agent) = AgentUrl::parse(agent) else { return };
@@ -37,8 +37,7 @@ impl SignatureVerifier {
         self.store_result(&agent, keys, moment.uptime);
     }
 
-    /// Fetches keys for as long as it is polled: those of operators and those of strangers beside each other, each one at a
-    /// time.
+    /// Fetches keys while it is polled: listed and unlisted agents concurrently, each kind one at a time.
     pub(crate) async fn run_fetches(&self, fetcher: &Fetcher, reach: AllowedAddresses, uptime: impl Fn() -> Timestamp) {
         let guards = FetchLimits { most_bytes: MAX_DIRECTORY_BYTES, timeout: FETCH_TIMEOUT, redirects: 0, reach };
         let look = async |lane| {
@@ -51,7 +50,7 @@ impl SignatureVerifier {
                 let fetched = fetcher.fetch(agent.as_str(), &guards, &Validators::default()).await;
                 let read = match fetched {
                     Ok(Fetched::Document(document)) => read(&document),
-                    Ok(Fetched::Unchanged) => Err("it has not changed, but nobody asked that".to_owned()),
+                    Ok(Fetched::Unchanged) => Err("unexpected status 304".to_owned()),
                     Err(error) => Err(error.to_string()),
                 };
                 self.store_result(&agent, read, uptime());
@@ -67,21 +66,21 @@ impl SignatureVerifier {
             Err(reason) => format!("Cannot fetch the keys of {agent}: {reason}"),
         };
         match self.memory.lock().directories.record_fetch(agent, read.ok(), chance, uptime) {
-            // Once, though it is tried every few minutes; what strangers publish is nobody's trouble here.
-            Some((AgentListing::Listed, 1)) => warn!("{told}; its requests stay unproven as far as they need them"),
+            // Logged once, though the fetch is retried every few minutes. Failures of unlisted agents are not warnings.
+            Some((AgentListing::Listed, 1)) => warn!("{told}; requests signed with them stay unverified"),
             _ => info!("{told}"),
         }
     }
 }
 
-/// The keys of a directory, and how long they are good for.
+/// Keys of a directory, and their lifetime.
 type Published = (Vec<Arc<AgentKey>>, Option<Duration>);
 
 pub(super) fn read(document: &Document) -> Result<Published, String> {
     let media_type = document.content_type.as_deref().unwrap_or_default();
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     if !MEDIA_TYPES.iter().any(|known| known.eq_ignore_ascii_case(essence)) {
-        return Err(format!("it is {media_type:?}, which is no directory of keys"));
+        return Err(format!("unexpected media type {media_type:?}"));
     }
     let keys = keys::directory(&document.body).map_err(|error| error.to_string())?;
     Ok((keys, document.cache_control.as_deref().and_then(freshness)))

@@ -1,4 +1,4 @@
-//! The keys that an agent publishes.
+//! Public keys of an agent.
 
 use super::fields::Thumbprint;
 use crate::policy::Timestamp;
@@ -10,13 +10,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Keys of one agent that are looked at; those in use have one to three.
+/// Maximum number of keys read per agent. Agents in use have one to three.
 const MAX_KEYS: usize = 32;
 
-/// Keys whose private half is printed in a standard: anybody can sign with them. The one of RFC 9421, appendix B.1.4.
+/// Keys whose private half is published in a standard, so that any client can sign with them: the one of RFC 9421,
+/// appendix B.1.4.
 const PUBLISHED_TEST_KEYS: [&str; 1] = ["JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs"];
 
-/// One key that an agent signs with.
+/// A public key of an agent.
 #[derive(Debug)]
 pub(super) struct AgentKey {
     thumbprint: Thumbprint,
@@ -25,7 +26,7 @@ pub(super) struct AgentKey {
     expires: Option<u64>,
 }
 
-/// A key as written (RFC 7517, RFC 8037).
+/// A JSON Web Key (RFC 7517, RFC 8037).
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -38,7 +39,7 @@ struct Jwk {
     exp: Option<u64>,
 }
 
-/// Reads a directory: a set of keys, or one alone. Those of other kinds are passed over, as are those that everybody has.
+/// Parses a directory: a set of keys, or a single key. Skips keys of other types and [`PUBLISHED_TEST_KEYS`].
 pub(super) fn directory(body: &[u8]) -> Result<Vec<Arc<AgentKey>>, serde_json::Error> {
     let document: Value = serde_json::from_slice(body)?;
     let keys = match document.get("keys") {
@@ -52,7 +53,7 @@ pub(super) fn directory(body: &[u8]) -> Result<Vec<Arc<AgentKey>>, serde_json::E
 }
 
 impl AgentKey {
-    /// Reads one key; `None` where it is of another kind.
+    /// Parses one key; `None` if it has another type.
     pub(super) fn read(key: &Value) -> Option<Self> {
         let key = Jwk::deserialize(key).ok()?;
         let is_ours = (key.kty.as_str(), key.crv.as_str()) == ("OKP", "Ed25519")
@@ -81,8 +82,8 @@ impl AgentKey {
     }
 }
 
-/// RFC 7638, with the members that RFC 8037 asks for. Computed and not read: what directories call their keys by is often
-/// something else.
+/// Computes the thumbprint (RFC 7638, with the members of RFC 8037). It is not taken from the directory, whose key ids
+/// often differ.
 fn thumbprint(key: &[u8]) -> Thumbprint {
     let text = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, BASE64_URL_SAFE_NO_PAD.encode(key));
     digest(&SHA256, text.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes")
@@ -92,12 +93,12 @@ fn thumbprint(key: &[u8]) -> Thumbprint {
 pub(super) mod tests {
     use super::*;
 
-    /// The name of a key, as `x` is written in it.
+    /// Returns the thumbprint of a key with this `x`.
     pub(crate) fn thumbprint_of(x: &str) -> Thumbprint {
         thumbprint(&BASE64_URL_SAFE_NO_PAD.decode(x).expect("a key"))
     }
 
-    /// The example key of RFC 8037, appendix A.
+    /// Example key of RFC 8037, appendix A.
     const X: &str = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
 
     fn keys(directory_text: &str) -> usize {
@@ -105,7 +106,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_key_is_known_by_what_it_is_and_not_by_what_it_is_called() {
+    fn key_is_identified_by_thumbprint_not_kid() {
         let named = BASE64_URL_SAFE_NO_PAD.encode(thumbprint_of(X));
         assert_eq!(named, "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k");
         let text = format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "kid": "mine", "x": "{X}"}}]}}"#);
@@ -113,7 +114,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_directory_is_a_set_of_keys_or_one_alone() {
+    fn directory_is_a_key_set_or_single_key() {
         let key = format!(r#"{{"kty": "OKP", "crv": "Ed25519", "x": "{X}", "use": "sig", "alg": "EdDSA"}}"#);
         assert_eq!(keys(&key), 1);
         assert_eq!(keys(&format!(r#"{{"keys": [{key}, {key}]}}"#)), 2);
@@ -124,7 +125,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn keys_of_other_kinds_are_passed_over() {
+    fn unsupported_keys_are_skipped() {
         for other in [
             r#""kty": "RSA", "crv": "Ed25519""#,
             r#""kty": "OKP", "crv": "X25519""#,
@@ -138,14 +139,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_key_whose_private_half_is_printed_in_a_standard_proves_nothing() {
+    fn published_test_keys_are_rejected() {
         for x in PUBLISHED_TEST_KEYS {
             assert_eq!(keys(&format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "x": "{x}"}}]}}"#)), 0);
         }
     }
 
     #[test]
-    fn a_key_holds_from_its_first_second_until_before_its_last() {
+    fn key_validity_includes_nbf_and_excludes_exp() {
         let text = format!(r#"{{"kty": "OKP", "crv": "Ed25519", "x": "{X}", "nbf": 100, "exp": 200}}"#);
         let key = &directory(text.as_bytes()).expect("JSON")[0];
         let held = [99, 100, 199, 200].map(|second| key.is_valid_at(Timestamp::from_seconds(second)));

@@ -1,18 +1,18 @@
-//! What must not be done with signatures: use one twice, or have us check wrong ones all day.
+//! Limits against abuse of signatures: replays, and floods of invalid signatures.
 
 use crate::policy::Timestamp;
 use foldhash::fast::RandomState;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// Nonces of one generation, of which there are two: 2.4 MB when both are full.
+/// Number of nonces per generation. Two generations take 2.4 MB when full.
 const NONCES: usize = 65_536;
 
-/// The signatures that were used, as far as they say that they are for one use.
+/// Cache of used nonces, for signatures that have one.
 ///
-/// Only those that verify are remembered, so strangers cannot fill it. When it is full the older half is forgotten: those
-/// signatures are then as good as ones without a nonce until they expire. The other way, to believe nobody new, would let
-/// one busy agent take the proof from all others.
+/// Only nonces of valid signatures are stored, so untrusted clients cannot fill it. When it is full, the older half is
+/// evicted; those signatures are then as good as signatures without a nonce until they expire. The alternative, to
+/// reject all new nonces, would let one busy agent block the verification of all others.
 #[derive(Debug, Default)]
 pub(super) struct NonceCache {
     young: HashSet<u64, RandomState>,
@@ -20,7 +20,7 @@ pub(super) struct NonceCache {
 }
 
 impl NonceCache {
-    /// True the first time that `nonce` comes.
+    /// Returns true for the first use of `nonce`.
     pub(super) fn is_new(&mut self, nonce: u64) -> bool {
         if self.old.contains(&nonce) || !self.young.insert(nonce) {
             return false;
@@ -32,14 +32,14 @@ impl NonceCache {
     }
 }
 
-/// Wrong signatures that a client is allowed in a window: checking one takes longer than all else about a request.
+/// Number of invalid signatures per client and window. Verification takes longer than the rest of a request.
 const MAX_FAILURES: u8 = 8;
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Clients that are looked after at once; two that meet in a place are told apart, and the later one has it.
+/// Number of slots for clients. A client replaces another one in its slot.
 const MAX_TRACKED_CLIENTS: usize = 4096;
 
-/// Who has sent wrong signatures lately.
+/// Limits failed verifications per client.
 #[derive(Debug)]
 pub(super) struct FailureLimiter(Box<[Place]>);
 
@@ -57,13 +57,13 @@ impl Default for FailureLimiter {
 }
 
 impl FailureLimiter {
-    /// True where `client` has had its share.
+    /// Returns true if `client` has reached the limit.
     pub(super) fn is_limited(&self, client: u64, uptime: Timestamp) -> bool {
         let place = &self.0[client as usize % MAX_TRACKED_CLIENTS];
         place.client == client && place.count >= MAX_FAILURES && uptime.saturating_duration_since(place.since) < WINDOW
     }
 
-    /// Counts one more.
+    /// Counts a failed verification.
     pub(super) fn record_failure(&mut self, client: u64, uptime: Timestamp) {
         let place = &mut self.0[client as usize % MAX_TRACKED_CLIENTS];
         if place.client != client || uptime.saturating_duration_since(place.since) >= WINDOW {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_nonces_are_remembered_and_memory_is_bounded() {
+    fn recent_nonces_are_kept_in_bounded_memory() {
         let mut nonces = NonceCache::default();
         for nonce in 0..10 * NONCES as u64 {
             assert!(nonces.is_new(nonce));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_with_too_many_wrong_signatures_is_not_listened_to_for_a_while() {
+    fn client_with_many_invalid_signatures_is_limited() {
         let mut wrong = FailureLimiter::default();
         let start = Timestamp::from_seconds(1000);
         for _ in 0..MAX_FAILURES {
@@ -107,7 +107,7 @@ mod tests {
         }
         assert!(wrong.is_limited(7, start));
         assert!(!wrong.is_limited(8, start), "another client");
-        assert!(!wrong.is_limited(7 + MAX_TRACKED_CLIENTS as u64, start), "another client in the same place");
+        assert!(!wrong.is_limited(7 + MAX_TRACKED_CLIENTS as u64, start), "another client in the same slot");
         assert!(!wrong.is_limited(7, start + WINDOW));
         wrong.record_failure(7, start + WINDOW);
         assert!(!wrong.is_limited(7, start + WINDOW));

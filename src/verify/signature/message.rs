@@ -1,4 +1,4 @@
-//! A request as its sender may have signed it.
+//! A request as the input of a signature (RFC 9421).
 
 use super::outcome::{SignatureError, SignatureOutcome, UnverifiedReason};
 use crate::http1::RequestHead;
@@ -6,21 +6,21 @@ use aws_lc_rs::digest::{SHA256, SHA512, digest};
 use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
 use std::io::Write as _;
 
-/// The parts of a request that a signature may cover.
+/// Parts of a request that a signature may cover.
 #[derive(Clone, Copy)]
 pub struct SignedMessage<'a> {
-    /// Its first line and its fields, as they came.
+    /// Request line and fields, as received.
     pub head: &'a RequestHead,
-    /// Whom it was sent to: host and port, as they were written.
+    /// Host and port, as received.
     pub authority: &'a [u8],
-    /// Whether it came by HTTPS, as far as the client can tell.
+    /// True if the client used HTTPS.
     pub secure: bool,
-    /// Whether a body follows.
+    /// True if the request has a body.
     pub has_body: bool,
 }
 
 impl SignedMessage<'_> {
-    /// Writes the value of the component that `identifier` names (RFC 9421 section 2) behind `base`.
+    /// Appends the value of the component that `identifier` names (RFC 9421 section 2) to `base`.
     pub(super) fn write(&self, identifier: &Item, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
         let name = identifier.bare_item.as_string().ok_or(SignatureError::MalformedFields)?.as_str();
         match (name, identifier.params.len()) {
@@ -60,7 +60,7 @@ impl SignedMessage<'_> {
         Ok(())
     }
 
-    /// In lower case, without the port that needs not be said.
+    /// Appends the authority in lower case, without the default port.
     fn authority(&self, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
         let usual: &[u8] = if self.secure { b":443" } else { b":80" };
         let authority = self.authority.strip_suffix(usual).unwrap_or(self.authority);
@@ -71,7 +71,7 @@ impl SignedMessage<'_> {
         Ok(())
     }
 
-    /// The lines of a field, joined.
+    /// Appends the joined lines of a field.
     fn field(&self, name: &str, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
         let before = base.len();
         for (place, line) in self.head.fields.get_all_by_text(name).enumerate() {
@@ -89,7 +89,7 @@ impl SignedMessage<'_> {
         }
     }
 
-    /// One member of a field that is a dictionary.
+    /// Appends one member of a dictionary field.
     fn member(&self, name: &str, identifier: &Item, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
         let key = identifier.params.get("key").ok_or(UnverifiedReason::Uncheckable)?;
         let key = key.as_string().ok_or(SignatureError::MalformedFields)?.as_str();
@@ -101,7 +101,7 @@ impl SignedMessage<'_> {
         Ok(())
     }
 
-    /// The one parameter of that name; of several, nobody could say which.
+    /// Appends the query parameter of that name; an error if there are several.
     fn query_parameter(&self, identifier: &Item, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
         let name = identifier.params.get("name").ok_or(UnverifiedReason::Uncheckable)?;
         let name = name.as_string().ok_or(SignatureError::MalformedFields)?.as_str();
@@ -115,7 +115,8 @@ impl SignedMessage<'_> {
         Ok(())
     }
 
-    /// Who is asking is decided before the body comes, so only whether there is one can be held against its digest.
+    /// Checks `Content-Digest`. The signature is verified before the body is received, so only the digest of an empty
+    /// body can be checked.
     fn check_digest(&self) -> Result<(), SignatureOutcome> {
         let mut text = Vec::new();
         self.field("content-digest", &mut text)?;
@@ -143,14 +144,14 @@ fn path(target: &http::Uri) -> &str {
     }
 }
 
-/// A member as it stands in its field, in the one spelling that structured fields have.
+/// Returns a member in the canonical form of structured fields.
 pub(super) fn canonical_member(member: &ListEntry) -> String {
     let mut list = sfv::ListSerializer::new();
     list.members([member]);
     list.finish().unwrap_or_default()
 }
 
-/// A piece of a query, decoded as a form is and encoded again, so that there is one spelling (RFC 9421 section 2.2.8).
+/// Decodes a part of a query as form data and encodes it again in canonical form (RFC 9421 section 2.2.8).
 fn encoded(piece: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(piece.len());
     let mut rest = piece.as_bytes();
@@ -164,7 +165,7 @@ fn encoded(piece: &str) -> Vec<u8> {
         };
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => out.push(byte),
-            other => write!(out, "%{other:02X}").expect("a vector grows as needed"),
+            other => write!(out, "%{other:02X}").expect("writing to a vector cannot fail"),
         }
         rest = after;
     }

@@ -1,9 +1,9 @@
-//! Proof by signature: requests that an agent signs with a key that it publishes (HTTP message signatures, RFC 9421, as
-//! Web Bot Auth uses them: Ed25519, tag `web-bot-auth`).
+//! Verification of signatures: requests that an agent signs with a published key (HTTP message signatures, RFC 9421, as
+//! in Web Bot Auth: Ed25519, tag `web-bot-auth`).
 //!
-//! A request's own path reads three fields ([`fields`]), looks the key up in memory ([`key_cache`]), writes down what was
-//! signed ([`message`]) and checks that ([`keys`]). Keys are fetched in the background, when an agent is named for the first
-//! time and from then on; a request never waits for them. Whoever cannot be verified is what it says it is.
+//! On a request's path, [`fields`] parses three fields, [`key_cache`] looks up the key in memory, [`message`] builds
+//! the signature base, and [`keys`] verifies it. Keys are fetched in the background; a request never waits for them.
+//! Without a valid signature, a client is classified by its other evidence.
 
 mod agent;
 mod fields;
@@ -34,16 +34,16 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::info;
 
-/// How often it is said at most what is wrong with a signature.
+/// Minimum interval between log lines about invalid signatures.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// All that is known of agents that sign.
+/// Verifies signatures of agents.
 #[derive(Debug)]
 pub struct SignatureVerifier {
     operators: HashMap<AgentUrl, OperatorId>,
     memory: Mutex<VerifierState>,
     named: Notify,
-    /// Turns what clients send into numbers that nobody else can compute.
+    /// Key for hashes of clients and nonces, so that clients cannot compute them.
     secrets: RandomState,
 }
 
@@ -52,36 +52,36 @@ struct VerifierState {
     directories: KeyCache,
     nonces: NonceCache,
     failures: FailureLimiter,
-    /// When it was last said what is wrong with one.
+    /// Time of the last log line about an invalid signature.
     last_logged: Option<Timestamp>,
 }
 
-/// Which signatures count.
+/// Rules for accepting signatures.
 #[derive(Clone, Copy, Debug)]
 pub struct SignaturePolicy {
-    /// Whether the keys of agents that no operator of the table has are fetched too.
+    /// True if the keys of agents of no known operator are fetched, too.
     pub unlisted: bool,
-    /// The longest that a signature may last.
+    /// Maximum lifetime of a signature.
     pub max_lifetime: Duration,
 }
 
-/// When a request came: by the clock, and on the scale that nobody can set.
+/// Time of a request, by wall clock and monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct VerifyTime {
-    /// By the clock.
+    /// Wall clock time.
     pub now: Timestamp,
-    /// On that scale.
+    /// Monotonic time.
     pub uptime: Timestamp,
 }
 
-/// In whose name a request is signed.
+/// Agent in whose name a request is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClaimedAgent {
-    /// In no agent's, as far as can be read.
+    /// No agent, or the fields cannot be parsed.
     None,
-    /// In that of an agent that belongs to no operator of the table.
+    /// An agent of no known operator.
     Unlisted,
-    /// In that of this operator's agent.
+    /// An agent of this operator.
     Listed(OperatorId),
 }
 
@@ -94,17 +94,17 @@ impl ClaimedAgent {
     }
 }
 
-/// One request, to be judged.
+/// Input of a verification.
 struct VerifyRequest<'a> {
     message: &'a SignedMessage<'a>,
-    /// A number for whoever sent it.
+    /// Hash of the client.
     client: u64,
     terms: SignaturePolicy,
     moment: VerifyTime,
 }
 
 impl SignatureVerifier {
-    /// Knows whose `agents` are whose, by their `Signature-Agent`, and none of their keys. What is no address names nobody.
+    /// Creates a verifier for these agents, by `Signature-Agent`, without keys. Invalid URLs are ignored.
     pub fn of<'a>(agents: impl Iterator<Item = (&'a str, OperatorId)>) -> Self {
         let operators = agents.filter_map(|(agent, operator)| Some((AgentUrl::parse(agent).ok()?, operator)));
         Self {
@@ -115,8 +115,8 @@ impl SignatureVerifier {
         }
     }
 
-    /// Says what the signature of a request proves. It is called once a request: a signature that says that it is for one use
-    /// is used by it.
+    /// Verifies the signatures of a request. To be called once per request, because it consumes the nonce of a valid
+    /// signature.
     pub fn verify(
         &self,
         message: &SignedMessage<'_>,
@@ -142,17 +142,17 @@ impl SignatureVerifier {
         }
     }
 
-    /// Says what is wrong with a signature in the name of an operator's agent, now and then: anybody can send one.
+    /// Logs an invalid signature in the name of an operator's agent, rate-limited, because any client can send one.
     fn log_invalid(&self, fault: SignatureError, uptime: Timestamp) {
         let last_logged = &mut self.memory.lock().last_logged;
         if last_logged.is_none_or(|before| uptime.saturating_duration_since(before) >= LOG_INTERVAL) {
             *last_logged = Some(uptime);
-            info!("A signature in the name of an operator's agent is wrong: {fault}");
+            info!("Invalid signature in the name of an operator's agent: {fault}");
         }
     }
 
-    /// What the first signature proves that verifies, or else what is wrong with the first that names an agent, or else with
-    /// the first; and whom it names.
+    /// Returns the outcome and the agent of the first valid signature; otherwise those of the first signature that
+    /// names an agent, or of the first one.
     fn verify_all(&self, question: &VerifyRequest<'_>) -> (SignatureOutcome, ClaimedAgent) {
         let claims = match SignatureFields::read(&question.message.head.fields) {
             Ok(claims) => claims,
@@ -201,7 +201,7 @@ impl SignatureVerifier {
         let base = claim.signature_base(question.message)?;
         let fault = match key.verifies(&base, claim.signature()) {
             false => SignatureError::InvalidSignature,
-            // After the key has said yes: nobody else can use a nonce up.
+            // After verification, so that only the key's owner can use up a nonce.
             true if !self.is_first_use(agent, &particulars) => SignatureError::Replayed,
             true => return Ok(()),
         };
@@ -235,8 +235,8 @@ impl SignatureVerifier {
     }
 }
 
-/// Reads whatever the fields of a request say of its signatures, down to what was signed. Returns whether all of it could be
-/// read. For tests that send anything: nothing is remembered.
+/// Parses all signatures of a request and builds their signature bases. Returns whether all succeeded. For fuzz tests;
+/// stores nothing.
 #[doc(hidden)]
 pub fn read_signed_fields(fields: Fields) -> bool {
     let target = http::Uri::from_static("/some/path?with=query&and=more");

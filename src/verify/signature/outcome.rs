@@ -1,79 +1,79 @@
-//! What can come of looking at a signature.
+//! Outcome of the verification of a signature.
 
-/// What a request's signature says of who sent it, and why.
+/// Outcome of a request's signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SignatureOutcome {
-    /// Nobody signed it as an agent: that says nothing.
+    /// The request has no signature of an agent.
     Absent,
-    /// The agent that it names has signed it.
+    /// The signature of the named agent is valid.
     Verified,
-    /// It is not as that agent would send it.
+    /// The signature is invalid.
     Invalid(SignatureError),
-    /// Nobody can tell.
+    /// The signature could not be verified.
     Unknown(UnverifiedReason),
 }
 
-/// What is wrong with a signature.
+/// Reason why a signature is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SignatureError {
-    /// One of its fields is not what it should be, or two of them do not go together.
-    #[error("its fields cannot be read")]
+    /// A field cannot be parsed, or fields contradict each other.
+    #[error("malformed signature fields")]
     MalformedFields,
-    /// It would be as good for any other site.
-    #[error("it does not cover the host")]
+    /// The signature would be valid for any other site.
+    #[error("the host is not covered")]
     TargetNotCovered,
-    /// It does not cover who is said to have signed, or several are.
-    #[error("it does not cover one agent")]
+    /// The signature covers no agent, or several.
+    #[error("the agent is not covered, or several are")]
     AgentNotCovered,
-    /// It does not say when it was made, when it ends, or with which key.
+    /// The parameters lack the creation time, the expiry or the key id.
     #[error("created, expires or keyid is missing")]
     MissingParams,
-    /// It has ended.
-    #[error("it has ended")]
+    /// The signature has expired.
+    #[error("expired")]
     Expired,
-    /// It is not made yet, by our clock.
-    #[error("it is of the future: a clock is wrong")]
+    /// The creation time is in the future by the gateway's clock.
+    #[error("created in the future (clock skew)")]
     NotYet,
-    /// It lasts longer than the settings allow.
-    #[error("it lasts longer than verify.signatures.max_lifetime")]
+    /// The lifetime exceeds the limit of the config.
+    #[error("lifetime exceeds verify.signatures.max_lifetime")]
     LifetimeTooLong,
-    /// It is made in another way than by Ed25519.
-    #[error("its algorithm is not ed25519")]
+    /// The algorithm is not Ed25519.
+    #[error("the algorithm is not ed25519")]
     Algorithm,
-    /// It covers the same thing twice.
-    #[error("it covers something twice")]
+    /// A component is covered twice.
+    #[error("a component is covered twice")]
     DuplicateComponent,
-    /// It covers what the request does not have.
-    #[error("it covers what the request does not have")]
+    /// A covered component is not in the request.
+    #[error("a covered component is missing")]
     ComponentAbsent,
-    /// Its keys would come over a connection that anybody could have tampered with.
-    #[error("its agent's address is not https")]
+    /// The URL of the keys is not HTTPS, so the keys could be tampered with.
+    #[error("the agent's URL is not https")]
     NotHttps,
-    /// The body that it covers is another.
-    #[error("it is of another body")]
+    /// The digest of the body does not match.
+    #[error("the body digest does not match")]
     DigestMismatch,
-    /// The key says so.
-    #[error("it is of another request, or of another key")]
+    /// The signature does not verify with the key.
+    #[error("signature does not verify")]
     InvalidSignature,
-    /// It was used before.
-    #[error("it was used before")]
+    /// The nonce was used before.
+    #[error("replayed nonce")]
     Replayed,
 }
 
-/// Why nobody can tell.
+/// Reason why a signature could not be verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnverifiedReason {
-    /// Its fields are larger, or say more, than anybody needs.
+    /// The fields exceed the size limits.
     TooLarge,
-    /// It covers what is not looked at here.
+    /// A covered component is not supported.
     Uncheckable,
-    /// Nobody has named this agent to us.
+    /// The agent is unknown and was not added.
     AgentUnknown,
     /// The agent's keys have not been fetched yet.
     Pending,
-    /// The agent has no such key, or not now.
+    /// The agent has no such key, or it is not valid now.
     KeyUnknown,
-    /// This client has had too many wrong ones lately.
+    /// The client has reached the limit of invalid signatures.
     FailureLimit,
 }
 

@@ -1,4 +1,4 @@
-//! A line of the gate's access log, as far as promises are checked by it.
+//! The access log fields that the invariants of the load test use.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -16,24 +16,24 @@ pub struct Line {
     pub reason: Option<String>,
     pub tier: Option<usize>,
     pub used: BTreeMap<String, f64>,
-    pub turn: BTreeMap<String, u64>,
+    pub seq: BTreeMap<String, u64>,
 }
 
 impl Line {
     pub fn read(line: serde_json::Value) -> Self {
-        serde_json::from_value(line).expect("a line has the fields of the contract")
+        serde_json::from_value(line).expect("line has the fields of the contract")
     }
 
     pub fn is_refused(&self) -> bool {
         self.verdict == "refused"
     }
 
-    /// Whether this rule turned it away.
+    /// Returns true if this rule refused the request.
     pub fn is_refused_by(&self, reason: &str) -> bool {
         self.reason.as_deref() == Some(reason)
     }
 
-    /// What was taken of the quota just before it was decided.
+    /// Returns the units of the quota that were taken just before the decision.
     pub fn taken_before(&self, quota: &str) -> f64 {
         self.used[quota] - if self.is_refused() { 0.0 } else { self.cost[quota] }
     }

@@ -1,4 +1,4 @@
-//! Chromium without a window, told what to do over two pipes.
+//! Headless Chromium, controlled over two pipes by the DevTools protocol.
 
 use super::TIMEOUT;
 use serde_json::{Value, json};
@@ -7,48 +7,48 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-/// A browser with one page open.
+/// A browser with one open page.
 pub struct Browser {
     child: Child,
     orders: ChildStdin,
     answers: Receiver<Value>,
     session: Option<String>,
     number: u64,
-    /// What happened meanwhile.
+    /// Events received while waiting for a response.
     events: Vec<Value>,
     _home: tempfile::TempDir,
 }
 
-/// A screen to look at a page on.
+/// Size and type of a screen.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen {
     pub width: u32,
     pub scheme: &'static str,
 }
 
-/// What came of opening a page.
+/// Result of opening a page.
 #[derive(Debug)]
 pub struct Opened {
-    /// What it wrote on the console, and what the browser did.
+    /// Messages of the page's console and of the browser's log.
     pub complaints: Vec<String>,
-    /// Every address that was asked for.
+    /// URLs of all requests.
     pub requests: Vec<String>,
 }
 
 impl Browser {
-    /// Starts the Chromium of this machine. Panics where there is none.
+    /// Starts the installed Chromium. Panics if there is none.
     pub fn start() -> Self {
         let program = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|program| {
             let asked = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
             asked.is_ok_and(|status| status.success())
         });
-        Self::start_program(program.expect("chromium is not installed; ./test installs it"))
+        Self::start_program(program.expect("chromium is not installed; run ./test"))
     }
 
     fn start_program(program: &str) -> Self {
-        let home = tempfile::tempdir().expect("a folder of its own");
-        // It takes orders from descriptor 3 and answers on 4. Nothing but our own file is opened, so no sandbox is needed,
-        // which root could not have.
+        let home = tempfile::tempdir().expect("temporary directory");
+        // Chromium reads commands from descriptor 3 and writes messages to descriptor 4. Only local files are opened,
+        // so the sandbox, which does not work as root, is not needed.
         let script = "exec \"$0\" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
                       --disable-background-networking --disable-component-update --hide-scrollbars \
                       --remote-debugging-pipe --user-data-dir=\"$1\" about:blank 3<&0 4>&1 0</dev/null 1>&2";
@@ -60,13 +60,13 @@ impl Browser {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("a shell");
-        let orders = child.stdin.take().expect("it is piped");
-        let answers = BufReader::new(child.stdout.take().expect("it is piped"));
+            .expect("shell is installed");
+        let orders = child.stdin.take().expect("pipe is open");
+        let answers = BufReader::new(child.stdout.take().expect("pipe is open"));
         let (sender, receiver) = channel();
         std::thread::spawn(move || {
             for message in answers.split(0).map_while(Result::ok) {
-                let message = serde_json::from_slice(&message).expect("it speaks JSON");
+                let message = serde_json::from_slice(&message).expect("message is JSON");
                 if sender.send(message).is_err() {
                     return;
                 }
@@ -83,7 +83,7 @@ impl Browser {
         browser
     }
 
-    /// Opens a file.
+    /// Opens a local file.
     pub fn open(&mut self, file: &Path, screen: Screen) -> Opened {
         let size =
             json!({ "width": screen.width, "height": 800, "deviceScaleFactor": 1, "mobile": screen.width < 600 });
@@ -93,7 +93,7 @@ impl Browser {
         self.events.clear();
         self.order("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
-            let event = self.answers.recv_timeout(TIMEOUT).expect("the page is loaded in time");
+            let event = self.answers.recv_timeout(TIMEOUT).expect("page did not load in time");
             self.events.push(event);
         }
         let of = |method: &'static str| self.events.iter().filter(move |event| event["method"] == method);
@@ -107,7 +107,7 @@ impl Browser {
         }
     }
 
-    /// What an expression is on the page.
+    /// Evaluates an expression on the page.
     pub fn ask(&mut self, expression: &str) -> Value {
         let asked = json!({ "expression": expression, "returnByValue": true });
         let answer = self.order("Runtime.evaluate", &asked);
@@ -115,13 +115,13 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// The whole page as a picture, in base64.
+    /// Returns a screenshot of the whole page, in base64.
     pub fn picture(&mut self) -> String {
         let asked = json!({ "captureBeyondViewport": true });
         self.order("Page.captureScreenshot", &asked)["data"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The page as it is printed on A4, in base64.
+    /// Returns the page printed on A4 as PDF, in base64.
     pub fn printed(&mut self) -> String {
         let asked = json!({ "paperWidth": 8.27, "paperHeight": 11.69, "printBackground": false });
         self.order("Page.printToPDF", &asked)["data"].as_str().unwrap_or_default().to_owned()
@@ -133,9 +133,9 @@ impl Browser {
         if let Some(session) = &self.session {
             order["sessionId"] = json!(session);
         }
-        self.orders.write_all(format!("{order}\0").as_bytes()).expect("it listens");
+        self.orders.write_all(format!("{order}\0").as_bytes()).expect("browser is running");
         loop {
-            let message = self.answers.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no answer to {method}"));
+            let message = self.answers.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no response to {method}"));
             if message["id"] == self.number {
                 assert!(message["error"].is_null(), "{method}: {message}");
                 return message["result"].clone();

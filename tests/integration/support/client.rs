@@ -1,4 +1,4 @@
-//! A client that sends bytes as they are written and reads answers without forgiving anything.
+//! An HTTP/1.1 client that sends bytes unchanged and parses responses strictly.
 
 use super::{TIMEOUT, report};
 use std::collections::BTreeMap;
@@ -7,19 +7,19 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One HTTP/1.1 connection.
+/// An HTTP/1.1 connection.
 pub struct Client {
     stream: TcpStream,
     read: Vec<u8>,
-    /// Number of whole answers, where the gateway wants to know.
+    /// Counter of complete responses, if the test gateway needs it.
     answered: Option<Arc<AtomicU64>>,
 }
 
-/// One answer.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
-    /// Fields by lower-case name; several lines of one name are joined by a comma.
+    /// Fields by lower-case name. Several lines with one name are joined by a comma.
     pub fields: BTreeMap<String, String>,
     pub body: Vec<u8>,
     pub trailers: BTreeMap<String, String>,
@@ -27,47 +27,47 @@ pub struct Answer {
 
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
-        Self::over(TcpStream::connect(address).expect("somebody listens"))
+        Self::over(TcpStream::connect(address).expect("server listens"))
     }
 
-    /// A client on a connection that is already there.
+    /// Creates a client on an open connection.
     pub fn over(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout can be set");
-        stream.set_write_timeout(Some(TIMEOUT)).expect("a timeout can be set");
-        stream.set_nodelay(true).expect("an option can be set");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("timeout can be set");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("timeout can be set");
+        stream.set_nodelay(true).expect("socket option can be set");
         Self { stream, read: Vec::new(), answered: None }
     }
 
-    /// Has it count its whole answers in `answered`.
+    /// Counts complete responses in `answered`.
     pub fn counted_in(self, answered: &Arc<AtomicU64>) -> Self {
         Self { answered: Some(Arc::clone(answered)), ..self }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         report::sent(bytes.as_ref());
-        self.stream.write_all(bytes.as_ref()).expect("the gate reads");
+        self.stream.write_all(bytes.as_ref()).expect("gateway reads");
         self
     }
 
-    /// Sends bytes that the gate may no longer want.
+    /// Sends bytes to a gateway that may have closed the connection. Returns false if it has.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         report::sent(bytes.as_ref());
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Asks for `path` with `fields`, each ended by CRLF, and reads the answer.
+    /// Sends a GET request for `path` with `fields`, each ended by CRLF, and reads the response.
     pub fn get(&mut self, path: &str, fields: &str) -> Answer {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: example.com\r\n{fields}\r\n"));
         self.answer()
     }
 
-    /// Reads the answer to anything but HEAD.
+    /// Reads the response to any method except HEAD.
     pub fn answer(&mut self) -> Answer {
         self.answer_to("GET")
     }
 
-    /// Reads the answer to `method`.
+    /// Reads the response to `method`.
     pub fn answer_to(&mut self, method: &str) -> Answer {
         let mut answer = self.head();
         while answer.status == 100 {
@@ -81,14 +81,15 @@ impl Client {
             self.chunked(&mut answer);
         } else if let Some(length) = answer.fields.get("content-length") {
             let length = length.parse().expect("a length");
-            answer.body = self.take(length).unwrap_or_else(|got| panic!("cut off after {got} of {length} bytes"));
+            answer.body = self.take(length).unwrap_or_else(|got| panic!("truncated after {got} of {length} bytes"));
         } else {
             answer.body = self.rest();
         }
         self.received(answer)
     }
 
-    /// Reads the answer to `method`, which has a length; `None` where the connection ends before it does.
+    /// Reads the response to `method`, which must have a length. Returns `None` if the connection ends before the
+    /// response.
     pub fn answer_or_end(&mut self, method: &str) -> Option<Answer> {
         let mut answer = self.head_or_end()?;
         if method != "HEAD" && !matches!(answer.status, 204 | 304) {
@@ -105,25 +106,25 @@ impl Client {
         answer
     }
 
-    /// Reads one head, informational ones included.
+    /// Reads one response head, including informational ones.
     pub fn head(&mut self) -> Answer {
-        self.head_or_end().expect("an answer, not the end of the connection")
+        self.head_or_end().expect("response before the end of the connection")
     }
 
     fn head_or_end(&mut self) -> Option<Answer> {
-        let head = String::from_utf8(self.until(b"\r\n\r\n")?).expect("heads are text");
+        let head = String::from_utf8(self.until(b"\r\n\r\n")?).expect("head is UTF-8");
         let mut lines = head.lines();
-        let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).expect("a status line");
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).expect("valid status line");
         Some(Answer { status, fields: fields(lines), body: Vec::new(), trailers: BTreeMap::new() })
     }
 
-    /// Everything until the end of the connection.
+    /// Reads to the end of the connection.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.fill() {}
         std::mem::take(&mut self.read)
     }
 
-    /// Reads `length` bytes; where the connection ends before, how many there were.
+    /// Reads `length` bytes. Returns the number of bytes read if the connection ends before.
     pub fn take(&mut self, length: usize) -> Result<Vec<u8>, usize> {
         while self.read.len() < length {
             if !self.fill() {
@@ -133,40 +134,41 @@ impl Client {
         Ok(self.read.drain(..length).collect())
     }
 
-    /// True when the gate has closed the connection and nothing more comes.
+    /// Returns true if the gateway has closed the connection and no bytes remain.
     pub fn is_closed(&mut self) -> bool {
         self.read.is_empty() && !self.fill()
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the write direction.
     pub fn finish_sending(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Leaves with a reset, not in good order.
+    /// Closes the connection with a reset.
     pub fn reset(self) {
         let socket = socket2::Socket::from(self.stream);
-        socket.set_linger(Some(std::time::Duration::ZERO)).expect("an option can be set");
+        socket.set_linger(Some(std::time::Duration::ZERO)).expect("socket option can be set");
     }
 
     fn chunked(&mut self, answer: &mut Answer) {
         loop {
-            let line = self.until(b"\r\n").expect("a chunk's size");
-            let line = String::from_utf8(line).expect("a size is text");
-            let size = usize::from_str_radix(line.trim().split(';').next().unwrap_or(""), 16).expect("a size");
+            let line = self.until(b"\r\n").expect("chunk size line");
+            let line = String::from_utf8(line).expect("chunk size is UTF-8");
+            let size =
+                usize::from_str_radix(line.trim().split(';').next().unwrap_or(""), 16).expect("hexadecimal chunk size");
             if size == 0 {
                 break;
             }
-            answer.body.extend(self.take(size).unwrap_or_else(|got| panic!("cut off after {got} bytes of a chunk")));
-            assert_eq!(self.take(2).expect("the end of a chunk"), b"\r\n");
+            answer.body.extend(self.take(size).unwrap_or_else(|got| panic!("truncated after {got} bytes of a chunk")));
+            assert_eq!(self.take(2).expect("end of the chunk"), b"\r\n");
         }
         let mut lines = Vec::new();
         loop {
-            let line = self.until(b"\r\n").expect("trailers end");
+            let line = self.until(b"\r\n").expect("end of the trailers");
             if line == b"\r\n" {
                 break;
             }
-            lines.push(String::from_utf8(line).expect("trailers are text"));
+            lines.push(String::from_utf8(line).expect("trailers are UTF-8"));
         }
         answer.trailers = fields(lines.iter().map(String::as_str));
     }
@@ -191,29 +193,29 @@ impl Client {
                 true
             }
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => false,
-            Err(error) => panic!("nothing came in time: {error}"),
+            Err(error) => panic!("no response in time: {error}"),
         }
     }
 }
 
 impl Answer {
-    /// A field, or the empty text.
+    /// Returns a field, or an empty string.
     pub fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 }
 
-/// Header lines as a map; lines of one name are joined.
+/// Collects header lines in a map. Lines with one name are joined.
 pub fn fields<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
     let mut fields: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {

@@ -1,4 +1,4 @@
-//! Reads requests out of a log of others, so that they can be sent again.
+//! Parses requests from logs of other servers, so that they can be sent again.
 
 use super::crowd::Visit;
 use http::Version;
@@ -6,7 +6,7 @@ use http::uri::PathAndQuery;
 use tidegate::policy::Timestamp;
 use tidegate::replay::log::{self, RequestLine};
 
-/// One request as a log tells it.
+/// A request of a log.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub at: Timestamp,
@@ -15,12 +15,12 @@ pub struct Line {
     pub visit: Visit,
 }
 
-/// All requests of a log that can be sent once more; the other lines are left out.
+/// Returns all requests of a log that can be sent again. Skips other lines.
 pub fn read(log: &str) -> Vec<Visit> {
     log.lines().filter_map(line).map(|line| line.visit).collect()
 }
 
-/// One of them, with what became of it.
+/// Parses one line, including the outcome of its request.
 pub fn line(text: &str) -> Option<Line> {
     let log::LogLine { at, status, client, request: asked, referer, user_agent, .. } =
         log::LogLine::read(text.as_bytes()).ok()??;
@@ -51,5 +51,5 @@ fn said(field: &[u8]) -> String {
     String::from_utf8_lossy(field).into_owned()
 }
 
-/// What a proxy passes on.
+/// Methods that the gateway forwards.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];

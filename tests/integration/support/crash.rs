@@ -1,4 +1,4 @@
-//! The real program on a state directory of its own, under load, killed and started again.
+//! The real program with its own state directory, killed under load and restarted.
 
 use super::client::Client;
 use super::origin::Origin;
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
-/// Requests under way at once.
+/// Number of concurrent requests.
 const CLIENTS: u64 = 4;
 
-/// A page that costs one unit, and an origin that counts by the time at which it was asked.
+/// A page that costs one unit, and an origin that counts its requests by time of arrival.
 struct Scene {
     origin: Origin,
     folder: TempDir,
@@ -42,7 +42,7 @@ impl Scene {
     }
 
     fn with(origin: Origin, served: Arc<AtomicU64>) -> Self {
-        let folder = tempfile::tempdir().expect("a directory");
+        let folder = tempfile::tempdir().expect("temporary directory");
         Self { origin, state: folder.path().join("state"), folder, served }
     }
 
@@ -56,7 +56,7 @@ impl Scene {
             self.state.display(),
             self.origin.address(),
         );
-        std::fs::write(&file, yaml).expect("it can be written");
+        std::fs::write(&file, yaml).expect("file is writable");
         let mut program = Program::start(&["serve", "--config", &file.display().to_string()]);
         let ready = program.line();
         let mut addresses = ready.split("http://").skip(1).map(|rest| {
@@ -64,7 +64,7 @@ impl Scene {
             address.parse::<SocketAddr>().unwrap_or_else(|_| panic!("no address in {ready:?}"))
         });
         let (address, _, admin) = (addresses.next(), addresses.next(), addresses.next());
-        Running { program, address: address.expect("it listens"), admin: admin.expect("for operators, too") }
+        Running { program, address: address.expect("gateway listens"), admin: admin.expect("admin listener is ready") }
     }
 
     fn served(&self) -> u64 {
@@ -74,18 +74,18 @@ impl Scene {
 
 impl Running {
     fn ask_admin(&self, method: &str, path: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(self.admin).expect("it listens");
+        let mut stream = TcpStream::connect(self.admin).expect("admin listener is running");
         let (host, length) = (self.admin, body.len());
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
         );
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream.write_all(request.as_bytes()).expect("gateway reads");
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
-        answer.split_once("\r\n\r\n").expect("an HTTP answer").1.to_owned()
+        stream.read_to_string(&mut answer).expect("gateway responds");
+        answer.split_once("\r\n\r\n").expect("HTTP response").1.to_owned()
     }
 
-    /// What is counted: settled and reserved.
+    /// Returns the settled and reserved units.
     fn counted(&self) -> u64 {
         let state: Value = serde_json::from_str(&self.ask_admin("GET", "/api/v1/state", "")).expect("JSON");
         let quota = &state["quotas"][0];
@@ -95,7 +95,7 @@ impl Running {
     fn lost(&self) -> f64 {
         let text = self.ask_admin("GET", "/metrics", "");
         let sample = text.lines().find_map(|line| line.strip_prefix("tidegate_quota_lost_total{quota=\"api\"} "));
-        sample.and_then(|value| value.parse().ok()).expect("it is exported")
+        sample.and_then(|value| value.parse().ok()).expect("metric is exported")
     }
 
     fn load(&self, done: impl Fn(u64) -> bool + Sync) -> Statuses {
@@ -103,8 +103,8 @@ impl Running {
     }
 }
 
-/// Sends requests from several clients until `done` says so of the number answered, or the gate is no more; how often
-/// each status came.
+/// Sends requests from several clients until `done` returns true for the number of responses, or the gateway has
+/// crashed. Returns the number of responses by status.
 fn load(address: SocketAddr, done: impl Fn(u64) -> bool + Sync) -> Statuses {
     let (answered, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let statuses = Statuses::default();
@@ -137,13 +137,13 @@ impl Statuses {
             200 => &self.ok,
             429 => &self.spent,
             503 => &self.short,
-            other => panic!("{other} is none of what can happen"),
+            other => panic!("unexpected status {other}"),
         };
         place.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// One request on a connection of its own; nothing where the gate has died meanwhile.
+/// Sends one request on a new connection. Returns `None` if the gateway has crashed.
 fn ask(address: SocketAddr) -> Option<u16> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(super::TIMEOUT)).ok()?;
@@ -153,12 +153,12 @@ fn ask(address: SocketAddr) -> Option<u16> {
     std::str::from_utf8(answer.get(9..12)?).ok()?.parse().ok()
 }
 
-/// Kills a gate under load, at another moment each time, and starts it on what is left.
+/// Kills a gateway under load at varying times, and restarts it with its state.
 pub fn killed_again_and_again(rounds: u64) {
     killed(&Scene::new(), rounds, || ());
 }
 
-/// The same on a disk on which there is room for the ledger and nothing else.
+/// Like [`kill_repeatedly`], on a disk with space for the ledger only.
 pub fn killed_on_a_full_disk(disk: &Path, rounds: u64) {
     let scene = Scene { state: disk.join("state"), ..Scene::new() };
     killed(&scene, rounds, || {
@@ -168,9 +168,9 @@ pub fn killed_on_a_full_disk(disk: &Path, rounds: u64) {
     });
 }
 
-/// `meanwhile` is done after each start.
+/// Runs the kill rounds. Calls `meanwhile` after each start.
 fn killed(scene: &Scene, rounds: u64, meanwhile: impl Fn()) {
-    // So large that it lasts for all rounds: a lease is a 64th of it at most, and two may be lost.
+    // Large enough for all rounds: a lease is at most 1/64 of the limit, and two leases may be lost per crash.
     let limit = rounds * 600;
     let bound = 2 * (limit / 64).max(4) + CLIENTS;
     let (mut counted, mut total, mut largest) = (0, 0, 0);
@@ -178,14 +178,14 @@ fn killed(scene: &Scene, rounds: u64, meanwhile: impl Fn()) {
         let gate = scene.start(limit, "{ fixed: 7d }");
         meanwhile();
         let (served, found) = (scene.served(), gate.counted());
-        assert!(found >= served, "round {round}: {found} counted, {served} served");
+        assert!(found >= served, "round {round}: {found} units counted, {served} served");
         let wasted = (found - served).saturating_sub(counted);
-        assert!(wasted <= bound, "round {round}: {wasted} wasted, {bound} at most");
+        assert!(wasted <= bound, "round {round}: {wasted} units wasted, limit {bound}");
         assert!(gate.lost() <= (bound + CLIENTS) as f64, "round {round}");
         counted = found - served;
         largest = largest.max(wasted);
         total += wasted;
-        // Between the first request and a few hundred, in no order: 7919 is prime.
+        // Pseudo-random between 1 and 257 requests: 7919 is prime.
         let dies_after = 1 + (round * 7919) % 257;
         std::thread::scope(|scope| {
             let (tell, told) = std::sync::mpsc::channel();
@@ -195,24 +195,24 @@ fn killed(scene: &Scene, rounds: u64, meanwhile: impl Fn()) {
                     if answered == dies_after {
                         let _ = tell.send(());
                     }
-                    // It goes on until the gate has died.
+                    // Continue until the gateway has crashed.
                     false
                 })
             });
-            told.recv_timeout(super::TIMEOUT).expect("it serves");
+            told.recv_timeout(super::TIMEOUT).expect("gateway serves requests");
             gate.program.signal("KILL");
         });
         gate.program.kill();
     }
-    // What is left can be had, to the last unit.
+    // The remainder can be used to the last unit.
     let gate = scene.start(limit, "{ fixed: 7d }");
     let left = limit - gate.counted();
-    assert!(left > 0, "something is left to show that it can be had");
+    assert!(left > 0, "units are left after all rounds");
     let before = scene.served();
     let statuses = gate.load(|_| scene.served() - before >= left || scene.served() >= limit);
     assert_eq!(ask_until_spent(&gate), 429);
-    assert_eq!(scene.served() - before, left, "served to the last unit");
-    assert!(scene.served() <= limit, "{} of {limit} served", scene.served());
+    assert_eq!(scene.served() - before, left, "all remaining units can be used");
+    assert!(scene.served() <= limit, "{} units served, limit {limit}", scene.served());
     println!(
         "{rounds} kills: {} of {limit} served, {total} wasted in all, {largest} by one, {bound} allowed; then {} short of {left}",
         scene.served(),
@@ -220,12 +220,12 @@ fn killed(scene: &Scene, rounds: u64, meanwhile: impl Fn()) {
     );
 }
 
-/// The status of a request once nothing is left: there may be a lease under way.
+/// Returns the status of a request when the quota is used up. A lease may still be in transit.
 fn ask_until_spent(gate: &Running) -> u16 {
     wait_for("the last lease", || ask(gate.address).filter(|status| *status != 503))
 }
 
-/// Stops a gate in the middle of a window of two seconds, and lets it go on in the next.
+/// Suspends a gateway in the middle of a window of two seconds, and resumes it in the next window.
 pub fn stopped_across_the_end_of_a_window() {
     const LIMIT: u64 = 60;
     let windows: Arc<parking_lot::Mutex<std::collections::BTreeMap<u64, u64>>> = Arc::default();
@@ -233,8 +233,8 @@ pub fn stopped_across_the_end_of_a_window() {
         let counting = Arc::clone(&windows);
         let served = Arc::new(AtomicU64::new(0));
         let origin = Origin::scripted(move |seen, wire| {
-            // The gate's own time of admission is not told; a request is short, and admitted in this window or just
-            // before its end. What counts against the limit is the sum of any two.
+            // The gateway's time of admission is unknown. A request is short: it arrives in the window of its
+            // admission, or just after it.
             let _ = seen;
             *counting.lock().entry(seconds() / 2).or_default() += 1;
             wire.reply("200 OK", "", b"page");
@@ -252,17 +252,17 @@ pub fn stopped_across_the_end_of_a_window() {
     }
     let windows = windows.lock().clone();
     for (window, served) in &windows {
-        // A request that was admitted before the stop may arrive after it: at most one a client.
+        // A request that was admitted before the suspension may arrive after it: at most one per client.
         assert!(*served <= LIMIT + CLIENTS, "{served} in window {window}: {windows:?}");
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "the origin counts by real time, as origins do")]
+#[allow(clippy::disallowed_methods, reason = "the origin counts by real time")]
 fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// A gate that is told to stop, and one that is corrected: the count is exact.
+/// Restarts a gateway cleanly, with and without a correction: the count is exact.
 pub fn restarted_in_good_order() {
     let scene = Scene::new();
     let gate = scene.start(1000, "{ fixed: 7d }");
@@ -273,7 +273,7 @@ pub fn restarted_in_good_order() {
     assert_eq!(gate.program.end().code, 0);
 
     let gate = scene.start(1000, "{ fixed: 7d }");
-    assert_eq!((gate.counted(), gate.lost()), (counted, 0.0), "nothing is lost by a clean stop");
+    assert_eq!((gate.counted(), gate.lost()), (counted, 0.0), "a clean stop loses no units");
     for used in [700, 10, 0, 500] {
         let told = gate.ask_admin("PUT", "/api/v1/quotas/api/used", &format!("{{\"used\": {used}}}"));
         assert!(told.contains(&format!("\"to\":{used}")), "{told}");

@@ -1,29 +1,29 @@
-//! Clients that other people wrote, as `./test` installs them in `target/clients`.
+//! Third-party HTTP clients and crawlers, installed by `./test` in `target/clients`.
 
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Seconds after which a client is ended, and its test has failed.
+/// Timeout of a client, in seconds. A client that exceeds it fails its test.
 const TIMEOUT: &str = "300";
 
-/// Where their programs are.
+/// Directories of the installed clients and of their scripts.
 pub struct Crawlers {
     installed: PathBuf,
     scripts: PathBuf,
 }
 
 impl Crawlers {
-    /// Finds them. Panics where they are not installed.
+    /// Locates the clients. Panics if they are not installed.
     pub fn installed() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let installed = root.join("target/clients");
-        assert!(installed.join("installed").exists(), "no clients in {}; ./test installs them", installed.display());
+        assert!(installed.join("installed").exists(), "no clients in {}; run ./test", installed.display());
         Self { installed, scripts: root.join("tests/clients") }
     }
 
-    /// A Scrapy spider that begins at `/page/0`, with `settings` beside Scrapy's own.
+    /// Returns a Scrapy spider that starts at `/page/0`, with additional `settings`.
     pub fn scrapy(&self, site: SocketAddr, settings: &[&str]) -> Command {
         let mut command = self.command("scrapy");
         command.args(["runspider", "--loglevel", "ERROR", "-a", &format!("start=http://{site}/page/0")]);
@@ -31,18 +31,18 @@ impl Crawlers {
         command
     }
 
-    /// urllib3 with its `Retry`, which fetches so many pages one after another.
+    /// Returns a urllib3 client with `Retry` that fetches `pages` pages one after the other.
     pub fn urllib3(&self, site: SocketAddr, pages: usize) -> Command {
         let mut command = self.command("python");
         command.arg(self.scripts.join("retrying.py")).args([format!("http://{site}"), pages.to_string()]);
         command
     }
 
-    /// got, which fetches so many pages, four at a time.
+    /// Returns a got client that fetches `pages` pages, four at a time.
     pub fn got(&self, site: SocketAddr, pages: usize) -> Command {
         let mut command = self.command("node");
-        // Node.js looks for packages where it is started only if the script has no place of its own.
-        let script = File::open(self.scripts.join("client.mjs")).expect("it is in the repository");
+        // Node.js searches packages in the working directory only if the script is read from standard input.
+        let script = File::open(self.scripts.join("client.mjs")).expect("script is in the repository");
         command.args(["--input-type=module", "-", &format!("http://{site}"), &pages.to_string()]).stdin(script);
         command
     }
@@ -54,7 +54,7 @@ impl Crawlers {
     }
 }
 
-/// The paths that a client says it got, in order.
+/// Returns the sorted paths that a client reports as fetched.
 pub fn pages(told: &Output) -> Vec<String> {
     assert!(told.status.success(), "{}: {}", told.status, String::from_utf8_lossy(&told.stderr));
     let path = |url: &str| url.splitn(4, '/').nth(3).map(|path| format!("/{path}")).expect("a URL");

@@ -1,4 +1,4 @@
-//! Everybody who comes: many clients on connections that they keep, a burst of them at a time.
+//! Load generator: many clients on persistent connections, a burst of requests at a time.
 
 use super::client::{Answer, Client};
 use parking_lot::Mutex;
@@ -6,27 +6,27 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tidegate::policy::ClientKind;
 
-/// One request, and who sends it.
+/// A request and its client.
 #[derive(Clone, Debug)]
 pub struct Visit {
     pub client: IpAddr,
     pub method: String,
     pub target: String,
-    /// Empty: none is sent.
+    /// Value of `User-Agent`; not sent if empty.
     pub user_agent: String,
     pub referer: Option<String>,
-    /// What the gate must take the client for, where it can know.
+    /// Client kind that the gateway must detect, if it is detectable.
     pub kind: Option<ClientKind>,
 }
 
-/// Threads that send at the same time.
+/// Number of threads that send concurrently.
 const CALLERS: usize = 8;
 
-/// Connections of each, with one request under way on every one of them.
+/// Number of connections per thread, each with one request in flight.
 const BURST: usize = 8;
 
-/// Sends all visits, about in their order, and hands back the answers in exactly that: `None` where the connection
-/// ended before the answer did. `between` is called before each burst.
+/// Sends all requests, approximately in order, and returns the responses in exact order. A response is `None` if the
+/// connection ended before it was complete. `between` is called before each burst.
 pub fn send(gate: SocketAddr, visits: &[Visit], between: impl Fn() + Sync) -> Vec<Option<Answer>> {
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(vec![None; visits.len()]);
@@ -52,18 +52,18 @@ pub fn send(gate: SocketAddr, visits: &[Visit], between: impl Fn() + Sync) -> Ve
     answers.into_inner()
 }
 
-/// Each visit has a host of its own: it stands in the log and reaches the origin, so both can be told apart.
+/// Returns the host of a request. Each request has its own, which identifies it in the log and at the origin.
 pub fn host(place: usize) -> String {
     format!("visit-{place}.example")
 }
 
-/// The visit that came to this host.
+/// Returns the index of the request with this host.
 pub fn place(host: &str) -> usize {
     let number = host.strip_prefix("visit-").and_then(|rest| rest.strip_suffix(".example"));
-    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("nobody asked for {host}"))
+    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no request has host {host}"))
 }
 
-/// One connection, made anew when it has ended.
+/// A connection, reopened when it has ended.
 struct Line {
     gate: SocketAddr,
     open: Option<Client>,

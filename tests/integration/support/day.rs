@@ -1,16 +1,16 @@
-//! The product's made-up day, with what the gate must make of everybody in it.
+//! The synthetic day of the demo, with the classification that the gateway must make of each request.
 
 use super::crowd::Visit;
 use std::time::Duration;
 use tidegate::demo::traffic;
 use tidegate::policy::ClientKind;
 
-/// A day of `scale` times the usual traffic.
+/// Generates a day with `scale` times the usual traffic.
 pub fn generated(seed: u64, scale: f64) -> Vec<Visit> {
     traffic::generate(seed, scale).into_iter().map(expected).collect()
 }
 
-/// The same with the time of each visit, what its client really is, and what the story calls it.
+/// Like [`generate_day`], with the time of each request, the true kind of its client and the name of its actor.
 pub fn labelled(seed: u64, scale: f64) -> impl Iterator<Item = (Duration, Visit, ClientKind, &'static str)> {
     traffic::generate(seed, scale)
         .into_iter()
@@ -26,9 +26,9 @@ fn expected(visit: traffic::DemoRequest) -> Visit {
         user_agent: visit.user_agent.into_owned(),
         referer: visit.referer,
         kind: match visit.label {
-            // Its behaviour alone shows it, and that takes more than one visit.
+            // Detected by behavior only, which takes more than one request.
             ClientKind::SuspectedBot => None,
-            // Its operator's addresses are not among those that the product knows.
+            // The operator's addresses are not in the built-in lists.
             ClientKind::VerifiedBot if visit.actor == "uptime monitor" => Some(ClientKind::DeclaredBot),
             label => Some(label),
         },

@@ -1,7 +1,7 @@
-//! A strict reader of structured fields (RFC 9651), as far as `RateLimit` and `RateLimit-Policy` use them: a list of
-//! strings with integer parameters. What it does not know it does not forgive.
+//! A strict parser of structured fields (RFC 9651) for `RateLimit` and `RateLimit-Policy`: a list of strings with
+//! integer parameters. All other syntax is an error.
 
-/// One member of the list.
+/// A member of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     pub name: String,
@@ -9,20 +9,20 @@ pub struct Item {
 }
 
 impl Item {
-    /// The value of a parameter that must be there.
+    /// Returns the value of a parameter. Panics if it is missing.
     pub fn parameter(&self, key: &str) -> u64 {
         let found = self.parameters.iter().find(|(found, _)| found == key);
         found.unwrap_or_else(|| panic!("no {key} in {self:?}")).1
     }
 
-    /// True when each of `keys` is there, once, and nothing else is.
+    /// Returns true if the item has exactly the parameters `keys`.
     pub fn has_only(&self, keys: &[&str]) -> bool {
         self.parameters.len() == keys.len()
             && keys.iter().all(|key| self.parameters.iter().any(|(found, _)| found == key))
     }
 }
 
-/// Reads a list that is not empty.
+/// Parses a list with at least one item.
 pub fn list(text: &str) -> Vec<Item> {
     let mut reader = Reader { text, rest: text.as_bytes() };
     let mut items = vec![reader.item()];
@@ -106,7 +106,7 @@ impl Reader<'_> {
     }
 
     fn next(&mut self) -> u8 {
-        let (first, rest) = self.rest.split_first().unwrap_or_else(|| panic!("{:?} ends too early", self.text));
+        let (first, rest) = self.rest.split_first().unwrap_or_else(|| panic!("unexpected end of {:?}", self.text));
         self.rest = rest;
         *first
     }

@@ -1,4 +1,4 @@
-//! A real gate on ports of its own, told by YAML, gone at the end of the test.
+//! A real gateway on its own ports, configured by YAML, stopped at the end of the test.
 
 use super::TIMEOUT;
 use super::client::Client;
@@ -19,41 +19,42 @@ use tidegate::config;
 use tidegate::policy::Timestamp;
 use tidegate::service::{ExternalAccess, Service, SettingsSource};
 
-/// Noon of some day: hours away from the end of any window that a test uses.
+/// Noon of a day, hours away from the end of any window that a test uses.
 pub const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 
-/// No two gates draw the same number.
+/// Number of gateways started in this process, which gives each its own number.
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// A running gate.
+/// A running gateway.
 pub struct Gate {
     service: Option<Service>,
     world: ExternalAccess,
     yaml: Arc<Mutex<String>>,
     folder: TempDir,
-    /// Number of whole answers that its clients have received since it was started.
+    /// Number of complete responses that its clients have received since it was started.
     answered: Arc<AtomicU64>,
     pub clock: Clock,
 }
 
 impl Gate {
-    /// A gate before `origin` on a clock that stands at noon, with `rules` in YAML beside what every test needs.
+    /// Starts a gateway in front of `origin` on a clock that stays at noon, with `rules` added to the YAML of every
+    /// test.
     pub fn before(origin: SocketAddr, rules: &str) -> Self {
         Self::with_clock(origin, rules, Clock::manual(NOON))
     }
 
-    /// The same by a clock of the test's own.
+    /// Like [`Self::with_rules`], with another clock.
     pub fn with_clock(origin: SocketAddr, rules: &str, clock: Clock) -> Self {
         Self::started(ExternalAccess::default(), origin, rules, clock)
     }
 
-    /// The same in a world of the test's own.
+    /// Like [`Self::with_rules`], with other network access.
     pub fn in_world(world: ExternalAccess, origin: SocketAddr, rules: &str) -> Self {
         Self::started(world, origin, rules, Clock::manual(NOON))
     }
 
     fn started(world: ExternalAccess, origin: SocketAddr, rules: &str, clock: Clock) -> Self {
-        let folder = tempfile::tempdir().expect("a folder of its own");
+        let folder = tempfile::tempdir().expect("temporary directory");
         let yaml = Arc::new(Mutex::new(yaml(origin, folder.path(), rules)));
         report::logs_to(&log_path(folder.path()));
         let mut gate = Self { service: None, world, yaml, folder, answered: Arc::default(), clock };
@@ -61,9 +62,9 @@ impl Gate {
         gate
     }
 
-    /// Stops it and starts it anew, with the same rules in the same folder.
+    /// Stops the gateway and starts it again, with the same rules in the same directory.
     pub fn restart(&mut self) {
-        self.service.take().expect("running").shut_down();
+        self.service.take().expect("gateway is running").shut_down();
         self.start();
     }
 
@@ -77,26 +78,26 @@ impl Gate {
         self.answered.store(0, Ordering::SeqCst);
         match Service::start_with(self.world.clone(), source, self.clock.clone(), seed) {
             Ok(service) => self.service = Some(service),
-            Err(error) => panic!("the gate does not start:\n{error}"),
+            Err(error) => panic!("the gateway does not start:\n{error}"),
         }
         self.wait_until_ready();
     }
 
     fn service(&self) -> &Service {
-        self.service.as_ref().expect("running until the test ends it")
+        self.service.as_ref().expect("gateway runs until the test stops it")
     }
 
-    /// Where clients are served.
+    /// Returns the address of the client listener.
     pub fn address(&self) -> SocketAddr {
         self.service().listen()[0]
     }
 
-    /// Where operators are.
+    /// Returns the address of the admin listener.
     pub fn admin_address(&self) -> SocketAddr {
         self.service().admin().expect("tests have an admin listener")
     }
 
-    /// A new connection to it.
+    /// Opens a new connection to the gateway.
     pub fn connect(&self) -> Client {
         Client::connect(self.address()).counted_in(&self.answered)
     }
@@ -106,19 +107,19 @@ impl Gate {
         *self.yaml.lock() = yaml(origin, self.folder.path(), rules);
     }
 
-    /// Puts other rules in force; what the gate says of them.
+    /// Reloads with other rules. Returns the messages of the gateway.
     pub fn reload(&self, origin: SocketAddr, rules: &str) -> Result<String, String> {
         self.write(origin, rules);
         self.service().reload()
     }
 
-    /// Looks whether an address list has changed.
+    /// Reloads address lists that have changed.
     pub fn look_at_lists(&self) {
         self.service().reload_address_lists();
     }
 
-    /// What the admin listener answers to `GET path`, once every answer that a client has received is recorded: a record
-    /// is written after the last byte has been sent.
+    /// Sends `GET path` to the admin listener and returns the response. First waits until each response that a client
+    /// has received is recorded, because a record is written after the last byte is sent.
     pub fn admin(&self, path: &str) -> (u16, String) {
         self.wait_for_records();
         self.ask_admin("GET", path, "")
@@ -126,7 +127,7 @@ impl Gate {
 
     fn wait_for_records(&self) {
         let answered = self.answered.load(Ordering::SeqCst) as f64;
-        wait_until("every answer to be recorded", || {
+        wait_until("all responses to be recorded", || {
             let samples = self.samples();
             let recorded: f64 =
                 samples.iter().filter(|(name, _)| name.starts_with(RESPONSES)).map(|(_, count)| count).sum();
@@ -134,18 +135,18 @@ impl Gate {
         });
     }
 
-    /// The state as the admin API tells it.
+    /// Returns the state from the admin API.
     pub fn state(&self) -> Value {
         serde_json::from_str(&self.admin("/api/v1/state").1).expect("the state is JSON")
     }
 
-    /// Settled and reserved of the first quota.
+    /// Returns settled and reserved units of the first quota.
     pub fn books(&self) -> (f64, f64) {
         let quota = &self.state()["quotas"][0];
         (quota["used"].as_f64().expect("a number"), quota["reserved"].as_f64().expect("a number"))
     }
 
-    /// All samples that the gate exports, by name and labels as written, once every answer is recorded.
+    /// Returns all exported samples by name and labels, after all responses are recorded.
     pub fn metrics(&self) -> BTreeMap<String, f64> {
         self.wait_for_records();
         self.samples()
@@ -161,53 +162,53 @@ impl Gate {
         samples.map(sample).collect()
     }
 
-    /// One sample; zero where there is none yet.
+    /// Returns one sample, or 0 if it does not exist.
     pub fn metric(&self, name: &str) -> f64 {
         self.metrics().get(name).copied().unwrap_or(0.0)
     }
 
-    /// Asks until the sample is `value`.
+    /// Polls until the sample is `value`.
     #[track_caller]
     pub fn wait_for_metric(&self, name: &str, value: f64) {
         wait_until(&format!("{name} to be {value}"), || self.metric(name) == value);
     }
 
-    /// Lets `span` pass, and returns once the worker (of which there is one) has looked at all of its connections
-    /// since: one that said nothing, and may be silent for a second, is closed by then.
+    /// Advances the clock by `span` and returns after the worker (there must be one) has checked the timeouts of all
+    /// its connections. A connection that has sent no byte for a second is closed by then.
     pub fn pass(&self, span: Duration) {
-        assert!(span >= Duration::from_millis(1250), "a silent client is borne for that long");
-        assert!(self.yaml().contains("workers: 1\n"), "another worker may look at its connections later");
+        assert!(span >= Duration::from_millis(1250), "span must exceed the timeout of a silent connection");
+        assert!(self.yaml().contains("workers: 1\n"), "another worker may check its connections later");
         let mut silent = self.connect();
-        // Connections are accepted in turn: once a later one has its answer (not a request that counts as one), the
-        // silent one is under watch.
+        // Connections are accepted in order: after the response to a later one (an invalid request, which is not
+        // counted), the silent one is tracked.
         assert_eq!(self.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status, 400);
         self.clock.advance(span);
-        assert!(silent.is_closed(), "first_byte_timeout is 1s in a test that lets time pass");
+        assert!(silent.is_closed(), "first_byte_timeout must be 1s in a test that advances the clock");
     }
 
-    /// Stops the gate and reads all of its access log.
+    /// Stops the gateway and returns its access log.
     pub fn into_log(self) -> Vec<Value> {
         let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         self.into_log_text().lines().map(parse).collect()
     }
 
-    /// The same as it is written.
+    /// Like [`Self::read_log`], as text.
     pub fn into_log_text(mut self) -> String {
-        self.service.take().expect("running").shut_down();
-        std::fs::read_to_string(log_path(self.folder.path())).expect("a log was written")
+        self.service.take().expect("gateway is running").shut_down();
+        std::fs::read_to_string(log_path(self.folder.path())).expect("access log exists")
     }
 
-    /// Its YAML, as it was written last.
+    /// Returns the YAML that was written last.
     pub fn yaml(&self) -> String {
         self.yaml.lock().clone()
     }
 
-    /// Lets what is under way end, as SIGTERM does.
+    /// Completes the requests in flight and stops, like on SIGTERM.
     pub fn shut_down(mut self) {
-        self.service.take().expect("running").shut_down();
+        self.service.take().expect("gateway is running").shut_down();
     }
 
-    /// Corrects by hand what a quota has used.
+    /// Sets the used units of a quota manually.
     pub fn set_used(&self, quota: &str, used: u32) {
         let body = format!("{{\"used\": {used}}}");
         let (status, told) = self.ask_admin("PUT", &format!("/api/v1/quotas/{quota}/used"), &body);
@@ -221,18 +222,18 @@ impl Gate {
     /// Sends one request to the admin listener.
     pub fn ask_admin(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let address = self.admin_address();
-        let mut stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout can be set");
+        let mut stream = TcpStream::connect(address).expect("admin listener is running");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("timeout can be set");
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         );
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream.write_all(request.as_bytes()).expect("gateway reads");
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        stream.read_to_string(&mut answer).expect("gateway responds");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("HTTP response");
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("status code");
         (status, body.to_owned())
     }
 }
@@ -249,10 +250,10 @@ fn log_path(folder: &Path) -> PathBuf {
     folder.join("access.log")
 }
 
-/// Counts every response once it is recorded.
+/// Metric that counts every response once it is recorded.
 const RESPONSES: &str = "tidegate_responses_total{";
 
-/// A test's own connection is a trusted proxy: it may say whose request it is.
+/// Rules that trust the test's own connections as proxies, so that tests can set client addresses.
 const BEHIND_LOOPBACK: &str = "clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }";
 
 fn yaml(origin: SocketAddr, folder: &Path, rules: &str) -> String {
@@ -261,12 +262,12 @@ fn yaml(origin: SocketAddr, folder: &Path, rules: &str) -> String {
          log: {{ access: {{ path: {log} }}, level: warn }}\n\
          {clients}\n{rules}\n{origin}\n",
         folder = folder.display(),
-        // What a test counts is of no use to the next.
+        // Counters of a test are not needed by the next test.
         ledger = if rules.contains("ledger:") { "" } else { "ledger: memory" },
-        // Nobody beyond this machine is asked about crawlers.
-        verify = if rules.contains("verify:") { "" } else { "verify: { dns: off, refresh: off }" },
+        // Tests send no DNS queries and fetch no lists, unless they configure it.
+        verify = if rules.contains("verify:") { "" } else { "verify: { dns: off, refresh_interval: off }" },
         log = log_path(folder).display(),
-        // A test that sets more of the origin than its address writes the section itself, with ORIGIN in it.
+        // A test that sets more of the origin than its URL writes the section itself, with ORIGIN in it.
         rules = rules.replace("ORIGIN", &format!("http://{origin}")),
         clients = if rules.contains("clients:") { "" } else { BEHIND_LOOPBACK },
         origin =

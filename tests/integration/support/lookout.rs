@@ -1,4 +1,4 @@
-//! Looks at requests as the gate does until it knows what kind of client asks, without a gate: days go by in seconds.
+//! Classifies requests like the gateway, without a gateway: simulated days run in seconds.
 
 use super::combined_log::Line;
 use std::path::Path;
@@ -10,11 +10,11 @@ use tidegate::replay::log::{self, LinePosition, OrderedLine};
 use tidegate::replay::{Assumptions, Policy, ReplayRequest, Simulator};
 use tidegate::verify::OperatorTable;
 
-/// Somebody who remembers everybody.
+/// Simulator that keeps the profiles of all clients.
 pub struct Lookout(Simulator);
 
 impl Lookout {
-    /// Judges by `rules` in YAML.
+    /// Creates a harness with `rules` in YAML.
     pub fn with(rules: &str) -> Self {
         let operators = OperatorTable::builtin();
         let names: Vec<&str> = operators.names().collect();
@@ -26,24 +26,25 @@ impl Lookout {
         Self(Simulator::new(policy, &at_once, Default::default()))
     }
 
-    /// What kind of client sends this. Of headers and host the log knows nothing.
+    /// Classifies the client of a line. Headers and host are unknown.
     pub fn see(&mut self, line: &Line) -> Classification {
         self.see_at(line, "")
     }
 
-    /// The same with the host known.
+    /// Like [`Self::classify_line`], with the host known.
     pub fn see_at(&mut self, line: &Line, host: &str) -> Classification {
         let text = logged(line, host);
-        let read = log::LogLine::read(text.as_bytes()).ok().flatten().unwrap_or_else(|| panic!("no line: {text}"));
-        let request = ReplayRequest::of(&read).unwrap_or_else(|| panic!("no request: {text}"));
+        let read =
+            log::LogLine::read(text.as_bytes()).ok().flatten().unwrap_or_else(|| panic!("not a log line: {text}"));
+        let request = ReplayRequest::of(&read).unwrap_or_else(|| panic!("not a request: {text}"));
         let next = OrderedLine { at: line.at, place: LinePosition::default(), text: text.as_bytes() };
         let mut found = None;
         self.0.process(next, &read, &request, &mut |_, decided| found = Some(decided.classified));
-        found.expect("each line is decided once")
+        found.expect("each line has one decision")
     }
 }
 
-/// As a server would have logged it that escapes what it has to.
+/// Formats the line like a server log, with escapes.
 fn logged(line: &Line, host: &str) -> String {
     let Line { status, http10, visit, .. } = line;
     let escaped = |field: &str| field.replace('\\', "\\\\").replace('"', "\\\"");

@@ -1,8 +1,8 @@
-//! What tests over the wire share: a gate, an origin that does as it is told, and a client that shows every byte.
+//! Shared support of the integration tests: a gateway, a scripted origin, and a client with access to every byte.
 //!
-//! What waits for another thread or process waits for an event, or asks again until a deadline ([`wait`]).
+//! Waiting for another thread or process is waiting for an event, or polling until a deadline ([`wait`]).
 
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test module uses a part")]
 
 pub mod access_log;
 pub mod browser;
@@ -37,8 +37,8 @@ use std::path::PathBuf;
 
 pub use wait::TIMEOUT;
 
-/// Returns the folder of the developers' shared test data, if it is there. Otherwise says so where a test that passes is
-/// heard, too: a twin of the test asserts the same on data of this repository.
+/// Returns the directory of the developers' shared test data, if it exists. Otherwise reports a skip, even if the test
+/// passes: a twin of the test asserts the same on data of this repository.
 pub fn shared() -> Option<PathBuf> {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
     let folder = std::env::var_os("TIDEGATE_SHARED").map_or_else(|| PathBuf::from(beside), PathBuf::from);
@@ -49,35 +49,36 @@ pub fn shared() -> Option<PathBuf> {
     None
 }
 
-/// Says that the test of this thread is skipped, and why. Not by `println!`, which is shown of failed tests alone.
+/// Reports that the test of this thread is skipped, and why. Does not use `println!`, which is shown for failed tests
+/// only.
 pub fn skipped(why: &str) {
     let test = std::thread::current();
     let _ = writeln!(std::io::stderr(), "skipped: {why}: {}", test.name().unwrap_or_default());
 }
 
-/// Sends requests over one cleartext HTTP/2 connection and tells their statuses.
+/// Sends requests over one cleartext HTTP/2 connection and returns their statuses.
 pub fn http2(
     address: std::net::SocketAddr,
     requests: impl FnOnce(http::request::Builder) -> Vec<http::Request<()>>,
 ) -> Vec<u16> {
     use http_body_util::{BodyExt, Empty};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");
     let work = async {
-        let stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
+        let stream = tokio::net::TcpStream::connect(address).await.expect("gateway listens");
         let io = hyper_util::rt::TokioIo::new(stream);
         let (mut sender, connection) = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
             .handshake(io)
             .await
-            .expect("it speaks HTTP/2");
+            .expect("server supports HTTP/2");
         tokio::spawn(connection);
         let mut statuses = Vec::new();
         for request in requests(http::Request::builder()) {
             let request = request.map(|()| Empty::<bytes::Bytes>::new());
-            let response = sender.send_request(request).await.expect("an answer");
+            let response = sender.send_request(request).await.expect("response head");
             statuses.push(response.status().as_u16());
-            response.into_body().collect().await.expect("a whole body");
+            response.into_body().collect().await.expect("complete body");
         }
         statuses
     };
-    runtime.block_on(async { tokio::time::timeout(TIMEOUT, work).await.expect("answered in time") })
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, work).await.expect("no response in time") })
 }

@@ -1,6 +1,6 @@
-//! A name server on loopback that answers as a test tells it to, over UDP and TCP.
+//! A scripted DNS server on loopback, over UDP and TCP.
 
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test uses a part of it")]
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test uses a part")]
 
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{PTR, SOA};
@@ -11,26 +11,26 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 
-/// What it says to a question.
+/// Reply to a query.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// These records, that last so many seconds.
+    /// Records, with TTL in seconds.
     Records(Vec<RData>, u32),
-    /// There is nothing of that name, which lasts so many seconds.
+    /// NXDOMAIN, with negative TTL in seconds.
     NoSuchName(u32),
-    /// There is that name, but nothing of that type.
+    /// NODATA: the name exists without records of this type.
     NothingOfThatType,
-    /// An answer without records.
+    /// Response code without records.
     Failure(ResponseCode),
-    /// Over UDP: too long, ask over TCP. Over TCP: these records.
+    /// Truncated over UDP, so that the client retries over TCP; these records over TCP.
     OverTcpOnly(Vec<RData>),
-    /// These records, of a name that nobody asked for.
+    /// Records of another name than the one in the query.
     OfAnotherName(Vec<RData>),
-    /// Nothing at all.
+    /// No reply.
     Silence,
 }
 
-/// The records of a world, by name and type, and what was asked of them.
+/// Replies by name and type, and the queries received.
 #[derive(Clone)]
 pub struct NameServer {
     address: SocketAddr,
@@ -39,12 +39,12 @@ pub struct NameServer {
 }
 
 impl NameServer {
-    /// A server that knows no name.
+    /// Starts a server without names.
     pub fn start() -> Self {
         let (udp, tcp) = sockets();
-        let address = udp.local_addr().expect("it is bound");
+        let address = udp.local_addr().expect("socket is bound");
         let server = Self { address, world: Arc::default(), asked: Arc::default() };
-        // The threads end with the process: tests are short, and nothing else knows the port.
+        // The threads end with the process. Tests are short, and no other process has the port.
         let over_udp = server.clone();
         std::thread::spawn(move || over_udp.serve_udp(&udp));
         let over_tcp = server.clone();
@@ -56,22 +56,22 @@ impl NameServer {
         self.address
     }
 
-    /// From now on this is said to whoever asks for records of `kind` at `name`.
+    /// Sets the reply to queries for records of `kind` at `name`.
     pub fn say(&self, name: &str, kind: RecordType, reply: Reply) {
         self.world.lock().insert((name.to_ascii_lowercase(), kind), reply);
     }
 
-    /// The address has these names ...
+    /// Sets the PTR records of `address`.
     pub fn names(&self, address: &str, names: &[&str]) {
         self.reverse(address, Reply::Records(names.iter().map(|name| ptr(name)).collect(), 3600));
     }
 
-    /// ... or this is said to whoever asks for them ...
+    /// Sets the reply to PTR queries for `address`.
     pub fn reverse(&self, address: &str, reply: Reply) {
         self.say(&reverse_name(address), RecordType::PTR, reply);
     }
 
-    /// ... and the name has these addresses.
+    /// Sets the addresses of `name`.
     pub fn addresses(&self, name: &str, addresses: &[&str]) {
         let parse = |address: &&str| address.parse::<IpAddr>().expect("an address");
         let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = addresses.iter().map(parse).partition(IpAddr::is_ipv4);
@@ -82,13 +82,13 @@ impl NameServer {
         }
     }
 
-    /// How often the names of an address were asked for.
+    /// Returns the number of PTR queries for `address`.
     pub fn asked_about(&self, address: &str) -> usize {
         let name = reverse_name(address);
         self.asked.lock().iter().filter(|(asked, _)| *asked == name).count()
     }
 
-    /// How often anything was asked.
+    /// Returns the number of queries.
     pub fn questions(&self) -> usize {
         self.asked.lock().len()
     }
@@ -114,7 +114,7 @@ impl NameServer {
                     else {
                         return;
                     };
-                    let length = u16::try_from(answer.len()).expect("a short answer").to_be_bytes();
+                    let length = u16::try_from(answer.len()).expect("reply length fits u16").to_be_bytes();
                     if stream.write_all(&[&length[..], &answer].concat()).is_err() {
                         return;
                     }
@@ -150,7 +150,7 @@ impl NameServer {
             }
             Reply::OverTcpOnly(_) => answer.metadata.truncation = true,
             Reply::OfAnotherName(records) => {
-                let another = Name::from_ascii("another.test.").expect("a name");
+                let another = Name::from_ascii("another.test.").expect("valid name");
                 answer.add_answers(records.iter().map(|data| Record::from_rdata(another.clone(), 3600, data.clone())));
             }
             Reply::Silence => return None,
@@ -160,7 +160,7 @@ impl NameServer {
 }
 
 pub fn ptr(name: &str) -> RData {
-    RData::PTR(PTR(Name::from_ascii(format!("{name}.")).expect("a name")))
+    RData::PTR(PTR(Name::from_ascii(format!("{name}.")).expect("valid name")))
 }
 
 fn reverse_name(address: &str) -> String {
@@ -168,17 +168,17 @@ fn reverse_name(address: &str) -> String {
 }
 
 fn authority(ttl: u32) -> Record {
-    let name = Name::from_ascii("authority.test.").expect("a name");
+    let name = Name::from_ascii("authority.test.").expect("valid name");
     let soa = SOA::new(name.clone(), name, 1, 7200, 900, 86400, ttl);
     Record::from_rdata(Name::root(), ttl, RData::SOA(soa))
 }
 
-/// One port for both.
+/// Binds one port for both protocols.
 fn sockets() -> (UdpSocket, TcpListener) {
     let pair = || {
         let udp = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        let tcp = TcpListener::bind(udp.local_addr().expect("it is bound")).ok()?;
+        let tcp = TcpListener::bind(udp.local_addr().expect("socket is bound")).ok()?;
         Some((udp, tcp))
     };
-    (0..100).find_map(|_| pair()).expect("a port that is free for both")
+    (0..100).find_map(|_| pair()).expect("port that is free for UDP and TCP")
 }

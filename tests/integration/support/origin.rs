@@ -1,4 +1,4 @@
-//! An origin that does what a test tells it to, byte by byte, and remembers what it saw.
+//! A scripted origin that controls every byte and records the requests received.
 
 use super::TIMEOUT;
 use super::client::fields;
@@ -9,7 +9,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// What a test tells the origin to do with a request.
+/// Script of the origin's response to a request.
 pub type Script = dyn Fn(&Seen, &mut Wire) + Send + Sync;
 
 /// A listening origin.
@@ -19,7 +19,7 @@ pub struct Origin {
     connections: Arc<Mutex<usize>>,
 }
 
-/// A request as the origin saw it.
+/// A request as the origin received it.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub method: String,
@@ -28,7 +28,7 @@ pub struct Seen {
     pub head: String,
 }
 
-/// The origin's end of a connection.
+/// The origin's side of a connection.
 pub struct Wire {
     stream: TcpStream,
     read: Vec<u8>,
@@ -36,19 +36,19 @@ pub struct Wire {
 }
 
 impl Origin {
-    /// An origin that answers everything with a small page.
+    /// Starts an origin that responds to all requests with a small page.
     pub fn plain() -> Self {
         Self::scripted(|_, wire| wire.reply("200 OK", "", b"hello"))
     }
 
-    /// An origin that does as `script` says; a request's body has not been read when it is asked.
+    /// Starts an origin that runs `script` for each request, before the request body is read.
     pub fn scripted(script: impl Fn(&Seen, &mut Wire) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("socket is bound");
         let (seen, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
         let origin = Self { address, seen: Arc::clone(&seen), connections: Arc::clone(&connections) };
         let script: Arc<Script> = Arc::new(script);
-        // The thread ends with the process: tests are short, and nothing else knows the port.
+        // The thread ends with the process. Tests are short, and no other process has the port.
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 *connections.lock() += 1;
@@ -59,8 +59,8 @@ impl Origin {
         origin
     }
 
-    /// An origin that answers with a small page, at `held` no sooner than it is told to: the origin, what says that it was
-    /// asked for that page, and what tells it to go on.
+    /// Starts an origin that responds with a small page, at `held` only after the test notifies it. Returns the origin,
+    /// the signal that it received that request, and the control that releases the response.
     pub fn holding(held: &'static str) -> (Self, Wait, Tell) {
         let (tell, asked) = signal();
         let (go_on, wait) = signal();
@@ -74,7 +74,7 @@ impl Origin {
         (origin, asked, go_on)
     }
 
-    /// An address where nobody listens.
+    /// Returns an address without a listener.
     pub fn nowhere() -> SocketAddr {
         TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
     }
@@ -83,17 +83,17 @@ impl Origin {
         self.address
     }
 
-    /// All requests so far.
+    /// Returns all requests received.
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().clone()
     }
 
-    /// The last request.
+    /// Returns the last request received.
     pub fn last(&self) -> Seen {
-        self.seen().pop().expect("a request came through")
+        self.seen().pop().expect("origin received a request")
     }
 
-    /// Connections accepted so far.
+    /// Returns the number of accepted connections.
     pub fn connections(&self) -> usize {
         *self.connections.lock()
     }
@@ -101,7 +101,7 @@ impl Origin {
 
 impl Wire {
     fn new(stream: TcpStream) -> Self {
-        stream.set_nodelay(true).expect("an option can be set");
+        stream.set_nodelay(true).expect("socket option can be set");
         Self { stream, read: Vec::new(), closed: false }
     }
 
@@ -121,18 +121,18 @@ impl Wire {
         }
     }
 
-    /// Sends bytes as they are; a gate that has gone is no surprise.
+    /// Sends bytes unchanged. Returns false if the gateway has closed the connection.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Sends a whole answer.
+    /// Sends a complete response.
     pub fn reply(&mut self, status: &str, fields: &str, body: &[u8]) {
         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{fields}\r\n", body.len());
         self.send([head.as_bytes(), body].concat());
     }
 
-    /// Reads the request's body, of either framing.
+    /// Reads the request body, with `Content-Length` or chunked.
     pub fn body(&mut self, request: &Seen) -> Vec<u8> {
         if let Some(length) = request.fields.get("content-length") {
             return self.take(length.parse().expect("a length"));
@@ -144,7 +144,7 @@ impl Wire {
         loop {
             let Some(line) = self.until(b"\r\n") else { return body };
             let line = String::from_utf8_lossy(&line).into_owned();
-            let size = usize::from_str_radix(line.trim(), 16).expect("a chunk's size");
+            let size = usize::from_str_radix(line.trim(), 16).expect("hexadecimal chunk size");
             if size == 0 {
                 let trailers = self.until(b"\r\n").unwrap_or_default();
                 if trailers != b"\r\n" {
@@ -157,13 +157,13 @@ impl Wire {
         }
     }
 
-    /// Reads `length` bytes, or what there is until the end.
+    /// Reads `length` bytes, or fewer if the connection ends.
     pub fn take(&mut self, length: usize) -> Vec<u8> {
         while self.read.len() < length && self.fill() {}
         self.read.drain(..length.min(self.read.len())).collect()
     }
 
-    /// Waits until the gate closes the connection; true when it did.
+    /// Waits until the gateway closes the connection. Returns true if it did.
     pub fn sees_the_end(&mut self) -> bool {
         while self.fill() {}
         self.closed = true;
@@ -176,9 +176,9 @@ impl Wire {
         self.closed = true;
     }
 
-    /// Breaks the connection off, not in good order.
+    /// Resets the connection.
     pub fn reset(&mut self) {
-        // Without a linger the close that follows is a reset; where there is no such option, it is a close.
+        // With a linger of zero, the following close sends a reset. Systems without the option close normally.
         let _ = socket2::SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO));
         self.closed = true;
     }
@@ -206,17 +206,17 @@ impl Wire {
     }
 }
 
-/// A signal between a test and its origin: one end tells, the other waits.
+/// Creates a signal between a test and its origin: a sender and a receiver.
 pub fn signal() -> (Tell, Wait) {
     let (sender, receiver) = channel();
     (Tell(sender), Wait(Arc::new(Mutex::new(receiver))))
 }
 
-/// The end that tells.
+/// Sender of a signal.
 #[derive(Clone)]
 pub struct Tell(Sender<()>);
 
-/// The end that waits.
+/// Receiver of a signal.
 #[derive(Clone)]
 pub struct Wait(Arc<Mutex<Receiver<()>>>);
 
@@ -227,12 +227,12 @@ impl Tell {
 }
 
 impl Wait {
-    /// True when it has been told already.
+    /// Returns true if the signal was already sent.
     pub fn has_come(&self) -> bool {
         self.0.lock().try_recv().is_ok()
     }
 
     pub fn wait(&self) {
-        self.0.lock().recv_timeout(TIMEOUT).expect("told in time");
+        self.0.lock().recv_timeout(TIMEOUT).expect("no signal in time");
     }
 }

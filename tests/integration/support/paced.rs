@@ -1,9 +1,9 @@
 //! A site with a paced quota.
 
-/// Bots are paced, and may be five units ahead of their plan at once; people are served first.
+/// Bots are paced, with a burst of five units. Humans are not paced.
 pub const RULES: &str = r#"
 headers: { retry_after_spread: 0% }
-behaviour: { enabled: false }
+bot_detection: { enabled: false }
 quotas:
   api:
     limit: 100

@@ -1,4 +1,4 @@
-//! Weeks of requests, and what becomes of them under a policy.
+//! Simulated weeks of requests, and their outcome under a pacing policy.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ use tidegate::replay::log::{LogFiles, MergedLog};
 use tidegate::replay::{self, Assumptions, Replay};
 use tidegate::verify::OperatorTable;
 
-/// One request of a page that costs a unit.
+/// A request for a page that costs one unit.
 #[derive(Clone, Copy)]
 pub struct Asked {
-    /// Seconds since 1970.
+    /// Time, in seconds since 1970.
     pub at: u64,
     pub who: Who,
-    /// Which page, as a number, where that matters: search engines are guarded from being refused one for too long.
+    /// Hash of the page, if relevant: the guard limits how long a page is refused to search engines.
     pub page: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ pub enum Who {
     Bot = 2,
 }
 
-/// What a quota does about it.
+/// Pacing policy of the quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     Ladder,
@@ -40,33 +40,33 @@ pub enum Policy {
     Learned,
 }
 
-/// What bots other than search engines get.
+/// Treatment of bots other than search engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bots {
-    /// A part of what people leave.
+    /// Paced, with a share of the units that humans leave.
     Paced,
-    /// Nothing that costs something.
+    /// Refused for all costed requests.
     ShutOut,
 }
 
-/// What came of a week.
+/// Metrics of a simulated week.
 pub struct Measured {
-    /// People who were refused ...
+    /// Number of refused human requests.
     pub people_refused: u64,
-    /// ... and those of them in windows in which people alone asked for more than the limit.
+    /// Number of refused human requests in windows in which human demand alone exceeded the limit.
     pub unavoidably: u64,
     pub overspent: u64,
-    /// The largest part of a window's limit that was left, of whole windows from the second day on in which at least as
-    /// much was asked for by those who are not shut out.
+    /// Maximum unused share of a window's limit, over complete windows from the second day on in which the demand of
+    /// the allowed clients reached the limit.
     pub unused: Option<f64>,
-    /// The served share of search engines in the worst hour of the day to that in the best, all days together, from the
-    /// second day on.
+    /// Admit ratio of search engines in the worst hour of the day, divided by that in the best hour, over all days from
+    /// the second on.
     pub hours: Option<f64>,
-    /// The same of the hours of one day, of the day in the middle.
+    /// Like `hour_evenness`, over the hours of one day; median of all days.
     pub hours_of_a_day: Option<f64>,
 }
 
-/// One window.
+/// Totals of one window.
 #[derive(Clone, Copy, Default)]
 struct Spent {
     used: u64,
@@ -75,38 +75,38 @@ struct Spent {
     people_refused: u64,
 }
 
-/// How many asked, and how many of them were served.
+/// Number of requests, and of admitted requests.
 #[derive(Clone, Copy, Default)]
 struct Served {
     asked: u64,
     served: u64,
 }
 
-/// What a day is like.
+/// Traffic pattern of a day.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Day {
     Usual,
-    /// People come twelve times as often for forty minutes.
+    /// Twelve times the human requests, for forty minutes.
     Crowd,
-    /// Few people come.
+    /// Few human requests.
     Holiday,
-    /// One search engine comes four times as often.
+    /// Four times the requests of one search engine.
     Surge,
 }
 
-/// Made-up weeks: people by day, more of them at the weekend, some of whom read for hours; one search engine that comes in
-/// bursts and one that comes evenly; bots.
+/// Generator of synthetic weeks: humans by day, more of them at weekends, some with long sessions; one search engine
+/// with bursts and one with an even rate; other bots.
 pub struct Week;
 
 pub const DAY: u64 = 86_400;
 const HOUR: u64 = 3600;
-/// A Friday, 00:00 in Los Angeles.
+/// Start of the week: a Friday, 00:00 in Los Angeles.
 const START: u64 = 1_717_743_600;
 const DAYS: u64 = 7;
-/// What a made-up site has.
+/// Number of pages of the synthetic site.
 const PAGES: u64 = 5000;
 
-/// Every page of a log costs a unit, and there is enough for all.
+/// Rules in which every page of a log costs one unit, with a sufficient limit.
 const PAGES_OF_A_LOG: &str = "
 origin: { url: 'http://127.0.0.1:1' }
 classes:
@@ -130,7 +130,7 @@ const BURSTS: [u32; 24] = [1, 5, 8, 1, 1, 2, 9, 4, 1, 1, 1, 7, 7, 2, 1, 3, 9, 2,
 const EVENLY: [u32; 24] = [1; 24];
 
 impl Policy {
-    /// All, in the order of the table.
+    /// All policies, in the order of the table.
     pub const ALL: [Self; 3] = [Self::Ladder, Self::Even, Self::Learned];
 
     const fn mode(self) -> &'static str {
@@ -143,7 +143,7 @@ impl Policy {
 }
 
 impl Week {
-    /// A week of usual days, but for those that are `odd`.
+    /// Generates a week of normal days, except those in `odd`.
     pub fn of(seed: u64, odd: &[(u64, Day)]) -> Vec<Asked> {
         let mut chance = Chance(seed);
         let mut asked = Vec::new();
@@ -193,15 +193,15 @@ fn people(asked: &mut Vec<Asked>, day: u64, kind: Day, chance: &mut Chance) {
     }
 }
 
-/// The requests of a week of the generator at this path that cost something, by what its labels say of who sent them.
+/// Runs the generator at this path and returns the costed requests of a week, classified by the generator's labels.
 pub fn seen_by_label(generator: &Path, seed: u64, scenarios: &str) -> Vec<Asked> {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let (log, labels) = (folder.path().join("log"), folder.path().join("labels"));
     let mut command = Command::new("python3");
     command.arg(generator).args(["--days", &DAYS.to_string(), "--seed", &seed.to_string(), "--scenario", scenarios]);
     command.arg("--out").arg(&log).arg("--labels").arg(&labels);
-    assert!(command.output().expect("python3 runs").status.success());
-    let read = |path| std::fs::read_to_string(path).expect("text");
+    assert!(command.output().expect("python3 is installed").status.success());
+    let read = |path| std::fs::read_to_string(path).expect("generated file is UTF-8");
     let asked = |(line, label): (&str, &str)| {
         let fields: Vec<&str> = label.split('\t').collect();
         let who = match (fields[1], fields[2]) {
@@ -209,7 +209,7 @@ pub fn seen_by_label(generator: &Path, seed: u64, scenarios: &str) -> Vec<Asked>
             ("verified_bot", "googlebot" | "bingbot" | "applebot") => Who::Search,
             _ => Who::Bot,
         };
-        let time = line.split(['[', ']']).nth(1).expect("a time");
+        let time = line.split(['[', ']']).nth(1).expect("line has a time");
         let time = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?.to_timestamp().ok()?;
         let page = Some(numbered(line.split(' ').nth(6).unwrap_or_default()));
         (fields[3] == "1").then_some(Asked { at: time.as_second().unsigned_abs(), who, page })
@@ -217,14 +217,14 @@ pub fn seen_by_label(generator: &Path, seed: u64, scenarios: &str) -> Vec<Asked>
     read(&log).lines().zip(read(&labels).lines()).filter_map(asked).collect()
 }
 
-/// The requests of the log at this path for pages, by what the gate itself makes of them.
+/// Returns the page requests of the log at this path, classified by the gateway.
 pub fn seen_by_the_gate(log: &Path) -> Vec<Asked> {
     let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
     let settings = config::load(Path::new("gate.yaml"), PAGES_OF_A_LOG, &[], &[], &names);
     let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let policy = replay::Policy::new("gate.yaml".into(), settings, operators, AddressLists::default());
-    let files = LogFiles::open(&[log.to_owned()]).expect("a log");
+    let files = LogFiles::open(&[log.to_owned()]).expect("readable log");
     let window = Duration::from_secs(60);
     let replay = Replay {
         files: vec![log.display().to_string()],
@@ -233,7 +233,7 @@ pub fn seen_by_the_gate(log: &Path) -> Vec<Asked> {
         assumptions: Assumptions::default(),
     };
     let mut verdicts = Vec::new();
-    replay.run(policy, None, Some(&mut verdicts), &mut |_| ()).expect("it has requests");
+    replay.run(policy, None, Some(&mut verdicts), &mut |_| ()).expect("log has requests");
     let asked = |line: &str| {
         let verdict: Value = serde_json::from_str(line).expect("JSON");
         let who = match verdict["class"].as_str()? {
@@ -245,10 +245,11 @@ pub fn seen_by_the_gate(log: &Path) -> Vec<Asked> {
         let page = verdict["line"].as_u64();
         (verdict["cost"]["api"].as_f64()? > 0.0).then_some(Asked { at: time.as_second().unsigned_abs(), who, page })
     };
-    std::str::from_utf8(&verdicts).expect("text").lines().filter_map(asked).collect()
+    std::str::from_utf8(&verdicts).expect("verdicts are UTF-8").lines().filter_map(asked).collect()
 }
 
-/// Lets everybody ask under `policy`, for an allowance of each day of `zone` that is asked for `demand` times.
+/// Simulates all requests under `policy`. Each day of `zone` has a quota, and `demand` is the demand divided by the
+/// quota.
 pub fn measure(asked: &[Asked], zone: &str, (policy, bots): (Policy, Bots), demand: f64) -> Measured {
     let last = asked[asked.len() - 1].at;
     let days = ((last - asked[0].at) as f64 / DAY as f64).max(1.0);
@@ -291,7 +292,7 @@ pub fn measure(asked: &[Asked], zone: &str, (policy, bots): (Policy, Bots), dema
     }
 }
 
-/// What is said to one who asks now.
+/// Returns the decision on a request at `now`.
 pub fn decide(admission: &Admission, asked: &Asked, now: Timestamp) -> Decision {
     let class = ClassId(asked.who as u16);
     let path = asked.page.filter(|_| asked.who == Who::Search).map(|page| page.to_string());
@@ -303,7 +304,7 @@ fn numbered(path: &str) -> u64 {
     path.bytes().fold(0, |number, byte| number.wrapping_mul(31).wrapping_add(byte.into()))
 }
 
-/// The least share that was served in one of `hours` to the greatest; hours in which hardly anybody asked do not count.
+/// Returns the lowest admit ratio in one of `hours` divided by the highest. Hours with few requests do not count.
 fn worst_to_best(hours: &BTreeMap<u64, Served>) -> Option<f64> {
     let shares = hours.values().filter(|hour| hour.asked >= 20).map(|hour| hour.served as f64 / hour.asked as f64);
     let (worst, best) = shares.fold((1.0, 0.0), |(worst, best): (f64, f64), share| (worst.min(share), best.max(share)));
@@ -327,7 +328,7 @@ impl Served {
     }
 }
 
-/// A quota of so many units in each `window`, under `policy`, for the three of them.
+/// Returns rules with a quota of `limit` units in each `window`, under `policy`, for the three classes.
 pub fn rules((policy, bots): (Policy, Bots), window: &str, limit: u64) -> Arc<Rules> {
     let ladder = "[{ above: 50%, shed: 50% }, { above: 75%, shed: 75% }, { above: 95%, shed: 100% }]";
     let of_bots = match bots {
@@ -346,7 +347,7 @@ pub fn rules((policy, bots): (Policy, Bots), window: &str, limit: u64) -> Arc<Ru
     settings.unwrap_or_else(|mistakes| panic!("{mistakes}")).rules
 }
 
-/// Numbers that are the same in every run.
+/// Deterministic pseudo-random number generator.
 struct Chance(u64);
 
 impl Chance {
@@ -357,7 +358,7 @@ impl Chance {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    /// A second of `day`, more likely in hours of more weight.
+    /// Returns a random time of `day`, weighted by hour.
     fn moment(&mut self, day: u64, weights: &[u32; 24]) -> u64 {
         let mut left = self.below(u64::from(weights.iter().sum::<u32>()) * HOUR);
         for (hour, weight) in (0..).zip(weights) {

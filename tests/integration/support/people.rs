@@ -1,4 +1,4 @@
-//! People who look at one page after another, and how long each page took to come.
+//! Human clients that load one page after another, and the duration of each page load.
 
 use super::client::Client;
 use std::net::SocketAddr;
@@ -6,22 +6,22 @@ use std::time::Duration;
 use tidegate::clock::Clock;
 use tidegate::policy::Timestamp;
 
-/// How many look at the same time.
+/// Number of concurrent human clients.
 pub const PEOPLE: usize = 2;
 
-/// One page that somebody looked at.
+/// A page load.
 pub struct Look {
     pub began: Timestamp,
     pub took: Duration,
 }
 
-/// Lets people look at pages of the site at `address`, each for as long as `goes_on` says of what it has seen.
+/// Loads pages of the site at `address`; each client continues while `goes_on` returns true for its page loads.
 pub fn browse(address: SocketAddr, clock: &Clock, goes_on: impl Fn(&[Look]) -> bool + Sync) -> Vec<Look> {
     std::thread::scope(|threads| {
         let goes_on = &goes_on;
         let people: Vec<_> =
             (0..PEOPLE).map(|person| threads.spawn(move || look(address, clock, person, goes_on))).collect();
-        people.into_iter().flat_map(|person| person.join().expect("nobody is refused")).collect()
+        people.into_iter().flat_map(|person| person.join().expect("no human request is refused")).collect()
     })
 }
 
@@ -41,7 +41,7 @@ fn look(address: SocketAddr, clock: &Clock, person: usize, goes_on: impl Fn(&[Lo
     looks
 }
 
-/// What half of the looks took at most, and what nineteen of twenty did.
+/// Returns the median and the 95th percentile of the durations.
 pub fn median_and_p95(looks: Vec<Look>) -> [Duration; 2] {
     let mut took: Vec<Duration> = looks.into_iter().map(|look| look.took).collect();
     took.sort_unstable();

@@ -1,4 +1,4 @@
-//! The real program as a process of its own.
+//! The real program in its own process.
 
 use super::TIMEOUT;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,19 +16,19 @@ pub struct Program {
     _folder: TempDir,
 }
 
-/// How it ended, and what it said that nobody had read before.
+/// Exit code, and output that was not read before.
 pub struct Ended {
     pub code: i32,
     pub output: String,
     pub errors: String,
 }
 
-/// Runs the program to its end.
+/// Runs the program until it exits.
 pub fn run(arguments: &[&str], input: &[u8]) -> Ended {
     run_with(arguments, input, &[])
 }
 
-/// The same with more in its environment.
+/// Like [`run`], with additional environment variables.
 pub fn run_with(arguments: &[&str], input: &[u8], environment: &[(&str, &str)]) -> Ended {
     let mut program = Program::start_with(arguments, environment);
     program.write(input);
@@ -36,14 +36,14 @@ pub fn run_with(arguments: &[&str], input: &[u8], environment: &[(&str, &str)]) 
 }
 
 impl Program {
-    /// Starts it in a folder of its own, where there is no file it could take for its own.
+    /// Starts the program in its own directory, without a configuration file.
     pub fn start(arguments: &[&str]) -> Self {
         Self::start_with(arguments, &[])
     }
 
-    /// The same with more in its environment.
+    /// Like [`Self::start`], with additional environment variables.
     pub fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder of its own");
+        let folder = tempfile::tempdir().expect("temporary directory");
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .args(arguments)
             .current_dir(folder.path())
@@ -53,33 +53,33 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("it was built");
+            .expect("program was built");
         let input = child.stdin.take();
         let output = child.stdout.take().map(lines);
-        let errors = child.stderr.take().map(lines).expect("it is piped");
+        let errors = child.stderr.take().map(lines).expect("stderr is piped");
         Self { child, input, output, errors, told: Vec::new(), _folder: folder }
     }
 
-    /// Sends it all of its input. A program that ends without reading it is no surprise.
+    /// Writes all input and closes it. A program may exit without reading it.
     pub fn write(&mut self, input: &[u8]) {
-        let mut pipe = self.input.take().expect("its input is written once");
+        let mut pipe = self.input.take().expect("input is written once");
         let input = input.to_vec();
-        // Apart, because it may say more than the pipe back holds before it has read everything.
+        // In a thread of its own: the program may write more than its output pipe holds before it has read all input.
         std::thread::spawn(move || drop(pipe.write_all(&input)));
     }
 
-    /// Leaves its output to nobody.
+    /// Closes the reader of the program's output.
     pub fn close_output(&mut self) {
         self.output = None;
     }
 
-    /// The next line of its output.
+    /// Returns the next line of output.
     pub fn line(&mut self) -> String {
-        let output = self.output.as_ref().expect("its output is read");
-        output.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("it says nothing: {:?}", self.errors.try_recv()))
+        let output = self.output.as_ref().expect("output is open");
+        output.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no output: {:?}", self.errors.try_recv()))
     }
 
-    /// Reads its errors up to a line that holds `text`.
+    /// Reads error lines up to one that contains `text`.
     pub fn error_line(&mut self, text: &str) {
         loop {
             let line = self.errors.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.told));
@@ -91,37 +91,37 @@ impl Program {
         }
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal by name.
+    /// Sends a signal by name.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
         assert!(sent.is_ok_and(|status| status.success()), "kill -s {name}");
     }
 
-    /// Kills it, as the system does when memory runs out: it gets no chance to do anything.
+    /// Kills the program with SIGKILL.
     pub fn kill(mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it is ours");
+        self.child.kill().expect("process is running");
+        self.child.wait().expect("process is a child");
     }
 
-    /// Waits for its end.
+    /// Waits until the program exits.
     pub fn end(mut self) -> Ended {
         drop(self.input.take());
         let rest = |lines: &Receiver<String>| {
             let lines = std::iter::from_fn(|| match lines.recv_timeout(TIMEOUT) {
                 Ok(line) => Some(line + "\n"),
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it does not end"),
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("the program does not exit"),
             });
             lines.collect::<String>()
         };
         let errors = rest(&self.errors);
         let output = self.output.as_ref().map(rest).unwrap_or_default();
-        let code = self.child.wait().expect("it is ours").code().expect("no signal ended it");
+        let code = self.child.wait().expect("process is a child").code().expect("process exited without a signal");
         Ended { code, output, errors }
     }
 }
@@ -133,7 +133,7 @@ impl Drop for Program {
     }
 }
 
-/// The lines of a pipe as they come.
+/// Returns the lines of a pipe as they arrive.
 fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {

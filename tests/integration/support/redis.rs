@@ -1,4 +1,4 @@
-//! A real Redis of a test's own: on a port of its own, in a folder of its own, gone with the test.
+//! A real Redis server with its own port and directory, stopped at the end of the test.
 
 use super::wait::wait_for;
 use std::fs;
@@ -14,11 +14,11 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one with `options` of its command line.
+    /// Starts a server with the command line `options`.
     pub fn start(options: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("temporary directory");
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        // Another process may take the port between the look and the server's start.
+        // Another process may take the port between the check and the start of the server.
         let (port, child) = wait_for("redis-server to start on a free port", || {
             let port = free_port();
             spawn(port, folder.path(), &options).map(|child| (port, child))
@@ -26,32 +26,32 @@ impl RedisServer {
         Self { child, port, folder, options }
     }
 
-    /// Kills it and starts it again at the same place, with what it had saved.
+    /// Kills the server and restarts it at the same address, with its saved data.
     pub fn restart(&mut self) {
         self.kill();
         self.child = wait_for("redis-server to start again", || spawn(self.port, self.folder.path(), &self.options));
     }
 
-    /// As `kill -9` does.
+    /// Kills the server, like `kill -9`.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Stops it in its tracks, or lets it go on.
+    /// Suspends or resumes the server process.
     pub fn freeze(&self, frozen: bool) {
         let signal = if frozen { "-STOP" } else { "-CONT" };
         let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         assert!(done.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
-    /// What `redis-cli` answers.
+    /// Runs `redis-cli` and returns its output.
     pub fn cli(&self, words: &[&str]) -> String {
         let told = Command::new("redis-cli").args(["-p", &self.port.to_string()]).args(words).output();
-        String::from_utf8_lossy(&told.expect("redis-cli comes with the server").stdout).trim().to_owned()
+        String::from_utf8_lossy(&told.expect("redis-cli is installed").stdout).trim().to_owned()
     }
 
-    /// Its folder, where a saved `dump.rdb` lies.
+    /// Returns the data directory, which contains a saved `dump.rdb`.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -63,12 +63,12 @@ impl Drop for RedisServer {
     }
 }
 
-/// A port that nobody listens on at this moment.
+/// Returns a port that is currently free.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
-/// Starts the server and waits until it serves; `None` if it ends before, because the port is taken.
+/// Starts the server and waits until it is ready. Returns `None` if it exits before, because the port is taken.
 fn spawn(port: u16, folder: &Path, options: &[String]) -> Option<Child> {
     let log = folder.join("log");
     let mut child = Command::new("redis-server")
@@ -76,10 +76,10 @@ fn spawn(port: u16, folder: &Path, options: &[String]) -> Option<Child> {
         .arg("--dir")
         .arg(folder)
         .args(options)
-        .stdout(fs::File::create(&log).expect("a log"))
+        .stdout(fs::File::create(&log).expect("log file is writable"))
         .stderr(Stdio::null())
         .spawn()
-        .unwrap_or_else(|error| panic!("redis-server does not run ({error}); ./test installs it"));
+        .unwrap_or_else(|error| panic!("cannot run redis-server ({error}); run ./test to install it"));
     let serves = wait_for("redis-server to be ready", || {
         if child.try_wait().is_ok_and(|ended| ended.is_some()) {
             return Some(false);

@@ -1,5 +1,5 @@
-//! What a failed test prints beside its message: the last request and response of the thread that failed, and the end of
-//! the logs of the gateways that it started.
+//! Report printed for a failed test: the last request and response of its thread, and the ends of the logs of the
+//! gateways that the thread started.
 
 use super::client::Answer;
 use parking_lot::Mutex;
@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines of each log that are printed.
+/// Number of printed lines of each log.
 const LOG_LINES: usize = 20;
-/// Bytes of a request or a body that are printed.
+/// Number of printed bytes of a request or body.
 const SHOWN_BYTES: usize = 2000;
-/// Lines that gateways wrote about themselves, kept for all tests of this process.
+/// Number of buffered lines of the gateways' own logs, for all tests of this process.
 const KEPT_LINES: usize = 200;
 
 thread_local! {
     static SEEN: RefCell<Seen> = RefCell::default();
 }
 
-/// What one thread sent, received and started.
+/// Traffic of one thread, and the gateways that it started.
 #[derive(Default)]
 struct Seen {
     request: Vec<u8>,
@@ -32,7 +32,7 @@ struct Seen {
 
 static OWN_LOG: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
-/// Notes bytes sent to a gateway by this thread.
+/// Records bytes that this thread sent to a gateway.
 pub fn sent(bytes: &[u8]) {
     install();
     SEEN.with_borrow_mut(|seen| {
@@ -44,23 +44,23 @@ pub fn sent(bytes: &[u8]) {
     });
 }
 
-/// Notes a response that this thread received.
+/// Records a response that this thread received.
 pub fn received(answer: &Answer) {
     SEEN.with_borrow_mut(|seen| seen.response = Some(answer.clone()));
 }
 
-/// Notes the access log of a gateway that this thread started.
+/// Records the access log of a gateway that this thread started.
 pub fn logs_to(path: &Path) {
     install();
     SEEN.with_borrow_mut(|seen| seen.access_logs.push(path.to_owned()));
 }
 
-/// Has every panic of this process followed by what its thread saw.
+/// Installs a panic hook that prints the thread's trace.
 fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_thread_names(true).with_writer(Kept);
-        // Another test of this process may watch what is logged; then there is nothing to show of it.
+        // Another test of this process may have set a subscriber. Then the gateways' own logs are not in the report.
         let _ = subscriber.with_max_level(tracing::Level::WARN).try_init();
         let next = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -91,7 +91,7 @@ impl Seen {
         }
         let own_log = OWN_LOG.lock();
         if !own_log.is_empty() {
-            let _ = writeln!(text, "--- end of what all gateways of this process said of themselves");
+            let _ = writeln!(text, "--- end of the logs of all gateways of this process");
             last(own_log.iter()).for_each(|line| _ = writeln!(text, "{}", line.trim_end()));
         }
         text
@@ -104,7 +104,7 @@ fn last<T>(lines: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
     lines.into_iter()
 }
 
-/// Keeps log lines in memory.
+/// Buffers log lines in memory.
 struct Kept;
 
 impl io::Write for Kept {
@@ -134,7 +134,7 @@ impl MakeWriter<'_> for Kept {
 fn a_failed_check_prints_request_response_and_logs() {
     let gate = super::gate::Gate::before(super::origin::Origin::plain().address(), "");
     gate.connect().get("/shown-in-the-report", "X-Asked: yes\r\n");
-    super::wait::wait_until("the line of the request", || {
+    super::wait::wait_until("the log line of the request", || {
         SEEN.with_borrow(Seen::described).contains("\"path\":\"/shown-in-the-report\"")
     });
     let report = SEEN.with_borrow(Seen::described);

@@ -1,10 +1,10 @@
-//! Reads a robots.txt as crawlers do, written from RFC 9309 and apart from the gate's own reading.
+//! Parses a robots.txt like crawlers do. Written from RFC 9309, independent of the gateway's own parser.
 
-/// A robots.txt that has been read.
+/// A parsed robots.txt.
 pub struct Reader(Vec<Group>);
 
-/// One group: whom it is for, its rules (`true` allows), its delays. Rules are for everybody named since the last rule,
-/// delays for those named since the last line of another kind.
+/// A group: its user agents, its rules (`true` allows) and its delays. Rules apply to all agents named since the last
+/// rule; delays apply to those named since the last line of another kind.
 #[derive(Default)]
 struct Group {
     agents: Vec<String>,
@@ -17,26 +17,26 @@ impl Reader {
         Self(groups(text))
     }
 
-    /// Says whether `agent` may fetch `path`.
+    /// Returns true if `agent` may fetch `path`.
     pub fn allows(&self, agent: &str, path: &str) -> bool {
         let path = normalised(path.as_bytes());
         let rules = self.concerning(agent).into_iter().flat_map(|group| &group.rules);
         let fits = rules.filter(|(_, pattern)| !pattern.is_empty() && matches(pattern, &path));
-        // Of rules as long as each other the one that allows holds.
+        // Of rules with equal length, the one that allows has precedence.
         fits.map(|(allow, pattern)| (pattern.len(), *allow)).max().is_none_or(|(_, allow)| allow)
     }
 
-    /// Every delay that is stated to `agent`, in the order of the text.
+    /// Returns every delay that applies to `agent`, in the order of the text.
     pub fn delays(&self, agent: &str) -> Vec<f64> {
         self.told(agent).concat()
     }
 
-    /// True when a group names `agent`.
+    /// Returns true if a group names `agent`.
     pub fn names(&self, agent: &str) -> bool {
         self.0.iter().any(|group| group.names(agent))
     }
 
-    /// True when `agent` is told one delay wherever it is named.
+    /// Returns true if each group that names `agent` states the same single delay.
     pub fn tells_once_everywhere(&self, agent: &str) -> bool {
         self.told(agent).iter().all(|delays| delays.len() == 1)
     }
@@ -46,7 +46,7 @@ impl Reader {
         self.0.iter().filter(|group| group.names(name)).collect()
     }
 
-    /// The delays of each place where `agent`, or else everybody, is named.
+    /// Returns the delays of each group that names `agent`, or else of each `*` group.
     fn told(&self, agent: &str) -> Vec<Vec<f64>> {
         let name = if self.names(agent) { agent } else { "*" };
         let is_told = |agents: &[String]| agents.iter().any(|known| known.eq_ignore_ascii_case(name));
@@ -61,7 +61,7 @@ impl Group {
     }
 }
 
-/// The lines of a text, without their endings.
+/// Returns the lines of a text, without line endings.
 pub fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.is_empty()).collect()
 }
@@ -79,12 +79,12 @@ fn groups(text: &[u8]) -> Vec<Group> {
                 if groups.last().is_none_or(|group| !group.rules.is_empty()) {
                     groups.push(Group::default());
                 }
-                let group = groups.last_mut().expect("there is one");
+                let group = groups.last_mut().expect("a group was added");
                 if !goes_on || group.told.is_empty() {
                     group.told.push(Default::default());
                 }
                 group.agents.push(product(value));
-                group.told.last_mut().expect("there is one").0.push(product(value));
+                group.told.last_mut().expect("a delay list was added").0.push(product(value));
             }
             "allow" => rule(&mut groups, true, value),
             "disallow" | "dissallow" | "dissalow" | "disalow" | "diasllow" | "disallaw" => {
@@ -104,7 +104,7 @@ fn groups(text: &[u8]) -> Vec<Group> {
 fn rule(groups: &mut [Group], allow: bool, value: &[u8]) {
     let Some(group) = groups.last_mut() else { return };
     let pattern = normalised(value);
-    // As Google reads it: the index of a folder is the folder.
+    // Google's extension: the index of a directory is the directory.
     if let Some(folder) = pattern.strip_suffix(b"/index.html").filter(|_| allow) {
         group.rules.push((true, [folder, b"/$"].concat()));
     }
@@ -135,7 +135,7 @@ fn product(value: &[u8]) -> String {
         .collect()
 }
 
-/// Escapes in capitals, and bytes beyond ASCII escaped.
+/// Returns the path with upper-case escapes, and with bytes beyond ASCII escaped.
 fn normalised(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;

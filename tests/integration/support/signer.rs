@@ -1,18 +1,18 @@
-//! An agent that signs its requests, with a key that nobody else has.
+//! An agent that signs its requests with its own key.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 
-/// An agent with its key.
+/// An agent and its key.
 pub struct Signer {
-    /// By what it names itself.
+    /// Value of `Signature-Agent`.
     agent: String,
     pair: Ed25519KeyPair,
 }
 
-/// What a signature says beside who made it.
+/// Parameters of a signature, except the key.
 pub struct Terms<'a> {
     pub host: &'a str,
     pub created: u64,
@@ -21,12 +21,12 @@ pub struct Terms<'a> {
 }
 
 impl Signer {
-    /// An agent that is known by the address `agent`.
+    /// Creates an agent with a new key, identified by the URL `agent`.
     pub fn new(agent: &str) -> Self {
-        Self { agent: agent.to_owned(), pair: Ed25519KeyPair::generate().expect("a key") }
+        Self { agent: agent.to_owned(), pair: Ed25519KeyPair::generate().expect("generated key") }
     }
 
-    /// Its key as it publishes it.
+    /// Returns the key directory document that the agent publishes.
     pub fn directory(&self) -> String {
         format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "x": "{}", "kid": "any name"}}]}}"#, self.x())
     }
@@ -35,13 +35,13 @@ impl Signer {
         BASE64_URL_SAFE_NO_PAD.encode(self.pair.public_key())
     }
 
-    /// The name of its key (RFC 7638).
+    /// Returns the key id: the JWK thumbprint (RFC 7638).
     fn key_id(&self) -> String {
         let text = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, self.x());
         BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
     }
 
-    /// The fields of a request that it signs, each ended by CRLF.
+    /// Returns the signature fields of a request, each ended by CRLF.
     pub fn fields(&self, terms: &Terms<'_>) -> String {
         let Terms { host, created, expires, nonce } = terms;
         let nonce = nonce.map_or_else(String::new, |nonce| format!(";nonce=\"{nonce}\""));

@@ -1,4 +1,4 @@
-//! Sites with a price for each page: what the gate is told of them, and origins that keep books of their own.
+//! Sites with a cost for each page: the configuration of the gateway, and origins that count independently.
 
 use super::origin::{Origin, Seen, Wire};
 use parking_lot::Mutex;
@@ -6,15 +6,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tidegate::demo;
 
-/// A site, as its operator tells the gate of it, and as it is.
+/// A site: its configuration and its actual costs.
 #[derive(Clone, Copy)]
 pub struct Site {
     pub routes: &'static str,
-    /// What the origin really spends on a target that it has to make.
+    /// Actual cost of a target that the origin does not have in its cache, in units.
     pub cost: fn(&str) -> u64,
 }
 
-/// The shop of the made-up day.
+/// The shop of the synthetic day.
 pub const SHOP: Site = Site {
     routes: r#"
   - { match: "/item/*", cost: { api: 1 } }
@@ -23,7 +23,7 @@ pub const SHOP: Site = Site {
     cost: demo::site::cost,
 };
 
-/// Something like the sites of the real logs, where everything that is not listed as free costs something.
+/// A site like those of the real logs: all paths that are not listed as free have a cost.
 pub const SITE: Site = Site {
     routes: r#"
   - { match: "/presentations/**" }
@@ -45,28 +45,28 @@ pub const SITE: Site = Site {
     },
 };
 
-/// How the origin behaves.
+/// Mode of the origin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
-    /// It makes every page and answers every request.
+    /// Responds to every request and charges every page.
     Steady,
-    /// Pages that it has made before cost nothing, and one request in twenty sees its connection reset: before the
-    /// answer, or in the middle of it.
+    /// Cached pages cost nothing, and one request in twenty gets a connection reset, before the response or in the
+    /// middle of it.
     Moody,
 }
 
-/// What the origin knows of itself.
+/// Counters of the origin.
 #[derive(Default)]
 pub struct Books {
     asked: u64,
     pub spent: u64,
-    /// Connections that it has reset.
+    /// Number of reset connections.
     pub broken: u64,
     made: BTreeSet<String>,
 }
 
 impl Site {
-    /// The site's origin, and its books.
+    /// Starts the site's origin. Returns it with its counters.
     pub fn open(self, mood: Mood) -> (Origin, Arc<Mutex<Books>>) {
         let books = Arc::new(Mutex::new(Books::default()));
         let kept = Arc::clone(&books);
@@ -86,7 +86,7 @@ fn serve(request: &Seen, wire: &mut Wire, site: Site, mood: Mood, books: &Mutex<
         books.spent += spent;
         (breaks_off.then_some(books.broken), spent)
     };
-    // An origin says nothing of what it spent as usual.
+    // The origin does not report the usual cost.
     let said = if spent < cost { "X-API-Cost: 0\r\n" } else { "" };
     match breaks_off {
         Some(number) if number % 2 == 0 => wire.reset(),

@@ -1,4 +1,4 @@
-//! The origin of a site of linked pages that can make only a few of them at once.
+//! An origin with a site of linked pages and a low concurrency limit.
 
 use super::origin::Origin;
 use parking_lot::{Condvar, Mutex};
@@ -9,11 +9,11 @@ use std::time::Duration;
 use tidegate::clock::Clock;
 use tidegate::policy::Timestamp;
 
-/// How many pages it makes at once; further requests wait within it.
+/// Maximum number of pages served at once. Further requests wait in the origin.
 pub const HANDS: usize = 4;
 
-/// How long it works on the pages, in turn; real time, because real clients go by it. Pages that all took as long would
-/// soon be begun and finished in step.
+/// Service times of the pages, in rotation. Real time, because real clients use it. With equal service times, pages
+/// would soon start and end in lockstep.
 const WORK_MS: [u64; 5] = [20, 10, 25, 15, 30];
 
 pub struct SmallOrigin {
@@ -37,13 +37,13 @@ struct Orders {
 }
 
 impl SmallOrigin {
-    /// A site whose pages are `/page/0` and so on: each links to four others, and `/page/0` leads to all. Any other
-    /// path is a page without links.
+    /// Starts a site with the pages `/page/0` and so on. Each page links to four others, and all are reachable from
+    /// `/page/0`. Any other path is a page without links.
     pub fn open(pages: usize, clock: &Clock) -> Self {
         let (workshop, clock) = (Arc::new(Workshop::default()), clock.clone());
         let shared = Arc::clone(&workshop);
         let origin = Origin::scripted(move |seen, wire| {
-            let number = seen.target.strip_prefix("/page/").map(|number| number.parse().expect("a page's number"));
+            let number = seen.target.strip_prefix("/page/").map(|number| number.parse().expect("page number"));
             let page = shared.make(|| number.map_or(String::new(), |number| page(number, pages)));
             if number.is_some() {
                 shared.note_crawl(clock.monotonic_now());
@@ -57,14 +57,14 @@ impl SmallOrigin {
         self.origin.address()
     }
 
-    /// The most requests that it ever had at once, those that waited within it included.
+    /// Returns the maximum number of concurrent requests, including those that waited in the origin.
     pub fn most_at_once(&self) -> usize {
         self.workshop.orders.lock().most
     }
 
-    /// From when to when its numbered pages were fetched.
+    /// Returns the time range in which the numbered pages were fetched.
     pub fn crawl(&self) -> RangeInclusive<Timestamp> {
-        self.workshop.orders.lock().crawl.clone().expect("somebody crawled it")
+        self.workshop.orders.lock().crawl.clone().expect("site was crawled")
     }
 }
 

@@ -1,4 +1,4 @@
-//! What every ledger must do, whatever it is kept in: one suite, given a way to open it.
+//! Test suite for all ledger stores. A fixture opens the store under test.
 
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
@@ -7,35 +7,35 @@ use tidegate::ledger::{Lease, LeaseRequest, Store, StoreError, WindowKey};
 use tidegate::policy::window::Span;
 use tidegate::policy::{Timestamp, Units};
 
-/// Noon of some day.
+/// Noon of a day.
 pub const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 
-/// A ledger that gates come to and leave.
+/// A ledger that instances open and close.
 pub trait Ledger {
     type Store: Store;
 
-    /// A gate comes: the only one, or one more where it takes several.
+    /// Opens the store for the only instance, or for one more if several are supported.
     fn gate(&mut self) -> Self::Store;
 
-    /// How many gates may be there at once.
+    /// Returns true if several instances may use the ledger at once.
     fn takes_several(&self) -> bool;
 
-    /// Waits for an answer of the ledger.
+    /// Waits for a result of the store.
     fn wait<T>(&self, answer: impl Future<Output = T>) -> T {
         at_once(answer)
     }
 }
 
-/// The answer of a ledger that answers at once.
+/// Returns the result of a store that never blocks.
 pub fn at_once<T>(answer: impl Future<Output = T>) -> T {
     let mut answer = std::pin::pin!(answer);
     match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("it waits for something"),
+        Poll::Pending => panic!("the store blocks"),
     }
 }
 
-/// One quota of 1000 units a day, asked for by one gate.
+/// An instance that leases from one quota of 1000 units per day.
 pub struct Gate<'a, L: Ledger> {
     ledger: &'a L,
     store: L::Store,
@@ -80,23 +80,23 @@ impl<'a, L: Ledger> Gate<'a, L> {
         }
     }
 
-    /// Asks until it is answered; a store may put off what needs to be written down.
+    /// Requests a lease until it is granted. A store may defer work that must be written first.
     pub fn asks(&mut self, wanted: u64) -> Lease {
         let ask = [self.ask(wanted)];
-        let lease = self.ledger.wait(self.store.lease(&ask, self.now)).expect("an answer").remove(0);
+        let lease = self.ledger.wait(self.store.lease(&ask, self.now)).expect("store returns leases").remove(0);
         self.held = lease.held.floor();
         assert!(lease.taken_by_others <= lease.held_by_others);
         lease
     }
 
     pub fn takes(&mut self, units: u64) {
-        assert!(self.taken + units <= self.held, "{units} more than {} of {}", self.taken, self.held);
+        assert!(self.taken + units <= self.held, "taking {units} units with {} of {} taken", self.taken, self.held);
         self.taken += units;
     }
 
     pub fn closes(mut self) {
         let ask = [self.ask(self.taken)];
-        self.ledger.wait(self.store.close(&ask, self.now)).expect("an answer");
+        self.ledger.wait(self.store.close(&ask, self.now)).expect("store returns leases");
     }
 
     pub fn corrects(&mut self, used: u64) -> Result<(), StoreError> {
@@ -105,7 +105,7 @@ impl<'a, L: Ledger> Gate<'a, L> {
     }
 }
 
-/// Puts `ledger`, in which nothing has been counted yet, through all of it; each time it is another one.
+/// Runs the whole suite. `fresh` returns a new, empty ledger for each test.
 pub fn put_through<L: Ledger>(mut fresh: impl FnMut() -> L) {
     what_is_taken_survives_a_clean_stop(fresh());
     what_is_held_counts_after_a_death(fresh());
@@ -166,7 +166,7 @@ fn what_is_given_back_can_be_had_again<L: Ledger>(mut ledger: L) {
     assert_eq!(gate.asks(1000).held, Units::from_whole(1000));
 }
 
-/// The origin's word is the last; and a limit can be lowered.
+/// Usage reported by the origin has precedence, and a limit can be lowered.
 fn what_is_taken_beyond_the_limit_is_counted<L: Ledger>(mut ledger: L) {
     let store = ledger.gate();
     let mut gate = Gate::new(&ledger, store);
@@ -185,9 +185,9 @@ fn another_window_is_another_allowance<L: Ledger>(mut ledger: L) {
     gate.asks(LIMIT);
     gate.takes(LIMIT);
     (gate.window, gate.taken, gate.held) = (window(1_800_057_600, 86_400, 0), 0, 0);
-    assert_eq!(gate.asks(LIMIT).held, Units::from_whole(LIMIT), "asked for ahead");
+    assert_eq!(gate.asks(LIMIT).held, Units::from_whole(LIMIT), "prefetched");
     (gate.window, gate.taken, gate.held) = (today(), LIMIT, LIMIT);
-    assert_eq!(gate.asks(LIMIT + 1).held, Units::from_whole(LIMIT), "the first is as it was left");
+    assert_eq!(gate.asks(LIMIT + 1).held, Units::from_whole(LIMIT), "the first part is unchanged");
 }
 
 fn earlier_parts_weigh_on_a_sliding_window<L: Ledger>(mut ledger: L) {
@@ -200,7 +200,7 @@ fn earlier_parts_weigh_on_a_sliding_window<L: Ledger>(mut ledger: L) {
         let lease = gate.asks(if number % 4 == 0 { 400 } else { LIMIT });
         assert_eq!(lease.held, Units::from_whole(held), "part {number}: {lease:?}");
         gate.takes(held);
-        // It tells what it took before it goes on.
+        // Report the units taken before continuing.
         gate.asks(held);
     }
 }
@@ -230,7 +230,7 @@ fn a_window_of_first_use_is_opened_once<L: Ledger>(mut ledger: L) {
     let mut next = Gate::new(&ledger, store);
     (next.window, next.now) = (unopened(0), NOON + Duration::from_secs(60));
     let lease = next.asks(10);
-    assert_eq!((lease.held, lease.span), (Units::ZERO, Some(hour)), "it is still open");
+    assert_eq!((lease.held, lease.span), (Units::ZERO, Some(hour)), "the window is still open");
     (next.window, next.now) = (unopened(1), NOON + Duration::from_secs(3601));
     assert_eq!(next.asks(10).held, Units::from_whole(10));
 }
@@ -266,7 +266,7 @@ fn gates_share_one_allowance<L: Ledger>(mut ledger: L) {
             gate.takes((gate.held - gate.taken).min(round % 8));
         }
         let held: u64 = gates.iter().map(|gate| gate.held).sum();
-        assert!(held <= LIMIT, "{held} handed out");
+        assert!(held <= LIMIT, "{held} units leased");
     }
     let told = gates[0].asks(0);
     let of_others: u64 = gates[1..].iter().map(|gate| gate.held).sum();

@@ -1,16 +1,16 @@
-//! Waits for what other threads and processes do: until it is so, or until a deadline by the clock.
+//! Waits for other threads and processes: until a condition is true, or until a deadline.
 
-#![allow(clippy::disallowed_methods, reason = "a deadline for other processes is one by the system's clock")]
+#![allow(clippy::disallowed_methods, reason = "deadlines for other processes use the system clock")]
 
 use std::time::{Duration, Instant};
 
-/// A test that waits for longer has failed. Only a failing test waits for all of it, so it suits a busy machine.
+/// Time after which a waiting test fails. Only a failing test waits that long, so it suits a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Pause between two attempts, which leaves the processor to what is waited for.
+/// Pause between two attempts, which leaves the processor to other processes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Calls `attempt` until it returns a value. Panics with `what` was waited for after [`TIMEOUT`].
+/// Calls `attempt` until it returns a value. Panics with `what` after [`TIMEOUT`].
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -23,13 +23,13 @@ pub fn wait_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Calls `is_so` until it is true. Panics with `what` was waited for after [`TIMEOUT`].
+/// Calls `is_so` until it returns true. Panics with `what` after [`TIMEOUT`].
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     wait_for(what, || is_so().then_some(()));
 }
 
-/// Lets real time pass, for what goes by the clock of another process.
+/// Sleeps in real time, for processes that use their own clock.
 pub fn pass_real_time(span: Duration) {
     std::thread::sleep(span);
 }

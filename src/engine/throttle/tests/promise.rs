@@ -1,14 +1,14 @@
-//! What those who are turned away are told, kept: who comes back as told is served, or has a place in line.
+//! `Retry-After` is kept: a rejected client that returns at that time is served or queued.
 
 use super::*;
 
-/// A scope whose answers all take as long as each other.
+/// A scope whose responses all have the same latency.
 struct ScopeSimulation {
     gate: ThrottleFixture,
     latency_ms: u64,
     now: u64,
     guests: Vec<TestClient>,
-    /// When each is over, and how it ends.
+    /// End time and status of each request in flight.
     inside: Vec<(u64, u16, SlotGuard)>,
 }
 
@@ -21,7 +21,7 @@ impl ScopeSimulation {
             guests: Vec::new(),
             inside: Vec::new(),
         };
-        // It has served before.
+        // A first response sets the latency.
         let first = scope.gate.passes(&["api"], 0);
         let _ = first.record_response(&scope.answer(200), 0.0, ms(0));
         scope
@@ -31,7 +31,7 @@ impl ScopeSimulation {
         OriginOutcome { latency: Duration::from_millis(self.latency_ms), ..answer(status) }
     }
 
-    /// Somebody comes, whose answer will be of `status`. What is told to who is turned away.
+    /// Sends a request whose response has `status`. Returns the rejection, if any.
     fn met(&mut self, client: u64, priority: u8, status: u16) -> Option<ThrottleRejection> {
         match self.gate.enter(&["api"], client, priority, self.now) {
             AcquireOutcome::Acquired(pass) => {
@@ -64,10 +64,10 @@ impl ScopeSimulation {
 }
 
 proptest! {
-    // Each is a second or two of a scope, step by step.
+    // Each case simulates a second or two of a scope in steps of 1 ms.
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn who_comes_back_as_told_is_served_or_has_a_place_in_line(
+    fn client_retrying_after_the_wait_is_not_rejected(
         concurrency in proptest::option::of(1u32..4),
         delay_ms in prop_oneof![Just(0u64), 1u64..300],
         max_wait_ms in prop_oneof![Just(0u64), 1u64..2000],
@@ -86,14 +86,14 @@ proptest! {
             scope.goes_on_until(scope.now + gap);
             let _ = scope.met(client, priority, status);
         }
-        // Whoever comes now is the last for a while. Not every scope is full by then.
+        // This request is the last one for a while. Not every scope is full by then.
         let turned_away = (0..8).find_map(|_| scope.met(9, BOT, 200));
         if let Some(closed) = turned_away {
             let wait_ms = closed.retry_after.as_millis() as u64 + 1;
             scope.inside.iter_mut().for_each(|(_, status, _)| *status = 200);
             scope.goes_on_until(scope.now + wait_ms);
             let again = scope.met(9, BOT, 200);
-            prop_assert!(again.is_none(), "told {closed:?}, then {again:?}");
+            prop_assert!(again.is_none(), "rejected with {closed:?}, then with {again:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Scopes by value, and what always holds of all scopes together.
+//! Partitions, and invariants of all scopes together.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn tenants(rules: throttle::ThrottleConfig, most: usize) -> ThrottleFixture {
 }
 
 #[test]
-fn each_value_is_throttled_apart() {
+fn each_partition_is_throttled_separately() {
     let gate = tenants(with_concurrency(1), 10);
     let _acme = gate.passes(&["tenant=acme"], 0);
     let _other = gate.passes(&["tenant=other"], 0);
@@ -21,7 +21,7 @@ fn each_value_is_throttled_apart() {
 }
 
 #[test]
-fn who_says_no_value_shares_one_scope_with_all_who_say_none() {
+fn requests_without_value_share_one_partition() {
     let gate = tenants(with_concurrency(1), 10);
     let _first = gate.passes(&["tenant"], 0);
     for nothing in ["tenant", "tenant=", "tenant=a&tenant=b"] {
@@ -31,7 +31,7 @@ fn who_says_no_value_shares_one_scope_with_all_who_say_none() {
 }
 
 #[test]
-fn a_value_that_nobody_uses_is_forgotten_as_soon_as_that_changes_nothing() {
+fn idle_partition_without_state_is_evicted() {
     let gate = tenants(with_concurrency(1), 10);
     drop(gate.passes(&["tenant=acme"], 0));
     assert_eq!(gate.state("tenant", 0).partitions, Some(0));
@@ -39,20 +39,20 @@ fn a_value_that_nobody_uses_is_forgotten_as_soon_as_that_changes_nothing() {
     let spaced = Spacing { delay: seconds(5), ..Spacing::default() };
     let gate = tenants(throttle::ThrottleConfig { spacing: spaced, ..permissive() }, 10);
     drop(gate.passes(&["tenant=acme"], 0));
-    assert_eq!(gate.state("tenant", 4999).partitions, Some(1), "the next has to wait for it");
+    assert_eq!(gate.state("tenant", 4999).partitions, Some(1), "the spacing still blocks the next request");
     assert_eq!(gate.state("tenant", 5000).partitions, Some(0));
 
     let gate = tenants(with_backoff(), 10);
     let pass = gate.passes(&["tenant=acme"], 0);
     let _ = pass.record_response(&answer(429), 0.0, ms(0));
     drop(pass);
-    assert_eq!(gate.state("tenant", 1000).backoff_level, 1, "the rest is over, but not what was learned");
+    assert_eq!(gate.state("tenant", 1000).backoff_level, 1, "the backoff is over, its level remains");
     assert_eq!(gate.state("tenant", 599_999).partitions, Some(1));
     assert_eq!(gate.state("tenant", 600_000).partitions, Some(0));
 }
 
 #[test]
-fn a_flood_of_values_stays_within_bounds_and_is_throttled_like_one() {
+fn partition_flood_is_bounded_and_throttled_as_one() {
     let gate = tenants(with_long_queue(with_concurrency(2)), 10);
     let mut inside: Vec<SlotGuard> = (0..10).map(|value| gate.passes(&[&format!("tenant={value}")], 0)).collect();
     inside.extend((10..12).map(|value| gate.passes(&[&format!("tenant={value}")], 0)));
@@ -67,20 +67,20 @@ fn a_flood_of_values_stays_within_bounds_and_is_throttled_like_one() {
 
     drop(inside.swap_remove(0));
     let _newcomer = gate.passes(&["tenant=new"], 0);
-    assert!(gate.values("tenant", 0).iter().any(|of| &*of.name == "new"), "who is idle makes room");
+    assert!(gate.values("tenant", 0).iter().any(|of| &*of.name == "new"), "an idle partition is evicted");
 }
 
 #[test]
-fn a_hundred_thousand_values_one_by_one_leave_no_more_than_there_may_be() {
+fn partition_count_stays_bounded_over_many_values() {
     let gate = tenants(with_backoff(), 100);
     for value in 0..100_000u64 {
         let pass = match gate.enter(&[&format!("tenant={value}")], value, PERSON, value) {
             AcquireOutcome::Acquired(Some(pass)) => pass,
             AcquireOutcome::Queued(_) | AcquireOutcome::Rejected(_) => continue,
-            AcquireOutcome::Acquired(None) => panic!("it is throttled"),
+            AcquireOutcome::Acquired(None) => panic!("the scope is throttled"),
         };
         if value % 7 == 0 {
-            // What was learned keeps it from being forgotten.
+            // A backoff level prevents the eviction.
             let _ = pass.record_response(&answer(429), 0.0, ms(value));
         }
     }
@@ -88,7 +88,7 @@ fn a_hundred_thousand_values_one_by_one_leave_no_more_than_there_may_be() {
 }
 
 #[test]
-fn a_scope_may_come_to_be_by_value_and_back() {
+fn reload_can_partition_and_unpartition_a_scope() {
     let mut gate = ThrottleFixture::with(&[("tenant", with_concurrency(1))]);
     let before = gate.passes(&["tenant"], 0);
     gate = gate.by_value("tenant", 10);
@@ -96,15 +96,15 @@ fn a_scope_may_come_to_be_by_value_and_back() {
     assert_eq!(gate.state("tenant", 0).partitions, Some(1));
     gate.scopes[0].partitioning = None;
     gate.throttle.update_config(&gate.scopes);
-    assert_eq!(gate.state("tenant", 0).in_flight, 1, "it is the one from before again");
+    assert_eq!(gate.state("tenant", 0).in_flight, 1, "the earlier instance is used again");
     gate.waits(&["tenant=acme"], 2, PERSON, 0).waits_until(0);
     drop((before, acme));
     gate = gate.by_value("tenant", 10);
-    assert_eq!(gate.state("tenant", 0).partitions, Some(0), "who left meanwhile has left");
+    assert_eq!(gate.state("tenant", 0).partitions, Some(0), "slots released meanwhile stay released");
 }
 
 #[test]
-fn who_waits_for_a_second_scope_keeps_one_slot_of_the_first_and_no_more() {
+fn waiter_for_two_scopes_reserves_only_one_slot() {
     let gate = ThrottleFixture::with(&[
         ("all", with_long_queue(with_concurrency(8))),
         ("reports", with_long_queue(with_concurrency(1))),
@@ -113,7 +113,7 @@ fn who_waits_for_a_second_scope_keeps_one_slot_of_the_first_and_no_more() {
     let mut waits = gate.waits(&["all", "reports"], 1, BOT, 0);
     waits.waits_until(0);
     let pages: Vec<SlotGuard> = (0..5).map(|_| gate.passes(&["all"], 0)).collect();
-    // Seven have started: the turn is of the one who waits, until it can go.
+    // After seven grants, the next one is reserved for the oldest waiter until it can start.
     for _ in 0..20 {
         let page = gate.passes(&["all"], 0);
         gate.waits(&["all"], 2, PERSON, 0).waits_until(0);
@@ -121,25 +121,25 @@ fn who_waits_for_a_second_scope_keeps_one_slot_of_the_first_and_no_more() {
     }
     drop(pages);
     drop(report);
-    assert!(waits.is_called(), "its slot was kept");
+    assert!(waits.is_called(), "the slot stayed reserved");
 }
 
 #[test]
-fn a_slot_is_kept_for_the_oldest_only_while_that_one_waits_for_slots() {
+fn slot_reservation_ends_when_oldest_waiter_backs_off() {
     let gate = ThrottleFixture::with(&[
         ("a", with_long_queue(with_concurrency(1))),
         ("b", with_long_queue(throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..with_backoff() })),
     ]);
-    // Seven starts, so that the next start of `a` is of the oldest.
+    // After seven grants, the next grant of `a` is oldest-first.
     (0..7).for_each(|_| drop(gate.passes(&["a"], 0)));
     let in_b = gate.passes(&["b"], 0);
     let mut both = gate.waits(&["a", "b"], 2, PERSON, 0);
     both.waits_until(0);
     let mut only_a = gate.waits(&["a"], 3, PERSON, 0);
     only_a.waits_until(0);
-    assert!(!only_a.is_called(), "the slot of `a` is kept");
+    assert!(!only_a.is_called(), "the slot of `a` is reserved");
     let _ = in_b.record_response(&answer(429), 0.0, ms(0));
-    assert!(only_a.is_called(), "`b` rests: nobody knows for how long");
+    assert!(only_a.is_called(), "`b` backs off, so the slot of `a` is not reserved");
     let _only_a = only_a.comes(0);
 }
 
@@ -157,7 +157,7 @@ enum Step {
     Leave(usize),
     Pass(u64),
     Reload(usize),
-    /// Everybody who was called, or whose time has come, looks.
+    /// Polls every waiter that was woken or whose poll time has passed.
     Settle,
 }
 
@@ -179,13 +179,13 @@ const WAYS: [&[&str]; 7] = [&["a"], &["b"], &["a", "b"], &["t"], &["a", "t"], &[
 const MOST_VALUES: usize = 3;
 const MOST_WAITING: u32 = 6;
 
-/// Somebody who waits, and when it was told to look again.
+/// A waiter with the time of its next poll.
 struct PolledClient {
     guest: TestClient,
     look_again: Timestamp,
 }
 
-/// A gate through whose life a property is watched.
+/// State of the property test: a throttle, its waiters and the slots held.
 struct SchedulerModel {
     gate: ThrottleFixture,
     guests: Vec<PolledClient>,
@@ -250,7 +250,7 @@ impl SchedulerModel {
         scopes[3].throttle = Some(limited(2)).filter(|_| form != 1);
         let by_value = Partitioning {
             from: PartitionKey::Query("t".into()),
-            max_partitions: NonZeroUsize::new(MOST_VALUES).expect("some"),
+            max_partitions: NonZeroUsize::new(MOST_VALUES).expect("the maximum is positive"),
         };
         scopes[2].partitioning = Some(by_value).filter(|_| form != 2);
         self.gate.throttle.update_config(&self.gate.scopes);
@@ -261,7 +261,10 @@ impl SchedulerModel {
         while let Some(who) = self.guests.iter().position(is_due(self.now)) {
             self.looks(who);
         }
-        assert!(!self.gate.throttle.scheduler.lock().has_runnable_waiter(ms(self.now)), "somebody waits who could go");
+        assert!(
+            !self.gate.throttle.scheduler.lock().has_runnable_waiter(ms(self.now)),
+            "a waiter that could start was not woken"
+        );
     }
 }
 
@@ -273,7 +276,7 @@ fn limited(concurrency: u32) -> throttle::ThrottleConfig {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
     #[test]
-    fn whatever_happens_the_limits_hold_and_everything_is_given_back(steps in proptest::collection::vec(step(), 1..300)) {
+    fn limits_hold_and_all_state_is_released(steps in proptest::collection::vec(step(), 1..300)) {
         let mut world = SchedulerModel::new();
         let mut before: Vec<ScopeState> = Vec::new();
         for step in steps {
@@ -286,7 +289,7 @@ proptest! {
                 each.extend(values.into_iter().map(|of| ScopeState { name: format!("{name} {}", of.name).into(), ..of }));
             }
             for of in &each {
-                // A reload may lower the limit below what is under way; from then on it only falls.
+                // A reload may lower the limit below the requests in flight; from then on these only decrease.
                 let was = before.iter().find(|was| was.name == of.name).map_or(0, |was| was.in_flight);
                 let most = of.limit.unwrap_or(u32::MAX);
                 prop_assert!(is_reload || of.in_flight <= most.max(was), "{of:?}");
@@ -294,7 +297,7 @@ proptest! {
             }
             before = each;
         }
-        // Whoever still waits is served or told within its time, as long as it looks when it was told to.
+        // Each remaining waiter is served or rejected within its maximum wait if it polls when required.
         drop(std::mem::take(&mut world.inside));
         for _ in 0..2000 {
             world.now += 10;
@@ -306,8 +309,8 @@ proptest! {
             let state = world.gate.state(name, world.now);
             prop_assert_eq!((state.in_flight, state.queue_length), (0, 0));
         }
-        prop_assert!(world.gate.throttle.scheduler.lock().is_empty(), "lanes are forgotten");
+        prop_assert!(world.gate.throttle.scheduler.lock().is_empty(), "queues are removed");
         world.now += 600_000;
-        prop_assert_eq!(world.gate.state("t", world.now).partitions.unwrap_or(0), 0, "and so are values");
+        prop_assert_eq!(world.gate.state("t", world.now).partitions.unwrap_or(0), 0, "partitions are evicted");
     }
 }

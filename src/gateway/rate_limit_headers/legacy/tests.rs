@@ -11,19 +11,19 @@ const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[test]
-fn the_policy_with_fewest_requests_left_is_told_of() {
+fn most_restrictive_policy_is_reported() {
     let cases = [
-        // tokens, units, cost of one request, what is told
+        // tokens, units and cost of a request, expected fields
         (Some(4), None, "bucket 60 4 +60"),
         (None, Some((9, 1)), "api 1000 9 +600"),
         (Some(4), Some((9, 1)), "bucket 60 4 +60"),
         (Some(10), Some((9, 1)), "api 1000 9 +600"),
-        // Nine units are four requests of two units each, and a bit.
+        // Nine units are enough for four requests of two units each.
         (Some(5), Some((9, 2)), "api 1000 9 +600"),
-        // As many left: what takes longer to come back binds more.
+        // Both have the same number left: the longer time until reset is more restrictive.
         (Some(9), Some((9, 1)), "api 1000 9 +600"),
         (Some(0), Some((0, 1)), "api 1000 0 +600"),
-        // The next token, not all of them.
+        // The time until the next token, not until the bucket is full.
         (Some(0), Some((9, 1)), "bucket 60 0 +10"),
         (None, None, "nothing"),
     ];
@@ -33,13 +33,13 @@ fn the_policy_with_fewest_requests_left_is_told_of() {
 }
 
 #[test]
-fn who_is_refused_has_nothing_left_until_it_may_come_back() {
+fn refused_client_has_zero_remaining_until_retry_after() {
     let cases = [
         (Reason::Bucket, Some(0), Some((9, 1)), 0, 10, "bucket 60 0 +10"),
-        // The bucket said no, but when it has filled there is still nothing to be had.
+        // The bucket refused the request, but the quota is exhausted for longer.
         (Reason::Bucket, Some(0), Some((0, 1)), 0, 10, "api 1000 0 +600"),
         (Reason::Quota, Some(5), Some((0, 1)), 1, 600, "api 1000 0 +600"),
-        // Shed while there is something left for others: for as long as the refusal says.
+        // Refused by a tier with units left: the wait of the refusal counts.
         (Reason::Tier, Some(5), Some((400, 1)), 1, 120, "api 1000 0 +120"),
         (Reason::Blocked, Some(5), Some((400, 1)), 0, 3600, "bucket 60 0 +3600"),
         (Reason::Blocked, None, Some((400, 1)), 0, 3600, "api 1000 0 +3600"),
@@ -51,7 +51,7 @@ fn who_is_refused_has_nothing_left_until_it_may_come_back() {
 }
 
 #[test]
-fn each_family_says_it_in_its_own_words() {
+fn each_header_family_writes_its_own_fields() {
     let cases: [(&[LegacyFamily], &str); 4] = [
         (
             &[LegacyFamily::Atlassian],
@@ -74,30 +74,30 @@ fn each_family_says_it_in_its_own_words() {
 }
 
 #[test]
-fn atlassians_retry_after_gives_way_to_whoever_asks_for_patience() {
+fn atlassian_retry_after_is_omitted_on_429_503() {
     let retry_after = |tokens, status| {
         let fields = written(&[LegacyFamily::Atlassian], Some(tokens), None, None, status);
         fields.get(Name::RetryAfter).map(|seconds| String::from_utf8_lossy(seconds).into_owned())
     };
     assert_eq!(retry_after(4, StatusCode::OK).as_deref(), Some("0"));
-    assert_eq!(retry_after(0, StatusCode::OK).as_deref(), Some("10"), "admitted, and it was the last token");
+    assert_eq!(retry_after(0, StatusCode::OK).as_deref(), Some("10"), "admitted with the last token");
     for status in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
         assert_eq!(retry_after(4, status), None, "{status}");
     }
 }
 
-/// Name, limit, what is left, and when it comes back.
+/// Formats name, limit, remaining units and reset time.
 fn told(tokens: Option<u32>, units: Option<(u64, u64)>, refusal: Option<&Refusal>) -> String {
     let fields = written(&[LegacyFamily::Github], tokens, units, refusal, StatusCode::OK);
     let text = |name| fields.get(name).map(|value| String::from_utf8_lossy(value).into_owned());
     let Some(name) = text(Name::XRateLimitResource) else { return "nothing".into() };
-    let number = |name| text(name).and_then(|text| text.parse::<u64>().ok()).expect("a number");
+    let number = |name| text(name).and_then(|text| text.parse::<u64>().ok()).expect("numeric field");
     let reset = number(Name::XRateLimitReset) - NOON.seconds();
     format!("{name} {} {} +{reset}", number(Name::XRateLimitLimit), number(Name::XRateLimitRemaining))
 }
 
-/// A bucket of sixty that fills by ten every ten seconds, with `tokens` in it, and a quota of a thousand an hour that
-/// ends in ten minutes, with `units` left of it for requests of some cost.
+/// Writes the fields for a bucket of 60 that refills by ten every ten seconds and has `tokens`, and for a quota of
+/// 1,000 per hour that ends in ten minutes, has `units` left, and is charged the given cost per request.
 fn written(
     families: &[LegacyFamily],
     tokens: Option<u32>,

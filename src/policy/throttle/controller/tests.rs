@@ -19,8 +19,8 @@ fn autothrottle(target_concurrency: f64) -> Controller {
     })
 }
 
-/// The first second from which on, for ten, the origin gives nine tenths of what it can with no more in its queue than it
-/// has servers.
+/// Returns the start of the first ten seconds in which the origin works at 90 % of its capacity, with at most as many
+/// queued requests as servers.
 fn found_after(seconds: &[SecondStats], servers: u32) -> Option<usize> {
     let is_found = |ten: &[SecondStats]| {
         let summary = Summary::of(ten);
@@ -38,7 +38,7 @@ fn compares_controllers() {
         ("`concurrency: 16`", ThrottleConfig { concurrency: NonZeroU32::new(16), ..permissive_config() }),
         ("`autothrottle`, target 16", ThrottleConfig { controller: Some(autothrottle(16.0)), ..permissive_config() }),
         ("`autothrottle`, target 4", ThrottleConfig { controller: Some(autothrottle(4.0)), ..permissive_config() }),
-        ("`adaptive: gradient`", ThrottleConfig { controller: Some(gradient()), ..permissive_config() }),
+        ("`adaptive_concurrency: gradient`", ThrottleConfig { controller: Some(gradient()), ..permissive_config() }),
     ];
     let (noisy, slow, mixed) = (ServiceTime::Noisy(0.1), ServiceTime::Noisy(0.2), ServiceTime::Mixed(0.05, 0.5));
     let origins = [
@@ -61,7 +61,7 @@ fn compares_controllers() {
             let Summary { share, wait, .. } = Summary::of(&minute[20..]);
             let found = found_after(minute, origin.servers).map_or("never".into(), |after| format!("{after} s"));
             println!("| {what} | {name} | {:.0} % | {:.0} ms | {found} |", share * 100.0, wait * 1000.0);
-            if *name == "`adaptive: gradient`" {
+            if *name == "`adaptive_concurrency: gradient`" {
                 assert!(share > 0.8 && wait < 1.5 * origin.pages.mean(), "{what}: {share} {wait}");
             }
         }
@@ -69,14 +69,14 @@ fn compares_controllers() {
 }
 
 #[test]
-fn a_controller_keeps_what_it_learned_only_under_settings_of_its_kind() {
+fn controller_keeps_its_state_only_for_its_kind() {
     let now = Timestamp::from_seconds(1000);
     let slow = ThrottleConfig { controller: Some(autothrottle(1.0)), ..permissive_config() };
     let learned = ControllerState::Autothrottle(Duration::from_secs(9));
     assert_eq!(
         slow.update_controller(learned, now),
         ControllerState::Autothrottle(Duration::from_secs(5)),
-        "within the new bounds"
+        "within new bounds"
     );
     assert_eq!(permissive_config().update_controller(learned, now), ControllerState::Fixed);
     assert_eq!(slow.update_controller(ControllerState::Fixed, now), ControllerState::Autothrottle(Duration::ZERO));

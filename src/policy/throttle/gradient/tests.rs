@@ -10,7 +10,7 @@ fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// A limit that is always used whole, window by window.
+/// Simulated limit whose slots are all used in each window.
 struct Story {
     gradient: Gradient,
     limit: GradientLimit,
@@ -23,7 +23,7 @@ impl Story {
         Self { gradient, limit: GradientLimit::new(&gradient, now), now }
     }
 
-    /// One window of answers that take `latency_ms`.
+    /// Simulates one window of responses with `latency_ms`.
     fn answers(&mut self, latency_ms: u64) -> &mut Self {
         let whole = self.limit.current();
         self.window(whole, &[(WINDOW_SAMPLES, Some(LoadSample::Success(ms(latency_ms))))])
@@ -46,7 +46,7 @@ impl Story {
         self.limit.current()
     }
 
-    /// Without the window in which the queue is looked into.
+    /// Disables drains.
     fn undrained(mut self) -> Self {
         self.limit.windows_to_drain = u32::MAX;
         self
@@ -54,34 +54,34 @@ impl Story {
 }
 
 #[test]
-fn the_limit_follows_the_algorithm_window_by_window() {
+fn limit_follows_the_algorithm_window_by_window() {
     let mut story = Story::within(1, 64).undrained();
     assert_eq!(story.most(), 8);
     for (latency_ms, limit, why) in [
         (100, 8, "the first window is the baseline"),
-        (100, 10, "as fast: its root more, 2.83"),
-        (110, 13, "a tenth longer: 5 / 7 of the root of 10.83"),
-        (135, 13, "at the tolerance it stays"),
-        (270, 6, "twice the tolerance: half"),
-        (1000, 3, "ten times as long: no more than half"),
-        (90, 5, "faster than ever: the root more, and half-way to a new baseline"),
+        (100, 10, "same latency: the square root, 2.83, is added"),
+        (110, 13, "a tenth slower: 5 / 7 of the square root of 10.83"),
+        (135, 13, "at the tolerance: unchanged"),
+        (270, 6, "twice the tolerance: halved"),
+        (1000, 3, "ten times slower: halved at most"),
+        (90, 5, "fastest: the square root added, baseline halfway"),
     ] {
         story.answers(latency_ms);
         assert_eq!(story.most(), limit, "{why}, at {latency_ms} ms");
     }
-    let baseline = story.limit.baseline.expect("it is known");
+    let baseline = story.limit.baseline.expect("a baseline after the first window");
     assert!((baseline - 0.095).abs() < 1e-9);
     for _ in 0..100 {
         story.answers(90);
     }
-    assert_eq!(story.most(), 64, "up to the ceiling");
+    assert_eq!(story.most(), 64, "up to the maximum");
     let mut story = Story::within(6, 64).undrained();
     story.answers(100).answers(1000).answers(400).answers(400);
-    assert_eq!(story.most(), 6, "down to the floor");
+    assert_eq!(story.most(), 6, "down to the minimum");
 }
 
 #[test]
-fn a_limit_that_is_not_used_by_half_stays_whatever_happens() {
+fn limit_below_half_use_is_unchanged() {
     for sign in [LoadSample::Success(ms(1)), LoadSample::Success(ms(60_000)), LoadSample::Overloaded] {
         let mut story = Story::within(1, 64);
         story.answers(100).answers(100).answers(100);
@@ -94,7 +94,7 @@ fn a_limit_that_is_not_used_by_half_stays_whatever_happens() {
 }
 
 #[test]
-fn timeouts_and_complaints_take_away_their_share_and_at_most_half() {
+fn overloads_reduce_the_limit_by_at_most_half() {
     for (good, congested, left) in
         [(WINDOW_SAMPLES - 2, 2, 90), (WINDOW_SAMPLES / 2, WINDOW_SAMPLES / 2, 50), (0, WINDOW_SAMPLES, 50)]
     {
@@ -110,11 +110,11 @@ fn timeouts_and_complaints_take_away_their_share_and_at_most_half() {
     for _ in 0..WINDOW_SAMPLES {
         story.limit.on_outcome(&GRADIENT, LoadSample::Overloaded, sent, 50, story.now + ms(200));
     }
-    assert_eq!(story.most(), 50, "those that were under way then are the same congestion");
+    assert_eq!(story.most(), 50, "overload of earlier requests is the same congestion");
 }
 
 #[test]
-fn errors_answered_fast_never_raise_it() {
+fn fast_errors_never_raise_the_limit() {
     let mut story = Story::within(1, 100);
     story.answers(100);
     let before = story.most();
@@ -125,13 +125,13 @@ fn errors_answered_fast_never_raise_it() {
 }
 
 #[test]
-fn an_origin_that_became_slower_by_itself_is_believed_before_half_is_lost_twice() {
+fn slower_origin_becomes_the_new_baseline() {
     let mut story = Story::within(1, 64).undrained();
     for _ in 0..8 {
         story.answers(100);
     }
     let before = story.most();
-    let least = (0..6).map(|_| story.answers(200).most()).min().expect("six");
+    let least = (0..6).map(|_| story.answers(200).most()).min().expect("six windows");
     assert!(least >= before / 4, "{least} of {before}");
     for _ in 0..8 {
         story.answers(200);
@@ -143,7 +143,7 @@ fn origin(servers: u32, pages: ServiceTime) -> Origin {
     Origin { servers, pages, rate_limit: None, queue_timeout: Duration::from_secs(30) }
 }
 
-/// What each second brings behind a gradient, before origins that follow each other.
+/// Simulates a gradient controller before a sequence of origins; returns the statistics of each second.
 fn squeezed(seed: u64, seconds: u64, phases: &[(u64, Origin, u32)]) -> Vec<SecondStats> {
     let phases: Vec<Phase> =
         phases.iter().map(|&(from_s, origin, clients)| Phase { from_s, origin, clients }).collect();
@@ -155,14 +155,14 @@ fn squeezed(seed: u64, seconds: u64, phases: &[(u64, Origin, u32)]) -> Vec<Secon
 }
 
 #[test]
-fn a_hidden_capacity_is_found_again_whenever_it_changes() {
-    // A mix of pages tells little in small windows: with four at once it is held back too much at times.
+fn changed_capacity_is_found_again() {
+    // Small windows are too noisy for a mix of pages: with four servers, the limit is too low at times.
     let pages = [(ServiceTime::Even(0.1), 0.9), (ServiceTime::Noisy(0.1), 0.85), (ServiceTime::Mixed(0.05, 0.5), 0.5)];
     for (pages, share_of_few) in pages {
         for seed in 0..6 {
             let (many, few) = (origin(16, pages), origin(4, pages));
             let seconds = squeezed(seed, 180, &[(0, many, 200), (60, few, 200), (120, many, 200)]);
-            // Ten seconds later, fifteen where it fell to a quarter, twenty where it rose to four times of it.
+            // After 10 s; after 15 s if the capacity fell to a quarter, after 20 s if it rose fourfold.
             for (from, to, servers, least_share) in
                 [(10, 60, 16.0, 0.9), (75, 120, 4.0, share_of_few), (140, 180, 16.0, 0.9)]
             {
@@ -171,13 +171,13 @@ fn a_hidden_capacity_is_found_again_whenever_it_changes() {
                 assert!(found.in_queue <= servers, "{pages:?} {seed} {from}: {found:?}");
             }
             let least = seconds[140..].iter().filter_map(|second| second.pace.limit).min();
-            assert!(least >= Some(5), "no probing down to nothing: {least:?}");
+            assert!(least >= Some(5), "drains keep at least five slots: {least:?}");
         }
     }
 }
 
 #[test]
-fn any_capacity_is_found_however_fast_the_pages_are() {
+fn any_capacity_is_found_at_any_latency() {
     for (servers, latency) in [(2, 0.02), (2, 0.1), (4, 0.3), (8, 0.05), (30, 0.1), (100, 0.3)] {
         for seed in 0..4 {
             let seconds = squeezed(seed, 120, &[(0, origin(servers, ServiceTime::Noisy(latency)), 400)]);
@@ -189,7 +189,7 @@ fn any_capacity_is_found_however_fast_the_pages_are() {
 }
 
 #[test]
-fn pages_that_take_twice_as_long_are_no_congestion() {
+fn doubled_service_time_is_not_congestion() {
     for servers in [4, 8, 16, 40] {
         for seed in 0..4 {
             let (fast, slow) = (origin(servers, ServiceTime::Noisy(0.1)), origin(servers, ServiceTime::Noisy(0.2)));
@@ -202,7 +202,7 @@ fn pages_that_take_twice_as_long_are_no_congestion() {
 }
 
 #[test]
-fn little_traffic_neither_raises_nor_lowers_it() {
+fn low_traffic_leaves_the_limit_unchanged() {
     for clients in 1..4 {
         let well = origin(16, ServiceTime::Noisy(0.1));
         let slow = origin(16, ServiceTime::Noisy(1.0));
@@ -213,7 +213,7 @@ fn little_traffic_neither_raises_nor_lowers_it() {
 }
 
 #[test]
-fn an_origin_that_hangs_for_a_while_gets_less_and_then_its_due() {
+fn hung_origin_lowers_the_limit_until_recovery() {
     let well = Origin { queue_timeout: Duration::from_secs(2), ..origin(16, ServiceTime::Noisy(0.1)) };
     let hung = Origin { servers: 0, ..well };
     let seconds = squeezed(7, 90, &[(0, well, 200), (30, hung, 200), (50, well, 200)]);

@@ -30,7 +30,7 @@ impl Story {
         Self { climb: RampState::new(&rampup, now), rampup, now }
     }
 
-    /// A window with so many requests, with so many under way at each, and so many complaints.
+    /// Simulates a window with this many requests, requests in flight at each, and overload responses.
     fn window(&mut self, sent: u32, under_way: u32, complaints: u32) -> RampValue {
         (0..sent).for_each(|_| self.climb.on_sent(&self.rampup, under_way, self.now));
         (0..complaints).for_each(|_| self.climb.on_overload(&self.rampup, self.now));
@@ -41,41 +41,41 @@ impl Story {
 }
 
 #[test]
-fn the_delay_follows_the_complaints_window_by_window() {
+fn delay_follows_overloads_window_by_window() {
     let mut story = Story::of(by_delay(1..=2));
     for (sent, complaints, delay_us, why) in [
-        (300, 0, 180_000, "fewer than wished: a tenth faster"),
-        (300, 0, 162_000, "and again"),
-        (100, 0, 162_000, "less than half of what is allowed was used: it stays"),
-        (370, 1, 162_000, "as wished"),
-        (370, 2, 162_000, "as wished"),
-        (370, 3, 170_526, "more: half a tenth slower, as the direction turned"),
-        (10, 9, 184_352, "again: half more than that, however little was sent"),
-        (370, 0, 177_531, "fewer: it turns again, half of that"),
+        (300, 0, 180_000, "below target: a tenth faster"),
+        (300, 0, 162_000, "a tenth faster again"),
+        (100, 0, 162_000, "less than half used: unchanged"),
+        (370, 1, 162_000, "on target"),
+        (370, 2, 162_000, "on target"),
+        (370, 3, 170_526, "above target: half the step, as the direction changed"),
+        (10, 9, 184_352, "above again: 1.5 times the step, despite few requests"),
+        (370, 0, 177_531, "below target: half the step, as the direction changed"),
     ] {
-        let RampValue::Delay(delay) = story.window(sent, 1, complaints) else { panic!("it is the delay") };
+        let RampValue::Delay(delay) = story.window(sent, 1, complaints) else { panic!("not a delay") };
         assert_eq!(delay.as_micros(), delay_us, "{why}");
     }
     for _ in 0..100 {
         story.window(6000, 1, 0);
     }
-    assert_eq!(story.climb.current(), RampValue::Delay(ms(20)), "no shorter than the shortest");
+    assert_eq!(story.climb.current(), RampValue::Delay(ms(20)), "down to the minimum");
     for _ in 0..100 {
         story.window(6000, 1, 9);
     }
-    assert_eq!(story.climb.current(), RampValue::Delay(ms(2000)), "no longer than the longest");
+    assert_eq!(story.climb.current(), RampValue::Delay(ms(2000)), "up to the maximum");
 }
 
 #[test]
-fn concurrency_follows_the_complaints_window_by_window() {
+fn concurrency_follows_overloads_window_by_window() {
     let mut story = Story::of(by_concurrency(1..=1));
     for (under_way, complaints, most, why) in [
         (20, 0, 22, "a tenth more"),
-        (10, 0, 22, "not used by half"),
-        (22, 1, 22, "as wished"),
+        (10, 0, 22, "less than half used"),
+        (22, 1, 22, "on target"),
         (22, 0, 24, "a tenth more"),
-        (24, 0, 24, "no more than the most"),
-        (24, 2, 23, "half a tenth less"),
+        (24, 0, 24, "up to the maximum"),
+        (24, 2, 23, "half a tenth fewer"),
     ] {
         assert_eq!(story.window(100, under_way, complaints), RampValue::Concurrency(most), "{why}");
     }
@@ -86,13 +86,14 @@ fn concurrency_follows_the_complaints_window_by_window() {
 }
 
 #[test]
-fn an_hour_in_which_nobody_asks_is_no_step() {
+fn idle_hour_is_not_a_step() {
     let mut story = Story::of(by_delay(1..=1));
     story.now += MINUTE * 60;
     assert_eq!(story.window(0, 1, 0), RampValue::Delay(ms(200)));
 }
 
-/// Each second behind a ramp-up, before an origin that answers 429 beyond `rate` requests a second.
+/// Simulates a ramp-up before an origin that returns 429 beyond `rate` requests per second; returns the statistics of
+/// each second.
 fn climbs(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<SecondStats> {
     let backoff = Backoff {
         statuses: OVERLOAD_STATUSES.into(),
@@ -114,7 +115,7 @@ fn climbs(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<SecondStats> 
 }
 
 #[test]
-fn it_settles_at_the_target_and_holds() {
+fn delay_settles_at_the_overload_target() {
     for rate in [8, 20, 45] {
         let seconds = climbs(by_delay(1..=3), rate, 1, 2);
         let settled = &seconds[3600..];
@@ -125,14 +126,14 @@ fn it_settles_at_the_target_and_holds() {
         let met = minutes.iter().filter(|count| (1..=3).contains(*count)).count();
         assert!(met >= 45, "{met} of 60 windows: {minutes:?}");
         let delays = settled.iter().map(|second| second.pace.delay);
-        let (least, most) = (delays.clone().min().expect("some"), delays.max().expect("some"));
+        let (least, most) = (delays.clone().min().expect("delays"), delays.max().expect("delays"));
         assert!(most <= least.mul_f64(1.12), "{least:?} to {most:?}");
     }
 }
 
 #[test]
-fn complaints_that_are_wished_do_not_make_rests_longer() {
+fn targeted_overloads_do_not_lengthen_backoff() {
     let seconds = climbs(by_delay(1..=1), 20, 1, 2);
     let answered: u32 = seconds[3600..].iter().map(|second| second.answered).sum();
-    assert!(answered > 3600 * 18, "a rest a minute, of a second: {answered}");
+    assert!(answered > 3600 * 18, "one backoff of 1 s per minute: {answered}");
 }
