@@ -171,6 +171,16 @@ impl ScopeLimiter {
         self.slot_blocked_by(self.limits.limit?, now)
     }
 
+    /// Returns when time alone opens the next slot for a waiter, if it does. Where the only free slot may be reserved for
+    /// the oldest waiter, that is the next slot: the others wait for it.
+    pub(super) fn opens_at(&self, now: Timestamp) -> Option<Timestamp> {
+        match self.blocked_by(now) {
+            Some(blocked) => blocked.until(),
+            None if self.oldest_first_due() && self.has_one_slot_left(now) => self.slot_cooldowns.next_free(now),
+            None => None,
+        }
+    }
+
     fn slot_blocked_by(&self, most: u32, now: Timestamp) -> Option<BlockedBy> {
         if self.in_flight >= most {
             return Some(BlockedBy::NoSlot);

@@ -3,8 +3,8 @@
 //!
 //! An operation examines only the wait queues of the instances it changed, and none of a blocked instance. One
 //! exception: an instance reserves its last free slot for its oldest waiter, unless that waiter is blocked by something
-//! other than a missing slot. Therefore, when an instance enters backoff, slots that other instances reserved for its
-//! waiters become available.
+//! other than a missing slot. Therefore, when an instance enters backoff, or a slot of it is free before its delay has
+//! passed, slots that other instances reserved for its waiters become available.
 
 use super::group::ScopeGroup;
 use super::instance::{InstanceId, ScopeInstance};
@@ -148,7 +148,7 @@ impl Scheduler {
         self.dispatch(&doors);
         let Some(hindrance) = self.blocked_by(&doors) else {
             let ticket = self.grant(None, &doors, request.random);
-            self.dispatch_with_unreserved(&doors);
+            self.dispatch(&doors);
             return ScheduleResult::Granted(ticket);
         };
         let max_wait = self.rules(&doors).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
@@ -261,7 +261,7 @@ impl Scheduler {
             }
             heard.delay_adjustments.extend(lesson.adjustment.map(|adjustment| (Arc::clone(&book.name), adjustment)));
         }
-        self.dispatch_with_unreserved(&ticket.doors());
+        self.dispatch(&ticket.doors());
         heard
     }
 
@@ -269,7 +269,7 @@ impl Scheduler {
         for &(InstanceId(door), spell) in &ticket.doors {
             self.doors[door].limiter.release(spell, ticket.started, self.now);
         }
-        self.dispatch_with_unreserved(&ticket.doors());
+        self.dispatch(&ticket.doors());
     }
 
     /// Returns snapshots of all configured scopes. Evicts idle partitions on the way.
@@ -289,12 +289,14 @@ impl Scheduler {
         family.map_or_else(Vec::new, |family| family.busiest(count, &self.doors, self.now.max(now)))
     }
 
-    /// Grants slots, in order, to all waiters that can start after a change of `instances`.
+    /// Grants slots, in order, to all waiters that can start after a change of `instances`, with the slots that this
+    /// change unreserves elsewhere.
     fn dispatch(&mut self, doors: &[InstanceId]) {
         if !doors.iter().any(|door| self.doors[door.0].has_waiters()) {
             return;
         }
         let mut changed: Few<InstanceId> = doors.into();
+        changed.extend(self.unreserved_by(doors));
         while let Some(id) = self.next_waiter(&changed) {
             let Some(&Waiter { lane, request: SlotRequest { random: chance, .. }, .. }) = self.waiters.get(&id) else {
                 break;
@@ -315,14 +317,6 @@ impl Scheduler {
         self.rearm_timers(&changed);
     }
 
-    /// Like [`Self::dispatch`], where `instances` may have entered backoff: also dispatches waiters of the slots this
-    /// unreserves.
-    fn dispatch_with_unreserved(&mut self, doors: &[InstanceId]) {
-        let mut changed: Few<InstanceId> = doors.into();
-        changed.extend(self.unreserved_by(doors));
-        self.dispatch(&changed);
-    }
-
     /// Returns the instances that no longer reserve a slot for waiters of `instances`, because these are now blocked by
     /// something other than a slot.
     fn unreserved_by(&self, doors: &[InstanceId]) -> Few<InstanceId> {
@@ -336,12 +330,12 @@ impl Scheduler {
         released
     }
 
-    /// For each instance that is blocked only by time: wakes its oldest waiter if no waiter owns the timer, or the
+    /// For each instance whose next slot opens with time alone: wakes its oldest waiter if no waiter owns the timer, or the
     /// timer owner if its timer expires too late.
     fn rearm_timers(&mut self, doors: &[InstanceId]) {
         for door in doors.iter().map(|door| &self.doors[door.0]) {
             let Some(oldest) = door.oldest() else { continue };
-            let Some(opens) = door.limiter.blocked_by(self.now).and_then(BlockedBy::until) else { continue };
+            let Some(opens) = door.limiter.opens_at(self.now) else { continue };
             let sleeper = match door.timer_owner {
                 None => oldest,
                 Some((watchman, told)) if told > opens => watchman,
@@ -353,7 +347,7 @@ impl Scheduler {
         }
     }
 
-    /// Makes waiter `id` the timer owner of its instances that are blocked only by time and have no owner. Returns the
+    /// Makes waiter `id` the timer owner of its instances whose next slot opens with time alone and that have no owner. Returns the
     /// earliest expiry.
     fn claim_timer(&mut self, id: WaiterId, doors: &[InstanceId]) -> Option<Timestamp> {
         let mut first: Option<Timestamp> = None;
@@ -362,7 +356,7 @@ impl Scheduler {
             if door.timer_owner.is_some_and(|(known, _)| known != id) {
                 continue;
             }
-            let opens = door.limiter.blocked_by(self.now).and_then(BlockedBy::until);
+            let opens = door.limiter.opens_at(self.now);
             door.timer_owner = opens.map(|opens| (id, opens));
             first = opens.into_iter().chain(first).min();
         }

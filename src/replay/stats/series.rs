@@ -24,7 +24,7 @@ impl Series {
             Some(last) if last.0 >= step => last.1 = value,
             _ => self.points.push((step, value)),
         }
-        if self.points.len() > MAX_POINTS {
+        while self.points.len() > MAX_POINTS {
             self.step_s *= 2;
             self.points.iter_mut().for_each(|(step, _)| *step /= 2);
             // Of two points in one step, the later one is kept.
@@ -54,6 +54,16 @@ const MAX_POINTS: usize = 2048;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn sparse_points_are_merged_until_they_fit() {
+        let mut series = Series::default();
+        for place in 0..=MAX_POINTS as u64 {
+            series.add(Timestamp::from_seconds(place * 10 * MIN_STEP_S), Units::from_whole(place));
+        }
+        let (step, points) = series.report();
+        assert_eq!((step, points.len()), (16 * MIN_STEP_S, MAX_POINTS / 8 * 5 + 1));
+    }
 
     proptest! {
         #[test]

@@ -143,6 +143,25 @@ fn slot_reservation_ends_when_oldest_waiter_backs_off() {
     let _only_a = only_a.comes(0);
 }
 
+#[test]
+fn cooling_slot_behind_reserved_slot_opens_by_time() {
+    let spacing = Spacing { per_slot: Duration::from_millis(400), ..Spacing::default() };
+    let gate = ThrottleFixture::with(&[
+        ("a", with_long_queue(with_concurrency(1))),
+        ("b", with_long_queue(throttle::ThrottleConfig { spacing, ..with_concurrency(2) })),
+    ]);
+    // After seven grants, the next grant of `b` is oldest-first. The slot of the seventh cools down until 2800.
+    (0..7).for_each(|number| drop(gate.passes(&["b"], 400 * number)));
+    let _in_a = gate.passes(&["a"], 2400);
+    let mut both = gate.waits(&["a", "b"], 2, PERSON, 2400);
+    let mut only_b = gate.waits(&["b"], 3, PERSON, 2400);
+    let timers = [both.waits_until(2400), only_b.waits_until(2400)];
+    assert!(timers.contains(&2800), "a waiter polls when the second slot of `b` is free: {timers:?}");
+    both.waits_until(2800);
+    assert!(only_b.is_called(), "the first slot stays reserved, the second is granted");
+    let _only_b = only_b.comes(2800);
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Enter {
