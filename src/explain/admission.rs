@@ -65,7 +65,7 @@ fn bucket(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>) -> Step {
     }
     let left = bucket.remaining(case.level, case.now);
     let holds = format!("capacity {}, refill {} every {:?}", bucket.capacity, bucket.fill, bucket.interval);
-    let (finding, says) = match decide::bucket(asked, case.level, case.now) {
+    let (finding, says) = match decide::check_bucket(asked, case.level, case.now) {
         Ok(_) if case.happened.is_some() && case.found.is_none() => {
             (StepResult::Passed, format!("{holds}: a token was available"))
         }

@@ -171,7 +171,7 @@ pub fn decide(
     }
 
     let mut after = level;
-    match bucket(asked, level, now) {
+    match check_bucket(asked, level, now) {
         Ok(taken) => after = taken,
         Err(refusal) if asked.class_rules.enforce => return Verdict::Refuse(refusal),
         Err(refusal) => shadow = shadow.or(Some(refusal.reason)),
@@ -192,7 +192,7 @@ pub fn check_block(class: &Class) -> Result<(), Refusal> {
 }
 
 /// Takes a token if the bucket of the class counts the request; otherwise refuses it until the next token.
-pub fn bucket(asked: &DecisionRequest<'_>, level: BucketState, now: Timestamp) -> Result<BucketState, Refusal> {
+pub fn check_bucket(asked: &DecisionRequest<'_>, level: BucketState, now: Timestamp) -> Result<BucketState, Refusal> {
     let Some(bucket) = asked.bucket() else { return Ok(level) };
     bucket.take(level, now).map_err(|EmptyUntil(moment)| Refusal {
         reason: Reason::Bucket,
