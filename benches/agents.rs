@@ -16,7 +16,7 @@ const BROWSER: &[u8] =
     b"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
 
 /// Returns the worst case of a user agent: as many partial matches as possible, all of which fail.
-fn unkind() -> Vec<u8> {
+fn worst_case_user_agent() -> Vec<u8> {
     let mut agent = b"Mozilla/5.0 (Linux; Android 1 ".to_vec();
     while agent.len() < tidegate::user_agents::MAX_USER_AGENT_BYTES {
         agent.extend_from_slice(b" bot http://");
@@ -26,7 +26,7 @@ fn unkind() -> Vec<u8> {
 
 /// Returns an operator with 20,000 prefixes, more than all published lists have, and addresses inside and outside, in
 /// random order.
-fn crowded() -> (OperatorTable, OperatorId, Vec<IpAddr>) {
+fn operators_with_many_ranges() -> (OperatorTable, OperatorId, Vec<IpAddr>) {
     let scattered = (0..20_000_u32).map(|number| number.wrapping_mul(0x9e37_79b1));
     let prefix = |bits: u32| {
         IpNet::new(Ipv4Addr::from(bits).into(), 20 + (bits % 13) as u8).expect("prefix length is at most 32").trunc()
@@ -41,7 +41,7 @@ fn crowded() -> (OperatorTable, OperatorId, Vec<IpAddr>) {
     (operators, acme, scattered.map(|bits| Ipv4Addr::from(bits ^ (bits >> 7 & 0x3ff)).into()).collect())
 }
 
-fn agents(criterion: &mut Criterion) {
+fn user_agents(criterion: &mut Criterion) {
     let operators = OperatorTable::builtin();
     let agents = UserAgentMatcher::builtin(operators.tokens());
     let mut cache = ClaimCache::new(RandomState::default());
@@ -56,7 +56,7 @@ fn agents(criterion: &mut Criterion) {
     criterion.bench_function("claim/new browser", |b| {
         b.iter(|| agents.claim(black_box(BROWSER)));
     });
-    let unkind = unkind();
+    let unkind = worst_case_user_agent();
     criterion.bench_function("claim/worst case", |b| {
         b.iter(|| agents.claim(black_box(&unkind)));
     });
@@ -69,7 +69,7 @@ fn agents(criterion: &mut Criterion) {
     criterion.bench_function("proof/IPv6", |b| {
         b.iter(|| operators.verify(google, black_box(v6), NOW));
     });
-    let (crowded, acme, addresses) = crowded();
+    let (crowded, acme, addresses) = operators_with_many_ranges();
     let mut next = addresses.iter().cycle();
     criterion.bench_function("proof/20,000 prefixes", |b| {
         b.iter(|| crowded.verify(acme, *next.next().expect("iterator is a cycle"), NOW));
@@ -85,5 +85,5 @@ fn agents(criterion: &mut Criterion) {
     criterion.bench_function("start/operators", |b| b.iter(OperatorTable::builtin));
 }
 
-criterion_group!(benches, agents);
+criterion_group!(benches, user_agents);
 criterion_main!(benches);

@@ -22,7 +22,7 @@ const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 const BROWSER: &[u8] =
     b"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36";
 
-fn behaviour(criterion: &mut Criterion) {
+fn bot_detection(criterion: &mut Criterion) {
     let rules = "{ origin: { url: 'http://127.0.0.1:1' }, bot_detection: { max_clients: 200000 } }";
     let settings = config::load(Path::new("bench.yaml"), rules, &[], &[], &[]).expect("valid rules");
     let engine = Engine::new(LeaseMode::Local, 1000);
@@ -30,7 +30,7 @@ fn behaviour(criterion: &mut Criterion) {
     let before = resident_bytes();
     for number in 0..CLIENTS {
         for aim in [ResourceKind::Page(1), ResourceKind::Asset, ResourceKind::Asset, ResourceKind::Page(2)] {
-            admission.record_request(track(&admission, number), &sight(aim), ResponseOutcome::Served);
+            admission.record_request(profile_key(&admission, number), &request_features(aim), ResponseOutcome::Served);
         }
     }
     let each = (resident_bytes() - before) as f64 / f64::from(CLIENTS);
@@ -45,25 +45,25 @@ fn behaviour(criterion: &mut Criterion) {
     };
     let mut group = criterion.benchmark_group("behaviour");
     group.bench_function("score: the same client", |bench| {
-        bench.iter(|| admission.bot_score_if_suspected(track(&admission, black_box(7)), true, later));
+        bench.iter(|| admission.bot_score_if_suspected(profile_key(&admission, black_box(7)), true, later));
     });
     group.bench_function("score: random clients", |bench| {
-        bench.iter(|| admission.bot_score_if_suspected(track(&admission, next()), true, later));
+        bench.iter(|| admission.bot_score_if_suspected(profile_key(&admission, next()), true, later));
     });
     group.bench_function("score: an unknown client", |bench| {
-        bench.iter(|| admission.bot_score_if_suspected(track(&admission, black_box(CLIENTS + 1)), true, later));
+        bench.iter(|| admission.bot_score_if_suspected(profile_key(&admission, black_box(CLIENTS + 1)), true, later));
     });
-    let page = sight(ResourceKind::Page(3));
+    let page = request_features(ResourceKind::Page(3));
     group.bench_function("record: the same client", |bench| {
-        bench.iter(|| admission.record_request(track(&admission, black_box(7)), &page, ResponseOutcome::Served));
+        bench.iter(|| admission.record_request(profile_key(&admission, black_box(7)), &page, ResponseOutcome::Served));
     });
     group.bench_function("record: random clients", |bench| {
-        bench.iter(|| admission.record_request(track(&admission, next()), &page, ResponseOutcome::Served));
+        bench.iter(|| admission.record_request(profile_key(&admission, next()), &page, ResponseOutcome::Served));
     });
     group.finish();
 }
 
-fn lists(criterion: &mut Criterion) {
+fn address_lists(criterion: &mut Criterion) {
     let network = |number: u32| {
         let bits = number.wrapping_mul(0x9e37_79b9);
         let v6 = Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(bits) << 64);
@@ -84,12 +84,12 @@ fn lists(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn track(admission: &Admission, number: u32) -> ProfileKey {
+fn profile_key(admission: &Admission, number: u32) -> ProfileKey {
     let client = IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + number));
     admission.profile_key(ProxyTrust::default().key(client), BROWSER)
 }
 
-fn sight(aim: ResourceKind) -> RequestFeatures {
+fn request_features(aim: ResourceKind) -> RequestFeatures {
     let browser = BrowserTraits { graphical: true, ..BrowserTraits::default() };
     RequestFeatures { at: NOON, browser, aim, costly: true, referer: Referer::Internal, seen: HeadersSeen::INSPECTED }
 }
@@ -100,5 +100,5 @@ fn resident_bytes() -> u64 {
     pages * 4096
 }
 
-criterion_group!(benches, behaviour, lists);
+criterion_group!(benches, bot_detection, address_lists);
 criterion_main!(benches);

@@ -32,14 +32,14 @@ routes:
   - { match: '/item/*', cost: { api: 1 } }
 limits: { max_tracked_clients: 2000000 }";
 
-struct Gate {
+struct DecisionFixture {
     admission: Admission,
     agents: UserAgentMatcher,
     operators: OperatorTable,
     claims: ClaimCache,
 }
 
-impl Gate {
+impl DecisionFixture {
     fn new() -> Self {
         let operators = OperatorTable::builtin();
         let names: Vec<&str> = operators.names().collect();
@@ -86,7 +86,7 @@ impl Gate {
 }
 
 fn decisions(criterion: &mut Criterion) {
-    let mut gate = Gate::new();
+    let mut gate = DecisionFixture::new();
     let before = resident_bytes();
     for number in 0..CLIENTS {
         gate.decide(number, "/item/1");

@@ -23,18 +23,18 @@ fn main() {
     let path = std::env::temp_dir().join(format!("tidegate-replay-{}.log", std::process::id()));
     for days in [10, 40] {
         let lines = write_log(&path, days).expect("log is writable");
-        let mut rates: Vec<u64> = (0..ROUNDS).map(|_| (lines as f64 / run(&path)) as u64).collect();
+        let mut rates: Vec<u64> = (0..ROUNDS).map(|_| (lines as f64 / replay_cpu_seconds(&path)) as u64).collect();
         rates.sort_unstable();
         let (median, best) = (rates[ROUNDS / 2], rates[ROUNDS - 1]);
-        let most = memory().map_or_else(|| "?".to_owned(), |kibibytes| (kibibytes / 1024).to_string());
+        let most = peak_memory_kib().map_or_else(|| "?".to_owned(), |kibibytes| (kibibytes / 1024).to_string());
         println!("{lines} lines: median {median} lines/s, best {best} lines/s; peak memory {most} MiB");
     }
     let _ = fs::remove_file(path);
 }
 
 /// Replays the log. Returns the CPU time, in seconds.
-fn run(path: &Path) -> f64 {
-    let (policy, began) = (policy(), on_core());
+fn replay_cpu_seconds(path: &Path) -> f64 {
+    let (policy, began) = (policy(), thread_cpu_ns());
     let files = LogFiles::open(&[PathBuf::from(path)]).expect("log was written");
     let window = Duration::from_secs(60);
     let replay = Replay {
@@ -45,7 +45,7 @@ fn run(path: &Path) -> f64 {
     };
     let report = replay.run(policy, None, None, &mut |_| ()).expect("log has requests");
     assert!(report.policies[0].refused > 0, "the policy refuses requests");
-    (on_core() - began) as f64 / 1e9
+    (thread_cpu_ns() - began) as f64 / 1e9
 }
 
 fn policy() -> Policy {
@@ -86,13 +86,13 @@ fn write_log(path: &Path, days: u64) -> std::io::Result<u64> {
 }
 
 /// Returns the CPU time of this thread, in nanoseconds.
-fn on_core() -> u64 {
+fn thread_cpu_ns() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").expect("/proc has schedstat");
     text.split(' ').next().and_then(|nanoseconds| nanoseconds.parse().ok()).expect("a number")
 }
 
 /// Returns the peak resident memory of the process, in KiB.
-fn memory() -> Option<u64> {
+fn peak_memory_kib() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse().ok()

@@ -6,7 +6,7 @@ mod signer;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use http::{Method, Uri, Version};
-use signer::{Signer, Terms as Said};
+use signer::{SignatureParams, Signer};
 use std::hint::black_box;
 use std::time::Duration;
 use tidegate::http1::{Fields, Name, RequestHead};
@@ -20,7 +20,7 @@ const MOMENT: VerifyTime = VerifyTime { now: Timestamp::from_seconds(NOW), uptim
 const TERMS: SignaturePolicy = SignaturePolicy { unlisted: false, max_lifetime: Duration::from_secs(24 * 3600) };
 
 /// Returns the head of a browser request, with the additional fields `more`.
-fn head(more: &str) -> RequestHead {
+fn request_head(more: &str) -> RequestHead {
     let usual = "Host: example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: text/html\r\nAccept-Language: en\r\n\
                  Accept-Encoding: gzip, br\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Site: none\r\n";
     let lines = usual.lines().chain(more.lines());
@@ -32,16 +32,16 @@ fn signatures(c: &mut Criterion) {
     let agent = Signer::new(AGENT);
     let known = SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter());
     known.insert_for_test(AGENT, agent.directory().as_bytes(), MOMENT);
-    let said = |host| Said { host, created: NOW, expires: NOW + 3600, nonce: None };
+    let said = |host| SignatureParams { host, created: NOW, expires: NOW + 3600, nonce: None };
     let judge = |signatures: &SignatureVerifier, head: &RequestHead, client| {
         let message = SignedMessage { head, authority: b"example.com", secure: true, has_body: false };
         signatures.verify(&message, ClientKey::from_number(client), TERMS, MOMENT)
     };
 
-    let unsigned = head("");
+    let unsigned = request_head("");
     c.bench_function("unsigned", |b| b.iter(|| black_box(&unsigned).fields.contains(Name::SignatureAgent)));
 
-    let right = head(&agent.fields(&said("example.com")));
+    let right = request_head(&agent.signed_fields(&said("example.com")));
     assert_eq!(judge(&known, &right, 0), Signature::Verified(OperatorId(0)));
     c.bench_function("verified", |b| b.iter(|| judge(&known, black_box(&right), 0)));
 
@@ -49,7 +49,7 @@ fn signatures(c: &mut Criterion) {
     assert_eq!(judge(&stranger, &right, 0), Signature::Unknown(None));
     c.bench_function("agent_unknown", |b| b.iter(|| judge(&stranger, black_box(&right), 0)));
 
-    let wrong = head(&agent.fields(&said("other.example")));
+    let wrong = request_head(&agent.signed_fields(&said("other.example")));
     let mut client = 0;
     c.bench_function("forged_by_ever_new_clients", |b| {
         b.iter(|| {

@@ -36,19 +36,19 @@ const NOW: Timestamp = Timestamp::from_seconds(1000);
 const GOOD: OriginOutcome =
     OriginOutcome { status: Some(200), latency: Duration::ZERO, measured: true, retry_after: None };
 
-fn gate() -> Arc<Admission> {
+fn new_admission() -> Arc<Admission> {
     let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &[]).expect("valid rules");
     Arc::new(Engine::new(LeaseMode::Local, 1000).admission(Arc::clone(&settings.rules), NOW))
 }
 
-fn enter(gate: &Admission, route: usize, client: u64, tenant: &str) -> AcquireOutcome {
+fn acquire(gate: &Admission, route: usize, client: u64, tenant: &str) -> AcquireOutcome {
     let said = PartitionInput { route: "", host: "a", path: "/", query: Some(tenant), header: &|_| None };
     gate.acquire_slots(ClientKey::from_number(client), ClassId(0), route, &said, 0.5, NOW)
 }
 
 /// Acquires slots, records a response and releases the slots.
-fn pass(gate: &Admission, route: usize, tenant: &str) {
-    match enter(gate, route, 1, tenant) {
+fn run_request(gate: &Admission, route: usize, tenant: &str) {
+    match acquire(gate, route, 1, tenant) {
         AcquireOutcome::Acquired(Some(pass)) => {
             black_box(pass.record_response(&GOOD, 0.5, NOW));
         }
@@ -57,8 +57,8 @@ fn pass(gate: &Admission, route: usize, tenant: &str) {
 }
 
 /// In a full scope: queues one request, completes one in flight and grants its slot to the oldest waiter.
-fn relay(gate: &Admission, line: &mut VecDeque<QueuedRequest>, inside: &mut VecDeque<SlotGuard>, name: &str) {
-    if let AcquireOutcome::Queued(waiting) = enter(gate, BOTH, 1, name) {
+fn rotate_waiters(gate: &Admission, line: &mut VecDeque<QueuedRequest>, inside: &mut VecDeque<SlotGuard>, name: &str) {
+    if let AcquireOutcome::Queued(waiting) = acquire(gate, BOTH, 1, name) {
         line.push_back(waiting);
     }
     if let Some(pass) = inside.pop_front() {
@@ -74,25 +74,25 @@ fn relay(gate: &Admission, line: &mut VecDeque<QueuedRequest>, inside: &mut VecD
 
 fn throttle(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("throttle");
-    let free = gate();
-    group.bench_function("one scope, free slots", |bench| bench.iter(|| pass(&free, BACKEND, "")));
-    group.bench_function("one partition", |bench| bench.iter(|| pass(&free, TENANT, black_box("tenant=acme"))));
-    group.bench_function("two scopes, one partitioned", |bench| bench.iter(|| pass(&free, BOTH, "tenant=acme")));
+    let free = new_admission();
+    group.bench_function("one scope, free slots", |bench| bench.iter(|| run_request(&free, BACKEND, "")));
+    group.bench_function("one partition", |bench| bench.iter(|| run_request(&free, TENANT, black_box("tenant=acme"))));
+    group.bench_function("two scopes, one partitioned", |bench| bench.iter(|| run_request(&free, BOTH, "tenant=acme")));
 
     // Many partitions, each with one request in flight and one waiter.
     let before = resident_bytes();
     let names: Vec<String> = (0..10_100).map(|value| format!("tenant=tenant-{value}")).collect();
-    let inside: Vec<AcquireOutcome> = names.iter().map(|name| enter(&free, TENANT, 1, name)).collect();
+    let inside: Vec<AcquireOutcome> = names.iter().map(|name| acquire(&free, TENANT, 1, name)).collect();
     println!("{:.0} bytes per partition in use", (resident_bytes() - before) as f64 / names.len() as f64);
-    let line: Vec<AcquireOutcome> = names.iter().map(|name| enter(&free, TENANT, 2, name)).collect();
+    let line: Vec<AcquireOutcome> = names.iter().map(|name| acquire(&free, TENANT, 2, name)).collect();
     group.bench_function("one partition, 10,000 others busy", |bench| {
-        bench.iter(|| pass(&free, TENANT, "tenant=acme"));
+        bench.iter(|| run_request(&free, TENANT, "tenant=acme"));
     });
     drop((line, inside));
 
     for waiting in [10, 250, 10_000] {
-        let full = gate();
-        let mut everybody = names.iter().map(|name| enter(&full, BOTH, 1, name));
+        let full = new_admission();
+        let mut everybody = names.iter().map(|name| acquire(&full, BOTH, 1, name));
         let mut inside: VecDeque<SlotGuard> = everybody
             .by_ref()
             .take(64)
@@ -111,23 +111,23 @@ fn throttle(criterion: &mut Criterion) {
             .collect();
         let mut comers = names.iter().cycle().skip(inside.len() + line.len());
         group.bench_function(BenchmarkId::new("a full scope, wait queues", waiting), |bench| {
-            bench.iter(|| relay(&full, &mut line, &mut inside, comers.next().expect("iterator is a cycle")));
+            bench.iter(|| rotate_waiters(&full, &mut line, &mut inside, comers.next().expect("iterator is a cycle")));
         });
     }
     group.finish();
 
     for threads in [1u32, 2] {
         for (name, route) in [("one scope", BACKEND), ("partitions", TENANT)] {
-            let gate = gate();
+            let gate = new_admission();
             criterion.bench_function(&format!("requests per thread, {name}/{threads} threads"), |bench| {
-                bench.iter_custom(|rounds| together(&gate, route, threads, rounds));
+                bench.iter_custom(|rounds| run_threads(&gate, route, threads, rounds));
             });
         }
     }
 }
 
 /// Returns the time in which `threads` concurrent threads complete `rounds` requests each.
-fn together(gate: &Admission, route: usize, threads: u32, rounds: u64) -> Duration {
+fn run_threads(gate: &Admission, route: usize, threads: u32, rounds: u64) -> Duration {
     let (clock, ready) = (Clock::system(), AtomicU32::new(0));
     std::thread::scope(|scope| {
         let runs: Vec<_> = (0..threads)
@@ -141,7 +141,7 @@ fn together(gate: &Admission, route: usize, threads: u32, rounds: u64) -> Durati
                     }
                     let began = clock.monotonic_now();
                     for _ in 0..rounds {
-                        pass(gate, route, &tenant);
+                        run_request(gate, route, &tenant);
                     }
                     clock.monotonic_now().saturating_duration_since(began)
                 })

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::policy::address_lists::{ListId, ListSet};
 
-    fn named(paths: &[impl AsRef<Path>]) -> impl Iterator<Item = (&Path, &str)> {
+    fn list_sources(paths: &[impl AsRef<Path>]) -> impl Iterator<Item = (&Path, &str)> {
         paths.iter().map(|path| (path.as_ref(), "gate.yaml:2:9: address_lists.a.file"))
     }
 
@@ -151,7 +151,7 @@ mod tests {
         let path = folder.path().join("hosting.txt");
         let write = |text: &str| std::fs::write(&path, text).expect("write file");
         write("192.0.2.0/24\n");
-        let mut files = AddressListFiles::read(named(&[&path])).expect("valid lists");
+        let mut files = AddressListFiles::read(list_sources(&[&path])).expect("valid lists");
         let on_it = |lists: &AddressLists, address: &str| {
             lists.lookup(address.parse().expect("an IP")) == ListSet::from_ids([ListId(0)])
         };
@@ -184,7 +184,7 @@ mod tests {
         let path = folder.path().join("partners.txt");
         let write = |text: &str| std::fs::write(&path, text).expect("write file");
         write("192.0.2.0/24\n");
-        let mut files = AddressListFiles::read(named(&[&path])).expect("valid lists");
+        let mut files = AddressListFiles::read(list_sources(&[&path])).expect("valid lists");
         for nothing in ["", "# being written\n"] {
             write(nothing);
             assert!(files.reload_changed().lists.is_none(), "{nothing:?} may be an unfinished write");
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn unreadable_list_error_names_the_file() {
-        let told = AddressListFiles::read(named(&["/dev/zero"])).expect_err("an invalid list").to_string();
+        let told = AddressListFiles::read(list_sources(&["/dev/zero"])).expect_err("an invalid list").to_string();
         assert_eq!(
             told,
             "gate.yaml:2:9: address_lists.a.file: /dev/zero cannot be read: not a regular file; name a UTF-8 file"
@@ -212,7 +212,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary directory");
         let paths = ["a.txt", "b.txt"].map(|name| folder.path().join(name));
         std::fs::write(&paths[0], "1.2.3.4\n1.2.3\n::/129\n").expect("write file");
-        let told = AddressListFiles::read(named(&paths)).expect_err("invalid lists").to_string();
+        let told = AddressListFiles::read(list_sources(&paths)).expect_err("invalid lists").to_string();
         assert_eq!(told.lines().count(), 3, "{told}");
         assert!(told.lines().nth(1).is_some_and(|line| line.contains("a.txt:3: \"::/129\"")), "{told}");
     }

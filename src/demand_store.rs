@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn learned(hours: Vec<(u64, u32)>) -> LearnedDemand {
+    fn demand_with_hours(hours: Vec<(u64, u32)>) -> LearnedDemand {
         DemandEntry { quota: "api".into(), class: "person".into(), hours }.into_demand().expect("valid hours")
     }
 
@@ -146,7 +146,7 @@ mod tests {
         #[test]
         fn demand_file_round_trips(hours in prop::collection::vec((0u64..1_000_000_000, 0u32..4), HOURS)) {
             let folder = tempfile::tempdir().expect("temporary directory");
-            let (written, learned) = (DemandStore::of(folder.path()), learned(hours));
+            let (written, learned) = (DemandStore::of(folder.path()), demand_with_hours(hours));
             written.save(std::slice::from_ref(&learned)).expect("write file");
             prop_assert_eq!(DemandStore::of(folder.path()).read().expect("readable store"), vec![learned]);
         }

@@ -17,24 +17,24 @@ use tower::ServiceExt;
 #[tokio::test]
 async fn gateway_without_origin_address_is_alive_not_ready() {
     let desk = FakeGateway { missing: vec!["The origin's name has not been resolved.".into()], ..FakeGateway::new() };
-    let alive = desk.ask("GET /healthz").await;
+    let alive = desk.request_with_headers("GET /healthz").await;
     assert_eq!(alive.status, 200);
-    let ready = desk.ask("GET /readyz").await;
+    let ready = desk.request_with_headers("GET /readyz").await;
     assert_eq!(ready.status, 503);
     assert_eq!(ready.json()["detail"], "The origin's name has not been resolved.");
-    assert_eq!(FakeGateway::new().ask("GET /readyz").await.status, 200);
+    assert_eq!(FakeGateway::new().request_with_headers("GET /readyz").await.status, 200);
 }
 
 #[tokio::test]
 async fn metrics_use_the_prometheus_text_format() {
-    let answer = FakeGateway::new().ask("GET /metrics").await;
+    let answer = FakeGateway::new().request_with_headers("GET /metrics").await;
     assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     assert_eq!(answer.body, "tidegate_up 1\n");
 }
 
 #[tokio::test]
 async fn state_shows_quotas_classes_scopes_and_top_clients() {
-    let state = FakeGateway::new().ask("GET /api/v1/state").await.json();
+    let state = FakeGateway::new().request_with_headers("GET /api/v1/state").await.json();
     assert_eq!(state["uptime_s"], 60);
     assert_eq!(state["quotas"][0]["used"], json!(12.25));
     assert_eq!(state["quotas"][0]["remaining"], json!(84.75));
@@ -63,7 +63,7 @@ async fn state_shows_quotas_classes_scopes_and_top_clients() {
 
 #[tokio::test]
 async fn state_shows_addresses_and_failed_reload() {
-    let state = FakeGateway::new().ask("GET /api/v1/state").await.json();
+    let state = FakeGateway::new().request_with_headers("GET /api/v1/state").await.json();
     for (key, value) in [
         ("version", json!("1.2.3")),
         ("revision", json!("abc")),
@@ -83,12 +83,12 @@ async fn state_shows_addresses_and_failed_reload() {
 #[tokio::test]
 async fn single_quota_is_returned_by_name() {
     let desk = FakeGateway::new();
-    let alone = desk.ask("GET /api/v1/quotas/places_api").await;
-    assert_eq!(alone.json(), desk.ask("GET /api/v1/quotas").await.json()[0]);
+    let alone = desk.request_with_headers("GET /api/v1/quotas/places_api").await;
+    assert_eq!(alone.json(), desk.request_with_headers("GET /api/v1/quotas").await.json()[0]);
     assert_eq!(alone.json()["window_ends_in_s"], 86_400 - 160);
-    let unknown = desk.ask("GET /api/v1/quotas/places").await;
+    let unknown = desk.request_with_headers("GET /api/v1/quotas/places").await;
     assert_eq!(unknown.json()["detail"], "quota: unknown name \"places\"; known: places_api");
-    assert_eq!(unknown.problem(), 404);
+    assert_eq!(unknown.problem_status(), 404);
 }
 
 #[tokio::test]
@@ -120,17 +120,17 @@ async fn invalid_correction_reports_every_error_and_changes_nothing() {
     ] {
         let answer = desk.put("/api/v1/quotas/places_api/used", sent).await;
         assert_eq!(answer.json()["detail"], told.join("\n"), "{sent}");
-        assert_eq!(answer.problem(), 422);
+        assert_eq!(answer.problem_status(), 422);
     }
     for wrong in ["", "{}", "[]", r#"{"used": 1, "limit": 2}"#, "{\"used\": 1e300}"] {
-        assert_eq!(desk.put("/api/v1/quotas/places_api/used", wrong).await.problem(), 422, "{wrong}");
+        assert_eq!(desk.put("/api/v1/quotas/places_api/used", wrong).await.problem_status(), 422, "{wrong}");
     }
-    assert_eq!(desk.send("POST /api/v1/quotas/places_api/reset", Body::from("[]")).await.problem(), 422);
+    assert_eq!(desk.send("POST /api/v1/quotas/places_api/reset", Body::from("[]")).await.problem_status(), 422);
     let nobodys = desk.put("/api/v1/quotas/nobodys/used", r#"{"used": -1}"#).await;
     let told = nobodys.json()["detail"].as_str().unwrap_or_default().to_owned();
     assert!(told.contains("known: places_api\nused: found -1; give a number of at least 0"), "{told}");
-    assert_eq!(nobodys.problem(), 404);
-    assert_eq!(desk.send("POST /api/v1/quotas/nobodys/reset", Body::empty()).await.problem(), 404);
+    assert_eq!(nobodys.problem_status(), 404);
+    assert_eq!(desk.send("POST /api/v1/quotas/nobodys/reset", Body::empty()).await.problem_status(), 404);
     assert_eq!(*desk.used.lock(), Units::from_milli(12_250));
 }
 
@@ -154,33 +154,37 @@ async fn recent_corrections_are_listed_with_their_actor() {
 #[tokio::test]
 async fn decision_is_found_by_its_hexadecimal_id() {
     let desk = FakeGateway::new();
-    let found = desk.ask("GET /api/v1/decisions/000000000000beef").await;
+    let found = desk.request_with_headers("GET /api/v1/decisions/000000000000beef").await;
     assert_eq!((found.status, &found.json()["verdict"]), (200, &json!("refused")));
-    assert_eq!(desk.ask("GET /api/v1/decisions/000000000000dead").await.problem(), 404);
+    assert_eq!(desk.request_with_headers("GET /api/v1/decisions/000000000000dead").await.problem_status(), 404);
     for wrong in ["beef", "zzzzzzzzzzzzzzzz", "+00000000000beef"] {
-        assert_eq!(desk.ask(&format!("GET /api/v1/decisions/{wrong}")).await.problem(), 400, "{wrong}");
+        assert_eq!(
+            desk.request_with_headers(&format!("GET /api/v1/decisions/{wrong}")).await.problem_status(),
+            400,
+            "{wrong}"
+        );
     }
 }
 
 #[tokio::test]
 async fn failed_reload_returns_the_config_errors() {
-    assert_eq!(FakeGateway::new().ask("POST /api/v1/reload").await.json()["reloaded"], true);
+    assert_eq!(FakeGateway::new().request_with_headers("POST /api/v1/reload").await.json()["reloaded"], true);
     let wrong = FakeGateway { mistakes: Some("routes[0].cost: found -1".into()), ..FakeGateway::new() };
-    let answer = wrong.ask("POST /api/v1/reload").await;
+    let answer = wrong.request_with_headers("POST /api/v1/reload").await;
     assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("routes[0].cost")));
-    assert_eq!(answer.problem(), 422);
+    assert_eq!(answer.problem_status(), 422);
 }
 
 #[tokio::test]
 async fn every_error_is_a_problem_document() {
     let desk = FakeGateway::new();
-    assert_eq!(desk.ask("GET /nothing").await.problem(), 404);
-    let wrong_method = desk.ask("DELETE /api/v1/state").await;
-    assert_eq!(wrong_method.problem(), 405);
+    assert_eq!(desk.request_with_headers("GET /nothing").await.problem_status(), 404);
+    let wrong_method = desk.request_with_headers("DELETE /api/v1/state").await;
+    assert_eq!(wrong_method.problem_status(), 405);
     assert_eq!(wrong_method.header("allow"), "GET,HEAD");
     let long = "1".repeat(BODY_BYTES_MAX + 1);
-    assert_eq!(desk.put("/api/v1/quotas/places_api/used", &long).await.problem(), 413);
-    assert_eq!(desk.ask("GET /api/v1/decisions/%ff").await.problem(), 400);
+    assert_eq!(desk.put("/api/v1/quotas/places_api/used", &long).await.problem_status(), 413);
+    assert_eq!(desk.request_with_headers("GET /api/v1/decisions/%ff").await.problem_status(), 400);
 }
 
 #[tokio::test]
@@ -188,24 +192,28 @@ async fn token_is_required_except_for_health_checks() {
     let desk = FakeGateway { token: Some("secret".into()), ..FakeGateway::new() };
     for wrong in ["", "authorization: Bearer secre", "authorization: Bearer secretly", "authorization: Basic secret"] {
         for path in ["/metrics", "/api/v1/state", "/nothing"] {
-            let answer = desk.ask(&format!("GET {path}\n{wrong}")).await;
-            assert_eq!(answer.problem(), 401, "{path} {wrong}");
+            let answer = desk.request_with_headers(&format!("GET {path}\n{wrong}")).await;
+            assert_eq!(answer.problem_status(), 401, "{path} {wrong}");
             assert_eq!(answer.header("www-authenticate"), "Bearer");
         }
     }
-    assert_eq!(desk.ask("GET /healthz").await.status, 200);
+    assert_eq!(desk.request_with_headers("GET /healthz").await.status, 200);
     let from_afar = "GET /metrics\nauthorization: bearer secret\nhost: gate.internal:9090";
-    assert_eq!(desk.ask(from_afar).await.status, 200, "a valid token is accepted with any Host");
+    assert_eq!(desk.request_with_headers(from_afar).await.status, 200, "a valid token is accepted with any Host");
 }
 
 #[tokio::test]
 async fn non_loopback_host_is_rejected_without_a_token() {
     let desk = FakeGateway::new();
     for here in ["127.0.0.1:9090", "localhost:9090", "[::1]:9090", "127.9.9.9"] {
-        assert_eq!(desk.ask(&format!("GET /api/v1/state\nhost: {here}")).await.status, 200, "{here}");
+        assert_eq!(desk.request_with_headers(&format!("GET /api/v1/state\nhost: {here}")).await.status, 200, "{here}");
     }
     for elsewhere in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:9090", "203.0.113.7", "a b"] {
-        assert_eq!(desk.ask(&format!("GET /api/v1/state\nhost: {elsewhere}")).await.problem(), 421, "{elsewhere}");
+        assert_eq!(
+            desk.request_with_headers(&format!("GET /api/v1/state\nhost: {elsewhere}")).await.problem_status(),
+            421,
+            "{elsewhere}"
+        );
     }
 }
 
@@ -215,17 +223,21 @@ async fn cross_site_requests_are_rejected() {
     for page in
         ["sec-fetch-site: cross-site", "sec-fetch-site: same-site", "origin: http://evil.example", "origin: null"]
     {
-        assert_eq!(desk.ask(&format!("POST /api/v1/reload\n{page}")).await.problem(), 403, "{page}");
+        assert_eq!(
+            desk.request_with_headers(&format!("POST /api/v1/reload\n{page}")).await.problem_status(),
+            403,
+            "{page}"
+        );
     }
     for own in ["sec-fetch-site: same-origin", "sec-fetch-site: none", "origin: http://127.0.0.1:9090"] {
-        assert_eq!(desk.ask(&format!("POST /api/v1/reload\n{own}")).await.status, 200, "{own}");
+        assert_eq!(desk.request_with_headers(&format!("POST /api/v1/reload\n{own}")).await.status, 200, "{own}");
     }
 }
 
 #[tokio::test]
 async fn responses_disable_caching_and_content_sniffing() {
     for path in ["/healthz", "/metrics", "/nothing"] {
-        let answer = FakeGateway::new().ask(&format!("GET {path}")).await;
+        let answer = FakeGateway::new().request_with_headers(&format!("GET {path}")).await;
         assert_eq!(answer.header("cache-control"), "no-store");
         assert_eq!(answer.header("x-content-type-options"), "nosniff");
     }
@@ -269,7 +281,7 @@ impl FakeGateway {
     }
 
     /// Sends a request given as method and path, with headers on further lines.
-    async fn ask(&self, asked: &str) -> TestResponse {
+    async fn request_with_headers(&self, asked: &str) -> TestResponse {
         self.send(asked, Body::empty()).await
     }
 
@@ -316,7 +328,7 @@ impl TestResponse {
     }
 
     /// Returns the status; checks that the body is a problem document.
-    fn problem(&self) -> u16 {
+    fn problem_status(&self) -> u16 {
         assert_eq!(self.header("content-type"), "application/problem+json");
         assert_eq!(self.json()["status"], self.status);
         self.status

@@ -28,12 +28,12 @@ fn at(text: &str) -> Timestamp {
     timestamp(text.parse().expect("valid timestamp"))
 }
 
-fn hours(span: Span) -> f64 {
+fn length_hours(span: Span) -> f64 {
     span.end.saturating_duration_since(span.start).as_secs_f64() / 3600.0
 }
 
 /// Returns all clock changes of the zone between 1971 and 2037.
-fn turns(zone: &str) -> Vec<jiff::Timestamp> {
+fn clock_changes(zone: &str) -> Vec<jiff::Timestamp> {
     let zone = TimeZoneDatabase::bundled().get(zone).expect("known zone");
     let (from, to) = ("1971-01-01T00:00Z".parse().expect("a time"), "2037-01-01T00:00Z".parse().expect("a time"));
     zone.following(from).map(|turn| turn.timestamp()).take_while(|&turn| turn < to).collect()
@@ -47,7 +47,7 @@ fn a_pacific_day_begins_at_pacific_midnight() {
 
 #[test]
 fn dst_days_have_23_or_25_hours() {
-    let day = |moment| hours(civil(Unit::Day, "America/New_York", "00:00").span(at(moment)));
+    let day = |moment| length_hours(civil(Unit::Day, "America/New_York", "00:00").span(at(moment)));
     assert_eq!(day("2026-03-08T12:00:00Z"), 23.0);
     assert_eq!(day("2026-11-01T12:00:00Z"), 25.0);
     assert_eq!(day("2026-06-01T12:00:00Z"), 24.0);
@@ -56,9 +56,9 @@ fn dst_days_have_23_or_25_hours() {
 #[test]
 fn skipped_midnight_starts_the_day_after_the_gap() {
     let sao_paulo = civil(Unit::Day, "America/Sao_Paulo", "00:00").span(at("2018-11-04T12:00:00Z"));
-    assert_eq!((sao_paulo.start, hours(sao_paulo)), (at("2018-11-04T03:00:00Z"), 23.0));
+    assert_eq!((sao_paulo.start, length_hours(sao_paulo)), (at("2018-11-04T03:00:00Z"), 23.0));
     let cairo = civil(Unit::Day, "Africa/Cairo", "00:00").span(at("2024-04-26T12:00:00Z"));
-    assert_eq!((cairo.start, hours(cairo)), (at("2024-04-25T22:00:00Z"), 23.0));
+    assert_eq!((cairo.start, length_hours(cairo)), (at("2024-04-25T22:00:00Z"), 23.0));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn skipped_date_has_no_window() {
     let days = civil(Unit::Day, "Pacific/Apia", "00:00");
     let last = days.span(at("2011-12-30T09:00:00Z"));
     let next = days.span(last.end);
-    assert_eq!((last.end, hours(last), hours(next)), (at("2011-12-30T10:00:00Z"), 24.0, 24.0));
+    assert_eq!((last.end, length_hours(last), length_hours(next)), (at("2011-12-30T10:00:00Z"), 24.0, 24.0));
 }
 
 #[test]
@@ -116,10 +116,10 @@ fn unit() -> impl Strategy<Value = Unit> {
 }
 
 /// Times within three days of a clock change.
-fn moment_near_a_turn() -> impl Strategy<Value = (&'static str, Timestamp)> {
+fn moment_near_clock_change() -> impl Strategy<Value = (&'static str, Timestamp)> {
     (select(ZONES.to_vec()), any::<prop::sample::Index>(), -3 * 86_400i64..3 * 86_400, 0u64..1_000_000_000).prop_map(
         |(zone, which, seconds, nanoseconds)| {
-            let turns = turns(zone);
+            let turns = clock_changes(zone);
             let turn = if turns.is_empty() {
                 jiff::Timestamp::from_second(1_000_000_000).expect("in range")
             } else {
@@ -142,7 +142,7 @@ fn length_bounds(unit: Unit) -> (f64, f64) {
 
 proptest! {
     #[test]
-    fn windows_tile_time_and_contain_their_moments((zone, moment) in moment_near_a_turn(), unit in unit(), hour in 0i8..24, minute in 0i8..60) {
+    fn windows_tile_time_and_contain_their_moments((zone, moment) in moment_near_clock_change(), unit in unit(), hour in 0i8..24, minute in 0i8..60) {
         let calendar = CivilCalendar::new(unit, zone, Time::constant(hour, minute, 0, 0)).expect("known zone");
         let span = calendar.span(moment);
         prop_assert!(span.contains(moment), "{calendar:?}: {span:?}");
@@ -151,16 +151,16 @@ proptest! {
         prop_assert_eq!(calendar.span(span.end).start, span.end);
         prop_assert_eq!(calendar.span(Timestamp(span.start.0 - 1)).end, span.start);
         let (least, most) = length_bounds(unit);
-        prop_assert!(hours(span) > least && hours(span) <= most, "{calendar:?}: {} hours", hours(span));
+        prop_assert!(length_hours(span) > least && length_hours(span) <= most, "{calendar:?}: {} hours", length_hours(span));
     }
 
     #[test]
-    fn window_starts_at_reset_time_or_gap_end((zone, moment) in moment_near_a_turn(), hour in 0i8..24, minute in 0i8..60) {
+    fn window_starts_at_reset_time_or_gap_end((zone, moment) in moment_near_clock_change(), hour in 0i8..24, minute in 0i8..60) {
         let due = Time::constant(hour, minute, 0, 0);
         let calendar = CivilCalendar::new(Unit::Day, zone, due).expect("known zone");
         let start = jiff::Timestamp::from_nanosecond(i128::from(calendar.span(moment).start.0)).expect("in range");
         let shown = calendar.zone.to_datetime(start);
-        let is_a_turn = turns(zone).contains(&start);
+        let is_a_turn = clock_changes(zone).contains(&start);
         prop_assert!(shown.time() == due || is_a_turn, "{calendar:?} began when the clocks showed {shown}");
         let before = calendar.zone.to_datetime(start - SignedDuration::from_secs(1));
         prop_assert!(before < shown, "the first of two: {before} then {shown}");
@@ -172,7 +172,7 @@ fn windows_tile_every_clock_change_of_every_zone() {
     for zone in ZONES {
         for unit in [Unit::Hour, Unit::Day] {
             let calendar = civil(unit, zone, "00:00");
-            for turn in turns(zone) {
+            for turn in clock_changes(zone) {
                 let mut span = calendar.span(timestamp(turn) - Duration::from_secs(2 * 86_400));
                 while span.start < timestamp(turn) + Duration::from_secs(86_400) {
                     let next = calendar.span(span.end);

@@ -31,11 +31,11 @@ fn settings(text: &str) -> Settings {
     load_with(text, &[], &[]).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-fn mistakes(text: &str) -> Vec<String> {
-    mistakes_with(text, &[])
+fn config_errors(text: &str) -> Vec<String> {
+    config_errors_with(text, &[])
 }
 
-fn mistakes_with(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
+fn config_errors_with(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     match load_with(text, environment, &[]) {
         Ok(_) => Vec::new(),
         Err(mistakes) => {
@@ -45,13 +45,13 @@ fn mistakes_with(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
 }
 
 /// Returns a file with the origin, which is required, as first line, and `text` from the second line.
-fn site(text: &str) -> String {
+fn with_origin(text: &str) -> String {
     format!("origin: {{ url: 'http://127.0.0.1:3000' }}\n{text}")
 }
 
 #[test]
 fn source_map_locates_every_setting() {
-    let text = site(
+    let text = with_origin(
         "quotas:\n  api:\n    limit: 10\n    window: { fixed: 60s }\n    tiers: { robot: [ { above: 50%, shed: 50% } ] }\n\
          classes: [ { name: robot, when: { kind: declared_bot } } ]\n",
     );
@@ -83,24 +83,24 @@ fn bucket_key_source_is_parsed_in_every_form() {
         ),
         ("rate: 1/s, key: { cookie: Session }", KeySource::Credential(CredentialSource::Cookie("Session".into()))),
     ] {
-        let settings = settings(&site(&format!("classes: [{{ name: a, bucket: {{ {written} }} }}]")));
+        let settings = settings(&with_origin(&format!("classes: [{{ name: a, bucket: {{ {written} }} }}]")));
         assert_eq!(settings.rules.classes[0].key, meant, "{written}");
     }
 }
 
 #[test]
 fn duplicate_legacy_header_families_are_removed() {
-    let settings = settings(&site("headers: { legacy: [draft-03, github, atlassian, github] }"));
+    let settings = settings(&with_origin("headers: { legacy: [draft-03, github, atlassian, github] }"));
     assert_eq!(settings.headers.legacy, [LegacyFamily::Draft03, LegacyFamily::Github, LegacyFamily::Atlassian]);
 }
 
 /// Returns a scope with `keys`, and a route that refers to it.
-fn by_value(name: &str, keys: &str) -> String {
+fn scope_with_route(name: &str, keys: &str) -> String {
     format!("scopes: {{ {name}: {{ {keys}, delay: 1s }} }}\nroutes: [{{ match: /a, scopes: {name} }}]")
 }
 
-fn faults(text: &str) -> Vec<String> {
-    mistakes(&site(text))
+fn site_errors(text: &str) -> Vec<String> {
+    config_errors(&with_origin(text))
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn crawl_delay_applies_to_operator_class_or_default() {
 fn class_can_match_an_address_list() {
     let text = "address_lists: { tor: { file: ./tor.txt }, hosting: { file: hosting.txt } }\n\
                 classes: [{ name: rented, when: { address_list: [hosting] } }, { name: a }]";
-    let settings = settings(&site(text));
+    let settings = settings(&with_origin(text));
     assert_eq!(settings.rules.lists, ["tor", "hosting"]);
     assert_eq!(settings.lists[1].file, Path::new("hosting.txt"));
     let rented = &settings.rules.classes[0].when;
@@ -214,7 +214,7 @@ fn class_can_match_an_address_list() {
 
 #[test]
 fn bot_detection_is_on_by_default() {
-    let watched = |text: &str| settings(&site(text)).rules.behaviour.clone();
+    let watched = |text: &str| settings(&with_origin(text)).rules.behaviour.clone();
     let by_default = watched("").expect("enabled by default");
     assert_eq!((by_default.threshold, by_default.half_life), (100, Duration::from_secs(86_400)));
     assert_eq!((by_default.max_clients, by_default.honeypot), (200_000, None));
@@ -226,11 +226,11 @@ fn bot_detection_is_on_by_default() {
     assert_eq!(watched("bot_detection: { enabled: false }"), None);
     let hidden =
         "bot_detection: { enabled: false }\nclasses: [{ name: odd, when: { kind: suspected_bot }, block: true }]";
-    let notes = settings(&site(hidden)).warnings;
+    let notes = settings(&with_origin(hidden)).warnings;
     assert_eq!(notes, ["classes[0] (odd): matches no client, because bot_detection.enabled is false"]);
     let by_hand = format!("{hidden}\nuser_agent_rules: [{{ match: Odd, kind: suspected_bot }}]");
-    assert!(settings(&site(&by_hand)).warnings.is_empty());
-    let notes = settings(&site("bot_detection: { enabled: false }\nrobots: { honeypot: /never }")).warnings;
+    assert!(settings(&with_origin(&by_hand)).warnings.is_empty());
+    let notes = settings(&with_origin("bot_detection: { enabled: false }\nrobots: { honeypot: /never }")).warnings;
     assert_eq!(notes, ["robots.honeypot: has no effect, because bot_detection.enabled is false"]);
 }
 
@@ -253,7 +253,7 @@ fn scope_without_limits_is_not_throttled() {
 #[test]
 fn empty_scope_section_means_its_defaults() {
     let throttle = |keys: &str| {
-        let text = site(&format!("scopes:\n  default:\n    concurrency: 4\n{keys}"));
+        let text = with_origin(&format!("scopes:\n  default:\n    concurrency: 4\n{keys}"));
         settings(&text).rules.scopes[0].throttle.clone()
     };
     for (bare, keys) in [
@@ -267,7 +267,7 @@ fn empty_scope_section_means_its_defaults() {
         assert_eq!(throttle(&format!("    {bare}")), throttle(&format!("    {keys}")), "{bare}");
     }
     assert_ne!(throttle("    backoff:"), throttle(""));
-    let notes = settings(&site("scopes:\n  default:\n    queue:")).warnings;
+    let notes = settings(&with_origin("scopes:\n  default:\n    queue:")).warnings;
     assert_eq!(notes.len(), 1, "the empty queue is a warning: {notes:?}");
 }
 
@@ -301,7 +301,7 @@ routes: [{ match: '/**', scopes: a }]",
             "scopes.default: unused scope: no route refers to it",
         ),
     ] {
-        assert_eq!(settings(&site(text)).warnings, [note], "{text}");
+        assert_eq!(settings(&with_origin(text)).warnings, [note], "{text}");
     }
     for text in [
         "scopes: { default: { delay: 10s, queue: { max_wait: 0s } } }",
@@ -310,7 +310,7 @@ routes: [{ match: '/**', scopes: a }]",
         "scopes: { a: { quota: { limit: 1, window: { fixed: 1h } } } }\nroutes: [{ match: /a, cost: { a: 1 } }]",
         "scopes: { a: { delay: 1s } }\nroutes: [{ match: '/**', scopes: a }]",
     ] {
-        assert_eq!(settings(&site(text)).warnings, [""; 0], "{text}");
+        assert_eq!(settings(&with_origin(text)).warnings, [""; 0], "{text}");
     }
 }
 
@@ -323,7 +323,7 @@ fn scope_can_be_partitioned() {
         ("{ header: X-Tenant }", PartitionKey::Header(http::HeaderName::from_static("x-tenant"))),
         ("{ path: 2 }", PartitionKey::Path(NonZeroUsize::new(2).expect("two"))),
     ] {
-        let rules = settings(&site(&by_value("tenant", &format!("partition_by: {written}")))).rules;
+        let rules = settings(&with_origin(&scope_with_route("tenant", &format!("partition_by: {written}")))).rules;
         let most = NonZeroUsize::new(10_000).expect("many");
         assert_eq!(rules.scopes[1].partitioning, Some(Partitioning { from: meant, max_partitions: most }), "{written}");
     }
@@ -331,7 +331,7 @@ fn scope_can_be_partitioned() {
 
 #[test]
 fn scope_can_define_its_own_quota() {
-    let rules = settings(&site(
+    let rules = settings(&with_origin(
         "quotas: { api: { limit: 9, window: { fixed: 1h } } }
 scopes:
   search: { concurrency: 2, quota: { limit: 5, window: { fixed: 1h } } }
@@ -358,7 +358,7 @@ routes:
 #[test]
 fn scope_controllers_are_parsed() {
     let throttled = |scope: &str| {
-        let settings = settings(&site(&format!("scopes: {{ default: {scope} }}")));
+        let settings = settings(&with_origin(&format!("scopes: {{ default: {scope} }}")));
         settings.rules.scopes[0].throttle.clone().expect("a throttled scope")
     };
     let varied = |jitter: &str| throttled(&format!("{{ delay: 1s, jitter: {jitter} }}")).spacing.jitter;
@@ -389,19 +389,19 @@ fn scope_controllers_are_parsed() {
         assert_eq!(throttle.controller, Some(Controller::Rampup(meant)), "{written}");
     }
 
-    let settings = settings(&site("routes: [{ match: /a, sample_latency: false }]"));
+    let settings = settings(&with_origin("routes: [{ match: /a, sample_latency: false }]"));
     assert_eq!(settings.rules.routes.iter().map(|route| route.measured).collect::<Vec<_>>(), [false, true]);
 }
 
 #[test]
 fn signature_verification_is_on_by_default() {
-    let signatures = |text: &str| settings(&site(text)).verify.signatures;
+    let signatures = |text: &str| settings(&with_origin(text)).verify.signatures;
     let usual = signatures("").expect("enabled");
     assert_eq!((usual.unlisted_agents, usual.max_lifetime), (false, Duration::from_secs(24 * 3600)));
     let own = signatures("verify: { signatures: { fetch_unlisted_keys: true, max_lifetime: 1h } }").expect("enabled");
     assert_eq!((own.unlisted_agents, own.max_lifetime), (true, Duration::from_secs(3600)));
     assert!(signatures("verify: { signatures: { enabled: false } }").is_none());
-    let own = settings(&site("operators: { acme: { signature_agents: https://a.example } }"));
+    let own = settings(&with_origin("operators: { acme: { signature_agents: https://a.example } }"));
     assert_eq!(own.operators[0].signature_agents, Some(vec!["https://a.example".to_owned()]));
     assert_eq!(own.warnings, Vec::<String>::new(), "a signature is both claim and proof");
 }
@@ -421,21 +421,24 @@ fn origin_url_is_the_only_required_setting() {
 
 #[test]
 fn off_disables_admin_listener_and_access_log() {
-    let off = settings(&site("admin: off\nlog: { access: off }"));
+    let off = settings(&with_origin("admin: off\nlog: { access: off }"));
     assert!(off.admin.is_none());
     assert_eq!(off.log.access, AccessLog::Off);
-    let elsewhere = settings(&site("state_dir: /srv/state"));
+    let elsewhere = settings(&with_origin("state_dir: /srv/state"));
     assert_eq!(elsewhere.log.access, AccessLog::File { path: "/srv/state/access.log".into() });
     let environment = [("TIDEGATE__ADMIN", "off"), ("TIDEGATE__LOG__ACCESS", "off")];
     assert!(
-        load_with(&site("admin: { listen: 127.0.0.1:1 }"), &environment, &[]).expect("valid settings").admin.is_none()
+        load_with(&with_origin("admin: { listen: 127.0.0.1:1 }"), &environment, &[])
+            .expect("valid settings")
+            .admin
+            .is_none()
     );
     assert_eq!(
-        faults("admin: none"),
+        site_errors("admin: none"),
         ["2:8: admin: found \"none\", needs an admin listener; use off or { listen: 127.0.0.1:9090 }"]
     );
     assert_eq!(
-        faults("listen: 127.0.0.1:9090"),
+        site_errors("listen: 127.0.0.1:9090"),
         ["1:1: admin.listen: 127.0.0.1:9090 is an address for clients; write another port, such as admin: { listen: \
           127.0.0.1:9091 }, or admin: off"]
     );
@@ -471,7 +474,7 @@ fn variables_can_hold_numbers_booleans_and_text() {
 #[test]
 fn api_keys_from_the_environment_are_never_printed() {
     let rules = "classes: [{ name: a, when: { api_key: { header: X-Api-Key, value: '${PARTNER}' } } }, { name: b }]";
-    let of = |key: &str| load_with(&site(rules), &[("PARTNER", key)], &[]).expect("valid settings");
+    let of = |key: &str| load_with(&with_origin(rules), &[("PARTNER", key)], &[]).expect("valid settings");
     let settings = of("918273645546372819");
     let keys = settings.rules.classes[0].when.keys.as_ref().expect("the key is set");
     assert!(keys.contain(b"918273645546372819") && !keys.contain(b"918273645546372818") && !keys.contain(b""));
@@ -482,20 +485,21 @@ fn api_keys_from_the_environment_are_never_printed() {
 
 #[test]
 fn redis_url_is_parsed_and_password_never_printed() {
-    let settings =
-        settings(&site("ledger: { redis: { url: 'redis://gate:secret@[::1]:7000/2', failure_mode: fallback } }"));
+    let settings = settings(&with_origin(
+        "ledger: { redis: { url: 'redis://gate:secret@[::1]:7000/2', failure_mode: fallback } }",
+    ));
     let Ledger::Redis(redis) = &settings.ledger else { panic!("{:?}", settings.ledger) };
     assert_eq!((redis.host.as_str(), redis.port, redis.database), ("::1", 7000, 2));
     assert_eq!((redis.prefix.as_str(), redis.when_lost), ("tidegate", LedgerFailureMode::Fallback));
     assert!(redis.password.as_ref().is_some_and(|password| password.matches(b"secret")));
     assert!(!format!("{settings:?}").contains("secret"));
-    let told = mistakes_with(&site("ledger: { redis: { url: '${URL}' } }"), &[("URL", "redis://:secret@")]);
+    let told = config_errors_with(&with_origin("ledger: { redis: { url: '${URL}' } }"), &[("URL", "redis://:secret@")]);
     assert!(told.len() == 1 && !told[0].contains("secret"), "{told:?}");
 }
 
 #[test]
 fn tier_threshold_rounds_up_to_a_thousandth() {
-    let rules = settings(&site(
+    let rules = settings(&with_origin(
         "quotas: { q: { limit: 0.007, window: { fixed: 1s }, tiers: { other: [{ above: 50%, shed: 1% }] } } }",
     ))
     .rules;
@@ -528,7 +532,7 @@ routes:
   - { match: item, cost: { place_api: 1 } }
 ";
     assert_eq!(
-        mistakes(text),
+        config_errors(text),
         [
             "1:9: listen: found 8080, needs one word or a list of words; write [a, b] for a list",
             "3:8: origin.url: \"ftp://site\": unsupported scheme; use http://HOST:PORT, such as http://127.0.0.1:3000",
@@ -549,11 +553,11 @@ routes:
 #[test]
 fn missing_keys_are_reported_at_their_section() {
     assert_eq!(
-        mistakes(""),
+        config_errors(""),
         ["1:1: origin.url: missing; write the address of the site, such as http://127.0.0.1:3000"]
     );
     assert_eq!(
-        faults(
+        site_errors(
             "quotas:\n  q:\nclasses:\n  - when:\n      kind: human\n    bucket: { rate: 1/s, fill: 3 }\nroutes:\n  - {}\nuser_agent_rules: [{}]\nlog: { access: {} }"
         ),
         [
@@ -571,20 +575,20 @@ fn missing_keys_are_reported_at_their_section() {
 
 #[test]
 fn invalid_yaml_is_one_error_with_location() {
-    let told = mistakes("origin:\n  url: [http://a\nlisten: 1\n");
+    let told = config_errors("origin:\n  url: [http://a\nlisten: 1\n");
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
         told[0].contains("invalid YAML: ") && told[0].ends_with("; check indentation, colons, quotes and brackets"),
         "{told:?}"
     );
     assert!(told[0].starts_with(|sign: char| sign.is_ascii_digit()), "{told:?}");
-    assert_eq!(mistakes("just words"), ["1:1: no top-level keys; start with a key such as `origin:`"]);
+    assert_eq!(config_errors("just words"), ["1:1: no top-level keys; start with a key such as `origin:`"]);
 }
 
 #[test]
 fn duplicate_key_is_reported_with_other_errors() {
     assert_eq!(
-        faults("workers: 2\nlog: { level: loud }\nworkers: 3"),
+        site_errors("workers: 2\nlog: { level: loud }\nworkers: 3"),
         [
             "3:15: log.level: found \"loud\"; use one of error, warn, info, debug, trace",
             "4:1: workers: duplicate key, first in line 2; keep one of them",
@@ -602,7 +606,7 @@ fn environment_error_names_the_variable() {
         ("TIDEGATE_ADMIN_TOKEN", "fine"),
     ];
     assert_eq!(
-        mistakes_with(&site("state_dir: '${STATE}'"), &environment),
+        config_errors_with(&with_origin("state_dir: '${STATE}'"), &environment),
         [
             "2:12: state_dir: environment variable STATE is not set; set STATE, or write ${STATE:-default}",
             "TIDEGATE_LOG__LEVEL: overrides no key; write it with two underscores: TIDEGATE__LOG__LEVEL",
@@ -611,7 +615,8 @@ fn environment_error_names_the_variable() {
             "TIDEGATE__WORKERS: workers: found \"none\", needs a number of threads; write auto or a number from 1 to 1024",
         ]
     );
-    let told = load_with(&site(""), &[], &[("listen", "nowhere")]).map(|_| ()).map_err(|mistakes| mistakes.to_string());
+    let told =
+        load_with(&with_origin(""), &[], &[("listen", "nowhere")]).map(|_| ()).map_err(|mistakes| mistakes.to_string());
     assert_eq!(told, Err("--listen: listen: found \"nowhere\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"".into()));
 }
 
@@ -1001,47 +1006,47 @@ fn each_invalid_value_is_reported() {
             "2:21: robots.honeypot: invalid path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
         ),
         (
-            by_value("tenant", "partition_by: tenant"),
+            scope_with_route("tenant", "partition_by: tenant"),
             "2:35: scopes.tenant.partition_by: found \"tenant\", needs a partition key; use host, route, { query: NAME }, { header: NAME } or { path: 1 }",
         ),
         (
-            by_value("tenant", "partition_by: {}"),
+            scope_with_route("tenant", "partition_by: {}"),
             "2:21: scopes.tenant.partition_by: found none of query, header and path; write host, route, { query: tenant }, { header: X-Tenant } or { path: 1 }",
         ),
         (
-            by_value("tenant", "partition_by: { query: a, path: 1 }"),
+            scope_with_route("tenant", "partition_by: { query: a, path: 1 }"),
             "2:21: scopes.tenant.partition_by: found query and path at once; keep one of them",
         ),
         (
-            by_value("tenant", "partition_by: { query: '' }"),
+            scope_with_route("tenant", "partition_by: { query: '' }"),
             "2:44: scopes.tenant.partition_by.query: is empty; write a parameter name such as tenant",
         ),
         (
-            by_value("tenant", "partition_by: { header: X Y }"),
+            scope_with_route("tenant", "partition_by: { header: X Y }"),
             "2:45: scopes.tenant.partition_by.header: found \"X Y\", needs the name of a header; write it like X-API-Cost",
         ),
         (
-            by_value("tenant", "partition_by: { header: Authorization }"),
+            scope_with_route("tenant", "partition_by: { header: Authorization }"),
             "2:45: scopes.tenant.partition_by.header: \"authorization\" contains secrets, and status shows the values; use a header that identifies the tenant, such as X-Tenant",
         ),
         (
-            by_value("tenant", "partition_by: { path: 0 }"),
+            scope_with_route("tenant", "partition_by: { path: 0 }"),
             "2:43: scopes.tenant.partition_by.path: found 0, needs at least 1; write a number such as 1",
         ),
         (
-            by_value("tenant", "partition_by: host, max_partitions: 0"),
+            scope_with_route("tenant", "partition_by: host, max_partitions: 0"),
             "2:57: scopes.tenant.max_partitions: found 0, needs at least 1; write a number such as 10000",
         ),
         (
-            by_value("tenant", "partition_by: host, max_partitions: 1000001"),
+            scope_with_route("tenant", "partition_by: host, max_partitions: 1000001"),
             "2:57: scopes.tenant.max_partitions: found 1000001, maximum 1000000; write a lower number",
         ),
         (
-            by_value("tenant", "max_partitions: 5"),
+            scope_with_route("tenant", "max_partitions: 5"),
             "2:37: scopes.tenant.max_partitions: max_partitions requires partition_by; add partition_by, or leave it out",
         ),
         (
-            by_value("default", "partition_by: host"),
+            scope_with_route("default", "partition_by: host"),
             "2:36: scopes.default.partition_by: the scope default applies to all routes that name no scope; use another name, and name it in the routes",
         ),
         (
@@ -1053,7 +1058,7 @@ fn each_invalid_value_is_reported() {
             "2:35: scopes.tenant.partition_by: no route refers to this scope; write scopes: [default, tenant] at its routes",
         ),
         (
-            by_value("tenant", "partition_by: host, quota: { limit: 5, window: { fixed: 1h } }"),
+            scope_with_route("tenant", "partition_by: host, quota: { limit: 5, window: { fixed: 1h } }"),
             "2:41: scopes.tenant.quota: the usage of a quota is stored permanently, and partitions are not; limit each partition by concurrency and delay, or each client by a bucket",
         ),
         (
@@ -1167,7 +1172,7 @@ fn each_invalid_value_is_reported() {
     ];
     let mut wrong = Vec::new();
     for (text, told) in &table {
-        let found = faults(text);
+        let found = site_errors(text);
         if found != [*told] {
             wrong.push(format!("{text}\n  wanted {told:?}\n  found  {found:?}"));
         }
@@ -1193,14 +1198,14 @@ fn origin_url_must_be_plain_http() {
         ),
         ("http://", "\"http://\": missing or invalid host; use http://HOST:PORT, such as http://127.0.0.1:3000"),
     ] {
-        assert_eq!(mistakes(&format!("origin: {{ url: '{url}' }}")), [format!("1:16: origin.url: {told}")]);
+        assert_eq!(config_errors(&format!("origin: {{ url: '{url}' }}")), [format!("1:16: origin.url: {told}")]);
     }
 }
 
 #[test]
 fn mistyped_required_key_is_also_missing() {
     assert_eq!(
-        faults("clients: { address_from: { haeder: X }, trusted_proxies: [10.0.0.1] }"),
+        site_errors("clients: { address_from: { haeder: X }, trusted_proxies: [10.0.0.1] }"),
         [
             "2:12: clients.address_from.header: missing; name the header, such as CF-Connecting-IP",
             "2:28: clients.address_from.haeder: unknown key \"haeder\" (did you mean \"header\"?); known here: header",
@@ -1210,39 +1215,39 @@ fn mistyped_required_key_is_also_missing() {
 
 #[test]
 fn unquoted_placeholder_error_suggests_quotes() {
-    let told = mistakes("origin: { url: ${URL} }");
+    let told = config_errors("origin: { url: ${URL} }");
     assert!(told[0].ends_with("; quote \"${...}\" inside { } and [ ]"), "{told:?}");
 }
 
 #[test]
 fn error_is_one_line_for_any_key() {
     assert_eq!(
-        faults("robots: { \"a\\nb\": 1 }"),
+        site_errors("robots: { \"a\\nb\": 1 }"),
         ["2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay, override_file, honeypot"]
     );
-    assert!(faults(&format!("robots: {{ {}: 1 }}", "x".repeat(900))).iter().all(|told| told.len() < 1200));
+    assert!(site_errors(&format!("robots: {{ {}: 1 }}", "x".repeat(900))).iter().all(|told| told.len() < 1200));
 }
 
 #[test]
 fn address_header_without_trusted_proxy_gives_a_warning() {
-    let notes = settings(&site("clients: { address_from: forwarded }")).warnings;
+    let notes = settings(&with_origin("clients: { address_from: forwarded }")).warnings;
     assert_eq!(notes, ["clients.address_from: no trusted proxy, so the header is never used"]);
 }
 
 #[test]
 fn yaml_aliases_work_and_absurd_numbers_are_errors() {
     let shared = "quotas:\n  a: &a { limit: 1, window: { fixed: 1s } }\n  b: { <<: *a, limit: 2 }\n";
-    let limits: Vec<Units> = settings(&site(shared)).rules.quotas.iter().map(|quota| quota.limit).collect();
+    let limits: Vec<Units> = settings(&with_origin(shared)).rules.quotas.iter().map(|quota| quota.limit).collect();
     assert_eq!(limits, [1, 2].map(Units::from_whole));
     for absurd in
         ["99999999999999999999999999", "-1", ".nan", ".inf", "1e300", "0x", "true", "[1]", "{ a: 1 }", "!!binary aGk="]
     {
-        let told = faults(&format!("quotas: {{ q: {{ limit: {absurd}, window: {{ fixed: 1s }} }} }}"));
+        let told = site_errors(&format!("quotas: {{ q: {{ limit: {absurd}, window: {{ fixed: 1s }} }} }}"));
         assert_eq!(told.len(), 1, "{absurd}: {told:?}");
         assert!(told[0].starts_with("2:"), "{absurd}: {told:?}");
     }
     assert_eq!(
-        settings(&site("quotas: { q: { limit: 1e3, window: { fixed: 1s } } }")).rules.quotas[0].limit,
+        settings(&with_origin("quotas: { q: { limit: 1e3, window: { fixed: 1s } } }")).rules.quotas[0].limit,
         Units::from_whole(1000)
     );
 }
@@ -1254,7 +1259,7 @@ fn a_yaml_bomb_is_refused() {
         let below = vec![format!("*a{}", level - 1); 9].join(", ");
         text.push_str(&format!("a{level}: &a{level} [{below}]\n"));
     }
-    assert_eq!(mistakes(&text).len(), 1);
+    assert_eq!(config_errors(&text).len(), 1);
 }
 
 #[test]
@@ -1262,7 +1267,7 @@ fn route_with_nine_quotas_is_rejected() {
     let quotas: String = (0..9).map(|count| format!("  q{count}: {{ limit: 1, window: {{ fixed: 1s }} }}\n")).collect();
     let costs: Vec<String> = (0..9).map(|count| format!("q{count}: 1")).collect();
     let text = format!("quotas:\n{quotas}routes: [{{ match: /a, cost: {{ {} }} }}]", costs.join(", "));
-    assert_eq!(faults(&text), ["12:23: routes[0].cost: found 9 quotas; use at most 8 for a route"]);
+    assert_eq!(site_errors(&text), ["12:23: routes[0].cost: found 9 quotas; use at most 8 for a route"]);
 }
 
 proptest! {
@@ -1292,7 +1297,7 @@ proptest! {
 
 #[test]
 fn dns_uses_the_system_resolvers_by_default() {
-    let dns = |written: &str| settings(&site(written)).verify.dns.map(|dns| (dns.nameservers, dns.timeout));
+    let dns = |written: &str| settings(&with_origin(written)).verify.dns.map(|dns| (dns.nameservers, dns.timeout));
     let (second, system) = (Duration::from_secs(1), Some((Vec::new(), Duration::from_secs(2))));
     assert_eq!(dns(""), system);
     assert_eq!(dns("verify: { dns: on }"), system);
@@ -1304,7 +1309,7 @@ fn dns_uses_the_system_resolvers_by_default() {
 
 #[test]
 fn range_lists_are_fetched_daily_by_default() {
-    let refresh = |written: &str| settings(&site(written)).verify.refresh;
+    let refresh = |written: &str| settings(&with_origin(written)).verify.refresh;
     assert_eq!(refresh(""), Some(Duration::from_secs(86_400)));
     assert_eq!(refresh("verify: { refresh_interval: 6h }"), Some(Duration::from_secs(6 * 3600)));
     assert_eq!(refresh("verify: { refresh_interval: off }"), None);
@@ -1316,7 +1321,7 @@ fn an_operator_is_added_or_changed_by_name() {
                   acme: { product_tokens: AcmeBot, ranges: [192.0.2.0/24, https://acme.example/bots.json, ./acme.txt], dns_names: bot-*.acme.example }\n  \
                   googlebot: { exhaustive: [] }\n\
                 classes: [{ name: friend, when: { operator: [acme, bingbot] } }]";
-    let settings = settings(&site(text));
+    let settings = settings(&with_origin(text));
     assert_eq!(settings.operator_names, ["googlebot", "bingbot", "applebot", "acme"]);
     assert_eq!(settings.rules.classes[0].when.operators, [crate::policy::OperatorId(3), crate::policy::OperatorId(1)]);
     let [acme, google] = &settings.operators[..] else { panic!("{:?}", settings.operators) };
@@ -1328,7 +1333,7 @@ fn an_operator_is_added_or_changed_by_name() {
 
 #[test]
 fn unclaimable_or_unprovable_operator_gives_a_warning() {
-    let notes = settings(&site("operators: { gogglebot: { exhaustive: dns_names } }")).warnings;
+    let notes = settings(&with_origin("operators: { gogglebot: { exhaustive: dns_names } }")).warnings;
     assert_eq!(
         notes,
         [
@@ -1340,8 +1345,8 @@ fn unclaimable_or_unprovable_operator_gives_a_warning() {
 
 #[test]
 fn malformed_network_is_not_read_as_file() {
-    let ranges = |sources: &str| site(&format!("operators: {{ googlebot: {{ ranges: [{sources}] }} }}"));
-    let told = mistakes(&ranges("192.0.2.0/33, 192.0.2.256, \"2001:db8::/129\", 192.0.2.0/24, \"::1\""));
+    let ranges = |sources: &str| with_origin(&format!("operators: {{ googlebot: {{ ranges: [{sources}] }} }}"));
+    let told = config_errors(&ranges("192.0.2.0/33, 192.0.2.256, \"2001:db8::/129\", 192.0.2.0/24, \"::1\""));
     let wrong = |column, place, source| {
         let remedy = "write it like 192.0.2.0/24 or 2001:db8::/32";
         format!("2:{column}: operators.googlebot.ranges[{place}]: invalid network {source:?}; {remedy}")
@@ -1356,16 +1361,18 @@ fn malformed_network_is_not_read_as_file() {
 fn unfetched_range_list_gives_a_warning() {
     let rules =
         "verify: { refresh_interval: off }\noperators: { googlebot: { ranges: \"https://a.example/x?key=secret\" } }";
-    let notes = settings(&site(rules)).warnings;
+    let notes = settings(&with_origin(rules)).warnings;
     let told = "gate.yaml:3:35: operators.googlebot.ranges: https://a.example/x is not fetched, because verify.refresh_interval is off";
     assert_eq!(notes, [told]);
-    assert!(settings(&site(&rules.replace("refresh_interval: off", "refresh_interval: 1h"))).warnings.is_empty());
+    assert!(
+        settings(&with_origin(&rules.replace("refresh_interval: off", "refresh_interval: 1h"))).warnings.is_empty()
+    );
 }
 
 #[test]
 fn duplicate_operator_values_are_reported_at_the_second() {
     assert_eq!(
-        faults(
+        site_errors(
             "operators:\n  acme: { product_tokens: [AcmeBot, Other], ranges: 192.0.2.1, signature_agents: https://a.example }\n  \
              evil: { product_tokens: acmebot, ranges: 192.0.2.2, signature_agents: [https://b.example, https://a.example] }"
         ),
@@ -1379,7 +1386,7 @@ fn duplicate_operator_values_are_reported_at_the_second() {
 #[test]
 fn crawl_delay_needs_a_class_with_crawlers() {
     assert_eq!(
-        faults(
+        site_errors(
             "classes:\n  - { name: person, when: { kind: human }, crawl_delay: 5s }\n  \
              - { name: search, when: { operator: googlebot }, crawl_delay: { googlebot: 5s, bingbot: 5s } }\n  \
              - { name: liars, when: { kind: [impostor, suspected_bot] }, crawl_delay: auto }"
@@ -1395,7 +1402,7 @@ fn crawl_delay_needs_a_class_with_crawlers() {
 #[test]
 fn invalid_verification_settings_are_errors() {
     assert_eq!(
-        faults(
+        site_errors(
             "verify: { dns: { nameservers: [], timeout: 0s }, refresh_interval: 10s }\noperators:\n  acme:\n    product_tokens: [\"\", AcmeBot]\n    ranges:\n      \
              - http://acme.example/bots.json\n      - ftp://acme.example/\n      - https://user@acme.example/\n      - \"\"\n      - 0.0.0.0/0\n      - 2000::/3\n  \
              Other: { product_tokens: Other, ranges: 192.0.2.1 }"
@@ -1420,7 +1427,7 @@ fn invalid_verification_settings_are_errors() {
         ("operators: { a: { dns_names: com } }", "a DNS name"),
         ("operators: { a: { exhaustive: signatures } }", "dns_names"),
     ] {
-        let faults = faults(written);
+        let faults = site_errors(written);
         assert!(faults.len() == 1 && faults[0].contains(told), "{written}: {faults:?}");
     }
 }

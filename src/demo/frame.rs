@@ -68,7 +68,7 @@ fn bar_width(width: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn afternoon() -> Scoreboard {
+    fn sample_scoreboard() -> Scoreboard {
         let mut board = Scoreboard {
             now: Duration::from_secs(14 * 3600 + 25 * 60),
             quota: Gauge { limit: 2000.0, used: 1024.0 },
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn frame_shows_time_quota_and_group_rows() {
-        let drawn = frame(&afternoon(), 80, ColorMode::Plain);
+        let drawn = frame(&sample_scoreboard(), 80, ColorMode::Plain);
         let lines: Vec<&str> = drawn.lines().collect();
         assert!(lines[0].starts_with("  14:25  ███"), "{drawn}");
         assert!(
@@ -98,11 +98,11 @@ mod tests {
     #[test]
     fn frame_fits_the_width_and_respects_color_mode() {
         for width in [40, 60, 80, 200] {
-            let drawn = frame(&afternoon(), width, ColorMode::Plain);
+            let drawn = frame(&sample_scoreboard(), width, ColorMode::Plain);
             assert!(drawn.lines().skip(2).all(|line| line.chars().count() <= width), "{width}\n{drawn}");
             assert!(!drawn.contains('\x1b'));
         }
-        assert!(frame(&afternoon(), 80, ColorMode::Color).contains("\x1b[1m14:25\x1b[0m"));
+        assert!(frame(&sample_scoreboard(), 80, ColorMode::Color).contains("\x1b[1m14:25\x1b[0m"));
     }
 
     #[test]

@@ -129,7 +129,7 @@ mod tests {
     use super::super::scoreboard::{Gauge, Row};
     use super::*;
 
-    fn a_good_day() -> (Scoreboard, Served) {
+    fn clean_run() -> (Scoreboard, Served) {
         let mut board = Scoreboard { quota: Gauge { limit: 2000.0, used: 1800.0 }, ..Scoreboard::default() };
         board.rows[Group::People as usize] = Row { requests: 900, ..Row::default() };
         let refused = Row { requests: 10, refused: 8, costly: 8, costly_refused: 8, ..Row::default() };
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn clean_run_has_no_failed_checks() {
-        let (board, served) = a_good_day();
+        let (board, served) = clean_run();
         assert_eq!(failed_checks(&board, &served), Vec::<String>::new());
         let said = summary(&board, &served, &Scrape::default(), ColorMode::Plain);
         assert!(said.contains("People sent 900 requests; 0 were refused."), "{said}");
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn each_failed_check_is_reported() {
-        let (mut board, mut served) = a_good_day();
+        let (mut board, mut served) = clean_run();
         board.rows[Group::People as usize].refused = 1;
         board.rows[Group::Impostors as usize].costly_refused = 5;
         board.failed = 2;

@@ -87,7 +87,7 @@ fn admission(quotas: Vec<Quota>, routes: Vec<Route>) -> Admission {
     Engine::new(LeaseMode::Local, 1000).admission(rules(quotas, routes), NOON)
 }
 
-fn ask(admission: &Admission, class: ClassId, route: usize, now: Timestamp) -> Result<Permit, Reason> {
+fn try_admit(admission: &Admission, class: ClassId, route: usize, now: Timestamp) -> Result<Permit, Reason> {
     match admission.admit(ANN, class, route, "/item/1", now).ruling {
         AdmissionOutcome::Admitted(permit) => Ok(permit),
         AdmissionOutcome::Refused(refusal) => Err(refusal.reason),
@@ -95,7 +95,7 @@ fn ask(admission: &Admission, class: ClassId, route: usize, now: Timestamp) -> R
 }
 
 /// Returns the settled and reserved units of the quota with index `place`.
-fn books(admission: &Admission, place: usize) -> (u64, u64) {
+fn used_and_reserved(admission: &Admission, place: usize) -> (u64, u64) {
     let view = &admission.quotas(NOON)[place];
     (view.used.floor(), view.reserved.floor())
 }
@@ -103,36 +103,36 @@ fn books(admission: &Admission, place: usize) -> (u64, u64) {
 #[test]
 fn robots_txt_is_free_on_a_costed_route() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
-    let _last = ask(&admission, PERSON, 0, NOON).expect("one unit is left");
+    let _last = try_admit(&admission, PERSON, 0, NOON).expect("one unit is left");
     let decision = admission.admit(ANN, BOT, 0, ROBOTS_TXT_PATH, NOON);
     let AdmissionOutcome::Admitted(_permit) = &decision.ruling else { panic!("robots.txt is never refused") };
     assert!(decision.standings.is_empty());
-    assert_eq!(books(&admission, 0), (0, 1), "usage is within the limit");
+    assert_eq!(used_and_reserved(&admission, 0), (0, 1), "usage is within the limit");
 }
 
 #[test]
 fn permit_dropped_before_sending_releases_its_units() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
-    let permit = ask(&admission, PERSON, 0, NOON).expect("units are left");
-    assert_eq!(books(&admission, 0), (0, 4));
+    let permit = try_admit(&admission, PERSON, 0, NOON).expect("units are left");
+    assert_eq!(used_and_reserved(&admission, 0), (0, 4));
     drop(permit);
-    assert_eq!(books(&admission, 0), (0, 0));
+    assert_eq!(used_and_reserved(&admission, 0), (0, 0));
 }
 
 #[test]
 fn permit_dropped_after_sending_charges_the_expected_cost() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
-    let mut permit = ask(&admission, PERSON, 0, NOON).expect("units are left");
+    let mut permit = try_admit(&admission, PERSON, 0, NOON).expect("units are left");
     permit.mark_sent();
     drop(permit);
-    assert_eq!(books(&admission, 0), (4, 0));
+    assert_eq!(used_and_reserved(&admission, 0), (4, 0));
 }
 
 #[test]
 fn panicking_task_settles_its_permit() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
     let panics = |sent: bool| {
-        let mut permit = ask(&admission, PERSON, 0, NOON).expect("units are left");
+        let mut permit = try_admit(&admission, PERSON, 0, NOON).expect("units are left");
         let task = std::panic::AssertUnwindSafe(move || {
             if sent {
                 permit.mark_sent();
@@ -143,9 +143,9 @@ fn panicking_task_settles_its_permit() {
         assert!(std::panic::catch_unwind(task).is_err());
     };
     panics(false);
-    assert_eq!(books(&admission, 0), (0, 0));
+    assert_eq!(used_and_reserved(&admission, 0), (0, 0));
     panics(true);
-    assert_eq!(books(&admission, 0), (4, 0));
+    assert_eq!(used_and_reserved(&admission, 0), (4, 0));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn manual_correction_reaches_the_ledger_up_or_down() {
 }
 
 /// Grants all lease requests in full.
-fn hand_out(engine: &Engine, now: Timestamp) -> Vec<LeaseRequest> {
+fn grant_all(engine: &Engine, now: Timestamp) -> Vec<LeaseRequest> {
     let asks = engine.lease_requests(now);
     let leases: Vec<Lease> = asks.iter().map(|ask| Lease { held: ask.wanted, ..Lease::default() }).collect();
     engine.apply_leases(&asks, &leases, now);
@@ -172,13 +172,13 @@ fn hand_out(engine: &Engine, now: Timestamp) -> Vec<LeaseRequest> {
 fn one_expensive_response_does_not_enlarge_later_leases() {
     let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![quota("api", 10_000, &[])], vec![route(&[(0, 1)])]), NOON);
-    let lease = |now| hand_out(&engine, now)[0].wanted.saturating_sub(Units::from_whole(2001)).floor();
-    hand_out(&engine, NOON);
-    let permit = ask(&admission, PERSON, 0, NOON).expect("units are left");
+    let lease = |now| grant_all(&engine, now)[0].wanted.saturating_sub(Units::from_whole(2001)).floor();
+    grant_all(&engine, NOON);
+    let permit = try_admit(&admission, PERSON, 0, NOON).expect("units are left");
     let _ = permit.settle(|_, _| Units::from_whole(2000));
-    hand_out(&engine, NOON);
+    grant_all(&engine, NOON);
     let later = NOON + Duration::from_secs(10);
-    let _ = ask(&admission, PERSON, 0, later).expect("units are left").settle(|_, cost| cost);
+    let _ = try_admit(&admission, PERSON, 0, later).expect("units are left").settle(|_, cost| cost);
     assert!(lease(later) <= 156, "at most a 64th of the limit, not four times the high cost");
 }
 
@@ -187,14 +187,14 @@ fn learned_cost_above_the_limit_can_decrease() {
     let learned = Route { costs: vec![(QuotaId(0), Cost::Learned)], ..route(&[]) };
     let admission = admission(vec![quota("api", 10, &[])], vec![learned]);
     for _ in 0..8 {
-        let permit = ask(&admission, PERSON, 0, NOON).expect("the expected cost is capped at the limit");
+        let permit = try_admit(&admission, PERSON, 0, NOON).expect("the expected cost is capped at the limit");
         let _ = permit.settle(|_, _| Units::from_whole(500));
         admission.set_used("api", Units::ZERO, NOON).expect("the quota exists");
     }
-    let _ = ask(&admission, PERSON, 0, NOON)
+    let _ = try_admit(&admission, PERSON, 0, NOON)
         .expect("the expected cost is capped at the limit")
         .settle(|_, _| Units::from_whole(1));
-    assert_eq!(books(&admission, 0), (1, 0));
+    assert_eq!(used_and_reserved(&admission, 0), (1, 0));
 }
 
 #[test]
@@ -203,13 +203,14 @@ fn first_use_window_opens_at_first_nonzero_cost() {
     let learned = Route { costs: vec![(QuotaId(0), Cost::Learned)], ..route(&[]) };
     let admission = admission(vec![first_use], vec![learned]);
     for _ in 0..2000 {
-        let _ = ask(&admission, PERSON, 0, NOON).expect("nothing was charged so far").settle(|_, _| Units::ZERO);
+        let _ = try_admit(&admission, PERSON, 0, NOON).expect("nothing was charged so far").settle(|_, _| Units::ZERO);
     }
-    let _ = ask(&admission, PERSON, 0, NOON).expect("the expected cost is zero").settle(|_, _| Units::from_whole(10));
+    let _ =
+        try_admit(&admission, PERSON, 0, NOON).expect("the expected cost is zero").settle(|_, _| Units::from_whole(10));
     let view = &admission.quotas(NOON)[0];
     assert_eq!((view.used, view.window_end), (Units::from_whole(10), NOON + Duration::from_secs(60)));
     let later = NOON + Duration::from_secs(61);
-    assert!(ask(&admission, PERSON, 0, later).is_ok(), "the window has ended");
+    assert!(try_admit(&admission, PERSON, 0, later).is_ok(), "the window has ended");
 }
 
 #[test]
@@ -227,13 +228,13 @@ fn usage_survives_a_change_of_window_kind() {
                 let under = |window: &Window| {
                     let quota = Quota { window: window.clone(), ..quota("api", 100, &[]) };
                     let admission = engine.admission(rules(vec![quota], vec![route(&[(0, 1)])]), NOON);
-                    hand_out(&engine, NOON);
+                    grant_all(&engine, NOON);
                     admission
                 };
                 let admission = under(before);
                 for _ in 0..40 {
-                    hand_out(&engine, NOON);
-                    let _ = ask(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, cost| cost);
+                    grant_all(&engine, NOON);
+                    let _ = try_admit(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, cost| cost);
                 }
                 let view = &under(after).quotas(NOON)[0];
                 assert!(view.used >= Units::from_whole(40), "{before:?}, then {after:?}: {}", view.used);
@@ -245,7 +246,7 @@ fn usage_survives_a_change_of_window_kind() {
 #[test]
 fn the_actual_cost_replaces_the_expected_one() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
-    let receipt = ask(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, _| Units::from_milli(250));
+    let receipt = try_admit(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, _| Units::from_milli(250));
     assert_eq!(receipt[0].settled, Units::from_milli(250));
     assert_eq!(admission.quotas(NOON)[0].used, Units::from_milli(250));
 }
@@ -262,8 +263,8 @@ fn decision_time_never_goes_back() {
 fn cost_beyond_the_lease_counts_immediately() {
     let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![quota("api", 100, &[])], vec![route(&[(0, 1)])]), NOON);
-    hand_out(&engine, NOON);
-    let receipt = ask(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, _| Units::from_whole(120));
+    grant_all(&engine, NOON);
+    let receipt = try_admit(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, _| Units::from_whole(120));
     assert_eq!(receipt[0].overrun, Units::from_whole(20), "20 units exceed the limit, whatever the lease");
     let decision = admission.admit(ANN, PERSON, 0, "/item/1", NOON);
     assert_eq!(decision.standings[0].used, Units::from_whole(100));
@@ -273,7 +274,7 @@ fn cost_beyond_the_lease_counts_immediately() {
 #[test]
 fn cost_beyond_the_limit_is_counted_as_overrun() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
-    let receipt = ask(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, _| Units::from_whole(15));
+    let receipt = try_admit(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, _| Units::from_whole(15));
     assert_eq!((receipt[0].settled, receipt[0].overrun), (Units::from_whole(15), Units::from_whole(5)));
     let view = &admission.quotas(NOON)[0];
     assert_eq!((view.used, view.overrun), (Units::from_whole(10), Units::from_whole(5)));
@@ -282,7 +283,7 @@ fn cost_beyond_the_limit_is_counted_as_overrun() {
 #[test]
 fn retried_request_is_charged_for_both_attempts() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
-    let mut permit = ask(&admission, PERSON, 0, NOON).expect("units are left");
+    let mut permit = try_admit(&admission, PERSON, 0, NOON).expect("units are left");
     permit.mark_sent();
     assert!(permit.reserve_retry(NOON));
     let receipt = permit.settle(|_, _| Units::from_whole(1));
@@ -291,77 +292,77 @@ fn retried_request_is_charged_for_both_attempts() {
         Units::from_whole(5),
         "expected cost of the first attempt, actual cost of the second"
     );
-    assert_eq!(books(&admission, 0), (5, 0));
+    assert_eq!(used_and_reserved(&admission, 0), (5, 0));
 }
 
 #[test]
 fn all_quotas_are_charged_or_none() {
     let admission = admission(vec![quota("wide", 100, &[]), quota("narrow", 1, &[])], vec![route(&[(0, 1), (1, 1)])]);
-    let _held = ask(&admission, PERSON, 0, NOON).expect("both quotas have a unit");
-    assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
-    assert_eq!((books(&admission, 0), books(&admission, 1)), ((0, 1), (0, 1)));
+    let _held = try_admit(&admission, PERSON, 0, NOON).expect("both quotas have a unit");
+    assert_eq!(try_admit(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
+    assert_eq!((used_and_reserved(&admission, 0), used_and_reserved(&admission, 1)), ((0, 1), (0, 1)));
 }
 
 #[test]
 fn new_window_starts_empty_despite_late_charges() {
     let admission = admission(vec![quota("api", 4, &[])], vec![route(&[(0, 4)])]);
-    let mut late = ask(&admission, PERSON, 0, NOON).expect("the units of the whole day");
+    let mut late = try_admit(&admission, PERSON, 0, NOON).expect("the units of the whole day");
     late.mark_sent();
-    assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
-    let next_day = ask(&admission, PERSON, 0, TOMORROW).expect("the new window has units");
+    assert_eq!(try_admit(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
+    let next_day = try_admit(&admission, PERSON, 0, TOMORROW).expect("the new window has units");
     drop(late);
-    assert_eq!(ask(&admission, PERSON, 0, TOMORROW).err(), Some(Reason::Quota));
+    assert_eq!(try_admit(&admission, PERSON, 0, TOMORROW).err(), Some(Reason::Quota));
     drop(next_day);
 }
 
 #[test]
 fn clock_set_back_finds_the_previous_window_usage() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
-    let _today = ask(&admission, PERSON, 0, NOON).expect("today has a unit");
-    let _tomorrow = ask(&admission, PERSON, 0, TOMORROW).expect("tomorrow has a unit");
-    assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
-    assert_eq!(ask(&admission, PERSON, 0, TOMORROW).err(), Some(Reason::Quota));
+    let _today = try_admit(&admission, PERSON, 0, NOON).expect("today has a unit");
+    let _tomorrow = try_admit(&admission, PERSON, 0, TOMORROW).expect("tomorrow has a unit");
+    assert_eq!(try_admit(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
+    assert_eq!(try_admit(&admission, PERSON, 0, TOMORROW).err(), Some(Reason::Quota));
 }
 
 #[test]
 fn clock_step_back_by_a_second_is_ignored() {
     let admission = admission(vec![quota("api", 2, &[])], vec![route(&[(0, 1)])]);
-    let _first = ask(&admission, PERSON, 0, TOMORROW).expect("two units are left");
-    let _second = ask(&admission, PERSON, 0, TOMORROW - Duration::from_secs(1)).expect("the same window applies");
-    assert_eq!(ask(&admission, PERSON, 0, TOMORROW).err(), Some(Reason::Quota));
+    let _first = try_admit(&admission, PERSON, 0, TOMORROW).expect("two units are left");
+    let _second = try_admit(&admission, PERSON, 0, TOMORROW - Duration::from_secs(1)).expect("the same window applies");
+    assert_eq!(try_admit(&admission, PERSON, 0, TOMORROW).err(), Some(Reason::Quota));
 }
 
 #[test]
 fn evicted_window_counts_as_exhausted() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
     for day in 1..30 {
-        drop(ask(&admission, PERSON, 0, Timestamp::from_seconds(day * 86_400)));
+        drop(try_admit(&admission, PERSON, 0, Timestamp::from_seconds(day * 86_400)));
     }
-    assert_eq!(ask(&admission, PERSON, 0, Timestamp::from_seconds(2 * 86_400)).err(), Some(Reason::Quota));
-    assert!(ask(&admission, PERSON, 0, Timestamp::from_seconds(28 * 86_400)).is_ok());
+    assert_eq!(try_admit(&admission, PERSON, 0, Timestamp::from_seconds(2 * 86_400)).err(), Some(Reason::Quota));
+    assert!(try_admit(&admission, PERSON, 0, Timestamp::from_seconds(28 * 86_400)).is_ok());
 }
 
-fn windowed(limit: u64, window: Window) -> Admission {
+fn admission_with_window(limit: u64, window: Window) -> Admission {
     admission(vec![Quota { window, ..quota("api", limit, &[]) }], vec![route(&[(0, 1)])])
 }
 
 #[test]
 fn first_use_window_opens_with_the_first_charge() {
-    let admission = windowed(1, Window::FirstUse { length: Duration::from_secs(60) });
+    let admission = admission_with_window(1, Window::FirstUse { length: Duration::from_secs(60) });
     let (opened, soon) = (NOON + Duration::from_secs(7200), NOON + Duration::from_secs(7259));
-    let _one = ask(&admission, PERSON, 0, opened).expect("the first unit");
+    let _one = try_admit(&admission, PERSON, 0, opened).expect("the first unit");
     assert_eq!(admission.quotas(soon)[0].window_end, opened + Duration::from_secs(60));
-    assert_eq!(ask(&admission, PERSON, 0, soon).err(), Some(Reason::Quota));
+    assert_eq!(try_admit(&admission, PERSON, 0, soon).err(), Some(Reason::Quota));
     let later = opened + Duration::from_secs(1000);
-    let _next = ask(&admission, PERSON, 0, later).expect("the next window");
+    let _next = try_admit(&admission, PERSON, 0, later).expect("the next window");
     assert_eq!(admission.quotas(later)[0].window_start, later);
 }
 
 #[test]
 fn first_use_window_survives_a_clock_set_back() {
-    let admission = windowed(1, Window::FirstUse { length: Duration::from_secs(60) });
-    let _one = ask(&admission, PERSON, 0, TOMORROW).expect("the first unit");
-    assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota), "no additional units");
+    let admission = admission_with_window(1, Window::FirstUse { length: Duration::from_secs(60) });
+    let _one = try_admit(&admission, PERSON, 0, TOMORROW).expect("the first unit");
+    assert_eq!(try_admit(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota), "no additional units");
     assert_eq!(
         admission.quotas(NOON)[0].window_end,
         NOON + Duration::from_secs(60),
@@ -371,37 +372,37 @@ fn first_use_window_survives_a_clock_set_back() {
 
 #[test]
 fn sliding_window_counts_usage_until_it_expires() {
-    let admission = windowed(2, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
+    let admission = admission_with_window(2, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
     let at = |seconds: u64| NOON + Duration::from_secs(seconds);
-    ask(&admission, PERSON, 0, at(0)).expect("the first unit").settle(|_, cost| cost);
-    ask(&admission, PERSON, 0, at(30)).expect("the second unit").settle(|_, cost| cost);
-    assert_eq!(ask(&admission, PERSON, 0, at(59)).err(), Some(Reason::Quota));
+    try_admit(&admission, PERSON, 0, at(0)).expect("the first unit").settle(|_, cost| cost);
+    try_admit(&admission, PERSON, 0, at(30)).expect("the second unit").settle(|_, cost| cost);
+    assert_eq!(try_admit(&admission, PERSON, 0, at(59)).err(), Some(Reason::Quota));
     assert_eq!(admission.quotas(at(59))[0].used, Units::from_whole(2));
     assert_eq!(admission.quotas(at(59))[0].window_end, at(61), "end of the overlap of the first charge");
-    ask(&admission, PERSON, 0, at(61)).expect("the first charge has expired").settle(|_, cost| cost);
-    assert_eq!(ask(&admission, PERSON, 0, at(62)).err(), Some(Reason::Quota));
+    try_admit(&admission, PERSON, 0, at(61)).expect("the first charge has expired").settle(|_, cost| cost);
+    assert_eq!(try_admit(&admission, PERSON, 0, at(62)).err(), Some(Reason::Quota));
 }
 
 #[test]
 fn late_settlement_corrects_the_sliding_window() {
-    let admission = windowed(4, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
-    let late: Vec<_> = (0..4).map(|_| ask(&admission, PERSON, 0, NOON).expect("four")).collect();
+    let admission = admission_with_window(4, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
+    let late: Vec<_> = (0..4).map(|_| try_admit(&admission, PERSON, 0, NOON).expect("four")).collect();
     let later = NOON + Duration::from_secs(30);
-    assert_eq!(ask(&admission, PERSON, 0, later).err(), Some(Reason::Quota));
+    assert_eq!(try_admit(&admission, PERSON, 0, later).err(), Some(Reason::Quota));
     late.into_iter().for_each(|permit| drop(permit.settle(|_, _| Units::ZERO)));
-    assert!(ask(&admission, PERSON, 0, later).is_ok());
+    assert!(try_admit(&admission, PERSON, 0, later).is_ok());
 }
 
 #[test]
 fn manual_correction_resets_earlier_sliding_window_parts() {
-    let admission = windowed(2, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
+    let admission = admission_with_window(2, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
     let later = NOON + Duration::from_secs(30);
     for now in [NOON, later] {
-        ask(&admission, PERSON, 0, now).expect("two").settle(|_, cost| cost);
+        try_admit(&admission, PERSON, 0, now).expect("two").settle(|_, cost| cost);
     }
     assert_eq!(admission.set_used("api", Units::ZERO, later), Ok((Units::from_whole(2), Units::ZERO)));
     assert_eq!(admission.quotas(later)[0].used, Units::ZERO);
-    assert!(ask(&admission, PERSON, 0, later).is_ok());
+    assert!(try_admit(&admission, PERSON, 0, later).is_ok());
 }
 
 #[test]
@@ -412,23 +413,23 @@ fn redefined_window_counts_usage_of_the_previous_one() {
     let routes = || vec![route(&[(0, 6)])];
     let (ten, noon) = (NOON - Duration::from_secs(7200), NOON);
     let before = engine.admission(rules(vec![daily], routes()), ten);
-    ask(&before, PERSON, 0, ten).expect("units are left").settle(|_, cost| cost);
+    try_admit(&before, PERSON, 0, ten).expect("units are left").settle(|_, cost| cost);
     let after = engine.admission(rules(vec![hourly], routes()), noon);
-    assert_eq!(ask(&after, PERSON, 0, noon).err(), Some(Reason::Quota), "six of ten units are used today");
-    assert!(ask(&after, PERSON, 0, TOMORROW).is_ok());
+    assert_eq!(try_admit(&after, PERSON, 0, noon).err(), Some(Reason::Quota), "six of ten units are used today");
+    assert!(try_admit(&after, PERSON, 0, TOMORROW).is_ok());
 }
 
 #[test]
 fn reload_keeps_quota_usage() {
     let engine = Engine::new(LeaseMode::Local, 1000);
     let before = engine.admission(rules(vec![quota("api", 10, &[(5, 50)])], vec![route(&[(0, 6)])]), NOON);
-    ask(&before, PERSON, 0, NOON).expect("units are left").settle(|_, cost| cost);
+    try_admit(&before, PERSON, 0, NOON).expect("units are left").settle(|_, cost| cost);
     let after = engine.admission(
         rules(vec![quota("new", 5, &[]), quota("api", 8, &[(5, 50)])], vec![route(&[(0, 1)]), route(&[(1, 3)])]),
         NOON,
     );
-    assert_eq!(books(&after, 1), (6, 0));
-    assert_eq!(ask(&after, PERSON, 1, NOON).err(), Some(Reason::Quota));
+    assert_eq!(used_and_reserved(&after, 1), (6, 0));
+    assert_eq!(try_admit(&after, PERSON, 1, NOON).err(), Some(Reason::Quota));
 }
 
 #[test]
@@ -436,10 +437,10 @@ fn bucket_is_charged_only_for_admitted_requests() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)]), route(&[])]);
     let limited = ClassId(2);
     let tokens = || admission.admit(ANN, limited, 0, "/item/1", NOON).bucket.map(|bucket| bucket.remaining);
-    ask(&admission, PERSON, 0, NOON).expect("one unit is left").settle(|_, cost| cost);
+    try_admit(&admission, PERSON, 0, NOON).expect("one unit is left").settle(|_, cost| cost);
     assert_eq!(tokens(), Some(2), "a request refused for the quota takes no token");
     for expected in [None, None, Some(Reason::Bucket)] {
-        assert_eq!(ask(&admission, limited, 1, NOON).err(), expected);
+        assert_eq!(try_admit(&admission, limited, 1, NOON).err(), expected);
     }
     assert_eq!(admission.top_clients(5, |_| "", NOON)[0].refused, 2);
 }
@@ -447,7 +448,7 @@ fn bucket_is_charged_only_for_admitted_requests() {
 #[test]
 fn idle_clients_with_full_buckets_are_evicted() {
     let admission = admission(vec![quota("api", 9, &[])], vec![route(&[(0, 1)])]);
-    drop(ask(&admission, ClassId(2), 0, NOON));
+    drop(try_admit(&admission, ClassId(2), 0, NOON));
     admission.evict_idle(NOON + Duration::from_secs(601));
     assert_eq!(admission.engine().clients_tracked(), 1, "the bucket is full ten seconds after noon");
     admission.evict_idle(NOON + Duration::from_secs(611));
@@ -455,7 +456,7 @@ fn idle_clients_with_full_buckets_are_evicted() {
 }
 
 /// Returns the decisions on `class` by sequence number, with whether a tier refused.
-fn race(admission: &Admission, threads: usize, each: usize, held: usize) -> Vec<(u64, bool)> {
+fn concurrent_decisions(admission: &Admission, threads: usize, each: usize, held: usize) -> Vec<(u64, bool)> {
     let one = |thread: usize| {
         let mut open = Vec::new();
         let mut turns = Vec::new();
@@ -495,7 +496,7 @@ proptest! {
         percent in 1u32..100, threads in 1usize..5,
     ) {
         let admission = admission(vec![quota("api", 1_000_000, &[(0, percent)])], vec![route(&[(0, 1)])]);
-        let turns = race(&admission, threads, 500, 8);
+        let turns = concurrent_decisions(&admission, threads, 500, 8);
         prop_assert_eq!(turns.len(), threads * 500);
         for length in [1usize, 7, 100, 499] {
             for run in turns.windows(length) {
@@ -514,13 +515,13 @@ proptest! {
         let watching = std::sync::atomic::AtomicBool::new(true);
         std::thread::scope(|scope| {
             scope.spawn(|| while watching.load(std::sync::atomic::Ordering::Relaxed) {
-                let (used, reserved) = books(&admission, 0);
+                let (used, reserved) = used_and_reserved(&admission, 0);
                 assert!(used + reserved <= limit, "{used} settled and {reserved} reserved of {limit}");
             });
-            race(&admission, threads, 200, held);
+            concurrent_decisions(&admission, threads, 200, held);
             watching.store(false, std::sync::atomic::Ordering::Relaxed);
         });
-        let (used, reserved) = books(&admission, 0);
+        let (used, reserved) = used_and_reserved(&admission, 0);
         prop_assert_eq!(reserved, 0, "every reservation is settled");
         prop_assert!(used <= limit);
         prop_assert_eq!(used % cost, 0);
@@ -537,13 +538,13 @@ proptest! {
             Window::Sliding { length, sub_windows: 4 },
             Window::FirstUse { length },
         ][kind].clone();
-        let admission = windowed(LIMIT, window.clone());
+        let admission = admission_with_window(LIMIT, window.clone());
         let mut taken: std::collections::BTreeMap<Timestamp, u64> = Default::default();
         let mut now = NOON;
         for (step, back) in steps {
             let step = Duration::from_secs(step * step);
             now = if back { now - step } else { now + step };
-            if let Ok(permit) = ask(&admission, PERSON, 0, now) {
+            if let Ok(permit) = try_admit(&admission, PERSON, 0, now) {
                 // A step back of less than two seconds counts as none.
                 let span = if kind == 2 { now } else { window.span(now).start };
                 let span = if back && step < Duration::from_secs(2) { continue } else { span };

@@ -40,7 +40,7 @@ mod tests {
     use http::HeaderName;
     use std::time::Duration;
 
-    fn cost(fields: &[(&'static str, &'static str)]) -> String {
+    fn cost_text(fields: &[(&'static str, &'static str)]) -> String {
         let quota = Quota {
             name: "api".into(),
             limit: Units::from_whole(10),
@@ -57,22 +57,22 @@ mod tests {
 
     #[test]
     fn cost_header_overrides_the_expected_cost() {
-        assert_eq!(cost(&[]), "3");
-        assert_eq!(cost(&[("x-api-cost", "0.25")]), "0.25");
-        assert_eq!(cost(&[("x-api-cost", "0")]), "0");
-        assert_eq!(cost(&[("x-api-cost", "12"), ("age", "9")]), "12");
-        assert_eq!(cost(&[("x-api-cost", "-1")]), "3", "an invalid value is ignored");
+        assert_eq!(cost_text(&[]), "3");
+        assert_eq!(cost_text(&[("x-api-cost", "0.25")]), "0.25");
+        assert_eq!(cost_text(&[("x-api-cost", "0")]), "0");
+        assert_eq!(cost_text(&[("x-api-cost", "12"), ("age", "9")]), "12");
+        assert_eq!(cost_text(&[("x-api-cost", "-1")]), "3", "an invalid value is ignored");
     }
 
     #[test]
     fn cached_origin_response_costs_nothing() {
         for hit in ["Origin; hit", "Origin;hit;ttl=376", "A; fwd=miss, B; hit=?1"] {
-            assert_eq!(cost(&[("cache-status", hit)]), "0", "{hit}");
+            assert_eq!(cost_text(&[("cache-status", hit)]), "0", "{hit}");
         }
         for miss in ["Origin; fwd=miss; stored", "Origin; hit=?0", "\"; hit\"", "Origin; detail=hit", "hit"] {
-            assert_eq!(cost(&[("cache-status", miss)]), "3", "{miss}");
+            assert_eq!(cost_text(&[("cache-status", miss)]), "3", "{miss}");
         }
-        assert_eq!(cost(&[("age", "17")]), "0");
-        assert_eq!(cost(&[("age", "0")]), "3");
+        assert_eq!(cost_text(&[("age", "17")]), "0");
+        assert_eq!(cost_text(&[("age", "0")]), "3");
     }
 }

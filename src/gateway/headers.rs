@@ -28,23 +28,23 @@ fn is_reserved(name: Name) -> bool {
 
 /// Returns true for fields that describe the path of a request; trusted from trusted proxies only.
 fn is_forwarding(name: Name) -> bool {
-    tells_address(name) || matches!(name, Name::ForwardedProto | Name::ForwardedHost | Name::ForwardedPort)
+    is_address_header(name) || matches!(name, Name::ForwardedProto | Name::ForwardedHost | Name::ForwardedPort)
 }
 
 /// Returns true for the common headers that carry the client's address.
-fn tells_address(name: Name) -> bool {
+fn is_address_header(name: Name) -> bool {
     matches!(name, Name::ForwardedFor | Name::Forwarded | Name::RealIp)
 }
 
 /// Returns true for vendor headers that carry the client's address: a claim if the settings name them, ordinary fields
 /// otherwise.
-fn is_vendors(name: Name) -> bool {
+fn is_vendor_header(name: Name) -> bool {
     matches!(name, Name::CfConnectingIp | Name::TrueClientIp)
 }
 
 /// Returns true for all headers that carry the client's address, including those of vendors.
-pub(super) fn may_tell_address(name: Name) -> bool {
-    tells_address(name) || is_vendors(name)
+pub(super) fn is_client_address_header(name: Name) -> bool {
+    is_address_header(name) || is_vendor_header(name)
 }
 
 /// Returns true for fields that `Connection` cannot remove.
@@ -88,7 +88,7 @@ pub(super) fn strip_hop_by_hop(fields: &mut Fields) {
 fn drop_listed_trailers(fields: &mut Fields) {
     if fields.contains(Name::Trailer) {
         let listed: Vec<Vec<u8>> = fields.all(Name::Connection).flat_map(list).map(<[u8]>::to_vec).collect();
-        keep_trailers(fields, |trailer| !listed.iter().any(|name| name.eq_ignore_ascii_case(trailer)));
+        retain_trailers(fields, |trailer| !listed.iter().any(|name| name.eq_ignore_ascii_case(trailer)));
     }
 }
 
@@ -98,62 +98,64 @@ fn drop_listed_trailers(fields: &mut Fields) {
 ///
 /// CGI, WSGI and others treat `_` as `-`. Fields spelled with `_` are always removed: no proxy sends them.
 pub(super) fn strip_untrusted(fields: &mut Fields, source: &AddressSource, believed: bool) {
-    let must_go = |field: Field<'_>| is_claim(field, source, believed);
-    if fields.with_names(may_be_claim).any(must_go) {
+    let must_go = |field: Field<'_>| is_untrusted(field, source, believed);
+    if fields.with_names(may_be_untrusted).any(must_go) {
         fields.retain(|field| !must_go(field));
     }
-    keep_trailers(fields, may_trail);
+    retain_trailers(fields, is_allowed_trailer);
 }
 
 /// Returns false for names that are not a claim under any settings.
-fn may_be_claim(name: Name) -> bool {
-    is_reserved(name) || is_forwarding(name) || is_vendors(name) || matches!(name, Name::Expect | Name::Other)
+fn may_be_untrusted(name: Name) -> bool {
+    is_reserved(name) || is_forwarding(name) || is_vendor_header(name) || matches!(name, Name::Expect | Name::Other)
 }
 
-fn is_claim(field: Field<'_>, source: &AddressSource, believed: bool) -> bool {
+fn is_untrusted(field: Field<'_>, source: &AddressSource, believed: bool) -> bool {
     match field.name {
-        Name::Other => spells_ours_or_forwarding(field.text) || claims_vendor_address(field.text, source, believed),
+        Name::Other => {
+            is_reserved_or_forwarding_variant(field.text) || is_untrusted_vendor_header(field.text, source, believed)
+        }
         Name::Expect => true,
-        name if is_vendors(name) => claims_vendor_address(field.text, source, believed),
-        name if tells_address(name) => !(believed && source.header() == Some(name.text())),
+        name if is_vendor_header(name) => is_untrusted_vendor_header(field.text, source, believed),
+        name if is_address_header(name) => !(believed && source.header() == Some(name.text())),
         name => is_reserved(name) || (!believed && is_forwarding(name)),
     }
 }
 
 /// Returns true for a name without a number that an origin may read as the gateway's own or as a forwarding field. All
 /// of these begin with an x, so that other names cost one comparison.
-fn spells_ours_or_forwarding(text: &[u8]) -> bool {
+fn is_reserved_or_forwarding_variant(text: &[u8]) -> bool {
     matches!(text.first(), Some(b'x' | b'X'))
-        && (text.get(..OURS.len()).is_some_and(|start| is_same_to_cgi(start, OURS))
+        && (text.get(..OURS.len()).is_some_and(|start| eq_as_cgi(start, OURS))
             || (text.contains(&b'_') && is_forwarding(Name::of_cgi(text))))
 }
 
 /// Returns true for a vendor's address header that is untrusted, or not spelled as configured.
-fn claims_vendor_address(text: &[u8], source: &AddressSource, believed: bool) -> bool {
+fn is_untrusted_vendor_header(text: &[u8], source: &AddressSource, believed: bool) -> bool {
     let AddressSource::Header(name) = source else { return false };
     let name = name.as_str().as_bytes();
-    is_same_to_cgi(text, name) && !(believed && text.eq_ignore_ascii_case(name))
+    eq_as_cgi(text, name) && !(believed && text.eq_ignore_ascii_case(name))
 }
 
 /// Returns true if an origin that treats `_` as `-` reads both names as one.
-fn is_same_to_cgi(one: &[u8], other: &[u8]) -> bool {
+fn eq_as_cgi(one: &[u8], other: &[u8]) -> bool {
     let dashed = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     one.len() == other.len() && one.iter().map(dashed).eq(other.iter().map(dashed))
 }
 
 /// Returns true for a trailer that an origin can safely merge into the head. http1 removes trailers that change the
 /// framing, in their usual spelling.
-fn may_trail(name: &[u8]) -> bool {
+fn is_allowed_trailer(name: &[u8]) -> bool {
     let read = Name::of_cgi(name);
     !is_reserved(read)
         && !is_forwarding(read)
         && !is_hop_by_hop(read)
         && !matches!(read, Name::Host | Name::Via | Name::Expect | Name::ContentLength)
-        && !spells_ours_or_forwarding(name)
+        && !is_reserved_or_forwarding_variant(name)
 }
 
 /// Removes from `Trailer` the names that `keep` rejects: trailers that are not announced are not forwarded.
-fn keep_trailers(fields: &mut Fields, keep: impl Fn(&[u8]) -> bool) {
+fn retain_trailers(fields: &mut Fields, keep: impl Fn(&[u8]) -> bool) {
     if !fields.contains(Name::Trailer) || fields.all(Name::Trailer).flat_map(list).all(&keep) {
         return;
     }

@@ -104,7 +104,7 @@ mod tests {
         SyncFrom { remaining_header: Some(header(remaining)), reset_header: Some(header("x-reset")), exhausted }
     }
 
-    fn told<'a>(sync: &'a SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> SyncHeaders<'a> {
+    fn sync_headers<'a>(sync: &'a SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> SyncHeaders<'a> {
         let status = StatusCode::from_u16(status).expect("valid status");
         read(sync, status, &fields.iter().copied().collect(), NOW)
     }
@@ -113,7 +113,7 @@ mod tests {
     fn remaining_units_are_parsed_in_every_form() {
         let left = |name, value| {
             let header = if name == "ratelimit" { "RateLimit" } else { "X-Left" };
-            told(&sync(name, None), 200, &[(header, value)]).count.remaining.map(Units::milli)
+            sync_headers(&sync(name, None), 200, &[(header, value)]).count.remaining.map(Units::milli)
         };
         assert_eq!(left("x-left", "12"), Some(12_000));
         assert_eq!(left("x-left", " 0.25"), Some(250));
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn reset_time_is_parsed_in_every_form() {
-        let reset = |value| told(&sync("x-left", None), 200, &[("x-reset", value)]).count.resets_at;
+        let reset = |value| sync_headers(&sync("x-left", None), 200, &[("x-reset", value)]).count.resets_at;
         let at = |seconds| Some(Timestamp::from_seconds(seconds));
         assert_eq!(reset("60"), at(1_800_000_060));
         assert_eq!(reset("1800000060"), at(1_800_000_060));
@@ -136,13 +136,13 @@ mod tests {
             assert_eq!(reset(junk), None, "{junk}");
         }
         let fields = [("ratelimit", "\"day\";r=7;t=60")];
-        assert_eq!(told(&sync("ratelimit", None), 200, &fields).count.resets_at, at(1_800_000_060));
+        assert_eq!(sync_headers(&sync("ratelimit", None), 200, &fields).count.resets_at, at(1_800_000_060));
     }
 
     #[test]
     fn unparsable_header_is_reported_by_name() {
         let sync = sync("x-left", None);
-        let unreadable = |fields| told(&sync, 200, fields).unreadable.map(HeaderName::as_str);
+        let unreadable = |fields| sync_headers(&sync, 200, fields).unreadable.map(HeaderName::as_str);
         assert_eq!(unreadable(&[("x-left", "many"), ("x-reset", "60")]), Some("x-left"));
         assert_eq!(unreadable(&[("x-left", "7"), ("x-reset", "soon")]), Some("x-reset"));
         assert_eq!(unreadable(&[("x-left", "7")]), None, "a missing header is not unreadable");
@@ -154,12 +154,14 @@ mod tests {
             sync("x-left", Some(ExhaustedRule { statuses: vec![403, 429], contains: needle.map(str::to_owned) }))
         };
         let (any, of_text) = (exhausted(None), exhausted(Some("dailyLimit")));
-        let by_status = told(&any, 429, &[("retry-after", "60")]);
+        let by_status = sync_headers(&any, 429, &[("retry-after", "60")]);
         assert!(by_status.count.exhausted && by_status.body_text.is_none());
         assert_eq!(by_status.count.resets_at, Some(NOW + Duration::from_secs(60)));
-        assert!(!told(&exhausted(None), 503, &[]).count.exhausted);
-        assert!(told(&exhausted(Some("dailyLimit")), 403, &[("x-error", "a dailyLimitExceeded")]).count.exhausted);
-        let perhaps = told(&of_text, 403, &[]);
+        assert!(!sync_headers(&exhausted(None), 503, &[]).count.exhausted);
+        assert!(
+            sync_headers(&exhausted(Some("dailyLimit")), 403, &[("x-error", "a dailyLimitExceeded")]).count.exhausted
+        );
+        let perhaps = sync_headers(&of_text, 403, &[]);
         assert_eq!((perhaps.count.exhausted, perhaps.body_text.as_deref()), (false, Some("dailyLimit")));
     }
 

@@ -31,10 +31,10 @@ struct Detection {
 impl UntrustedProxy {
     /// Checks a request from `peer`, and warns of the first one that a proxy seems to have forwarded.
     pub(super) fn observe(&self, trust: &ProxyTrust, peer: IpAddr, fields: &Fields) {
-        if self.is_found.load(Ordering::Relaxed) || !is_private(peer) || is_believed(trust, peer) {
+        if self.is_found.load(Ordering::Relaxed) || !is_private(peer) || is_trusted(trust, peer) {
             return;
         }
-        if !fields.names().any(headers::may_tell_address) {
+        if !fields.names().any(headers::is_client_address_header) {
             return;
         }
         if let Some(header) = forwarding_header(trust, fields) {
@@ -87,7 +87,7 @@ fn quoted(range: IpPrefix) -> String {
     if text.contains(':') { format!("\"{text}\"") } else { text }
 }
 
-fn is_believed(trust: &ProxyTrust, peer: IpAddr) -> bool {
+fn is_trusted(trust: &ProxyTrust, peer: IpAddr) -> bool {
     trust.source != AddressSource::Peer && trust.trusts(peer)
 }
 

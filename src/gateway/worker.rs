@@ -95,7 +95,7 @@ pub(super) fn run(
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::task::spawn_local(accept(Rc::clone(&worker), listener, stage.clone()));
         }
-        let maintenance = tokio::task::spawn_local(worker.maintain(stage));
+        let maintenance = tokio::task::spawn_local(worker.run_maintenance(stage));
         maintenance.await.map_err(io::Error::other)
     })
 }
@@ -205,7 +205,7 @@ impl Worker {
     }
 
     /// Runs maintenance until the gateway is closed, or until it drains and no connection is open.
-    async fn maintain(self: Rc<Self>, mut stage: watch::Receiver<Stage>) {
+    async fn run_maintenance(self: Rc<Self>, mut stage: watch::Receiver<Stage>) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {

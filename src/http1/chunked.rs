@@ -195,7 +195,7 @@ fn is_allowed_trailer(name: &HeaderName) -> bool {
 mod tests {
     use super::*;
 
-    fn read(body: &[u8]) -> Result<(Vec<u8>, bool), Malformed> {
+    fn decode(body: &[u8]) -> Result<(Vec<u8>, bool), Malformed> {
         let (mut reader, mut buffer, mut data) = (ChunkReader::new(), BytesMut::from(body), Vec::new());
         loop {
             match reader.next(&mut buffer)? {
@@ -244,19 +244,23 @@ mod tests {
             ("0\r\n folded\r\n\r\n", Err(Malformed::Trailers)),
         ];
         for (body, expected) in table {
-            assert_eq!(read(body.as_bytes()), *expected, "{body:?}");
+            assert_eq!(decode(body.as_bytes()), *expected, "{body:?}");
         }
     }
 
     #[test]
     fn extensions_and_trailers_are_bounded() {
         let endless = |start: &str, more: &str| [start, &more.repeat(40 * 1024)].concat();
-        assert_eq!(read(endless("1;", "x").as_bytes()), Err(Malformed::Chunk));
-        assert_eq!(read(endless("1", " ").as_bytes()), Err(Malformed::Chunk));
-        assert_eq!(read(endless("", "0").as_bytes()), Err(Malformed::Chunk));
-        assert_eq!(read(endless("", "1;x\r\na\r\n").as_bytes()), Err(Malformed::Chunk), "limit of all chunks together");
-        assert_eq!(read(endless("0\r\nx: ", "x").as_bytes()), Err(Malformed::Trailers));
-        assert_eq!(read(endless("0\r\n", "a: b\r\n").as_bytes()), Err(Malformed::Trailers));
+        assert_eq!(decode(endless("1;", "x").as_bytes()), Err(Malformed::Chunk));
+        assert_eq!(decode(endless("1", " ").as_bytes()), Err(Malformed::Chunk));
+        assert_eq!(decode(endless("", "0").as_bytes()), Err(Malformed::Chunk));
+        assert_eq!(
+            decode(endless("", "1;x\r\na\r\n").as_bytes()),
+            Err(Malformed::Chunk),
+            "limit of all chunks together"
+        );
+        assert_eq!(decode(endless("0\r\nx: ", "x").as_bytes()), Err(Malformed::Trailers));
+        assert_eq!(decode(endless("0\r\n", "a: b\r\n").as_bytes()), Err(Malformed::Trailers));
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl FieldLine {
         self.name
     }
 
-    pub(super) fn is_neat(&self) -> bool {
+    pub(super) fn is_canonical(&self) -> bool {
         self.is_canonical
     }
 

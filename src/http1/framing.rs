@@ -98,7 +98,7 @@ impl FramingInfo {
     }
 
     /// Marks the connection as not reusable after this message.
-    pub(super) fn leave_connection(&mut self) {
+    pub(super) fn forbid_reuse(&mut self) {
         self.close = true;
     }
 
@@ -156,7 +156,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn noted(fields: &[(&'static str, &'static str)]) -> Result<FramingInfo, Malformed> {
+    fn framing_info(fields: &[(&'static str, &'static str)]) -> Result<FramingInfo, Malformed> {
         let mut noted = FramingInfo::default();
         for (name, value) in fields {
             noted.record(Name::of(name.as_bytes()), value.as_bytes())?;
@@ -198,7 +198,7 @@ mod tests {
             (&[te("chunked"), cl("5")], Version::HTTP_11, Err(Malformed::BothLengths)),
         ];
         for (fields, version, expected) in table {
-            let framed = noted(fields).and_then(|noted| noted.request_length(*version));
+            let framed = framing_info(fields).and_then(|noted| noted.request_length(*version));
             assert_eq!(framed, *expected, "{fields:?} {version:?}");
         }
     }
@@ -207,7 +207,7 @@ mod tests {
     fn response_framing_follows_method_and_status() {
         let length = [("content-length", "5")];
         let answer = |fields: &[_], method, status| {
-            noted(fields).and_then(|noted| noted.response_length(&method, status, Version::HTTP_11))
+            framing_info(fields).and_then(|noted| noted.response_length(&method, status, Version::HTTP_11))
         };
         assert_eq!(answer(&length, Method::GET, StatusCode::OK), Ok(BodyLength::Exact(5)));
         assert_eq!(answer(&length, Method::HEAD, StatusCode::OK), Ok(BodyLength::Exact(0)));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn keep_alive_follows_version_and_connection_field() {
-        let lives = |value, version| noted(&[("connection", value)]).map(|noted| noted.keeps_alive(version));
+        let lives = |value, version| framing_info(&[("connection", value)]).map(|noted| noted.keeps_alive(version));
         assert_eq!(lives("x-hop", Version::HTTP_11), Ok(true));
         assert_eq!(lives("x-hop, Close", Version::HTTP_11), Ok(false));
         assert_eq!(lives("x-hop", Version::HTTP_10), Ok(false));

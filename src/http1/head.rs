@@ -96,7 +96,7 @@ impl HeadReader {
             let start = StatusCode::from_u16(response.code.unwrap_or_default()).map_err(|_| Malformed::Head)?;
             let (lines, mut noted, ends) = lines(&bytes[..length], response.headers)?;
             if ends == LineEnds::Mixed {
-                noted.leave_connection();
+                noted.forbid_reuse();
             }
             Ok(Some(Parsed { start, version: version(response.version), length, lines, noted }))
         })?;
@@ -209,7 +209,7 @@ fn lines(head: &[u8], headers: &[Header<'_>]) -> Result<(Vec<FieldLine>, Framing
     let mut all_neat = true;
     for header in headers {
         let line = FieldLine::read(head, header.name.as_bytes(), header.value);
-        all_neat &= line.is_neat();
+        all_neat &= line.is_canonical();
         if noted.record(line.name(), header.value)? {
             lines.push(line);
         }

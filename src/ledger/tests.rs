@@ -47,7 +47,7 @@ enum CrashKind {
 }
 
 impl SimulatedDir {
-    fn step(&self) -> io::Result<parking_lot::MutexGuard<'_, SimulatedDirState>> {
+    fn begin_operation(&self) -> io::Result<parking_lot::MutexGuard<'_, SimulatedDirState>> {
         let mut state = self.0.lock();
         state.operations += 1;
         if let Some(left) = &mut state.lives_for {
@@ -60,7 +60,7 @@ impl SimulatedDir {
     }
 
     /// Returns the directory as the next incarnation finds it.
-    fn after(&self, end: CrashKind) -> Self {
+    fn after_crash(&self, end: CrashKind) -> Self {
         let mut state = self.0.lock().clone();
         for bytes in state.files.values_mut() {
             if let CrashKind::PowerCut(reached) = end {
@@ -82,7 +82,7 @@ impl StateDir for SimulatedDir {
     }
 
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.step()?;
+        let mut state = self.begin_operation()?;
         if state.syncs_fail {
             return Err(io::Error::other("sync failed"));
         }
@@ -91,14 +91,14 @@ impl StateDir for SimulatedDir {
     }
 
     fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.step()?;
+        let mut state = self.begin_operation()?;
         let file = state.files.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
         file.cached[at as usize..][..bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {
-        let mut state = self.step()?;
+        let mut state = self.begin_operation()?;
         if state.syncs_fail {
             return Err(io::Error::other("sync failed"));
         }
@@ -132,7 +132,7 @@ fn window() -> WindowKey {
     WindowKey { id: 0, span: Some(Span { start, end: start + Duration::from_secs(86_400) }), lookback: 0 }
 }
 
-fn ask(taken: u64, held: u64, wanted: u64, soon: u64) -> LeaseRequest {
+fn lease_request(taken: u64, held: u64, wanted: u64, soon: u64) -> LeaseRequest {
     let [limit, taken, held, wanted, soon] = [LIMIT, taken, held, wanted, soon].map(Units::from_whole);
     LeaseRequest {
         quota: "api".into(),
@@ -152,22 +152,22 @@ impl TestInstance {
         Self { sim, ledger, taken: 0, held: 0 }
     }
 
-    fn asks(&mut self, lease: u64, soon: u64) -> Result<Lease, StoreError> {
+    fn request_lease(&mut self, lease: u64, soon: u64) -> Result<Lease, StoreError> {
         let wanted = (self.taken + lease).max(self.held);
-        let lease = self.ledger.lease(&[ask(self.taken, self.held, wanted, soon)], NOON)?.remove(0);
+        let lease = self.ledger.lease(&[lease_request(self.taken, self.held, wanted, soon)], NOON)?.remove(0);
         self.held = lease.held.floor();
         Ok(lease)
     }
 
-    fn spends(&mut self, units: u64) {
+    fn spend(&mut self, units: u64) {
         self.taken = (self.taken + units).min(self.held);
     }
 
     /// Returns the units that the next incarnation counts as taken by this one and its predecessors.
-    fn counted_after(&self, end: CrashKind) -> (u64, u64) {
+    fn counted_after_crash(&self, end: CrashKind) -> (u64, u64) {
         let boot = if end == CrashKind::Killed { "this" } else { "next" };
-        let mut next = TestInstance::start(self.sim.after(end), boot);
-        let lease = next.asks(0, 0).expect("a lease");
+        let mut next = TestInstance::start(self.sim.after_crash(end), boot);
+        let lease = next.request_lease(0, 0).expect("a lease");
         assert_eq!(lease.held_by_others, lease.taken_by_others);
         (lease.held_by_others.floor(), lease.lost.floor())
     }
@@ -176,23 +176,23 @@ impl TestInstance {
 #[test]
 fn kill_loses_journal_mark_power_cut_loses_lease() {
     let mut gate = TestInstance::start(SimulatedDir::default(), "this");
-    gate.asks(100, 10).expect("a lease");
+    gate.request_lease(100, 10).expect("a lease");
     assert_eq!(gate.held, 10, "the mark is granted, not the lease");
-    gate.spends(4);
-    assert_eq!(gate.counted_after(CrashKind::Killed), (10, 10));
-    assert_eq!(gate.counted_after(CrashKind::PowerCut(0)), (100, 100));
-    gate.asks(100, 10).expect("more");
-    assert_eq!((gate.held, gate.counted_after(CrashKind::Killed)), (14, (14, 10)));
+    gate.spend(4);
+    assert_eq!(gate.counted_after_crash(CrashKind::Killed), (10, 10));
+    assert_eq!(gate.counted_after_crash(CrashKind::PowerCut(0)), (100, 100));
+    gate.request_lease(100, 10).expect("more");
+    assert_eq!((gate.held, gate.counted_after_crash(CrashKind::Killed)), (14, (14, 10)));
 }
 
 #[test]
 fn small_leases_need_no_sync() {
     let mut gate = TestInstance::start(SimulatedDir::default(), "this");
-    gate.asks(100, 10).expect("a lease");
+    gate.request_lease(100, 10).expect("a lease");
     gate.sim.0.lock().syncs_fail = true;
     for _ in 0..4 {
-        gate.spends(10);
-        gate.asks(100, 10).expect("within the lease");
+        gate.spend(10);
+        gate.request_lease(100, 10).expect("within the lease");
     }
     assert_eq!(gate.held, 50);
 }
@@ -200,39 +200,40 @@ fn small_leases_need_no_sync() {
 #[test]
 fn clean_shutdown_loses_nothing() {
     let mut gate = TestInstance::start(SimulatedDir::default(), "this");
-    gate.asks(100, 10).expect("a lease");
-    gate.spends(4);
-    gate.ledger.close(&[ask(4, 10, 4, 0)]).expect("the disk is writable");
-    assert_eq!(gate.counted_after(CrashKind::Killed), (4, 0));
-    assert_eq!(gate.counted_after(CrashKind::PowerCut(0)), (4, 0));
+    gate.request_lease(100, 10).expect("a lease");
+    gate.spend(4);
+    gate.ledger.close(&[lease_request(4, 10, 4, 0)]).expect("the disk is writable");
+    assert_eq!(gate.counted_after_crash(CrashKind::Killed), (4, 0));
+    assert_eq!(gate.counted_after_crash(CrashKind::PowerCut(0)), (4, 0));
 }
 
 #[test]
 fn disk_failure_limits_spending_to_the_lease() {
     let mut gate = TestInstance::start(SimulatedDir::default(), "this");
-    gate.asks(100, 100).expect("a lease");
+    gate.request_lease(100, 100).expect("a lease");
     gate.sim.0.lock().syncs_fail = true;
-    gate.spends(100);
+    gate.spend(100);
     for _ in 0..3 {
-        gate.asks(100, 100).expect("a lease");
+        gate.request_lease(100, 100).expect("a lease");
         assert_eq!(gate.held, 100);
         assert!(gate.ledger.last_error.as_ref().is_some_and(|ill| ill.starts_with("Cannot write ledger: sync failed")));
     }
     for end in [CrashKind::Killed, CrashKind::PowerCut(0), CrashKind::PowerCut(9), CrashKind::PowerCut(16)] {
-        assert!(gate.counted_after(end).0 >= 100);
+        assert!(gate.counted_after_crash(end).0 >= 100);
     }
     gate.sim.0.lock().syncs_fail = false;
-    gate.asks(100, 100).expect("the disk works again");
+    gate.request_lease(100, 100).expect("the disk works again");
     assert_eq!(gate.ledger.last_error, None);
-    assert_eq!((gate.held, gate.counted_after(CrashKind::PowerCut(0)).0), (200, 200));
+    assert_eq!((gate.held, gate.counted_after_crash(CrashKind::PowerCut(0)).0), (200, 200));
 }
 
 #[test]
 fn journal_of_another_boot_proves_nothing() {
     let mut gate = TestInstance::start(SimulatedDir::default(), "this");
-    gate.asks(100, 10).expect("a lease");
+    gate.request_lease(100, 10).expect("a lease");
     for boot in ["other", ""] {
-        let next = TestInstance::start(gate.sim.after(CrashKind::Killed), boot).asks(0, 0).expect("a lease");
+        let next =
+            TestInstance::start(gate.sim.after_crash(CrashKind::Killed), boot).request_lease(0, 0).expect("a lease");
         assert_eq!(next.held_by_others, Units::from_whole(100), "{boot:?}");
     }
 }
@@ -245,7 +246,7 @@ fn oversized_record_moves_to_a_larger_file() {
     slots.commit(&mut sim, &large).expect("the record fits");
     slots.commit(&mut sim, b"small again").expect("the record fits");
     let read = |end| {
-        let bytes = sim.after(end).read("ledger").expect("the file is readable").expect("the file exists");
+        let bytes = sim.after_crash(end).read("ledger").expect("the file is readable").expect("the file exists");
         RecordFile::read("ledger", b"ledger\0\0", &bytes).map(|(_, record)| record)
     };
     assert_eq!(read(CrashKind::PowerCut(0)), Ok(b"small again".to_vec()));
@@ -258,7 +259,7 @@ fn many_windows_and_long_names_can_be_leased() {
     for number in 100..300u64 {
         let start = Timestamp::from_seconds(number * 60);
         let key = WindowKey { id: start.0, span: Some(Span { start, end: start + part }), lookback: 60 };
-        let mut ask = ask(1, 0, 2, 1);
+        let mut ask = lease_request(1, 0, 2, 1);
         (ask.quota, ask.window) = ("q".repeat(64), key);
         let lease = ledger.lease(&[ask], start).expect("a lease").remove(0);
         assert!(
@@ -277,11 +278,11 @@ fn redefined_window_counts_usage_of_returned_windows() {
     };
     for number in 0..8 {
         ledger
-            .lease(&[LeaseRequest { window: second(number), ..ask(1, 0, 1, 0) }], NOON)
+            .lease(&[LeaseRequest { window: second(number), ..lease_request(1, 0, 1, 0) }], NOON)
             .expect("the usage is recorded");
     }
-    let given_back = LeaseRequest { window: second(8), ..ask(0, 0, 0, 0) };
-    let today = ledger.lease(&[given_back, ask(0, 0, 2, 2)], NOON).expect("a lease").remove(1);
+    let given_back = LeaseRequest { window: second(8), ..lease_request(0, 0, 0, 0) };
+    let today = ledger.lease(&[given_back, lease_request(0, 0, 2, 2)], NOON).expect("a lease").remove(1);
     assert_eq!(today.taken_by_others, Units::from_whole(8), "the usage of each second counts in the day");
 }
 
@@ -301,16 +302,16 @@ proptest! {
         let a_sync_fails = failing < spends.len();
         for (round, (units, lease, soon)) in spends.into_iter().enumerate() {
             gate.sim.0.lock().syncs_fail = round % 60 == failing;
-            gate.spends(units);
+            gate.spend(units);
             leased = leased.max(gate.taken + lease);
             marked = gate.held.max(gate.taken + soon);
-            if gate.asks(lease, soon).is_err() {
+            if gate.request_lease(lease, soon).is_err() {
                 break;
             }
             prop_assert!(gate.held <= LIMIT);
         }
         let end = if killed { CrashKind::Killed } else { CrashKind::PowerCut(reached) };
-        let (counted, lost) = gate.counted_after(end);
+        let (counted, lost) = gate.counted_after_crash(end);
         prop_assert!(counted >= gate.taken, "{counted} of {} counted", gate.taken);
         prop_assert!(counted <= leased.max(gate.held), "{counted} of {leased} leased");
         prop_assert!(lost <= counted);

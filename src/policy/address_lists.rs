@@ -158,7 +158,7 @@ mod tests {
         parse(text).unwrap_or_else(|bad| panic!("{bad:?}"))
     }
 
-    fn listed(lists: &AddressLists, address: &str) -> Vec<u8> {
+    fn lists_containing(lists: &AddressLists, address: &str) -> Vec<u8> {
         let found = lists.lookup(address.parse().expect("valid address"));
         (0..64).filter(|&list| found.first_common(ListSet::from_ids([ListId(list)])).is_some()).collect()
     }
@@ -170,10 +170,10 @@ mod tests {
         for inside in
             ["192.0.2.255", "198.51.100.7", "2001:db8:ffff::1", "10.255.0.1", "::ffff:192.0.2.1", "203.0.113.9"]
         {
-            assert_eq!(listed(&lists, inside), [0], "{inside}");
+            assert_eq!(lists_containing(&lists, inside), [0], "{inside}");
         }
         for outside in ["192.0.3.0", "198.51.100.8", "2001:db9::", "11.0.0.0", "::1"] {
-            assert!(listed(&lists, outside).is_empty(), "{outside}");
+            assert!(lists_containing(&lists, outside).is_empty(), "{outside}");
         }
         assert_eq!(lists.counts(), [5]);
     }
@@ -195,12 +195,12 @@ mod tests {
             networks("10.0.0.0/8\n10.0.0.0/9\n10.0.0.0/8"),
             networks("10.0.0.0/16\n10.1.0.0/16\n255.255.255.255"),
         ]);
-        assert_eq!(listed(&lists, "10.1.2.3"), [0, 1, 2]);
-        assert_eq!(listed(&lists, "10.2.0.0"), [0, 1]);
-        assert_eq!(listed(&lists, "255.255.255.255"), [0, 2]);
-        assert_eq!(listed(&lists, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), [0]);
-        assert_eq!(listed(&lists, "0.0.0.0"), [0]);
-        assert_eq!(listed(&AddressLists::default(), "10.1.2.3"), [0u8; 0]);
+        assert_eq!(lists_containing(&lists, "10.1.2.3"), [0, 1, 2]);
+        assert_eq!(lists_containing(&lists, "10.2.0.0"), [0, 1]);
+        assert_eq!(lists_containing(&lists, "255.255.255.255"), [0, 2]);
+        assert_eq!(lists_containing(&lists, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), [0]);
+        assert_eq!(lists_containing(&lists, "0.0.0.0"), [0]);
+        assert_eq!(lists_containing(&AddressLists::default(), "10.1.2.3"), [0u8; 0]);
     }
 
     proptest! {

@@ -393,12 +393,16 @@ mod tests {
         ]
     }
 
-    fn classified(claim: Claim, proof: Proof) -> (ClientKind, Option<OperatorId>, String) {
-        suspected(claim, proof, None)
+    fn classify_claim(claim: Claim, proof: Proof) -> (ClientKind, Option<OperatorId>, String) {
+        classify_scored(claim, proof, None)
     }
 
-    fn suspected(claim: Claim, proof: Proof, suspicion: Option<BotScore>) -> (ClientKind, Option<OperatorId>, String) {
-        told(&found(claim, proof, Signature::Absent, suspicion))
+    fn classify_scored(
+        claim: Claim,
+        proof: Proof,
+        suspicion: Option<BotScore>,
+    ) -> (ClientKind, Option<OperatorId>, String) {
+        class_summary(&classification(claim, proof, Signature::Absent, suspicion))
     }
 
     fn signature_evidence(
@@ -406,14 +410,14 @@ mod tests {
         proof: Proof,
         signature: Signature,
     ) -> (ClientKind, Option<OperatorId>, String) {
-        told(&found(claim, proof, signature, None))
+        class_summary(&classification(claim, proof, signature, None))
     }
 
-    fn told(found: &Classification) -> (ClientKind, Option<OperatorId>, String) {
+    fn class_summary(found: &Classification) -> (ClientKind, Option<OperatorId>, String) {
         (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
     }
 
-    fn found(claim: Claim, proof: Proof, signature: Signature, suspicion: Option<BotScore>) -> Classification {
+    fn classification(claim: Claim, proof: Proof, signature: Signature, suspicion: Option<BotScore>) -> Classification {
         let facts = Facts {
             method: &http::Method::GET,
             host: "example.com",
@@ -431,7 +435,7 @@ mod tests {
         classify(&[], &classes(), &facts)
     }
 
-    fn claims(operator: Option<OperatorId>) -> Claim {
+    fn bot_claim(operator: Option<OperatorId>) -> Claim {
         Claim::Bot { bot: None, operator }
     }
 
@@ -440,21 +444,30 @@ mod tests {
         for means in [ProofMethod::Address, ProofMethod::Dns] {
             let (proven, disproven) = (Proof::Proven(means), Proof::Disproven(means));
             assert_eq!(
-                classified(claims(Some(GOOGLE)), proven),
+                classify_claim(bot_claim(Some(GOOGLE)), proven),
                 (ClientKind::VerifiedBot, Some(GOOGLE), "search".into())
             );
-            assert_eq!(classified(claims(Some(GOOGLE)), disproven), (ClientKind::Impostor, None, "impostor".into()));
-            assert_eq!(classified(claims(Some(BING)), proven), (ClientKind::VerifiedBot, Some(BING), "bot".into()));
+            assert_eq!(
+                classify_claim(bot_claim(Some(GOOGLE)), disproven),
+                (ClientKind::Impostor, None, "impostor".into())
+            );
+            assert_eq!(
+                classify_claim(bot_claim(Some(BING)), proven),
+                (ClientKind::VerifiedBot, Some(BING), "bot".into())
+            );
         }
-        assert_eq!(classified(claims(Some(GOOGLE)), Proof::Unknown), (ClientKind::DeclaredBot, None, "bot".into()));
-        assert_eq!(classified(claims(None), Proof::Unknown), (ClientKind::DeclaredBot, None, "bot".into()));
+        assert_eq!(
+            classify_claim(bot_claim(Some(GOOGLE)), Proof::Unknown),
+            (ClientKind::DeclaredBot, None, "bot".into())
+        );
+        assert_eq!(classify_claim(bot_claim(None), Proof::Unknown), (ClientKind::DeclaredBot, None, "bot".into()));
     }
 
     #[test]
     fn private_addresses_disprove_no_claim() {
-        let claim = claims(Some(GOOGLE));
-        assert_eq!(classified(claim, Proof::PrivateAddress), (ClientKind::DeclaredBot, None, "bot".into()));
-        let evidence = found(claim, Proof::PrivateAddress, Signature::Absent, None).evidence;
+        let claim = bot_claim(Some(GOOGLE));
+        assert_eq!(classify_claim(claim, Proof::PrivateAddress), (ClientKind::DeclaredBot, None, "bot".into()));
+        let evidence = classification(claim, Proof::PrivateAddress, Signature::Absent, None).evidence;
         assert_eq!(evidence[2], Some(Evidence::AddressPrivate(GOOGLE)));
         let verified = (ClientKind::VerifiedBot, Some(GOOGLE), "search".into());
         assert_eq!(signature_evidence(claim, Proof::PrivateAddress, Signature::Verified(GOOGLE)), verified);
@@ -466,7 +479,7 @@ mod tests {
 
     #[test]
     fn evidence_names_the_proof_method() {
-        let last = |proof| found(claims(Some(GOOGLE)), proof, Signature::Absent, None).evidence[1];
+        let last = |proof| classification(bot_claim(Some(GOOGLE)), proof, Signature::Absent, None).evidence[1];
         assert_eq!(last(Proof::Proven(ProofMethod::Address)), Some(Evidence::AddressVerified(GOOGLE)));
         assert_eq!(last(Proof::Disproven(ProofMethod::Address)), Some(Evidence::AddressMismatch(GOOGLE)));
         assert_eq!(last(Proof::Proven(ProofMethod::Dns)), Some(Evidence::DnsVerified(GOOGLE)));
@@ -476,18 +489,18 @@ mod tests {
 
     #[test]
     fn client_without_claim_or_signature_is_human() {
-        assert_eq!(classified(Claim::Browser, Proof::Unknown).2, "person");
-        assert_eq!(classified(Claim::NoUserAgent, Proof::Unknown).2, "person");
+        assert_eq!(classify_claim(Claim::Browser, Proof::Unknown).2, "person");
+        assert_eq!(classify_claim(Claim::NoUserAgent, Proof::Unknown).2, "person");
     }
 
     #[test]
     fn bot_score_applies_only_to_undeclared_clients() {
         let odd = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
-        assert_eq!(suspected(Claim::Browser, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
-        assert_eq!(suspected(Claim::NoUserAgent, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
-        assert_eq!(suspected(claims(None), Proof::Unknown, odd).0, ClientKind::DeclaredBot);
+        assert_eq!(classify_scored(Claim::Browser, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
+        assert_eq!(classify_scored(Claim::NoUserAgent, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
+        assert_eq!(classify_scored(bot_claim(None), Proof::Unknown, odd).0, ClientKind::DeclaredBot);
         assert_eq!(
-            suspected(claims(Some(GOOGLE)), Proof::Proven(ProofMethod::Address), odd).0,
+            classify_scored(bot_claim(Some(GOOGLE)), Proof::Proven(ProofMethod::Address), odd).0,
             ClientKind::VerifiedBot
         );
     }
@@ -532,15 +545,17 @@ mod tests {
     #[test]
     fn valid_signature_identifies_regardless_of_user_agent() {
         let verified = (ClientKind::VerifiedBot, Some(GOOGLE), "search".into());
-        for claim in [Claim::NoUserAgent, Claim::Browser, claims(None), claims(Some(BING)), claims(Some(GOOGLE))] {
+        for claim in
+            [Claim::NoUserAgent, Claim::Browser, bot_claim(None), bot_claim(Some(BING)), bot_claim(Some(GOOGLE))]
+        {
             assert_eq!(signature_evidence(claim, Proof::Unknown, Signature::Verified(GOOGLE)), verified, "{claim:?}");
         }
-        assert_eq!(signature_evidence(claims(Some(GOOGLE)), DISPROVEN, Signature::Verified(GOOGLE)), verified);
+        assert_eq!(signature_evidence(bot_claim(Some(GOOGLE)), DISPROVEN, Signature::Verified(GOOGLE)), verified);
     }
 
     #[test]
     fn signed_request_with_false_claim_is_an_impostor() {
-        let found = signature_evidence(claims(Some(BING)), DISPROVEN, Signature::Verified(GOOGLE));
+        let found = signature_evidence(bot_claim(Some(BING)), DISPROVEN, Signature::Verified(GOOGLE));
         assert_eq!(found, (ClientKind::Impostor, None, "impostor".into()));
     }
 
@@ -555,23 +570,27 @@ mod tests {
             Signature::Unknown(None),
         ] {
             assert_eq!(signature_evidence(Claim::Browser, Proof::Unknown, signature), declared, "{signature:?}");
-            assert_eq!(signature_evidence(claims(Some(GOOGLE)), Proof::Unknown, signature), declared, "{signature:?}");
+            assert_eq!(
+                signature_evidence(bot_claim(Some(GOOGLE)), Proof::Unknown, signature),
+                declared,
+                "{signature:?}"
+            );
         }
     }
 
     #[test]
     fn malformed_signature_is_evidence_without_effect() {
         let odd = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
-        for claim in [Claim::NoUserAgent, Claim::Browser, claims(None), claims(Some(GOOGLE))] {
+        for claim in [Claim::NoUserAgent, Claim::Browser, bot_claim(None), bot_claim(Some(GOOGLE))] {
             for proof in [Proof::Unknown, PROVEN, DISPROVEN] {
                 for suspicion in [None, odd] {
-                    let unsigned = found(claim, proof, Signature::Absent, suspicion);
-                    let garbage = found(claim, proof, Signature::Unreadable, suspicion);
-                    assert_eq!(told(&garbage), told(&unsigned), "{claim:?} {proof:?}");
+                    let unsigned = classification(claim, proof, Signature::Absent, suspicion);
+                    let garbage = classification(claim, proof, Signature::Unreadable, suspicion);
+                    assert_eq!(class_summary(&garbage), class_summary(&unsigned), "{claim:?} {proof:?}");
                 }
             }
         }
-        let suspected = found(Claim::Browser, Proof::Unknown, Signature::Unreadable, odd);
+        let suspected = classification(Claim::Browser, Proof::Unknown, Signature::Unreadable, odd);
         let evidence: Vec<_> = suspected.evidence.into_iter().flatten().collect();
         let [behaves_oddly, strangest] = [Signal::NoAssets, Signal::Honeypot].map(Evidence::Behavior);
         assert_eq!(evidence, [Evidence::UserAgentNoMatch, Evidence::SignatureMalformed, behaves_oddly, strangest]);
@@ -580,13 +599,13 @@ mod tests {
     #[test]
     fn invalid_signature_keeps_proof_and_checks_the_claim() {
         let wrong = Signature::Invalid(Some(GOOGLE));
-        assert_eq!(signature_evidence(claims(Some(GOOGLE)), PROVEN, wrong).0, ClientKind::VerifiedBot);
+        assert_eq!(signature_evidence(bot_claim(Some(GOOGLE)), PROVEN, wrong).0, ClientKind::VerifiedBot);
         assert_eq!(signature_evidence(Claim::Browser, DISPROVEN, wrong).0, ClientKind::Impostor);
     }
 
     #[test]
     fn pending_keys_prevent_impostor_classification() {
-        let claim = claims(Some(GOOGLE));
+        let claim = bot_claim(Some(GOOGLE));
         assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Pending(GOOGLE)).0, ClientKind::DeclaredBot);
         assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Pending(BING)).0, ClientKind::Impostor);
         assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Unknown(Some(GOOGLE))).0, ClientKind::Impostor);
@@ -603,7 +622,7 @@ mod tests {
             client: std::net::Ipv4Addr::LOCALHOST.into(),
             address_lists: ListSet::default(),
             user_agent: b"AcmeMonitor/2.0",
-            claim: claims(None),
+            claim: bot_claim(None),
             proof: Proof::Unknown,
             signature: Signature::Absent,
             api_key_classes: &[],
@@ -628,8 +647,8 @@ mod tests {
         for (claim, held, place) in [
             (Claim::Browser, &[][..], 2),
             (Claim::Browser, &[ClassId(0)], 0),
-            (claims(None), &[ClassId(0)], 2),
-            (claims(None), &[ClassId(0), ClassId(1)], 1),
+            (bot_claim(None), &[ClassId(0)], 2),
+            (bot_claim(None), &[ClassId(0), ClassId(1)], 1),
         ] {
             let facts = Facts {
                 method: &http::Method::GET,

@@ -70,7 +70,7 @@ impl GuardState {
 mod tests {
     use super::*;
 
-    fn guarded() -> GuardState {
+    fn guard_state() -> GuardState {
         GuardState {
             guard: CrawlerGuard {
                 admit_interval: Duration::from_secs(300),
@@ -90,19 +90,19 @@ mod tests {
 
     #[test]
     fn one_request_per_interval_is_admitted() {
-        assert!(!admits(guarded(), 1, 1299));
-        assert!(admits(guarded(), 1, 1300));
+        assert!(!admits(guard_state(), 1, 1299));
+        assert!(admits(guard_state(), 1, 1300));
     }
 
     #[test]
     fn overdue_page_skips_the_interval() {
-        assert!(admits(GuardState { is_overdue: true, ..guarded() }, 1, 1001));
+        assert!(admits(GuardState { is_overdue: true, ..guard_state() }, 1, 1001));
     }
 
     #[test]
     fn guard_budget_is_never_exceeded() {
         for is_overdue in [false, true] {
-            let nearly_spent = GuardState { is_overdue, spent: Units::from_whole(19), ..guarded() };
+            let nearly_spent = GuardState { is_overdue, spent: Units::from_whole(19), ..guard_state() };
             assert!(admits(nearly_spent, 1, 2000), "the budget is 2 % of 1000 units");
             assert!(!admits(nearly_spent, 2, 2000));
         }
@@ -111,9 +111,9 @@ mod tests {
     #[test]
     fn due_and_overdue_pages_borrow_pacing_turns() {
         let at = Timestamp::from_seconds;
-        assert_eq!(guarded().borrowable_turns(at(1299)), 0);
-        assert_eq!(GuardState { is_overdue: true, ..guarded() }.borrowable_turns(at(1299)), 1);
-        assert_eq!(GuardState { is_overdue: true, ..guarded() }.borrowable_turns(at(1300)), 2);
+        assert_eq!(guard_state().borrowable_turns(at(1299)), 0);
+        assert_eq!(GuardState { is_overdue: true, ..guard_state() }.borrowable_turns(at(1299)), 1);
+        assert_eq!(GuardState { is_overdue: true, ..guard_state() }.borrowable_turns(at(1300)), 2);
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
         let spent = |units, millionths| GuardState {
             spent: Units::from_whole(units),
             window_elapsed: Share::from_millionths(millionths),
-            ..guarded()
+            ..guard_state()
         };
         assert!(lets_through(spent(4, 250_000), 1300), "5 of 20 units after a quarter of the window");
         assert!(!lets_through(spent(5, 250_000), 1300));

@@ -22,12 +22,12 @@ pub const ROBOTS_TXT_PATH: &str = "/robots.txt";
 pub const CRAWL_POLICY_PATH: &str = "/.well-known/crawl-policy";
 
 /// Returns true if `method` for the normalized `path` reads robots.txt.
-pub fn reads_robots_txt(method: &Method, path: &str) -> bool {
-    path == ROBOTS_TXT_PATH && reads(method)
+pub fn is_robots_txt_read(method: &Method, path: &str) -> bool {
+    path == ROBOTS_TXT_PATH && is_read_method(method)
 }
 
 /// Returns true if `method` only reads: GET and HEAD.
-pub fn reads(method: &Method) -> bool {
+pub fn is_read_method(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 

@@ -154,7 +154,7 @@ mod tests {
     use crate::policy::Timestamp;
     use proptest::prelude::*;
 
-    fn spending(left: u64, per_second: u64) -> SpendProfile {
+    fn spend_profile(left: u64, per_second: u64) -> SpendProfile {
         SpendProfile {
             limit: Units::from_whole(10_000),
             left: Units::from_whole(left),
@@ -167,29 +167,29 @@ mod tests {
 
     #[test]
     fn lease_follows_the_rate_and_shrinks_near_exhaustion() {
-        let lease = |left, per_second| spending(left, per_second).size().lease.floor();
+        let lease = |left, per_second| spend_profile(left, per_second).size().lease.floor();
         assert_eq!(lease(10_000, 0), 39, "minimum of an idle quota");
         assert_eq!(lease(10_000, 100), 100, "one second of usage");
         assert_eq!(lease(10_000, 5000), 156, "at most a 64th of the limit");
         assert_eq!([100, 10, 3, 2, 1, 0].map(|left| lease(left, 100)), [50, 5, 1, 1, 1, 0]);
-        assert_eq!(spending(10_000, 100).size().urgent.floor(), 10);
-        let large = SpendProfile { limit: Units::from_whole(100_000_000), ..spending(100_000_000, 0) }.size();
+        assert_eq!(spend_profile(10_000, 100).size().urgent.floor(), 10);
+        let large = SpendProfile { limit: Units::from_whole(100_000_000), ..spend_profile(100_000_000, 0) }.size();
         assert_eq!((large.lease.floor(), large.urgent.floor()), (1024, 256), "one burst, for any limit");
     }
 
     #[test]
     fn shortfall_is_leased_immediately() {
         let LeaseSize { lease, urgent } =
-            SpendProfile { shortfall: Units::from_whole(100), ..spending(10_000, 0) }.size();
+            SpendProfile { shortfall: Units::from_whole(100), ..spend_profile(10_000, 0) }.size();
         assert_eq!((lease.floor(), urgent.floor()), (100, 100));
         let LeaseSize { lease, urgent: soon } =
-            SpendProfile { shortfall: Units::from_whole(9000), ..spending(10_000, 0) }.size();
+            SpendProfile { shortfall: Units::from_whole(9000), ..spend_profile(10_000, 0) }.size();
         assert_eq!((lease.floor(), soon.floor()), (156, 156), "at most a 64th of the limit");
     }
 
     #[test]
     fn one_second_window_needs_few_leases() {
-        let spending = SpendProfile { length: Duration::from_secs(1), ..spending(10_000, 10_000) };
+        let spending = SpendProfile { length: Duration::from_secs(1), ..spend_profile(10_000, 10_000) };
         assert_eq!(spending.size().lease, Units::from_whole(2500));
     }
 

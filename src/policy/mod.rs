@@ -123,7 +123,7 @@ impl Rules {
     /// Returns true for an exempt request: never refused, hence never charged. It reads robots.txt or the crawl policy.
     /// Other methods on these paths are decided as usual. `path` is normalized.
     pub fn is_exempt(&self, method: &Method, path: &str) -> bool {
-        decide::reads_robots_txt(method, path) || (decide::reads(method) && self.is_crawl_policy(path))
+        decide::is_robots_txt_read(method, path) || (decide::is_read_method(method) && self.is_crawl_policy(path))
     }
 
     /// Returns the index of the request's route.

@@ -105,12 +105,12 @@ mod tests {
     const DAY: Span = Span { start: Timestamp::from_seconds(86_400), end: Timestamp::from_seconds(2 * 86_400) };
     const NOON: Timestamp = Timestamp::from_seconds(86_400 + 43_200);
 
-    fn ours(used: u64, reserved: u64) -> LocalCount {
+    fn local_count(used: u64, reserved: u64) -> LocalCount {
         let [limit, used, reserved] = [100, used, reserved].map(Units::from_whole);
         LocalCount { limit, used, reserved, span: DAY, has_fixed_end: true, length: DAY.length() }
     }
 
-    fn left(units: u64) -> OriginReport {
+    fn reported_remaining(units: u64) -> OriginReport {
         OriginReport { remaining: Some(Units::from_whole(units)), ..OriginReport::default() }
     }
 
@@ -120,45 +120,53 @@ mod tests {
 
     #[test]
     fn in_flight_requests_explain_drift() {
-        assert_eq!(drift(left(60), ours(40, 0)), Some(0));
-        assert_eq!(drift(left(58), ours(40, 5)), Some(0), "the origin counted two of five in flight");
-        assert_eq!(drift(left(50), ours(40, 5)), Some(5), "five units were used elsewhere");
-        assert_eq!(drift(left(70), ours(40, 5)), Some(-10));
-        assert_eq!(drift(left(500), ours(40, 5)), Some(-40), "remaining exceeds the limit");
-        assert_eq!(drift(OriginReport::default(), ours(40, 5)), None, "empty report");
+        assert_eq!(drift(reported_remaining(60), local_count(40, 0)), Some(0));
+        assert_eq!(
+            drift(reported_remaining(58), local_count(40, 5)),
+            Some(0),
+            "the origin counted two of five in flight"
+        );
+        assert_eq!(drift(reported_remaining(50), local_count(40, 5)), Some(5), "five units were used elsewhere");
+        assert_eq!(drift(reported_remaining(70), local_count(40, 5)), Some(-10));
+        assert_eq!(drift(reported_remaining(500), local_count(40, 5)), Some(-40), "remaining exceeds the limit");
+        assert_eq!(drift(OriginReport::default(), local_count(40, 5)), None, "empty report");
     }
 
     #[test]
     fn reported_usage_is_applied_when_higher() {
-        assert_eq!(reconcile(left(50), ours(40, 5), NOON).taken, Units::from_whole(50));
-        assert_eq!(reconcile(left(0), ours(40, 5), NOON).taken, Units::from_whole(100));
+        assert_eq!(reconcile(reported_remaining(50), local_count(40, 5), NOON).taken, Units::from_whole(50));
+        assert_eq!(reconcile(reported_remaining(0), local_count(40, 5), NOON).taken, Units::from_whole(100));
     }
 
     #[test]
     fn report_of_another_window_is_ignored() {
-        let resetting = |at: u64| OriginReport { resets_at: Some(Timestamp::from_seconds(at)), ..left(3) };
-        assert_eq!(drift(resetting(2 * 86_400 + 600), ours(40, 0)), Some(57), "ends 10 min apart match");
-        assert_eq!(drift(resetting(2 * 86_400 - 600), ours(40, 0)), Some(57));
-        assert_eq!(drift(resetting(2 * 86_400 + 30_000), ours(40, 0)), None);
-        assert_eq!(drift(resetting(86_400 + 44_000), ours(40, 0)), None);
-        let just_begun = reconcile(left(3), ours(0, 1), DAY.start + Duration::from_secs(30));
+        let resetting =
+            |at: u64| OriginReport { resets_at: Some(Timestamp::from_seconds(at)), ..reported_remaining(3) };
+        assert_eq!(drift(resetting(2 * 86_400 + 600), local_count(40, 0)), Some(57), "ends 10 min apart match");
+        assert_eq!(drift(resetting(2 * 86_400 - 600), local_count(40, 0)), Some(57));
+        assert_eq!(drift(resetting(2 * 86_400 + 30_000), local_count(40, 0)), None);
+        assert_eq!(drift(resetting(86_400 + 44_000), local_count(40, 0)), None);
+        let just_begun = reconcile(reported_remaining(3), local_count(0, 1), DAY.start + Duration::from_secs(30));
         assert_eq!(just_begun, SyncResult::default(), "within the grace time");
-        assert_eq!(reconcile(left(3), ours(0, 1), DAY.start + Duration::from_secs(60)).taken, Units::from_whole(97));
-        let sliding = LocalCount { has_fixed_end: false, ..ours(40, 0) };
+        assert_eq!(
+            reconcile(reported_remaining(3), local_count(0, 1), DAY.start + Duration::from_secs(60)).taken,
+            Units::from_whole(97)
+        );
+        let sliding = LocalCount { has_fixed_end: false, ..local_count(40, 0) };
         assert_eq!(drift(resetting(86_400 + 43_200 + 44_000), sliding), Some(57));
         assert_eq!(drift(resetting(86_400 + 43_201), sliding), None, "a per-second limit");
-        assert_eq!(drift(left(3), sliding), Some(57));
+        assert_eq!(drift(reported_remaining(3), sliding), Some(57));
     }
 
     #[test]
     fn exhausted_origin_closes_the_quota_until_reset() {
         let exhausted = |resets_at| OriginReport { exhausted: true, resets_at, remaining: Some(Units::from_whole(9)) };
         let closed = |at: u64| {
-            let calibration = reconcile(exhausted(Some(Timestamp::from_seconds(at))), ours(40, 0), NOON);
+            let calibration = reconcile(exhausted(Some(Timestamp::from_seconds(at))), local_count(40, 0), NOON);
             (calibration.closed_until.map(Timestamp::seconds), calibration.taken)
         };
         let end = Some(2 * 86_400);
-        assert_eq!(reconcile(exhausted(None), ours(40, 0), NOON).closed_until, Some(DAY.end));
+        assert_eq!(reconcile(exhausted(None), local_count(40, 0), NOON).closed_until, Some(DAY.end));
         assert_eq!(closed(2 * 86_400 + 60), (Some(2 * 86_400 + 60), Units::from_whole(100)));
         assert_eq!(closed(86_400 + 43_260), (Some(86_400 + 43_260), Units::ZERO), "an earlier reset time");
         assert_eq!(closed(40_000), (end, Units::ZERO), "a past reset time is ignored");

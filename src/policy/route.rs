@@ -203,7 +203,7 @@ impl Case {
     }
 
     /// Returns the part of `text` after the first `part`; `None` if there is none.
-    fn behind_first<'a>(self, text: &'a [u8], part: &[u8]) -> Option<&'a [u8]> {
+    fn after_first<'a>(self, text: &'a [u8], part: &[u8]) -> Option<&'a [u8]> {
         (0..=text.len().checked_sub(part.len())?).find_map(|from| self.strip_prefix(&text[from..], part))
     }
 }
@@ -237,7 +237,7 @@ impl Segment {
             Self::AnyName => !segment.is_empty(),
             Self::Wildcard { first, between, last } => {
                 let rest = case.strip_prefix(segment.as_bytes(), first.as_bytes());
-                let rest = between.iter().fold(rest, |rest, text| case.behind_first(rest?, text.as_bytes()));
+                let rest = between.iter().fold(rest, |rest, text| case.after_first(rest?, text.as_bytes()));
                 rest.is_some_and(|rest| case.ends_with(rest, last.as_bytes()))
             }
         }
@@ -346,12 +346,12 @@ fn host_matches(pattern: &str, host: &str) -> bool {
 fn query_has(query: &str, name: &str, value: Option<&str>) -> bool {
     query.split('&').any(|pair| {
         let (found, holds) = pair.split_once('=').unwrap_or((pair, ""));
-        reads_as(found, name) && value.is_none_or(|value| reads_as(holds, value))
+        decodes_to(found, name) && value.is_none_or(|value| decodes_to(holds, value))
     })
 }
 
 /// Returns true if `found`, raw or form-decoded, equals `wanted`: `%70age` is `page`, `+` is a space.
-fn reads_as(found: &str, wanted: &str) -> bool {
+fn decodes_to(found: &str, wanted: &str) -> bool {
     found == wanted || (found.contains(['%', '+']) && form_decoded(found).eq(wanted.bytes()))
 }
 

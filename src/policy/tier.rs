@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ladder(steps: &[(u64, u32)]) -> TierSet {
+    fn tier_set(steps: &[(u64, u32)]) -> TierSet {
         let tiers = steps
             .iter()
             .map(|&(above, percent)| Tier {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn tiers_shed_half_then_three_quarters_then_all() {
-        let ladder = ladder(&[(600, 50), (800, 75), (950, 100)]);
+        let ladder = tier_set(&[(600, 50), (800, 75), (950, 100)]);
         let share = |taken| ladder.shed_share(ladder.tier_at(0, Units::from_whole(taken))).millionths() / 10_000;
         assert_eq!([0, 599, 600, 799, 800, 949, 950, 1000].map(share), [0, 0, 50, 50, 75, 75, 100, 100]);
         assert_eq!(ladder.shutoff_at(), Some(Units::from_whole(950)));
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn released_charge_does_not_toggle_the_tier() {
-        let ladder = ladder(&[(600, 50)]);
+        let ladder = tier_set(&[(600, 50)]);
         let entered = ladder.tier_at(0, Units::from_whole(600));
         assert_eq!(ladder.tier_at(entered, Units::from_whole(599)), 1, "still held just below the threshold");
         assert_eq!(ladder.tier_at(entered, Units::from_whole(550)), 1);
@@ -164,8 +164,8 @@ mod tests {
 
     #[test]
     fn zero_tier_always_holds_low_tier_can_end() {
-        assert_eq!(ladder(&[(0, 100)]).tier_at(0, Units::ZERO), 1);
-        assert_eq!(ladder(&[(30, 100)]).tier_at(1, Units::ZERO), 0);
+        assert_eq!(tier_set(&[(0, 100)]).tier_at(0, Units::ZERO), 1);
+        assert_eq!(tier_set(&[(30, 100)]).tier_at(1, Units::ZERO), 0);
     }
 
     proptest! {
@@ -187,7 +187,7 @@ mod tests {
 
         #[test]
         fn more_taken_never_means_a_lower_tier(taken in 0u64..1200, more in 0u64..200, tier in 0u8..=3) {
-            let ladder = ladder(&[(100, 10), (400, 60), (900, 100)]);
+            let ladder = tier_set(&[(100, 10), (400, 60), (900, 100)]);
             prop_assert!(ladder.tier_at(tier, Units::from_whole(taken + more)) >= ladder.tier_at(tier, Units::from_whole(taken)));
         }
     }

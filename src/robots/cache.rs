@@ -227,7 +227,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn original(text: &'static str) -> OriginRobots {
+    fn origin_robots(text: &'static str) -> OriginRobots {
         OriginRobots { status: 200, content_type: None, text: Bytes::from_static(text.as_bytes()) }
     }
 
@@ -239,7 +239,7 @@ mod tests {
     fn one_request_refreshes_while_others_get_stale_text() {
         let shelf = RobotsCache::default();
         assert!(matches!(shelf.lookup("a", Requester::Other, at(0)), CacheLookup::Miss));
-        shelf.insert("a", original("x"), Some(HOUR), Requester::Other, at(0));
+        shelf.insert("a", origin_robots("x"), Some(HOUR), Requester::Other, at(0));
         assert!(matches!(shelf.lookup("a", Requester::Other, at(0)), CacheLookup::Fresh(_)));
         assert!(matches!(shelf.lookup("a", Requester::Other, at(1)), CacheLookup::Revalidate(_)));
         assert!(
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn host_flood_does_not_evict_crawled_sites() {
         let shelf = RobotsCache::default();
-        let keep = |site: &str, asker, hours| shelf.insert(site, original("x"), Some(HOUR), asker, at(hours));
+        let keep = |site: &str, asker, hours| shelf.insert(site, origin_robots("x"), Some(HOUR), asker, at(hours));
         let is_kept = |site: &str, hours| !matches!(shelf.lookup(site, Requester::Other, at(hours)), CacheLookup::Miss);
         keep("crawled", Requester::VerifiedCrawler, 0);
         keep("visited", Requester::Other, 0);
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn new_directives_apply_to_cached_texts() {
         let shelf = RobotsCache::default();
-        let first = shelf.insert("a", original("User-agent: *\n"), Some(HOUR), Requester::Other, at(0));
+        let first = shelf.insert("a", origin_robots("User-agent: *\n"), Some(HOUR), Requester::Other, at(0));
         shelf.set_directives(RobotsDirectives { default: Some(7), ..RobotsDirectives::default() });
         let CacheLookup::Fresh(second) = shelf.lookup("a", Requester::Other, at(0)) else {
             panic!("the copy is not fresh")
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn override_file_takes_precedence_over_the_origin() {
         let shelf = RobotsCache::default();
-        shelf.insert("a", original("theirs"), Some(HOUR), Requester::Other, at(0));
+        shelf.insert("a", origin_robots("theirs"), Some(HOUR), Requester::Other, at(0));
         shelf.set_override(Some(Bytes::from_static(b"ours")));
         assert!(
             matches!(shelf.lookup("b", Requester::Other, at(99)), CacheLookup::Fresh(handout) if handout.edition.text == "ours")

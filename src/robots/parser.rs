@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn said(text: &str) -> Vec<RecordKind<'_>> {
+    fn record_kinds(text: &str) -> Vec<RecordKind<'_>> {
         RobotsText::parse(text.as_bytes()).records.iter().map(|record| record.what).collect()
     }
 
@@ -213,9 +213,9 @@ mod tests {
             "user-agent\ta",
             "\u{feff}User-agent: a",
         ] {
-            assert_eq!(said(line), [RecordKind::Agent(b"a")], "{line}");
+            assert_eq!(record_kinds(line), [RecordKind::Agent(b"a")], "{line}");
         }
-        assert_eq!(said("User-agent: *\nDisalow: /x"), [RecordKind::Agent(b"*"), RecordKind::Disallow(b"/x")]);
+        assert_eq!(record_kinds("User-agent: *\nDisalow: /x"), [RecordKind::Agent(b"*"), RecordKind::Disallow(b"/x")]);
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         for ending in ["\r", "\n", "\r\n", "\n\r", "\r\n\r\n"] {
             let text = ["User-agent: a", "Crawl-delay: 2.5", "Allow: /"].join(ending);
             assert_eq!(
-                said(&text),
+                record_kinds(&text),
                 [RecordKind::Agent(b"a"), RecordKind::CrawlDelay(Some(Delay(2500))), RecordKind::Allow],
                 "{ending:?}"
             );
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn unknown_lines_are_ignored() {
         for line in ["", "#", "hello", "be nice to us", ": /", "\0\0\0", "\u{fffd}", "<html lang=en>"] {
-            assert_eq!(said(&format!("User-agent: a\n{line}\n")).len(), 1, "{line}");
+            assert_eq!(record_kinds(&format!("User-agent: a\n{line}\n")).len(), 1, "{line}");
         }
     }
 

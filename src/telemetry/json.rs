@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn written(text: &[u8]) -> String {
+    fn round_trip(text: &[u8]) -> String {
         let mut out = Vec::new();
         string(&mut out, text);
         serde_json::from_slice(&out).expect("a JSON string")
@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn non_utf8_bytes_are_decoded_as_latin_1() {
-        assert_eq!(written(b"caf\xe9"), "caf\u{e9}");
-        assert_eq!(written("café".as_bytes()), "café");
+        assert_eq!(round_trip(b"caf\xe9"), "caf\u{e9}");
+        assert_eq!(round_trip("café".as_bytes()), "café");
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
     proptest! {
         #[test]
         fn utf8_strings_round_trip(text in ".*") {
-            prop_assert_eq!(written(text.as_bytes()), text);
+            prop_assert_eq!(round_trip(text.as_bytes()), text);
         }
 
         #[test]

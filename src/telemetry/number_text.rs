@@ -106,7 +106,7 @@ mod tests {
     use crate::policy::Units;
     use proptest::prelude::*;
 
-    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    fn formatted(write: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = b"before".to_vec();
         write(&mut out);
         String::from_utf8(out).expect("ASCII").split_off(6)
@@ -115,22 +115,22 @@ mod tests {
     #[test]
     fn small_numbers_are_formatted_exactly() {
         for small in 0..=10_001 {
-            assert_eq!(written(|out| write_u64(out, small)), small.to_string());
-            assert_eq!(written(|out| decimal_milli(out, small)), Units::from_milli(small).to_string());
+            assert_eq!(formatted(|out| write_u64(out, small)), small.to_string());
+            assert_eq!(formatted(|out| decimal_milli(out, small)), Units::from_milli(small).to_string());
         }
         for octet in 0..=255 {
             let address = Ipv4Addr::new(octet, 0, 10, 255 - octet);
-            assert_eq!(written(|out| ipv4(out, address)), address.to_string());
+            assert_eq!(formatted(|out| ipv4(out, address)), address.to_string());
         }
     }
 
     proptest! {
         #[test]
         fn any_number_is_formatted_exactly(any: u64) {
-            prop_assert_eq!(written(|out| write_u64(out, any)), any.to_string());
-            prop_assert_eq!(written(|out| out.extend(hexadecimal(any))), format!("{any:016x}"));
+            prop_assert_eq!(formatted(|out| write_u64(out, any)), any.to_string());
+            prop_assert_eq!(formatted(|out| out.extend(hexadecimal(any))), format!("{any:016x}"));
             let micros = (any % 1_000_000) as u32;
-            prop_assert_eq!(written(|out| out.extend(to_6_digits(micros))), format!("{micros:06}"));
+            prop_assert_eq!(formatted(|out| out.extend(to_6_digits(micros))), format!("{micros:06}"));
         }
     }
 }

@@ -13,7 +13,7 @@ const NOW: Timestamp = Timestamp::from_seconds(1_795_252_443);
 
 #[test]
 fn every_series_is_unique_with_help_and_type() {
-    let gate = Gate::new();
+    let gate = TelemetryFixture::new();
     gate.worker.record(&person());
     gate.telemetry.verification("googlebot", VerificationMethod::Dns, VerificationResult::Verified);
     gate.telemetry.set_dns_queue_length(3);
@@ -28,7 +28,7 @@ fn every_series_is_unique_with_help_and_type() {
         violations: 1,
     };
     gate.telemetry.record_compliance("googlebot", &seen);
-    let scraped = Scraped::read(&gate.scrape());
+    let scraped = ParsedMetrics::parse_text(&gate.scrape());
     for metric in METRICS {
         assert!(scraped.families.contains(metric.name), "{} is not exported", metric.name);
     }
@@ -37,7 +37,7 @@ fn every_series_is_unique_with_help_and_type() {
 
 #[test]
 fn configured_series_exist_before_the_first_request() {
-    let scraped = Scraped::read(&Gate::new().scrape());
+    let scraped = ParsedMetrics::parse_text(&TelemetryFixture::new().scrape());
     for series in [
         r#"tidegate_requests_total{class="odd \"name\"",verdict="refused",reason="tier"}"#,
         r#"tidegate_requests_by_kind_total{kind="human",verdict="refused"}"#,
@@ -53,7 +53,7 @@ fn configured_series_exist_before_the_first_request() {
 
 #[test]
 fn scrape_sums_all_workers() {
-    let gate = Gate::new();
+    let gate = TelemetryFixture::new();
     let other = gate.telemetry.worker();
     gate.worker.record(&person());
     gate.worker.connection_opened();
@@ -69,7 +69,7 @@ fn scrape_sums_all_workers() {
     });
     other.response_without_class(400);
     assert!(gate.telemetry.origin_inflight().contains(&("default".to_owned(), 1)));
-    let scraped = Scraped::read(&gate.scrape());
+    let scraped = ParsedMetrics::parse_text(&gate.scrape());
     for (series, value) in [
         (r#"tidegate_requests_total{class="person",verdict="admitted",reason=""}"#, 3.0),
         (r#"tidegate_requests_total{class="person",verdict="refused",reason="bucket"}"#, 1.0),
@@ -90,8 +90,8 @@ fn scrape_sums_all_workers() {
 
 #[test]
 fn failed_reload_is_exported_until_success() {
-    let gate = Gate::new();
-    let successful = || Scraped::read(&gate.scrape()).samples["tidegate_config_last_reload_successful"];
+    let gate = TelemetryFixture::new();
+    let successful = || ParsedMetrics::parse_text(&gate.scrape()).samples["tidegate_config_last_reload_successful"];
     assert_eq!(successful(), 1.0);
     gate.telemetry.reload_failed();
     assert_eq!(successful(), 0.0);
@@ -101,7 +101,7 @@ fn failed_reload_is_exported_until_success() {
 
 #[test]
 fn decision_is_found_on_any_worker() {
-    let gate = Gate::new();
+    let gate = TelemetryFixture::new();
     let other = gate.telemetry.worker();
     other.record(&Record { id: 0xbeef, ..person() });
     let line = gate.telemetry.decision(0xbeef).expect("remembered");
@@ -122,13 +122,13 @@ fn close_flushes_all_workers() {
     assert_eq!(std::fs::read_to_string(path).expect("the log").lines().count(), 2);
 }
 
-struct Gate {
+struct TelemetryFixture {
     telemetry: Telemetry,
     worker: WorkerTelemetry,
     admission: Admission,
 }
 
-impl Gate {
+impl TelemetryFixture {
     fn new() -> Self {
         let telemetry = Telemetry::new(None, ("1.0.0", "abc"), NOW);
         telemetry.config_loaded(&rules(), &["googlebot", "bingbot"], NOW);
@@ -177,13 +177,13 @@ fn rules() -> Rules {
 }
 
 /// An exposition, parsed as strictly as Prometheus does.
-struct Scraped {
+struct ParsedMetrics {
     families: BTreeSet<String>,
     samples: BTreeMap<String, f64>,
 }
 
-impl Scraped {
-    fn read(text: &str) -> Self {
+impl ParsedMetrics {
+    fn parse_text(text: &str) -> Self {
         let (mut families, mut samples) = (BTreeSet::new(), BTreeMap::new());
         let (mut helped, mut metric): (Option<&str>, Option<&Metric>) = (None, None);
         for line in text.lines().filter(|line| !line.is_empty()) {

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn known() -> GoalContext<'static> {
+    fn goal_context() -> GoalContext<'static> {
         GoalContext {
             classes: vec!["search", "bot", "person"],
             quotas: vec![("api", true), ("feed", true), ("hourly", false)],
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    fn terms() -> impl Strategy<Value = Term> {
+    fn any_term() -> impl Strategy<Value = Term> {
         let of_a_class = (prop_oneof![Just("search"), Just("bot"), Just("person")], 0..3_usize);
         let of_a_quota = (prop_oneof![Just("api"), Just("feed")], 3..5_usize);
         let measured = prop_oneof![of_a_class, of_a_quota];
@@ -250,14 +250,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn goal_display_round_trips(terms in proptest::collection::vec(terms(), 1..6)) {
+        fn goal_display_round_trips(terms in proptest::collection::vec(any_term(), 1..6)) {
             let goal = Goal { terms };
-            prop_assert_eq!(Goal::read(&goal.to_string(), &known()), Ok(goal));
+            prop_assert_eq!(Goal::read(&goal.to_string(), &goal_context()), Ok(goal));
         }
 
         #[test]
         fn arbitrary_text_is_a_goal_or_an_error(text in "[a-z <>=%,.0-9≤]{0,60}|.{0,40}") {
-            if let Err(wrong) = Goal::read(&text, &known()) {
+            if let Err(wrong) = Goal::read(&text, &goal_context()) {
                 prop_assert!(!wrong.is_empty());
                 prop_assert!(wrong.iter().all(|term| (1..=text.chars().count() + 1).contains(&term.column)), "{:?}", wrong);
             }
@@ -266,9 +266,10 @@ mod tests {
 
     #[test]
     fn spaces_and_the_tuned_quota_name_are_optional() {
-        let goal = Goal::read("  person   refused<=0,search admitted>= 90%,unused <= 2.5 %", &known()).expect("a goal");
+        let goal =
+            Goal::read("  person   refused<=0,search admitted>= 90%,unused <= 2.5 %", &goal_context()).expect("a goal");
         assert_eq!(goal.to_string(), "person refused <= 0, search admitted >= 90 %, api unused <= 2.5 %");
-        let goal = Goal::read("person refused <= 20 requests, search admitted >= 500, used>=40units", &known());
+        let goal = Goal::read("person refused <= 20 requests, search admitted >= 500, used>=40units", &goal_context());
         let counts = "person refused <= 20 requests, search admitted >= 500 requests, api used >= 40 units";
         assert_eq!(goal.expect("a goal").to_string(), counts);
     }
@@ -276,7 +277,7 @@ mod tests {
     #[test]
     fn every_goal_error_has_location_and_hint() {
         let told = |text: &str| {
-            let wrong = Goal::read(text, &known()).expect_err("no goal");
+            let wrong = Goal::read(text, &goal_context()).expect_err("no goal");
             wrong.iter().map(GoalError::to_string).collect::<Vec<_>>()
         };
         assert_eq!(

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn is_a_ladder(tiers: &[Tier], limit: Units) -> bool {
+    fn is_valid_tier_set(tiers: &[Tier], limit: Units) -> bool {
         let sheds = tiers.iter().all(|tier| tier.shed > Share::NONE && tier.above < limit);
         !tiers.is_empty() && is_increasing(tiers) && sheds
     }
@@ -180,9 +180,9 @@ mod tests {
         ) {
             let limit = Units::from_whole(limit);
             let tiers = from_sample(draws, limit);
-            prop_assert!(is_a_ladder(&tiers, limit), "{tiers:?}");
+            prop_assert!(is_valid_tier_set(&tiers, limit), "{tiers:?}");
             for neighbour in neighbours(&tiers, reach, limit) {
-                prop_assert!(is_a_ladder(&neighbour, limit) && neighbour != tiers, "{tiers:?} {neighbour:?}");
+                prop_assert!(is_valid_tier_set(&neighbour, limit) && neighbour != tiers, "{tiers:?} {neighbour:?}");
             }
         }
 
@@ -194,7 +194,7 @@ mod tests {
             let limit = Units::from_whole(1000);
             let (tiers, present) = (from_sample(draws, limit), from_sample(present, limit));
             for nearer in towards_present(&tiers, &present, 16, limit) {
-                prop_assert!(is_a_ladder(&nearer, limit));
+                prop_assert!(is_valid_tier_set(&nearer, limit));
             }
             prop_assert_eq!(changes(&present, &present, limit), Changes::default());
         }

@@ -16,7 +16,7 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
         return BrowserTraits { graphical: true, ..BrowserTraits::default() };
     }
     let Some(rest) = agent.strip_prefix("Mozilla/5.0 (") else { return BrowserTraits::default() };
-    let products = ProductList::of(rest);
+    let products = ProductList::parse_browser(rest);
     if TEXT.iter().any(|text| agent.contains(text)) || !ENGINES.iter().any(|engine| products.version(engine).is_some())
     {
         return BrowserTraits::default();
@@ -54,7 +54,7 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
 struct ProductList<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> ProductList<'a> {
-    fn of(behind_bracket: &'a str) -> Self {
+    fn parse_browser(behind_bracket: &'a str) -> Self {
         let mut depth = 1_i32;
         let outside = behind_bracket.split([' ', ';']).filter(move |word| {
             let before = depth;
@@ -90,7 +90,7 @@ const MAX_PRODUCTS: usize = 12;
 mod tests {
     use super::*;
 
-    fn of(agent: &str) -> BrowserTraits {
+    fn parse_browser(agent: &str) -> BrowserTraits {
         browser_traits(agent.as_bytes())
     }
 
@@ -98,20 +98,23 @@ mod tests {
 
     #[test]
     fn major_browser_traits_follow_the_version() {
-        let chrome =
-            |version| of(&format!("Mozilla/5.0 (X11; Linux x86_64) {WEBKIT} Chrome/{version}.0.0.0 Safari/537.36"));
+        let chrome = |version| {
+            parse_browser(&format!("Mozilla/5.0 (X11; Linux x86_64) {WEBKIT} Chrome/{version}.0.0.0 Safari/537.36"))
+        };
         let all =
             BrowserTraits { graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
         assert_eq!(chrome(142), all);
         assert_eq!(chrome(96), BrowserTraits { hints: ClientHints::Unknown, ..all });
         assert_eq!(chrome(70), BrowserTraits { hints: ClientHints::Unknown, sends_fetch: false, ..all });
         let firefox = |version| {
-            of(&format!("Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:{version}.0) Gecko/20100101 Firefox/{version}.0"))
+            parse_browser(&format!(
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:{version}.0) Gecko/20100101 Firefox/{version}.0"
+            ))
         };
         assert_eq!(firefox(144), BrowserTraits { hints: ClientHints::Never, ..all });
         assert_eq!(firefox(78), BrowserTraits { hints: ClientHints::Never, sends_fetch: false, ..all });
         let safari = |version| {
-            of(&format!(
+            parse_browser(&format!(
                 "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/{version} Safari/605.1.15"
             ))
         };
@@ -129,7 +132,7 @@ mod tests {
             "Mozilla/5.0 (Linux; Android 14; SO-51D; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/124.0.6367.179 Mobile Safari/537.36 App/3",
             "Mozilla/5.0 (Linux; Android 14; SM-S918B) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/28.0 Chrome/130.0.0.0 Mobile Safari/537.36",
         ] {
-            assert_eq!(of(agent), shows, "{agent}");
+            assert_eq!(parse_browser(agent), shows, "{agent}");
         }
     }
 
@@ -143,7 +146,7 @@ mod tests {
             "Mozilla/5.0 (",
             "",
         ] {
-            assert_eq!(of(agent), BrowserTraits::default(), "{agent}");
+            assert_eq!(parse_browser(agent), BrowserTraits::default(), "{agent}");
         }
     }
 }

@@ -86,7 +86,7 @@ mod tests {
 
     const URL: &str = "https://example.com/bots.json";
 
-    fn copy() -> CachedRanges {
+    fn cached_ranges() -> CachedRanges {
         CachedRanges {
             fetched: 1_800_000_000,
             validators: Validators { etag: Some("\"1\"".into()), last_modified: None },
@@ -99,8 +99,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a directory");
         let copies = RangeCache::new(folder.path());
         assert_eq!(copies.load(URL), Ok(None));
-        copies.store(URL, &copy()).expect("room on the disk");
-        assert_eq!(copies.load(URL), Ok(Some(copy())));
+        copies.store(URL, &cached_ranges()).expect("room on the disk");
+        assert_eq!(copies.load(URL), Ok(Some(cached_ranges())));
         assert_eq!(copies.load("https://example.com/others.json"), Ok(None));
     }
 
@@ -108,7 +108,7 @@ mod tests {
     fn corrupt_cache_file_is_an_error() {
         let folder = tempfile::tempdir().expect("a directory");
         let copies = RangeCache::new(folder.path());
-        copies.store(URL, &copy()).expect("room on the disk");
+        copies.store(URL, &cached_ranges()).expect("room on the disk");
         fs::write(copies.path(URL), "{").expect("room on the disk");
         assert!(copies.load(URL).is_err());
     }

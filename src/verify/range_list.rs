@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn list(text: &str) -> Result<Vec<String>, RangeListError> {
+    fn parse_list(text: &str) -> Result<Vec<String>, RangeListError> {
         parse(text.as_bytes()).map(|networks| networks.iter().map(ToString::to_string).collect())
     }
 
@@ -149,28 +149,32 @@ mod tests {
             {"ipv6Prefix": "2001:4860:4801:10::/64"}, {"ipv4Prefix": "66.249.64.0/27", "service": "x"},
             {"ipv4Prefix": "192.0.2.7"}, {"ipv4Prefix": "198.51.100.77/24"}, {"comment": "nothing"}]}"#;
         let expected = ["66.249.64.0/27", "192.0.2.7/32", "198.51.100.0/24", "2001:4860:4801:10::/64"];
-        let mut found = list(text).expect("a list");
+        let mut found = parse_list(text).expect("a list");
         found.sort();
         let mut expected = expected.map(str::to_owned);
         expected.sort();
         assert_eq!(found, expected);
-        assert_eq!(list(r#"["192.0.2.0/24"]"#).expect("a list"), ["192.0.2.0/24"]);
+        assert_eq!(parse_list(r#"["192.0.2.0/24"]"#).expect("a list"), ["192.0.2.0/24"]);
     }
 
     #[test]
     fn text_list_with_comments_and_columns_is_parsed() {
         let text = "\u{feff}# ours\n\n192.0.2.0/25 # a\r\n192.0.2.128/25,US,US-CA,,\n2001:db8::1\n";
-        assert_eq!(list(text).expect("a list"), ["192.0.2.0/24", "2001:db8::1/128"]);
+        assert_eq!(parse_list(text).expect("a list"), ["192.0.2.0/24", "2001:db8::1/128"]);
     }
 
     #[test]
     fn invalid_list_is_rejected_as_a_whole() {
         for text in ["<!doctype html>", "{\"error\": \"no\"}", "{", "192.0.2.0/24\nnonsense", "192.0.2.0/33", "[[]"] {
-            assert!(matches!(list(text), Err(RangeListError::InvalidFormat(_))), "{text}: {:?}", list(text));
+            assert!(
+                matches!(parse_list(text), Err(RangeListError::InvalidFormat(_))),
+                "{text}: {:?}",
+                parse_list(text)
+            );
         }
         assert!(matches!(parse(b"\xff\xfe"), Err(RangeListError::InvalidFormat(_))));
         for text in ["", "# nothing\n", "[]", r#"{"prefixes": []}"#] {
-            assert_eq!(list(text), Err(RangeListError::Empty), "{text}");
+            assert_eq!(parse_list(text), Err(RangeListError::Empty), "{text}");
         }
     }
 
@@ -183,22 +187,22 @@ mod tests {
             ("2000::/18", false),
             ("2a03::/19", true),
         ] {
-            assert_eq!(list(text).is_ok(), fits, "{text}");
+            assert_eq!(parse_list(text).is_ok(), fits, "{text}");
         }
         let many: Vec<String> = (0..=MAX_NETWORKS as u32)
             .map(|number| std::net::Ipv4Addr::from(number * 2 + 0x0b00_0000).to_string())
             .collect();
-        assert_eq!(list(&many.join("\n")), Err(RangeListError::TooMany));
+        assert_eq!(parse_list(&many.join("\n")), Err(RangeListError::TooMany));
     }
 
     #[test]
     fn total_width_of_networks_is_limited() {
         let all_of =
             |prefixes: std::ops::Range<u32>| prefixes.map(|first| format!("{first}.0.0.0/8\n")).collect::<String>();
-        assert_eq!(list(&all_of(0..256)), Err(RangeListError::TooWideTogether));
-        assert_eq!(list(&all_of(16..19)), Err(RangeListError::TooWideTogether), "in any combination");
-        assert!(list(&all_of(16..18)).is_ok());
-        assert_eq!(list("2000::/19\n2001::/19\n2a03::/19\n2c00::/19\n"), Err(RangeListError::TooWideTogether));
+        assert_eq!(parse_list(&all_of(0..256)), Err(RangeListError::TooWideTogether));
+        assert_eq!(parse_list(&all_of(16..19)), Err(RangeListError::TooWideTogether), "in any combination");
+        assert!(parse_list(&all_of(16..18)).is_ok());
+        assert_eq!(parse_list("2000::/19\n2001::/19\n2a03::/19\n2c00::/19\n"), Err(RangeListError::TooWideTogether));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tidegate::verify::OperatorTable;
 
 #[test]
 fn sample_bot_user_agents_are_declared_bots() {
-    let agents = agents();
+    let agents = builtin_matcher();
     let sample: Vec<_> = lines(include_str!("../data/bots.txt")).collect();
     let missed: Vec<_> = sample.iter().filter(|agent| !is_bot(&agents, agent)).collect();
     assert!(missed.len() * 200 <= sample.len(), "{} of {} missed: {missed:#?}", missed.len(), sample.len());
@@ -19,7 +19,7 @@ fn sample_bot_user_agents_are_declared_bots() {
 
 #[test]
 fn sample_human_user_agents_are_not_bots() {
-    let agents = agents();
+    let agents = builtin_matcher();
     for agent in lines(include_str!("../data/people.txt")) {
         assert!(!is_bot(&agents, agent), "{agent}");
     }
@@ -27,8 +27,8 @@ fn sample_human_user_agents_are_not_bots() {
 
 #[test]
 fn labeled_user_agents_stay_within_error_rates() {
-    let Some(shared) = crate::support::shared() else { return };
-    let agents = agents();
+    let Some(shared) = crate::support::shared_data() else { return };
+    let agents = builtin_matcher();
     let bots = std::fs::read_to_string(shared.join("data/ua/ua_dev_bots.tsv")).expect("labeled user agents");
     let people = unzip(&shared.join("data/ua/ua_dev_humans.tsv.gz"));
     let share = |list: &str| {
@@ -44,25 +44,25 @@ fn labeled_user_agents_stay_within_error_rates() {
 fn classify_outputs_one_line_per_input_in_order() {
     let input = b"Googlebot/2.1\n\n-\nMozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\xff\xfe\nunheard-of/1.0";
     let expected = "declared_bot\tGooglebot\nhuman\t-\nhuman\t-\nhuman\t-\nhuman\t-\ndeclared_bot\t-\n";
-    assert_eq!(classified(input, false), expected);
+    assert_eq!(run_classify(input, false), expected);
     let json = r#"{"kind":"declared_bot","bot":"Googlebot"}"#.to_owned() + "\n";
-    assert_eq!(classified(b"Googlebot/2.1\n", true), json);
+    assert_eq!(run_classify(b"Googlebot/2.1\n", true), json);
 }
 
 #[test]
 fn classify_reads_lines_of_any_length() {
     let mut input = b"Googlebot/2.1 ".repeat(10_000);
     input.push(b'\n');
-    assert_eq!(classified(&input, false), "declared_bot\tGooglebot\n");
+    assert_eq!(run_classify(&input, false), "declared_bot\tGooglebot\n");
 }
 
-fn classified(input: &[u8], json: bool) -> String {
+fn run_classify(input: &[u8], json: bool) -> String {
     let mut output = Vec::new();
-    classify::run(&agents(), &[], input, &mut output, json).expect("writing to memory cannot fail");
+    classify::run(&builtin_matcher(), &[], input, &mut output, json).expect("writing to memory cannot fail");
     String::from_utf8(output).expect("output is UTF-8")
 }
 
-fn agents() -> UserAgentMatcher {
+fn builtin_matcher() -> UserAgentMatcher {
     UserAgentMatcher::builtin(OperatorTable::builtin().tokens())
 }
 

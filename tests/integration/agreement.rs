@@ -1,9 +1,9 @@
 //! Live decisions against replayed ones: the replay of a gateway's log yields the same verdict, reason and class per
 //! line.
 
-use crate::support::crowd::{self, Visit};
+use crate::support::crowd::{self, LoadRequest};
 use crate::support::day;
-use crate::support::gate::Gate;
+use crate::support::gate::TestGateway;
 use crate::support::origin::{Origin, signal};
 use crate::support::wait::wait_until;
 use std::io::Cursor;
@@ -21,11 +21,11 @@ use tidegate::verify::OperatorTable;
 
 #[test]
 fn replay_of_synthetic_day_matches_live_decisions() {
-    let visits = day::generated(7, 0.1);
+    let visits = day::generate_day(7, 0.1);
     let asked = visits.len() as u64;
-    let gate = Gate::with_clock(pays_for_most().address(), &rules(asked / 12), Clock::system());
-    crowd::send(gate.address(), &visits, || ());
-    let report = replayed(gate, asked);
+    let gate = TestGateway::with_clock(caching_origin().address(), &rules(asked / 12), Clock::system());
+    crowd::send_all(gate.address(), &visits, || ());
+    let report = assert_replay_matches(gate, asked);
     for (class, reason) in [("engine", "tier"), ("bot", "tier"), ("person", "quota"), ("busy", "bucket")] {
         let class = report.classes.iter().find(|known| known.name == class).expect("a class of the rules");
         assert!(class.refused.contains_key(reason), "no request of {} was refused by {reason}: {class:?}", class.name);
@@ -34,46 +34,48 @@ fn replay_of_synthetic_day_matches_live_decisions() {
 
 #[test]
 fn replay_orders_same_instant_requests_by_sequence() {
-    let visits = day::generated(8, 0.05);
+    let visits = day::generate_day(8, 0.05);
     let asked = visits.len() as u64;
-    let gate = Gate::before(pays_for_most().address(), &rules(asked / 4));
-    crowd::send(gate.address(), &visits, || ());
-    replayed(gate, asked);
+    let gate = TestGateway::with_rules(caching_origin().address(), &rules(asked / 4));
+    crowd::send_all(gate.address(), &visits, || ());
+    assert_replay_matches(gate, asked);
 }
 
 #[test]
 fn replay_rolls_windows_over_as_live() {
-    let visits = day::generated(9, 0.05);
+    let visits = day::generate_day(9, 0.05);
     let asked = visits.len() as u64;
-    let gate = Gate::before(pays_for_most().address(), &rules(asked / 40).replace("fixed: 24h", "fixed: 10s"));
-    crowd::send(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
-    let report = replayed(gate, asked);
+    let gate =
+        TestGateway::with_rules(caching_origin().address(), &rules(asked / 40).replace("fixed: 24h", "fixed: 10s"));
+    crowd::send_all(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
+    let report = assert_replay_matches(gate, asked);
     assert!(report.quotas[0].windows_in_all > 3, "{:?}", report.quotas[0].windows);
 }
 
 #[test]
 fn replay_rebuilds_pacing_plans() {
-    let visits = day::generated(11, 0.05);
+    let visits = day::generate_day(11, 0.05);
     let asked = visits.len() as u64;
     let paced = rules(asked / 40).replace("window: { fixed: 24h }", "window: { fixed: 10s }\n    pacing: learned");
-    let gate = Gate::before(pays_for_most().address(), &paced);
-    crowd::send(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
-    let report = replayed(gate, asked);
+    let gate = TestGateway::with_rules(caching_origin().address(), &paced);
+    crowd::send_all(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
+    let report = assert_replay_matches(gate, asked);
     assert!(report.classes.iter().any(|class| class.refused.contains_key("pacing")), "{:?}", report.classes);
 }
 
 #[test]
 fn replay_matches_paced_short_windows_with_varied_costs() {
     for (pacing, window) in [("learned", "fixed: 4s"), ("even", "fixed: 4s"), ("learned", "first_use: 3s")] {
-        let visits = day::generated(12, 0.05);
+        let visits = day::generate_day(12, 0.05);
         let asked = visits.len() as u64;
-        let gate = Gate::before(costs_of_all_sizes().address(), &paced(asked / 40, pacing, window));
-        crowd::send(gate.address(), &visits, || {
+        let gate =
+            TestGateway::with_rules(origin_with_varied_costs().address(), &paced_rules(asked / 40, pacing, window));
+        crowd::send_all(gate.address(), &visits, || {
             gate.clock.advance(BETWEEN_BURSTS);
             // Reading the state must not change the counters.
             gate.state();
         });
-        let report = replayed_by_itself(gate, asked);
+        let report = assert_replay_matches_uncorrected(gate, asked);
         assert!(report.quotas[0].windows_in_all > 2, "{:?}", report.quotas[0].windows);
         for reason in ["pacing", "quota"] {
             let is_met = report.classes.iter().any(|class| class.refused.contains_key(reason));
@@ -84,32 +86,32 @@ fn replay_matches_paced_short_windows_with_varied_costs() {
 
 #[test]
 fn reload_of_unchanged_config_keeps_pacing_plans() {
-    let visits = day::generated(13, 0.05);
+    let visits = day::generate_day(13, 0.05);
     let asked = visits.len() as u64;
-    let (origin, bursts) = (costs_of_all_sizes(), AtomicU64::new(0));
-    let rules = paced(asked / 20, "learned", "fixed: 1h");
-    let gate = Gate::before(origin.address(), &rules);
-    crowd::send(gate.address(), &visits, || {
+    let (origin, bursts) = (origin_with_varied_costs(), AtomicU64::new(0));
+    let rules = paced_rules(asked / 20, "learned", "fixed: 1h");
+    let gate = TestGateway::with_rules(origin.address(), &rules);
+    crowd::send_all(gate.address(), &visits, || {
         gate.clock.advance(BETWEEN_BURSTS);
         if bursts.fetch_add(1, Ordering::Relaxed).is_multiple_of(20) {
             gate.reload(origin.address(), &rules).expect("rules did not change");
         }
     });
-    let report = replayed_by_itself(gate, asked);
+    let report = assert_replay_matches_uncorrected(gate, asked);
     assert!(report.classes.iter().any(|class| class.refused.contains_key("pacing")), "{:?}", report.classes);
 }
 
 #[test]
 fn replay_releases_reservations_of_throttled_requests() {
-    let visits = day::generated(15, 0.05);
+    let visits = day::generate_day(15, 0.05);
     let asked = visits.len() as u64;
     let rules = format!(
         "scopes: {{ default: {{ concurrency: 2, queue: {{ max_wait: 0s }} }} }}\n{}",
-        paced(asked / 10, "even", "fixed: 1h")
+        paced_rules(asked / 10, "even", "fixed: 1h")
     );
-    let gate = Gate::before(costs_of_all_sizes().address(), &rules);
-    crowd::send(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
-    let report = replayed_by_itself(gate, asked);
+    let gate = TestGateway::with_rules(origin_with_varied_costs().address(), &rules);
+    crowd::send_all(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
+    let report = assert_replay_matches_uncorrected(gate, asked);
     for reason in ["throttle", "pacing"] {
         let is_met = report.classes.iter().any(|class| class.refused.contains_key(reason));
         assert!(is_met, "no request was refused by {reason}: {:?}", report.classes);
@@ -118,13 +120,14 @@ fn replay_releases_reservations_of_throttled_requests() {
 
 #[test]
 fn replay_separates_overrun_from_used_units() {
-    let visits = day::generated(14, 0.02);
+    let visits = day::generate_day(14, 0.02);
     let asked = visits.len() as u64;
     // More than the load can use. One client uses the remainder, so that its last page costs more than is left.
     let limit = 4 * asked;
-    let gate = Gate::before(costs_of_all_sizes().address(), &format!("ledger: file\n{}", rules(limit)));
-    crowd::send(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
-    wait_until("all requests to be settled", || gate.books().1 == 0.0);
+    let gate =
+        TestGateway::with_rules(origin_with_varied_costs().address(), &format!("ledger: file\n{}", rules(limit)));
+    crowd::send_all(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
+    wait_until("all requests to be settled", || gate.counters().1 == 0.0);
     let mut client = gate.connect();
     let mut take = |item: &str| {
         // The ledger renews leases once per interval of the gateway's clock.
@@ -134,7 +137,7 @@ fn replay_separates_overrun_from_used_units() {
         });
         tries.expect("the quota is not used up")
     };
-    let (left, cheap) = (|| limit as f64 - gate.books().0, item_that_costs(None));
+    let (left, cheap) = (|| limit as f64 - gate.counters().0, item_with_cost(None));
     let mut sent = asked;
     // Units that the load used beyond its lease are reported with a later lease request: send the last pages one by
     // one.
@@ -142,10 +145,10 @@ fn replay_separates_overrun_from_used_units() {
     while left() >= 2.0 {
         sent += take(&cheap);
     }
-    sent += take(&item_that_costs(Some("3.2")));
+    sent += take(&item_with_cost(Some("3.2")));
     let quota = &gate.state()["quotas"][0];
     let (used, overrun) = (quota["used"].as_f64(), quota["overrun"].as_f64());
-    let report = replayed_by_itself(gate, sent);
+    let report = assert_replay_matches_uncorrected(gate, sent);
     let window = &report.quotas[0].windows[0];
     assert_eq!((Some(window.used), Some(window.overrun)), (used, overrun));
     assert!(window.overrun > 0.0 && window.used == limit as f64, "{window:?} {:?}", report.classes);
@@ -160,22 +163,22 @@ classes:
   - { name: partner, when: { api_key: { header: X-Api-Key, value: sesame-opens } }, bucket: { capacity: 5, fill: 5, interval: 1h, key: { header: X-Api-Key } } }
   - { name: person, bucket: { capacity: 10, fill: 10, interval: 1h } }
 routes: [ { match: \"/**\", cost: { api: 1 } } ]";
-    let gate = Gate::with_clock(Origin::plain().address(), rules, Clock::system());
+    let gate = TestGateway::with_clock(Origin::plain().address(), rules, Clock::system());
     for number in 0..60 {
         let key = if number % 3 == 0 { "X-Api-Key: sesame-opens\r\n" } else { "" };
         gate.connect().get("/page", &format!("X-Forwarded-For: 192.0.2.{}\r\n{key}", number % 7));
     }
-    let report = replayed(gate, 60);
+    let report = assert_replay_matches(gate, 60);
     assert_eq!((report.classes[0].requests, report.classes[0].admitted), (20, 5));
 }
 
 #[test]
 fn replay_uses_verification_results_from_log() {
     let rules = rules(1000);
-    let gate = Gate::before(pays_for_most().address(), &rules);
-    let visits: Vec<Visit> = day::generated(10, 0.02);
-    crowd::send(gate.address(), &visits, || ());
-    let (yaml, log) = (gate.yaml(), gate.into_log_text());
+    let gate = TestGateway::with_rules(caching_origin().address(), &rules);
+    let visits: Vec<LoadRequest> = day::generate_day(10, 0.02);
+    crowd::send_all(gate.address(), &visits, || ());
+    let (yaml, log) = (gate.yaml(), gate.read_log_text());
     // The proof recorded in the log decides, not today's address lists.
     let log = log.replace("address_verified:googlebot", "dns_verified:googlebot");
     let report = replay(&yaml, log);
@@ -185,12 +188,12 @@ fn replay_uses_verification_results_from_log() {
 
 #[test]
 fn private_addresses_are_no_impostors_in_replay() {
-    let gate = Gate::before(pays_for_most().address(), &rules(1000));
+    let gate = TestGateway::with_rules(caching_origin().address(), &rules(1000));
     for address in ["127.0.0.1", "10.0.0.7", "100.64.0.1", "fd00::1"] {
         let fields = format!("User-Agent: Googlebot/2.1\r\nX-Forwarded-For: {address}\r\n");
         gate.connect().get("/item/1", &fields);
     }
-    let report = replayed(gate, 4);
+    let report = assert_replay_matches(gate, 4);
     let bots = report.classes.iter().find(|class| class.name == "bot").expect("a class");
     assert_eq!(bots.requests, 4);
 }
@@ -200,57 +203,57 @@ fn replay_charges_upstream_retries() {
     let (tell, asked) = signal();
     let (go_on, wait) = signal();
     let has_closed = AtomicBool::new(false);
-    let origin = Origin::scripted(move |request, wire| {
+    let origin = Origin::with_script(move |request, wire| {
         if request.target == "/twice" {
             if !has_closed.swap(true, Ordering::SeqCst) {
                 return wire.close();
             }
-            tell.tell();
+            tell.notify();
             wait.wait();
         }
         wire.reply("200 OK", "", b"page");
     });
-    let gate = Gate::before(origin.address(), FIVE_PAGES);
+    let gate = TestGateway::with_rules(origin.address(), FIVE_PAGES);
     let mut busy = gate.connect();
     assert_eq!(busy.get("/page", "").status, 200);
     busy.send("GET /twice HTTP/1.1\r\nHost: a\r\n\r\n");
     asked.wait();
-    assert_eq!(gate.books(), (2.0, 1.0), "the first attempt stays charged");
+    assert_eq!(gate.counters(), (2.0, 1.0), "the first attempt stays charged");
     assert_eq!(statuses(&gate, 3), [200, 200, 429]);
-    go_on.tell();
-    assert_eq!(busy.answer().status, 200);
-    let report = replayed_by_itself(gate, 5);
+    go_on.notify();
+    assert_eq!(busy.read_response().status, 200);
+    let report = assert_replay_matches_uncorrected(gate, 5);
     assert_eq!(report.quotas[0].windows[0].used, 5.0);
 }
 
 #[test]
 fn replay_applies_manual_corrections() {
-    let gate = Gate::before(Origin::plain().address(), FIVE_PAGES);
+    let gate = TestGateway::with_rules(Origin::plain().address(), FIVE_PAGES);
     assert_eq!(statuses(&gate, 2), [200, 200]);
     gate.set_used("api", 4);
     assert_eq!(statuses(&gate, 2), [200, 429]);
     gate.set_used("api", 1);
     assert_eq!(statuses(&gate, 5), [200, 200, 200, 200, 429]);
-    let report = replayed(gate, 9);
+    let report = assert_replay_matches(gate, 9);
     assert_eq!(report.agreement.map(|agreement| agreement.corrections), Some(2));
 }
 
 #[test]
 fn replay_applies_origin_sync() {
-    let origin = Origin::scripted(|_, wire| wire.reply("200 OK", "X-RateLimit-Remaining: 1\r\n", b"page"));
+    let origin = Origin::with_script(|_, wire| wire.reply("200 OK", "X-RateLimit-Remaining: 1\r\n", b"page"));
     let synced =
         FIVE_PAGES.replace("fixed: 24h }", "fixed: 24h }, sync_from: { remaining_header: X-RateLimit-Remaining }");
-    let gate = Gate::before(origin.address(), &synced);
+    let gate = TestGateway::with_rules(origin.address(), &synced);
     assert_eq!(statuses(&gate, 3), [200, 200, 429]);
-    let report = replayed(gate, 3);
+    let report = assert_replay_matches(gate, 3);
     assert_eq!(report.agreement.map(|agreement| agreement.corrections), Some(1));
 }
 
 #[test]
 fn lost_log_lines_keep_other_decisions() {
-    let gate = Gate::before(Origin::plain().address(), FIVE_PAGES);
+    let gate = TestGateway::with_rules(Origin::plain().address(), FIVE_PAGES);
     assert_eq!(statuses(&gate, 7), [200, 200, 200, 200, 200, 429, 429]);
-    let (yaml, log) = (gate.yaml(), gate.into_log_text());
+    let (yaml, log) = (gate.yaml(), gate.read_log_text());
     let without: String = log
         .lines()
         .enumerate()
@@ -264,16 +267,16 @@ fn lost_log_lines_keep_other_decisions() {
 #[test]
 fn replay_follows_gateway_restarts() {
     for pacing in ["off", "learned"] {
-        let visits = day::generated(12, 0.04);
+        let visits = day::generate_day(12, 0.04);
         let asked = visits.len() as u64;
         let rules = rules(asked / 8)
             .replace("window: { fixed: 24h }", &format!("window: {{ fixed: 24h }}\n    pacing: {pacing}"));
-        let mut gate = Gate::before(pays_for_most().address(), &format!("ledger: file\n{rules}"));
+        let mut gate = TestGateway::with_rules(caching_origin().address(), &format!("ledger: file\n{rules}"));
         for part in visits.chunks(visits.len().div_ceil(3)) {
-            crowd::send(gate.address(), part, || gate.clock.advance(Duration::from_millis(137)));
+            crowd::send_all(gate.address(), part, || gate.clock.advance(Duration::from_millis(137)));
             gate.restart();
         }
-        let report = replayed(gate, asked);
+        let report = assert_replay_matches(gate, asked);
         assert_eq!(report.agreement.map(|agreement| agreement.restarts), Some(2), "{pacing}");
     }
 }
@@ -287,12 +290,12 @@ routes:
   - { match: /free }
   - { match: /search, method: GET, cost: { api: 4 } }
   - { match: /list, query: [page], cost: { api: 2 } }";
-    let gate = Gate::before(Origin::plain().address(), rules);
+    let gate = TestGateway::with_rules(Origin::plain().address(), rules);
     let targets = ["/SEARCH", "/search/", "/se%61rch", "//Search", "/list?%70age=2", "/list?p+age", "/FREE", "/free"];
     for target in targets.iter().cycle().take(16) {
         gate.connect().get(target, "");
     }
-    let report = replayed_by_itself(gate, 16);
+    let report = assert_replay_matches_uncorrected(gate, 16);
     assert_eq!(report.quotas[0].windows[0].used, 20.0, "{:?}", report.classes);
 }
 
@@ -308,24 +311,24 @@ classes:
   - { name: bad, when: { user_agent: BadBot }, block: true }
   - { name: rest }
 routes: [ { match: /**, cost: { api: 1 } } ]";
-    let gate = Gate::before(pays_for_most().address(), rules);
+    let gate = TestGateway::with_rules(caching_origin().address(), rules);
     for agent in ["Mozilla/5.0", "BadBot/1.0"] {
         for (method, path) in METHODS.iter().flat_map(|method| PATHS.map(|path| (method, path))) {
             let head = format!("{method} {path} HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\n");
             let mut client = gate.connect();
             client.send(format!("{head}Connection: close\r\nContent-Length: 0\r\n\r\n"));
-            client.rest();
+            client.read_rest();
         }
     }
-    let report = replayed_by_itself(gate, 32);
+    let report = assert_replay_matches_uncorrected(gate, 32);
     let refused = |class: usize, reason: &str| report.classes[class].refused.get(reason).copied();
     assert_eq!((refused(0, "blocked"), report.classes[0].admitted), (Some(10), 6));
     assert!(refused(1, "quota").is_some(), "{:?}", report.classes);
 }
 
 /// Replays a gateway's log under the same rules and asserts that every decision is the same.
-fn replayed(gate: Gate, lines: u64) -> PolicyReport {
-    let (yaml, log) = (gate.yaml(), gate.into_log_text());
+fn assert_replay_matches(gate: TestGateway, lines: u64) -> PolicyReport {
+    let (yaml, log) = (gate.yaml(), gate.read_log_text());
     let report = replay(&yaml, log.clone());
     let agreement = report.agreement.clone().expect("log written by the gateway");
     let other = agreement.first_different.map(|place| log.lines().nth(place.line as usize - 1));
@@ -334,8 +337,8 @@ fn replayed(gate: Gate, lines: u64) -> PolicyReport {
 }
 
 /// Like [`assert_replay_matches`], but also asserts that no correction of the counters was taken from the log.
-fn replayed_by_itself(gate: Gate, lines: u64) -> PolicyReport {
-    let report = replayed(gate, lines);
+fn assert_replay_matches_uncorrected(gate: TestGateway, lines: u64) -> PolicyReport {
+    let report = assert_replay_matches(gate, lines);
     assert_eq!(report.agreement.as_ref().map(|agreement| agreement.corrections), Some(0));
     report
 }
@@ -361,7 +364,7 @@ fn replay(yaml: &str, log: String) -> PolicyReport {
 }
 
 /// Requests `count` pages one after the other and returns the statuses.
-fn statuses(gate: &Gate, count: usize) -> Vec<u16> {
+fn statuses(gate: &TestGateway, count: usize) -> Vec<u16> {
     let mut client = gate.connect();
     (0..count).map(|_| client.get("/page", "").status).collect()
 }
@@ -372,8 +375,8 @@ quotas: { api: { limit: 5, window: { fixed: 24h } } }
 routes: [ { match: /**, cost: { api: 1 } } ]";
 
 /// Returns an origin that serves every third page from its own cache, without a charge.
-fn pays_for_most() -> Origin {
-    Origin::scripted(|request, wire| {
+fn caching_origin() -> Origin {
+    Origin::with_script(|request, wire| {
         let is_kept = request.target.bytes().map(u32::from).sum::<u32>().is_multiple_of(3);
         let said = if is_kept { "X-API-Cost: 0\r\n" } else { "" };
         match request.method.as_str() {
@@ -384,8 +387,8 @@ fn pays_for_most() -> Origin {
 }
 
 /// Returns an origin that charges more for some pages and less for others.
-fn costs_of_all_sizes() -> Origin {
-    Origin::scripted(|request, wire| {
+fn origin_with_varied_costs() -> Origin {
+    Origin::with_script(|request, wire| {
         let said = actual_cost(&request.target).map_or(String::new(), |cost| format!("X-API-Cost: {cost}\r\n"));
         match request.method.as_str() {
             "HEAD" => drop(wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n{said}\r\n"))),
@@ -400,7 +403,7 @@ fn actual_cost(target: &str) -> Option<&'static str> {
     [Some("0"), Some("0.75"), Some("3.2"), None, None][kind as usize]
 }
 
-fn item_that_costs(cost: Option<&str>) -> String {
+fn item_with_cost(cost: Option<&str>) -> String {
     (0..)
         .map(|number| format!("/item/{number}"))
         .find(|item| actual_cost(item) == cost)
@@ -410,7 +413,7 @@ fn item_that_costs(cost: Option<&str>) -> String {
 const FIREFOX: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n";
 
 /// Returns rules with a pacing plan and a ledger that grants leases of varying size.
-fn paced(limit: u64, pacing: &str, window: &str) -> String {
+fn paced_rules(limit: u64, pacing: &str, window: &str) -> String {
     let paced = format!("window: {{ {window} }}\n    pacing: {pacing}");
     format!("ledger: file\n{}", rules(limit).replace("window: { fixed: 24h }", &paced))
 }

@@ -1,9 +1,9 @@
 //! Responses to clients, following the contract: status, headers, body and `Retry-After` of admitted and refused
 //! requests.
 
-use crate::support::client::{Answer, Client};
-use crate::support::fields::{Item, list};
-use crate::support::gate::Gate;
+use crate::support::client::{Client, Response};
+use crate::support::fields::{Item, parse_list};
+use crate::support::gate::TestGateway;
 use crate::support::origin::{Origin, signal};
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use tidegate::policy::Timestamp;
 #[test]
 fn admitted_response_announces_remaining_units() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), QUOTA_OF_THREE);
+    let gate = TestGateway::with_rules(origin.address(), QUOTA_OF_THREE);
     let answer = gate.connect().get("/page", "");
     assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
     assert_eq!(policies(&answer), [item("api", &[("q", 3), ("w", 3600)])]);
@@ -27,7 +27,7 @@ fn admitted_response_announces_remaining_units() {
 #[test]
 fn free_route_without_bucket_announces_no_limits() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), QUOTA_OF_THREE);
+    let gate = TestGateway::with_rules(origin.address(), QUOTA_OF_THREE);
     let answer = gate.connect().get("/free", "");
     assert_eq!((answer.field("ratelimit"), answer.field("ratelimit-policy")), ("", ""));
 }
@@ -35,7 +35,7 @@ fn free_route_without_bucket_announces_no_limits() {
 #[test]
 fn exhausted_quota_admits_after_announced_reset() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), QUOTA_OF_THREE);
+    let gate = TestGateway::with_rules(origin.address(), QUOTA_OF_THREE);
     let mut client = gate.connect();
     let left: Vec<u64> = (0..3).map(|_| limits(&client.get("/page", ""))[0].parameter("r")).collect();
     assert_eq!(left, [2, 1, 0]);
@@ -45,7 +45,7 @@ fn exhausted_quota_admits_after_announced_reset() {
     assert_eq!(policies(&refused), [item("api", &[("q", 3), ("w", 3600)])]);
     let wait = retry_after(&refused);
     assert!((3600..=4320).contains(&wait), "{wait}: not before the hour is over, at most 20 % later");
-    assert_eq!(origin.seen().len(), 3);
+    assert_eq!(origin.received_requests().len(), 3);
 
     gate.clock.advance(Duration::from_secs(3599));
     let refused = client.get("/page", "");
@@ -59,7 +59,7 @@ fn exhausted_quota_admits_after_announced_reset() {
 #[test]
 fn every_refusal_reason_has_its_problem_type() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), REASONS);
+    let gate = TestGateway::with_rules(origin.address(), REASONS);
     gate.set_used("api", 50);
     let cases = [
         ("/page", "tier", "shed", "quota-exceeded", "api"),
@@ -77,7 +77,7 @@ fn every_refusal_reason_has_its_problem_type() {
         assert_eq!(answer.field("content-type"), "application/problem+json");
         assert_eq!(answer.field("cache-control"), "no-store");
         assert!(retry_after(&answer) >= 1);
-        let id = decision(&answer);
+        let id = decision_id(&answer);
         let problem = answer.json();
         let title = match kind {
             "quota-exceeded" => "Request cannot be satisfied as assigned quota has been exceeded",
@@ -94,14 +94,14 @@ fn every_refusal_reason_has_its_problem_type() {
         });
         assert_eq!(problem, expected, "{reason}");
         assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
-        explained(&gate, &id, reason);
+        assert_decision_reason(&gate, &id, reason);
     }
 }
 
 #[test]
 fn retry_after_is_never_before_limit_reset() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), REASONS);
+    let gate = TestGateway::with_rules(origin.address(), REASONS);
     gate.set_used("api", 50);
     for class in ["shed", "limited", "blocked", "person"] {
         for _ in 0..20 {
@@ -125,14 +125,14 @@ fn retry_after_is_never_before_limit_reset() {
 #[test]
 fn retry_after_spread_stays_within_configured_bounds() {
     let origin = Origin::plain();
-    let gate = spent(&origin, "headers: { retry_after_spread: 50% }");
+    let gate = exhausted_gateway(&origin, "headers: { retry_after_spread: 50% }");
     let mut client = gate.connect();
     let waits: Vec<u64> = (0..60).map(|_| retry_after(&client.get("/page", ""))).collect();
     // The day has twelve hours left. The jitter is half of at most an hour.
     let (least, most) = (waits.iter().min().copied(), waits.iter().max().copied());
     assert!(least >= Some(43_200) && most <= Some(43_200 + 1800), "{waits:?}");
     assert!(most > least.map(|least| least + 600), "Retry-After has no jitter: {waits:?}");
-    let level = spent(&origin, "headers: { retry_after_spread: 0% }");
+    let level = exhausted_gateway(&origin, "headers: { retry_after_spread: 0% }");
     let mut client = level.connect();
     assert!((0..10).all(|_| retry_after(&client.get("/page", "")) == 43_200));
 }
@@ -140,10 +140,10 @@ fn retry_after_spread_stays_within_configured_bounds() {
 #[test]
 fn refusal_format_follows_accept_header() {
     let origin = Origin::plain();
-    let gate = spent(&origin, "");
+    let gate = exhausted_gateway(&origin, "");
     let browser = gate.connect().get("/page", "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n");
     assert_eq!((browser.status, browser.field("content-type")), (429, "text/html; charset=utf-8"));
-    assert!(browser.text().contains("Please try again in 1") && browser.text().contains(&decision(&browser)));
+    assert!(browser.text().contains("Please try again in 1") && browser.text().contains(&decision_id(&browser)));
     assert_eq!(browser.field("cache-control"), "no-store");
     for accept in
         ["", "Accept: */*\r\n", "Accept: application/json\r\n", "Accept: text/html;q=0.1, application/json\r\n"]
@@ -155,14 +155,14 @@ fn refusal_format_follows_accept_header() {
 #[test]
 fn refused_head_request_has_headers_without_body() {
     let origin = Origin::plain();
-    let gate = spent(&origin, "");
+    let gate = exhausted_gateway(&origin, "");
     let mut client = gate.connect();
     client.send("HEAD /page HTTP/1.1\r\nHost: a\r\n\r\n");
-    let answer = client.answer_to("HEAD");
+    let answer = client.response_to("HEAD");
     assert_eq!((answer.status, answer.field("content-type")), (429, "application/problem+json"));
     assert!(retry_after(&answer) >= 1);
     assert_eq!(client.get("/free", "").text(), "hello", "no body byte precedes the next response");
-    let statuses = crate::support::http2(gate.address(), |request| {
+    let statuses = crate::support::http2_statuses(gate.address(), |request| {
         vec![request.method("HEAD").uri("http://a/page").body(()).expect("a request")]
     });
     assert_eq!(statuses, [429]);
@@ -178,41 +178,41 @@ classes:
   - { name: shed, when: { user_agent: shed } }
   - { name: limited, when: { user_agent: limited }, bucket: { capacity: 1, fill: 1, interval: 1h } }
 routes: [ { match: /**, cost: { api: 1 } } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     for class in ["blocked", "shed", "limited", "person", "limited", "limited"] {
         gate.connect().get("/page", &format!("User-Agent: {class}\r\n"));
     }
-    assert_eq!(gate.books(), (2.0, 0.0), "the quota is used up");
+    assert_eq!(gate.counters(), (2.0, 0.0), "the quota is used up");
     for class in ["blocked", "shed", "limited", "person"] {
         let fields = format!("User-Agent: {class}\r\n");
         assert_eq!(gate.connect().get("/page", &fields).status, 429, "{class}");
         assert_eq!(gate.connect().get("/robots.txt", &fields).status, 200, "{class}");
         assert_eq!(gate.connect().get("/./a/../robots.txt", &fields).status, 200, "{class}, by another spelling");
     }
-    assert_eq!(gate.books(), (2.0, 0.0));
+    assert_eq!(gate.counters(), (2.0, 0.0));
 }
 
 #[test]
 fn robots_txt_ignores_route_cost() {
     let (tell, asked) = signal();
     let (go_on, wait) = signal();
-    let origin = Origin::scripted(move |_, wire| {
-        tell.tell();
+    let origin = Origin::with_script(move |_, wire| {
+        tell.notify();
         wait.wait();
         wire.reply("200 OK", "", b"");
     });
     let rules = "
 quotas: { api: { limit: 10, window: { fixed: 24h } } }
 routes: [ { match: /**, cost: { api: 2 } } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     gate.set_used("api", 9);
     let mut client = gate.connect();
     client.send("GET /robots.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     asked.wait();
-    assert_eq!(gate.books(), (9.0, 0.0), "no charge while robots.txt is fetched");
-    go_on.tell();
-    assert_eq!(client.answer().status, 200);
-    assert_eq!(gate.books(), (9.0, 0.0));
+    assert_eq!(gate.counters(), (9.0, 0.0), "no charge while robots.txt is fetched");
+    go_on.notify();
+    assert_eq!(client.read_response().status, 200);
+    assert_eq!(gate.counters(), (9.0, 0.0));
     assert_eq!(gate.metric("tidegate_quota_overrun_total{quota=\"api\"}"), 0.0, "the origin reported no overrun");
 }
 
@@ -227,7 +227,7 @@ routes:
   - { match: '/item/*', cost: { api: 1 } }
   - { match: /list, query: [page], cost: { api: 2 } }
   - { match: /exact, case: exact, trailing_slash: exact, cost: { api: 8 } }";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     for (method, target, cost) in [
         ("GET", "/SEARCH", 4.0),
         ("GET", "/search/", 4.0),
@@ -248,15 +248,15 @@ routes:
         let mut client = gate.connect();
         client.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(client.head().status, 200, "{method} {target}");
-        assert_eq!(gate.books(), (cost, 0.0), "{method} {target}");
-        assert_eq!(origin.last().target, target, "the target is forwarded unchanged");
+        assert_eq!(gate.counters(), (cost, 0.0), "{method} {target}");
+        assert_eq!(origin.last_request().target, target, "the target is forwarded unchanged");
     }
 }
 
 #[test]
 fn a_free_route_is_never_refused_for_quota() {
     let origin = Origin::plain();
-    let gate = spent(&origin, "");
+    let gate = exhausted_gateway(&origin, "");
     assert_eq!(gate.connect().get("/page", "").status, 429);
     assert_eq!(gate.connect().get("/free", "").status, 200);
 }
@@ -265,7 +265,7 @@ fn a_free_route_is_never_refused_for_quota() {
 fn bucket_drains_and_refills_as_announced() {
     let origin = Origin::plain();
     let rules = "classes: [ { name: all, bucket: { capacity: 3, fill: 1, interval: 10s } } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     let mut client = gate.connect();
     for left in [2, 1, 0] {
         let answer = client.get("/", "");
@@ -292,7 +292,7 @@ fn state_lists_limited_clients_and_remaining_time() {
 classes:
   - { name: unwanted, when: { address: 192.0.2.2 }, block: true, bucket: { rate: 1/s } }
   - { name: all, bucket: { capacity: 1, fill: 1, interval: 10s } }";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     for (client, requests) in [(1, 4), (2, 2), (3, 2), (4, 1)] {
         for _ in 0..requests {
             gate.connect().get("/", &format!("X-Forwarded-For: 192.0.2.{client}\r\n"));
@@ -316,15 +316,15 @@ fn legacy_atlassian_headers_match_bucket_state() {
     let rules = "
 classes: [ { name: all, bucket: { capacity: 2, fill: 1, interval: 10s } } ]
 headers: { ratelimit: off, legacy: [atlassian] }";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     let mut client = gate.connect();
     let first = client.get("/", "");
-    assert_eq!(atlassian(&first), ["2", "1", "10", "1"]);
+    assert_eq!(atlassian_headers(&first), ["2", "1", "10", "1"]);
     assert_eq!(first.field("retry-after"), "0", "tokens are left");
     let second = client.get("/", "");
-    assert_eq!((atlassian(&second), second.field("retry-after")), (["2", "0", "10", "1"], "10"));
+    assert_eq!((atlassian_headers(&second), second.field("retry-after")), (["2", "0", "10", "1"], "10"));
     let refused = client.get("/", "");
-    assert_eq!((refused.status, atlassian(&refused)), (429, ["2", "0", "10", "1"]));
+    assert_eq!((refused.status, atlassian_headers(&refused)), (429, ["2", "0", "10", "1"]));
     assert!(retry_after(&refused) >= 10);
     for answer in [first, second, refused] {
         assert_eq!((answer.field("ratelimit"), answer.field("ratelimit-policy")), ("", ""), "standard headers are off");
@@ -339,7 +339,7 @@ quotas: { api: { limit: 10, window: { fixed: 1h } } }
 classes: [ { name: all, bucket: { capacity: 3, fill: 1, interval: 10s } } ]
 routes: [ { match: /dear, cost: { api: 5 } } ]
 headers: { legacy: [github, draft-03] }";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     let mut client = gate.connect();
     let mut told = |path: &str| {
         let answer = client.get(path, "");
@@ -382,7 +382,7 @@ headers: { legacy: [github, draft-03] }";
 
 #[test]
 fn legacy_retry_after_keeps_origin_value() {
-    let origin = Origin::scripted(|request, wire| match request.target.as_str() {
+    let origin = Origin::with_script(|request, wire| match request.target.as_str() {
         "/busy" => wire.reply("503 Service Unavailable", "Retry-After: 120\r\n", b""),
         "/limited" => wire.reply("429 Too Many Requests", "", b""),
         _ => wire.reply("200 OK", "", b""),
@@ -390,7 +390,7 @@ fn legacy_retry_after_keeps_origin_value() {
     let rules = "
 classes: [ { name: all, bucket: { capacity: 9, fill: 1, interval: 10s } } ]
 headers: { legacy: [atlassian] }";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     let retry_after = |path| gate.connect().get(path, "").field("retry-after").to_owned();
     assert_eq!(retry_after("/busy"), "120");
     assert_eq!(retry_after("/limited"), "", "no `Retry-After: 0` after a refusal by the origin");
@@ -399,11 +399,11 @@ headers: { legacy: [atlassian] }";
 
 #[test]
 fn gateway_limit_headers_replace_origin_headers() {
-    let origin = Origin::scripted(|_, wire| {
+    let origin = Origin::with_script(|_, wire| {
         let fields = "RateLimit-Policy: \"inner\";q=9\r\nRateLimit: \"inner\";r=8;t=7\r\nRateLimit: \"more\";r=1\r\n";
         wire.reply("200 OK", fields, b"");
     });
-    let gate = Gate::before(origin.address(), QUOTA_OF_THREE);
+    let gate = TestGateway::with_rules(origin.address(), QUOTA_OF_THREE);
     let answer = gate.connect().get("/page", "");
     assert_eq!(policies(&answer), [item("api", &[("q", 3), ("w", 3600)])]);
     assert_eq!(limits(&answer), [item("api", &[("r", 2), ("t", 3600)])]);
@@ -416,15 +416,18 @@ fn gateway_limit_headers_replace_origin_headers() {
 
 #[test]
 fn gateway_errors_carry_limit_headers() {
-    let gate = Gate::before(Origin::nowhere(), &format!("{QUOTA_OF_THREE}\nheaders: {{ legacy: [atlassian] }}"));
+    let gate = TestGateway::with_rules(
+        Origin::unreachable(),
+        &format!("{QUOTA_OF_THREE}\nheaders: {{ legacy: [atlassian] }}"),
+    );
     let answer = gate.connect().get("/page", "");
     assert_eq!((answer.status, answer.field("cache-control")), (502, "no-store"));
     assert_eq!(policies(&answer), [item("api", &[("q", 3), ("w", 3600)])]);
     assert_eq!(limits(&answer)[0].name, "api");
     assert!(retry_after(&answer) >= 1, "no `Retry-After: 0` from the legacy headers");
-    let id = decision(&answer);
-    let (status, line) = gate.admin(&format!("/api/v1/decisions/{id}"));
-    assert_eq!((status, json_of(&line)["status"].as_u64()), (200, Some(502)));
+    let id = decision_id(&answer);
+    let (status, line) = gate.admin_get(&format!("/api/v1/decisions/{id}"));
+    assert_eq!((status, parse_json(&line)["status"].as_u64()), (200, Some(502)));
 }
 
 #[test]
@@ -435,7 +438,7 @@ quotas:
   plenty: { limit: 100, window: { fixed: 1h } }
   scarce: { limit: 2, window: { fixed: 24h } }
 routes: [ { match: /both, cost: { plenty: 10, scarce: 1 } }, { match: /one, cost: { plenty: 1 } } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     let mut client = gate.connect();
     client.get("/both", "");
     let answer = client.get("/both", "");
@@ -449,9 +452,9 @@ routes: [ { match: /both, cost: { plenty: 10, scarce: 1 } }, { match: /one, cost
     );
     let refused = client.get("/both", "");
     assert_eq!(refused.json()["violated-policies"], json!(["scarce"]));
-    assert_eq!(used(&gate), [20.0, 2.0], "the refused request charged neither quota");
+    assert_eq!(used_by_quota(&gate), [20.0, 2.0], "the refused request charged neither quota");
     assert_eq!(client.get("/one", "").status, 200);
-    assert_eq!(used(&gate), [21.0, 2.0]);
+    assert_eq!(used_by_quota(&gate), [21.0, 2.0]);
 }
 
 #[test]
@@ -460,7 +463,7 @@ fn concurrent_requests_never_exceed_quota_limit() {
     let rules = "workers: 4
 quotas: { api: { limit: 50, window: { fixed: 24h } } }
 routes: [ { match: /**, cost: { api: 1 } } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -469,8 +472,8 @@ routes: [ { match: /**, cost: { api: 1 } } ]";
             });
         }
     });
-    assert_eq!(origin.seen().len(), 50);
-    assert_eq!(gate.books(), (50.0, 0.0));
+    assert_eq!(origin.received_requests().len(), 50);
+    assert_eq!(gate.counters(), (50.0, 0.0));
 }
 
 #[test]
@@ -495,16 +498,18 @@ fn shadow_refusals_are_recorded_and_admitted() {
     ];
     for (what, rules, reason) in cases {
         let origin = Origin::plain();
-        let gate =
-            Gate::before(origin.address(), &format!("{rules}\nroutes: [ {{ match: /page, cost: {{ api: 1 }} }} ]"));
+        let gate = TestGateway::with_rules(
+            origin.address(),
+            &format!("{rules}\nroutes: [ {{ match: /page, cost: {{ api: 1 }} }} ]"),
+        );
         for _ in 0..3 {
             assert_eq!(gate.connect().get("/page", "").status, 200, "{what}");
         }
         let shadow = gate.metric(&format!("tidegate_shadow_refusals_total{{class=\"other\",reason=\"{reason}\"}}"));
         assert!(shadow >= 2.0, "{what}: {shadow}");
-        assert_eq!(used(&gate), [3.0], "{what}");
+        assert_eq!(used_by_quota(&gate), [3.0], "{what}");
         let tried = |line: &&Value| line["verdict"] == "admitted" && line["shadow_reason"] == reason;
-        assert_eq!(gate.into_log().iter().filter(tried).count() as f64, shadow, "{what}");
+        assert_eq!(gate.read_log().iter().filter(tried).count() as f64, shadow, "{what}");
     }
 }
 
@@ -514,7 +519,7 @@ fn shadow_mode_is_not_announced() {
                         bought: { limit: 9, window: { fixed: 24h } }\n\
                         routes: [ { match: /both, cost: { tried: 1, bought: 1 } }, { match: /page, cost: { tried: 1 } } ]\n\
                         headers: { legacy: [atlassian, github, draft-03] }";
-    let gate = Gate::before(Origin::plain().address(), BOTH);
+    let gate = TestGateway::with_rules(Origin::plain().address(), BOTH);
     let mut client = gate.connect();
     for place in 0..3 {
         let answer = client.get("/page", "");
@@ -542,7 +547,7 @@ fn shadow_class_announces_neither_bucket_nor_tiers() {
     let rules = "quotas: { api: { limit: 9, window: { fixed: 24h }, tiers: { other: [ { above: 0%, shed: 100% } ] } } }\n\
                  classes: [ { name: other, bucket: { capacity: 1, fill: 1, interval: 1h }, enforce: false } ]\n\
                  routes: [ { match: /page, cost: { api: 1 } } ]";
-    let gate = Gate::before(Origin::plain().address(), rules);
+    let gate = TestGateway::with_rules(Origin::plain().address(), rules);
     let mut client = gate.connect();
     let mut announced = |path| client.get(path, "").field("ratelimit").to_owned();
     assert_eq!((announced("/page"), announced("/free")), ("\"api\";r=8;t=43200".into(), String::new()));
@@ -551,7 +556,7 @@ fn shadow_class_announces_neither_bucket_nor_tiers() {
 
 #[test]
 fn shipped_config_bounds_usage_of_one_address() {
-    let gate = Gate::before(Origin::plain().address(), &shipped_rules());
+    let gate = TestGateway::with_rules(Origin::plain().address(), &shipped_rules());
     let greedy = format!("User-Agent: {FIREFOX}\r\nX-Forwarded-For: 192.0.2.9\r\n");
     let mut admitted = Vec::new();
     for second in 0..60 {
@@ -564,7 +569,7 @@ fn shipped_config_bounds_usage_of_one_address() {
     assert_eq!(admitted[0], 60, "the burst");
     let total = admitted.iter().sum::<usize>();
     assert!(total <= 60 + 60, "{admitted:?}");
-    assert_eq!(gate.books(), (total as f64, 0.0));
+    assert_eq!(gate.counters(), (total as f64, 0.0));
     let picture = gate.connect().get("/logo.png", &greedy);
     assert_eq!(picture.status, 200, "free requests take no token");
     let neighbor = gate.connect().get("/item/1", &greedy.replace("192.0.2.9", "198.51.100.7"));
@@ -574,10 +579,10 @@ fn shipped_config_bounds_usage_of_one_address() {
 
 #[test]
 fn free_assets_take_no_bucket_tokens() {
-    let gate = Gate::before(Origin::plain().address(), &shipped_rules());
+    let gate = TestGateway::with_rules(Origin::plain().address(), &shipped_rules());
     let mut client = gate.connect();
     let person = format!("User-Agent: {FIREFOX}\r\n");
-    let has_most = |answer: &Answer| answer.field("ratelimit").contains("\"person\";r=59;");
+    let has_most = |answer: &Response| answer.field("ratelimit").contains("\"person\";r=59;");
     assert!(has_most(&client.get("/item/1", &person)));
     for picture in 0..200 {
         let answer = client.get(&format!("/picture/{picture}.webp"), &person);
@@ -587,7 +592,7 @@ fn free_assets_take_no_bucket_tokens() {
 
 #[test]
 fn settled_cost_follows_origin_headers() {
-    let origin = Origin::scripted(|request, wire| {
+    let origin = Origin::with_script(|request, wire| {
         let fields = match request.target.as_str() {
             "/dear" => "X-Cost: 2.25\r\n",
             "/nothing" => "X-Cost: 0\r\n",
@@ -602,30 +607,30 @@ fn settled_cost_follows_origin_headers() {
     let rules = "
 quotas: { api: { limit: 100, window: { fixed: 1h }, cost_header: X-Cost, free_when_cached: true } }
 routes: [ { match: /**, cost: { api: 1 } } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     let mut client = gate.connect();
     let mut before = 0.0;
     for (path, cost) in
         [("/dear", 2.25), ("/nothing", 0.0), ("/hit", 0.0), ("/miss", 1.0), ("/old", 0.0), ("/junk", 1.0), ("/", 1.0)]
     {
         assert_eq!(client.get(path, "").status, 200);
-        let (used, reserved) = gate.books();
+        let (used, reserved) = gate.counters();
         assert_eq!((used - before, reserved), (cost, 0.0), "{path}");
         before = used;
     }
-    let costs: Vec<_> = gate.into_log().iter().map(|line| line["charged"]["api"].as_f64()).collect();
+    let costs: Vec<_> = gate.read_log().iter().map(|line| line["charged"]["api"].as_f64()).collect();
     assert_eq!(costs, [2.25, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0].map(Some));
 }
 
 #[test]
 fn cost_beyond_remaining_quota_counts_as_overrun() {
-    let origin = Origin::scripted(|_, wire| wire.reply("200 OK", "X-Cost: 50\r\n", b""));
+    let origin = Origin::with_script(|_, wire| wire.reply("200 OK", "X-Cost: 50\r\n", b""));
     let rules = "
 quotas: { api: { limit: 10, window: { fixed: 1h }, cost_header: X-Cost } }
 routes: [ { match: /**, cost: { api: 1 } } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     assert_eq!(gate.connect().get("/", "").status, 200);
-    assert_eq!(gate.books(), (10.0, 0.0));
+    assert_eq!(gate.counters(), (10.0, 0.0));
     assert_eq!(gate.metric("tidegate_quota_overrun_total{quota=\"api\"}"), 40.0);
     assert_eq!(gate.connect().get("/", "").status, 429);
 }
@@ -636,7 +641,7 @@ fn calendar_window_starts_at_configured_local_time() {
     let rules = "
 quotas: { api: { limit: 1, window: { calendar: day, zone: America/Los_Angeles, at: \"03:00\" } } }
 routes: [ { match: /**, cost: { api: 1 } } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     // DST starts: on 2027-03-14, 02:00 PST becomes 03:00 PDT, 10:00 UTC.
     let three = 1_805_018_400;
     let set = |seconds| gate.clock.set(Timestamp::from_seconds(seconds));
@@ -659,7 +664,7 @@ fn tiers_have_hysteresis_below_their_threshold() {
 quotas: { api: { limit: 100, window: { fixed: 24h }, tiers: { bot: [ { above: 50%, shed: 50% }, { above: 80%, shed: 100% } ] } } }
 classes: [ { name: bot, when: { user_agent: robot } }, { name: person } ]
 routes: [ { match: /page, cost: { api: 1 } } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     let mut client = gate.connect();
     let mut refused =
         |count: usize| (0..count).filter(|_| client.get("/page", "User-Agent: robot\r\n").status == 429).count();
@@ -695,18 +700,18 @@ classes:
   - { name: liar, when: { kind: impostor }, block: true }
   - { name: bot, when: { kind: [declared_bot, verified_bot] } }
   - { name: person, when: { kind: human } }";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     let ask = |address: &str, agent: &str| {
         let fields = format!("X-Forwarded-For: {address}\r\nUser-Agent: {agent}\r\n");
         gate.connect().get("/", &fields)
     };
     assert_eq!(ask("66.249.66.1", GOOGLEBOT).status, 200);
-    let seen = origin.last().fields;
+    let seen = origin.last_request().fields;
     assert_eq!((seen["x-tidegate-class"].as_str(), seen["x-tidegate-operator"].as_str()), ("search", "googlebot"));
 
     let refused = ask("203.0.113.64", GOOGLEBOT);
     assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("blocked")));
-    let line = json_of(&gate.admin(&format!("/api/v1/decisions/{}", decision(&refused))).1);
+    let line = parse_json(&gate.admin_get(&format!("/api/v1/decisions/{}", decision_id(&refused))).1);
     assert_eq!((&line["kind"], &line["class"], &line["operator"]), (&json!("impostor"), &json!("liar"), &Value::Null));
     assert_eq!(line["client"], "203.0.113.64");
 
@@ -715,7 +720,7 @@ classes:
     {
         ask("203.0.113.64", agent);
         if class != "liar" {
-            let seen = origin.last().fields;
+            let seen = origin.last_request().fields;
             assert_eq!(seen["x-tidegate-class"], class, "{agent}");
             assert!(!seen.contains_key("x-tidegate-operator"));
         }
@@ -731,7 +736,7 @@ classes:
   - { name: search, when: { operator: googlebot }, crawler_guard: { admit_interval: 10m, max_refused_for: 1h } }
   - { name: bot, when: { kind: [declared_bot, verified_bot] } }
 routes: [ { match: \"/**\", cost: { api: 1 } } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     let google = |path: &str| {
         gate.connect().get(path, &format!("X-Forwarded-For: 66.249.66.1\r\nUser-Agent: {GOOGLEBOT}\r\n")).status
     };
@@ -748,7 +753,7 @@ routes: [ { match: \"/**\", cost: { api: 1 } } ]";
     );
     assert_eq!(gate.metric("tidegate_quota_guard_units_total{quota=\"api\",class=\"search\"}"), 5.0);
     assert_eq!(gate.metric("tidegate_crawler_longest_refusal_seconds{operator=\"googlebot\"}"), 0.0);
-    let log = gate.into_log();
+    let log = gate.read_log();
     // A log line is written when its request is complete, which may be after the next one has begun.
     let mut guarded: Vec<&str> =
         log.iter().filter(|line| line["guard_admitted"] == true).filter_map(|line| line["path"].as_str()).collect();
@@ -759,36 +764,36 @@ routes: [ { match: \"/**\", cost: { api: 1 } } ]";
 #[test]
 fn decisions_are_found_by_their_id_only() {
     let origin = Origin::plain();
-    let gate = spent(&origin, "");
+    let gate = exhausted_gateway(&origin, "");
     let mut client = gate.connect();
-    let ids: Vec<String> = (0..5).map(|_| decision(&client.get("/page", ""))).collect();
+    let ids: Vec<String> = (0..5).map(|_| decision_id(&client.get("/page", ""))).collect();
     assert!(ids.iter().enumerate().all(|(place, id)| !ids[..place].contains(id)), "{ids:?}");
     for id in &ids {
-        explained(&gate, id, "quota");
-        assert_eq!(gate.admin(&format!("/api/v1/decisions/{}", id.to_uppercase())).0, 200);
+        assert_decision_reason(&gate, id, "quota");
+        assert_eq!(gate.admin_get(&format!("/api/v1/decisions/{}", id.to_uppercase())).0, 200);
     }
-    assert_eq!(gate.admin("/api/v1/decisions/0000000000000000").0, 404);
-    assert_eq!(gate.admin("/api/v1/decisions/1").0, 400);
+    assert_eq!(gate.admin_get("/api/v1/decisions/0000000000000000").0, 404);
+    assert_eq!(gate.admin_get("/api/v1/decisions/1").0, 400);
 }
 
 /// Returns a gateway whose pages cost units of a daily quota that is used up.
-fn spent(origin: &Origin, more: &str) -> Gate {
+fn exhausted_gateway(origin: &Origin, more: &str) -> TestGateway {
     let rules = "
 quotas: { api: { limit: 10, window: { fixed: 24h } } }
 routes: [ { match: /page, cost: { api: 1 } } ]";
-    let gate = Gate::before(origin.address(), &format!("{rules}\n{more}"));
+    let gate = TestGateway::with_rules(origin.address(), &format!("{rules}\n{more}"));
     gate.set_used("api", 10);
     gate
 }
 
-fn policies(answer: &Answer) -> Vec<Item> {
-    let policies = list(answer.field("ratelimit-policy"));
+fn policies(answer: &Response) -> Vec<Item> {
+    let policies = parse_list(answer.field("ratelimit-policy"));
     policies.iter().for_each(|policy| assert!(policy.parameter("w") >= 1 && policy.has_only(&["q", "w"])));
     policies
 }
 
-fn limits(answer: &Answer) -> Vec<Item> {
-    let limits = list(answer.field("ratelimit"));
+fn limits(answer: &Response) -> Vec<Item> {
+    let limits = parse_list(answer.field("ratelimit"));
     limits.iter().for_each(|limit| assert!(limit.has_only(&["r", "t"])));
     limits
 }
@@ -799,25 +804,25 @@ fn item(name: &str, parameters: &[(&str, u64)]) -> Item {
 }
 
 /// Returns `Retry-After`, which must be whole seconds.
-fn retry_after(answer: &Answer) -> u64 {
+fn retry_after(answer: &Response) -> u64 {
     let field = answer.field("retry-after");
     assert!(!field.is_empty() && field.bytes().all(|digit| digit.is_ascii_digit()), "{field:?}");
     field.parse().expect("digits")
 }
 
-fn decision(answer: &Answer) -> String {
+fn decision_id(answer: &Response) -> String {
     let id = answer.field("x-tidegate-decision");
     assert!(id.len() == 16 && id.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')), "{id:?}");
     id.to_owned()
 }
 
-fn explained(gate: &Gate, id: &str, reason: &str) {
-    let (status, line) = gate.admin(&format!("/api/v1/decisions/{id}"));
-    let line = json_of(&line);
+fn assert_decision_reason(gate: &TestGateway, id: &str, reason: &str) {
+    let (status, line) = gate.admin_get(&format!("/api/v1/decisions/{id}"));
+    let line = parse_json(&line);
     assert_eq!((status, line["id"].as_str(), line["reason"].as_str()), (200, Some(id), Some(reason)));
 }
 
-fn atlassian(answer: &Answer) -> [&str; 4] {
+fn atlassian_headers(answer: &Response) -> [&str; 4] {
     ["limit", "remaining", "interval-seconds", "fillrate"].map(|name| {
         answer.field(match name {
             "limit" => "x-ratelimit-limit",
@@ -842,12 +847,12 @@ fn shipped_rules() -> String {
     kept.map(|line| format!("{line}\n")).collect()
 }
 
-fn used(gate: &Gate) -> Vec<f64> {
+fn used_by_quota(gate: &TestGateway) -> Vec<f64> {
     let state = gate.state();
     state["quotas"].as_array().expect("a list").iter().filter_map(|quota| quota["used"].as_f64()).collect()
 }
 
-fn json_of(text: &str) -> Value {
+fn parse_json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -876,12 +881,12 @@ ledger: file
 quotas: { api: { limit: 10000, window: { fixed: 24h } } }
 routes: [{ match: /**, cost: { api: 10 } }]
 ";
-    let gate = Gate::with_clock(origin.address(), rules, Clock::system());
+    let gate = TestGateway::with_clock(origin.address(), rules, Clock::system());
     let mut clients: Vec<_> = (0..80).map(|_| gate.connect()).collect();
     for client in &mut clients {
         client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    let statuses: Vec<u16> = clients.iter_mut().map(|client| client.answer().status).collect();
+    let statuses: Vec<u16> = clients.iter_mut().map(|client| client.read_response().status).collect();
     assert_eq!(statuses, [200; 80], "800 of 10,000 units are requested at once");
     assert_eq!(gate.metric("tidegate_requests_total{class=\"other\",verdict=\"refused\",reason=\"ledger\"}"), 0.0);
 }
@@ -894,7 +899,7 @@ fn sliding_window_headers_match_served_requests() {
             "ledger: {ledger}\nquotas: {{ api: {{ limit: 20, window: {{ sliding: 20s }} }} }}\n\
              routes: [{{ match: /**, cost: {{ api: 1 }} }}]"
         );
-        let gate = Gate::before(origin.address(), &rules);
+        let gate = TestGateway::with_rules(origin.address(), &rules);
         let mut client = gate.connect();
         let mut served: Vec<u32> = Vec::new();
         // Two requests per second: twice the rate that the limit allows.
@@ -928,24 +933,24 @@ fn window_redefinition_keeps_used_units() {
     };
     for ledger in ["memory", "file"] {
         let origin = Origin::plain();
-        let gate = Gate::before(origin.address(), &rules(ledger, "sliding: 20s"));
+        let gate = TestGateway::with_rules(origin.address(), &rules(ledger, "sliding: 20s"));
         let mut client = gate.connect();
         for _ in 0..6 {
-            assert_eq!(page_in_the_end(&mut client), 200, "{ledger}");
+            assert_eq!(final_page_status(&mut client), 200, "{ledger}");
             gate.clock.advance(Duration::from_secs(1));
         }
         for window in ["first_use: 20s", "fixed: 24h", "sliding: 24h", "calendar: day"] {
             gate.reload(origin.address(), &rules(ledger, window)).expect("valid rules");
-            assert_eq!(gate.books(), (6.0, 0.0), "{ledger}, {window}");
+            assert_eq!(gate.counters(), (6.0, 0.0), "{ledger}, {window}");
         }
-        let served = (0..10).filter(|_| page_in_the_end(&mut client) == 200).count();
+        let served = (0..10).filter(|_| final_page_status(&mut client) == 200).count();
         assert_eq!(served, 4, "{ledger}");
     }
 }
 
 /// Returns the final status of a page, once the ledger has granted leases. A slow disk may delay a lease for longer
 /// than a request waits.
-fn page_in_the_end(client: &mut Client) -> u16 {
+fn final_page_status(client: &mut Client) -> u16 {
     wait_for("a lease from the ledger", || {
         let answer = client.get("/page", "");
         (!answer.text().contains("\"reason\":\"ledger\"")).then_some(answer.status)

@@ -62,8 +62,8 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
 fn modules_use_only_allowed_modules() {
     let mut broken = Vec::new();
     for (room, may_use) in ROOMS {
-        for (file, line) in lines_of(room) {
-            for used in rooms_named_in(&line) {
+        for (file, line) in module_lines(room) {
+            for used in used_modules(&line) {
                 if used != *room && !may_use.contains(&used.as_str()) {
                     broken.push(format!("{file}: {room} uses {used}: {}", line.trim()));
                 }
@@ -78,7 +78,7 @@ fn inner_modules_use_only_allowed_crates() {
     let dependencies = dependencies();
     let mut broken = Vec::new();
     for (room, allowed) in CRATES {
-        for (file, line) in lines_of(room) {
+        for (file, line) in module_lines(room) {
             let path = |name: &str| line.contains(&format!("{name}::")) && !line.contains(&format!("::{name}::"));
             for name in dependencies.iter().filter(|name| !allowed.contains(&name.as_str()) && path(name)) {
                 broken.push(format!("{file}: {room} uses the crate {name}: {}", line.trim()));
@@ -92,7 +92,7 @@ fn inner_modules_use_only_allowed_crates() {
 fn modules_avoid_forbidden_apis() {
     let mut broken = Vec::new();
     for (room, forbidden) in FORBIDDEN {
-        for (file, line) in lines_of(room) {
+        for (file, line) in module_lines(room) {
             for word in forbidden.iter().filter(|word| line.contains(**word)) {
                 broken.push(format!("{file}: {room} says {word}: {}", line.trim()));
             }
@@ -103,7 +103,7 @@ fn modules_avoid_forbidden_apis() {
 
 #[test]
 fn only_clock_module_reads_system_time() {
-    let asks: BTreeSet<String> = lines_under(&source())
+    let asks: BTreeSet<String> = dir_lines(&src_dir())
         .into_iter()
         .filter(|(_, line)| line.contains("SystemTime::now()") || line.contains("Instant::now()"))
         .map(|(file, _)| file)
@@ -113,7 +113,7 @@ fn only_clock_module_reads_system_time() {
 
 #[test]
 fn only_engine_creates_permits() {
-    let makes: Vec<String> = lines_under(&source())
+    let makes: Vec<String> = dir_lines(&src_dir())
         .into_iter()
         .filter(|(file, line)| line.contains("Permit::new") && !file.starts_with("engine/"))
         .map(|(file, line)| format!("{file}: {line}"))
@@ -123,40 +123,40 @@ fn only_engine_creates_permits() {
 
 #[test]
 fn dependency_parser_detects_used_modules() {
-    assert_eq!(rooms_named_in("use crate::gateway::Gate;"), ["gateway"]);
-    assert_eq!(rooms_named_in("use crate::{engine::Engine, policy};"), ["engine", "policy"]);
-    assert_eq!(rooms_named_in("    let x = crate::admin::app();"), ["admin"]);
-    assert!(rooms_named_in("use super::Slot;").is_empty());
+    assert_eq!(used_modules("use crate::gateway::Gate;"), ["gateway"]);
+    assert_eq!(used_modules("use crate::{engine::Engine, policy};"), ["engine", "policy"]);
+    assert_eq!(used_modules("    let x = crate::admin::app();"), ["admin"]);
+    assert!(used_modules("use super::Slot;").is_empty());
 }
 
-fn source() -> PathBuf {
+fn src_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
 /// Returns the lines of code of a module, without its tests.
-fn lines_of(room: &str) -> Vec<(String, String)> {
-    let file = source().join(format!("{room}.rs"));
-    let mut lines = lines_under(&source().join(room));
+fn module_lines(room: &str) -> Vec<(String, String)> {
+    let file = src_dir().join(format!("{room}.rs"));
+    let mut lines = dir_lines(&src_dir().join(room));
     if file.is_file() {
-        lines.extend(code_of(&file));
+        lines.extend(file_code(&file));
     }
     lines
 }
 
-fn lines_under(folder: &Path) -> Vec<(String, String)> {
+fn dir_lines(folder: &Path) -> Vec<(String, String)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("readable directory").path()).collect();
     paths.sort();
-    let lines_in = |path: PathBuf| if path.is_dir() { lines_under(&path) } else { code_of(&path) };
+    let lines_in = |path: PathBuf| if path.is_dir() { dir_lines(&path) } else { file_code(&path) };
     paths.into_iter().flat_map(lines_in).collect()
 }
 
-fn code_of(file: &Path) -> Vec<(String, String)> {
+fn file_code(file: &Path) -> Vec<(String, String)> {
     let is_source = file.extension().is_some_and(|extension| extension == "rs");
     if !is_source || file.file_name().is_some_and(|name| name == "tests.rs") {
         return Vec::new();
     }
-    let name = file.strip_prefix(source()).expect("file is below src").display().to_string();
+    let name = file.strip_prefix(src_dir()).expect("file is below src").display().to_string();
     let text = fs::read_to_string(file).expect("source is UTF-8");
     text.lines()
         .take_while(|line| line.trim() != "#[cfg(test)]" || !text.contains("mod tests {"))
@@ -165,7 +165,7 @@ fn code_of(file: &Path) -> Vec<(String, String)> {
         .collect()
 }
 
-fn rooms_named_in(line: &str) -> Vec<String> {
+fn used_modules(line: &str) -> Vec<String> {
     let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let mut named = Vec::new();
     for (at, _) in line.match_indices("crate::") {
@@ -180,7 +180,7 @@ fn rooms_named_in(line: &str) -> Vec<String> {
 }
 
 fn dependencies() -> Vec<String> {
-    let manifest = fs::read_to_string(source().parent().expect("package directory").join("Cargo.toml"))
+    let manifest = fs::read_to_string(src_dir().parent().expect("package directory").join("Cargo.toml"))
         .expect("readable manifest");
     let section = manifest
         .split("[dependencies]")

@@ -1,11 +1,11 @@
 //! Bot detection by behavior: scrapers that hide are detected, people are not suspected.
 
 use crate::support::client::Client;
-use crate::support::combined_log::{self, Line};
-use crate::support::crowd::Visit;
+use crate::support::combined_log::{self, RecordedRequest};
+use crate::support::crowd::LoadRequest;
 use crate::support::day;
-use crate::support::gate::{Gate, NOON};
-use crate::support::lookout::Lookout;
+use crate::support::gate::{NOON, TestGateway};
+use crate::support::lookout::ClassifierHarness;
 use crate::support::origin::Origin;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -19,21 +19,21 @@ use tidegate::policy::{ClientKind, Timestamp};
 #[test]
 fn synthetic_day_scrapers_are_suspected_and_humans_not() {
     for seed in 1..=4 {
-        let mut lookout = Lookout::with(SHOP);
-        let mut cases = Cases::default();
-        for (at, visit, label, actor) in day::labelled(seed, 1.0) {
-            let line = Line { at: NOON + at, status: 200, http10: false, visit };
-            let kind = lookout.see_at(&line, "shop.example").kind;
+        let mut lookout = ClassifierHarness::with_rules(SHOP);
+        let mut cases = DetectionResults::default();
+        for (at, visit, label, actor) in day::labeled_day(seed, 1.0) {
+            let line = RecordedRequest { at: NOON + at, status: 200, http10: false, visit };
+            let kind = lookout.classify_line_at_host(&line, "shop.example").kind;
             cases.add(&line, label.name(), actor, kind);
         }
-        cases.show(&format!("synthetic day, seed {seed}"));
-        cases.are_told_apart();
+        cases.print_summary(&format!("synthetic day, seed {seed}"));
+        cases.assert_detection_rates();
     }
 }
 
 #[test]
 fn labeled_day_scrapers_are_suspected_and_humans_not() {
-    let Some(shared) = crate::support::shared() else { return };
+    let Some(shared) = crate::support::shared_data() else { return };
     let pool = r#"{"humans": {"nat_share": 0.5, "nat_ips": 2, "power_users": 20, "noua": 8}, "bots": {"scraper-pool": {"n": 0}},
         "add": [{"name": "rented", "cls": "suspected_bot", "ips": "198.19.100.0/24 198.19.101.0/24 198.19.102.0/24",
         "uas": ["Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36"],
@@ -50,16 +50,16 @@ fn labeled_day_scrapers_are_suspected_and_humans_not() {
         &["--seed", "9", "--profile", &profile],
     ] {
         let (log, labels) = synthetic_day(&shared, folder.path(), options);
-        let mut lookout = Lookout::with(SHOP);
-        let mut cases = Cases::default();
+        let mut lookout = ClassifierHarness::with_rules(SHOP);
+        let mut cases = DetectionResults::default();
         let lines = log.lines().zip(labels.lines());
-        for (line, label) in lines.filter_map(|(line, label)| Some((combined_log::line(line)?, label))) {
+        for (line, label) in lines.filter_map(|(line, label)| Some((combined_log::parse_line(line)?, label))) {
             let fields: Vec<&str> = label.split('\t').collect();
-            let kind = lookout.see(&line).kind;
+            let kind = lookout.classify_line(&line).kind;
             cases.add(&line, fields[1], fields[2], kind);
         }
-        cases.show(&options.join(" "));
-        cases.are_told_apart();
+        cases.print_summary(&options.join(" "));
+        cases.assert_detection_rates();
     }
 }
 
@@ -71,24 +71,26 @@ fn scrapers_are_suspected_for_any_url_pattern() {
             ("queries", |number| format!("/item?page={number}")),
             ("scattered items", |number| format!("/item/{}", number.wrapping_mul(2_654_435_761))),
         ] {
-            let mut site = Site::with_people();
-            let at = (0..50)
-                .find(|&number| site.sees(SCRAPER, &target(number), None, 200, pause) == ClientKind::SuspectedBot);
+            let mut site = BrowsingSimulation::with_human_baseline();
+            let at = (0..50).find(|&number| {
+                site.classify_chrome_request(SCRAPER, &target(number), None, 200, pause) == ClientKind::SuspectedBot
+            });
             assert!(at.is_some(), "{name} every {pause:?}");
         }
     }
-    let mut site = Site::with_people();
-    let mut probes =
-        (0..50).map(|number| site.sees(SCRAPER, &format!("/missing/{number}"), None, 404, Duration::from_millis(300)));
+    let mut site = BrowsingSimulation::with_human_baseline();
+    let mut probes = (0..50).map(|number| {
+        site.classify_chrome_request(SCRAPER, &format!("/missing/{number}"), None, 404, Duration::from_millis(300))
+    });
     assert!(probes.any(|kind| kind == ClientKind::SuspectedBot));
 }
 
 #[test]
 fn browsers_behind_one_nat_address_are_not_suspected() {
     for pupils in [30, 50] {
-        let mut site = Site::with_people();
+        let mut site = BrowsingSimulation::with_human_baseline();
         let mut see = |target: &str, from, pause| {
-            let kind = site.sees(SCHOOL, target, from, 200, Duration::from_millis(pause));
+            let kind = site.classify_chrome_request(SCHOOL, target, from, 200, Duration::from_millis(pause));
             assert_eq!(kind, ClientKind::Human, "{target} of {pupils}");
         };
         (0..pupils).for_each(|pupil| see(&format!("/item/lesson?pupil={pupil}"), None, 20));
@@ -100,13 +102,13 @@ fn browsers_behind_one_nat_address_are_not_suspected() {
 /// Prints the suspected clients of real logs and asserts that they are few. Real logs have no certain labels.
 #[test]
 fn in_real_logs_few_browsers_are_suspected() {
-    let Some(shared) = crate::support::shared() else { return };
+    let Some(shared) = crate::support::shared_data() else { return };
     for name in ["semicomplete-2015", "wordpress-2022"] {
-        let log = unzipped(&shared.join(format!("data/logs/{name}.combined.log.gz")));
-        let mut lookout = Lookout::with(EVERYTHING_COSTS);
+        let log = read_gzip(&shared.join(format!("data/logs/{name}.combined.log.gz")));
+        let mut lookout = ClassifierHarness::with_rules(EVERYTHING_COSTS);
         let mut browsers: BTreeMap<(IpAddr, String), (u32, Vec<&str>)> = BTreeMap::new();
-        for line in log.lines().filter_map(combined_log::line) {
-            let found = lookout.see(&line);
+        for line in log.lines().filter_map(combined_log::parse_line) {
+            let found = lookout.classify_line(&line);
             if !matches!(found.kind, ClientKind::Human | ClientKind::SuspectedBot) {
                 continue;
             }
@@ -137,16 +139,16 @@ fn in_real_logs_few_browsers_are_suspected() {
 #[test]
 fn suspected_scraper_is_refused_with_logged_signals() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), WATCHED);
+    let gate = TestGateway::with_rules(origin.address(), WATCHED);
     let mut client = gate.connect();
-    let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| ask(&mut client, path, SCRIPT));
+    let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| page_status(&mut client, path, SCRIPT));
     assert_eq!(statuses, [200, 200, 200, 429]);
     // A browser user sends from the same address, with the same user agent and all headers that belong to it.
     let browser = format!(
         "{SCRIPT}\r\nAccept: text/html\r\nAccept-Encoding: br\r\nAccept-Language: ja\r\nSec-Fetch-Mode: navigate\r\nSec-CH-UA: \"Chromium\""
     );
     let person = browser.replace("Chrome/125", "Chrome/126");
-    assert!((0..8).all(|page| ask(&mut client, &format!("/item/{page}"), &person) == 200));
+    assert!((0..8).all(|page| page_status(&mut client, &format!("/item/{page}"), &person) == 200));
     let suspected: f64 = gate
         .metrics()
         .iter()
@@ -156,7 +158,7 @@ fn suspected_scraper_is_refused_with_logged_signals() {
     assert!(suspected > 0.0);
     assert_eq!(gate.metric("tidegate_bot_detection_clients"), 2.0);
     drop(client);
-    let log = gate.into_log();
+    let log = gate.read_log();
     let last = log.iter().rfind(|line| line["status"] == 429).expect("one request was refused");
     assert_eq!((&last["kind"], &last["class"], &last["tls"]), (&"suspected_bot".into(), &"bot".into(), &true.into()));
     let evidence: Vec<&str> =
@@ -172,13 +174,13 @@ fn suspected_scraper_is_refused_with_logged_signals() {
 #[test]
 fn garbage_signature_fields_do_not_hide_scrapers() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), WATCHED);
+    let gate = TestGateway::with_rules(origin.address(), WATCHED);
     let mut client = gate.connect();
     let garbage = format!("{SCRIPT}\r\nSignature-Agent: garbage\r\nSignature-Input: garbage\r\nSignature: garbage");
-    let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| ask(&mut client, path, &garbage));
+    let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| page_status(&mut client, path, &garbage));
     assert_eq!(statuses, [200, 200, 200, 429]);
     drop(client);
-    let line = gate.into_log().pop().expect("log has one line");
+    let line = gate.read_log().pop().expect("log has one line");
     assert_eq!(
         (&line["kind"], &line["evidence"][1]),
         (&"suspected_bot".into(), &"signature_malformed".into()),
@@ -189,12 +191,12 @@ fn garbage_signature_fields_do_not_hide_scrapers() {
 #[test]
 fn disabled_bot_detection_keeps_no_profiles() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), &format!("{WATCHED}\nbot_detection: {{ enabled: false }}"));
+    let gate = TestGateway::with_rules(origin.address(), &format!("{WATCHED}\nbot_detection: {{ enabled: false }}"));
     let mut client = gate.connect();
-    assert!((0..20).all(|page| ask(&mut client, &format!("/item/{page}"), SCRIPT) == 200));
+    assert!((0..20).all(|page| page_status(&mut client, &format!("/item/{page}"), SCRIPT) == 200));
     assert_eq!(gate.metric("tidegate_bot_detection_clients"), 0.0);
     drop(client);
-    assert!(gate.into_log().iter().all(|line| line["kind"] == "human" && line["tls"].is_null()));
+    assert!(gate.read_log().iter().all(|line| line["kind"] == "human" && line["tls"].is_null()));
 }
 
 const SHOP: &str = "
@@ -220,27 +222,34 @@ const SCRAPER: &str = "198.51.100.7";
 const SCHOOL: &str = "192.0.2.7";
 
 /// Simulated site with a human baseline: page assets are loaded, and pages are reached through links.
-struct Site {
-    lookout: Lookout,
+struct BrowsingSimulation {
+    lookout: ClassifierHarness,
     now: Timestamp,
 }
 
-impl Site {
-    fn with_people() -> Self {
-        let mut site = Self { lookout: Lookout::with(EVERYTHING_COSTS), now: NOON };
+impl BrowsingSimulation {
+    fn with_human_baseline() -> Self {
+        let mut site = Self { lookout: ClassifierHarness::with_rules(EVERYTHING_COSTS), now: NOON };
         for person in 1..=20 {
             let person = format!("203.0.{person}.1");
             for (target, from) in [("/a", None), ("/s.css", Some("/a")), ("/a.js", Some("/a")), ("/b", Some("/a"))] {
-                site.sees(&person, target, from, 200, Duration::from_secs(3));
+                site.classify_chrome_request(&person, target, from, 200, Duration::from_secs(3));
             }
         }
         site
     }
 
     /// Classifies a Chrome request of `client` to `target`, sent after `pause`.
-    fn sees(&mut self, client: &str, target: &str, from: Option<&str>, status: u16, pause: Duration) -> ClientKind {
+    fn classify_chrome_request(
+        &mut self,
+        client: &str,
+        target: &str,
+        from: Option<&str>,
+        status: u16,
+        pause: Duration,
+    ) -> ClientKind {
         self.now += pause;
-        let visit = Visit {
+        let visit = LoadRequest {
             client: client.parse().expect("an address"),
             method: "GET".into(),
             target: target.into(),
@@ -248,8 +257,8 @@ impl Site {
             referer: from.map(|page| format!("https://shop.example{page}")),
             kind: None,
         };
-        let line = Line { at: self.now, status, http10: false, visit };
-        self.lookout.see_at(&line, "shop.example").kind
+        let line = RecordedRequest { at: self.now, status, http10: false, visit };
+        self.lookout.classify_line_at_host(&line, "shop.example").kind
     }
 }
 
@@ -257,17 +266,17 @@ impl Site {
 const SCRIPT: &str =
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36";
 
-fn ask(client: &mut Client, path: &str, user_agent_and_more: &str) -> u16 {
+fn page_status(client: &mut Client, path: &str, user_agent_and_more: &str) -> u16 {
     let head = format!(
         "GET {path} HTTP/1.1\r\nHost: shop.example\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n\
          User-Agent: {user_agent_and_more}\r\n\r\n"
     );
-    client.send(head).answer().status
+    client.send(head).read_response().status
 }
 
 /// Returns the clients of a log and their weak labels.
 fn weak_labels(shared: &Path, name: &str) -> Vec<(String, String)> {
-    let labels = unzipped(&shared.join(format!("data/logs/{name}.combined.weak-labels.tsv.gz")));
+    let labels = read_gzip(&shared.join(format!("data/logs/{name}.combined.weak-labels.tsv.gz")));
     let label = |line: &str| {
         let mut fields = line.split('\t').map(str::to_owned);
         Some((fields.next()?, fields.next()?))
@@ -275,7 +284,7 @@ fn weak_labels(shared: &Path, name: &str) -> Vec<(String, String)> {
     labels.lines().filter_map(label).collect()
 }
 
-fn unzipped(file: &Path) -> String {
+fn read_gzip(file: &Path) -> String {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(file).expect("readable log");
     flate2::read::MultiGzDecoder::new(file).read_to_end(&mut bytes).expect("complete gzip file");
@@ -299,17 +308,17 @@ fn synthetic_day(shared: &Path, folder: &Path, options: &[&str]) -> (String, Str
 
 /// Detection results of a day, by actor and client (address and user agent).
 #[derive(Default)]
-struct Cases(BTreeMap<(String, String), BTreeMap<(IpAddr, String), Case>>);
+struct DetectionResults(BTreeMap<(String, String), BTreeMap<(IpAddr, String), ClientDetection>>);
 
 #[derive(Default)]
-struct Case {
+struct ClientDetection {
     requests: u32,
     found_at: Option<u32>,
     kinds: Vec<ClientKind>,
 }
 
-impl Cases {
-    fn add(&mut self, line: &Line, label: &str, actor: &str, kind: ClientKind) {
+impl DetectionResults {
+    fn add(&mut self, line: &RecordedRequest, label: &str, actor: &str, kind: ClientKind) {
         let of_actor = self.0.entry((label.to_owned(), actor.to_owned())).or_default();
         let case = of_actor.entry((line.visit.client, line.visit.user_agent.clone())).or_default();
         case.requests += 1;
@@ -321,32 +330,32 @@ impl Cases {
         }
     }
 
-    fn of(&self, label: &str) -> impl Iterator<Item = (&str, &Case)> {
+    fn with_label(&self, label: &str) -> impl Iterator<Item = (&str, &ClientDetection)> {
         let actors = self.0.iter().filter(move |((labelled, _), _)| labelled == label);
         actors.flat_map(|((_, actor), cases)| cases.values().map(move |case| (actor.as_str(), case)))
     }
 
     /// Returns scrapers with browser user agents that send enough requests for a profile. A scraper of three requests
     /// is detected at its third request at the earliest.
-    fn scrapers(&self) -> impl Iterator<Item = &Case> {
-        self.of("suspected_bot")
+    fn scrapers(&self) -> impl Iterator<Item = &ClientDetection> {
+        self.with_label("suspected_bot")
             .filter(|(_, case)| case.requests > FEWEST && !case.kinds.contains(&ClientKind::DeclaredBot))
             .map(|(_, case)| case)
     }
 
-    fn are_told_apart(&self) {
+    fn assert_detection_rates(&self) {
         let suspected: Vec<&str> =
-            self.of("human").filter(|(_, case)| case.found_at.is_some()).map(|(actor, _)| actor).collect();
+            self.with_label("human").filter(|(_, case)| case.found_at.is_some()).map(|(actor, _)| actor).collect();
         assert!(suspected.is_empty(), "people suspected: {suspected:?}");
-        let (all, found) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_found()).count());
+        let (all, found) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_detected()).count());
         assert!(found * 10 >= all * 9, "only {found} of {all} scrapers detected");
-        assert!(self.of("impostor").all(|(_, case)| case.kinds == [ClientKind::Impostor]));
+        assert!(self.with_label("impostor").all(|(_, case)| case.kinds == [ClientKind::Impostor]));
     }
 
-    fn show(&self, day: &str) {
-        let people = self.of("human").count();
-        let suspected = self.of("human").filter(|(_, case)| case.found_at.is_some()).count();
-        let (all, found) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_found()).count());
+    fn print_summary(&self, day: &str) {
+        let people = self.with_label("human").count();
+        let suspected = self.with_label("human").filter(|(_, case)| case.found_at.is_some()).count();
+        let (all, found) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_detected()).count());
         println!("{day}: {suspected} of {people} people suspected, {found} of {all} scrapers detected");
         for ((_, actor), cases) in self.0.iter().filter(|((label, _), _)| label == "suspected_bot") {
             let mut at: Vec<u32> = cases.values().filter_map(|case| case.found_at).collect();
@@ -360,8 +369,8 @@ impl Cases {
     }
 }
 
-impl Case {
-    fn is_found(&self) -> bool {
+impl ClientDetection {
+    fn is_detected(&self) -> bool {
         self.found_at.is_some_and(|request| request <= 50)
     }
 }

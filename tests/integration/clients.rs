@@ -3,10 +3,10 @@
 //!
 //! `cargo test --test integration clients:: -- --nocapture` prints the latencies of the human requests.
 
-use crate::support::crawlers::{Crawlers, pages};
-use crate::support::gate::Gate;
-use crate::support::people::{self, Look, browse};
-use crate::support::small_origin::{HANDS, SmallOrigin};
+use crate::support::crawlers::{InstalledClients, fetched_paths};
+use crate::support::gate::TestGateway;
+use crate::support::people::{self, PageLoad, browse};
+use crate::support::small_origin::{ConstrainedOrigin, HANDS};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -32,50 +32,50 @@ const ALL_AT_ONCE: [&str; 2] = ["CONCURRENT_REQUESTS=32", "CONCURRENT_REQUESTS_P
 
 #[test]
 fn unthrottled_spider_queues_and_fetches_every_page() {
-    let crawlers = Crawlers::installed();
-    let site = Site::of(300);
-    let log = site.is_crawled_through_a_gate("Scrapy", |gate| crawlers.scrapy(gate, &ALL_AT_ONCE));
-    assert_eq!(site.origin.most_at_once(), HANDS, "the crawler uses all slots that human requests leave");
+    let crawlers = InstalledClients::locate();
+    let site = CrawlScenario::with_pages(300);
+    let log = site.crawl_through_gateway("Scrapy", |gate| crawlers.scrapy(gate, &ALL_AT_ONCE));
+    assert_eq!(site.origin.max_concurrency(), HANDS, "the crawler uses all slots that human requests leave");
     assert_eq!(refusals(&log).count(), 0);
-    people_go_first(&log);
+    assert_human_priority(&log);
 }
 
 #[test]
 fn self_throttling_spider_fetches_every_page() {
-    let crawlers = Crawlers::installed();
-    let site = Site::of(80);
+    let crawlers = InstalledClients::locate();
+    let site = CrawlScenario::with_pages(80);
     let throttle = ["AUTOTHROTTLE_ENABLED=True", "AUTOTHROTTLE_START_DELAY=0.5"];
-    let log = site.is_crawled_through_a_gate("Scrapy, AutoThrottle", |gate| crawlers.scrapy(gate, &throttle));
+    let log = site.crawl_through_gateway("Scrapy, AutoThrottle", |gate| crawlers.scrapy(gate, &throttle));
     assert_eq!(refusals(&log).count(), 0);
 }
 
 #[test]
 fn client_honoring_retry_after_fetches_every_page() {
-    let crawlers = Crawlers::installed();
-    let site = Site::of(60);
-    let log = site.is_crawled_through_a_gate("urllib3 Retry", |gate| crawlers.urllib3(gate, site.pages));
-    waits_as_told(&log);
+    let crawlers = InstalledClients::locate();
+    let site = CrawlScenario::with_pages(60);
+    let log = site.crawl_through_gateway("urllib3 Retry", |gate| crawlers.urllib3(gate, site.pages));
+    assert_retry_after_honored(&log);
 }
 
 #[test]
 fn client_with_four_concurrent_requests_fetches_every_page() {
-    let crawlers = Crawlers::installed();
-    let site = Site::of(60);
-    let log = site.is_crawled_through_a_gate("got, four at a time", |gate| crawlers.got(gate, site.pages));
-    waits_as_told(&log);
+    let crawlers = InstalledClients::locate();
+    let site = CrawlScenario::with_pages(60);
+    let log = site.crawl_through_gateway("got, four at a time", |gate| crawlers.got(gate, site.pages));
+    assert_retry_after_honored(&log);
 }
 
 /// Shows why the spider has no bucket in [`RULES`].
 #[test]
 fn scrapy_drops_pages_after_three_immediate_refusals() {
-    let crawlers = Crawlers::installed();
-    let site = Site::of(300);
+    let crawlers = InstalledClients::locate();
+    let site = CrawlScenario::with_pages(300);
     let rules = "classes: [ { name: spider, bucket: { capacity: 30, fill: 30, interval: 1h } } ]";
-    let gate = site.gate(rules);
+    let gate = site.start_gateway(rules);
     let told = crawlers.scrapy(gate.address(), &[]).output().expect("program runs");
-    assert_eq!(pages(&told).len(), 30, "as many pages as the bucket had tokens");
+    assert_eq!(fetched_paths(&told).len(), 30, "as many pages as the bucket had tokens");
     let mut asked: BTreeMap<String, u32> = BTreeMap::new();
-    for line in refusals(&gate.into_log()) {
+    for line in refusals(&gate.read_log()) {
         *asked.entry(line["path"].to_string()).or_default() += 1;
     }
     assert!(!asked.is_empty() && asked.values().all(|&times| times == 3), "{asked:?}");
@@ -83,16 +83,16 @@ fn scrapy_drops_pages_after_three_immediate_refusals() {
 
 #[test]
 fn unthrottled_spider_overloads_origin_without_gateway() {
-    let crawlers = Crawlers::installed();
-    let site = Site::of(300);
+    let crawlers = InstalledClients::locate();
+    let site = CrawlScenario::with_pages(300);
     let address = site.origin.address();
-    site.is_crawled("Scrapy, no gateway", address, crawlers.scrapy(address, &ALL_AT_ONCE));
-    assert!(site.origin.most_at_once() > HANDS);
+    site.run_crawl("Scrapy, no gateway", address, crawlers.scrapy(address, &ALL_AT_ONCE));
+    assert!(site.origin.max_concurrency() > HANDS);
 }
 
 /// A site that people read while it is crawled.
-struct Site {
-    origin: SmallOrigin,
+struct CrawlScenario {
+    origin: ConstrainedOrigin,
     pages: usize,
     clock: Clock,
     _alone: MutexGuard<'static, ()>,
@@ -101,28 +101,28 @@ struct Site {
 /// Serializes the scenarios, because latencies are measured.
 static OPEN: Mutex<()> = Mutex::new(());
 
-impl Site {
-    fn of(pages: usize) -> Self {
+impl CrawlScenario {
+    fn with_pages(pages: usize) -> Self {
         let _alone = OPEN.lock();
         let clock = Clock::system();
-        Self { origin: SmallOrigin::open(pages, &clock), pages, clock, _alone }
+        Self { origin: ConstrainedOrigin::start_site(pages, &clock), pages, clock, _alone }
     }
 
-    fn gate(&self, rules: &str) -> Gate {
-        Gate::with_clock(self.origin.address(), rules, self.clock.clone())
+    fn start_gateway(&self, rules: &str) -> TestGateway {
+        TestGateway::with_clock(self.origin.address(), rules, self.clock.clone())
     }
 
     /// Like [`CrawlScenario::run_crawl`], through a gateway that must limit the load of the origin. Returns the
     /// gateway's log.
-    fn is_crawled_through_a_gate(&self, name: &str, crawler: impl FnOnce(SocketAddr) -> Command) -> Vec<Value> {
-        let gate = self.gate(RULES);
-        self.is_crawled(name, gate.address(), crawler(gate.address()));
-        assert!(self.origin.most_at_once() <= HANDS);
-        gate.into_log()
+    fn crawl_through_gateway(&self, name: &str, crawler: impl FnOnce(SocketAddr) -> Command) -> Vec<Value> {
+        let gate = self.start_gateway(RULES);
+        self.run_crawl(name, gate.address(), crawler(gate.address()));
+        assert!(self.origin.max_concurrency() <= HANDS);
+        gate.read_log()
     }
 
     /// Measures human page loads at `address`, first alone, then beside the crawler. The crawler must get every page.
-    fn is_crawled(&self, name: &str, address: SocketAddr, mut crawler: Command) {
+    fn run_crawl(&self, name: &str, address: SocketAddr, mut crawler: Command) {
         let alone = browse(address, &self.clock, |looks| looks.len() < 30);
         let is_over = AtomicBool::new(false);
         let (beside, told) = std::thread::scope(|threads| {
@@ -134,15 +134,15 @@ impl Site {
         let mut all: Vec<String> = (0..self.pages).map(|number| format!("/page/{number}")).collect();
         all.sort();
         let told = told.expect("program runs");
-        assert_eq!(pages(&told), all, "{}", String::from_utf8_lossy(&told.stderr));
-        let crawl = self.origin.crawl();
+        assert_eq!(fetched_paths(&told), all, "{}", String::from_utf8_lossy(&told.stderr));
+        let crawl = self.origin.crawl_period();
         let beside = beside.into_iter().filter(|look| crawl.contains(&look.began)).collect();
-        tell(name, alone, beside, self.origin.most_at_once());
+        print_latencies(name, alone, beside, self.origin.max_concurrency());
     }
 }
 
 /// Prints the median and the 95th percentile of human page load times.
-fn tell(crawler: &str, alone: Vec<Look>, beside: Vec<Look>, most_at_once: usize) {
+fn print_latencies(crawler: &str, alone: Vec<PageLoad>, beside: Vec<PageLoad>, most_at_once: usize) {
     let milliseconds = |looks| people::median_and_p95(looks).map(|took| took.as_secs_f64() * 1000.0);
     let (looks, alone, beside) = (beside.len(), milliseconds(alone), milliseconds(beside));
     let [median, p95] = [0, 1].map(|which| {
@@ -157,26 +157,29 @@ fn refusals(log: &[Value]) -> impl Iterator<Item = &Value> {
 }
 
 /// Asserts that each refused page is requested again at the time of `Retry-After`, not before.
-fn waits_as_told(log: &[Value]) {
+fn assert_retry_after_honored(log: &[Value]) {
     // Node.js timers have a resolution of one millisecond, rounded down.
     const EARLY: Duration = Duration::from_millis(2);
     assert!(refusals(log).count() > 0, "the crawler exceeds its bucket");
     for refused in refusals(log) {
         assert_eq!((&refused["status"], &refused["reason"]), (&429.into(), &"bucket".into()));
         let told = Duration::from_secs(refused["retry_after_s"].as_u64().expect("log line has retry_after_s"));
-        let again =
-            log.iter().filter(|line| line["path"] == refused["path"]).map(came).find(|&time| time > came(refused));
-        let waited = again.expect("page is requested again").saturating_duration_since(came(refused));
+        let again = log
+            .iter()
+            .filter(|line| line["path"] == refused["path"])
+            .map(arrival_time)
+            .find(|&time| time > arrival_time(refused));
+        let waited = again.expect("page is requested again").saturating_duration_since(arrival_time(refused));
         assert!(waited + EARLY >= told, "waited {waited:?} of {told:?}");
     }
 }
 
 /// Asserts that few bots are granted slots while a human request waits, independent of the queue length.
-fn people_go_first(log: &[Value]) {
+fn assert_human_priority(log: &[Value]) {
     // A grant is logged when the request is forwarded, shortly after it: allow one request per slot before and after.
     const FEW: usize = 2 * HANDS;
-    let turns = log.iter().filter(|line| line["verdict"] == "admitted").map(Turn::read);
-    let (people, bots): (Vec<Turn>, Vec<Turn>) = turns.partition(|turn| turn.is_of_a_person);
+    let turns = log.iter().filter(|line| line["verdict"] == "admitted").map(SlotWait::from_log_line);
+    let (people, bots): (Vec<SlotWait>, Vec<SlotWait>) = turns.partition(|turn| turn.is_of_a_person);
     let mut most_overtaken = 0;
     for person in people {
         let before = bots.iter().filter(|bot| (person.came..person.started).contains(&bot.started)).count();
@@ -188,22 +191,22 @@ fn people_go_first(log: &[Value]) {
 }
 
 /// Arrival time of a request at its scope, and the time its slot was granted.
-struct Turn {
+struct SlotWait {
     is_of_a_person: bool,
     came: Timestamp,
     started: Timestamp,
 }
 
-impl Turn {
-    fn read(line: &Value) -> Self {
+impl SlotWait {
+    fn from_log_line(line: &Value) -> Self {
         let wait = line["scope_wait_ms"].as_f64().expect("log line has scope_wait_ms") / 1000.0;
-        let came = came(line);
+        let came = arrival_time(line);
         Self { is_of_a_person: line["class"] == "person", came, started: came + Duration::from_secs_f64(wait) }
     }
 }
 
 /// Returns the arrival time of a request.
-fn came(line: &Value) -> Timestamp {
+fn arrival_time(line: &Value) -> Timestamp {
     let time: jiff::Timestamp = line["time"].as_str().expect("a time").parse().expect("RFC 3339");
     Timestamp(u64::try_from(time.as_nanosecond()).expect("time is after 1970"))
 }

@@ -2,51 +2,51 @@
 
 use crate::support::client::Client;
 use crate::support::origin::Origin;
-use crate::support::program::{Ended, Program, run, run_with};
+use crate::support::program::{ExitOutcome, Program, run, run_with_env};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::path::Path;
 
 #[test]
 fn quota_commands_show_set_reset_and_audit() {
-    let site = Site::open("");
+    let site = AdminFixture::start_with_admin("");
     for _ in 0..2 {
-        site.visit("/page");
+        site.get_page("/page");
     }
-    let shown = site.asks(&["quota", "show"]);
+    let shown = site.command_output(&["quota", "show"]);
     assert!(
         shown.starts_with("api  10 units until ") && shown.contains("  25.0%  2.5 used, 0 reserved, 7.5 remaining"),
         "{shown}"
     );
     assert!(shown.contains("free  100 units until "), "{shown}");
     assert_eq!(
-        site.asks(&["quota", "show", "api"]),
+        site.command_output(&["quota", "show", "api"]),
         shown.split("\n\n").next().expect("first quota").to_owned() + "\n"
     );
 
-    assert_eq!(site.asks(&["quota", "set", "api", "9.125"]), "api: 9.125 used, 2.5 before\n");
-    let refused = site.visit("/page");
+    assert_eq!(site.command_output(&["quota", "set", "api", "9.125"]), "api: 9.125 used, 2.5 before\n");
+    let refused = site.get_page("/page");
     assert_eq!((refused.status, &refused.json()["reason"]), (429, &json!("quota")));
-    assert_eq!(site.asks(&["quota", "reset", "api"]), "api: 0 used, 9.125 before\n");
-    assert_eq!(site.visit("/page").status, 200, "the quota is available again");
+    assert_eq!(site.command_output(&["quota", "reset", "api"]), "api: 0 used, 9.125 before\n");
+    assert_eq!(site.get_page("/page").status, 200, "the quota is available again");
 
-    let corrections = site.json(&["status", "--json"])["corrections"].clone();
+    let corrections = site.json_output(&["status", "--json"])["corrections"].clone();
     let told = |place: usize| ["from", "to", "quota", "token", "by"].map(|key| corrections[place][key].clone());
     assert_eq!(told(0), [json!(9.125), json!(0), json!("api"), json!(false), json!("ann")]);
     assert_eq!(told(1), [json!(2.5), json!(9.125), json!("api"), json!(false), json!("ann")]);
-    let status = site.asks(&["status"]);
+    let status = site.command_output(&["status"]);
     let line = status.lines().find(|line| line.contains("9.125")).expect("status lists the correction");
     assert!(line.contains("  api ") && line.contains("  ann ") && line.ends_with("  127.0.0.1"), "{status}");
 
     let mut gate = site.gate;
     // Audit lines are written even at the least verbose log level.
-    gate.error_line("INFO audit: Quota api corrected from 2.5 to 9.125 by ann (unverified), from 127.0.0.1:");
-    gate.error_line("INFO audit: Quota api corrected from 9.125 to 0 by ann (unverified), from 127.0.0.1:");
+    gate.wait_for_error("INFO audit: Quota api corrected from 2.5 to 9.125 by ann (unverified), from 127.0.0.1:");
+    gate.wait_for_error("INFO audit: Quota api corrected from 9.125 to 0 by ann (unverified), from 127.0.0.1:");
 }
 
 #[test]
 fn invalid_quota_commands_change_nothing() {
-    let site = Site::open("");
+    let site = AdminFixture::start_with_admin("");
     let unknown = "quota: unknown name \"apy\"; known: api, free";
     for (arguments, told) in [
         (&["quota", "show", "apy"][..], vec![unknown]),
@@ -66,9 +66,9 @@ fn invalid_quota_commands_change_nothing() {
         assert_eq!((ended.code, ended.output.as_str()), (2, ""), "{arguments:?}");
         assert_eq!(ended.errors.lines().collect::<Vec<_>>(), told, "{arguments:?}");
     }
-    assert_eq!(site.json(&["quota", "show", "api", "--json"])["used"], 0);
+    assert_eq!(site.json_output(&["quota", "show", "api", "--json"])["used"], 0);
     assert_eq!(
-        site.asks(&["quota", "set", "free", "1000"]),
+        site.command_output(&["quota", "set", "free", "1000"]),
         "free: 1,000 used, 0 before\n",
         "a quota that is not enforced may exceed its limit"
     );
@@ -79,33 +79,33 @@ fn invalid_quota_commands_change_nothing() {
 
 #[test]
 fn json_output_equals_admin_api_response() {
-    let site = Site::open("");
-    site.visit("/page");
+    let site = AdminFixture::start_with_admin("");
+    site.get_page("/page");
     for (arguments, asked) in [
         (&["quota", "show", "--json"][..], "GET /api/v1/quotas"),
         (&["quota", "show", "api", "--json"], "GET /api/v1/quotas/api"),
         (&["status", "--json"], "GET /api/v1/state"),
     ] {
-        let (mut told, mut said) = (site.json(arguments), site.api(asked));
+        let (mut told, mut said) = (site.json_output(arguments), site.admin_api_json(asked));
         // Members that change between two requests.
         for changes in [&mut told, &mut said] {
-            forget(changes, &["time", "uptime_s", "window_ends_in_s", "connections"]);
+            remove_members(changes, &["time", "uptime_s", "window_ends_in_s", "connections"]);
         }
         assert_eq!(told, said, "{asked}");
     }
-    let set = site.json(&["quota", "set", "api", "3", "--json"]);
+    let set = site.json_output(&["quota", "set", "api", "3", "--json"]);
     assert_eq!(set, json!({"name": "api", "from": 1.25, "to": 3}));
-    assert_eq!(site.json(&["quota", "reset", "api", "--json"]), json!({"name": "api", "from": 3, "to": 0}));
+    assert_eq!(site.json_output(&["quota", "reset", "api", "--json"]), json!({"name": "api", "from": 3, "to": 0}));
 }
 
 #[test]
 fn status_shows_listeners_usage_and_failed_reload() {
-    let mut site = Site::open("");
+    let mut site = AdminFixture::start_with_admin("");
     for _ in 0..3 {
         let robot = "User-Agent: curl/8.0\r\n";
         Client::connect(site.address).get("/page", robot);
     }
-    let status = site.asks(&["status"]);
+    let status = site.command_output(&["status"]);
     let origin = format!("  origin       {}\n", site.origin.address());
     for part in [
         &format!("tidegate {}, up ", env!("CARGO_PKG_VERSION")),
@@ -124,18 +124,18 @@ fn status_shows_listeners_usage_and_failed_reload() {
 
     write(&site.file, &site.yaml.replace("limit: 10,", "limit: -10,"));
     site.gate.signal("HUP");
-    site.gate.error_line("Configuration reload failed");
+    site.gate.wait_for_error("Configuration reload failed");
     // The invalid file still contains the address of the gateway.
-    let status = site.asks(&["status"]);
+    let status = site.command_output(&["status"]);
     assert!(status.contains("  Reload failed at ") && status.contains("quotas.api.limit: found -10"), "{status}");
     write(&site.file, &site.yaml);
-    assert_eq!(site.api("POST /api/v1/reload")["reloaded"], true);
-    assert!(!site.asks(&["status"]).contains("Reload failed"));
+    assert_eq!(site.admin_api_json("POST /api/v1/reload")["reloaded"], true);
+    assert!(!site.command_output(&["status"]).contains("Reload failed"));
 }
 
 #[test]
 fn admin_commands_require_the_token() {
-    let site = Site::open(", token: '${GATE_TOKEN}'");
+    let site = AdminFixture::start_with_admin(", token: '${GATE_TOKEN}'");
     let admin = site.admin.to_string();
     let token_file = site.folder.path().join("token");
     std::fs::write(&token_file, "sesame\n").expect("file is writable");
@@ -148,7 +148,7 @@ fn admin_commands_require_the_token() {
         (vec!["status", "--admin", &admin], vec![("TIDEGATE_ADMIN_TOKEN", "sesame")]),
     ];
     for (arguments, environment) in right {
-        let ended = run_with(&arguments, b"", &environment);
+        let ended = run_with_env(&arguments, b"", &environment);
         assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{arguments:?}");
     }
     let refused = format!("{admin}: the admin token is missing or wrong; ");
@@ -166,15 +166,15 @@ fn admin_commands_require_the_token() {
         (vec!["status", "--admin", &admin, "--config", file], vec![], "cannot be used with"),
     ];
     for (arguments, environment, told) in wrong {
-        let ended = run_with(&arguments, b"", &environment);
+        let ended = run_with_env(&arguments, b"", &environment);
         assert_eq!((ended.code, ended.output.as_str()), (2, ""), "{arguments:?}: {}", ended.errors);
         assert!(ended.errors.contains(told), "{arguments:?}: {}", ended.errors);
     }
     let environment = [("GATE_TOKEN", "sesame")];
-    let set = run_with(&["quota", "set", "api", "1", "--config", file], b"", &environment);
+    let set = run_with_env(&["quota", "set", "api", "1", "--config", file], b"", &environment);
     assert_eq!(set.output, "api: 1 used, 0 before\n", "{}", set.errors);
     let mut gate = site.gate;
-    gate.error_line(", with the token ");
+    gate.wait_for_error(", with the token ");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn unreachable_gateway_fails_with_a_hint() {
     assert!(ended.errors.starts_with(&format!("tidegate: no gateway reachable at {nobody}: ")), "{}", ended.errors);
     assert!(ended.errors.contains("; start the gateway with `tidegate serve`, or set the address"), "{}", ended.errors);
 
-    let site = Site::open("");
+    let site = AdminFixture::start_with_admin("");
     let clients = site.address.to_string();
     let ended = run(&["quota", "show", "--admin", &clients], b"");
     assert_eq!((ended.code, ended.output.as_str()), (1, ""), "the client port does not serve the admin API");
@@ -205,7 +205,7 @@ fn unreachable_gateway_fails_with_a_hint() {
         assert!(ended.errors.contains(told), "{arguments:?}: {}", ended.errors);
     }
     // Like `serve` without a file, when the environment is sufficient.
-    let ended = run_with(&["quota", "show"], b"", &[("TIDEGATE__ADMIN__LISTEN", &site.admin.to_string())]);
+    let ended = run_with_env(&["quota", "show"], b"", &[("TIDEGATE__ADMIN__LISTEN", &site.admin.to_string())]);
     assert_eq!((ended.code, ended.errors.as_str()), (0, ""));
 }
 
@@ -311,7 +311,7 @@ fn all_commands_share_the_config_search_path() {
 }
 
 /// A gateway in its own process, with an origin and a configuration file.
-struct Site {
+struct AdminFixture {
     gate: Program,
     origin: Origin,
     folder: tempfile::TempDir,
@@ -321,9 +321,9 @@ struct Site {
     admin: std::net::SocketAddr,
 }
 
-impl Site {
+impl AdminFixture {
     /// Starts the gateway with additional settings in the `admin` section.
-    fn open(admin: &str) -> Self {
+    fn start_with_admin(admin: &str) -> Self {
         let origin = Origin::plain();
         let folder = tempfile::tempdir().expect("temporary directory");
         let file = folder.path().join("gate.yaml").display().to_string();
@@ -336,8 +336,8 @@ impl Site {
             )
         };
         write(&file, &yaml(0));
-        let mut gate = Program::start_with(&["serve", "--config", &file], &[("GATE_TOKEN", "sesame")]);
-        let ready = gate.line();
+        let mut gate = Program::start_with_env(&["serve", "--config", &file], &[("GATE_TOKEN", "sesame")]);
+        let ready = gate.read_line();
         let addresses: Vec<_> = ready.split("http://").skip(1).map(|rest| rest.split([' ', ',']).next()).collect();
         let address = |place: usize| addresses[place].and_then(|text| text.parse().ok()).expect("an address");
         let (address, admin): (_, std::net::SocketAddr) = (address(0), address(2));
@@ -347,42 +347,42 @@ impl Site {
         Self { gate, origin, folder, file, yaml, address, admin }
     }
 
-    fn visit(&self, path: &str) -> crate::support::client::Answer {
+    fn get_page(&self, path: &str) -> crate::support::client::Response {
         Client::connect(self.address).get(path, "")
     }
 
     /// Runs a command with the gateway's configuration file, as user `ann`.
-    fn run(&self, arguments: &[&str]) -> Ended {
+    fn run(&self, arguments: &[&str]) -> ExitOutcome {
         let arguments: Vec<&str> = arguments.iter().copied().chain(["--config", &self.file]).collect();
-        run_with(&arguments, b"", &[("SUDO_USER", "ann")])
+        run_with_env(&arguments, b"", &[("SUDO_USER", "ann")])
     }
 
     /// Returns the output of a command that must succeed.
-    fn asks(&self, arguments: &[&str]) -> String {
+    fn command_output(&self, arguments: &[&str]) -> String {
         let ended = self.run(arguments);
         assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{arguments:?}");
         ended.output
     }
 
-    fn json(&self, arguments: &[&str]) -> Value {
-        serde_json::from_str(&self.asks(arguments)).expect("output is JSON")
+    fn json_output(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.command_output(arguments)).expect("output is JSON")
     }
 
     /// Returns the response of the admin API.
-    fn api(&self, asked: &str) -> Value {
+    fn admin_api_json(&self, asked: &str) -> Value {
         let request = format!("{asked} HTTP/1.1\r\nHost: {}\r\n\r\n", self.admin);
-        Client::connect(self.admin).send(request).answer().json()
+        Client::connect(self.admin).send(request).read_response().json()
     }
 }
 
 /// Removes members at any depth.
-fn forget(value: &mut Value, members: &[&str]) {
+fn remove_members(value: &mut Value, members: &[&str]) {
     match value {
         Value::Object(object) => {
             members.iter().for_each(|member| drop(object.remove(*member)));
-            object.values_mut().for_each(|below| forget(below, members));
+            object.values_mut().for_each(|below| remove_members(below, members));
         }
-        Value::Array(items) => items.iter_mut().for_each(|below| forget(below, members)),
+        Value::Array(items) => items.iter_mut().for_each(|below| remove_members(below, members)),
         _ => {}
     }
 }

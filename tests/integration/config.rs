@@ -13,7 +13,7 @@ fn settings(file: &Path) -> config::Settings {
 
 #[test]
 fn contract_config_equals_shipped_config_except_person_bucket() {
-    let Some(shared) = crate::support::shared() else { return };
+    let Some(shared) = crate::support::shared_data() else { return };
     let contract = settings(&shared.join("contract/tidegate.yaml"));
     assert_eq!(contract.warnings, [""; 0]);
     let mut ours = settings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tidegate.yaml"));

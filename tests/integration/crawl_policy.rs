@@ -1,7 +1,7 @@
 //! The public crawl policy at `/.well-known/crawl-policy`, if enabled.
 
-use crate::support::client::Answer;
-use crate::support::gate::Gate;
+use crate::support::client::Response;
+use crate::support::gate::TestGateway;
 use crate::support::origin::Origin;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -32,33 +32,33 @@ const ON: &str = "crawl_policy: { contact: \"mailto:bots@example.com\" }\n";
 #[test]
 fn crawl_policy_path_is_forwarded_unless_enabled() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), RULES);
+    let gate = TestGateway::with_rules(origin.address(), RULES);
     gate.connect().get(PATH, "");
-    assert_eq!(origin.last().target, PATH);
+    assert_eq!(origin.last_request().target, PATH);
     gate.reload(origin.address(), &format!("{RULES}crawl_policy: on\n")).expect("valid rules");
-    assert_eq!(policy(&gate)["contact"], Value::Null);
-    assert_eq!(origin.seen().len(), 1);
+    assert_eq!(policy_json(&gate)["contact"], Value::Null);
+    assert_eq!(origin.received_requests().len(), 1);
 }
 
 #[test]
 fn document_lists_operators_verification_and_class_limits() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), &told());
+    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
     gate.set_used("api", 1200);
-    let policy = policy(&gate);
+    let policy = policy_json(&gate);
     assert_eq!(policy["contact"], "mailto:bots@example.com");
     // Tests do not query DNS.
-    let bing = named(&policy["operators"], "bingbot");
+    let bing = find_named(&policy["operators"], "bingbot");
     let told = json!({ "name": "bingbot", "crawlers": bing["crawlers"], "verified_by": ["addresses"], "class": "search",
         "crawl_delay_s": 30 });
     assert_eq!(*bing, told);
     assert!(bing["crawlers"].as_array().expect("a list").contains(&json!("bingbot")), "{bing}");
-    assert_eq!(named(&policy["operators"], "gptbot")["crawl_delay_s"], 10);
-    assert_eq!(named(&policy["operators"], "pingdom")["verified_by"], json!([]));
+    assert_eq!(find_named(&policy["operators"], "gptbot")["crawl_delay_s"], 10);
+    assert_eq!(find_named(&policy["operators"], "pingdom")["verified_by"], json!([]));
     assert_eq!(policy["undeclared_or_unverified_bots"], json!({ "class": "bot", "crawl_delay_s": 20 }));
-    assert_eq!(named(&policy["verification"], "names")["name"], "names");
+    assert_eq!(find_named(&policy["verification"], "names")["name"], "names");
 
-    let search = named(&policy["classes"], "search");
+    let search = find_named(&policy["classes"], "search");
     assert_eq!(search["operators"], json!(["googlebot", "bingbot"]));
     assert_eq!(search["crawl_delay_s"], Value::Null, "one of the two operators has no crawl delay");
     let tiers = json!([{ "above": 0.5, "refused_ratio": 0.5 }, { "above": 0.9, "refused_ratio": 1.0 }]);
@@ -66,14 +66,14 @@ fn document_lists_operators_verification_and_class_limits() {
         search["quotas"],
         json!([{ "name": "api", "remaining": 0.3, "refused_ratio": 0.5, "tiers": tiers, "window_ends": "2027-01-16T00:00:00Z" }])
     );
-    let crawler = named(&policy["classes"], "crawler");
+    let crawler = find_named(&policy["classes"], "crawler");
     assert_eq!(
         crawler["bucket"],
         json!({ "shared_by": "client", "capacity": 60, "fill": 10, "interval_s": 10.0, "counts": "all" })
     );
     assert_eq!((&crawler["crawl_delay_s"], &crawler["blocked"]), (&json!(10), &json!(false)));
     assert_eq!(crawler["quotas"][0]["remaining"], 0.4);
-    let bot = named(&policy["classes"], "bot");
+    let bot = find_named(&policy["classes"], "bot");
     assert_eq!((&bot["blocked"], &bot["quotas"]), (&json!(true), &json!([])), "a blocked class reports no quotas");
 }
 
@@ -85,11 +85,11 @@ fn custom_operators_and_empty_classes_are_omitted() {
                  - { name: search, when: { operator: [acme, googlebot] }, bucket: { rate: 1/s, burst: 5, key: operator } }\n  \
                  - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot, impostor] } }\n  \
                  - { name: rest }";
-    let gate = Gate::before(origin.address(), rules);
-    let (told, page) = (policy(&gate), ask(&gate, BROWSER).text());
+    let gate = TestGateway::with_rules(origin.address(), rules);
+    let (told, page) = (policy_json(&gate), get_policy(&gate, BROWSER).text());
     let names: Vec<&Value> = told["classes"].as_array().expect("a list").iter().map(|class| &class["name"]).collect();
     assert_eq!(names, ["search", "bot"]);
-    let search = named(&told["classes"], "search");
+    let search = find_named(&told["classes"], "search");
     assert_eq!((&search["operators"], &search["bucket"]["shared_by"]), (&json!(["googlebot"]), &json!("operator")));
     assert!(page.contains("<li>Each operator's crawlers together: 5 requests"), "{page}");
     assert!(page.contains("<li><b>googlebot</b>: by") && !page.contains("()"), "{page}");
@@ -101,43 +101,43 @@ fn custom_operators_and_empty_classes_are_omitted() {
 #[test]
 fn private_classes_are_omitted_and_units_are_optional() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), &told());
+    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
     let page = gate.connect().get(PATH, BROWSER).text();
-    for text in [ask(&gate, "").text(), page] {
+    for text in [get_policy(&gate, "").text(), page] {
         for secret in ["acme", "sesame", "neighbours", "203.0.113", "person", "tried", "2000", "units"] {
             assert!(!text.contains(secret), "{secret} is in\n{text}");
         }
     }
     let with_units = format!("{RULES}crawl_policy: {{ show_units: true }}\n");
     gate.reload(origin.address(), &with_units).expect("valid rules");
-    let quotas = named(&policy(&gate)["classes"], "search")["quotas"].clone();
+    let quotas = find_named(&policy_json(&gate)["classes"], "search")["quotas"].clone();
     assert_eq!(quotas[0]["units"], json!({ "limit": 2000.0, "remaining": 1800.0 }));
-    assert!(ask(&gate, BROWSER).text().contains("1800 of 2000 units left"));
+    assert!(get_policy(&gate, BROWSER).text().contains("1800 of 2000 units left"));
 }
 
 #[test]
 fn document_is_never_refused_nor_charged() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), &told());
+    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
     gate.set_used("api", 2000);
     assert_eq!(gate.connect().get("/page", SCRAPER).status, 429);
     for _ in 0..100 {
-        assert_eq!(ask(&gate, SCRAPER).status, 200);
+        assert_eq!(get_policy(&gate, SCRAPER).status, 200);
     }
-    assert_eq!(ask(&gate, "").json()["classes"][0]["quotas"][0]["refused_ratio"], 1.0);
+    assert_eq!(get_policy(&gate, "").json()["classes"][0]["quotas"][0]["refused_ratio"], 1.0);
     assert_eq!(gate.connect().get("/.well-known//./crawl-policy?x=1", SCRAPER).status, 200);
-    assert_eq!(gate.books(), (2000.0, 0.0));
-    assert!(origin.seen().is_empty());
+    assert_eq!(gate.counters(), (2000.0, 0.0));
+    assert!(origin.received_requests().is_empty());
 }
 
 #[test]
 fn each_read_is_logged_and_counted_once() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), &told());
-    let answer = ask(&gate, SCRAPER);
+    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
+    let answer = get_policy(&gate, SCRAPER);
     gate.wait_for_metric("tidegate_requests_total{class=\"bot\",verdict=\"admitted\",reason=\"\"}", 1.0);
     assert_eq!(gate.metric("tidegate_responses_total{class=\"bot\",code=\"2xx\"}"), 1.0);
-    let log = gate.into_log();
+    let log = gate.read_log();
     let [line] = &log[..] else { panic!("{log:?}") };
     assert_eq!(line["id"], answer.field("x-tidegate-decision"));
     assert_eq!((&line["path"], &line["status"], &line["verdict"]), (&json!(PATH), &json!(200), &json!("admitted")));
@@ -150,8 +150,8 @@ fn browsers_receive_an_escaped_html_page() {
     let origin = Origin::plain();
     let contact = "crawl_policy: { contact: \"https://example.com/?a=1&b=<'>\" }\n";
     let rules = RULES.replace("when: { operator: [googlebot, bingbot] }", "when: { user_agent: \"<b>&\" }");
-    let gate = Gate::before(origin.address(), &format!("{rules}{contact}"));
-    let answer = ask(&gate, BROWSER);
+    let gate = TestGateway::with_rules(origin.address(), &format!("{rules}{contact}"));
+    let answer = get_policy(&gate, BROWSER);
     assert_eq!(answer.field("content-type"), "text/html; charset=utf-8");
     let page = answer.text();
     let link =
@@ -167,74 +167,74 @@ fn browsers_receive_an_escaped_html_page() {
 #[test]
 fn formats_are_cacheable_with_separate_etags() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), &told());
-    let (document, page) = (ask(&gate, ""), ask(&gate, BROWSER));
+    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
+    let (document, page) = (get_policy(&gate, ""), get_policy(&gate, BROWSER));
     assert_eq!(document.field("content-type"), "application/json");
     assert_eq!((document.field("cache-control"), document.field("vary")), ("max-age=300", "accept"));
     assert_ne!(document.field("etag"), page.field("etag"));
-    let known = ask(&gate, &format!("If-None-Match: {}\r\n", document.field("etag")));
+    let known = get_policy(&gate, &format!("If-None-Match: {}\r\n", document.field("etag")));
     assert_eq!((known.status, known.body.len()), (304, 0));
 
     gate.set_used("api", 500);
-    let again = ask(&gate, "");
+    let again = get_policy(&gate, "");
     assert_eq!(again.field("etag"), document.field("etag"), "the document is cached between requests");
     gate.clock.advance(Duration::from_secs(10));
-    let anew = ask(&gate, "");
+    let anew = get_policy(&gate, "");
     assert_eq!((anew.field("age"), &anew.json()["classes"][0]["quotas"][0]["remaining"]), ("0", &json!(0.65)));
 }
 
 #[test]
 fn only_get_and_head_are_allowed() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), &told());
+    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
     let mut client = gate.connect();
     client.send(format!("HEAD {PATH} HTTP/1.1\r\nHost: a\r\n\r\n"));
     let head = client.head();
     let whole = client.get(PATH, "");
     assert_eq!((head.status, head.field("content-length")), (200, &*whole.body.len().to_string()));
     client.send(format!("PUT {PATH} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{{}}"));
-    let refused = client.answer();
+    let refused = client.read_response();
     assert_eq!((refused.status, refused.field("allow")), (405, "GET, HEAD"));
     let uri = format!("http://a{PATH}");
-    let statuses = crate::support::http2(gate.address(), |_| {
+    let statuses = crate::support::http2_statuses(gate.address(), |_| {
         let ask = |method| http::Request::builder().method(method).uri(&uri).body(()).expect("a request");
         vec![ask("HEAD"), ask("GET")]
     });
     assert_eq!(statuses, [200, 200]);
-    assert!(origin.seen().is_empty());
+    assert!(origin.received_requests().is_empty());
 }
 
 #[test]
 fn other_methods_are_decided_but_not_charged() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), &told());
+    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
     let post = |fields: &str| {
         let mut client = gate.connect();
         client.send(format!("POST {PATH} HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: 0\r\n\r\n"));
-        client.answer()
+        client.read_response()
     };
     let refused = post(SCRAPER);
     assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("blocked")));
     assert_eq!(post("").status, 405);
-    assert_eq!(gate.books(), (0.0, 0.0), "no request was sent to the origin");
+    assert_eq!(gate.counters(), (0.0, 0.0), "no request was sent to the origin");
     gate.set_used("api", 2000);
-    assert_eq!((post("").status, ask(&gate, "").status), (429, 200));
-    assert!(origin.seen().is_empty());
+    assert_eq!((post("").status, get_policy(&gate, "").status), (429, 200));
+    assert!(origin.received_requests().is_empty());
 }
 
-fn told() -> String {
+fn enabled_rules() -> String {
     format!("{RULES}{ON}")
 }
 
-fn ask(gate: &Gate, fields: &str) -> Answer {
+fn get_policy(gate: &TestGateway, fields: &str) -> Response {
     gate.connect().get(PATH, fields)
 }
 
-fn policy(gate: &Gate) -> Value {
-    ask(gate, "").json()
+fn policy_json(gate: &TestGateway) -> Value {
+    get_policy(gate, "").json()
 }
 
-fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
+fn find_named<'a>(list: &'a Value, name: &str) -> &'a Value {
     let found = list.as_array().and_then(|list| list.iter().find(|one| one["name"] == name));
     found.unwrap_or_else(|| panic!("no {name} in {list}"))
 }

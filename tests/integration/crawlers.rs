@@ -1,9 +1,9 @@
 //! Verification of crawlers by DNS and by published address lists, over the network, with a name server and a list
 //! server on loopback. Unverified claims are not accepted.
 
-use crate::support::gate::Gate;
+use crate::support::gate::TestGateway;
 use crate::support::name_server::{NameServer, Reply};
-use crate::support::origin::{Origin, Wire, signal};
+use crate::support::origin::{Origin, OriginConnection, signal};
 use crate::support::wait::wait_until;
 use hickory_resolver::proto::op::ResponseCode;
 use serde_json::Value;
@@ -16,33 +16,33 @@ const CRAWLER: &str = "20.0.0.77";
 #[test]
 fn bingbot_is_declared_until_dns_verifies_it() {
     let (origin, server) = (Origin::plain(), NameServer::start());
-    server.names(CRAWLER, &["msnbot-20-0-0-77.search.msn.com"]);
-    server.addresses("msnbot-20-0-0-77.search.msn.com", &[CRAWLER]);
-    let gate = Gate::before(origin.address(), &asking(&server, "60s"));
-    ask(&gate, CRAWLER, BINGBOT);
-    wait_for(&gate, "bingbot", "verified", 1.0);
-    ask(&gate, CRAWLER, BINGBOT);
-    assert_eq!(origin.last().fields["x-tidegate-operator"], "bingbot");
-    let log = gate.into_log();
+    server.set_ptr(CRAWLER, &["msnbot-20-0-0-77.search.msn.com"]);
+    server.set_addresses("msnbot-20-0-0-77.search.msn.com", &[CRAWLER]);
+    let gate = TestGateway::with_rules(origin.address(), &dns_rules(&server, "60s"));
+    assert_admitted_as(&gate, CRAWLER, BINGBOT);
+    wait_for_verifications(&gate, "bingbot", "verified", 1.0);
+    assert_admitted_as(&gate, CRAWLER, BINGBOT);
+    assert_eq!(origin.last_request().fields["x-tidegate-operator"], "bingbot");
+    let log = gate.read_log();
     assert_eq!((kind(&log[0]), &log[0]["operator"]), ("declared_bot", &Value::Null));
     assert_eq!((kind(&log[1]), &log[1]["operator"]), ("verified_bot", &Value::from("bingbot")));
     assert_eq!(log[1]["evidence"][1], "dns_verified:bingbot");
-    assert_eq!(server.questions(), 2, "one PTR and one address query");
+    assert_eq!(server.query_count(), 2, "one PTR and one address query");
 }
 
 #[test]
 fn dns_mismatch_makes_an_impostor() {
     let (origin, server) = (Origin::plain(), NameServer::start());
-    server.names("20.0.0.2", &["search.msn.com.example.net"]);
-    server.names("20.0.0.3", &["a.search.msn.com"]);
-    server.addresses("a.search.msn.com", &["20.0.0.9"]);
-    let gate = Gate::before(origin.address(), &asking(&server, "60s"));
+    server.set_ptr("20.0.0.2", &["search.msn.com.example.net"]);
+    server.set_ptr("20.0.0.3", &["a.search.msn.com"]);
+    server.set_addresses("a.search.msn.com", &["20.0.0.9"]);
+    let gate = TestGateway::with_rules(origin.address(), &dns_rules(&server, "60s"));
     // No name, another operator's name, and a name that resolves to another address.
     let impostors = ["20.0.0.1", "20.0.0.2", "20.0.0.3"];
-    impostors.iter().for_each(|address| ask(&gate, address, BINGBOT));
-    wait_for(&gate, "bingbot", "impostor", 3.0);
-    impostors.iter().for_each(|address| ask(&gate, address, BINGBOT));
-    for line in &gate.into_log()[3..] {
+    impostors.iter().for_each(|address| assert_admitted_as(&gate, address, BINGBOT));
+    wait_for_verifications(&gate, "bingbot", "impostor", 3.0);
+    impostors.iter().for_each(|address| assert_admitted_as(&gate, address, BINGBOT));
+    for line in &gate.read_log()[3..] {
         assert_eq!((kind(line), &line["evidence"][1]), ("impostor", &Value::from("dns_mismatch:bingbot")));
     }
 }
@@ -50,15 +50,15 @@ fn dns_mismatch_makes_an_impostor() {
 #[test]
 fn name_server_failure_makes_no_impostor() {
     let (origin, server) = (Origin::plain(), NameServer::start());
-    server.reverse("20.0.0.1", Reply::Silence);
-    server.reverse("20.0.0.2", Reply::Failure(ResponseCode::ServFail));
-    let gate = Gate::before(origin.address(), &asking(&server, "50ms"));
+    server.set_reverse_reply("20.0.0.1", Reply::Silence);
+    server.set_reverse_reply("20.0.0.2", Reply::Failure(ResponseCode::ServFail));
+    let gate = TestGateway::with_rules(origin.address(), &dns_rules(&server, "50ms"));
     let addresses = ["20.0.0.1", "20.0.0.2"];
-    addresses.iter().for_each(|address| ask(&gate, address, BINGBOT));
-    wait_for(&gate, "bingbot", "unknown", 2.0);
-    addresses.iter().for_each(|address| ask(&gate, address, BINGBOT));
-    assert!(server.asked_about("20.0.0.1") <= 2, "a name server that times out is not queried again for a while");
-    assert!(gate.into_log().iter().all(|line| kind(line) == "declared_bot"));
+    addresses.iter().for_each(|address| assert_admitted_as(&gate, address, BINGBOT));
+    wait_for_verifications(&gate, "bingbot", "unknown", 2.0);
+    addresses.iter().for_each(|address| assert_admitted_as(&gate, address, BINGBOT));
+    assert!(server.ptr_query_count("20.0.0.1") <= 2, "a name server that times out is not queried again for a while");
+    assert!(gate.read_log().iter().all(|line| kind(line) == "declared_bot"));
 }
 
 #[test]
@@ -66,20 +66,21 @@ fn synthetic_crawler_flood_blocks_no_requests() {
     const MADE_UP: u32 = 100_000;
     let (origin, silent) = (Origin::plain(), NameServer::start());
     for number in 0..MADE_UP {
-        silent.reverse(&address(number), Reply::Silence);
+        silent.set_reverse_reply(&synthetic_address(number), Reply::Silence);
     }
     let rules = format!(
         "{}\noperators: {{ googlebot: {{ exhaustive: dns_names }} }}\n\
          classes: [ {{ name: bots, when: {{ kind: [declared_bot, impostor] }}, block: true }} ]",
-        asking(&silent, "1s")
+        dns_rules(&silent, "1s")
     );
-    let gate = Gate::before(origin.address(), &rules);
+    let gate = TestGateway::with_rules(origin.address(), &rules);
     for numbers in (0..MADE_UP).collect::<Vec<_>>().chunks(500) {
         let mut client = gate.connect();
-        let requests: String = numbers.iter().map(|number| request(&address(*number), "Googlebot/2.1")).collect();
+        let requests: String =
+            numbers.iter().map(|number| raw_request(&synthetic_address(*number), "Googlebot/2.1")).collect();
         client.send(requests);
         for _ in numbers {
-            assert_eq!(client.answer().status, 429);
+            assert_eq!(client.read_response().status, 429);
         }
     }
     assert!(gate.metric("tidegate_dns_queue_length") <= 1024.0);
@@ -87,14 +88,14 @@ fn synthetic_crawler_flood_blocks_no_requests() {
         .connect()
         .get("/", "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n");
     assert_eq!(person.status, 200);
-    assert!(silent.questions() < 20_000, "{} queries for {MADE_UP} synthetic crawlers", silent.questions());
+    assert!(silent.query_count() < 20_000, "{} queries for {MADE_UP} synthetic crawlers", silent.query_count());
 }
 
 #[test]
 fn configured_range_list_is_fetched_in_background() {
     let origin = Origin::plain();
     let (publish, published) = signal();
-    let publisher = Origin::scripted(move |_, wire: &mut Wire| {
+    let publisher = Origin::with_script(move |_, wire: &mut OriginConnection| {
         published.wait();
         wire.reply("200 OK", "Connection: close\r\n", b"192.0.2.0/24\n");
     });
@@ -106,17 +107,17 @@ fn configured_range_list_is_fetched_in_background() {
     );
     // The clock does not advance: the first fetch of the built-in lists, which are published on the Internet, does not
     // start.
-    let gate = Gate::before(origin.address(), &rules);
+    let gate = TestGateway::with_rules(origin.address(), &rules);
     let kind_of = |address: &str| {
-        ask(&gate, address, "AcmeBot/1.0");
-        origin.last().fields["x-tidegate-class"].clone()
+        assert_admitted_as(&gate, address, "AcmeBot/1.0");
+        origin.last_request().fields["x-tidegate-class"].clone()
     };
     assert_eq!(kind_of("192.0.2.1"), "other", "before the list is fetched");
-    publish.tell();
+    publish.notify();
     wait_until("the list to be fetched", || kind_of("192.0.2.1") == "friend");
-    assert_eq!(publisher.seen().len(), 1);
+    assert_eq!(publisher.received_requests().len(), 1);
     assert_eq!(kind_of("198.51.100.1"), "other");
-    let log = gate.into_log();
+    let log = gate.read_log();
     assert_eq!(kind(&log[0]), "declared_bot", "before the list is fetched");
     assert_eq!(kind(&log[log.len() - 1]), "impostor");
 }
@@ -124,22 +125,22 @@ fn configured_range_list_is_fetched_in_background() {
 #[test]
 fn crawlers_behind_untrusted_proxy_are_no_impostors() {
     let (origin, server) = (Origin::plain(), NameServer::start());
-    let rules = format!("{}\nclients: {{ address_from: peer }}", asking(&server, "2s"));
-    let gate = Gate::before(origin.address(), &rules);
+    let rules = format!("{}\nclients: {{ address_from: peer }}", dns_rules(&server, "2s"));
+    let gate = TestGateway::with_rules(origin.address(), &rules);
     let untrusted_proxy = || gate.state()["untrusted_proxy"].clone();
     assert_eq!(gate.connect().get("/", "User-Agent: Googlebot/2.1\r\n").status, 200);
     assert_eq!(untrusted_proxy(), Value::Null, "no proxy was detected yet");
-    ask(&gate, "66.249.66.1", "Mozilla/5.0 (compatible; Googlebot/2.1)");
-    ask(&gate, "66.249.66.1", BINGBOT);
+    assert_admitted_as(&gate, "66.249.66.1", "Mozilla/5.0 (compatible; Googlebot/2.1)");
+    assert_admitted_as(&gate, "66.249.66.1", BINGBOT);
     let warning = untrusted_proxy().to_string();
     for told in ["127.0.0.1 sends X-Forwarded-For", "address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, "] {
         assert!(warning.contains(told), "{warning}");
     }
-    assert_eq!(gate.reload(origin.address(), &asking(&server, "2s")).map(|_| ()), Ok(()));
+    assert_eq!(gate.reload(origin.address(), &dns_rules(&server, "2s")).map(|_| ()), Ok(()));
     assert_eq!(untrusted_proxy(), Value::Null, "the proxy is trusted now");
-    ask(&gate, "66.249.66.1", "Mozilla/5.0 (compatible; Googlebot/2.1)");
-    assert_eq!(server.questions(), 0, "private addresses cause no DNS queries");
-    let log = gate.into_log();
+    assert_admitted_as(&gate, "66.249.66.1", "Mozilla/5.0 (compatible; Googlebot/2.1)");
+    assert_eq!(server.query_count(), 0, "private addresses cause no DNS queries");
+    let log = gate.read_log();
     for (line, operator) in log[..3].iter().zip(["googlebot", "googlebot", "bingbot"]) {
         let evidence = format!("address_private:{operator}");
         assert_eq!((kind(line), &line["evidence"][1]), ("declared_bot", &Value::from(evidence)));
@@ -148,22 +149,22 @@ fn crawlers_behind_untrusted_proxy_are_no_impostors() {
 }
 
 /// Returns rules that query `server` and fetch no list. One worker logs in the order of the requests.
-fn asking(server: &NameServer, timeout: &str) -> String {
+fn dns_rules(server: &NameServer, timeout: &str) -> String {
     format!(
         "workers: 1\nverify: {{ dns: {{ nameservers: \"{}\", timeout: {timeout} }}, refresh_interval: off }}",
         server.address()
     )
 }
 
-fn request(address: &str, user_agent: &str) -> String {
+fn raw_request(address: &str, user_agent: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: example.com\r\nUser-Agent: {user_agent}\r\nX-Forwarded-For: {address}\r\n\r\n")
 }
 
-fn ask(gate: &Gate, address: &str, user_agent: &str) {
-    assert_eq!(gate.connect().send(request(address, user_agent)).answer().status, 200);
+fn assert_admitted_as(gate: &TestGateway, address: &str, user_agent: &str) {
+    assert_eq!(gate.connect().send(raw_request(address, user_agent)).read_response().status, 200);
 }
 
-fn wait_for(gate: &Gate, operator: &str, result: &str, count: f64) {
+fn wait_for_verifications(gate: &TestGateway, operator: &str, result: &str, count: f64) {
     let labels = format!("operator=\"{operator}\",method=\"dns\",result=\"{result}\"");
     gate.wait_for_metric(&format!("tidegate_verifications_total{{{labels}}}"), count);
 }
@@ -173,6 +174,6 @@ fn kind(line: &Value) -> &str {
 }
 
 /// Returns the address of a synthetic crawler, outside of all crawler networks.
-fn address(number: u32) -> String {
+fn synthetic_address(number: u32) -> String {
     Ipv4Addr::from(0x0b00_0000 + number).to_string()
 }

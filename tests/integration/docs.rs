@@ -14,13 +14,13 @@ use tempfile::TempDir;
 
 #[test]
 fn every_yaml_block_is_accepted_by_check() {
-    let folder = folder();
+    let folder = dir_with_lists();
     let blocks: Vec<Block> = documents().iter().flat_map(|(name, text)| blocks(name, text, "yaml")).collect();
     assert!(blocks.len() > 15, "{} blocks", blocks.len());
     for Block { place, text } in blocks {
         fs::write(folder.path().join("block.yaml"), &text).expect("file is writable");
-        let mut check = tidegate(folder.path(), &["check", "block.yaml"]);
-        if !is_whole(&text) {
+        let mut check = tidegate_command(folder.path(), &["check", "block.yaml"]);
+        if !is_complete_config(&text) {
             check.env("TIDEGATE__ORIGIN__URL", "http://127.0.0.1:3000");
         }
         let Output { status, stderr, .. } = check.output().expect("program was built");
@@ -32,10 +32,10 @@ fn every_yaml_block_is_accepted_by_check() {
 fn every_whole_file_is_served() {
     let origin = Origin::plain();
     let whole = documents().into_iter().flat_map(|(name, text)| blocks(&name, &text, "yaml"));
-    let whole: Vec<Block> = whole.filter(|block| is_whole(&block.text)).collect();
+    let whole: Vec<Block> = whole.filter(|block| is_complete_config(&block.text)).collect();
     assert!(!whole.is_empty(), "README has a complete file");
     for Block { place, text } in whole {
-        let gateway = Gateway::serving(&text, &origin);
+        let gateway = DocsGateway::with_yaml(&text, &origin);
         assert_eq!(Client::connect(gateway.address).get("/", "").status, 200, "{place}");
     }
 }
@@ -50,31 +50,31 @@ fn readme_commands_work_with_readme_yaml() {
         assert!(commands.contains(command), "no {command} in\n{commands}");
     }
     let origin = Origin::plain();
-    let mut gateway = Gateway::serving(&yaml.text, &origin);
+    let mut gateway = DocsGateway::with_yaml(&yaml.text, &origin);
     assert_eq!(Client::connect(gateway.address).get("/item/1", FIREFOX).status, 200);
     let shown = gateway.run(&commands);
     for part in ["tidegate_quota_used{quota=\"api\"} ", "\"reloaded\":true"] {
         assert!(shown.contains(part), "no {part} in\n{shown}");
     }
-    gateway.program.error_line("Configuration reloaded");
-    gateway.program.error_line("Configuration reloaded");
+    gateway.program.wait_for_error("Configuration reloaded");
+    gateway.program.wait_for_error("Configuration reloaded");
     let log = gateway.folder.path().join("state/access.log");
     gateway.program.signal("TERM");
-    assert_eq!(gateway.program.end().code, 0);
+    assert_eq!(gateway.program.wait_for_exit().code, 0);
     assert!(fs::read_to_string(log).expect("access log is in state_dir").contains("\"path\":\"/item/1\""));
 }
 
 /// A gateway with a file of the documentation, on its own ports and in its own directory.
-struct Gateway {
+struct DocsGateway {
     program: Program,
     folder: TempDir,
     address: SocketAddr,
     admin: SocketAddr,
 }
 
-impl Gateway {
-    fn serving(yaml: &str, origin: &Origin) -> Self {
-        let folder = folder();
+impl DocsGateway {
+    fn with_yaml(yaml: &str, origin: &Origin) -> Self {
+        let folder = dir_with_lists();
         let file = folder.path().join("tidegate.yaml").display().to_string();
         fs::write(&file, yaml).expect("file is writable");
         let state = folder.path().join("state").display().to_string();
@@ -85,8 +85,8 @@ impl Gateway {
             ("TIDEGATE__STATE_DIR", &state),
             ("TIDEGATE__ORIGIN__URL", &url),
         ];
-        let mut program = Program::start_with(&["serve", "--config", &file], &environment);
-        let ready = program.line();
+        let mut program = Program::start_with_env(&["serve", "--config", &file], &environment);
+        let ready = program.read_line();
         let mut addresses = ready.split("http://").skip(1).map(|rest| {
             let address = rest.split([' ', ',']).next().unwrap_or_default();
             address.parse().unwrap_or_else(|_| panic!("no listen address in {ready:?}"))
@@ -109,7 +109,7 @@ impl Gateway {
             .args(["-c", &script])
             .current_dir(self.folder.path())
             .env("PATH", format!("{programs}:{path}"))
-            .env("PID", self.program.id().to_string())
+            .env("PID", self.program.process_id().to_string())
             .env("TIDEGATE__ADMIN__LISTEN", self.admin.to_string())
             .output()
             .expect("bash and curl are installed by ./test");
@@ -138,7 +138,7 @@ fn blocks(name: &str, text: &str, language: &str) -> Vec<Block> {
     blocks
 }
 
-fn is_whole(yaml: &str) -> bool {
+fn is_complete_config(yaml: &str) -> bool {
     yaml.lines().any(|line| line.starts_with("origin:"))
 }
 
@@ -156,7 +156,7 @@ fn documents() -> Vec<(String, String)> {
 }
 
 /// Creates a directory with the address lists that the documentation names.
-fn folder() -> TempDir {
+fn dir_with_lists() -> TempDir {
     let folder = tempfile::tempdir().expect("temporary directory");
     for list in ["hosting.txt", "partners.txt"] {
         fs::write(folder.path().join(list), "192.0.2.0/24\n").expect("file is writable");
@@ -165,7 +165,7 @@ fn folder() -> TempDir {
 }
 
 /// Returns a command that runs the program in `folder`, with the variables that the documentation names.
-fn tidegate(folder: &Path, arguments: &[&str]) -> Command {
+fn tidegate_command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(arguments).current_dir(folder);
     command.env("PARTNER_KEY", "0123456789abcdef").env("REDIS_PASSWORD", "sesame");

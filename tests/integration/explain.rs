@@ -1,7 +1,7 @@
 //! Explanations of decisions: the explained outcome is the live outcome, and the changes that would admit a request do
 //! admit it.
 
-use crate::support::gate::{Gate, NOON};
+use crate::support::gate::{NOON, TestGateway};
 use crate::support::origin::Origin;
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
@@ -25,8 +25,8 @@ use tidegate::verify::OperatorTable;
 #[test]
 fn explanation_matches_gateway_decision() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), RULES);
-    let site = Site::new(RULES);
+    let gate = TestGateway::with_rules(origin.address(), RULES);
+    let site = ExplainFixture::new(RULES);
     let strategy = (0..AGENTS.len(), 0..PATHS.len(), 0u32..=100, 0u32..=50, 0u8..200);
     let mut runner = TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) });
     let ran = runner.run(&strategy, |(agent, path, api, search, host)| {
@@ -52,7 +52,10 @@ fn explanation_matches_gateway_decision() {
         };
         prop_assert!(told.contains(&happened), "{happened:?} is not one of {told:?}: {explained:#?}");
         if let [only] = explained.responses.as_slice() {
-            prop_assert_eq!(of_quotas(only.headers.get("ratelimit")), of_quotas(answer.fields.get("ratelimit")));
+            prop_assert_eq!(
+                quota_policies(only.headers.get("ratelimit")),
+                quota_policies(answer.fields.get("ratelimit"))
+            );
             let retry_after = only.retry_after_s.map(|wait| wait.to_string());
             prop_assert_eq!(retry_after.as_ref(), answer.fields.get("retry-after"));
         }
@@ -76,29 +79,32 @@ fn explanation_matches_gateway_decision() {
 
 #[test]
 fn steps_name_deciding_rules_and_remedies() {
-    let site = Site::new(RULES);
+    let site = ExplainFixture::new(RULES);
     let explained = site.explain(GOOGLE.name, "66.249.66.1", "/item/1", &[("api", 97)]);
-    let tier = step(&explained, Stage::Tier);
+    let tier = find_step(&explained, Stage::Tier);
     assert_eq!(tier.finding, StepResult::Depends, "the guard admits some requests");
     let rule = tier.rule.as_ref().expect("a tier decided");
     assert_eq!(rule.path, "quotas.api.tiers.search[1]");
-    assert_eq!(rule.at.as_deref().map(|at| at.rsplit_once(':').expect("a column").0), Some(&*line_of("above: 90%")));
+    assert_eq!(
+        rule.at.as_deref().map(|at| at.rsplit_once(':').expect("a column").0),
+        Some(&*rule_location("above: 90%"))
+    );
     assert_eq!(remedy(&explained, ChangeKind::Used)["used_at_most"]["api"], 59.0);
 
     let impostor = site.explain(GOOGLE.name, "192.0.2.1", "/item/1", &[]);
-    let class = step(&impostor, Stage::Class);
+    let class = find_step(&impostor, Stage::Class);
     assert!(class.evidence.iter().any(|told| told.contains("192.0.2.1 is in none of the ranges")), "{class:?}");
     assert_eq!(class.rule.as_ref().map(|rule| rule.path.as_str()), Some("classes[1]"));
-    assert_eq!(step(&impostor, Stage::Block).finding, StepResult::Refused);
-    assert_eq!(step(&impostor, Stage::Bucket).finding, StepResult::Skipped);
+    assert_eq!(find_step(&impostor, Stage::Block).finding, StepResult::Refused);
+    assert_eq!(find_step(&impostor, Stage::Bucket).finding, StepResult::Skipped);
     assert_eq!((impostor.responses[0].status, impostor.responses[0].retry_after_s), (Some(429), Some(3600)));
     assert_eq!(remedy(&impostor, ChangeKind::Proof)["operator"], "googlebot");
     let noted = site.explain("BadBot/1.0", "192.0.2.1", "/item/1", &[]);
-    assert_eq!(step(&noted, Stage::Block).finding, StepResult::Shadow);
+    assert_eq!(find_step(&noted, Stage::Block).finding, StepResult::Shadow);
     assert_eq!(noted.responses[0].shadow.as_deref(), Some("blocked"));
 
     let spent = site.explain(PERSON.name, "192.0.2.1", "/both", &[("search", 48)]);
-    assert!(step(&spent, Stage::Identity).rule.as_ref().expect("a setting").at.is_some());
+    assert!(find_step(&spent, Stage::Identity).rule.as_ref().expect("a setting").at.is_some());
     let refused: Vec<&str> = spent
         .steps
         .iter()
@@ -112,9 +118,9 @@ fn steps_name_deciding_rules_and_remedies() {
 
 #[test]
 fn unset_settings_are_reported_as_defaults() {
-    let site = Site::new("routes: [ { match: /item/* } ]");
+    let site = ExplainFixture::new("routes: [ { match: /item/* } ]");
     let explained = site.explain(PERSON.name, "192.0.2.1", "/item/1", &[]);
-    let rule = |stage| step(&explained, stage).rule.as_ref().expect("a setting").to_string();
+    let rule = |stage| find_step(&explained, stage).rule.as_ref().expect("a setting").to_string();
     assert!(rule(Stage::Route).ends_with(": routes[0]") && rule(Stage::Route).starts_with("tidegate.yaml:"));
     assert_eq!(rule(Stage::Class), "by default: classes[0]");
     assert_eq!(rule(Stage::Identity), "by default: clients.address_from");
@@ -122,7 +128,7 @@ fn unset_settings_are_reported_as_defaults() {
 }
 
 /// Returns the `RateLimit` items of the quotas. The bucket is omitted: earlier requests have taken tokens.
-fn of_quotas(told: Option<&String>) -> Vec<&str> {
+fn quota_policies(told: Option<&String>) -> Vec<&str> {
     let policies = told.map_or("", String::as_str).split(", ");
     policies.filter(|policy| !policy.starts_with("\"bot\"")).collect()
 }
@@ -132,7 +138,7 @@ fn page_fits_terminal_with_long_names() {
     let long = "a".repeat(64);
     let rules = RULES.replace("api", &long).replace("bot:", &format!("{}:", "b".repeat(64)));
     let rules = rules.replace("name: bot", &format!("name: {}", "b".repeat(64)));
-    let site = Site::new(&rules);
+    let site = ExplainFixture::new(&rules);
     let wide = format!("{} curl/8.0 \u{1b}[31m", "x".repeat(500));
     for (agent, path, used) in [
         (wide.replace('\u{1b}', "?").as_str(), "/both?q=a", 100),
@@ -153,29 +159,29 @@ fn page_fits_terminal_with_long_names() {
 
 #[test]
 fn page_shows_a_complete_refusal() {
-    let explained = Site::new(RULES).explain("curl/8.0", "192.0.2.1", "/item/1", &[("api", 40)]);
+    let explained = ExplainFixture::new(RULES).explain("curl/8.0", "192.0.2.1", "/item/1", &[("api", 40)]);
     let shown = render(&explained, &View { width: 80, ink: ColorMode::Plain, zone: TimeZone::UTC });
     assert_eq!(shown, REFUSED, "\n{shown}");
 }
 
 #[test]
 fn only_reading_robots_txt_is_exempt() {
-    let site = Site::new("scopes: { default: { concurrency: 1 } }\nclasses: [ { name: all, block: true } ]");
+    let site = ExplainFixture::new("scopes: { default: { concurrency: 1 } }\nclasses: [ { name: all, block: true } ]");
     let explained = |method| site.explain_method(method, PERSON.name, "192.0.2.1", "/x/../robots.txt", &[]);
     for method in [http::Method::GET, http::Method::HEAD] {
-        assert_eq!(step(&explained(method), Stage::Exempt).finding, StepResult::Passed);
+        assert_eq!(find_step(&explained(method), Stage::Exempt).finding, StepResult::Passed);
     }
     let deleted = explained(http::Method::DELETE);
-    assert_eq!(step(&deleted, Stage::Block).finding, StepResult::Refused);
+    assert_eq!(find_step(&deleted, Stage::Block).finding, StepResult::Refused);
     assert_eq!(deleted.responses[0].status, Some(429));
-    let open = Site::new("scopes: { default: { concurrency: 1 } }");
+    let open = ExplainFixture::new("scopes: { default: { concurrency: 1 } }");
     let turn = |method| {
-        step(&open.explain_method(method, PERSON.name, "192.0.2.1", "/robots.txt", &[]), Stage::Throttle).finding
+        find_step(&open.explain_method(method, PERSON.name, "192.0.2.1", "/robots.txt", &[]), Stage::Throttle).finding
     };
     assert_eq!((turn(http::Method::GET), turn(http::Method::POST)), (StepResult::Passed, StepResult::Unknown));
 }
 
-fn step(explained: &Explanation, stage: Stage) -> &tidegate::explain::Step {
+fn find_step(explained: &Explanation, stage: Stage) -> &tidegate::explain::Step {
     explained.steps.iter().find(|step| step.step == stage).expect("every explanation has this step")
 }
 
@@ -185,20 +191,20 @@ fn remedy(explained: &Explanation, change: ChangeKind) -> &serde_json::Map<Strin
 }
 
 /// Returns `tidegate.yaml:LINE` of the rule that contains `text`.
-fn line_of(text: &str) -> String {
+fn rule_location(text: &str) -> String {
     let place = RULES.lines().position(|line| line.contains(text)).expect("rules contain the text");
     format!("tidegate.yaml:{}", place + 2)
 }
 
 /// Settings and state of a gateway.
-struct Site {
+struct ExplainFixture {
     settings: Settings,
     operators: OperatorTable,
     agents: UserAgentMatcher,
     lists: AddressLists,
 }
 
-impl Site {
+impl ExplainFixture {
     fn new(rules: &str) -> Self {
         let operators = OperatorTable::builtin();
         let names: Vec<&str> = operators.names().collect();
@@ -243,26 +249,26 @@ impl Site {
 
 /// User agent and address of a client.
 #[derive(Clone, Copy)]
-struct Agent {
+struct AgentCase {
     name: &'static str,
     /// Address from which the requests are sent.
     address: Option<&'static str>,
 }
 
-const GOOGLE: Agent = Agent {
+const GOOGLE: AgentCase = AgentCase {
     name: "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
     address: Some("66.249.66.1"),
 };
-const PERSON: Agent = Agent {
+const PERSON: AgentCase = AgentCase {
     name: "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36",
     address: None,
 };
-const AGENTS: [Agent; 5] = [
+const AGENTS: [AgentCase; 5] = [
     GOOGLE,
-    Agent { address: None, ..GOOGLE },
+    AgentCase { address: None, ..GOOGLE },
     PERSON,
-    Agent { name: "curl/8.0", address: None },
-    Agent { name: "BadBot/1.0", address: None },
+    AgentCase { name: "curl/8.0", address: None },
+    AgentCase { name: "BadBot/1.0", address: None },
 ];
 
 const PATHS: [&str; 6] = ["/item/1", "/search?q=a", "/both", "/shadow", "/free", "/robots.txt"];

@@ -13,42 +13,42 @@ const LONGEST: usize = 4096;
 
 #[test]
 fn robots_txt_invariants_hold() {
-    each("robots", laws::robots);
+    check_corpus("robots", laws::robots);
 }
 
 #[test]
 fn forwarded_header_invariants_hold() {
-    each("forwarded", laws::forwarded);
+    check_corpus("forwarded", laws::forwarded);
 }
 
 #[test]
 fn network_list_invariants_hold() {
-    each("ranges", laws::ranges);
+    check_corpus("ranges", laws::ranges);
 }
 
 #[test]
 fn signature_field_invariants_hold() {
-    each("signatures", laws::signatures);
+    check_corpus("signatures", laws::signatures);
 }
 
 #[test]
 fn path_invariants_hold() {
-    each("paths", laws::paths);
+    check_corpus("paths", laws::paths);
 }
 
 /// Checks the invariant on every file of the corpus and on mutations of these. Panics with the input that violates it.
-fn each(target: &str, law: fn(&[u8])) {
-    let corpus = corpus(target);
+fn check_corpus(target: &str, law: fn(&[u8])) {
+    let corpus = read_corpus(target);
     assert!(corpus.len() >= 20, "{target} has {} files", corpus.len());
-    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
-    let made_up: Vec<Vec<u8>> = (0..MADE_UP).map(|_| make_up(&corpus, &mut chance)).collect();
+    let mut chance = MutationRng(0x9e37_79b9_7f4a_7c15);
+    let made_up: Vec<Vec<u8>> = (0..MADE_UP).map(|_| mutate_input(&corpus, &mut chance)).collect();
     for input in corpus.iter().chain(&made_up) {
         let held = std::panic::catch_unwind(|| law(input));
         assert!(held.is_ok(), "{target} violates its invariant on \"{}\"", input.escape_ascii());
     }
 }
 
-fn corpus(target: &str) -> Vec<Vec<u8>> {
+fn read_corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
     let entries = std::fs::read_dir(folder).expect("corpus directory exists");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("readable directory").path()).collect();
@@ -57,22 +57,22 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
 }
 
 /// Returns a file of the corpus with one to four mutations.
-fn make_up(corpus: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
-    let mut input = corpus[chance.below(corpus.len())].clone();
-    for _ in 0..=chance.below(4) {
-        let (start, end) = chance.span(input.len());
-        match chance.below(6) {
-            0 if !input.is_empty() => input[start.min(end - 1)] ^= 1 << chance.below(8),
-            1 => input.insert(start, chance.below(256) as u8),
+fn mutate_input(corpus: &[Vec<u8>], chance: &mut MutationRng) -> Vec<u8> {
+    let mut input = corpus[chance.gen_below(corpus.len())].clone();
+    for _ in 0..=chance.gen_below(4) {
+        let (start, end) = chance.gen_range(input.len());
+        match chance.gen_below(6) {
+            0 if !input.is_empty() => input[start.min(end - 1)] ^= 1 << chance.gen_below(8),
+            1 => input.insert(start, chance.gen_below(256) as u8),
             2 => drop(input.drain(start..end)),
             3 => input.truncate(end),
             4 => {
-                let repeated = input[start..end].repeat(1 + chance.below(8));
+                let repeated = input[start..end].repeat(1 + chance.gen_below(8));
                 input.splice(end..end, repeated);
             }
             _ => {
-                let other = &corpus[chance.below(corpus.len())];
-                let (from, to) = chance.span(other.len());
+                let other = &corpus[chance.gen_below(corpus.len())];
+                let (from, to) = chance.gen_range(other.len());
                 input.splice(start..end, other[from..to].iter().copied());
             }
         }
@@ -82,10 +82,10 @@ fn make_up(corpus: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
 }
 
 /// Deterministic pseudo-random number generator (xorshift).
-struct Chance(u64);
+struct MutationRng(u64);
 
-impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
+impl MutationRng {
+    fn gen_below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -93,8 +93,8 @@ impl Chance {
     }
 
     /// Returns a range within `length`; not empty if `length` is not 0.
-    fn span(&mut self, length: usize) -> (usize, usize) {
-        let start = self.below(length + 1).min(length.saturating_sub(1));
-        (start, length.min(start + 1 + self.below(length.max(1))))
+    fn gen_range(&mut self, length: usize) -> (usize, usize) {
+        let start = self.gen_below(length + 1).min(length.saturating_sub(1));
+        (start, length.min(start + 1 + self.gen_below(length.max(1))))
     }
 }

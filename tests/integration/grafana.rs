@@ -17,9 +17,9 @@ fn dashboard_queries_only_existing_metrics_and_labels() {
     let dashboard = dashboard();
     let queries = strings_at(&dashboard, "expr");
     assert!(queries.len() > 30, "{} queries", queries.len());
-    queries.iter().for_each(|query| check(query));
+    queries.iter().for_each(|query| check_query(query));
     let asked: BTreeSet<&str> =
-        queries.iter().flat_map(|query| names(query)).map(|(name, _)| metric(name).0.name).collect();
+        queries.iter().flat_map(|query| metric_selectors(query)).map(|(name, _)| find_metric(name).0.name).collect();
     let forgotten: Vec<&str> = METRICS.iter().map(|metric| metric.name).filter(|name| !asked.contains(name)).collect();
     assert_eq!(
         forgotten,
@@ -36,8 +36,8 @@ fn legends_use_labels_kept_by_query() {
             query.starts_with("sum") || query.starts_with("min") || query.starts_with("histogram_quantile");
         let kept = groupings(query);
         for label in legend.split("{{").skip(1).filter_map(|rest| rest.split_once("}}")).map(|(label, _)| label) {
-            let known =
-                names(query).iter().any(|(name, _)| metric(name).0.labels.contains(&label)) || label == "instance";
+            let known = metric_selectors(query).iter().any(|(name, _)| find_metric(name).0.labels.contains(&label))
+                || label == "instance";
             assert!(known && (!aggregated || kept.contains(label)), "{legend} of {query}");
         }
     }
@@ -69,7 +69,7 @@ fn alerts_query_existing_metrics_and_describe_actions() {
     let rules = alerts["groups"][0]["rules"].as_array().expect("rules");
     assert_eq!(rules.len(), 11);
     for rule in rules {
-        check(text(&rule["expr"]));
+        check_query(text(&rule["expr"]));
         for told in [&rule["alert"], &rule["labels"]["severity"], &rule["annotations"]["summary"]] {
             assert!(!text(told).is_empty(), "{rule}");
         }
@@ -92,22 +92,22 @@ fn unknown_metric_names_or_labels_are_detected() {
         r#"tidegate_requests_by_kind_total{kind="person"}"#,
         "sum by (tier) (tidegate_requests_total)",
     ] {
-        assert!(std::panic::catch_unwind(|| check(wrong)).is_err(), "{wrong}");
+        assert!(std::panic::catch_unwind(|| check_query(wrong)).is_err(), "{wrong}");
     }
 }
 
 /// Checks metric names, labels, values of closed labels, and groupings of a query.
-fn check(query: &str) {
-    let found = names(query);
+fn check_query(query: &str) {
+    let found = metric_selectors(query);
     assert!(!found.is_empty(), "{query} queries no Tidegate metric");
     let mut labels: BTreeSet<&str> = OF_THE_SCRAPE.into();
     for (name, selector) in found {
-        let (metric, suffix) = metric(name);
+        let (metric, suffix) = find_metric(name);
         let own = metric.labels.iter().copied().chain((suffix == "_bucket").then_some("le"));
         labels.extend(own.clone());
         for (label, value) in matchers(selector) {
             assert!(own.clone().any(|known| known == label) || OF_THE_SCRAPE.contains(&label), "{label} of {name}");
-            assert!(may_be(label, value), "{label}={value} of {name}");
+            assert!(is_valid_label_value(label, value), "{label}={value} of {name}");
         }
     }
     for grouping in groupings(query) {
@@ -116,7 +116,7 @@ fn check(query: &str) {
 }
 
 /// Returns the metric of a name, and the suffix of a histogram's name.
-fn metric(name: &str) -> (&'static Metric, &str) {
+fn find_metric(name: &str) -> (&'static Metric, &str) {
     let fits = |metric: &&Metric| match (metric.form, name.strip_prefix(metric.name)) {
         (MetricKind::Histogram, Some(suffix)) => ["_bucket", "_sum", "_count"].contains(&suffix),
         (_, rest) => rest == Some(""),
@@ -125,7 +125,7 @@ fn metric(name: &str) -> (&'static Metric, &str) {
     (metric, &name[metric.name.len()..])
 }
 
-fn may_be(label: &str, value: &str) -> bool {
+fn is_valid_label_value(label: &str, value: &str) -> bool {
     let known: Vec<&str> = match label {
         "verdict" => vec!["admitted", "refused"],
         "kind" => ClientKind::ALL.map(ClientKind::name).to_vec(),
@@ -138,7 +138,7 @@ fn may_be(label: &str, value: &str) -> bool {
 }
 
 /// Returns every Tidegate metric name in a query, with the selector in its braces.
-fn names(query: &str) -> Vec<(&str, &str)> {
+fn metric_selectors(query: &str) -> Vec<(&str, &str)> {
     let starts = query.match_indices("tidegate_").map(|(start, _)| &query[start..]);
     starts
         .map(|rest| {

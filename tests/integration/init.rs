@@ -1,6 +1,6 @@
 //! `tidegate init` with the real program: the configuration that it proposes for a log is valid.
 
-use crate::support::program::{Ended, run};
+use crate::support::program::{ExitOutcome, run};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
@@ -11,9 +11,9 @@ use tidegate::demo::traffic;
 
 #[test]
 fn proposed_config_passes_check() {
-    let Ended { code, output: yaml, errors } = run(&["init", "-"], made_up_day().as_bytes());
+    let ExitOutcome { code, output: yaml, errors } = run(&["init", "-"], synthetic_log().as_bytes());
     assert_eq!((code, errors.as_str()), (0, ""));
-    let summary = checked(&yaml);
+    let summary = check_output(&yaml);
     for told in ["/item/*: 1 of pages", "/category/*: 1 of pages", "/search: 1 of pages", "bingbot or googlebot"] {
         assert!(summary.contains(told), "{told}\n{yaml}\n{summary}");
     }
@@ -24,32 +24,32 @@ fn proposed_limit_covers_synthetic_log_with_free_assets() {
     let folder = tempfile::tempdir().expect("temporary directory");
     let log = folder.path().join("day.log.gz");
     let mut packed = GzEncoder::new(std::fs::File::create(&log).expect("file can be created"), Compression::fast());
-    packed.write_all(made_up_day().as_bytes()).expect("file is writable");
+    packed.write_all(synthetic_log().as_bytes()).expect("file is writable");
     packed.finish().expect("file is writable");
     let log = log.to_str().expect("a path as text");
     let [once, twice] = [(); 2].map(|()| run(&["init", log], b""));
     assert_eq!((once.code, once.errors.as_str()), (0, ""));
     assert_eq!(once.output, twice.output);
-    checked(&once.output);
-    its_own_limit_is_enough_and_assets_are_free(&once.output, log);
+    check_output(&once.output);
+    assert_limit_sufficient_and_assets_free(&once.output, log);
 }
 
 #[test]
 fn proposals_for_real_logs_pass_check() {
-    let Some(shared) = crate::support::shared() else { return };
+    let Some(shared) = crate::support::shared_data() else { return };
     for name in ["semicomplete-2015", "wordpress-2022"] {
         let log = shared.join(format!("data/logs/{name}.combined.log.gz"));
         let log = log.to_str().expect("a path as text");
         let [once, twice] = [(); 2].map(|()| run(&["init", log], b""));
         assert_eq!((once.code, once.errors.as_str()), (0, ""), "{name}");
         assert_eq!(once.output, twice.output, "{name}");
-        checked(&once.output);
-        its_own_limit_is_enough_and_assets_are_free(&once.output, log);
+        check_output(&once.output);
+        assert_limit_sufficient_and_assets_free(&once.output, log);
     }
 }
 
 /// Replays the log of which the proposal was generated: the limit suffices, and assets are free.
-fn its_own_limit_is_enough_and_assets_are_free(yaml: &str, log: &str) {
+fn assert_limit_sufficient_and_assets_free(yaml: &str, log: &str) {
     let folder = tempfile::tempdir().expect("temporary directory");
     let path = |name: &str| folder.path().join(name).to_str().expect("a path as text").to_owned();
     std::fs::write(path("proposed.yaml"), yaml).expect("file is writable");
@@ -64,15 +64,15 @@ fn its_own_limit_is_enough_and_assets_are_free(yaml: &str, log: &str) {
         quota["windows"].as_array().expect("a list").iter().map(|window| window["used"].as_f64().expect("a number"));
     let busiest = used.fold(0.0, f64::max);
     assert!(busiest <= limit && limit <= busiest * 1.1, "{busiest} of {limit}\n{yaml}");
-    let by_route = costs_of_endings(&verdicts, Path::new(log));
+    let by_route = cost_by_extension(&verdicts, Path::new(log));
     for ending in ["css", "png", "jpg", "gif", "js", "ico", "woff2"] {
         assert_eq!(by_route.get(ending).copied().unwrap_or(0.0), 0.0, ".{ending}\n{yaml}");
     }
 }
 
 /// Returns the charged cost by file extension.
-fn costs_of_endings(verdicts: &str, log: &Path) -> BTreeMap<String, f64> {
-    let lines = unpacked(log);
+fn cost_by_extension(verdicts: &str, log: &Path) -> BTreeMap<String, f64> {
+    let lines = gzip_lines(log);
     let mut costs = BTreeMap::new();
     for verdict in read(verdicts).lines() {
         let verdict: Value = serde_json::from_str(verdict).expect("JSON");
@@ -86,7 +86,7 @@ fn costs_of_endings(verdicts: &str, log: &Path) -> BTreeMap<String, f64> {
     costs
 }
 
-fn unpacked(log: &Path) -> Vec<String> {
+fn gzip_lines(log: &Path) -> Vec<String> {
     let mut text = Vec::new();
     let packed = std::fs::File::open(log).expect("file exists");
     std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(packed), &mut text).expect("complete gzip file");
@@ -99,7 +99,7 @@ fn read(path: &str) -> String {
 
 #[test]
 fn log_without_requests_is_an_error() {
-    let Ended { code, output, errors } = run(&["init", "-"], b"hello\n");
+    let ExitOutcome { code, output, errors } = run(&["init", "-"], b"hello\n");
     assert_eq!((code, output.as_str()), (2, ""));
     assert!(
         errors.starts_with("-: no requests found in 1 lines; first invalid line -:1: in no known format;"),
@@ -110,15 +110,15 @@ fn log_without_requests_is_an_error() {
 }
 
 /// Returns the output of `tidegate check` for the file.
-fn checked(yaml: &str) -> String {
+fn check_output(yaml: &str) -> String {
     let folder = tempfile::tempdir().expect("temporary directory");
     let file = folder.path().join("proposed.yaml");
     std::fs::write(&file, yaml).expect("file is writable");
-    let Ended { code, output, errors } = run(&["check", file.to_str().expect("a path as text")], b"");
+    let ExitOutcome { code, output, errors } = run(&["check", file.to_str().expect("a path as text")], b"");
     assert_eq!((code, errors.as_str()), (0, ""), "{yaml}");
     output
 }
 
-fn made_up_day() -> String {
+fn synthetic_log() -> String {
     tidegate::demo::log::lines(1, &traffic::generate(1, 0.1)).collect()
 }

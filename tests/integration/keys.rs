@@ -1,14 +1,14 @@
 //! Bucket keys: buckets by address, by the value of a header or cookie, by operator or by class; exempt clients; API
 //! keys.
 
-use crate::support::gate::Gate;
+use crate::support::gate::TestGateway;
 use crate::support::origin::Origin;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Sends twice as many requests as the bucket of `one` allows. Returns true if the requests of `other` use the same
 /// bucket.
-fn share(gate: &Gate, one: &str, other: &str) -> bool {
+fn shares_bucket(gate: &TestGateway, one: &str, other: &str) -> bool {
     let ask = |fields: &str| gate.connect().get("/", fields).status;
     assert_eq!(ask(one), 200, "{one:?} has a full bucket");
     assert_eq!(ask(one), 429, "{one:?}");
@@ -21,9 +21,9 @@ fn share(gate: &Gate, one: &str, other: &str) -> bool {
     }
 }
 
-fn gate(origin: &Origin, key: &str) -> Gate {
+fn gateway_with_key(origin: &Origin, key: &str) -> TestGateway {
     let bucket = format!("bucket: {{ capacity: 1, fill: 1, interval: 1h, key: {key} }}");
-    Gate::before(origin.address(), &format!("classes: [ {{ name: all, {bucket} }} ]"))
+    TestGateway::with_rules(origin.address(), &format!("classes: [ {{ name: all, {bucket} }} ]"))
 }
 
 const ANN: &str = "X-Forwarded-For: 192.0.2.1\r\n";
@@ -38,36 +38,36 @@ fn requests_with_one_key_share_a_bucket() {
         ("{ header: X-Api-Key }", (|value: &str| format!("x-api-key: {value}\r\n")) as fn(&str) -> String),
         ("{ cookie: session }", |value| format!("Cookie: theme=dark; session={value}; a=b\r\n")),
     ] {
-        let gate = gate(&origin, key);
+        let gate = gateway_with_key(&origin, key);
         let sent = |from: &str, value: &str| format!("{from}{}", with(value));
-        assert!(share(&gate, &sent(ANN, SECRET), &sent(BOB, SECRET)), "{key}: the address does not matter");
+        assert!(shares_bucket(&gate, &sent(ANN, SECRET), &sent(BOB, SECRET)), "{key}: the address does not matter");
         assert!(
-            !share(&gate, &sent(ANN, "second"), &sent(ANN, "third")),
+            !shares_bucket(&gate, &sent(ANN, "second"), &sent(ANN, "third")),
             "{key}: two keys of one address have two buckets"
         );
-        assert!(!share(&gate, ANN, BOB), "{key}: without a key, the address has a bucket");
-        assert!(share(&gate, CY, &sent(CY, "")), "{key}: an empty value is no key");
-        never_tells_the_secret(gate);
+        assert!(!shares_bucket(&gate, ANN, BOB), "{key}: without a key, the address has a bucket");
+        assert!(shares_bucket(&gate, CY, &sent(CY, "")), "{key}: an empty value is no key");
+        assert_secret_is_never_exposed(gate);
     }
 }
 
 /// Asserts that the state and the log contain the same hash, and never the key.
-fn never_tells_the_secret(gate: Gate) {
-    let state = gate.admin("/api/v1/state").1;
+fn assert_secret_is_never_exposed(gate: TestGateway) {
+    let state = gate.admin_get("/api/v1/state").1;
     assert!(!state.contains(SECRET), "{state}");
-    let clients: Vec<String> = keys(&gate.state()["top_clients"]);
+    let clients: Vec<String> = key_values(&gate.state()["top_clients"]);
     let hashes = clients.iter().filter(|key| key.starts_with("hash:")).count();
     assert_eq!((hashes, clients.contains(&"192.0.2.1".to_owned())), (2, true), "{clients:?}");
-    let lines = gate.into_log();
+    let lines = gate.read_log();
     assert!(lines.iter().all(|line| !line.to_string().contains(SECRET)));
     let mut lines_by_key = BTreeMap::<String, usize>::new();
-    keys(&Value::Array(lines)).into_iter().for_each(|key| *lines_by_key.entry(key).or_default() += 1);
+    key_values(&Value::Array(lines)).into_iter().for_each(|key| *lines_by_key.entry(key).or_default() += 1);
     let (most, of) = lines_by_key.iter().max_by_key(|(_, lines)| **lines).expect("there are lines");
     assert!(most.starts_with("hash:") && clients.contains(most), "{most} of {clients:?}");
     assert_eq!((*of, lines_by_key.len()), (3, 6), "one key from two addresses, and five others: {lines_by_key:?}");
 }
 
-fn keys(of: &Value) -> Vec<String> {
+fn key_values(of: &Value) -> Vec<String> {
     let list = of.as_array().expect("a list");
     list.iter().map(|one| one["key"].as_str().expect("a key").to_owned()).collect()
 }
@@ -76,9 +76,9 @@ fn keys(of: &Value) -> Vec<String> {
 fn key_hashes_differ_between_gateways() {
     let origin = Origin::plain();
     let logged = || {
-        let gate = gate(&origin, "{ header: X-Api-Key }");
+        let gate = gateway_with_key(&origin, "{ header: X-Api-Key }");
         gate.connect().get("/", &format!("X-Api-Key: {SECRET}\r\n"));
-        gate.into_log()[0]["key"].clone()
+        gate.read_log()[0]["key"].clone()
     };
     assert_ne!(logged(), logged(), "hashes differ between processes");
 }
@@ -86,30 +86,30 @@ fn key_hashes_differ_between_gateways() {
 #[test]
 fn verified_operator_crawlers_share_a_bucket() {
     let origin = Origin::plain();
-    let gate = gate(&origin, "operator");
+    let gate = gateway_with_key(&origin, "operator");
     let googlebot = |address: &str| {
         format!(
             "X-Forwarded-For: {address}\r\nUser-Agent: Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)\r\n"
         )
     };
-    assert!(share(&gate, &googlebot("66.249.66.1"), &googlebot("66.249.66.2")));
+    assert!(shares_bucket(&gate, &googlebot("66.249.66.1"), &googlebot("66.249.66.2")));
     assert!(
-        !share(&gate, &googlebot("192.0.2.1"), &googlebot("192.0.2.2")),
+        !shares_bucket(&gate, &googlebot("192.0.2.1"), &googlebot("192.0.2.2")),
         "unverified claims use buckets by address"
     );
-    let top = keys(&gate.state()["top_clients"]);
+    let top = key_values(&gate.state()["top_clients"]);
     assert_eq!(top[0], "operator:googlebot", "{top:?}");
     // Two workers write the log, each at its own time.
-    assert!(gate.into_log().iter().any(|line| line["key"] == "operator:googlebot"));
+    assert!(gate.read_log().iter().any(|line| line["key"] == "operator:googlebot"));
 }
 
 #[test]
 fn class_key_shares_one_bucket() {
     let origin = Origin::plain();
-    let gate = gate(&origin, "class");
-    assert!(share(&gate, ANN, BOB));
-    assert_eq!(keys(&gate.state()["top_clients"]), ["class"]);
-    assert_eq!(gate.into_log()[0]["key"], "class");
+    let gate = gateway_with_key(&origin, "class");
+    assert!(shares_bucket(&gate, ANN, BOB));
+    assert_eq!(key_values(&gate.state()["top_clients"]), ["class"]);
+    assert_eq!(gate.read_log()[0]["key"], "class");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn reload_keeps_bucket_tokens() {
     let origin = Origin::plain();
     let rules =
         "classes: [ { name: all, bucket: { capacity: 1, fill: 1, interval: 1h, key: { header: X-Api-Key } } } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     let ask = || gate.connect().get("/", "X-Api-Key: one\r\n").status;
     assert_eq!((ask(), ask()), (200, 429));
     gate.reload(origin.address(), rules).expect("rules are unchanged");
@@ -133,7 +133,7 @@ classes:
   - { name: monitor, when: { user_agent: AcmeMonitor } }
   - { name: unwanted, when: { address: 198.51.100.0/24 }, block: true }
   - { name: all, bucket: { capacity: 1, fill: 1, interval: 1h } }";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     let ask = |from: &str, agent: &str| {
         let fields = format!("X-Forwarded-For: {from}\r\nUser-Agent: {agent}\r\n");
         [(); 3].map(|()| gate.connect().get("/", &fields).status)
@@ -156,7 +156,7 @@ classes:
   - {{ name: stranger, when: {{ api_key: {{ cookie: ban, value: this-one-was-stolen }} }}, block: true }}
   - {{ name: all, bucket: {{ capacity: 1, fill: 1, interval: 1h, key: {{ header: X-Account }} }} }}"
     );
-    let gate = Gate::before(origin.address(), &rules);
+    let gate = TestGateway::with_rules(origin.address(), &rules);
     let ask = |fields: &str| [(); 2].map(|()| gate.connect().get("/", fields).status);
     assert_eq!(ask(&format!("X-Api-Key: {SECRET}\r\n")), [200; 2]);
     assert_eq!(ask("X-API-KEY: another-key-of-theirs\r\n"), [200; 2]);
@@ -175,8 +175,8 @@ classes:
     {
         assert_eq!(ask(&format!("X-Account: {account}\r\n{guess}")), [200, 429], "{guess:?}");
     }
-    assert!(!gate.admin("/api/v1/state").1.contains(SECRET));
-    let log = gate.into_log();
+    assert!(!gate.admin_get("/api/v1/state").1.contains(SECRET));
+    let log = gate.read_log();
     assert!(log.iter().all(|line| !line.to_string().contains(SECRET) && !line.to_string().contains("stolen")));
     let of = |class: &str| log.iter().find(|line| line["class"] == class).expect("each class has a log line");
     for class in ["partner", "shop", "stranger"] {

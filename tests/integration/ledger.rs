@@ -1,8 +1,8 @@
 //! Ledger: the limit is never exceeded, including after crashes (docs/GUARANTEES.md).
 
-use crate::support::stores::{self, NOON, at_once, put_through};
+use crate::support::stores::{self, NOON, expect_ready, run_store_suite};
 use crate::support::wait::wait_for;
-use crate::support::{crash, skipped};
+use crate::support::{crash, report_skip};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -27,68 +27,68 @@ use tidegate::policy::{ClassId, QuotaId, Rules, Timestamp, Units};
 
 /// Instances on one in-memory table. An instance that crashes does not restart, and its units stay held.
 #[derive(Default)]
-struct InMemory {
+struct MemoryFixture {
     table: Arc<Mutex<LeaseTable>>,
     gates: u64,
 }
 
-impl stores::Ledger for InMemory {
+impl stores::StoreFixture for MemoryFixture {
     type Store = MemoryStore;
 
-    fn gate(&mut self) -> MemoryStore {
+    fn open_store(&mut self) -> MemoryStore {
         self.gates += 1;
         MemoryStore::new(Arc::clone(&self.table), self.gates)
     }
 
-    fn takes_several(&self) -> bool {
+    fn supports_multiple(&self) -> bool {
         true
     }
 }
 
 /// A single instance at a time on a directory.
-struct InFile(TempDir);
+struct FileFixture(TempDir);
 
-impl InFile {
+impl FileFixture {
     fn new() -> Self {
         Self(tempfile::tempdir().expect("temporary directory"))
     }
 }
 
 /// Monotonic time that advances by one second per call, so that no sync is delayed.
-fn uptime() -> tidegate::ledger::Uptime {
+fn ticking_time() -> tidegate::ledger::Uptime {
     let ticks = AtomicU64::new(0);
     Box::new(move || Timestamp(ticks.fetch_add(1_000_000_000, Ordering::Relaxed)))
 }
 
 /// Opens the ledger of a restarted instance. The old lock may outlive its instance shortly: a child process of another
 /// test shares it between fork and exec.
-fn back_in(folder: &Path, boot: &str, now: Timestamp) -> FileStore {
-    wait_for("the ledger lock", || match FileStore::open(folder, boot, uptime(), now) {
+fn reopen_file_store(folder: &Path, boot: &str, now: Timestamp) -> FileStore {
+    wait_for("the ledger lock", || match FileStore::open(folder, boot, ticking_time(), now) {
         Err(OpenError::Locked(_)) => None,
         opened => Some(opened.unwrap_or_else(|error| panic!("{error}"))),
     })
 }
 
-impl stores::Ledger for InFile {
+impl stores::StoreFixture for FileFixture {
     type Store = FileStore;
 
-    fn gate(&mut self) -> FileStore {
-        back_in(self.0.path(), "this boot", NOON)
+    fn open_store(&mut self) -> FileStore {
+        reopen_file_store(self.0.path(), "this boot", NOON)
     }
 
-    fn takes_several(&self) -> bool {
+    fn supports_multiple(&self) -> bool {
         false
     }
 }
 
 #[test]
 fn memory_store_passes_the_ledger_suite() {
-    put_through(InMemory::default);
+    run_store_suite(MemoryFixture::default);
 }
 
 #[test]
 fn file_store_passes_the_ledger_suite() {
-    put_through(InFile::new);
+    run_store_suite(FileFixture::new);
 }
 
 // --- engine and ledger against a simple model ----------------------------------------------------------------------
@@ -143,7 +143,7 @@ fn rules(window: Window) -> Arc<Rules> {
 
 /// Step of a simulation.
 #[derive(Clone, Debug)]
-enum Step {
+enum SimulationStep {
     /// Sends `count` requests of this cost.
     Ask {
         cost: u64,
@@ -176,21 +176,21 @@ enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = SimulationStep> {
     prop_oneof![
-        6 => (1..=DEAREST, 1u64..12).prop_map(|(cost, times)| Step::Ask { cost, times }),
-        4 => proptest::option::of(0..=DEAREST).prop_map(|cost| Step::End { cost }),
-        6 => (0u64..2000).prop_map(|after_ms| Step::Round { after_ms }),
-        1 => any::<bool>().prop_map(|power| Step::Crash { power }),
-        1 => Just(Step::Stop),
-        2 => (1u64..90).prop_map(|seconds| Step::Pass { seconds }),
-        1 => (2u64..300).prop_map(|seconds| Step::SetBack { seconds }),
-        1 => windows().prop_map(|window| Step::Redefine { window }),
+        6 => (1..=DEAREST, 1u64..12).prop_map(|(cost, times)| SimulationStep::Ask { cost, times }),
+        4 => proptest::option::of(0..=DEAREST).prop_map(|cost| SimulationStep::End { cost }),
+        6 => (0u64..2000).prop_map(|after_ms| SimulationStep::Round { after_ms }),
+        1 => any::<bool>().prop_map(|power| SimulationStep::Crash { power }),
+        1 => Just(SimulationStep::Stop),
+        2 => (1u64..90).prop_map(|seconds| SimulationStep::Pass { seconds }),
+        1 => (2u64..300).prop_map(|seconds| SimulationStep::SetBack { seconds }),
+        1 => any_window().prop_map(|window| SimulationStep::Redefine { window }),
     ]
 }
 
 /// A gateway with its ledger, and a model of the origin's counter.
-struct World<L: Recovers> {
+struct LedgerSimulation<L: ReopenableLedger> {
     ledger: L,
     window: Window,
     now: Timestamp,
@@ -205,28 +205,28 @@ struct World<L: Recovers> {
 }
 
 /// A ledger that can be reopened after a restart.
-trait Recovers {
+trait ReopenableLedger {
     type Store: Store;
-    fn comes_back(&mut self, power_cut: bool, now: Timestamp) -> Self::Store;
+    fn reopen(&mut self, power_cut: bool, now: Timestamp) -> Self::Store;
 }
 
-impl Recovers for InMemory {
+impl ReopenableLedger for MemoryFixture {
     type Store = MemoryStore;
 
-    fn comes_back(&mut self, _: bool, _: Timestamp) -> MemoryStore {
-        stores::Ledger::gate(self)
+    fn reopen(&mut self, _: bool, _: Timestamp) -> MemoryStore {
+        stores::StoreFixture::open_store(self)
     }
 }
 
 /// A directory, and the number of boots of the machine.
-struct OnDisk(TempDir, u64);
+struct DiskFixture(TempDir, u64);
 
-impl Recovers for OnDisk {
+impl ReopenableLedger for DiskFixture {
     type Store = FileStore;
 
-    fn comes_back(&mut self, power_cut: bool, now: Timestamp) -> FileStore {
+    fn reopen(&mut self, power_cut: bool, now: Timestamp) -> FileStore {
         self.1 += u64::from(power_cut);
-        back_in(self.0.path(), &format!("boot {}", self.1), now)
+        reopen_file_store(self.0.path(), &format!("boot {}", self.1), now)
     }
 }
 
@@ -234,9 +234,9 @@ fn engine() -> Arc<Engine> {
     Engine::new(LeaseMode::Leased(Arc::new(|| {})), 10)
 }
 
-impl<L: Recovers> World<L> {
+impl<L: ReopenableLedger> LedgerSimulation<L> {
     fn new(mut ledger: L, window: Window) -> Self {
-        let store = Some(ledger.comes_back(false, NOON));
+        let store = Some(ledger.reopen(false, NOON));
         let engine = engine();
         let admission = engine.admission(rules(window.clone()), NOON);
         let (open, served) = (Vec::new(), BTreeMap::new());
@@ -244,75 +244,75 @@ impl<L: Recovers> World<L> {
     }
 
     /// Starts an engine whose only state is the ledger.
-    fn begin(&mut self) {
+    fn restart_engine(&mut self) {
         self.engine = engine();
         self.admission = self.engine.admission(rules(self.window.clone()), self.now);
     }
 
-    fn take(&mut self, step: &Step) {
+    fn apply_step(&mut self, step: &SimulationStep) {
         self.latest = self.latest.max(self.now);
         match *step {
-            Step::Ask { cost, times } => (0..times).for_each(|_| self.ask(cost)),
-            Step::End { cost } if !self.open.is_empty() => {
+            SimulationStep::Ask { cost, times } => (0..times).for_each(|_| self.send_requests(cost)),
+            SimulationStep::End { cost } if !self.open.is_empty() => {
                 let (mut permit, window, expected) = self.open.remove(0);
                 let counted = self.served.get_mut(&window).expect("window was counted");
                 *counted -= expected - cost.unwrap_or(expected).min(expected);
                 permit.mark_sent();
                 permit.settle(|_, expected| cost.map_or(expected, Units::from_whole).min(expected));
             }
-            Step::End { .. } => {}
-            Step::Round { after_ms } => {
+            SimulationStep::End { .. } => {}
+            SimulationStep::Round { after_ms } => {
                 self.now += Duration::from_millis(after_ms);
-                self.round();
+                self.refresh_leases();
             }
-            Step::Crash { power } => {
+            SimulationStep::Crash { power } => {
                 self.open.clear();
                 self.store = None;
-                self.store = Some(self.ledger.comes_back(power, self.now));
-                self.begin();
+                self.store = Some(self.ledger.reopen(power, self.now));
+                self.restart_engine();
                 self.crashes += 1;
             }
-            Step::Stop => {
+            SimulationStep::Stop => {
                 while !self.open.is_empty() {
-                    self.take(&Step::End { cost: None });
+                    self.apply_step(&SimulationStep::End { cost: None });
                 }
                 let asks = self.admission.engine().lease_requests(self.now);
                 let store = self.store.as_mut().expect("store is open");
-                at_once(store.close(&asks, self.now)).expect("ledger is written");
+                expect_ready(store.close(&asks, self.now)).expect("ledger is written");
                 self.store = None;
-                self.store = Some(self.ledger.comes_back(true, self.now));
-                self.begin();
+                self.store = Some(self.ledger.reopen(true, self.now));
+                self.restart_engine();
             }
-            Step::Pass { seconds } => self.now += Duration::from_secs(seconds),
-            Step::SetBack { seconds } => self.now = self.now - Duration::from_secs(seconds),
-            Step::Redefine { ref window } => self.redefine(window),
+            SimulationStep::Pass { seconds } => self.now += Duration::from_secs(seconds),
+            SimulationStep::SetBack { seconds } => self.now = self.now - Duration::from_secs(seconds),
+            SimulationStep::Redefine { ref window } => self.redefine_window(window),
         }
     }
 
     /// Replaces the window. Units that count at this time continue to count. The time is exact, and no request is in
     /// flight.
-    fn redefine(&mut self, window: &Window) {
+    fn redefine_window(&mut self, window: &Window) {
         while !self.open.is_empty() {
-            self.take(&Step::End { cost: None });
+            self.apply_step(&SimulationStep::End { cost: None });
         }
         self.now = self.now.max(self.latest);
-        self.round();
+        self.refresh_leases();
         let start = self.window.span(self.now).start;
-        let weighs = self.served.range(start - self.reach()..=start).map(|(_, units)| units).sum();
+        let weighs = self.served.range(start - self.lookback()..=start).map(|(_, units)| units).sum();
         self.window = window.clone();
         self.admission = self.engine.admission(rules(window.clone()), self.now);
         self.served = BTreeMap::from([(window.span(self.now).start, weighs)]);
-        self.round();
+        self.refresh_leases();
     }
 
-    fn reach(&self) -> Duration {
+    fn lookback(&self) -> Duration {
         match self.window {
             Window::Sliding { length, .. } => length,
             _ => Duration::ZERO,
         }
     }
 
-    fn ask(&mut self, cost: u64) {
+    fn send_requests(&mut self, cost: u64) {
         let place = usize::try_from(cost - 1).expect("cost fits usize");
         let decision = self.admission.admit(ClientKey::from_number(1), ClassId(0), place, "/", self.now);
         if let AdmissionOutcome::Admitted(permit) = decision.ruling {
@@ -322,26 +322,26 @@ impl<L: Recovers> World<L> {
         }
     }
 
-    fn round(&mut self) {
+    fn refresh_leases(&mut self) {
         let engine = self.admission.engine();
         let store = self.store.as_mut().expect("store is open");
         for (ask, used) in engine.pending_corrections(self.now) {
-            at_once(store.correct(&ask, used, self.now)).expect("ledger is written");
+            expect_ready(store.correct(&ask, used, self.now)).expect("ledger is written");
         }
         let asks = engine.lease_requests(self.now);
-        let leases = at_once(store.lease(&asks, self.now)).expect("store returns leases");
+        let leases = expect_ready(store.lease(&asks, self.now)).expect("store returns leases");
         engine.apply_leases(&asks, &leases, self.now);
     }
 
     /// Returns the maximum of the units charged to any window, including what counts toward it.
-    fn most_served(&self) -> u64 {
-        let reach = self.reach();
+    fn max_served(&self) -> u64 {
+        let reach = self.lookback();
         let within = |&start: &Timestamp| self.served.range(start..=start + reach).map(|(_, units)| units).sum();
         self.served.keys().map(within).max().unwrap_or(0)
     }
 }
 
-fn windows() -> impl Strategy<Value = Window> {
+fn any_window() -> impl Strategy<Value = Window> {
     let length = Duration::from_secs(60);
     prop_oneof![
         Just(Window::Fixed { length }),
@@ -351,7 +351,7 @@ fn windows() -> impl Strategy<Value = Window> {
 }
 
 /// Returns the maximum waste of one crash, as documented: two leases.
-fn bound() -> u64 {
+fn max_crash_waste() -> u64 {
     let limit = Units::from_whole(LIMIT);
     let (length, dearest) = (Duration::from_secs(86_400), Units::from_whole(DEAREST));
     SpendProfile { limit, left: limit, length, per_second: limit, max_cost: dearest, shortfall: Units::ZERO }
@@ -360,28 +360,28 @@ fn bound() -> u64 {
         * 2
 }
 
-fn never_too_many<L: Recovers>(ledger: L, window: Window, steps: &[Step]) {
-    let mut world = World::new(ledger, window);
+fn assert_limit_kept<L: ReopenableLedger>(ledger: L, window: Window, steps: &[SimulationStep]) {
+    let mut world = LedgerSimulation::new(ledger, window);
     for step in steps {
-        world.take(step);
-        let most = world.most_served();
+        world.apply_step(step);
+        let most = world.max_served();
         assert!(most <= LIMIT, "{most} of {LIMIT} after {step:?}: {:?}", world.served);
     }
 }
 
 /// Runs one day, in which no window is evicted: units counted beyond those served were held by crashed instances.
-fn waste_is_bounded<L: Recovers>(ledger: L, steps: &[Step]) {
-    let mut world = World::new(ledger, Window::Fixed { length: Duration::from_secs(86_400) });
-    for step in
-        steps.iter().filter(|step| !matches!(step, Step::Pass { .. } | Step::SetBack { .. } | Step::Redefine { .. }))
-    {
-        world.take(step);
-        world.round();
+fn assert_waste_bounded<L: ReopenableLedger>(ledger: L, steps: &[SimulationStep]) {
+    let mut world = LedgerSimulation::new(ledger, Window::Fixed { length: Duration::from_secs(86_400) });
+    for step in steps.iter().filter(|step| {
+        !matches!(step, SimulationStep::Pass { .. } | SimulationStep::SetBack { .. } | SimulationStep::Redefine { .. })
+    }) {
+        world.apply_step(step);
+        world.refresh_leases();
         let view = &world.admission.quotas(world.now)[0];
         let (counted, served) = (view.used.saturating_add(view.reserved).floor(), world.served.values().sum::<u64>());
         assert!(counted >= served, "{counted} counted, {served} served after {step:?}");
         let wasted = counted - served;
-        let bound = bound() * world.crashes;
+        let bound = max_crash_waste() * world.crashes;
         assert!(wasted <= bound, "{wasted} units wasted by {} crashes after {step:?}, limit {bound}", world.crashes);
     }
 }
@@ -391,37 +391,37 @@ proptest! {
 
     #[test]
     fn memory_store_never_charges_beyond_window_limit(
-        window in windows(), steps in proptest::collection::vec(step(), 1..120),
+        window in any_window(), steps in proptest::collection::vec(any_step(), 1..120),
     ) {
-        never_too_many(InMemory::default(), window, &steps);
+        assert_limit_kept(MemoryFixture::default(), window, &steps);
     }
 
     #[test]
     fn file_store_never_charges_beyond_window_limit(
-        window in windows(), steps in proptest::collection::vec(step(), 1..120),
+        window in any_window(), steps in proptest::collection::vec(any_step(), 1..120),
     ) {
-        never_too_many(OnDisk(tempfile::tempdir().expect("temporary directory"), 0), window, &steps);
+        assert_limit_kept(DiskFixture(tempfile::tempdir().expect("temporary directory"), 0), window, &steps);
     }
 
     #[test]
-    fn crash_waste_is_bounded_in_memory(steps in proptest::collection::vec(step(), 1..120)) {
-        waste_is_bounded(InMemory::default(), &steps);
+    fn crash_waste_is_bounded_in_memory(steps in proptest::collection::vec(any_step(), 1..120)) {
+        assert_waste_bounded(MemoryFixture::default(), &steps);
     }
 
     #[test]
-    fn crash_waste_is_bounded_in_a_file(steps in proptest::collection::vec(step(), 1..120)) {
-        waste_is_bounded(OnDisk(tempfile::tempdir().expect("temporary directory"), 0), &steps);
+    fn crash_waste_is_bounded_in_a_file(steps in proptest::collection::vec(any_step(), 1..120)) {
+        assert_waste_bounded(DiskFixture(tempfile::tempdir().expect("temporary directory"), 0), &steps);
     }
 }
 
 // --- invalid ledger files -------------------------------------------------------------------------------------------
 
-fn open(folder: &Path) -> Result<FileStore, OpenError> {
-    FileStore::open(folder, "this boot", uptime(), NOON)
+fn open_file_store(folder: &Path) -> Result<FileStore, OpenError> {
+    FileStore::open(folder, "this boot", ticking_time(), NOON)
 }
 
-fn complaint(folder: &Path) -> String {
-    wait_for("the ledger lock", || match open(folder) {
+fn open_error(folder: &Path) -> String {
+    wait_for("the ledger lock", || match open_file_store(folder) {
         Err(OpenError::Locked(_)) => None,
         Err(error) => Some(error.to_string()),
         Ok(_) => panic!("opened an invalid ledger"),
@@ -429,20 +429,20 @@ fn complaint(folder: &Path) -> String {
 }
 
 /// Creates a directory with a ledger in which 30 units are used.
-fn with_a_ledger() -> TempDir {
-    let mut ledger = InFile::new();
-    let store = stores::Ledger::gate(&mut ledger);
-    let mut gate = stores::Gate::new(&ledger, store);
-    gate.asks(100);
-    gate.takes(30);
-    gate.closes();
+fn dir_with_ledger() -> TempDir {
+    let mut ledger = FileFixture::new();
+    let store = stores::StoreFixture::open_store(&mut ledger);
+    let mut gate = stores::StoreClient::new(&ledger, store);
+    gate.request_lease(100);
+    gate.use_units(30);
+    gate.close_store();
     ledger.0
 }
 
 #[test]
 fn invalid_ledger_file_is_reported_and_kept() {
-    type Spoil = fn(&mut Vec<u8>);
-    let table: [(&str, Spoil, &str); 6] = [
+    type Corruption = fn(&mut Vec<u8>);
+    let table: [(&str, Corruption, &str); 6] = [
         ("foreign", |bytes| *bytes = b"#!/bin/sh\nexit 0\n".to_vec(), "not a Tidegateledger file; move it "),
         ("empty", Vec::clear, "damagedledger file: emptyfile; move it "),
         (
@@ -455,12 +455,12 @@ fn invalid_ledger_file_is_reported_and_kept() {
         ("records", |bytes| bytes[4096..].fill(7), "damagedledger file: no intact record"),
     ];
     for (name, spoil, told) in table {
-        let folder = with_a_ledger();
+        let folder = dir_with_ledger();
         let file = folder.path().join("ledger");
         let mut bytes = std::fs::read(&file).expect("ledger file exists");
         spoil(&mut bytes);
         std::fs::write(&file, &bytes).expect("file is writable");
-        let complaint = complaint(folder.path());
+        let complaint = open_error(folder.path());
         assert!(complaint.starts_with(&file.display().to_string()) && complaint.contains(told), "{name}: {complaint}");
         assert_eq!(std::fs::read(&file).expect("file exists"), bytes, "{name}: the file is not overwritten");
     }
@@ -468,28 +468,28 @@ fn invalid_ledger_file_is_reported_and_kept() {
 
 #[test]
 fn ledger_opens_with_one_damaged_record() {
-    let folder = with_a_ledger();
+    let folder = dir_with_ledger();
     let file = folder.path().join("ledger");
     let mut bytes = std::fs::read(&file).expect("ledger file exists");
     let slot = (bytes.len() - 4096) / 2;
     bytes[4096 + slot..].fill(7);
     std::fs::write(&file, &bytes).expect("file is writable");
-    back_in(folder.path(), "this boot", NOON);
+    reopen_file_store(folder.path(), "this boot", NOON);
 }
 
 #[test]
 fn ledger_opens_with_damaged_journal() {
-    let folder = with_a_ledger();
+    let folder = dir_with_ledger();
     std::fs::write(folder.path().join("journal"), b"junk").expect("file is writable");
-    back_in(folder.path(), "this boot", NOON);
+    reopen_file_store(folder.path(), "this boot", NOON);
 }
 
 #[test]
 fn second_instance_reports_the_locked_directory() {
     let folder = tempfile::tempdir().expect("temporary directory");
-    let _first = open(folder.path()).expect("directory is not locked");
+    let _first = open_file_store(folder.path()).expect("directory is not locked");
     let told = format!("state directory {}is locked by another instance; stop it", folder.path().display());
-    let found = open(folder.path()).err().expect("directory is locked").to_string();
+    let found = open_file_store(folder.path()).err().expect("directory is locked").to_string();
     assert!(found.starts_with(&told), "{found}");
 }
 
@@ -498,7 +498,7 @@ fn unusable_state_directory_is_named() {
     let folder = tempfile::tempdir().expect("temporary directory");
     let file = folder.path().join("file");
     std::fs::write(&file, "").expect("file is writable");
-    let told = complaint(&file.join("state"));
+    let told = open_error(&file.join("state"));
     assert!(told.starts_with("cannot use state directory") && told.contains("state_dir"), "{told}");
 }
 
@@ -532,7 +532,7 @@ fn state_directory_is_private_to_user() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().expect("temporary directory");
     let state = folder.path().join("deep/state");
-    let _ledger = open(&state).expect("ledger is created");
+    let _ledger = open_file_store(&state).expect("ledger is created");
     for (name, mode) in [("", 0o700), ("ledger", 0o600), ("journal", 0o600), ("lock", 0o600)] {
         let found = std::fs::metadata(state.join(name)).expect("file exists").permissions().mode() & 0o777;
         assert_eq!(found, mode, "{name}: {found:o}");
@@ -540,9 +540,9 @@ fn state_directory_is_private_to_user() {
 }
 
 /// A file system of 64 KiB, if one can be mounted.
-struct Small(TempDir);
+struct SmallDisk(TempDir);
 
-impl Small {
+impl SmallDisk {
     fn mount(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().expect("temporary directory");
         let options = ["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"];
@@ -551,7 +551,7 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = std::process::Command::new("umount").arg(self.0.path()).status();
     }
@@ -559,8 +559,8 @@ impl Drop for Small {
 
 #[test]
 fn full_disk_fails_startup_with_hint() {
-    let Some(small) = Small::mount("64k") else { return skipped("cannot mount a file system") };
-    let told = complaint(small.0.path());
+    let Some(small) = SmallDisk::mount("64k") else { return report_skip("cannot mount a file system") };
+    let told = open_error(small.0.path());
     let path = small.0.path().join("ledger");
     assert!(told.starts_with(&format!("cannot write {}", path.display())) && told.contains("make room"), "{told}");
     assert!(!path.exists(), "no partial file is left");
@@ -569,7 +569,7 @@ fn full_disk_fails_startup_with_hint() {
 #[test]
 fn ledger_with_many_quotas_reopens_completely() {
     let folder = tempfile::tempdir().expect("temporary directory");
-    let mut ledger = open(folder.path()).expect("ledger is created");
+    let mut ledger = open_file_store(folder.path()).expect("ledger is created");
     let asks: Vec<_> = (0..1000)
         .flat_map(|quota| (0..8).map(move |day| (quota, day)))
         .map(|(quota, day)| tidegate::ledger::LeaseRequest {
@@ -583,10 +583,10 @@ fn ledger_with_many_quotas_reopens_completely() {
             expected_demand: Units::ZERO,
         })
         .collect();
-    let leases = at_once(ledger.lease(&asks, NOON)).expect("store returns leases");
+    let leases = expect_ready(ledger.lease(&asks, NOON)).expect("store returns leases");
     drop(ledger);
-    let mut ledger = back_in(folder.path(), "this boot", NOON);
-    let again = at_once(ledger.lease(&asks, NOON)).expect("store returns leases");
+    let mut ledger = reopen_file_store(folder.path(), "this boot", NOON);
+    let again = expect_ready(ledger.lease(&asks, NOON)).expect("store returns leases");
     assert!(leases.iter().zip(&again).all(|(before, after)| after.held_by_others >= before.held), "{:?}", again[0]);
 }
 
@@ -595,21 +595,21 @@ fn ledger_with_many_quotas_reopens_completely() {
 #[test]
 fn killed_process_never_overspends() {
     let rounds = std::env::var("TIDEGATE_CRASH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20);
-    crash::killed_again_and_again(rounds);
+    crash::kill_repeatedly(rounds);
 }
 
 #[test]
 fn process_killed_on_full_disk_never_overspends() {
-    let Some(small) = Small::mount("512k") else { return skipped("cannot mount a file system") };
-    crash::killed_on_a_full_disk(small.0.path(), 5);
+    let Some(small) = SmallDisk::mount("512k") else { return report_skip("cannot mount a file system") };
+    crash::kill_on_full_disk(small.0.path(), 5);
 }
 
 #[test]
 fn process_suspended_across_window_end_never_overspends() {
-    crash::stopped_across_the_end_of_a_window();
+    crash::suspend_across_window_end();
 }
 
 #[test]
 fn usage_and_manual_correction_survive_restarts() {
-    crash::restarted_in_good_order();
+    crash::clean_restart();
 }

@@ -1,6 +1,6 @@
 //! Address lists from files: membership, changes of a file, and invalid files.
 
-use crate::support::gate::Gate;
+use crate::support::gate::TestGateway;
 use crate::support::origin::Origin;
 use std::path::Path;
 use tidegate::cli::check;
@@ -12,7 +12,7 @@ fn list_membership_follows_the_file() {
     let write = |text: &str| std::fs::write(&file, text).expect("file is writable");
     write("# rented machines\n192.0.2.0/24\n2001:db8:7::/48\n");
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), &rules(&file));
+    let gate = TestGateway::with_rules(origin.address(), &rules(&file));
     let mut client = gate.connect();
     let mut status =
         |from: &str| client.get("/", &format!("X-Forwarded-For: {from}\r\nUser-Agent: Mozilla/5.0\r\n")).status;
@@ -20,14 +20,14 @@ fn list_membership_follows_the_file() {
     assert_eq!(gate.metric(r#"tidegate_address_list_networks{list="hosting"}"#), 2.0);
 
     write("198.51.100.7\n");
-    gate.look_at_lists();
+    gate.reload_address_lists();
     assert_eq!(["192.0.2.7", "198.51.100.7"].map(&mut status), [200, 429]);
     assert_eq!(gate.metric(r#"tidegate_address_list_networks{list="hosting"}"#), 1.0);
 
     write("198.51.100\n");
-    gate.look_at_lists();
+    gate.reload_address_lists();
     assert_eq!(["192.0.2.7", "198.51.100.7"].map(&mut status), [200, 429], "the previous list stays current");
-    let notes = |gate: &Gate| gate.state()["notes"].to_string();
+    let notes = |gate: &TestGateway| gate.state()["notes"].to_string();
     assert!(
         notes(&gate).contains("address_lists.hosting: ") && notes(&gate).contains("hosting.txt:1: "),
         "{}",
@@ -43,7 +43,7 @@ fn list_membership_follows_the_file() {
     assert!(!notes(&gate).contains("address_lists.hosting"), "{}", notes(&gate));
     assert_eq!(gate.metric(r#"tidegate_address_list_stale{list="hosting"}"#), 0.0);
     drop(client);
-    let log = gate.into_log();
+    let log = gate.read_log();
     let evidence = |line: usize| log[line]["evidence"].to_string();
     assert_eq!(
         (evidence(0), evidence(2)),

@@ -8,18 +8,18 @@ use tidegate::replay::log::{LogFiles, LogLine, LoggedClient, MergedLog, OrderedL
 
 #[test]
 fn shared_log_variants_are_parsed_as_expected() {
-    let Some(folder) = logs() else { return };
+    let Some(folder) = shared_log_dir() else { return };
     let variants = fs::read_to_string(folder.join("format-variants.jsonl")).expect("variants are UTF-8");
-    let wrong = wrong_variants(&variants);
+    let wrong = mismatched_variants(&variants);
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 /// Returns a message for each variant that is parsed as something else, one line each.
-fn wrong_variants(variants: &str) -> Vec<String> {
+fn mismatched_variants(variants: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for variant in variants.lines() {
-        let Variant { line, note, expect } = serde_json::from_str(variant).expect("valid variant");
-        let read = LogLine::read(line.as_bytes()).ok().flatten().map(|line| Expected::of(&line));
+        let LogVariant { line, note, expect } = serde_json::from_str(variant).expect("valid variant");
+        let read = LogLine::read(line.as_bytes()).ok().flatten().map(|line| ExpectedLine::from_line(&line));
         if read != expect {
             wrong.push(format!("{note}: {read:?} instead of {expect:?}"));
         }
@@ -30,7 +30,7 @@ fn wrong_variants(variants: &str) -> Vec<String> {
 /// Like the test above, with this repository's own variants.
 #[test]
 fn common_server_lines_are_parsed_as_expected() {
-    let wrong = wrong_variants(include_str!("../data/log-variants.jsonl"));
+    let wrong = mismatched_variants(include_str!("../data/log-variants.jsonl"));
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
@@ -42,20 +42,20 @@ fn synthetic_log_is_read_completely() {
     let mut text = day.concat();
     text.push_str("198.51.100.7 - - [");
     fs::write(folder.path().join("day.log"), text).expect("file is writable");
-    is_read_to_its_last_line(&folder.path().join("day.log"), day.len() as u64 + 1, 1);
+    assert_read_completely(&folder.path().join("day.log"), day.len() as u64 + 1, 1);
 }
 
 #[test]
 fn real_logs_are_read_completely() {
-    let Some(folder) = logs() else { return };
+    let Some(folder) = shared_log_dir() else { return };
     for (name, lines, broken) in
         [("semicomplete-2015.combined.log.gz", 10_000, 1), ("wordpress-2022.combined.log.gz", 691, 0)]
     {
-        is_read_to_its_last_line(&folder.join(name), lines, broken);
+        assert_read_completely(&folder.join(name), lines, broken);
     }
 }
 
-fn is_read_to_its_last_line(log: &Path, lines: u64, broken: u64) {
+fn assert_read_completely(log: &Path, lines: u64, broken: u64) {
     let files = LogFiles::open(&[log.to_owned()]).expect("log can be opened");
     let mut merged = MergedLog::new(files.sources, Duration::from_secs(60));
     let mut given = 0;
@@ -71,14 +71,14 @@ fn is_read_to_its_last_line(log: &Path, lines: u64, broken: u64) {
 }
 
 #[derive(Deserialize)]
-struct Variant {
+struct LogVariant {
     line: String,
     note: String,
-    expect: Option<Expected>,
+    expect: Option<ExpectedLine>,
 }
 
 #[derive(Debug, Deserialize, PartialEq)]
-struct Expected {
+struct ExpectedLine {
     ip: String,
     epoch: u64,
     method: Option<String>,
@@ -89,8 +89,8 @@ struct Expected {
     ua: Option<String>,
 }
 
-impl Expected {
-    fn of(line: &LogLine<'_>) -> Self {
+impl ExpectedLine {
+    fn from_line(line: &LogLine<'_>) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let target = |asked: &RequestLine<'_>| match &asked.query {
             Some(query) => format!("{}?{query}", asked.path),
@@ -113,6 +113,6 @@ impl Expected {
 }
 
 /// Returns the directory of the real logs, if available.
-fn logs() -> Option<PathBuf> {
-    Some(crate::support::shared()?.join("data/logs"))
+fn shared_log_dir() -> Option<PathBuf> {
+    Some(crate::support::shared_data()?.join("data/logs"))
 }

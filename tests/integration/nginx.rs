@@ -1,7 +1,7 @@
 //! nginx as the origin: it closes connections, serves ranges and revalidations, and logs the requests it receives.
 //! `./test` installs it.
 
-use crate::support::gate::Gate;
+use crate::support::gate::TestGateway;
 use crate::support::wait::wait_until;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -42,7 +42,7 @@ impl Nginx {
     }
 
     /// Returns the number of page requests that nginx has logged.
-    fn asked(&self) -> usize {
+    fn logged_page_requests(&self) -> usize {
         let log = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
         log.lines().filter(|line| line.contains("/page")).count()
     }
@@ -58,7 +58,7 @@ impl Drop for Nginx {
 #[test]
 fn origin_keepalive_closes_are_invisible_to_clients() {
     let nginx = Nginx::start();
-    let gate = Gate::before(
+    let gate = TestGateway::with_rules(
         nginx.address,
         "quotas: { api: { limit: 1000, window: { fixed: 24h } } }\nroutes: [ { match: /page, cost: { api: 1 } } ]",
     );
@@ -72,9 +72,9 @@ fn origin_keepalive_closes_are_invisible_to_clients() {
     let part = client.get("/page", "Range: bytes=10-19\r\n");
     assert_eq!((part.status, part.body.len(), part.field("content-range")), (206, 10, "bytes 10-19/1048576"));
     client.send("HEAD /page HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(client.answer_to("HEAD").field("content-length"), "1048576");
+    assert_eq!(client.response_to("HEAD").field("content-length"), "1048576");
     assert_eq!(client.get("/missing", "").status, 404);
-    assert_eq!(gate.books(), (34.0, 0.0));
+    assert_eq!(gate.counters(), (34.0, 0.0));
     // nginx logs a request after it has sent the response, which the client may have read before.
-    wait_until("nginx to have logged all page requests", || nginx.asked() == 34);
+    wait_until("nginx to have logged all page requests", || nginx.logged_page_requests() == 34);
 }

@@ -1,9 +1,9 @@
 //! Operation of a gateway: reload, admin API, shutdown, counters. Some tests use the real program.
 
 use crate::support::client::Client;
-use crate::support::gate::Gate;
+use crate::support::gate::TestGateway;
 use crate::support::origin::{Origin, signal};
-use crate::support::program::{Program, run, run_with};
+use crate::support::program::{Program, run, run_with_env};
 use crate::support::wait::wait_until;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::time::Duration;
 #[test]
 fn reload_changes_rules_and_keeps_usage() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), FIRST_RULES);
+    let gate = TestGateway::with_rules(origin.address(), FIRST_RULES);
     let mut client = gate.connect();
     for _ in 0..3 {
         assert_eq!(client.get("/page", "").status, 200);
@@ -23,9 +23,9 @@ fn reload_changes_rules_and_keeps_usage() {
     let other = Origin::plain();
     let told = gate.reload(other.address(), &FIRST_RULES.replace("limit: 10", "limit: 4")).expect("valid rules");
     assert!(told.contains("api: 4 units"), "{told}");
-    assert_eq!(gate.books(), (3.0, 0.0), "used units stay used");
+    assert_eq!(gate.counters(), (3.0, 0.0), "used units stay used");
     assert_eq!(client.get("/page", "").status, 200, "the connection stays open, and one token is left");
-    assert_eq!(other.seen().len(), 1, "the new origin gets the request");
+    assert_eq!(other.received_requests().len(), 1, "the new origin gets the request");
     assert_eq!(client.get("/free", "").json()["reason"], "bucket", "the bucket of five is empty");
     let neighbour = client.get("/page", "X-Forwarded-For: 192.0.2.1\r\n");
     assert_eq!(neighbour.json()["reason"], "quota", "four of four units are used");
@@ -34,33 +34,33 @@ fn reload_changes_rules_and_keeps_usage() {
 #[test]
 fn renamed_quota_starts_unused() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), FIRST_RULES);
+    let gate = TestGateway::with_rules(origin.address(), FIRST_RULES);
     gate.connect().get("/page", "");
     gate.reload(origin.address(), &FIRST_RULES.replace("api", "ipa")).expect("valid rules");
-    assert_eq!(gate.books(), (0.0, 0.0));
+    assert_eq!(gate.counters(), (0.0, 0.0));
     gate.reload(origin.address(), FIRST_RULES).expect("valid rules");
-    assert_eq!(gate.books(), (1.0, 0.0), "the counter of a removed quota is kept");
+    assert_eq!(gate.counters(), (1.0, 0.0), "the counter of a removed quota is kept");
 }
 
 #[test]
 fn requests_in_flight_keep_their_config_snapshot() {
     let (tell, asked) = signal();
     let (go_on, wait) = signal();
-    let origin = Origin::scripted(move |_, wire| {
-        tell.tell();
+    let origin = Origin::with_script(move |_, wire| {
+        tell.notify();
         wait.wait();
         wire.reply("200 OK", "X-Cost: 3\r\n", b"");
     });
     let rules = FIRST_RULES.replace("limit: 10,", "limit: 10, cost_header: X-Cost,");
-    let gate = Gate::before(origin.address(), &rules);
+    let gate = TestGateway::with_rules(origin.address(), &rules);
     let mut client = gate.connect();
     client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
     asked.wait();
     gate.reload(origin.address(), FIRST_RULES).expect("valid rules");
-    assert_eq!(gate.books(), (0.0, 1.0), "the reservation is kept");
-    go_on.tell();
-    assert_eq!(client.answer().status, 200);
-    assert_eq!(gate.books(), (3.0, 0.0));
+    assert_eq!(gate.counters(), (0.0, 1.0), "the reservation is kept");
+    go_on.notify();
+    assert_eq!(client.read_response().status, 200);
+    assert_eq!(gate.counters(), (3.0, 0.0));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn reload_under_load_loses_no_requests() {
         let quota = format!("quotas: {{ api: {{ limit: {limit}, window: {{ fixed: 24h }} }} }}");
         format!("{quota}\nroutes: [ {{ match: /**, cost: {{ api: 1 }} }} ]")
     };
-    let gate = Gate::before(origin.address(), &rules(1000));
+    let gate = TestGateway::with_rules(origin.address(), &rules(1000));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -82,30 +82,30 @@ fn reload_under_load_loses_no_requests() {
             gate.reload(origin.address(), &rules(1000 + more)).expect("valid rules");
         }
     });
-    assert_eq!(gate.books(), (400.0, 0.0));
-    assert_eq!(origin.seen().len(), 400);
-    assert_eq!(gate.into_log().len(), 400);
+    assert_eq!(gate.counters(), (400.0, 0.0));
+    assert_eq!(origin.received_requests().len(), 400);
+    assert_eq!(gate.read_log().len(), 400);
 }
 
 #[test]
 fn invalid_config_is_rejected_and_changes_nothing() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), FIRST_RULES);
-    let (status, told) = gate.ask_admin("POST", "/api/v1/reload", "");
-    assert_eq!((status, json_of(&told)["reloaded"].as_bool()), (200, Some(true)), "{told}");
+    let gate = TestGateway::with_rules(origin.address(), FIRST_RULES);
+    let (status, told) = gate.admin_request("POST", "/api/v1/reload", "");
+    assert_eq!((status, parse_json(&told)["reloaded"].as_bool()), (200, Some(true)), "{told}");
     assert_eq!(gate.metric("tidegate_config_last_reload_successful"), 1.0);
     let before = gate.metric("tidegate_config_last_reload_success_timestamp_seconds");
 
     gate.clock.advance(Duration::from_secs(60));
     gate.write(origin.address(), "quotas: { api: { limit: -1 } }\nroutes: [ { math: /page } ]");
-    let (status, told) = gate.ask_admin("POST", "/api/v1/reload", "");
+    let (status, told) = gate.admin_request("POST", "/api/v1/reload", "");
     assert_eq!(status, 422);
-    let detail = json_of(&told)["detail"].as_str().unwrap_or_default().to_owned();
+    let detail = parse_json(&told)["detail"].as_str().unwrap_or_default().to_owned();
     assert!(detail.contains("quotas.api.limit") && detail.contains("math"), "all errors are reported: {detail}");
     assert_eq!(gate.metric("tidegate_config_last_reload_successful"), 0.0);
     assert_eq!(gate.metric("tidegate_config_last_reload_success_timestamp_seconds"), before);
     assert!(gate.connect().get("/page", "").field("ratelimit").contains("\"api\";r=9"), "the old rules stay current");
-    assert_eq!(gate.admin("/readyz").0, 200);
+    assert_eq!(gate.admin_get("/readyz").0, 200);
 
     gate.reload(origin.address(), FIRST_RULES).expect("valid rules");
     assert_eq!(gate.metric("tidegate_config_last_reload_successful"), 1.0);
@@ -115,13 +115,13 @@ fn invalid_config_is_rejected_and_changes_nothing() {
 #[test]
 fn reload_reports_settings_that_need_restart() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), "workers: 1");
+    let gate = TestGateway::with_rules(origin.address(), "workers: 1");
     let told = gate.reload(origin.address(), "workers: 2\nlimits: { max_tracked_clients: 5 }").expect("valid rules");
     for key in ["workers", "limits.max_tracked_clients"] {
         assert!(told.contains(&format!("{key}: takes effect at the next start")), "{told}");
     }
     let waiting =
-        |gate: &Gate| gate.state()["notes"].to_string().contains("workers: changed in the file, takes effect");
+        |gate: &TestGateway| gate.state()["notes"].to_string().contains("workers: changed in the file, takes effect");
     assert!(waiting(&gate));
     let told = gate.reload(origin.address(), "workers: 2").expect("valid rules");
     assert!(
@@ -135,24 +135,24 @@ fn reload_reports_settings_that_need_restart() {
 #[test]
 fn class_with_pending_operator_matches_no_requests() {
     let origin = Origin::plain();
-    let gate = Gate::before(origin.address(), "crawl_policy: on");
+    let gate = TestGateway::with_rules(origin.address(), "crawl_policy: on");
     let rules = "crawl_policy: on\noperators: { acme: { product_tokens: AcmeBot, ranges: 192.0.2.0/24 } }\n\
                  classes: [ { name: ours, when: { operator: [acme, googlebot] }, crawl_delay: 5s, block: true } ]";
     gate.reload(origin.address(), rules).expect("valid rules");
     let acme = "User-Agent: AcmeBot/1.0\r\nX-Forwarded-For: 192.0.2.1\r\n";
     assert_eq!(gate.connect().get("/", acme).status, 200);
     assert_eq!(gate.connect().get("/.well-known/crawl-policy", "").status, 200);
-    assert_eq!((gate.connect().get("/robots.txt", "").status, gate.admin("/metrics").0), (200, 200));
+    assert_eq!((gate.connect().get("/robots.txt", "").status, gate.admin_get("/metrics").0), (200, 200));
 }
 
 /// Every request adds one count and one log line, whatever its outcome. Every admitted request is sent to the origin.
 #[test]
 fn metrics_log_and_origin_counts_agree() {
     let (tell, asked) = signal();
-    let origin = Origin::scripted(move |request, wire| match request.target.as_str() {
+    let origin = Origin::with_script(move |request, wire| match request.target.as_str() {
         "/hang" => {
-            tell.tell();
-            wire.sees_the_end();
+            tell.notify();
+            wire.expect_eof();
         }
         "/page?broken" => {
             wire.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
@@ -169,7 +169,7 @@ classes:
   - { name: blocked, when: { user_agent: blocked }, block: true }
   - { name: person }
 routes: [ { match: /page, cost: { api: 1 } }, { match: /hang, cost: { api: 1 } } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     for round in 0..5 {
         for agent in ["shed", "blocked", "person"] {
             let mut client = gate.connect();
@@ -180,7 +180,7 @@ routes: [ { match: /page, cost: { api: 1 } }, { match: /hang, cost: { api: 1 } }
             gate.connect().try_send(format!("GET /page?{query} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
             let mut client = gate.connect();
             client.send(format!("GET /page?{query} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
-            client.rest();
+            client.read_rest();
         }
         if round == 0 {
             let mut client = gate.connect();
@@ -189,7 +189,7 @@ routes: [ { match: /page, cost: { api: 1 } }, { match: /hang, cost: { api: 1 } }
             client.reset();
         }
         assert_eq!(
-            gate.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status,
+            gate.connect().send("GET / HTTP/1.1\r\n\r\n").read_response().status,
             400,
             "an invalid request is not counted"
         );
@@ -210,11 +210,11 @@ routes: [ { match: /page, cost: { api: 1 } }, { match: /hang, cost: { api: 1 } }
         requests + 5.0,
         "five responses to invalid requests are counted, too"
     );
-    let (books, seen) = (gate.books(), origin.seen());
+    let (books, seen) = (gate.counters(), origin.received_requests());
     assert_eq!(books, (12.0, 0.0), "the quota is used up and no units are reserved");
     assert_eq!(sum("tidegate_quota_charged_total", ""), 12.0);
 
-    let log = gate.into_log();
+    let log = gate.read_log();
     let lines = |key: &str, value: Value| log.iter().filter(|line| line[key] == value).count();
     assert_eq!(log.len() as f64, requests);
     assert_eq!(lines("verdict", json!("admitted")) as f64, admitted);
@@ -278,7 +278,7 @@ fn classify_command_handles_any_input_line() {
     assert!(answers[5].starts_with("declared_bot\t"), "{}", answers[5]);
     assert!(answers.iter().all(|answer| answer.split('\t').count() == 2), "{answers:?}");
     let told = run(&["classify", "--json"], &lines.join(&b'\n'));
-    let objects: Vec<Value> = told.output.lines().map(json_of).collect();
+    let objects: Vec<Value> = told.output.lines().map(parse_json).collect();
     assert_eq!((objects.len(), &objects[0]["kind"]), (lines.len(), &json!("declared_bot")));
     assert_eq!(run(&["classify"], b"").output, "", "empty input has empty output");
 }
@@ -288,14 +288,14 @@ fn closed_output_pipe_is_no_failure() {
     let mut program = Program::start(&["classify"]);
     program.close_output();
     program.write(&b"curl/8.0\n".repeat(20_000));
-    let ended = program.end();
+    let ended = program.wait_for_exit();
     assert_eq!((ended.code, ended.errors.as_str()), (0, ""));
 }
 
 #[test]
 fn schema_command_covers_every_section() {
     let told = run(&["schema"], b"");
-    let schema = json_of(&told.output);
+    let schema = parse_json(&told.output);
     assert_eq!(told.code, 0);
     for section in ["listen", "origin", "limits", "quotas", "classes", "routes", "headers", "log"] {
         assert!(schema["properties"][section].is_object(), "{section}");
@@ -328,37 +328,37 @@ fn usage_errors_exit_two_with_hint() {
 fn gateway_without_config_file_prints_one_line() {
     let origin = Origin::plain();
     let url = format!("http://{}", origin.address());
-    let mut gate = Program::start_with(&["--listen", "127.0.0.1:0", "--origin", &url], &[ADMIN_ANYWHERE]);
-    let ready = gate.line();
-    let address = address_in(&ready);
+    let mut gate = Program::start_with_env(&["--listen", "127.0.0.1:0", "--origin", &url], &[ADMIN_ANYWHERE]);
+    let ready = gate.read_line();
+    let address = listen_address(&ready);
     assert!(
         ready.starts_with("tidegate ") && ready.contains(&format!("forwarding to http://{}", origin.address())),
         "{ready}"
     );
     assert!(ready.trim_end().ends_with(", state in ./state"), "{ready}");
-    assert_eq!(serve(address), 200);
+    assert_eq!(request_root_status(address), 200);
     gate.signal("TERM");
-    let ended = gate.end();
+    let ended = gate.wait_for_exit();
     assert_eq!((ended.code, ended.output.as_str()), (0, ""), "more than one line of output: {}", ended.errors);
 }
 
 #[test]
 fn sigterm_drains_requests_and_completes_the_log() {
-    let (origin, asked, go_on) = Origin::holding("/slow");
+    let (origin, asked, go_on) = Origin::with_held_responses("/slow");
     let folder = tempfile::tempdir().expect("temporary directory");
-    let mut gate = serve_file(folder.path(), &origin, "");
-    let address = address_in(&gate.line());
+    let mut gate = start_gateway_process(folder.path(), &origin, "");
+    let address = listen_address(&gate.read_line());
     for _ in 0..200 {
-        assert_eq!(serve(address), 200);
+        assert_eq!(request_root_status(address), 200);
     }
     let mut busy = Client::connect(address);
     busy.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
     asked.wait();
     gate.signal("TERM");
     wait_until("all listeners to be closed", || std::net::TcpStream::connect(address).is_err());
-    go_on.tell();
-    assert_eq!(busy.answer().text(), "hello");
-    assert_eq!(gate.end().code, 0);
+    go_on.notify();
+    assert_eq!(busy.read_response().text(), "hello");
+    assert_eq!(gate.wait_for_exit().code, 0);
     assert_eq!(log_lines(&folder.path().join("access.log")).len(), 201);
 }
 
@@ -367,17 +367,17 @@ fn signals_reopen_a_rotated_access_log() {
     let origin = Origin::plain();
     let folder = tempfile::tempdir().expect("temporary directory");
     let log = folder.path().join("access.log");
-    let mut gate = serve_file(folder.path(), &origin, "");
-    let address = address_in(&gate.line());
+    let mut gate = start_gateway_process(folder.path(), &origin, "");
+    let address = listen_address(&gate.read_line());
     for signal in ["USR1", "HUP"] {
-        assert_eq!(serve(address), 200);
+        assert_eq!(request_root_status(address), 200);
         std::fs::rename(&log, log.with_extension(signal)).expect("log exists");
         gate.signal(signal);
-        gate.error_line("Access log reopened");
-        assert_eq!(serve(address), 200);
+        gate.wait_for_error("Access log reopened");
+        assert_eq!(request_root_status(address), 200);
     }
     gate.signal("TERM");
-    assert_eq!(gate.end().code, 0);
+    assert_eq!(gate.wait_for_exit().code, 0);
     // A line may be written after the rename, to the new file. No line is lost or split.
     let lines = [log.with_extension("USR1"), log.with_extension("HUP"), log.clone()].map(|file| log_lines(&file).len());
     assert_eq!(lines.iter().sum::<usize>(), 4, "{lines:?}");
@@ -389,33 +389,33 @@ fn autothrottle_debug_logs_delay_adjustments() {
     let origin = Origin::plain();
     let folder = tempfile::tempdir().expect("temporary directory");
     let rules = "scopes: { default: { autothrottle: { start_delay: 50ms, log_adjustments: true } } }";
-    let mut gate = serve_file(folder.path(), &origin, rules);
-    let address = address_in(&gate.line());
-    assert_eq!(serve(address), 200);
-    gate.error_line("INFO autothrottle: Delay of default: 50ms -> ");
+    let mut gate = start_gateway_process(folder.path(), &origin, rules);
+    let address = listen_address(&gate.read_line());
+    assert_eq!(request_root_status(address), 200);
+    gate.wait_for_error("INFO autothrottle: Delay of default: 50ms -> ");
 }
 
 #[test]
 fn sighup_reloads_config_or_logs_errors() {
     let origin = Origin::plain();
     let folder = tempfile::tempdir().expect("temporary directory");
-    let mut gate = serve_file(folder.path(), &origin, "");
-    let address = address_in(&gate.line());
-    assert_eq!(serve(address), 200);
-    write_gate(folder.path(), &origin, "classes: [ { name: all, block: true } ]");
+    let mut gate = start_gateway_process(folder.path(), &origin, "");
+    let address = listen_address(&gate.read_line());
+    assert_eq!(request_root_status(address), 200);
+    write_config(folder.path(), &origin, "classes: [ { name: all, block: true } ]");
     gate.signal("HUP");
-    gate.error_line("Configuration reloaded");
-    assert_eq!(serve(address), 429);
+    gate.wait_for_error("Configuration reloaded");
+    assert_eq!(request_root_status(address), 429);
     let rules = "operators: { acme: { product_tokens: AcmeBot } }\nclasses: [ { name: all, block: true } ]";
-    write_gate(folder.path(), &origin, rules);
+    write_config(folder.path(), &origin, rules);
     gate.signal("HUP");
-    gate.error_line("WARN tidegate::service: Configuration reloaded; operators take effect at the next start ");
-    write_gate(folder.path(), &origin, "classes: [ { name: all, blok: true } ]");
+    gate.wait_for_error("WARN tidegate::service: Configuration reloaded; operators take effect at the next start ");
+    write_config(folder.path(), &origin, "classes: [ { name: all, blok: true } ]");
     gate.signal("HUP");
-    gate.error_line("blok");
-    assert_eq!(serve(address), 429, "the old rules stay current");
+    gate.wait_for_error("blok");
+    assert_eq!(request_root_status(address), 429, "the old rules stay current");
     gate.signal("INT");
-    assert_eq!(gate.end().code, 0);
+    assert_eq!(gate.wait_for_exit().code, 0);
 }
 
 #[test]
@@ -424,18 +424,18 @@ fn occupied_port_is_named_in_the_error() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("socket is bound").to_string();
     let url = format!("http://{}", origin.address());
-    let told = run_with(&["--listen", &address, "--origin", &url], b"", &[ADMIN_ANYWHERE]);
+    let told = run_with_env(&["--listen", &address, "--origin", &url], b"", &[ADMIN_ANYWHERE]);
     assert_eq!((told.code, told.output.as_str()), (1, ""));
     assert!(told.errors.contains(&format!("cannot listen on {address}")), "{}", told.errors);
 
     // A second gateway on the same port would use the quota twice.
-    let mut first = Program::start_with(&["--listen", "127.0.0.1:0", "--origin", &url], &[ADMIN_ANYWHERE]);
-    let address = address_in(&first.line()).to_string();
-    let told = run_with(&["--listen", &address, "--origin", &url], b"", &[ADMIN_ANYWHERE]);
+    let mut first = Program::start_with_env(&["--listen", "127.0.0.1:0", "--origin", &url], &[ADMIN_ANYWHERE]);
+    let address = listen_address(&first.read_line()).to_string();
+    let told = run_with_env(&["--listen", &address, "--origin", &url], b"", &[ADMIN_ANYWHERE]);
     assert_eq!((told.code, told.output.as_str()), (1, ""));
     assert!(told.errors.contains(&format!("cannot listen on {address}")), "{}", told.errors);
     first.signal("TERM");
-    assert_eq!(first.end().code, 0);
+    assert_eq!(first.wait_for_exit().code, 0);
 }
 
 #[test]
@@ -443,7 +443,7 @@ fn occupied_admin_port_error_has_a_hint() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("socket is bound").to_string();
     let arguments = ["--listen", "127.0.0.1:0", "--origin", "http://127.0.0.1:1"];
-    let told = run_with(&arguments, b"", &[("TIDEGATE__ADMIN__LISTEN", &address)]);
+    let told = run_with_env(&arguments, b"", &[("TIDEGATE__ADMIN__LISTEN", &address)]);
     assert_eq!((told.code, told.output.as_str()), (1, ""));
     for part in [&*format!("admin.listen: cannot listen on {address}: "), "write another port", "or admin: off"] {
         assert!(told.errors.contains(part), "{part}: {}", told.errors);
@@ -453,7 +453,7 @@ fn occupied_admin_port_error_has_a_hint() {
 #[test]
 fn unopenable_access_log_error_has_a_hint() {
     let arguments = ["--listen", "127.0.0.1:0", "--origin", "http://127.0.0.1:1"];
-    let told = run_with(&arguments, b"", &[ADMIN_ANYWHERE, ("TIDEGATE__STATE_DIR", "/dev/null/state")]);
+    let told = run_with_env(&arguments, b"", &[ADMIN_ANYWHERE, ("TIDEGATE__STATE_DIR", "/dev/null/state")]);
     assert_eq!((told.code, told.output.as_str()), (1, ""));
     for part in ["log.access: cannot open /dev/null/state/access.log: ", "or log: { access: off }"] {
         assert!(told.errors.contains(part), "{part}: {}", told.errors);
@@ -464,12 +464,12 @@ fn unopenable_access_log_error_has_a_hint() {
 const ADMIN_ANYWHERE: (&str, &str) = ("TIDEGATE__ADMIN__LISTEN", "127.0.0.1:0");
 
 /// Starts the program with the configuration file in `folder`.
-fn serve_file(folder: &Path, origin: &Origin, rules: &str) -> Program {
-    let file = write_gate(folder, origin, rules);
-    Program::start_with(&["serve", "--config", &file], &[ADMIN_ANYWHERE])
+fn start_gateway_process(folder: &Path, origin: &Origin, rules: &str) -> Program {
+    let file = write_config(folder, origin, rules);
+    Program::start_with_env(&["serve", "--config", &file], &[ADMIN_ANYWHERE])
 }
 
-fn write_gate(folder: &Path, origin: &Origin, rules: &str) -> String {
+fn write_config(folder: &Path, origin: &Origin, rules: &str) -> String {
     let file = folder.join("gate.yaml");
     let log = folder.join("access.log");
     let yaml = format!(
@@ -482,25 +482,25 @@ fn write_gate(folder: &Path, origin: &Origin, rules: &str) -> String {
     file.display().to_string()
 }
 
-fn serve(address: std::net::SocketAddr) -> u16 {
+fn request_root_status(address: std::net::SocketAddr) -> u16 {
     Client::connect(address).get("/", "").status
 }
 
 /// Returns the first address in the line that the gateway prints when it is ready.
-fn address_in(ready: &str) -> std::net::SocketAddr {
+fn listen_address(ready: &str) -> std::net::SocketAddr {
     let address = ready.split("http://").nth(1).and_then(|rest| rest.split([' ', ',']).next()?.parse().ok());
     address.unwrap_or_else(|| panic!("no address in {ready:?}"))
 }
 
 fn log_lines(file: &Path) -> Vec<Value> {
-    std::fs::read_to_string(file).expect("access log exists").lines().map(json_of).collect()
+    std::fs::read_to_string(file).expect("access log exists").lines().map(parse_json).collect()
 }
 
 fn write(file: &Path, text: &str) {
     std::fs::write(file, text).expect("file is writable");
 }
 
-fn json_of(text: &str) -> Value {
+fn parse_json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 

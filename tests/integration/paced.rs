@@ -1,7 +1,7 @@
 //! Pacing over loopback: responses to clients, the admin API, and demand history after a crash.
 
 use crate::support::client::Client;
-use crate::support::gate::Gate;
+use crate::support::gate::TestGateway;
 use crate::support::origin::Origin;
 use crate::support::paced::RULES;
 use crate::support::program::{Program, run};
@@ -13,7 +13,7 @@ const CURL: &str = "User-Agent: curl/8.0\r\n";
 
 #[test]
 fn pacing_refuses_bots_ahead_of_plan() {
-    let gate = Gate::before(Origin::plain().address(), RULES);
+    let gate = TestGateway::with_rules(Origin::plain().address(), RULES);
     let mut client = gate.connect();
     let served = (0..50).take_while(|_| client.get("/page", CURL).status == 200).count();
     assert_eq!(served, 5, "the burst is 5 % of the limit");
@@ -34,7 +34,7 @@ fn pacing_refuses_bots_ahead_of_plan() {
 
 #[test]
 fn plan_is_shown_in_state_status_and_metrics() {
-    let gate = Gate::before(Origin::plain().address(), RULES);
+    let gate = TestGateway::with_rules(Origin::plain().address(), RULES);
     let mut client = gate.connect();
     (0..7).for_each(|_| drop(client.get("/page", CURL)));
     let state = gate.state();
@@ -44,14 +44,14 @@ fn plan_is_shown_in_state_status_and_metrics() {
         json!({ "mode": "even", "planned": 50, "earmarked": 0 }),
         "half of the day has passed at noon"
     );
-    assert_eq!(plan_of(&state, "bot")["tokens"], 0);
-    assert_eq!(plan_of(&state, "person")["admit_share"], Value::Null, "class person is not paced");
+    assert_eq!(class_plan(&state, "bot")["tokens"], 0);
+    assert_eq!(class_plan(&state, "person")["admit_share"], Value::Null, "class person is not paced");
     assert_eq!(gate.metric("tidegate_pacing_planned_units{quota=\"api\"}"), 50.0);
     assert_eq!(gate.metric("tidegate_pacing_admit_ratio{quota=\"api\",class=\"bot\"}"), 1.0);
     let told = run(&["status", "--admin", &gate.admin_address().to_string()], b"");
     assert_eq!(told.code, 0, "{}", told.errors);
     assert!(told.output.contains("paced (even): 50 units planned by now"), "{}", told.output);
-    let log = gate.into_log();
+    let log = gate.read_log();
     assert_eq!(log.iter().filter(|line| line["reason"] == "pacing").count(), 2);
 }
 
@@ -66,20 +66,20 @@ fn learned_demand_survives_kill_and_reports_damage() {
     std::fs::write(&demand, json!({ "version": 1, "demand": [entry] }).to_string()).expect("file is writable");
 
     for _ in 0..2 {
-        let (gate, admin) = start(folder.path());
-        let plan = plan_of(&state_of(&admin), "person");
+        let (gate, admin) = start_gateway_process(folder.path());
+        let plan = class_plan(&admin_state(&admin), "person");
         assert_eq!(plan["forecast_24h"][23], 3.0, "the forecast is the demand of each past hour");
         gate.kill();
     }
     std::fs::write(&demand, "{\"version\":1,\"dem").expect("file is writable");
-    let (mut gate, admin) = start(folder.path());
-    gate.error_line("Demand history unreadable, starting empty");
-    assert_eq!(plan_of(&state_of(&admin), "person"), Value::Null);
+    let (mut gate, admin) = start_gateway_process(folder.path());
+    gate.wait_for_error("Demand history unreadable, starting empty");
+    assert_eq!(class_plan(&admin_state(&admin), "person"), Value::Null);
     gate.kill();
 }
 
 /// Starts the program with its state in `folder`. Returns it with the address of its admin listener.
-fn start(folder: &Path) -> (Program, String) {
+fn start_gateway_process(folder: &Path) -> (Program, String) {
     let file = folder.join("tidegate.yaml");
     let here = format!(
         "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nstate_dir: {}\norigin: {{ url: http://127.0.0.1:1 }}\n\
@@ -89,18 +89,18 @@ fn start(folder: &Path) -> (Program, String) {
     );
     std::fs::write(&file, here).expect("file is writable");
     let mut program = Program::start(&["serve", "--config", &file.display().to_string()]);
-    let ready = program.line();
+    let ready = program.read_line();
     let admin = ready.split("http://").nth(3).and_then(|rest| rest.split([' ', ',']).next());
     let admin = admin.unwrap_or_else(|| panic!("no admin address in {ready:?}")).to_owned();
     (program, admin)
 }
 
-fn state_of(admin: &str) -> Value {
+fn admin_state(admin: &str) -> Value {
     let mut client = Client::connect(admin.parse().expect("an address"));
-    client.send(format!("GET /api/v1/state HTTP/1.1\r\nHost: {admin}\r\n\r\n")).answer().json()
+    client.send(format!("GET /api/v1/state HTTP/1.1\r\nHost: {admin}\r\n\r\n")).read_response().json()
 }
 
-fn plan_of(state: &Value, class: &str) -> Value {
+fn class_plan(state: &Value, class: &str) -> Value {
     let classes = state["quotas"][0]["classes"].as_array().expect("classes");
     let found = classes.iter().find(|of_class| of_class["class"] == class).expect("state lists the class");
     found["plan"].clone()

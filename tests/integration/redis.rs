@@ -19,17 +19,17 @@ const ROUND: Duration = Duration::from_millis(50);
 
 #[test]
 fn three_instances_spend_one_quota_completely() {
-    three_gates(&[], true, |_, _| {});
+    run_three_instances(&[], true, |_, _| {});
 }
 
 #[test]
 fn redis_restart_without_data_reopens_no_quota() {
-    three_gates(&[], true, |redis, _| redis.restart());
+    run_three_instances(&[], true, |redis, _| redis.restart());
 }
 
 #[test]
 fn redis_restart_with_old_data_reopens_no_quota() {
-    three_gates(&[], false, |redis, gates| {
+    run_three_instances(&[], false, |redis, gates| {
         redis.cli(&["SAVE"]);
         gates.wait_for_spent(LIMIT / 2);
         redis.restart();
@@ -38,56 +38,61 @@ fn redis_restart_with_old_data_reopens_no_quota() {
 
 #[test]
 fn deleted_redis_data_reopens_no_quota() {
-    three_gates(&[], false, |redis, _| drop(redis.cli(&["FLUSHALL"])));
+    run_three_instances(&[], false, |redis, _| drop(redis.cli(&["FLUSHALL"])));
 }
 
 /// Freezes the server for longer than the time after which instances lease from their fallback shares. Longer outages
 /// behave the same.
 #[test]
 fn frozen_redis_switches_instances_to_fallback() {
-    three_gates(&[], true, |redis, _| {
-        redis.freeze(true);
+    run_three_instances(&[], true, |redis, _| {
+        redis.set_frozen(true);
         pass_real_time(Duration::from_secs(3));
-        redis.freeze(false);
+        redis.set_frozen(false);
     });
 }
 
 #[test]
 fn redis_client_pause_switches_to_fallback() {
-    three_gates(&[], true, |redis, _| drop(redis.cli(&["CLIENT", "PAUSE", "2500", "ALL"])));
+    run_three_instances(&[], true, |redis, _| drop(redis.cli(&["CLIENT", "PAUSE", "2500", "ALL"])));
 }
 
 #[test]
 fn unusable_redis_endpoints_give_clear_errors() {
-    let nobody = lease_error(place(redis::free_port()));
+    let nobody = lease_error(local_endpoint(redis::free_port()));
     assert!(nobody.contains("cannot reach redis at 127.0.0.1:") && nobody.contains("refused"), "{nobody}");
 
-    let web = answering(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-    let told = lease_error(place(web));
+    let web = server_sending(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    let told = lease_error(local_endpoint(web));
     assert!(told.contains("not the Redis protocol"), "{told}");
 
-    let parrot = answering(b"-ERR unknown command 'AUTH', with args beginning with: 'hunter2'\r\n");
-    let told = lease_error(RedisEndpoint { password: Some("hunter2".into()), ..place(parrot) });
+    let parrot = server_sending(b"-ERR unknown command 'AUTH', with args beginning with: 'hunter2'\r\n");
+    let told = lease_error(RedisEndpoint { password: Some("hunter2".into()), ..local_endpoint(parrot) });
     assert!(told.contains("authentication failed") && !told.contains("hunter2"), "{told}");
 
-    let silent = answering(b"");
-    let told = lease_error(place(silent));
+    let silent = server_sending(b"");
+    let told = lease_error(local_endpoint(silent));
     assert!(told.contains("connect timed out after 250ms"), "{told}");
 
-    let told = lease_error(RedisEndpoint { host: "no-such-host.invalid".into(), ..place(1) });
+    let told = lease_error(RedisEndpoint { host: "no-such-host.invalid".into(), ..local_endpoint(1) });
     assert!(told.contains("redis at no-such-host.invalid:1"), "{told}");
 }
 
 #[test]
 fn redis_password_is_required_and_never_shown() {
     let redis = RedisServer::start(&["--requirepass", "hunter2"]);
-    let told = lease_error(place(redis.port));
+    let told = lease_error(local_endpoint(redis.port));
     assert!(told.contains("authentication required"), "{told}");
-    let told = lease_error(RedisEndpoint { password: Some("hunter3".into()), ..place(redis.port) });
+    let told = lease_error(RedisEndpoint { password: Some("hunter3".into()), ..local_endpoint(redis.port) });
     assert!(told.contains("authentication failed") && !told.contains("hunter3"), "{told}");
-    let right = RedisEndpoint { password: Some("hunter2".into()), ..place(redis.port) };
+    let right = RedisEndpoint { password: Some("hunter2".into()), ..local_endpoint(redis.port) };
     assert!(!format!("{right} {right:?}").contains("hunter2"));
-    assert_eq!(lease(&mut store(right, 1), &ask("api", 10)).map(|_| ()).map_err(|error| error.to_string()), Ok(()));
+    assert_eq!(
+        request_lease(&mut redis_store(right, 1), &lease_request("api", 10))
+            .map(|_| ())
+            .map_err(|error| error.to_string()),
+        Ok(())
+    );
 }
 
 /// The rights in `docs/MULTIPLE_INSTANCES.md` are sufficient and necessary.
@@ -98,59 +103,59 @@ fn documented_redis_acl_is_sufficient() {
     let written = docs.lines().find(|line| line.starts_with("ACL SETUSER")).expect("an example");
     let words: Vec<&str> = written.split(' ').map(|word| if word == ">PASSWORD" { ">pass" } else { word }).collect();
     assert_eq!(redis.cli(&words), "OK");
-    let user = RedisEndpoint { user: Some("gate".into()), password: Some("pass".into()), ..place(redis.port) };
-    let mut store = store(user, 1);
-    lease(&mut store, &ask("api", 10)).expect("a lease");
+    let user = RedisEndpoint { user: Some("gate".into()), password: Some("pass".into()), ..local_endpoint(redis.port) };
+    let mut store = redis_store(user, 1);
+    request_lease(&mut store, &lease_request("api", 10)).expect("a lease");
     redis.cli(&["ACL", "SETUSER", "gate", "-evalsha"]);
-    let told = lease(&mut store, &ask("api", 10)).expect_err("user lacks the right").to_string();
+    let told = request_lease(&mut store, &lease_request("api", 10)).expect_err("user lacks the right").to_string();
     assert!(told.contains("permission denied by ACL"), "{told}");
 }
 
 #[test]
 fn redis_without_memory_grants_no_leases() {
     let redis = RedisServer::start(&["--maxmemory", "100kb", "--maxmemory-policy", "noeviction"]);
-    let mut store = store(place(redis.port), 1);
-    let told = lease(&mut store, &ask("api", 10)).expect_err("server has no memory left").to_string();
+    let mut store = redis_store(local_endpoint(redis.port), 1);
+    let told = request_lease(&mut store, &lease_request("api", 10)).expect_err("server has no memory left").to_string();
     assert!(told.contains("out of memory "), "{told}");
     redis.cli(&["CONFIG", "SET", "maxmemory", "0"]);
-    lease(&mut store, &ask("api", 10)).expect("server has memory again");
+    request_lease(&mut store, &lease_request("api", 10)).expect("server has memory again");
 }
 
 #[test]
 fn read_only_replica_grants_no_leases() {
     let primary = RedisServer::start(&[]);
     let replica = RedisServer::start(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
-    let told = lease_error(place(replica.port));
+    let told = lease_error(local_endpoint(replica.port));
     assert!(told.contains("read-only replica"), "{told}");
 }
 
 #[test]
 fn stopped_instance_returns_unspent_units() {
     let redis = RedisServer::start(&[]);
-    let (mut one, mut two) = (store(place(redis.port), 1), store(place(redis.port), 2));
-    let asked = LeaseRequest { urgent: Units::from_milli(LIMIT), ..ask("api", LIMIT) };
-    let held = |store: &mut RedisStore| lease(store, &asked).expect("a lease").held.milli();
+    let (mut one, mut two) = (redis_store(local_endpoint(redis.port), 1), redis_store(local_endpoint(redis.port), 2));
+    let asked = LeaseRequest { urgent: Units::from_milli(LIMIT), ..lease_request("api", LIMIT) };
+    let held = |store: &mut RedisStore| request_lease(store, &asked).expect("a lease").held.milli();
     wait_until("all of the quota to be leased", || held(&mut one) == LIMIT);
     assert_eq!(held(&mut two), 0);
     let last = LeaseRequest { taken: Units::from_milli(10), held: Units::from_milli(LIMIT), ..asked.clone() };
-    wait(one.close(&[last], Clock::system().now())).expect("server accepts the last report");
+    run_on_runtime(one.close(&[last], Clock::system().now())).expect("server accepts the last report");
     assert_eq!(held(&mut two), LIMIT - 10);
 }
 
 #[test]
 fn flushed_redis_script_is_loaded_again() {
     let redis = RedisServer::start(&[]);
-    let mut store = store(place(redis.port), 1);
-    lease(&mut store, &ask("api", 10)).expect("a lease");
+    let mut store = redis_store(local_endpoint(redis.port), 1);
+    request_lease(&mut store, &lease_request("api", 10)).expect("a lease");
     redis.cli(&["SCRIPT", "FLUSH"]);
-    lease(&mut store, &ask("api", 10)).expect("a lease");
+    request_lease(&mut store, &lease_request("api", 10)).expect("a lease");
 }
 
 #[test]
 fn quota_key_expires_after_its_window() {
     let redis = RedisServer::start(&[]);
-    let asked = ask("api", 10);
-    lease(&mut store(place(redis.port), 1), &asked).expect("a lease");
+    let asked = lease_request("api", 10);
+    request_lease(&mut redis_store(local_endpoint(redis.port), 1), &asked).expect("a lease");
     assert_eq!(redis.cli(&["KEYS", "*"]), "{tidegate:api}:leases");
     let forgotten: u64 = redis.cli(&["PEXPIRETIME", "{tidegate:api}:leases"]).parse().expect("a number");
     assert!(forgotten > asked.window.span.expect("window has an end").end.0 / 1_000_000);
@@ -168,9 +173,9 @@ fn cluster_redirects_to_the_quota_slot() {
         agreed(&one) && agreed(&two) && one.cli(&["CLUSTER", "SLOTS"]).contains(&two.port.to_string())
     });
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let asks: Vec<LeaseRequest> = names.iter().map(|name| ask(name, 10)).collect();
-    let mut store = store(place(one.port), 1);
-    let leases = wait(store.lease(&asks, Clock::system().now())).expect("leases of all quotas");
+    let asks: Vec<LeaseRequest> = names.iter().map(|name| lease_request(name, 10)).collect();
+    let mut store = redis_store(local_endpoint(one.port), 1);
+    let leases = run_on_runtime(store.lease(&asks, Clock::system().now())).expect("leases of all quotas");
     assert_eq!(leases.len(), names.len());
     let keys = |node: &RedisServer| node.cli(&["KEYS", "*"]).lines().count();
     assert!(keys(&one) > 0 && keys(&two) > 0, "{} and {}", keys(&one), keys(&two));
@@ -183,13 +188,13 @@ fn cluster_redirects_to_the_quota_slot() {
 
 /// Shared progress of three instances, and whether they must stop.
 #[derive(Default)]
-struct Gates {
+struct FleetProgress {
     spent: AtomicU64,
     rounds: AtomicU64,
     over: AtomicBool,
 }
 
-impl Gates {
+impl FleetProgress {
     fn wait_for_spent(&self, least: u64) {
         wait_until(&format!("{least} of {LIMIT} to be used"), || self.spent.load(Ordering::SeqCst) >= least);
     }
@@ -202,15 +207,15 @@ impl Gates {
 }
 
 /// Runs three instances that use random amounts until the limit is used up. `disturb` runs in the middle.
-fn three_gates(options: &[&str], shares: bool, disturb: impl FnOnce(&mut RedisServer, &Gates)) {
+fn run_three_instances(options: &[&str], shares: bool, disturb: impl FnOnce(&mut RedisServer, &FleetProgress)) {
     let mut redis = RedisServer::start(options);
-    let gates = Arc::new(Gates::default());
-    let asked = ask("api", 0);
+    let gates = Arc::new(FleetProgress::default());
+    let asked = lease_request("api", 0);
     let threads: Vec<_> = (1..=3)
         .map(|number| {
-            let store = RedisStore::new(place(redis.port), "tidegate", shares, Incarnation::ephemeral(number));
+            let store = RedisStore::new(local_endpoint(redis.port), "tidegate", shares, Incarnation::ephemeral(number));
             let (asked, gates) = (asked.clone(), Arc::clone(&gates));
-            std::thread::spawn(move || spend(store, number, &asked, &gates))
+            std::thread::spawn(move || spend_until_stopped(store, number, &asked, &gates))
         })
         .collect();
     gates.wait_for_spent(LIMIT / 3);
@@ -226,7 +231,7 @@ fn three_gates(options: &[&str], shares: bool, disturb: impl FnOnce(&mut RedisSe
 
 /// Runs one instance. It requests about as many units as it uses until the next request, and fewer as usage nears the
 /// limit.
-fn spend(mut store: RedisStore, number: u64, asked: &LeaseRequest, gates: &Gates) {
+fn spend_until_stopped(mut store: RedisStore, number: u64, asked: &LeaseRequest, gates: &FleetProgress) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");
     let clock = Clock::system();
     let (mut taken, mut held, mut chance) = (0, 0, number);
@@ -255,7 +260,7 @@ fn spend(mut store: RedisStore, number: u64, asked: &LeaseRequest, gates: &Gates
 }
 
 /// Starts a server that sends `answer` to every client. Returns its port.
-fn answering(answer: &'static [u8]) -> u16 {
+fn server_sending(answer: &'static [u8]) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     std::thread::spawn(move || {
@@ -270,15 +275,15 @@ fn answering(answer: &'static [u8]) -> u16 {
     port
 }
 
-fn place(port: u16) -> RedisEndpoint {
+fn local_endpoint(port: u16) -> RedisEndpoint {
     RedisEndpoint { host: "127.0.0.1".into(), port, user: None, password: None, database: 0 }
 }
 
-fn store(server: RedisEndpoint, number: u64) -> RedisStore {
+fn redis_store(server: RedisEndpoint, number: u64) -> RedisStore {
     RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(number))
 }
 
-fn ask(quota: &str, wanted: u64) -> LeaseRequest {
+fn lease_request(quota: &str, wanted: u64) -> LeaseRequest {
     let start = Timestamp(Clock::system().now().0 / 1000 * 1000);
     let span = Span { start, end: start + Duration::from_secs(3600) };
     LeaseRequest {
@@ -293,20 +298,20 @@ fn ask(quota: &str, wanted: u64) -> LeaseRequest {
     }
 }
 
-fn lease(store: &mut RedisStore, ask: &LeaseRequest) -> Result<Lease, StoreError> {
-    wait(store.lease(std::slice::from_ref(ask), Clock::system().now())).map(|leases| leases[0])
+fn request_lease(store: &mut RedisStore, ask: &LeaseRequest) -> Result<Lease, StoreError> {
+    run_on_runtime(store.lease(std::slice::from_ref(ask), Clock::system().now())).map(|leases| leases[0])
 }
 
 /// Returns the error of a server from which no lease can be obtained.
 fn lease_error(server: RedisEndpoint) -> String {
-    let mut store = store(server, 1);
-    let first = lease(&mut store, &ask("api", 10)).expect_err("server grants no lease");
-    lease(&mut store, &ask("api", 10)).expect_err("server grants no lease on retry");
+    let mut store = redis_store(server, 1);
+    let first = request_lease(&mut store, &lease_request("api", 10)).expect_err("server grants no lease");
+    request_lease(&mut store, &lease_request("api", 10)).expect_err("server grants no lease on retry");
     first.to_string()
 }
 
 /// Runs `work` on the runtime of this thread: a connection belongs to the runtime on which it was opened.
-fn wait<T>(work: impl Future<Output = T>) -> T {
+fn run_on_runtime<T>(work: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");

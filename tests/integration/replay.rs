@@ -1,6 +1,6 @@
 //! `tidegate replay`: decisions of a policy on the requests of a log.
 
-use crate::support::program::{Ended, run};
+use crate::support::program::{ExitOutcome, run};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,8 +12,8 @@ use tempfile::TempDir;
 
 #[test]
 fn report_shows_refusals_and_window_exhaustion() {
-    let desk = Desk::with(TEN_A_DAY);
-    let log = desk.log("access.log", &day(0, 30));
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = desk.write_file("access.log", &minutely_log(0, 30));
     let report = desk.report(&[&log]);
     let policy = &report["policies"][0];
     assert_eq!((&policy["admitted"], &policy["refused"]), (&10.into(), &20.into()), "{policy}");
@@ -35,15 +35,18 @@ fn report_shows_refusals_and_window_exhaustion() {
         (&verdicts[10]["used"]["api"], &last["window_end"]["api"]),
         (&10.0.into(), &"2024-06-08T00:00:00Z".into())
     );
-    let bot = desk.log("bot.log", &line(0, "/", "Mozilla/5.0 (compatible; Bytespider; spider-feedback@bytedance.com)"));
+    let bot = desk.write_file(
+        "bot.log",
+        &log_line(0, "/", "Mozilla/5.0 (compatible; Bytespider; spider-feedback@bytedance.com)"),
+    );
     let bot = &desk.verdicts(&[&bot])[0];
     assert_eq!((&bot["operator"], &bot["bot"]), (&Value::Null, &"Bytespider".into()));
 }
 
 #[test]
 fn all_unit_totals_equal_settled_charges() {
-    let desk = Desk::with(TEN_A_DAY);
-    let log = desk.log("access.log", &crowd(3000));
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = desk.write_file("access.log", &mixed_log(3000));
     let all = ["--actual-cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s", "--retry-model", "obey"];
     for options in [&[][..], &all[..2], &all[2..4], &all] {
         let arguments = [&[&*log], options].concat();
@@ -77,8 +80,8 @@ fn all_unit_totals_equal_settled_charges() {
 
 #[test]
 fn times_are_shown_in_quota_zone() {
-    let desk = Desk::with(&TEN_A_DAY.replace("zone: UTC", "zone: Etc/GMT-9"));
-    let log = desk.log("access.log", &day(0, 30));
+    let desk = ReplayFixture::with_rules(&TEN_A_DAY.replace("zone: UTC", "zone: Etc/GMT-9"));
+    let log = desk.write_file("access.log", &minutely_log(0, 30));
     let told = desk.run(&[&log], b"").output;
     assert!(told.contains("30 lines, 2024-06-07 09:00 to 2024-06-07 09:29 (+09:00)"), "{told}");
     assert!(told.contains("    2024-06-07 00:00    10     0  7 Jun 09:10:00  7 Jun 09:10:00"), "{told}");
@@ -91,8 +94,8 @@ fn times_are_shown_in_quota_zone() {
 
 #[test]
 fn assumptions_are_listed_within_eighty_columns() {
-    let desk = Desk::with(TEN_A_DAY);
-    let log = desk.log("access.log", &crowd(3000));
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = desk.write_file("access.log", &mixed_log(3000));
     let plain = desk.run(&[&log], b"").output;
     assert!(!plain.contains("assumed:") && plain.contains("no latency: every request takes 200 ms"), "{plain}");
     let options = ["--retry-model", "obey", "--actual-cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s"];
@@ -114,8 +117,9 @@ fn assumptions_are_listed_within_eighty_columns() {
 #[test]
 fn first_refused_ignores_fully_shed_classes() {
     let tiers = "tiers: { bot: [{ above: 0%, shed: 100% }] } } }\n";
-    let desk = Desk::with(&TEN_A_DAY.replace("at: \"00:00\" } } }\n", &format!("at: \"00:00\" }}, {tiers}")));
-    let log = desk.log("access.log", &(line(0, "/", "curl/8.0") + &day(1, 30)));
+    let desk =
+        ReplayFixture::with_rules(&TEN_A_DAY.replace("at: \"00:00\" } } }\n", &format!("at: \"00:00\" }}, {tiers}")));
+    let log = desk.write_file("access.log", &(log_line(0, "/", "curl/8.0") + &minutely_log(1, 30)));
     let report = desk.report(&[&log]);
     assert_eq!(report["policies"][0]["classes"][0]["refused"]["tier"], 1, "{report}");
     assert_eq!(report["policies"][0]["quotas"][0]["windows"][0]["first_refused"], "2024-06-07T00:11:00Z");
@@ -124,32 +128,33 @@ fn first_refused_ignores_fully_shed_classes() {
 #[test]
 fn every_output_field_is_documented() {
     let described = include_str!("../../docs/REPLAY.md");
-    let desk = Desk::with(TEN_A_DAY);
-    let log = desk.log("access.log", &(crowd(3000) + "nonsense\n"));
-    let other = desk.log("other.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = desk.write_file("access.log", &(mixed_log(3000) + "nonsense\n"));
+    let other = desk.write_file("other.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
     let compared = [&*log, "--compare", &other];
     let mut fields = BTreeSet::new();
-    fields_of(&desk.report(&compared), &mut fields);
-    desk.verdicts(&compared).iter().for_each(|verdict| fields_of(verdict, &mut fields));
+    collect_fields(&desk.report(&compared), &mut fields);
+    desk.verdicts(&compared).iter().for_each(|verdict| collect_fields(verdict, &mut fields));
     let missing: Vec<_> = fields.iter().filter(|field| !described.contains(&format!("`{field}`"))).collect();
     assert!(fields.len() > 60 && missing.is_empty(), "docs/REPLAY.md does not document {missing:?}");
 }
 
 #[test]
 fn output_is_deterministic() {
-    let desk = Desk::with(TEN_A_DAY);
-    let log = desk.log("access.log", &crowd(3000));
-    let once = [desk.bytes(&[&log, "--retry-model", "obey"]), desk.bytes(&[&log, "--retry-model", "obey"])];
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = desk.write_file("access.log", &mixed_log(3000));
+    let once =
+        [desk.output_bytes(&[&log, "--retry-model", "obey"]), desk.output_bytes(&[&log, "--retry-model", "obey"])];
     assert!(once[0].iter().all(|bytes| !bytes.is_empty()));
     assert_eq!(once[0], once[1]);
 }
 
 #[test]
 fn plain_gzip_and_stdin_logs_give_equal_reports() {
-    let desk = Desk::with(TEN_A_DAY);
-    let text = day(0, 30);
-    let plain = desk.log("access.log", &text);
-    let packed = desk.packed("access.log.gz", &text);
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let text = minutely_log(0, 30);
+    let plain = desk.write_file("access.log", &text);
+    let packed = desk.write_gzip("access.log.gz", &text);
     let [plain, packed] = [plain, packed].map(|log| desk.report(&[&log])["policies"][0].clone());
     assert_eq!(plain, packed);
     let ended = desk.run(&["-", "--json", &desk.path("report.json")], text.as_bytes());
@@ -159,20 +164,23 @@ fn plain_gzip_and_stdin_logs_give_equal_reports() {
 
 #[test]
 fn several_files_are_one_log() {
-    let desk = Desk::with(TEN_A_DAY);
-    let text = day(0, 30);
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let text = minutely_log(0, 30);
     let every_second = |from: usize| text.lines().skip(from).step_by(2).collect::<Vec<_>>().join("\n");
-    let whole = desk.log("whole.log", &text);
-    let halves = [desk.log("odd.log", &every_second(1)), desk.log("even.log", &every_second(0))];
+    let whole = desk.write_file("whole.log", &text);
+    let halves = [desk.write_file("odd.log", &every_second(1)), desk.write_file("even.log", &every_second(0))];
     let whole = desk.report(&[&whole])["policies"][0].clone();
     assert_eq!(desk.report(&[&halves[0], &halves[1]])["policies"][0], whole);
 }
 
 #[test]
 fn unreadable_lines_are_counted_and_skipped() {
-    let desk = Desk::with(TEN_A_DAY);
-    let text = format!("{}nonsense\n\n192.0.2.1 - - [07/Jun/2024:00:09:00 +0000] \"-\" 408 0 \"-\" \"-\"\n", day(0, 9));
-    let log = desk.log("access.log", &text);
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let text = format!(
+        "{}nonsense\n\n192.0.2.1 - - [07/Jun/2024:00:09:00 +0000] \"-\" 408 0 \"-\" \"-\"\n",
+        minutely_log(0, 9)
+    );
+    let log = desk.write_file("access.log", &text);
     let report = desk.report(&[&log]);
     assert_eq!(report["log"]["requests"], 9);
     assert_eq!(report["log"]["empty"], 1);
@@ -186,9 +194,9 @@ fn unreadable_lines_are_counted_and_skipped() {
 
 #[test]
 fn invalid_inputs_are_refused_with_reason() {
-    let desk = Desk::with(TEN_A_DAY);
-    let (log, empty) = (desk.log("access.log", &day(0, 1)), desk.log("empty.log", ""));
-    let wrong = desk.log("wrong.yaml", "quota: 1\n");
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let (log, empty) = (desk.write_file("access.log", &minutely_log(0, 1)), desk.write_file("empty.log", ""));
+    let wrong = desk.write_file("wrong.yaml", "quota: 1\n");
     for (arguments, code, told) in [
         (vec!["/does/not/exist.log"], 2, "/does/not/exist.log: cannot be read: No such file"),
         (vec![&*empty], 2, "no requests found in 0 lines"),
@@ -202,8 +210,8 @@ fn invalid_inputs_are_refused_with_reason() {
         assert_eq!(ended.code, code, "{arguments:?}: {}", ended.errors);
         assert!(ended.errors.contains(told), "{arguments:?}: {}", ended.errors);
     }
-    let cut = desk.log("cut.log.gz", "");
-    let whole = fs::read(desk.packed("whole.log.gz", &crowd(2000))).expect("file was written");
+    let cut = desk.write_file("cut.log.gz", "");
+    let whole = fs::read(desk.write_gzip("whole.log.gz", &mixed_log(2000))).expect("file was written");
     fs::write(&cut, &whole[..whole.len() / 2]).expect("file is writable");
     let ended = desk.run(&[&cut], b"");
     assert_eq!(ended.code, 2, "{}", ended.errors);
@@ -212,9 +220,9 @@ fn invalid_inputs_are_refused_with_reason() {
 
 #[test]
 fn two_policies_are_compared() {
-    let desk = Desk::with(TEN_A_DAY);
-    let twenty = desk.log("twenty.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
-    let log = desk.log("access.log", &day(0, 30));
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let twenty = desk.write_file("twenty.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
+    let log = desk.write_file("access.log", &minutely_log(0, 30));
     let report = desk.report(&[&log, "--compare", &twenty]);
     let comparison = &report["comparison"];
     assert_eq!((&comparison["same"], &comparison["only_second_admits"]), (&20.into(), &10.into()));
@@ -231,10 +239,10 @@ fn two_policies_are_compared() {
 
 #[test]
 fn comparison_counts_refusals_by_own_class() {
-    let desk = Desk::with(TEN_A_DAY);
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
     let rules = TEN_A_DAY.replace("limit: 10", "limit: 5").replace("name: other", "name: visitor");
-    let stricter = desk.log("stricter.yaml", &rules);
-    let log = desk.log("access.log", &day(0, 30));
+    let stricter = desk.write_file("stricter.yaml", &rules);
+    let log = desk.write_file("access.log", &minutely_log(0, 30));
     let comparison = desk.report(&[&log, "--compare", &stricter])["comparison"].clone();
     let refused = serde_json::json!({ "visitor": { "only_first_admits": 5, "only_second_admits": 0 } });
     assert_eq!((&comparison["by_class"], &comparison["other_class"]), (&refused, &30.into()));
@@ -245,8 +253,9 @@ fn comparison_counts_refusals_by_own_class() {
 
 #[test]
 fn cache_ttl_charges_each_page_once() {
-    let desk = Desk::with(TEN_A_DAY);
-    let log = desk.log("access.log", &(0..30).map(|minute| line(minute, "/page", HUMAN)).collect::<String>());
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let log =
+        desk.write_file("access.log", &(0..30).map(|minute| log_line(minute, "/page", HUMAN)).collect::<String>());
     let used = |arguments: &[&str]| desk.report(arguments)["policies"][0]["quotas"][0]["windows"][0]["used"].clone();
     assert_eq!(used(&[&log]), 10.0);
     assert_eq!(used(&[&log, "--cache-ttl", "1d"]), 1.0);
@@ -256,9 +265,11 @@ fn cache_ttl_charges_each_page_once() {
 
 #[test]
 fn latency_keeps_units_reserved() {
-    let desk = Desk::with(TEN_A_DAY);
-    let log =
-        desk.log("access.log", &(0..30).map(|minute| line(minute, &format!("/{minute}"), HUMAN)).collect::<String>());
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = desk.write_file(
+        "access.log",
+        &(0..30).map(|minute| log_line(minute, &format!("/{minute}"), HUMAN)).collect::<String>(),
+    );
     let admitted = |arguments: &[&str]| desk.report(arguments)["policies"][0]["admitted"].clone();
     assert_eq!(admitted(&[&log, "--actual-cost", "/**=0", "--latency", "1s"]), 30);
     assert_eq!(admitted(&[&log, "--actual-cost", "/**=0", "--latency", "1h"]), 10);
@@ -273,9 +284,11 @@ classes:
   - { name: person, when: { kind: human } }
 routes: [ { match: "/**", cost: { api: 1 } } ]
 "#;
-    let desk = Desk::with(rules);
-    let log = desk
-        .log("access.log", &(0..60).map(|minute| line(minute, &format!("/{minute}"), "curl/8.0")).collect::<String>());
+    let desk = ReplayFixture::with_rules(rules);
+    let log = desk.write_file(
+        "access.log",
+        &(0..60).map(|minute| log_line(minute, &format!("/{minute}"), "curl/8.0")).collect::<String>(),
+    );
     let bots = |reaction: &str| desk.report(&[&log, "--retry-model", reaction])["policies"][0]["classes"][0].clone();
     let (deaf, obey, as_known) = (bots("ignore"), bots("obey"), bots("verified-only"));
     assert_eq!((&deaf["requests"], &deaf["admitted"]), (&60.into(), &6.into()));
@@ -287,9 +300,9 @@ routes: [ { match: "/**", cost: { api: 1 } } ]
 
 #[test]
 fn outputs_never_overwrite_inputs_or_other_outputs() {
-    let desk = Desk::with(TEN_A_DAY);
-    let (log, config) = (desk.log("access.log", &day(0, 3)), desk.path("tidegate.yaml"));
-    let other = desk.log("other.yaml", TEN_A_DAY);
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let (log, config) = (desk.write_file("access.log", &minutely_log(0, 3)), desk.path("tidegate.yaml"));
+    let other = desk.write_file("other.yaml", TEN_A_DAY);
     let [hard, soft, new, to_new] = ["hard", "soft", "new", "to_new"].map(|name| desk.path(name));
     fs::hard_link(&log, &hard).expect("both paths are on one file system");
     std::os::unix::fs::symlink(&config, &soft).expect("link does not exist yet");
@@ -320,9 +333,9 @@ fn outputs_never_overwrite_inputs_or_other_outputs() {
 
 #[test]
 fn output_files_are_replaced_atomically() {
-    let desk = Desk::with(TEN_A_DAY);
-    let (log, empty) = (desk.log("access.log", &day(0, 3)), desk.log("empty.log", ""));
-    let (report, link) = (desk.log("report.html", "the one before"), desk.path("link.html"));
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let (log, empty) = (desk.write_file("access.log", &minutely_log(0, 3)), desk.write_file("empty.log", ""));
+    let (report, link) = (desk.write_file("report.html", "the one before"), desk.path("link.html"));
     fs::set_permissions(&report, fs::Permissions::from_mode(0o640)).expect("file is ours");
     std::os::unix::fs::symlink(&report, &link).expect("link does not exist yet");
     assert_eq!(desk.run(&[&empty, "--html", &report], b"").code, 2);
@@ -341,8 +354,8 @@ fn output_files_are_replaced_atomically() {
 
 #[test]
 fn dash_writes_one_result_to_stdout() {
-    let desk = Desk::with(TEN_A_DAY);
-    let log = desk.log("access.log", &day(0, 30));
+    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = desk.write_file("access.log", &minutely_log(0, 30));
     let report = desk.run(&[&log, "--json", "-"], b"");
     assert_eq!((report.code, &*report.errors), (0, ""));
     let report: Value = serde_json::from_str(&report.output).expect("one document");
@@ -354,14 +367,14 @@ fn dash_writes_one_result_to_stdout() {
 }
 
 /// A temporary directory with a policy.
-struct Desk {
+struct ReplayFixture {
     folder: TempDir,
 }
 
-impl Desk {
-    fn with(rules: &str) -> Self {
+impl ReplayFixture {
+    fn with_rules(rules: &str) -> Self {
         let desk = Self { folder: tempfile::tempdir().expect("temporary directory") };
-        desk.log("tidegate.yaml", rules);
+        desk.write_file("tidegate.yaml", rules);
         desk
     }
 
@@ -370,7 +383,7 @@ impl Desk {
     }
 
     /// Writes a file and returns its path.
-    fn log(&self, name: &str, text: &str) -> String {
+    fn write_file(&self, name: &str, text: &str) -> String {
         let text = match name.ends_with(".yaml") && !text.starts_with("quota: ") {
             true => format!("origin: {{ url: \"http://127.0.0.1:1\" }}\n{text}"),
             false => text.to_owned(),
@@ -379,14 +392,14 @@ impl Desk {
         self.path(name)
     }
 
-    fn packed(&self, name: &str, text: &str) -> String {
+    fn write_gzip(&self, name: &str, text: &str) -> String {
         let file = fs::File::create(self.path(name)).expect("file can be created");
         let mut packer = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
         packer.write_all(text.as_bytes()).and_then(|()| packer.finish().map(drop)).expect("file is writable");
         self.path(name)
     }
 
-    fn run(&self, arguments: &[&str], input: &[u8]) -> Ended {
+    fn run(&self, arguments: &[&str], input: &[u8]) -> ExitOutcome {
         let config = self.path("tidegate.yaml");
         run(&[&["replay", "--config", &config], arguments].concat(), input)
     }
@@ -409,7 +422,7 @@ impl Desk {
     }
 
     /// Returns standard output, the report and the verdicts of a run.
-    fn bytes(&self, arguments: &[&str]) -> [Vec<u8>; 3] {
+    fn output_bytes(&self, arguments: &[&str]) -> [Vec<u8>; 3] {
         let (report, verdicts) = (self.path("report.json"), self.path("verdicts"));
         let ended = self.run(&[arguments, &["--json", &report, "--verdicts", &verdicts]].concat(), b"");
         let file = |path: &Path| fs::read(path).expect("file was written");
@@ -422,21 +435,21 @@ fn sum<'a>(values: impl IntoIterator<Item = &'a Value>, number: impl Fn(&'a Valu
 }
 
 /// Collects the field names of a document, except names that come from the log or the policy.
-fn fields_of(value: &Value, fields: &mut BTreeSet<String>) {
+fn collect_fields(value: &Value, fields: &mut BTreeSet<String>) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| fields_of(item, fields)),
+        Value::Array(items) => items.iter().for_each(|item| collect_fields(item, fields)),
         Value::Object(members) => {
             for (name, value) in members {
                 fields.insert(name.clone());
                 match (&**name, value) {
                     ("by_class" | "invalid_lines", Value::Object(named)) => {
-                        named.values().for_each(|value| fields_of(value, fields));
+                        named.values().for_each(|value| collect_fields(value, fields));
                     }
                     (
                         "units" | "cost" | "costs" | "expected" | "used" | "window_end" | "refused" | "shadow",
                         Value::Object(_),
                     ) => {}
-                    _ => fields_of(value, fields),
+                    _ => collect_fields(value, fields),
                 }
             }
         }
@@ -445,12 +458,12 @@ fn fields_of(value: &Value, fields: &mut BTreeSet<String>) {
 }
 
 /// Returns a log with one request per minute, from minute `from` on.
-fn day(from: u32, count: u32) -> String {
-    (from..from + count).map(|minute| line(minute, &format!("/{minute}"), HUMAN)).collect()
+fn minutely_log(from: u32, count: u32) -> String {
+    (from..from + count).map(|minute| log_line(minute, &format!("/{minute}"), HUMAN)).collect()
 }
 
 /// Returns a log with many clients of all kinds, with some lines out of order.
-fn crowd(count: u32) -> String {
+fn mixed_log(count: u32) -> String {
     let agents =
         [HUMAN, "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "curl/8.0", "GPTBot/1.2"];
     (0..count).fold(String::new(), |mut log, number| {
@@ -462,7 +475,7 @@ fn crowd(count: u32) -> String {
     })
 }
 
-fn line(minute: u32, path: &str, agent: &str) -> String {
+fn log_line(minute: u32, path: &str, agent: &str) -> String {
     let (hour, minute) = (minute / 60, minute % 60);
     format!(
         "192.0.2.1 - - [07/Jun/2024:{hour:02}:{minute:02}:00 +0000] \"GET {path} HTTP/1.1\" 200 512 \"-\" \"{agent}\"\n"

@@ -14,35 +14,35 @@ use tidegate::demo;
 #[test]
 fn the_page_is_readable_on_every_screen() {
     let mut browser = Browser::start();
-    let desk = Desk::new();
-    for page in [desk.page(&[]), desk.page(&["--compare", &desk.policy("half.yaml", 1000)])] {
+    let desk = HtmlReportFixture::new();
+    for page in [desk.default_page(&[]), desk.default_page(&["--compare", &desk.write_policy("half.yaml", 1000)])] {
         for (width, scheme) in [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")] {
             let opened = browser.open(&page, Screen { width, scheme });
             let screen = format!("{} at {width}, {scheme}", page.display());
             assert_eq!(opened.complaints, [""; 0], "{screen}");
             assert_eq!(opened.requests.len(), 1, "{screen}: {:?}", opened.requests);
-            let wide = browser.ask("document.documentElement.scrollWidth");
+            let wide = browser.evaluate("document.documentElement.scrollWidth");
             assert!(wide.as_u64() <= Some(u64::from(width)), "{screen}: page width is {wide}");
-            let charts = browser.ask(
+            let charts = browser.evaluate(
                 "[...document.querySelectorAll('.plot svg')].map(chart => chart.getBoundingClientRect()) \
                  .map(box => Math.min(box.width, box.height))",
             );
             let charts = charts.as_array().expect("a list");
             assert!(charts.len() > 5, "{screen}");
             assert!(charts.iter().all(|size| size.as_f64() > Some(50.0)), "{screen}: {charts:?}");
-            assert_eq!(browser.ask(OVERLAPPING), 0, "{screen}: axis labels overlap");
-            keep(&format!("{}-{width}-{scheme}.png", stem(&page)), &browser.picture());
+            assert_eq!(browser.evaluate(OVERLAPPING), 0, "{screen}: axis labels overlap");
+            save_artifact(&format!("{}-{width}-{scheme}.png", stem(&page)), &browser.screenshot());
         }
-        let printed = browser.printed();
+        let printed = browser.print_to_pdf();
         assert!(STANDARD.decode(&printed).is_ok_and(|bytes| bytes.starts_with(b"%PDF")), "report prints to PDF");
-        keep(&format!("{}.pdf", stem(&page)), &printed);
+        save_artifact(&format!("{}.pdf", stem(&page)), &printed);
     }
 }
 
 #[test]
 fn log_content_is_escaped_in_html() {
     let mut browser = Browser::start();
-    let desk = Desk::new();
+    let desk = HtmlReportFixture::new();
     let hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>";
     let line = |second: usize| {
         let time = format!("07/Jun/2024:00:{:02}:{:02} +0000", second / 60, second % 60);
@@ -52,14 +52,14 @@ fn log_content_is_escaped_in_html() {
         )
     };
     fs::write(desk.path("hostile.log"), (0..200).map(line).collect::<String>()).expect("file is writable");
-    desk.policy("strict.yaml", 10);
-    let page = desk.replayed("hostile.log", "strict.yaml", &[]);
+    desk.write_policy("strict.yaml", 10);
+    let page = desk.replay_to_page("hostile.log", "strict.yaml", &[]);
     let text = fs::read_to_string(&page).expect("page is UTF-8");
     assert!(text.contains("&lt;script&gt;") && !text.contains("<script") && !text.contains("<img"));
     let opened = browser.open(&page, Screen { width: 360, scheme: "light" });
     assert_eq!(opened.complaints, [""; 0]);
-    assert_eq!(browser.ask("document.querySelectorAll('script, img, iframe, link').length"), 0);
-    let wide = browser.ask("document.documentElement.scrollWidth");
+    assert_eq!(browser.evaluate("document.querySelectorAll('script, img, iframe, link').length"), 0);
+    let wide = browser.evaluate("document.documentElement.scrollWidth");
     assert!(wide.as_u64() <= Some(360), "page width is {wide}");
 }
 
@@ -70,15 +70,15 @@ const OVERLAPPING: &str = "[...document.querySelectorAll('.times')].flatMap(axis
 }).length";
 
 /// A temporary directory with a log and a policy.
-struct Desk(TempDir);
+struct HtmlReportFixture(TempDir);
 
-impl Desk {
+impl HtmlReportFixture {
     fn new() -> Self {
         let desk = Self(tempfile::tempdir().expect("temporary directory"));
         let mut log = Vec::new();
         demo::log::write(3, 1, 0.1, &mut log).expect("writing to memory cannot fail");
         fs::write(desk.path("access.log"), log).expect("file is writable");
-        desk.policy("one.yaml", 2000);
+        desk.write_policy("one.yaml", 2000);
         desk
     }
 
@@ -87,25 +87,30 @@ impl Desk {
     }
 
     /// Writes the policy that `tidegate init` proposes, enforced and with another limit. Returns its path.
-    fn policy(&self, name: &str, limit: u32) -> String {
-        let proposed = run(&["init", &text(&self.path("access.log"))], b"").output;
+    fn write_policy(&self, name: &str, limit: u32) -> String {
+        let proposed = run(&["init", &path_text(&self.path("access.log"))], b"").output;
         let lines = proposed.lines().map(|line| match line.trim_start().split_once(": ") {
             Some(("limit", _)) => format!("    limit: {limit}\n"),
             Some(("enforce", _)) => String::new(),
             _ => format!("{line}\n"),
         });
         fs::write(self.path(name), lines.collect::<String>()).expect("file is writable");
-        text(&self.path(name))
+        path_text(&self.path(name))
     }
 
-    fn page(&self, more: &[&str]) -> PathBuf {
-        self.replayed("access.log", "one.yaml", more)
+    fn default_page(&self, more: &[&str]) -> PathBuf {
+        self.replay_to_page("access.log", "one.yaml", more)
     }
 
-    fn replayed(&self, log: &str, policy: &str, more: &[&str]) -> PathBuf {
+    fn replay_to_page(&self, log: &str, policy: &str, more: &[&str]) -> PathBuf {
         let page = self.path(&format!("{}-{}.html", log.trim_end_matches(".log"), more.len()));
         let mut arguments = vec!["replay", "--config"].into_iter().map(str::to_owned).collect::<Vec<_>>();
-        arguments.extend([text(&self.path(policy)), "--html".into(), text(&page), text(&self.path(log))]);
+        arguments.extend([
+            path_text(&self.path(policy)),
+            "--html".into(),
+            path_text(&page),
+            path_text(&self.path(log)),
+        ]);
         arguments.extend(more.iter().map(ToString::to_string));
         let ended = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
         assert_eq!(ended.code, 0, "{}", ended.errors);
@@ -113,7 +118,7 @@ impl Desk {
     }
 }
 
-fn text(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.to_str().expect("a path as text").to_owned()
 }
 
@@ -121,7 +126,7 @@ fn stem(page: &Path) -> String {
     page.file_stem().and_then(|stem| stem.to_str()).expect("page has a name").to_owned()
 }
 
-fn keep(name: &str, base64: &str) {
+fn save_artifact(name: &str, base64: &str) {
     if let Some(folder) = std::env::var_os("TIDEGATE_PICTURES") {
         let bytes = STANDARD.decode(base64).expect("picture is base64");
         fs::write(Path::new(&folder).join(name), bytes).expect("picture directory exists");

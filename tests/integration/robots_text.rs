@@ -1,7 +1,7 @@
 //! Rewriting of robots.txt: each directive applies to the intended crawlers only, and no crawler may fetch more or
 //! less.
 
-use crate::support::robots::{Reader, lines};
+use crate::support::robots::{RobotsReader, lines};
 use flate2::read::GzDecoder;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -18,7 +18,7 @@ const PATHS: [&str; 7] = ["/", "/search", "/search?q=a", "/admin/", "/index.html
 fn delay_is_written_to_the_matching_group() {
     let text = "# ours\nUser-agent: bingbot\nDisallow: /a\n\nUser-agent: *\nDisallow: /b\nSitemap: https://a/s.xml\n";
     assert_eq!(
-        told(text, &wishes(&[("bingbot", 30), ("ccbot", 5)], Some(10), None)),
+        merge_text(text, &directives(&[("bingbot", 30), ("ccbot", 5)], Some(10), None)),
         "# ours\nUser-agent: bingbot\nCrawl-delay: 30\nDisallow: /a\n\nUser-agent: *\nCrawl-delay: 10\nDisallow: /b\n\
          Sitemap: https://a/s.xml\n\nUser-agent: ccbot\nCrawl-delay: 5\nDisallow: /b\n"
     );
@@ -26,19 +26,19 @@ fn delay_is_written_to_the_matching_group() {
 
 #[test]
 fn new_group_copies_the_previously_matching_rules() {
-    let wishes = wishes(&[("bingbot", 30), ("msnbot", 30)], None, None);
+    let wishes = directives(&[("bingbot", 30), ("msnbot", 30)], None, None);
     let text = "User-agent: *\r\nAllow: /a # yes\r\nDisallow: /\r\nContent-Signal: search=yes\r\n";
     let expected = "\r\nUser-agent: bingbot\r\nUser-agent: msnbot\r\nCrawl-delay: 30\r\nAllow: /a # yes\r\nDisallow: /\r\n\
                     Content-Signal: search=yes\r\n";
-    assert_eq!(told(text, &wishes), format!("{text}{expected}"));
-    assert_eq!(told("", &wishes), "User-agent: bingbot\nUser-agent: msnbot\nCrawl-delay: 30\nDisallow:\n");
+    assert_eq!(merge_text(text, &wishes), format!("{text}{expected}"));
+    assert_eq!(merge_text("", &wishes), "User-agent: bingbot\nUser-agent: msnbot\nCrawl-delay: 30\nDisallow:\n");
 }
 
 #[test]
 fn group_is_split_for_different_delays() {
     let text = "User-agent: bingbot\nUser-agent: ccbot\nUser-agent: other\nCrawl-delay: 4\nDisallow: /x\n";
     assert_eq!(
-        told(text, &wishes(&[("bingbot", 30), ("ccbot", 5)], None, None)),
+        merge_text(text, &directives(&[("bingbot", 30), ("ccbot", 5)], None, None)),
         "User-agent: bingbot\nCrawl-delay: 30\nDisallow: /x\n\nUser-agent: ccbot\nCrawl-delay: 5\nDisallow: /x\n\n\
          User-agent: other\nCrawl-delay: 4\nDisallow: /x\n"
     );
@@ -47,9 +47,9 @@ fn group_is_split_for_different_delays() {
 #[test]
 fn delay_only_group_stays_separate() {
     assert_eq!(
-        told(
+        merge_text(
             "User-agent: bingbot\nCrawl-delay: 1\n\nUser-agent: *\nCrawl-delay: 100\nDisallow: /x\n",
-            &wishes(&[("bingbot", 30)], None, None)
+            &directives(&[("bingbot", 30)], None, None)
         ),
         "User-agent: bingbot\nCrawl-delay: 30\n\nUser-agent: *\nCrawl-delay: 100\nDisallow: /x\n"
     );
@@ -57,9 +57,9 @@ fn delay_only_group_stays_separate() {
 
 #[test]
 fn larger_delay_is_kept_once() {
-    let wishes = wishes(&[("bingbot", 30)], None, None);
+    let wishes = directives(&[("bingbot", 30)], None, None);
     let text = "User-agent: bingbot\nCrawl-delay: 60\nDisallow: /x\n";
-    assert_eq!(told(text, &wishes), text);
+    assert_eq!(merge_text(text, &wishes), text);
     for (stated, told_then) in [
         ("Disallow: /x\ncrawl-delay:2.5 # be kind\r\n", "Disallow: /x\ncrawl-delay:30 # be kind\r\n"),
         ("Crawl-delay 5\nDisallow: /x\nCrawl-delay: 7\n", "Crawl-delay 30\nDisallow: /x\n"),
@@ -68,22 +68,22 @@ fn larger_delay_is_kept_once() {
         ("Crawl-delay: soon\nAllow: /\n", "Crawl-delay: 30\nCrawl-delay: soon\nAllow: /\n"),
     ] {
         let group = "User-agent: bingbot\n";
-        assert_eq!(told(&format!("{group}{stated}"), &wishes), format!("{group}{told_then}"));
+        assert_eq!(merge_text(&format!("{group}{stated}"), &wishes), format!("{group}{told_then}"));
     }
     let everybody = "User-agent: *\nCrawl-delay: 60\nDisallow: /x\n";
-    assert_eq!(told(everybody, &wishes), everybody, "the `*` group applies, with a larger delay");
+    assert_eq!(merge_text(everybody, &wishes), everybody, "the `*` group applies, with a larger delay");
 }
 
 #[test]
 fn honeypot_is_disallowed_in_every_group() {
-    let wishes = wishes(&[("bingbot", 30)], None, Some("/trap"));
+    let wishes = directives(&[("bingbot", 30)], None, Some("/trap"));
     assert_eq!(
-        told("User-agent: a\nDisallow:\n", &wishes),
+        merge_text("User-agent: a\nDisallow:\n", &wishes),
         "User-agent: a\nDisallow: /trap\nDisallow:\n\nUser-agent: *\nDisallow: /trap\n\n\
          User-agent: bingbot\nCrawl-delay: 30\nDisallow: /trap\n"
     );
     assert_eq!(
-        told("User-agent: *\nDisallow: /trap\n", &self::wishes(&[], None, Some("/trap"))),
+        merge_text("User-agent: *\nDisallow: /trap\n", &self::directives(&[], None, Some("/trap"))),
         "User-agent: *\nDisallow: /trap\n"
     );
 }
@@ -91,9 +91,9 @@ fn honeypot_is_disallowed_in_every_group() {
 #[test]
 fn crawlers_keep_their_fallback_groups() {
     let text = "User-agent: Googlebot\nDisallow: /g\n\nUser-agent: *\nDisallow: /\n";
-    let merged = told(
+    let merged = merge_text(
         text,
-        &wishes(&[("Googlebot", 3), ("Googlebot-Image", 3), ("Applebot", 4), ("AdsBot-Google", 5)], None, None),
+        &directives(&[("Googlebot", 3), ("Googlebot-Image", 3), ("Applebot", 4), ("AdsBot-Google", 5)], None, None),
     );
     assert!(!merged.contains("Googlebot-Image"), "Googlebot's group applies:\n{merged}");
     assert!(merged.contains("User-agent: Applebot\nCrawl-delay: 4\nDisallow: /g\n"), "{merged}");
@@ -105,7 +105,7 @@ fn crawlers_keep_their_fallback_groups() {
 
 #[test]
 fn trailing_group_without_rules_stays_separate() {
-    let merged = told("User-agent: shut-out", &wishes(&[("bingbot", 30)], None, None));
+    let merged = merge_text("User-agent: shut-out", &directives(&[("bingbot", 30)], None, None));
     assert_eq!(merged, "User-agent: shut-out\nDisallow:\n\nUser-agent: bingbot\nCrawl-delay: 30\nDisallow:\n");
 }
 
@@ -113,15 +113,16 @@ fn trailing_group_without_rules_stays_separate() {
 fn oversized_merge_leaves_text_unchanged() {
     let mut text = "User-agent: bingbot\nUser-agent: x\n".repeat(5000);
     text.push_str(&"Disallow: /something/or/other\n".repeat(5000));
-    assert_eq!(merged(text.as_bytes(), &everything()), None);
+    assert_eq!(merged(text.as_bytes(), &all_directives()), None);
 }
 
 #[test]
 fn real_files_keep_their_lines_and_their_meaning() {
     let files = include_str!("../data/robots.txt").split("=====\n").map(|text| text.as_bytes().to_vec());
     let mut count = 0;
-    for text in files.chain(real_files().map(|file| text_of(&file))) {
-        holds(&text, &everything()).unwrap_or_else(|broken| panic!("{broken}\n{}", String::from_utf8_lossy(&text)));
+    for text in files.chain(real_files().map(|file| robots_bytes(&file))) {
+        check_merge(&text, &all_directives())
+            .unwrap_or_else(|broken| panic!("{broken}\n{}", String::from_utf8_lossy(&text)));
         count += 1;
     }
     println!("{count} files");
@@ -141,18 +142,18 @@ fn reference_reader_follows_rfc_9309() {
         ("User-agent: a\nDisallow:\n", "a", "/x", true),
         ("Disallow: /x\n", "a", "/x", true),
     ] {
-        assert_eq!(Reader::of(text.as_bytes()).allows(agent, path), allowed, "{agent} {path}\n{text}");
+        assert_eq!(RobotsReader::parse_text(text.as_bytes()).allows(agent, path), allowed, "{agent} {path}\n{text}");
     }
-    assert_eq!(Reader::of(of_bots.as_bytes()).delays("FooBot"), [3.0]);
-    assert_eq!(Reader::of(of_bots.as_bytes()).delays("BarBot"), [] as [f64; 0]);
+    assert_eq!(RobotsReader::parse_text(of_bots.as_bytes()).delays("FooBot"), [3.0]);
+    assert_eq!(RobotsReader::parse_text(of_bots.as_bytes()).delays("BarBot"), [] as [f64; 0]);
 }
 
 #[test]
 fn reference_reader_agrees_with_other_parsers() {
     let mut differ = (0, 0);
     for file in real_files() {
-        let text = text_of(&file);
-        let read = Reader::of(&text);
+        let text = robots_bytes(&file);
+        let read = RobotsReader::parse_text(&text);
         let agents = file["agents"].as_object().expect("agents");
         for (agent, known) in agents {
             differ.1 += 1;
@@ -162,17 +163,18 @@ fn reference_reader_agrees_with_other_parsers() {
     }
     // Other parsers also match crawler names by parts of a name.
     assert!(differ.0 * 300 <= differ.1, "{} of {} delays are parsed differently", differ.0, differ.1);
-    let Some(shared) = crate::support::shared() else { return };
+    let Some(shared) = crate::support::shared_data() else { return };
     let cases = std::fs::read(shared.join("data/robots/google-robotstxt-cases.json")).expect("cases are readable");
     let cases: Value = serde_json::from_slice(&cases).expect("JSON");
-    let wrong: Vec<&Value> = cases["cases"].as_array().expect("a list").iter().filter(|case| !agrees(case)).collect();
+    let wrong: Vec<&Value> =
+        cases["cases"].as_array().expect("a list").iter().filter(|case| !matches_google_case(case)).collect();
     assert!(wrong.len() <= 8, "{} cases: {wrong:#?}", wrong.len());
 }
 
 proptest! {
     #[test]
     fn merge_keeps_lines_and_access_rules(
-        text in prop::collection::vec(line(), 0..40),
+        text in prop::collection::vec(any_line(), 0..40),
         some in prop::collection::btree_set(prop::sample::select(ASKED.to_vec()), 0..6),
         everybody in prop::option::of(1u32..30),
         trap in any::<bool>(),
@@ -181,18 +183,18 @@ proptest! {
         // Directives for an operator apply to all of its crawlers.
         let of_the_family = some.contains(&("msnbot-media", 30)).then_some(("msnbot", 30));
         let some: Vec<_> = some.into_iter().chain(of_the_family).collect();
-        let wishes = wishes(&some, everybody, trap.then_some("/t-r-a-p"));
-        holds(&text, &wishes).map_err(|broken| TestCaseError::fail(format!("{broken}\n{}", String::from_utf8_lossy(&text))))?;
+        let wishes = directives(&some, everybody, trap.then_some("/t-r-a-p"));
+        check_merge(&text, &wishes).map_err(|broken| TestCaseError::fail(format!("{broken}\n{}", String::from_utf8_lossy(&text))))?;
     }
 
     #[test]
     fn merge_accepts_arbitrary_bytes(text in prop::collection::vec(any::<u8>(), 0..2000)) {
-        let merged = merged(&text, &everything()).expect("short enough");
-        prop_assert!(is_within(&lines_but_delays(&text), &lines(&merged)));
+        let merged = merged(&text, &all_directives()).expect("short enough");
+        prop_assert!(is_subsequence(&lines_without_delays(&text), &lines(&merged)));
     }
 }
 
-fn line() -> impl Strategy<Value = Vec<u8>> {
+fn any_line() -> impl Strategy<Value = Vec<u8>> {
     let records = [
         "User-agent: bingbot",
         "user-agent:CCBot",
@@ -226,39 +228,40 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Checks all invariants of a text and the result of its merge.
-fn holds(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
+fn check_merge(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
     let merged = merged(text, wishes).ok_or("too long")?;
     let broken = |what: String| Err(format!("{what} in\n{}", String::from_utf8_lossy(&merged)));
-    if !is_within(&lines_but_delays(text), &lines(&merged)) {
+    if !is_subsequence(&lines_without_delays(text), &lines(&merged)) {
         return broken("a line of the origin is lost".into());
     }
     if tidegate::robots::merged(&merged, wishes).as_deref() != Some(&merged) {
         return broken("a second merge changes the text".into());
     }
-    let (before, after) = (Reader::of(text), Reader::of(&merged));
+    let (before, after) = (RobotsReader::parse_text(text), RobotsReader::parse_text(&merged));
     for (agent, seconds) in &wishes.per_crawler {
-        let name = goes_by(&after, agent).unwrap_or(agent);
+        let name = matching_group(&after, agent).unwrap_or(agent);
         let told = after.delays(name);
-        let stated = goes_by(&before, agent).map_or(vec![], |name| before.delays(name));
+        let stated = matching_group(&before, agent).map_or(vec![], |name| before.delays(name));
         let due = stated.iter().copied().fold(f64::from(*seconds), f64::max);
         if told.is_empty() || told.iter().any(|told| *told != due) {
             return broken(format!("{agent} has delays {told:?} instead of {due},"));
         }
-        if !after.tells_once_everywhere(name) {
+        if !after.states_once_per_group(name) {
             return broken(format!("a group of {agent} has no delay or several"));
         }
     }
     for agent in ASKED.map(|(agent, _)| agent).into_iter().chain(NOT_ASKED) {
-        let may = |reader: &Reader, path| goes_by(reader, agent).is_none_or(|name| reader.allows(name, path));
+        let may =
+            |reader: &RobotsReader, path| matching_group(reader, agent).is_none_or(|name| reader.allows(name, path));
         if let Some(path) = PATHS.iter().find(|path| may(&before, path) != may(&after, path)) {
             return broken(format!("{agent} and {path}: before the merge {}", may(&before, path)));
         }
-        let trap = wishes.honeypot.as_ref().filter(|_| goes_by(&after, agent).is_some());
+        let trap = wishes.honeypot.as_ref().filter(|_| matching_group(&after, agent).is_some());
         if trap.is_some_and(|trap| may(&after, trap)) {
             return broken(format!("{agent} may fetch the honeypot"));
         }
     }
-    let told = |reader: &Reader, agent| {
+    let told = |reader: &RobotsReader, agent| {
         let mut told = reader.delays(agent);
         told.dedup();
         told
@@ -271,7 +274,7 @@ fn holds(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
 }
 
 /// Returns the crawler whose group applies to `agent`, as its operator documents it.
-fn goes_by<'a>(reader: &Reader, agent: &'a str) -> Option<&'a str> {
+fn matching_group<'a>(reader: &RobotsReader, agent: &'a str) -> Option<&'a str> {
     match agent {
         _ if reader.names(agent) => Some(agent),
         "msnbot-media" if reader.names("msnbot") => Some("msnbot"),
@@ -282,7 +285,7 @@ fn goes_by<'a>(reader: &Reader, agent: &'a str) -> Option<&'a str> {
 }
 
 /// Returns the lines that the merge must keep. A delay may be replaced by a larger one.
-fn lines_but_delays(text: &[u8]) -> Vec<&[u8]> {
+fn lines_without_delays(text: &[u8]) -> Vec<&[u8]> {
     let states_delay = |line: &[u8]| {
         let key = line.trim_ascii_start().get(..11);
         key.is_some_and(|key| [&b"crawl-delay"[..], b"crawl delay"].iter().any(|known| key.eq_ignore_ascii_case(known)))
@@ -290,26 +293,26 @@ fn lines_but_delays(text: &[u8]) -> Vec<&[u8]> {
     lines(text).into_iter().filter(|line| !states_delay(line)).collect()
 }
 
-fn is_within(few: &[&[u8]], many: &[&[u8]]) -> bool {
+fn is_subsequence(few: &[&[u8]], many: &[&[u8]]) -> bool {
     let mut rest = many.iter();
     few.iter().all(|line| rest.any(|other| other == line))
 }
 
-fn wishes(of_crawlers: &[(&str, u32)], of_everybody: Option<u32>, trap: Option<&str>) -> RobotsDirectives {
+fn directives(of_crawlers: &[(&str, u32)], of_everybody: Option<u32>, trap: Option<&str>) -> RobotsDirectives {
     let of_crawlers = of_crawlers.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect();
     RobotsDirectives { per_crawler: of_crawlers, default: of_everybody, honeypot: trap.map(str::to_owned) }
 }
 
-fn everything() -> RobotsDirectives {
-    wishes(&ASKED, None, Some("/t-r-a-p"))
+fn all_directives() -> RobotsDirectives {
+    directives(&ASKED, None, Some("/t-r-a-p"))
 }
 
-fn told(text: &str, wishes: &RobotsDirectives) -> String {
+fn merge_text(text: &str, wishes: &RobotsDirectives) -> String {
     String::from_utf8(merged(text.as_bytes(), wishes).expect("short enough")).expect("robots.txt is UTF-8")
 }
 
 fn real_files() -> impl Iterator<Item = Value> {
-    let file = crate::support::shared().map(|shared| shared.join("data/robots/real-robots-dev.jsonl.gz"));
+    let file = crate::support::shared_data().map(|shared| shared.join("data/robots/real-robots-dev.jsonl.gz"));
     let mut text = String::new();
     if let Some(file) = file {
         let file = std::fs::File::open(file).expect("file is readable");
@@ -319,15 +322,15 @@ fn real_files() -> impl Iterator<Item = Value> {
     lines.into_iter()
 }
 
-fn text_of(file: &Value) -> Vec<u8> {
+fn robots_bytes(file: &Value) -> Vec<u8> {
     file["robots"].as_str().expect("robots is a string").as_bytes().to_vec()
 }
 
-fn agrees(case: &Value) -> bool {
+fn matches_google_case(case: &Value) -> bool {
     let text = |key: &str| case[key].as_str().expect("member is a string");
     let url = text("url");
     let path = url.split_once("://").map_or(url, |(_, rest)| rest.find('/').map_or("/", |start| &rest[start..]));
     let path = path.split('#').next().unwrap_or(path);
-    Reader::of(text("robots").as_bytes()).allows(text("agent"), path)
+    RobotsReader::parse_text(text("robots").as_bytes()).allows(text("agent"), path)
         == case["allowed"].as_bool().expect("allowed is a bool")
 }

@@ -1,8 +1,8 @@
 //! Scopes with one instance per partition, and scopes with their own quota.
 
 use crate::support::client::Client;
-use crate::support::gate::Gate;
-use crate::support::origin::{Origin, Tell, Wait, signal};
+use crate::support::gate::TestGateway;
+use crate::support::origin::{Origin, OriginControl, SignalReceiver, signal};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ routes: [ { match: \"/t/**\", scopes: [default, tenant] } ]";
 
 #[test]
 fn partitions_have_independent_slots() {
-    let (origin, asked, answers) = held();
-    let gate = Gate::before(origin.address(), TENANTS);
+    let (origin, asked, answers) = origin_with_signals();
+    let gate = TestGateway::with_rules(origin.address(), TENANTS);
     let mut clients: Vec<Client> = (0..4).map(|_| gate.connect()).collect();
-    ask(&mut clients[0], "/t/1?tenant=a%20b");
+    send_get(&mut clients[0], "/t/1?tenant=a%20b");
     asked.wait();
-    ask(&mut clients[1], "/t/2?tenant=a+b");
+    send_get(&mut clients[1], "/t/2?tenant=a+b");
     gate.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", 1.0);
-    ask(&mut clients[2], "/t/3?tenant=other");
+    send_get(&mut clients[2], "/t/3?tenant=other");
     asked.wait();
-    ask(&mut clients[3], "/elsewhere?tenant=other");
+    send_get(&mut clients[3], "/elsewhere?tenant=other");
     asked.wait();
-    let scope = tenant(&gate);
+    let scope = tenant_scope_state(&gate);
     assert_eq!((&scope["queue_length"], &scope["partitions"]), (&json!(1), &json!(2)));
     let busiest = &scope["busiest_partitions"][0];
     assert_eq!(
@@ -31,31 +31,31 @@ fn partitions_have_independent_slots() {
         [&json!("a b"), &json!(1), &json!(1)]
     );
     assert_eq!(gate.metric("tidegate_scope_partitions{scope=\"tenant\"}"), 2.0);
-    (0..4).for_each(|_| answers.tell());
-    assert!(clients.iter_mut().all(|client| client.answer().status == 200));
-    assert_eq!(origin.seen().len(), 4);
+    (0..4).for_each(|_| answers.notify());
+    assert!(clients.iter_mut().all(|client| client.read_response().status == 200));
+    assert_eq!(origin.received_requests().len(), 4);
     gate.wait_for_metric("tidegate_scope_partitions{scope=\"tenant\"}", 0.0);
-    assert_eq!(tenant(&gate)["partitions"], json!(0), "an idle partition is evicted");
+    assert_eq!(tenant_scope_state(&gate)["partitions"], json!(0), "an idle partition is evicted");
     assert!(!gate.metrics().keys().any(|series| series.contains("a b")), "partition values are not labels");
 }
 
 #[test]
 fn missing_or_ambiguous_partition_keys_share_one() {
-    let (origin, asked, answers) = held();
-    let gate = Gate::before(origin.address(), TENANTS);
+    let (origin, asked, answers) = origin_with_signals();
+    let gate = TestGateway::with_rules(origin.address(), TENANTS);
     let mut clients: Vec<Client> = (0..3).map(|_| gate.connect()).collect();
-    ask(&mut clients[0], "/t/1");
+    send_get(&mut clients[0], "/t/1");
     asked.wait();
     for (client, path) in [(1, "/t/2?tenant="), (2, "/t/3?tenant=a&tenant=b")] {
-        ask(&mut clients[client], path);
+        send_get(&mut clients[client], path);
         gate.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", client as f64);
     }
     assert_eq!(
-        (&tenant(&gate)["partitions"], &tenant(&gate)["busiest_partitions"][0]["partition"]),
+        (&tenant_scope_state(&gate)["partitions"], &tenant_scope_state(&gate)["busiest_partitions"][0]["partition"]),
         (&json!(1), &json!(""))
     );
-    (0..3).for_each(|_| answers.tell());
-    assert!(clients.iter_mut().all(|client| client.answer().status == 200));
+    (0..3).for_each(|_| answers.notify());
+    assert!(clients.iter_mut().all(|client| client.read_response().status == 200));
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn partition_key_supports_all_sources() {
         ),
         ("route", "/t/a HTTP/1.1\r\nHost: a", "/t/b HTTP/1.1\r\nHost: a", "/u/b HTTP/1.1\r\nHost: a"),
     ] {
-        let (origin, asked, answers) = held();
+        let (origin, asked, answers) = origin_with_signals();
         let rules = format!(
             "
 scopes: {{ tenant: {{ partition_by: {from}, concurrency: 1, queue: {{ max_wait: 60s }} }} }}
 routes: [ {{ match: \"/t/**\", scopes: tenant }}, {{ match: \"/u/**\", scopes: tenant }} ]"
         );
-        let gate = Gate::before(origin.address(), &rules);
+        let gate = TestGateway::with_rules(origin.address(), &rules);
         let mut clients: Vec<Client> = (0..3).map(|_| gate.connect()).collect();
         clients[0].send(format!("GET {first}\r\n\r\n"));
         asked.wait();
@@ -90,32 +90,32 @@ routes: [ {{ match: \"/t/**\", scopes: tenant }}, {{ match: \"/u/**\", scopes: t
         gate.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", 1.0);
         clients[2].send(format!("GET {other}\r\n\r\n"));
         asked.wait();
-        (0..3).for_each(|_| answers.tell());
-        assert!(clients.iter_mut().all(|client| client.answer().status == 200), "{from}");
+        (0..3).for_each(|_| answers.notify());
+        assert!(clients.iter_mut().all(|client| client.read_response().status == 200), "{from}");
     }
 }
 
 /// Backoff keeps a partition from eviction, so each of these would be kept.
 #[test]
 fn partition_flood_is_bounded_and_throttled() {
-    let origin = Origin::scripted(|_, wire| wire.reply("503 Service Unavailable", "", b""));
+    let origin = Origin::with_script(|_, wire| wire.reply("503 Service Unavailable", "", b""));
     let rules = "
 scopes: { tenant: { partition_by: { query: tenant }, max_partitions: 50, backoff: { min_delay: 60s, jitter: 0% } } }
 routes: [ { match: \"/**\", scopes: tenant } ]";
-    let gate = Gate::before(origin.address(), rules);
+    let gate = TestGateway::with_rules(origin.address(), rules);
     let mut client = gate.connect();
     for value in 0..200 {
         assert_eq!(client.get(&format!("/?tenant={value}"), "").status, 503);
     }
     assert_eq!(
-        origin.seen().len(),
+        origin.received_requests().len(),
         51,
         "partitions beyond the maximum share one instance, which backs off after its first request"
     );
-    assert_eq!(tenant(&gate)["partitions"], json!(50));
+    assert_eq!(tenant_scope_state(&gate)["partitions"], json!(50));
     assert_eq!(client.get("/?tenant=new", "").json()["reason"], "backoff");
     gate.clock.advance(Duration::from_secs(600));
-    assert_eq!(tenant(&gate)["partitions"], json!(0), "all are evicted ten minutes later");
+    assert_eq!(tenant_scope_state(&gate)["partitions"], json!(0), "all are evicted ten minutes later");
 }
 
 #[test]
@@ -125,12 +125,12 @@ fn scope_quota_is_enforced_and_survives_restart() {
 ledger: file
 scopes: { search: { quota: { limit: 3, window: { fixed: 24h } } } }
 routes: [ { match: /search, scopes: search }, { match: /dear, scopes: search, cost: { search: 2 } } ]";
-    let mut gate = Gate::before(origin.address(), rules);
+    let mut gate = TestGateway::with_rules(origin.address(), rules);
     let answer = gate.connect().get("/search", "");
     assert_eq!((answer.status, answer.field("ratelimit")), (200, "\"search\";r=2;t=43200"));
-    assert_eq!(gate.books(), (1.0, 0.0));
+    assert_eq!(gate.counters(), (1.0, 0.0));
     gate.restart();
-    assert_eq!(gate.books(), (1.0, 0.0));
+    assert_eq!(gate.counters(), (1.0, 0.0));
     assert_eq!(gate.connect().get("/dear", "").status, 200);
     let refused = gate.connect().get("/search", "");
     assert_eq!((refused.status, &refused.json()["reason"]), (429, &json!("quota")));
@@ -139,22 +139,22 @@ routes: [ { match: /search, scopes: search }, { match: /dear, scopes: search, co
 }
 
 /// Returns an origin that signals each request, and responds when the test signals.
-fn held() -> (Origin, Wait, Tell) {
+fn origin_with_signals() -> (Origin, SignalReceiver, OriginControl) {
     let (tell, asked) = signal();
     let (answers, waits) = signal();
-    let origin = Origin::scripted(move |_, wire| {
-        tell.tell();
+    let origin = Origin::with_script(move |_, wire| {
+        tell.notify();
         waits.wait();
         wire.reply("200 OK", "", b"hello");
     });
     (origin, asked, answers)
 }
 
-fn ask(client: &mut Client, path: &str) {
+fn send_get(client: &mut Client, path: &str) {
     client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
 }
 
-fn tenant(gate: &Gate) -> Value {
+fn tenant_scope_state(gate: &TestGateway) -> Value {
     let state = gate.state();
     let scopes = state["scopes"].as_array().expect("scopes");
     scopes.iter().find(|scope| scope["name"] == "tenant").expect("state lists the scope").clone()

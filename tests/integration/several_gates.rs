@@ -1,7 +1,7 @@
 //! Three complete instances in front of one origin, with one quota in a real Redis. The origin counts the requests.
 
 use crate::support::client::Client;
-use crate::support::gate::Gate;
+use crate::support::gate::TestGateway;
 use crate::support::origin::Origin;
 use crate::support::redis::RedisServer;
 use crate::support::wait::{pass_real_time, wait_until};
@@ -21,14 +21,16 @@ fn instances_never_overspend_during_redis_restart() {
          routes: [{{ match: '/**', cost: {{ q: 1 }} }}]",
         redis.port
     );
-    let gates: Vec<Gate> = (0..3).map(|_| Gate::with_clock(origin.address(), &rules, Clock::system())).collect();
+    let gates: Vec<TestGateway> =
+        (0..3).map(|_| TestGateway::with_clock(origin.address(), &rules, Clock::system())).collect();
     let (over, refused) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for gate in &gates {
-            scope.spawn(|| visit(gate, &over, &refused));
+            scope.spawn(|| request_until_stopped(gate, &over, &refused));
         }
-        let _ends = EndOnDrop(&over);
-        let wait_for_served = |least| wait_until(&format!("{least} requests"), || origin.seen().len() >= least);
+        let _ends = StopOnDrop(&over);
+        let wait_for_served =
+            |least| wait_until(&format!("{least} requests"), || origin.received_requests().len() >= least);
         wait_for_served(LIMIT / 3);
         redis.restart();
         wait_for_served(LIMIT * 99 / 100);
@@ -36,21 +38,21 @@ fn instances_never_overspend_during_redis_restart() {
         let before = refused.load(Ordering::SeqCst);
         wait_until("more refusals", || refused.load(Ordering::SeqCst) >= before + 100);
     });
-    let served = origin.seen().len();
+    let served = origin.received_requests().len();
     assert!(served <= LIMIT, "{served} requests served, limit {LIMIT}");
 }
 
 /// Stops the clients, also if an assertion fails.
-struct EndOnDrop<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for EndOnDrop<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
 
 /// Requests one page after the other, with a short pause after each refusal.
-fn visit(gate: &Gate, over: &AtomicBool, refused: &AtomicU64) {
+fn request_until_stopped(gate: &TestGateway, over: &AtomicBool, refused: &AtomicU64) {
     let mut client = Client::connect(gate.address());
     while !over.load(Ordering::SeqCst) {
         if client.get("/page", "").status != 200 {

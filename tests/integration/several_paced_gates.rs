@@ -4,7 +4,9 @@
 //! The server uses its own clock. It only requires that a window has not ended and is not far in the future, so the
 //! current week can be simulated in seconds.
 
-use crate::support::pacing::{Asked, Bots, DAY, Policy, Week, Who, decide, rules};
+use crate::support::pacing::{
+    BotTreatment, ClientLabel, DAY, PacingPolicy, SyntheticWeek, TraceRequest, decide, rules,
+};
 use crate::support::redis::RedisServer;
 use crate::support::wait::{TIMEOUT, wait_until};
 use std::sync::Arc;
@@ -19,11 +21,11 @@ const GATES: usize = 3;
 
 #[test]
 fn instances_with_unequal_traffic_pace_evenly() {
-    for policy in [Policy::Even, Policy::Learned] {
-        let week = Lived::week(policy, None);
-        week.holds(policy, 0.02);
+    for policy in [PacingPolicy::Even, PacingPolicy::Learned] {
+        let week = WeekResult::simulate_week(policy, None);
+        week.assert_follows_plan(policy, 0.02);
         for day in 0..7 {
-            let shares = week.search.map(|gate| gate[day].share());
+            let shares = week.search.map(|gate| gate[day].admitted_ratio());
             let (least, most) =
                 (shares.iter().copied().fold(1.0, f64::min), shares.iter().copied().fold(0.0, f64::max));
             assert!(most - least <= 0.1, "{policy:?}, day {day}: {shares:?}");
@@ -34,41 +36,41 @@ fn instances_with_unequal_traffic_pace_evenly() {
 #[test]
 fn dead_instances_share_passes_to_others() {
     const DEATH: u64 = 3 * DAY + DAY / 2;
-    for policy in [Policy::Even, Policy::Learned] {
-        let week = Lived::week(policy, Some(DEATH));
+    for policy in [PacingPolicy::Even, PacingPolicy::Learned] {
+        let week = WeekResult::simulate_week(policy, Some(DEATH));
         // The other instances detect their higher demand late. Tiers limit the lead over the plan to a burst.
-        week.holds(policy, BURST + 0.01);
+        week.assert_follows_plan(policy, BURST + 0.01);
     }
 }
 
 /// Result of a simulated week.
-struct Lived {
+struct WeekResult {
     limit: u64,
     served: u64,
     people_refused: u64,
     /// Units served until each hour, and units planned until then.
     by_hour: Vec<(u64, u64)>,
     /// Admit ratio of search engines, by instance and day.
-    search: [[Served; 7]; GATES],
+    search: [[AdmitRatio; 7]; GATES],
 }
 
 #[derive(Clone, Copy, Default)]
-struct Served {
+struct AdmitRatio {
     asked: u64,
     served: u64,
 }
 
-impl Lived {
+impl WeekResult {
     /// Simulates a week with three instances, which get 60 %, 30 % and 10 % of the traffic. The quota is half of the
     /// demand. At `death` the busiest instance crashes, and its clients move to the others.
-    fn week(policy: Policy, death: Option<u64>) -> Self {
+    fn simulate_week(policy: PacingPolicy, death: Option<u64>) -> Self {
         let redis = RedisServer::start(&[]);
         let start = Clock::system().now().seconds() / (7 * DAY) * 7 * DAY;
-        let asked: Vec<Asked> = Week::of(1, &[]).into_iter().step_by(ONE_OF).collect();
+        let asked: Vec<TraceRequest> = SyntheticWeek::generate(1, &[]).into_iter().step_by(ONE_OF).collect();
         let (limit, first) = (asked.len() as u64 / 2, asked[0].at);
-        let rules = rules((policy, Bots::Paced), "fixed: 7d", limit);
-        let gate = |number| Gate::new(&redis, number, Arc::clone(&rules), Timestamp::from_seconds(start));
-        let mut gates: Vec<Gate> = (1..=GATES as u64).map(gate).collect();
+        let rules = rules((policy, BotTreatment::Paced), "fixed: 7d", limit);
+        let gate = |number| PacedInstance::new(&redis, number, Arc::clone(&rules), Timestamp::from_seconds(start));
+        let mut gates: Vec<PacedInstance> = (1..=GATES as u64).map(gate).collect();
         let mut lived = Self { limit, served: 0, people_refused: 0, by_hour: Vec::new(), search: Default::default() };
         let mut round = 0;
         for (number, asked) in asked.iter().enumerate() {
@@ -76,23 +78,23 @@ impl Lived {
             while round <= passed {
                 let now = Timestamp::from_seconds(start + round);
                 for gate in &mut gates {
-                    gate.round(now);
+                    gate.refresh_leases(now);
                 }
                 if round.is_multiple_of(HOUR) {
-                    lived.by_hour.push((lived.served, gates[0].line(now)));
+                    lived.by_hour.push((lived.served, gates[0].planned_units(now)));
                 }
                 if gates.len() == GATES && death.is_some_and(|death| round >= death) {
-                    gates.remove(0).dies(&redis);
+                    gates.remove(0).crash_process(&redis);
                 }
                 round += if round < 7 * DAY - HOUR { ROUND } else { LAST_ROUND };
             }
             let place = [0, 0, 0, 1, 0, 1, 0, 2, 0, 1][number % 10].min(gates.len() - 1);
-            let is_served = u64::from(gates[place].serves(asked, Timestamp::from_seconds(start + passed)));
+            let is_served = u64::from(gates[place].try_admit(asked, Timestamp::from_seconds(start + passed)));
             lived.served += is_served;
             match asked.who {
-                Who::Person => lived.people_refused += 1 - is_served,
-                Who::Search => lived.search[place][(passed / DAY) as usize].count(is_served),
-                Who::Bot => {}
+                ClientLabel::Person => lived.people_refused += 1 - is_served,
+                ClientLabel::Search => lived.search[place][(passed / DAY) as usize].record_request(is_served),
+                ClientLabel::Bot => {}
             }
         }
         lived
@@ -100,7 +102,7 @@ impl Lived {
 
     /// Asserts that no human request was refused, the limit was kept and at least 98 % of it was used. At no time usage
     /// was ahead of the plan by more than `ahead`, a ratio of the limit, or behind it by more than a burst.
-    fn holds(&self, policy: Policy, ahead: f64) {
+    fn assert_follows_plan(&self, policy: PacingPolicy, ahead: f64) {
         let part = |units: u64| units as f64 / self.limit as f64;
         for (hour, (served, planned)) in self.by_hour.iter().enumerate() {
             let off = part(*served) - part(*planned);
@@ -112,19 +114,19 @@ impl Lived {
     }
 }
 
-impl Served {
-    fn count(&mut self, served: u64) {
+impl AdmitRatio {
+    fn record_request(&mut self, served: u64) {
         self.asked += 1;
         self.served += served;
     }
 
-    fn share(&self) -> f64 {
+    fn admitted_ratio(&self) -> f64 {
         self.served as f64 / self.asked as f64
     }
 }
 
 /// A gateway without its listener: quota counters with their plan, and the store that leases units.
-struct Gate {
+struct PacedInstance {
     engine: Arc<Engine>,
     admission: Admission,
     store: RedisStore,
@@ -133,7 +135,7 @@ struct Gate {
     row: String,
 }
 
-impl Gate {
+impl PacedInstance {
     fn new(redis: &RedisServer, number: u64, rules: Arc<Rules>, now: Timestamp) -> Self {
         let runs_low = Arc::new(AtomicBool::new(true));
         let bell = Arc::clone(&runs_low);
@@ -144,15 +146,18 @@ impl Gate {
         // Long timeouts: the server is reachable, however busy the machine is.
         let patient = Timeouts { connect: TIMEOUT, reply: TIMEOUT };
         let store = RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(number)).with_timeouts(patient);
-        let known = rows(redis);
+        let known = registered_instances(redis);
         let mut gate = Self { engine, admission, store, runs_low, row: String::new() };
-        wait_until("a new ledger to grant leases, which takes three seconds", || gate.round(now) > Units::ZERO);
-        gate.row = rows(redis).into_iter().find(|row| !known.contains(row)).expect("instance is registered");
+        wait_until("a new ledger to grant leases, which takes three seconds", || {
+            gate.refresh_leases(now) > Units::ZERO
+        });
+        gate.row =
+            registered_instances(redis).into_iter().find(|row| !known.contains(row)).expect("instance is registered");
         gate
     }
 
     /// Crashes as by `kill -9`, one minute ago by the server's clock.
-    fn dies(self, redis: &RedisServer) {
+    fn crash_process(self, redis: &RedisServer) {
         let told = redis.cli(&["HGET", KEY, &self.row]);
         let (heard, rest) = told.split_once(' ').expect("entry starts with the time of registration");
         let heard: u64 = heard.parse().expect("microseconds");
@@ -160,18 +165,18 @@ impl Gate {
     }
 
     /// Refreshes the leases, as an instance does once a second and when a quota runs low. Returns the units held.
-    fn round(&mut self, now: Timestamp) -> Units {
+    fn refresh_leases(&mut self, now: Timestamp) -> Units {
         let asks = self.engine.lease_requests(now);
-        let Ok(leases) = wait(self.store.lease(&asks, now)) else { return Units::ZERO };
+        let Ok(leases) = run_on_runtime(self.store.lease(&asks, now)) else { return Units::ZERO };
         self.engine.apply_leases(&asks, &leases, now);
         leases[0].held
     }
 
-    fn serves(&mut self, asked: &Asked, now: Timestamp) -> bool {
+    fn try_admit(&mut self, asked: &TraceRequest, now: Timestamp) -> bool {
         // A request that finds the lease used up is retried after a second.
         for _ in 0..2 {
             if self.runs_low.swap(false, Ordering::Relaxed) {
-                self.round(now);
+                self.refresh_leases(now);
             }
             match decide(&self.admission, asked, now).ruling {
                 AdmissionOutcome::Admitted(permit) => {
@@ -185,13 +190,13 @@ impl Gate {
         false
     }
 
-    fn line(&self, now: Timestamp) -> u64 {
+    fn planned_units(&self, now: Timestamp) -> u64 {
         self.admission.quotas(now)[0].plan.as_ref().map_or(0, |plan| plan.planned.floor())
     }
 }
 
 /// Returns the registered instances.
-fn rows(redis: &RedisServer) -> Vec<String> {
+fn registered_instances(redis: &RedisServer) -> Vec<String> {
     let rows = redis.cli(&["HKEYS", KEY]);
     rows.lines().filter(|row| row.starts_with("g ")).map(str::to_owned).collect()
 }
@@ -212,7 +217,7 @@ const ONE_OF: usize = 4;
 const BURST: f64 = 0.05;
 
 /// Runs `work` on the runtime of this thread: a connection belongs to the runtime on which it was opened.
-fn wait<T>(work: impl Future<Output = T>) -> T {
+fn run_on_runtime<T>(work: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");

@@ -1,9 +1,9 @@
 //! Signed requests of agents: which signatures are accepted, at what times, and which requests key fetches cause.
 
-use crate::support::directory::Directory;
-use crate::support::gate::{Gate, NOON};
+use crate::support::directory::HttpsServer;
+use crate::support::gate::{NOON, TestGateway};
 use crate::support::origin::Origin;
-use crate::support::signer::{Signer, Terms};
+use crate::support::signer::{SignatureParams, Signer};
 use crate::support::wait::wait_until;
 use std::time::Duration;
 use tidegate::verify::fetch::AllowedAddresses;
@@ -12,45 +12,49 @@ const BROWSER: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/5
                        Safari/537.36\r\n";
 
 /// A gateway with rules for an agent of one operator, the agent, and the server that publishes its keys.
-struct Scene {
-    gate: Gate,
+struct SignatureFixture {
+    gate: TestGateway,
     agent: Signer,
-    directory: Directory,
+    directory: HttpsServer,
     origin: Origin,
 }
 
-impl Scene {
+impl SignatureFixture {
     fn new(reach: AllowedAddresses) -> Self {
-        Self::with("chatgpt-agent", reach)
+        Self::with_operator("chatgpt-agent", reach)
     }
 
-    fn with(operator: &str, reach: AllowedAddresses) -> Self {
-        let (origin, directory) = (Origin::plain(), Directory::empty());
+    fn with_operator(operator: &str, reach: AllowedAddresses) -> Self {
+        let (origin, directory) = (Origin::plain(), HttpsServer::without_document());
         let agent = Signer::new(&directory.url());
-        let gate = Gate::in_world(directory.world(reach), origin.address(), &knowing(operator, &directory.url()));
+        let gate = TestGateway::with_network(
+            directory.network(reach),
+            origin.address(),
+            &operator_rules(operator, &directory.url()),
+        );
         Self { gate, agent, directory, origin }
     }
 
     /// Like [`SignatureFixture::with_operator`], with the agent's keys fetched.
-    fn acquainted() -> Self {
-        Self::new(AllowedAddresses::Any).after_the_keys_came()
+    fn with_keys() -> Self {
+        Self::new(AllowedAddresses::Any).publish_and_wait_for_keys()
     }
 
-    fn after_the_keys_came(self) -> Self {
-        self.directory.publishes(&self.agent.directory());
-        self.is_verified_at_last();
+    fn publish_and_wait_for_keys(self) -> Self {
+        self.directory.publish_keys(&self.agent.directory());
+        self.wait_until_verified();
         self
     }
 
     /// Returns class and operator of a browser request with `fields`.
-    fn ask(&self, fields: &str) -> String {
-        self.ask_as(BROWSER, fields)
+    fn observed_class(&self, fields: &str) -> String {
+        self.observed_class_as(BROWSER, fields)
     }
 
-    fn ask_as(&self, user_agent: &str, fields: &str) -> String {
+    fn observed_class_as(&self, user_agent: &str, fields: &str) -> String {
         let answer = self.gate.connect().get("/", &format!("{user_agent}{PUBLIC}{fields}"));
         assert_eq!(answer.status, 200, "{}", answer.text());
-        let seen = self.origin.seen().pop().expect("origin received the request");
+        let seen = self.origin.received_requests().pop().expect("origin received the request");
         format!(
             "{} {}",
             seen.fields["x-tidegate-class"],
@@ -59,16 +63,16 @@ impl Scene {
     }
 
     /// Returns class and operator of a request that the agent signed a minute ago, valid for an hour.
-    fn ask_signed(&self) -> String {
-        self.ask(&self.agent.fields(&terms(None)))
+    fn observed_class_signed(&self) -> String {
+        self.observed_class(&self.agent.signed_fields(&signature_params(None)))
     }
 
-    fn is_verified_at_last(&self) {
-        wait_until("the agent's keys to be fetched", || self.ask_signed().starts_with("agent "));
+    fn wait_until_verified(&self) {
+        wait_until("the agent's keys to be fetched", || self.observed_class_signed().starts_with("agent "));
     }
 
-    fn directory_is_asked(&self, times: usize) {
-        wait_until("the key server to get requests", || self.directory.asked() >= times);
+    fn wait_for_directory_requests(&self, times: usize) {
+        wait_until("the key server to get requests", || self.directory.request_count() >= times);
     }
 }
 
@@ -83,7 +87,7 @@ const PERSON: &str = "person -";
 const ONE_WORKER: &str = "workers: 1\nlimits: { first_byte_timeout: 1s }\n";
 
 /// Returns rules that identify `operator` by its agent.
-fn knowing(operator: &str, agent: &str) -> String {
+fn operator_rules(operator: &str, agent: &str) -> String {
     format!(
         "{ONE_WORKER}operators: {{ {operator}: {{ signature_agents: \"{agent}\" }} }}\n\
          classes: [ {{ name: agent, when: {{ operator: {operator} }} }}, {{ name: impostor, when: {{ kind: impostor }} }},\n\
@@ -91,26 +95,26 @@ fn knowing(operator: &str, agent: &str) -> String {
     )
 }
 
-fn terms(nonce: Option<&str>) -> Terms<'_> {
-    Terms { host: "example.com", created: NOON.seconds() - 60, expires: NOON.seconds() + 3540, nonce }
+fn signature_params(nonce: Option<&str>) -> SignatureParams<'_> {
+    SignatureParams { host: "example.com", created: NOON.seconds() - 60, expires: NOON.seconds() + 3540, nonce }
 }
 
 #[test]
 fn agent_is_verified_once_keys_are_fetched() {
-    let scene = Scene::new(AllowedAddresses::Any);
-    scene.directory.publishes(&scene.agent.directory());
-    assert_eq!(scene.ask(""), PERSON, "the user agent is a browser");
-    assert_eq!(scene.ask_signed(), DECLARED, "requests do not wait for keys");
-    scene.is_verified_at_last();
-    assert_eq!(scene.directory.asked(), 1, "keys are fetched once for all requests");
-    let seen = scene.origin.seen().pop().expect("origin received the request");
+    let scene = SignatureFixture::new(AllowedAddresses::Any);
+    scene.directory.publish_keys(&scene.agent.directory());
+    assert_eq!(scene.observed_class(""), PERSON, "the user agent is a browser");
+    assert_eq!(scene.observed_class_signed(), DECLARED, "requests do not wait for keys");
+    scene.wait_until_verified();
+    assert_eq!(scene.directory.request_count(), 1, "keys are fetched once for all requests");
+    let seen = scene.origin.received_requests().pop().expect("origin received the request");
     assert!(
         seen.fields["signature-agent"].contains("localhost") && seen.fields.contains_key("signature"),
         "signature fields are forwarded"
     );
     let verified = "tidegate_verifications_total{operator=\"chatgpt-agent\",method=\"signature\",result=\"verified\"}";
     assert!(scene.gate.metric(verified) >= 1.0);
-    let last = scene.gate.into_log().pop().expect("log has a line");
+    let last = scene.gate.read_log().pop().expect("log has a line");
     assert_eq!((&last["kind"], &last["operator"]), (&"verified_bot".into(), &"chatgpt-agent".into()), "{last}");
     assert_eq!(last["evidence"], serde_json::json!(["user_agent_no_match", "signature_valid:chatgpt-agent"]));
     let seen = serde_json::json!(["user-agent", "signature-agent", "signature-input", "signature"]);
@@ -119,164 +123,170 @@ fn agent_is_verified_once_keys_are_fetched() {
 
 #[test]
 fn expired_future_or_foreign_signatures_are_invalid() {
-    let scene = Scene::acquainted();
+    let scene = SignatureFixture::with_keys();
     let now = NOON.seconds();
     for (what, terms) in [
-        ("over", Terms { expires: now, ..terms(None) }),
-        ("created in the future", Terms { created: now + 61, ..terms(None) }),
-        ("valid for longer than a day", Terms { expires: now + 24 * 3600, ..terms(None) }),
-        ("for another site", Terms { host: "other.example", ..terms(None) }),
+        ("over", SignatureParams { expires: now, ..signature_params(None) }),
+        ("created in the future", SignatureParams { created: now + 61, ..signature_params(None) }),
+        ("valid for longer than a day", SignatureParams { expires: now + 24 * 3600, ..signature_params(None) }),
+        ("for another site", SignatureParams { host: "other.example", ..signature_params(None) }),
     ] {
-        assert_eq!(scene.ask(&scene.agent.fields(&terms)), DECLARED, "{what}");
+        assert_eq!(scene.observed_class(&scene.agent.signed_fields(&terms)), DECLARED, "{what}");
     }
-    scene.gate.pass(Duration::from_secs(3540));
-    assert_eq!(scene.ask_signed(), DECLARED, "the signature has expired");
-    let line = scene.gate.into_log().pop().expect("log has a line");
+    scene.gate.advance_and_sweep(Duration::from_secs(3540));
+    assert_eq!(scene.observed_class_signed(), DECLARED, "the signature has expired");
+    let line = scene.gate.read_log().pop().expect("log has a line");
     assert_eq!(line["evidence"], serde_json::json!(["user_agent_no_match", "signature_invalid:chatgpt-agent"]));
 }
 
 #[test]
 fn nonce_is_accepted_once() {
-    let scene = Scene::acquainted();
-    let once = scene.agent.fields(&terms(Some("a-number")));
-    assert_eq!(scene.ask(&once), VERIFIED);
-    assert_eq!(scene.ask(&once), DECLARED);
-    assert_eq!(scene.ask(&scene.agent.fields(&terms(Some("another")))), VERIFIED);
+    let scene = SignatureFixture::with_keys();
+    let once = scene.agent.signed_fields(&signature_params(Some("a-number")));
+    assert_eq!(scene.observed_class(&once), VERIFIED);
+    assert_eq!(scene.observed_class(&once), DECLARED);
+    assert_eq!(scene.observed_class(&scene.agent.signed_fields(&signature_params(Some("another")))), VERIFIED);
 }
 
 #[test]
 fn signature_by_another_key_is_rejected() {
-    let scene = Scene::acquainted();
+    let scene = SignatureFixture::with_keys();
     let thief = Signer::new(&scene.directory.url());
-    let stolen = thief.fields(&terms(None));
-    assert_eq!(scene.ask(&stolen), DECLARED);
-    let garbled = scene.agent.fields(&terms(None)).replace("Signature: sig1=:", "Signature: sig1=:AAAA");
-    assert_eq!(scene.ask(&garbled), DECLARED);
+    let stolen = thief.signed_fields(&signature_params(None));
+    assert_eq!(scene.observed_class(&stolen), DECLARED);
+    let garbled =
+        scene.agent.signed_fields(&signature_params(None)).replace("Signature: sig1=:", "Signature: sig1=:AAAA");
+    assert_eq!(scene.observed_class(&garbled), DECLARED);
 }
 
 #[test]
 fn invalid_signature_of_exhaustive_operator_is_impostor() {
-    let scene = Scene::with("google-agent", AllowedAddresses::Any).after_the_keys_came();
-    let garbled = scene.agent.fields(&terms(None)).replace("Signature: sig1=:", "Signature: sig1=:AAAA");
-    assert_eq!(scene.ask(&garbled), "impostor -");
+    let scene = SignatureFixture::with_operator("google-agent", AllowedAddresses::Any).publish_and_wait_for_keys();
+    let garbled =
+        scene.agent.signed_fields(&signature_params(None)).replace("Signature: sig1=:", "Signature: sig1=:AAAA");
+    assert_eq!(scene.observed_class(&garbled), "impostor -");
 }
 
 #[test]
 fn directory_outage_leaves_agents_declared() {
-    let scene = Scene::with("google-agent", AllowedAddresses::Any);
-    assert_eq!(scene.ask_signed(), DECLARED);
-    scene.directory_is_asked(1);
+    let scene = SignatureFixture::with_operator("google-agent", AllowedAddresses::Any);
+    assert_eq!(scene.observed_class_signed(), DECLARED);
+    scene.wait_for_directory_requests(1);
     let named = "User-Agent: Google-Agent\r\n";
-    assert_eq!(scene.ask_as(named, ""), "impostor -", "the address disproves the claim");
-    let signed = scene.agent.fields(&terms(None));
-    assert_eq!(scene.ask_as(named, &signed), DECLARED, "the address is not evidence while the signature is pending");
+    assert_eq!(scene.observed_class_as(named, ""), "impostor -", "the address disproves the claim");
+    let signed = scene.agent.signed_fields(&signature_params(None));
+    assert_eq!(
+        scene.observed_class_as(named, &signed),
+        DECLARED,
+        "the address is not evidence while the signature is pending"
+    );
     // The fetch is retried within 15 seconds.
-    scene.directory.publishes(&scene.agent.directory());
-    scene.gate.pass(Duration::from_secs(15));
-    scene.is_verified_at_last();
+    scene.directory.publish_keys(&scene.agent.directory());
+    scene.gate.advance_and_sweep(Duration::from_secs(15));
+    scene.wait_until_verified();
     // Keys stay valid when the key server fails again.
-    scene.directory.answers("503 Service Unavailable", "", "");
-    scene.gate.pass(Duration::from_secs(600));
-    scene.directory_is_asked(3);
-    assert_eq!(scene.ask_signed(), "agent google-agent");
+    scene.directory.set_response("503 Service Unavailable", "", "");
+    scene.gate.advance_and_sweep(Duration::from_secs(600));
+    scene.wait_for_directory_requests(3);
+    assert_eq!(scene.observed_class_signed(), "agent google-agent");
 }
 
 #[test]
 fn withdrawn_keys_become_invalid() {
-    let scene = Scene::acquainted();
-    scene.directory.publishes(&Signer::new("https://x.example").directory());
-    scene.gate.pass(Duration::from_secs(600));
-    wait_until("the key to expire", || scene.ask_signed() == DECLARED);
+    let scene = SignatureFixture::with_keys();
+    scene.directory.publish_keys(&Signer::new("https://x.example").directory());
+    scene.gate.advance_and_sweep(Duration::from_secs(600));
+    wait_until("the key to expire", || scene.observed_class_signed() == DECLARED);
 }
 
 #[test]
 fn directory_redirects_are_not_followed() {
-    let scene = Scene::new(AllowedAddresses::Any);
-    let elsewhere = Directory::empty();
-    elsewhere.publishes(&scene.agent.directory());
-    scene.directory.answers("302 Found", &format!("Location: {}\r\n", elsewhere.url()), "");
-    assert_eq!(scene.ask_signed(), DECLARED);
-    scene.directory_is_asked(1);
-    assert_eq!(scene.ask_signed(), DECLARED);
-    assert_eq!(elsewhere.asked(), 0);
+    let scene = SignatureFixture::new(AllowedAddresses::Any);
+    let elsewhere = HttpsServer::without_document();
+    elsewhere.publish_keys(&scene.agent.directory());
+    scene.directory.set_response("302 Found", &format!("Location: {}\r\n", elsewhere.url()), "");
+    assert_eq!(scene.observed_class_signed(), DECLARED);
+    scene.wait_for_directory_requests(1);
+    assert_eq!(scene.observed_class_signed(), DECLARED);
+    assert_eq!(elsewhere.request_count(), 0);
 }
 
 #[test]
 fn wrong_media_type_provides_no_keys() {
-    let scene = Scene::new(AllowedAddresses::Any);
-    scene.directory.answers("200 OK", "Content-Type: text/html\r\n", &scene.agent.directory());
-    assert_eq!(scene.ask_signed(), DECLARED);
-    scene.directory_is_asked(1);
-    assert_eq!(scene.ask_signed(), DECLARED);
+    let scene = SignatureFixture::new(AllowedAddresses::Any);
+    scene.directory.set_response("200 OK", "Content-Type: text/html\r\n", &scene.agent.directory());
+    assert_eq!(scene.observed_class_signed(), DECLARED);
+    scene.wait_for_directory_requests(1);
+    assert_eq!(scene.observed_class_signed(), DECLARED);
 }
 
 #[test]
 fn private_network_directories_are_not_fetched() {
-    let scene = Scene::new(AllowedAddresses::Public);
-    scene.directory.publishes(&scene.agent.directory());
+    let scene = SignatureFixture::new(AllowedAddresses::Public);
+    scene.directory.publish_keys(&scene.agent.directory());
     for _ in 0..100 {
-        assert_eq!(scene.ask_signed(), DECLARED);
+        assert_eq!(scene.observed_class_signed(), DECLARED);
     }
-    assert_eq!(scene.directory.asked(), 0);
+    assert_eq!(scene.directory.request_count(), 0);
 }
 
 #[test]
 fn keys_of_unlisted_agents_are_not_fetched() {
-    let (origin, directory) = (Origin::plain(), Directory::empty());
+    let (origin, directory) = (Origin::plain(), HttpsServer::without_document());
     let agent = Signer::new(&directory.url());
-    directory.publishes(&agent.directory());
-    let scene = Scene {
-        gate: Gate::in_world(directory.world(AllowedAddresses::Any), origin.address(), ""),
+    directory.publish_keys(&agent.directory());
+    let scene = SignatureFixture {
+        gate: TestGateway::with_network(directory.network(AllowedAddresses::Any), origin.address(), ""),
         agent,
         directory,
         origin,
     };
     for _ in 0..100 {
-        assert_eq!(scene.ask_signed(), "other -");
+        assert_eq!(scene.observed_class_signed(), "other -");
     }
-    assert_eq!(scene.directory.asked(), 0);
-    let line = scene.gate.into_log().pop().expect("log has a line");
+    assert_eq!(scene.directory.request_count(), 0);
+    let line = scene.gate.read_log().pop().expect("log has a line");
     assert_eq!((&line["kind"], &line["evidence"][1]), (&"declared_bot".into(), &"signature_unknown".into()), "{line}");
 }
 
 #[test]
 fn malformed_signature_fields_leave_kind_human() {
-    let scene = Scene::new(AllowedAddresses::Any);
+    let scene = SignatureFixture::new(AllowedAddresses::Any);
     for fields in [
         "Signature-Agent: garbage\r\nSignature-Input: garbage\r\nSignature: garbage\r\n",
         "Signature-Agent: \"\r\nSignature-Input: (\r\nSignature: :\r\n",
         "Signature-Agent: \"https://bot.example\"\r\n",
     ] {
-        assert_eq!(scene.ask(fields), PERSON, "{fields}");
+        assert_eq!(scene.observed_class(fields), PERSON, "{fields}");
     }
     assert_eq!(
-        scene.ask(
+        scene.observed_class(
             "Signature-Agent: sig1=1\r\nSignature-Input: sig1=();tag=\"web-bot-auth\"\r\nSignature: sig1=:AA==:\r\n"
         ),
         PERSON
     );
-    let line = scene.gate.into_log().pop().expect("log has a line");
+    let line = scene.gate.read_log().pop().expect("log has a line");
     assert_eq!(line["evidence"], serde_json::json!(["user_agent_no_match", "signature_malformed"]));
 }
 
 #[test]
 fn disabled_verification_ignores_signatures() {
-    let (origin, directory) = (Origin::plain(), Directory::empty());
+    let (origin, directory) = (Origin::plain(), HttpsServer::without_document());
     let agent = Signer::new(&directory.url());
     let off = "verify: { dns: off, refresh_interval: off, signatures: { enabled: false } }";
-    let scene = Scene {
-        gate: Gate::in_world(directory.world(AllowedAddresses::Any), origin.address(), off),
+    let scene = SignatureFixture {
+        gate: TestGateway::with_network(directory.network(AllowedAddresses::Any), origin.address(), off),
         agent,
         directory,
         origin,
     };
-    assert_eq!(scene.ask_signed(), "other -");
-    let line = scene.gate.into_log().pop().expect("log has a line");
+    assert_eq!(scene.observed_class_signed(), "other -");
+    let line = scene.gate.read_log().pop().expect("log has a line");
     assert_eq!((&line["kind"], &line["headers_seen"]), (&"human".into(), &serde_json::json!(["user-agent"])), "{line}");
 }
 
 #[test]
 fn custom_operator_is_verified_by_signature_alone() {
-    let scene = Scene::with("acme", AllowedAddresses::Any).after_the_keys_came();
-    assert_eq!(scene.ask_signed(), "agent acme");
+    let scene = SignatureFixture::with_operator("acme", AllowedAddresses::Any).publish_and_wait_for_keys();
+    assert_eq!(scene.observed_class_signed(), "agent acme");
 }

@@ -1,8 +1,8 @@
 //! Clients with the three retry strategies of Atlassian's documentation against a real gateway. A client that follows
 //! the response headers completes all of its work. A client sleeps by advancing the gateway's clock.
 
-use crate::support::client::Answer;
-use crate::support::gate::Gate;
+use crate::support::client::Response;
+use crate::support::gate::TestGateway;
 use crate::support::origin::Origin;
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ const BUCKETS: [&str; 6] = [
 #[test]
 fn exponential_backoff_completes_all_requests() {
     for bucket in BUCKETS {
-        let site = Site::with(bucket);
-        let mut client = Client::new("192.0.2.1", Exponential::default());
-        site.let_work(&mut [&mut client]);
+        let site = BucketSite::with_bucket(bucket);
+        let mut client = SimulatedClient::new("192.0.2.1", ExponentialBackoff::default());
+        site.run_to_completion(&mut [&mut client]);
         assert!(client.refused.len() > 1, "{bucket}: exponential backoff reacts to refusals only");
     }
 }
@@ -32,17 +32,17 @@ fn exponential_backoff_completes_all_requests() {
 #[test]
 fn honoring_retry_after_avoids_all_refusals() {
     for bucket in BUCKETS {
-        let site = Site::with(bucket);
-        let mut client = Client::new("192.0.2.1", Timed);
-        site.let_work(&mut [&mut client]);
+        let site = BucketSite::with_bucket(bucket);
+        let mut client = SimulatedClient::new("192.0.2.1", HonorRetryAfter);
+        site.run_to_completion(&mut [&mut client]);
         assert_eq!(
             client.refused,
             [] as [usize; 0],
             "{bucket}: the response to the last token has the time of the next one"
         );
-        let mut late = Client::new("192.0.2.2", Timed);
-        site.empty_bucket(late.address);
-        site.let_work(&mut [&mut late]);
+        let mut late = SimulatedClient::new("192.0.2.2", HonorRetryAfter);
+        site.drain_bucket(late.address);
+        site.run_to_completion(&mut [&mut late]);
         assert_eq!(late.refused, [0], "{bucket}: only the first request, after another client's requests");
     }
 }
@@ -50,13 +50,13 @@ fn honoring_retry_after_avoids_all_refusals() {
 #[test]
 fn header_rate_adjustment_avoids_all_refusals() {
     for bucket in BUCKETS {
-        let site = Site::with(bucket);
-        let mut client = Client::new("192.0.2.1", Adjusting);
-        site.let_work(&mut [&mut client]);
+        let site = BucketSite::with_bucket(bucket);
+        let mut client = SimulatedClient::new("192.0.2.1", AdjustToHeaders);
+        site.run_to_completion(&mut [&mut client]);
         assert_eq!(client.refused, [] as [usize; 0], "{bucket}");
-        let mut late = Client::new("192.0.2.2", Adjusting);
-        site.empty_bucket(late.address);
-        site.let_work(&mut [&mut late]);
+        let mut late = SimulatedClient::new("192.0.2.2", AdjustToHeaders);
+        site.drain_bucket(late.address);
+        site.run_to_completion(&mut [&mut late]);
         assert_eq!(late.refused, [0], "{bucket}: only the first request");
     }
 }
@@ -64,27 +64,27 @@ fn header_rate_adjustment_avoids_all_refusals() {
 #[test]
 fn mixed_strategies_behind_one_address_complete() {
     for bucket in BUCKETS {
-        let site = Site::with(bucket);
-        let mut exponential = Client::new("192.0.2.1", Exponential::default());
-        let mut timed = Client::new("192.0.2.1", Timed);
-        let mut adjusting = Client::new("192.0.2.1", Adjusting);
-        site.let_work(&mut [&mut exponential, &mut timed, &mut adjusting]);
+        let site = BucketSite::with_bucket(bucket);
+        let mut exponential = SimulatedClient::new("192.0.2.1", ExponentialBackoff::default());
+        let mut timed = SimulatedClient::new("192.0.2.1", HonorRetryAfter);
+        let mut adjusting = SimulatedClient::new("192.0.2.1", AdjustToHeaders);
+        site.run_to_completion(&mut [&mut exponential, &mut timed, &mut adjusting]);
     }
 }
 
 /// Retry strategy of a client: the delay between a response and the next request.
-trait Strategy {
-    fn wait(&mut self, answer: &Answer, chance: f64) -> Duration;
+trait RetryStrategy {
+    fn next_delay(&mut self, answer: &Response, chance: f64) -> Duration;
 }
 
 /// Sends until a refusal, then waits one second, doubled with each further refusal. Reads no headers.
 #[derive(Default)]
-struct Exponential {
+struct ExponentialBackoff {
     refused_in_a_row: u32,
 }
 
-impl Strategy for Exponential {
-    fn wait(&mut self, answer: &Answer, chance: f64) -> Duration {
+impl RetryStrategy for ExponentialBackoff {
+    fn next_delay(&mut self, answer: &Response, chance: f64) -> Duration {
         if answer.status == 200 {
             self.refused_in_a_row = 0;
             return Duration::ZERO;
@@ -96,28 +96,28 @@ impl Strategy for Exponential {
 }
 
 /// Sends without a delay until `Retry-After` is above 0, then waits for as long.
-struct Timed;
+struct HonorRetryAfter;
 
-impl Strategy for Timed {
-    fn wait(&mut self, answer: &Answer, _: f64) -> Duration {
+impl RetryStrategy for HonorRetryAfter {
+    fn next_delay(&mut self, answer: &Response, _: f64) -> Duration {
         retry_after(answer)
     }
 }
 
 /// Spreads requests evenly over the refill interval.
-struct Adjusting;
+struct AdjustToHeaders;
 
-impl Strategy for Adjusting {
-    fn wait(&mut self, answer: &Answer, _: f64) -> Duration {
-        let interval = Duration::from_secs(number(answer, "x-ratelimit-interval-seconds"));
-        let fill = u32::try_from(number(answer, "x-ratelimit-fillrate")).expect("fill rate fits u32");
+impl RetryStrategy for AdjustToHeaders {
+    fn next_delay(&mut self, answer: &Response, _: f64) -> Duration {
+        let interval = Duration::from_secs(header_number(answer, "x-ratelimit-interval-seconds"));
+        let fill = u32::try_from(header_number(answer, "x-ratelimit-fillrate")).expect("fill rate fits u32");
         (interval / fill).max(retry_after(answer))
     }
 }
 
-struct Client<'a> {
+struct SimulatedClient<'a> {
     address: &'static str,
-    strategy: Box<dyn Strategy + 'a>,
+    strategy: Box<dyn RetryStrategy + 'a>,
     asked: usize,
     /// Numbers of the refused requests.
     refused: Vec<usize>,
@@ -126,8 +126,8 @@ struct Client<'a> {
     goes_on: Duration,
 }
 
-impl<'a> Client<'a> {
-    fn new(address: &'static str, strategy: impl Strategy + 'a) -> Self {
+impl<'a> SimulatedClient<'a> {
+    fn new(address: &'static str, strategy: impl RetryStrategy + 'a) -> Self {
         Self {
             address,
             strategy: Box::new(strategy),
@@ -139,37 +139,37 @@ impl<'a> Client<'a> {
     }
 }
 
-struct Site {
-    gate: Gate,
+struct BucketSite {
+    gate: TestGateway,
     /// Keeps the origin alive.
     _origin: Origin,
 }
 
-impl Site {
-    fn with(bucket: &str) -> Self {
+impl BucketSite {
+    fn with_bucket(bucket: &str) -> Self {
         let origin = Origin::plain();
         let rules = format!("classes: [ {{ name: all, bucket: {bucket} }} ]\nheaders: {{ legacy: [atlassian] }}");
-        Self { gate: Gate::before(origin.address(), &rules), _origin: origin }
+        Self { gate: TestGateway::with_rules(origin.address(), &rules), _origin: origin }
     }
 
-    fn ask(&self, address: &str) -> Answer {
+    fn request_from(&self, address: &str) -> Response {
         let answer = self.gate.connect().get("/", &format!("X-Forwarded-For: {address}\r\n"));
         assert!(matches!(answer.status, 200 | 429), "{}", answer.status);
         answer
     }
 
-    fn empty_bucket(&self, address: &str) {
-        while self.ask(address).status == 200 {}
+    fn drain_bucket(&self, address: &str) {
+        while self.request_from(address).status == 200 {}
     }
 
     /// Runs every client until all of its pages are fetched, each at its own times. Panics if that takes too many
     /// requests.
-    fn let_work(&self, clients: &mut [&mut Client<'_>]) {
+    fn run_to_completion(&self, clients: &mut [&mut SimulatedClient<'_>]) {
         let mut passed = Duration::ZERO;
         while let Some(client) = clients.iter_mut().filter(|client| client.left > 0).min_by_key(|one| one.goes_on) {
             self.gate.clock.advance(client.goes_on.saturating_sub(passed));
             passed = passed.max(client.goes_on);
-            let answer = self.ask(client.address);
+            let answer = self.request_from(client.address);
             match answer.status {
                 200 => client.left -= 1,
                 _ => client.refused.push(client.asked),
@@ -177,15 +177,15 @@ impl Site {
             client.asked += 1;
             assert!(client.asked < 50 * WORK, "{} pages of {WORK} are missing", client.left);
             let chance = (client.asked % 10) as f64 / 10.0;
-            client.goes_on = passed + client.strategy.wait(&answer, chance);
+            client.goes_on = passed + client.strategy.next_delay(&answer, chance);
         }
     }
 }
 
-fn retry_after(answer: &Answer) -> Duration {
-    Duration::from_secs(number(answer, "retry-after"))
+fn retry_after(answer: &Response) -> Duration {
+    Duration::from_secs(header_number(answer, "retry-after"))
 }
 
-fn number(answer: &Answer, name: &str) -> u64 {
+fn header_number(answer: &Response, name: &str) -> u64 {
     answer.field(name).parse().unwrap_or_else(|_| panic!("{name}: {:?}", answer.field(name)))
 }

@@ -2,12 +2,12 @@
 //!
 //! Each run makes all checks: the gateway's log against the counters of the origin and the responses of the clients.
 
-use crate::support::access_log::Line;
-use crate::support::client::Answer;
-use crate::support::crowd::{self, Visit};
-use crate::support::gate::Gate;
-use crate::support::origin::Seen;
-use crate::support::site::{Books, Mood, SHOP, SITE, Site};
+use crate::support::access_log::AccessLogLine;
+use crate::support::client::Response;
+use crate::support::crowd::{self, LoadRequest};
+use crate::support::gate::TestGateway;
+use crate::support::origin::ReceivedRequest;
+use crate::support::site::{MeteredSite, OriginCounters, OriginMode, SHOP, SITE};
 use crate::support::wait::wait_until;
 use crate::support::{combined_log, day};
 use flate2::read::MultiGzDecoder;
@@ -17,38 +17,38 @@ use std::time::Duration;
 
 #[test]
 fn synthetic_day_keeps_all_invariants() {
-    let run = Run::of(made_up_day(), SHOP, Mood::Steady);
-    run.keeps_its_promises();
-    run.takes_everybody_for_what_they_are();
-    run.loses_nothing_on_the_way();
-    run.has_run_out();
-    run.has_entered_every_tier();
+    let run = LoadRun::execute(synthetic_requests(), SHOP, OriginMode::Steady);
+    run.assert_invariants();
+    run.assert_client_kinds();
+    run.assert_nothing_lost();
+    run.assert_quota_exhausted();
+    run.assert_all_tiers_entered();
 }
 
 #[test]
 fn synthetic_day_keeps_invariants_with_unstable_origin() {
-    let run = Run::of(made_up_day(), SHOP, Mood::Moody);
-    run.keeps_its_promises();
-    run.takes_everybody_for_what_they_are();
-    run.pays_for_what_broke_off();
+    let run = LoadRun::execute(synthetic_requests(), SHOP, OriginMode::Moody);
+    run.assert_invariants();
+    run.assert_client_kinds();
+    run.assert_resets_charged();
 }
 
 #[test]
 fn real_logs_keep_all_invariants() {
     for visits in real_logs() {
-        let run = Run::of(visits, SITE, Mood::Steady);
-        run.keeps_its_promises();
-        run.loses_nothing_on_the_way();
-        run.has_run_out();
+        let run = LoadRun::execute(visits, SITE, OriginMode::Steady);
+        run.assert_invariants();
+        run.assert_nothing_lost();
+        run.assert_quota_exhausted();
     }
 }
 
 #[test]
 fn real_logs_keep_invariants_with_unstable_origin() {
     for visits in real_logs() {
-        let run = Run::of(visits, SITE, Mood::Moody);
-        run.keeps_its_promises();
-        run.pays_for_what_broke_off();
+        let run = LoadRun::execute(visits, SITE, OriginMode::Moody);
+        run.assert_invariants();
+        run.assert_resets_charged();
     }
 }
 
@@ -80,54 +80,54 @@ const SCARCITY: u64 = 6;
 const STRETCHES: [usize; 8] = [1, 2, 3, 7, 20, 50, 100, 400];
 
 /// Result of a load run.
-struct Run {
-    visits: Vec<Visit>,
-    answers: Vec<Option<Answer>>,
-    seen: Vec<Seen>,
+struct LoadRun {
+    visits: Vec<LoadRequest>,
+    answers: Vec<Option<Response>>,
+    seen: Vec<ReceivedRequest>,
     spent: u64,
     broken: u64,
     limit: u64,
     /// Access log, in the order of admission.
-    lines: Vec<Line>,
+    lines: Vec<AccessLogLine>,
     samples: BTreeMap<String, f64>,
     used: f64,
-    site: Site,
+    site: MeteredSite,
 }
 
-impl Run {
-    fn of(visits: Vec<Visit>, site: Site, mood: Mood) -> Self {
+impl LoadRun {
+    fn execute(visits: Vec<LoadRequest>, site: MeteredSite, mood: OriginMode) -> Self {
         let asked_for: u64 = visits.iter().map(|visit| (site.cost)(&visit.target)).sum();
         let limit = asked_for / SCARCITY;
-        let (origin, books) = site.open(mood);
-        let gate = Gate::before(origin.address(), &rules(limit, site));
-        let answers = crowd::send(gate.address(), &visits, || {
-            if mood == Mood::Moody {
+        let (origin, books) = site.start_origin(mood);
+        let gate = TestGateway::with_rules(origin.address(), &rules(limit, site));
+        let answers = crowd::send_all(gate.address(), &visits, || {
+            if mood == OriginMode::Moody {
                 // Idle origin connections expire after a while. A request that fails on a stale connection is retried.
                 gate.clock.advance(Duration::from_millis(100));
             }
         });
         let total = visits.len() as f64;
         wait_until("all requests are counted and no units are reserved", || {
-            requests(&gate.metrics()).values().sum::<f64>() >= total && gate.books().1 == 0.0
+            request_counters(&gate.metrics()).values().sum::<f64>() >= total && gate.counters().1 == 0.0
         });
-        let (samples, (used, _)) = (gate.metrics(), gate.books());
-        let mut lines: Vec<Line> = gate.into_log().into_iter().map(Line::read).collect();
+        let (samples, (used, _)) = (gate.metrics(), gate.counters());
+        let mut lines: Vec<AccessLogLine> = gate.read_log().into_iter().map(AccessLogLine::from_json).collect();
         lines.sort_by_key(|line| line.seq.get("api").copied());
-        let Books { spent, broken, .. } = std::mem::take(&mut *books.lock());
-        Self { visits, answers, seen: origin.seen(), spent, broken, limit, lines, samples, used, site }
+        let OriginCounters { spent, broken, .. } = std::mem::take(&mut *books.lock());
+        Self { visits, answers, seen: origin.received_requests(), spent, broken, limit, lines, samples, used, site }
     }
 
-    fn keeps_its_promises(&self) {
-        self.never_exceeds_the_limit();
-        self.never_refuses_what_is_free();
-        self.refuses_people_only_when_nothing_is_left();
-        self.sheds_exact_shares();
-        self.opens_tiers_at_their_marks();
-        self.counts_everything_once();
-        self.tells_the_origin_who_comes();
+    fn assert_invariants(&self) {
+        self.assert_within_limit();
+        self.assert_free_requests_admitted();
+        self.assert_humans_refused_only_by_quota();
+        self.assert_shed_shares();
+        self.assert_tier_thresholds();
+        self.assert_counted_once();
+        self.assert_origin_headers();
     }
 
-    fn never_exceeds_the_limit(&self) {
+    fn assert_within_limit(&self) {
         let limit = self.limit as f64;
         assert!(self.spent <= self.limit, "the origin has spent {} of {limit}", self.spent);
         assert!(self.used <= limit, "{} of {limit} are used", self.used);
@@ -137,9 +137,9 @@ impl Run {
         assert!(over.is_none(), "{over:?}");
     }
 
-    fn never_refuses_what_is_free(&self) {
+    fn assert_free_requests_admitted(&self) {
         for line in &self.lines {
-            let costs = (self.site.cost)(&self.visits[crowd::place(&line.host)].target);
+            let costs = (self.site.cost)(&self.visits[crowd::request_index(&line.host)].target);
             let expected: f64 = line.cost.values().sum();
             assert_eq!(expected, costs as f64, "the gateway and the origin have the same cost: {line:?}");
             assert!(costs > 0 || !line.is_refused(), "{line:?}");
@@ -150,7 +150,7 @@ impl Run {
         }
     }
 
-    fn refuses_people_only_when_nothing_is_left(&self) {
+    fn assert_humans_refused_only_by_quota(&self) {
         for line in self.lines.iter().filter(|line| line.class == "person" && line.is_refused()) {
             assert_eq!(line.reason.as_deref(), Some("quota"), "{line:?}");
             assert!(line.used["api"] + line.cost["api"] > self.limit as f64, "units were left: {line:?}");
@@ -159,11 +159,12 @@ impl Run {
 
     /// Asserts that of n consecutive requests the shed share times n are refused, plus or minus one. A request that
     /// exceeds the quota is refused regardless of the share, so sequences end there.
-    fn sheds_exact_shares(&self) {
+    fn assert_shed_shares(&self) {
         for (class, ladder) in LADDERS {
-            let of_class: Vec<&Line> = self.costly(class).collect();
-            let alike =
-                |a: &&Line, b: &&Line| a.tier == b.tier && !a.is_refused_by("quota") && !b.is_refused_by("quota");
+            let of_class: Vec<&AccessLogLine> = self.costed_lines(class).collect();
+            let alike = |a: &&AccessLogLine, b: &&AccessLogLine| {
+                a.tier == b.tier && !a.is_refused_by("quota") && !b.is_refused_by("quota")
+            };
             for run in of_class.chunk_by(alike).filter(|run| !run[0].is_refused_by("quota")) {
                 let tier = run[0].tier.expect("costed request has a tier");
                 let share = tier.checked_sub(1).map_or(0.0, |entered| f64::from(ladder[entered].1) / 100.0);
@@ -179,16 +180,16 @@ impl Run {
                 }
             }
         }
-        let tiered = |line: &&Line| LADDERS.iter().any(|(class, _)| *class == line.class);
+        let tiered = |line: &&AccessLogLine| LADDERS.iter().any(|(class, _)| *class == line.class);
         let stray = self.lines.iter().find(|line| line.is_refused_by("tier") && !tiered(line));
         assert!(stray.is_none(), "{stray:?}");
     }
 
     /// Asserts that a tier applies from its threshold on, until usage is 5 % of the limit below it.
-    fn opens_tiers_at_their_marks(&self) {
+    fn assert_tier_thresholds(&self) {
         let limit = self.limit as f64;
         for (class, ladder) in LADDERS {
-            for line in self.costly(class) {
+            for line in self.costed_lines(class) {
                 let (taken, tier) = (line.taken_before("api"), line.tier.unwrap_or(0));
                 let mark = |step: &(u32, u32)| limit * f64::from(step.0) / 100.0;
                 let entered = ladder.iter().filter(|step| taken >= mark(step)).count();
@@ -198,18 +199,18 @@ impl Run {
         }
     }
 
-    fn counts_everything_once(&self) {
+    fn assert_counted_once(&self) {
         assert_eq!(self.lines.len(), self.visits.len(), "one log line per request");
-        let logged: BTreeSet<usize> = self.lines.iter().map(|line| crowd::place(&line.host)).collect();
+        let logged: BTreeSet<usize> = self.lines.iter().map(|line| crowd::request_index(&line.host)).collect();
         assert_eq!(logged.len(), self.visits.len(), "each request has its own line");
 
         let mut counted: BTreeMap<String, f64> = BTreeMap::new();
-        for Line { class, verdict, reason, .. } in &self.lines {
+        for AccessLogLine { class, verdict, reason, .. } in &self.lines {
             let reason = reason.as_deref().unwrap_or("");
             let sample = format!(r#"tidegate_requests_total{{class="{class}",verdict="{verdict}",reason="{reason}"}}"#);
             *counted.entry(sample).or_default() += 1.0;
         }
-        assert_eq!(requests(&self.samples), counted);
+        assert_eq!(request_counters(&self.samples), counted);
 
         let admitted: BTreeSet<&str> =
             self.lines.iter().filter(|line| !line.is_refused()).map(|line| line.host.as_str()).collect();
@@ -221,11 +222,11 @@ impl Run {
         assert_eq!(charged, self.used, "the charge metric agrees with the quota counter");
     }
 
-    fn tells_the_origin_who_comes(&self) {
+    fn assert_origin_headers(&self) {
         let classes: BTreeMap<&str, &str> =
             self.lines.iter().map(|line| (line.host.as_str(), line.class.as_str())).collect();
         for seen in &self.seen {
-            let visit = &self.visits[crowd::place(&seen.fields["host"])];
+            let visit = &self.visits[crowd::request_index(&seen.fields["host"])];
             assert_eq!(seen.fields["x-tidegate-class"], classes[seen.fields["host"].as_str()], "{visit:?}");
             assert_eq!((&seen.method, &seen.target), (&visit.method, &visit.target));
             assert_eq!(seen.fields.get("user-agent").map_or("", String::as_str), visit.user_agent.trim());
@@ -233,9 +234,9 @@ impl Run {
         }
     }
 
-    fn takes_everybody_for_what_they_are(&self) {
+    fn assert_client_kinds(&self) {
         for line in &self.lines {
-            let visit = &self.visits[crowd::place(&line.host)];
+            let visit = &self.visits[crowd::request_index(&line.host)];
             if let Some(kind) = visit.kind {
                 assert_eq!(line.kind, kind.name(), "{visit:?}");
             }
@@ -244,19 +245,19 @@ impl Run {
 
     /// Asserts, for a stable origin, that every request gets a response and every admitted request reaches the origin
     /// once.
-    fn loses_nothing_on_the_way(&self) {
+    fn assert_nothing_lost(&self) {
         let refused = self.lines.iter().filter(|line| line.is_refused()).count();
         assert_eq!(self.seen.len() + refused, self.visits.len());
         assert_eq!(self.spent as f64, self.used, "the charged units are the units that the origin spent");
         for line in &self.lines {
-            let answer = self.answers[crowd::place(&line.host)].as_ref().expect("request has a response");
+            let answer = self.answers[crowd::request_index(&line.host)].as_ref().expect("request has a response");
             assert_eq!(answer.status, if line.is_refused() { 429 } else { 200 }, "{line:?}");
             assert_eq!(answer.status, line.status);
         }
     }
 
     /// Asserts that aborted requests, which may have cost the origin, are charged, and that retries are charged twice.
-    fn pays_for_what_broke_off(&self) {
+    fn assert_resets_charged(&self) {
         assert!(self.broken > 0 && self.spent as f64 <= self.used, "{} spent, {} charged", self.spent, self.used);
         let cut = self.answers.iter().filter(|answer| answer.is_none()).count();
         assert!(cut as u64 <= self.broken, "{cut} responses truncated, {} by the origin", self.broken);
@@ -265,20 +266,20 @@ impl Run {
     }
 
     /// Asserts that the quota was used up. Otherwise a day without load would pass the other checks.
-    fn has_run_out(&self) {
+    fn assert_quota_exhausted(&self) {
         assert!(self.used >= self.limit as f64 - 3.0, "at most 3 units are left, too few for a page that costs 4");
-        assert!(self.costly("person").any(Line::is_refused), "human requests are refused, too");
+        assert!(self.costed_lines("person").any(AccessLogLine::is_refused), "human requests are refused, too");
     }
 
-    fn has_entered_every_tier(&self) {
+    fn assert_all_tiers_entered(&self) {
         for (class, ladder) in LADDERS {
-            let tiers: BTreeSet<usize> = self.costly(class).filter_map(|line| line.tier).collect();
+            let tiers: BTreeSet<usize> = self.costed_lines(class).filter_map(|line| line.tier).collect();
             assert!(tiers.contains(&ladder.len()), "{class} was in {tiers:?}");
         }
     }
 
     /// Returns the log lines of costed requests, in the order of decision.
-    fn costly<'a>(&'a self, class: &'a str) -> impl Iterator<Item = &'a Line> {
+    fn costed_lines<'a>(&'a self, class: &'a str) -> impl Iterator<Item = &'a AccessLogLine> {
         self.lines.iter().filter(move |line| line.class == class && !line.seq.is_empty())
     }
 }
@@ -288,13 +289,13 @@ const SCALE: f64 = 0.08;
 
 const CHARGED: &str = "tidegate_quota_charged_total{";
 
-fn made_up_day() -> Vec<Visit> {
-    day::generated(7, SCALE)
+fn synthetic_requests() -> Vec<LoadRequest> {
+    day::generate_day(7, SCALE)
 }
 
 /// Returns the real logs; none if the shared data is missing.
-fn real_logs() -> Vec<Vec<Visit>> {
-    let Some(shared) = crate::support::shared() else { return Vec::new() };
+fn real_logs() -> Vec<Vec<LoadRequest>> {
+    let Some(shared) = crate::support::shared_data() else { return Vec::new() };
     let files = std::fs::read_dir(shared.join("data/logs")).expect("log directory exists");
     let mut logs: Vec<_> = files.map(|file| file.expect("readable directory").path()).collect();
     logs.retain(|log| log.to_string_lossy().ends_with(".combined.log.gz"));
@@ -304,12 +305,12 @@ fn real_logs() -> Vec<Vec<Visit>> {
         let mut bytes = Vec::new();
         let file = std::fs::File::open(log).expect("log is readable");
         MultiGzDecoder::new(file).read_to_end(&mut bytes).expect("complete gzip file");
-        combined_log::read(&String::from_utf8_lossy(&bytes))
+        combined_log::sendable_requests(&String::from_utf8_lossy(&bytes))
     };
     logs.iter().map(read).collect()
 }
 
-fn rules(limit: u64, site: Site) -> String {
+fn rules(limit: u64, site: MeteredSite) -> String {
     let step = |(above, shed): &(u32, u32)| format!("{{ above: {above}%, shed: {shed}% }}");
     let ladder = |steps: &[(u32, u32)]| steps.iter().map(step).collect::<Vec<_>>().join(", ");
     let tiers: String =
@@ -322,7 +323,7 @@ fn rules(limit: u64, site: Site) -> String {
 }
 
 /// Returns the request counters that are not 0.
-fn requests(samples: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+fn request_counters(samples: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let counted = |(name, count): &(&String, &f64)| name.starts_with("tidegate_requests_total{") && **count > 0.0;
     samples.iter().filter(counted).map(|(name, count)| (name.clone(), *count)).collect()
 }

@@ -2,9 +2,9 @@
 //! afterwards.
 
 use crate::support::TIMEOUT;
-use crate::support::client::{Answer, Client};
-use crate::support::gate::{Gate, NOON};
-use crate::support::origin::{Origin, Tell, signal};
+use crate::support::client::{Client, Response};
+use crate::support::gate::{NOON, TestGateway};
+use crate::support::origin::{Origin, OriginControl, signal};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,38 +13,38 @@ use tidegate::clock::Clock;
 
 /// Action of the origin on a request.
 #[derive(Clone, Copy)]
-enum Does {
+enum OriginAction {
     Answers(&'static str, &'static str),
     Hangs,
     Resets,
 }
-use Does::{Answers, Hangs, Resets};
+use OriginAction::{Answers, Hangs, Resets};
 
-const WELL: Does = Answers("200", "");
+const WELL: OriginAction = Answers("200", "");
 
 /// An origin whose action changes with time, its log, and the gateway in front of it.
-struct Site {
-    gate: Gate,
+struct FailingSite {
+    gate: TestGateway,
     log: Arc<Mutex<Vec<(u64, &'static str)>>>,
     /// Channel of events: a request reached the origin, or the gateway refused a request.
-    met: (Sender<Met>, Receiver<Met>),
-    go_on: Tell,
+    met: (Sender<RequestEvent>, Receiver<RequestEvent>),
+    go_on: OriginControl,
 }
 
 /// Event of a request.
-enum Met {
+enum RequestEvent {
     Origin { waits: bool },
     Refusal,
 }
 
-impl Site {
-    fn new(rules: &str, does: impl Fn(u64) -> Does + Send + Sync + 'static) -> Self {
+impl FailingSite {
+    fn new(rules: &str, does: impl Fn(u64) -> OriginAction + Send + Sync + 'static) -> Self {
         let clock = Clock::manual(NOON);
         let log = Arc::new(Mutex::new(Vec::new()));
         let met = channel();
         let (go_on, told) = signal();
         let (of_origin, written, arrivals) = (clock.clone(), Arc::clone(&log), met.0.clone());
-        let origin = Origin::scripted(move |_, wire| {
+        let origin = Origin::with_script(move |_, wire| {
             let now = of_origin.now().saturating_duration_since(NOON);
             let does = does(now.as_secs());
             let what = match does {
@@ -54,49 +54,49 @@ impl Site {
             };
             written.lock().push((now.as_secs(), what));
             let waits = !matches!(does, Hangs);
-            let _ = arrivals.send(Met::Origin { waits });
+            let _ = arrivals.send(RequestEvent::Origin { waits });
             if waits {
                 // Wait until all concurrent requests have reached the origin or were refused: so they are concurrent.
                 told.wait();
             }
             match does {
                 Answers(status, fields) => wire.reply(status, fields, b""),
-                Hangs => assert!(wire.sees_the_end()),
+                Hangs => assert!(wire.expect_eof()),
                 Resets => wire.reset(),
             }
         });
         let rules = format!("workers: 1\nlimits: {{ first_byte_timeout: 1s }}\n{rules}");
-        Self { gate: Gate::with_clock(origin.address(), &rules, clock), log, met, go_on }
+        Self { gate: TestGateway::with_clock(origin.address(), &rules, clock), log, met, go_on }
     }
 
-    fn now(&self) -> Duration {
+    fn elapsed_time(&self) -> Duration {
         self.gate.clock.now().saturating_duration_since(NOON)
     }
 
     /// Advances the clock to `second`.
-    fn at(&self, second: u64) -> &Self {
-        let span = Duration::from_secs(second).saturating_sub(self.now());
+    fn advance_to(&self, second: u64) -> &Self {
+        let span = Duration::from_secs(second).saturating_sub(self.elapsed_time());
         self.gate.clock.advance(span);
         self
     }
 
     /// Like [`Self::advance_to`], and waits until the gateway has checked its timeouts.
-    fn pass_until(&self, second: u64) {
-        self.gate.pass(Duration::from_secs(second).saturating_sub(self.now()));
+    fn advance_and_sweep_to(&self, second: u64) {
+        self.gate.advance_and_sweep(Duration::from_secs(second).saturating_sub(self.elapsed_time()));
     }
 
     /// Sends `count` concurrent requests and returns the responses.
-    fn asked_by(&self, count: usize) -> Vec<Answer> {
-        self.asked_while(count, || ())
+    fn request_concurrently(&self, count: usize) -> Vec<Response> {
+        self.request_concurrently_while(count, || ())
     }
 
     /// Sends `count` concurrent requests. Calls `meanwhile` once each is refused or has reached the origin.
-    fn asked_while(&self, count: usize, meanwhile: impl FnOnce()) -> Vec<Answer> {
+    fn request_concurrently_while(&self, count: usize, meanwhile: impl FnOnce()) -> Vec<Response> {
         let address = self.gate.address();
-        let ask = move |met: Sender<Met>| {
+        let ask = move |met: Sender<RequestEvent>| {
             let answer = Client::connect(address).get("/", "");
             if answer.status == 503 {
-                let _ = met.send(Met::Refusal);
+                let _ = met.send(RequestEvent::Refusal);
             }
             answer
         };
@@ -106,11 +106,11 @@ impl Site {
             let mut waiting = 0;
             for _ in 0..count {
                 match self.met.1.recv_timeout(TIMEOUT).expect("request is refused or at the origin") {
-                    Met::Origin { waits } => waiting += usize::from(waits),
-                    Met::Refusal => {}
+                    RequestEvent::Origin { waits } => waiting += usize::from(waits),
+                    RequestEvent::Refusal => {}
                 }
             }
-            (0..waiting).for_each(|_| self.go_on.tell());
+            (0..waiting).for_each(|_| self.go_on.notify());
             meanwhile();
             let answers = crowd.into_iter().map(|client| client.join().expect("request gets a response")).collect();
             // Requests that failed at the origin caused two events: drop the second.
@@ -120,33 +120,33 @@ impl Site {
     }
 
     /// Returns the origin's log: the second, and the number of requests by outcome.
-    fn log(&self) -> Vec<(u64, String)> {
+    fn summarized_log(&self) -> Vec<(u64, String)> {
         let log = self.log.lock();
         log.chunk_by(|one, next| one == next)
             .map(|same| (same[0].0, format!("{} x {}", same.len(), same[0].1)))
             .collect()
     }
 
-    fn logged(&self, expected: &[(u64, &str)]) {
-        let log = self.log();
+    fn assert_log(&self, expected: &[(u64, &str)]) {
+        let log = self.summarized_log();
         let log: Vec<(u64, &str)> = log.iter().map(|(second, what)| (*second, what.as_str())).collect();
         assert_eq!(log, expected);
     }
 }
 
 /// Returns rules without a queue, so that every request is decided immediately.
-fn backoff(rules: &str) -> String {
+fn backoff_rules(rules: &str) -> String {
     format!("scopes: {{ default: {{ backoff: {{ jitter: 0%, {rules} }}, queue: {{ max_wait: 0s }} }} }}")
 }
 
 #[test]
 fn retry_after_of_429_sets_backoff_then_probes() {
-    let site = Site::new(&backoff("statuses: [429], window: 10s"), |second| match second {
+    let site = FailingSite::new(&backoff_rules("statuses: [429], window: 10s"), |second| match second {
         0 | 8 => Answers("429", "Retry-After: 5\r\n"),
         _ => WELL,
     });
     for second in 0..18 {
-        for answer in site.at(second).asked_by(8) {
+        for answer in site.advance_to(second).request_concurrently(8) {
             match answer.status {
                 200 => {}
                 503 => assert_eq!(answer.json()["reason"], "backoff", "at {second}"),
@@ -154,7 +154,7 @@ fn retry_after_of_429_sets_backoff_then_probes() {
             }
         }
     }
-    site.logged(&[
+    site.assert_log(&[
         (0, "8 x 429"),
         (5, "1 x 200"),
         (6, "2 x 200"),
@@ -170,19 +170,19 @@ fn retry_after_of_429_sets_backoff_then_probes() {
 
 #[test]
 fn backoff_level_rises_with_503_bursts_and_decays() {
-    let site = Site::new(&backoff("window: 10s"), |second| match second {
+    let site = FailingSite::new(&backoff_rules("window: 10s"), |second| match second {
         0..=6 | 27 | 49 => Answers("503", ""),
         _ => WELL,
     });
     for second in (0..10).chain(27..32).chain(49..51) {
-        site.at(second).asked_by(4);
+        site.advance_to(second).request_concurrently(4);
         if let Some((_, level)) = [(3, 3), (9, 3), (27, 2), (31, 2), (50, 1)].iter().find(|(known, _)| *known == second)
         {
             assert_eq!(site.gate.state()["scopes"][0]["backoff_level"], *level, "at {second}");
         }
     }
-    assert_eq!(site.at(60).gate.state()["scopes"][0]["backoff_level"], 0);
-    site.logged(&[
+    assert_eq!(site.advance_to(60).gate.state()["scopes"][0]["backoff_level"], 0);
+    site.assert_log(&[
         (0, "4 x 503"),
         (1, "1 x 503"),
         (3, "1 x 503"),
@@ -204,14 +204,14 @@ fn backoff_level_rises_with_503_bursts_and_decays() {
 #[test]
 fn backoff_jitter_stays_within_bounds() {
     let rules = "scopes: { default: { backoff: { jitter: 50%, max_delay: 10s }, queue: { max_wait: 0s } } }";
-    let site = Site::new(rules, |_| Answers("503", ""));
+    let site = FailingSite::new(rules, |_| Answers("503", ""));
     const STEP: Duration = Duration::from_millis(250);
     let mut tried = Vec::new();
     while tried.len() < 6 {
         let before = site.log.lock().len();
-        site.asked_by(1);
+        site.request_concurrently(1);
         if site.log.lock().len() > before {
-            tried.push(site.now());
+            tried.push(site.elapsed_time());
         }
         site.gate.clock.advance(STEP);
     }
@@ -225,27 +225,27 @@ fn backoff_jitter_stays_within_bounds() {
 #[test]
 fn hanging_origin_is_probed_one_at_a_time() {
     let rules =
-        format!("{}\norigin: {{ url: ORIGIN, response_timeout: 1750ms }}", backoff("min_delay: 2s, window: 10s"));
-    let site = Site::new(&rules, |second| if second < 20 { Hangs } else { WELL });
+        format!("{}\norigin: {{ url: ORIGIN, response_timeout: 1750ms }}", backoff_rules("min_delay: 2s, window: 10s"));
+    let site = FailingSite::new(&rules, |second| if second < 20 { Hangs } else { WELL });
     // A timeout is detected at the next sweep, at most a quarter of a second late: two seconds after the request was
     // sent.
     let timed_out = |second: u64, clients: usize| {
-        let answers = site.asked_while(clients, || site.pass_until(second + 2));
+        let answers = site.request_concurrently_while(clients, || site.advance_and_sweep_to(second + 2));
         answers.iter().filter(|answer| answer.status == 504).count()
     };
     assert_eq!(timed_out(0, 4), 4);
-    site.asked_by(4);
-    site.pass_until(4);
+    site.request_concurrently(4);
+    site.advance_and_sweep_to(4);
     assert_eq!(timed_out(4, 4), 1, "only one probe times out");
-    site.asked_by(4);
-    site.pass_until(10);
+    site.request_concurrently(4);
+    site.advance_and_sweep_to(10);
     assert_eq!(timed_out(10, 4), 1);
-    site.asked_by(4);
-    site.at(19).asked_by(4);
+    site.request_concurrently(4);
+    site.advance_to(19).request_concurrently(4);
     for second in 20..23 {
-        site.at(second).asked_by(4);
+        site.advance_to(second).request_concurrently(4);
     }
-    site.logged(&[
+    site.assert_log(&[
         (0, "4 x hangs"),
         (4, "1 x hangs"),
         (10, "1 x hangs"),
@@ -257,13 +257,14 @@ fn hanging_origin_is_probed_one_at_a_time() {
 
 #[test]
 fn origin_resets_count_as_overload() {
-    let site = Site::new(&backoff("window: 10s"), |second| if second < 7 { Resets } else { WELL });
+    let site = FailingSite::new(&backoff_rules("window: 10s"), |second| if second < 7 { Resets } else { WELL });
     for second in 0..10 {
-        let statuses: Vec<u16> = site.at(second).asked_by(4).iter().map(|answer| answer.status).collect();
+        let statuses: Vec<u16> =
+            site.advance_to(second).request_concurrently(4).iter().map(|answer| answer.status).collect();
         let broken = statuses.iter().filter(|&&status| status == 502).count();
         assert_eq!(broken, [4, 1, 0, 1, 0, 0, 0, 0, 0, 0][second as usize], "{statuses:?} at {second}");
     }
-    site.logged(&[
+    site.assert_log(&[
         (0, "4 x reset"),
         (1, "1 x reset"),
         (3, "1 x reset"),
@@ -277,11 +278,11 @@ fn origin_resets_count_as_overload() {
 fn fast_errors_do_not_shorten_autothrottle_delay() {
     let rules = "scopes: { default: {
         autothrottle: { target_concurrency: 1, start_delay: 8s, max_delay: 60s }, queue: { max_wait: 0s } } }";
-    let site = Site::new(rules, |second| if second < 24 { Answers("500", "") } else { WELL });
+    let site = FailingSite::new(rules, |second| if second < 24 { Answers("500", "") } else { WELL });
     for second in 0..43 {
-        site.at(second).asked_by(2);
+        site.advance_to(second).request_concurrently(2);
     }
-    site.logged(&[
+    site.assert_log(&[
         (0, "1 x 500"),
         (8, "1 x 500"),
         (16, "1 x 500"),
@@ -300,21 +301,21 @@ fn fast_errors_do_not_shorten_autothrottle_delay() {
 #[test]
 fn configured_error_statuses_count_as_overload() {
     let does = |second| if second < 3 { Answers("500", "") } else { WELL };
-    let site = Site::new(&backoff("statuses: [500], window: 10s"), does);
-    (0..5).for_each(|second| drop(site.at(second).asked_by(4)));
-    site.logged(&[(0, "4 x 500"), (1, "1 x 500"), (3, "1 x 200"), (4, "2 x 200")]);
+    let site = FailingSite::new(&backoff_rules("statuses: [500], window: 10s"), does);
+    (0..5).for_each(|second| drop(site.advance_to(second).request_concurrently(4)));
+    site.assert_log(&[(0, "4 x 500"), (1, "1 x 500"), (3, "1 x 200"), (4, "2 x 200")]);
 
-    let site = Site::new(&backoff("statuses: [503], window: 10s"), |_| Answers("500", ""));
-    (0..2).for_each(|second| drop(site.at(second).asked_by(4)));
-    site.logged(&[(0, "4 x 500"), (1, "4 x 500")]);
+    let site = FailingSite::new(&backoff_rules("statuses: [503], window: 10s"), |_| Answers("500", ""));
+    (0..2).for_each(|second| drop(site.advance_to(second).request_concurrently(4)));
+    site.assert_log(&[(0, "4 x 500"), (1, "4 x 500")]);
 }
 
 #[test]
 fn reported_limits_set_the_minimum_backoff() {
-    let until = |does: Does| {
-        let site = Site::new(&backoff("statuses: [429], max_delay: 12s"), move |_| does);
-        (0..16).for_each(|second| drop(site.at(second).asked_by(1)));
-        let log = site.log();
+    let until = |does: OriginAction| {
+        let site = FailingSite::new(&backoff_rules("statuses: [429], max_delay: 12s"), move |_| does);
+        (0..16).for_each(|second| drop(site.advance_to(second).request_concurrently(1)));
+        let log = site.summarized_log();
         log[1].0
     };
     for (fields, second) in [
@@ -336,16 +337,16 @@ fn reported_limits_set_the_minimum_backoff() {
 
 #[test]
 fn zero_remaining_response_starts_backoff() {
-    let site = Site::new(&backoff("statuses: [429], max_delay: 60s"), |second| match second {
+    let site = FailingSite::new(&backoff_rules("statuses: [429], max_delay: 60s"), |second| match second {
         0 => Answers("200", "RateLimit: \"a\";r=0;t=7\r\n"),
         _ => WELL,
     });
     for second in 0..9 {
-        for answer in site.at(second).asked_by(4) {
+        for answer in site.advance_to(second).request_concurrently(4) {
             let is_asked = matches!(second, 0 | 7 | 8);
             assert_eq!(answer.status, if is_asked { 200 } else { 503 }, "at {second}");
         }
     }
     // Without an overload, no probe is needed.
-    site.logged(&[(0, "4 x 200"), (7, "4 x 200"), (8, "4 x 200")]);
+    site.assert_log(&[(0, "4 x 200"), (7, "4 x 200"), (8, "4 x 200")]);
 }

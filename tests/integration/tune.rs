@@ -1,18 +1,18 @@
 //! `tidegate tune`: tiers that meet a goal, on logs for which the best result is known.
 
-use crate::support::program::{Ended, run};
+use crate::support::program::{ExitOutcome, run};
 use serde_json::Value;
 use std::fs;
 use tempfile::TempDir;
 
 #[test]
 fn best_share_is_found_changing_only_tiers() {
-    let desk = Desk::with(&a_tier_at("90%"));
-    let report = desk.met("person refused <= 0, search admitted >= 60 %");
-    assert_eq!(report["tiers"][0]["present"], list(&["90%:100%"]));
-    assert_eq!(figures(&report, "present"), [30.0, 90.0]);
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    let report = desk.met_goal_report("person refused <= 0, search admitted >= 60 %");
+    assert_eq!(report["tiers"][0]["present"], json_list(&["90%:100%"]));
+    assert_eq!(term_values(&report, "present"), [30.0, 90.0]);
     assert_eq!(
-        figures(&report, "found"),
+        term_values(&report, "found"),
         [0.0, 60.0],
         "with one more unit, a human request would be refused in the evening"
     );
@@ -25,11 +25,11 @@ fn best_share_is_found_changing_only_tiers() {
 
 #[test]
 fn written_config_passes_check_and_matches_report() {
-    let desk = Desk::with(&a_tier_at("90%"));
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
     let goal = "person refused <= 0, search admitted >= 60 %";
     let ended = desk.tune(&["--goal", goal, "--output", &desk.path("new.yaml")]);
     assert_eq!((ended.code, &*ended.errors), (0, ""));
-    assert_eq!(desk.read("tidegate.yaml"), a_tier_at("90%"), "the input file is not modified");
+    assert_eq!(desk.read("tidegate.yaml"), rules_with_tier_at("90%"), "the input file is not modified");
     let checked = run(&["check", &desk.path("new.yaml")], b"");
     assert_eq!((checked.code, &*checked.errors), (0, ""));
     let replayed = run(
@@ -44,7 +44,7 @@ fn written_config_passes_check_and_matches_report() {
 
 #[test]
 fn inputs_are_never_overwritten() {
-    let desk = Desk::with(&a_tier_at("90%"));
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
     let goal = ["--goal", "person refused <= 0"];
     for (name, told) in [("access.log", "is read as a log"), ("tidegate.yaml", "is read as --config")] {
         let before = desk.read(name);
@@ -62,7 +62,7 @@ fn inputs_are_never_overwritten() {
 
 #[test]
 fn unmet_goal_reports_nearest_policy_by_term_order() {
-    let desk = Desk::with(&a_tier_at("90%"));
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
     for (goal, found) in [
         ("person refused <= 0, search admitted >= 80 %", [0.0, 60.0]),
         ("search admitted >= 80 %, person refused <= 0", [80.0, 20.0]),
@@ -70,8 +70,8 @@ fn unmet_goal_reports_nearest_policy_by_term_order() {
         let ended = desk.tune(&["--json", "--goal", goal]);
         assert_eq!(ended.code, 1, "{}", ended.errors);
         let report: Value = serde_json::from_str(&ended.output).expect("JSON");
-        assert_eq!((&report["met"], figures(&report, "found")), (&false.into(), found.to_vec()), "{report:#}");
-        assert_eq!(figures(&report, "short_by"), [0.0, 20.0]);
+        assert_eq!((&report["met"], term_values(&report, "found")), (&false.into(), found.to_vec()), "{report:#}");
+        assert_eq!(term_values(&report, "short_by"), [0.0, 20.0]);
     }
     let told = desk.tune(&["--goal", "person refused <= 0, search admitted >= 80 %"]).output;
     let verdict = "policies tried meets the goal; --max-trials NUMBER tries more. The nearest policy has these values";
@@ -80,7 +80,7 @@ fn unmet_goal_reports_nearest_policy_by_term_order() {
 
 #[test]
 fn impossible_goal_is_reported_with_best_value() {
-    let desk = Desk::with(&a_tier_at("90%").replace("limit: 100", "limit: 30"));
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%").replace("limit: 100", "limit: 30"));
     let ended = desk.tune(&["--max-trials", "12", "--goal", "person refused <= 0, search admitted >= 5 %"]);
     assert_eq!(ended.code, 1);
     let verdict =
@@ -90,18 +90,18 @@ fn impossible_goal_is_reported_with_best_value() {
 
 #[test]
 fn full_shedding_is_found_with_little_effort() {
-    let desk = Desk::with(&a_tier_at("90%").replace("limit: 100", "limit: 40"));
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%").replace("limit: 100", "limit: 40"));
     let ended = desk.tune(&["--max-trials", "3", "--json", "--goal", "person refused <= 0"]);
     assert_eq!(ended.code, 0, "{}", ended.output);
     let report: Value = serde_json::from_str(&ended.output).expect("JSON");
-    assert_eq!(report["tiers"][0]["found"], list(&["0%:100%"]));
+    assert_eq!(report["tiers"][0]["found"], json_list(&["0%:100%"]));
 }
 
 #[test]
 fn another_trade_off_point_can_be_picked() {
-    let desk = Desk::with(&a_tier_at("90%"));
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
     let goal = ["--goal", "person refused <= 0, search admitted >= 60 %", "--json"];
-    let points = desk.met("person refused <= 0, search admitted >= 60 %")["trade_off"]["points"].clone();
+    let points = desk.met_goal_report("person refused <= 0, search admitted >= 60 %")["trade_off"]["points"].clone();
     let last = points.as_array().expect("a list").last().expect("one point").clone();
     let number = last["number"].to_string();
     let ended = desk.tune(&[&goal[..], &["--select", &number, "--output", &desk.path("new.yaml")]].concat());
@@ -109,7 +109,7 @@ fn another_trade_off_point_can_be_picked() {
     let report: Value = serde_json::from_str(&ended.output).expect("JSON");
     assert_eq!((&report["picked"], &report["tiers"][0]["found"]), (&last["number"], &last["tiers"]["search"]));
     assert_eq!(
-        figures(&report, "found"),
+        term_values(&report, "found"),
         [last["x"].as_f64().expect("a number"), last["y"].as_f64().expect("a number")]
     );
     let checked = run(&["check", &desk.path("new.yaml")], b"");
@@ -121,17 +121,17 @@ fn another_trade_off_point_can_be_picked() {
 
 #[test]
 fn already_met_goal_changes_nothing() {
-    let desk = Desk::with(&a_tier_at("60%"));
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("60%"));
     let goal = "person refused <= 0, search admitted >= 60 %";
-    assert_eq!(desk.met(goal)["patch"], "");
+    assert_eq!(desk.met_goal_report(goal)["patch"], "");
     let told = desk.tune(&["--goal", goal, "--output", &desk.path("new.yaml")]).output;
     assert!(told.contains("The file already meets the goal."), "{told}");
-    assert_eq!(desk.read("new.yaml"), a_tier_at("60%"));
+    assert_eq!(desk.read("new.yaml"), rules_with_tier_at("60%"));
 }
 
 #[test]
 fn output_is_deterministic() {
-    let desk = Desk::with(&a_tier_at("90%"));
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
     let goal = ["--goal", "person refused <= 0, search evenness >= 50 %, unused <= 10 %"];
     let tuned = || [desk.tune(&goal).output, desk.tune(&[&goal[..], &["--json"]].concat()).output];
     let once = tuned();
@@ -141,8 +141,8 @@ fn output_is_deterministic() {
 
 #[test]
 fn trade_off_points_are_monotonic() {
-    let desk = Desk::with(&a_tier_at("90%"));
-    let report = desk.met("person refused <= 0, search admitted >= 60 %");
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    let report = desk.met_goal_report("person refused <= 0, search admitted >= 60 %");
     let trade_off = &report["trade_off"];
     assert_eq!(
         (&trade_off["x"]["measure"], &trade_off["y"]["measure"]),
@@ -159,7 +159,7 @@ fn trade_off_points_are_monotonic() {
 
 #[test]
 fn the_page_fits_a_terminal() {
-    let desk = Desk::with(&a_tier_at("90%"));
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
     let told = desk.tune(&["--goal", "person refused <= 0, search admitted >= 60 %"]).output;
     let page = told.split("--- ").next().expect("text before the patch");
     assert!(page.lines().all(|line| line.chars().count() <= 80), "{told}");
@@ -168,9 +168,10 @@ fn the_page_fits_a_terminal() {
 
 #[test]
 fn fully_shed_class_stays_unless_goal_names_it() {
-    let rules = a_tier_at("90%").replace("      search: [", "      bot: [{ above: 0%, shed: 100% }]\n      search: [");
+    let rules =
+        rules_with_tier_at("90%").replace("      search: [", "      bot: [{ above: 0%, shed: 100% }]\n      search: [");
     let rules = rules.replace("classes:\n", "classes:\n  - { name: bot, when: { user_agent: [\"*wget*\"] } }\n");
-    let desk = Desk::with(&rules);
+    let desk = TuneFixture::with_rules(&rules);
     let names = |goal: &str| {
         let report: Value = serde_json::from_str(&desk.tune(&["--json", "--goal", goal]).output).expect("JSON");
         let classes = report["tiers"].as_array().expect("a list").clone();
@@ -182,13 +183,13 @@ fn fully_shed_class_stays_unless_goal_names_it() {
 
 #[test]
 fn unused_counts_only_fully_logged_windows() {
-    let desk = Desk::with(&a_tier_at("90%"));
-    let two_days = day(7) + &morning(8, 10);
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    let two_days = day_log(7) + &morning_log(8, 10);
     desk.write("access.log", &two_days);
-    let report = desk.met("unused <= 0 %");
-    assert_eq!(figures(&report, "present"), [0.0], "incomplete windows do not count");
+    let report = desk.met_goal_report("unused <= 0 %");
+    assert_eq!(term_values(&report, "present"), [0.0], "incomplete windows do not count");
     assert_eq!((&report["log"]["windows"], &report["log"]["windows_are_whole"]), (&1.into(), &true.into()));
-    desk.write("access.log", &morning(8, 10));
+    desk.write("access.log", &morning_log(8, 10));
     let ended = desk.tune(&["--goal", "unused <= 0 %"]);
     assert_eq!(ended.code, 1);
     assert!(ended.output.contains("no window of api is completely in the log"), "{}", ended.output);
@@ -196,12 +197,13 @@ fn unused_counts_only_fully_logged_windows() {
 
 #[test]
 fn invalid_goals_and_files_give_hints() {
-    let desk = Desk::with(&a_tier_at("90%"));
+    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
     desk.write(
         "flat.yaml",
-        &a_tier_at("90%").replace("    tiers:\n      search: [{ above: 90%, shed: 100% }]   # as last year\n", ""),
+        &rules_with_tier_at("90%")
+            .replace("    tiers:\n      search: [{ above: 90%, shed: 100% }]   # as last year\n", ""),
     );
-    desk.write("shadow.yaml", &a_tier_at("90%").replace("limit: 100", "limit: 100\n    enforce: false"));
+    desk.write("shadow.yaml", &rules_with_tier_at("90%").replace("limit: 100", "limit: 100\n    enforce: false"));
     for (arguments, told) in [
         (
             vec!["--goal", "unused <= 1 %", "--config", &desk.path("shadow.yaml")],
@@ -221,15 +223,15 @@ fn invalid_goals_and_files_give_hints() {
 }
 
 /// A temporary directory with a policy and the log of a day.
-struct Desk {
+struct TuneFixture {
     folder: TempDir,
 }
 
-impl Desk {
-    fn with(rules: &str) -> Self {
+impl TuneFixture {
+    fn with_rules(rules: &str) -> Self {
         let desk = Self { folder: tempfile::tempdir().expect("temporary directory") };
         desk.write("tidegate.yaml", rules);
-        desk.write("access.log", &day(7));
+        desk.write("access.log", &day_log(7));
         desk
     }
 
@@ -245,7 +247,7 @@ impl Desk {
         fs::read_to_string(self.path(name)).expect("file was written")
     }
 
-    fn tune(&self, arguments: &[&str]) -> Ended {
+    fn tune(&self, arguments: &[&str]) -> ExitOutcome {
         let (config, log) = (self.path("tidegate.yaml"), self.path("access.log"));
         let config = if arguments.contains(&"--config") { vec![] } else { vec!["--config", &*config] };
         let effort = if arguments.contains(&"--max-trials") { vec![] } else { vec!["--max-trials", "100"] };
@@ -253,7 +255,7 @@ impl Desk {
     }
 
     /// Returns the report of a goal that is met.
-    fn met(&self, goal: &str) -> Value {
+    fn met_goal_report(&self, goal: &str) -> Value {
         let ended = self.tune(&["--json", "--goal", goal]);
         assert_eq!((ended.code, &*ended.errors), (0, ""), "{goal}: {}", ended.output);
         serde_json::from_str(&ended.output).expect("JSON")
@@ -264,27 +266,27 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn figures(report: &Value, which: &str) -> Vec<f64> {
+fn term_values(report: &Value, which: &str) -> Vec<f64> {
     let terms = report["terms"].as_array().expect("a list");
     terms.iter().map(|term| term[which].as_f64().expect("a number")).collect()
 }
 
-fn list(items: &[&str]) -> Value {
+fn json_list(items: &[&str]) -> Value {
     items.iter().copied().collect()
 }
 
 /// Returns the log of a day with a quota of 100 units: a crawler requests all of them until noon, then 40 humans
 /// follow.
-fn day(date: u32) -> String {
-    let evening = |person: u32| line(date, 18 * 60 + person * 9, &format!("/{person}"), HUMAN);
-    morning(date, 100) + &(0..40).map(evening).collect::<String>()
+fn day_log(date: u32) -> String {
+    let evening = |person: u32| log_line(date, 18 * 60 + person * 9, &format!("/{person}"), HUMAN);
+    morning_log(date, 100) + &(0..40).map(evening).collect::<String>()
 }
 
-fn morning(date: u32, requests: u32) -> String {
-    (0..requests).map(|page| line(date, page * 7, &format!("/{page}"), "curl/8.0")).collect()
+fn morning_log(date: u32, requests: u32) -> String {
+    (0..requests).map(|page| log_line(date, page * 7, &format!("/{page}"), "curl/8.0")).collect()
 }
 
-fn line(date: u32, minute: u32, path: &str, agent: &str) -> String {
+fn log_line(date: u32, minute: u32, path: &str, agent: &str) -> String {
     let (hour, minute) = (minute / 60, minute % 60);
     format!(
         "192.0.2.1 - - [{date:02}/Jun/2024:{hour:02}:{minute:02}:00 +0000] \"GET {path} HTTP/1.1\" 200 512 \"-\" \"{agent}\"\n"
@@ -293,7 +295,7 @@ fn line(date: u32, minute: u32, path: &str, agent: &str) -> String {
 
 const HUMAN: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
 
-fn a_tier_at(mark: &str) -> String {
+fn rules_with_tier_at(mark: &str) -> String {
     format!(
         r#"origin: {{ url: "http://127.0.0.1:1" }}
 bot_detection: {{ enabled: false }}

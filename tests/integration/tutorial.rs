@@ -13,36 +13,43 @@ fn tutorial_commands_print_the_shown_output() {
         let asked = Command::new(program).arg("--version").stdout(Stdio::null()).status();
         assert!(asked.is_ok_and(|status| status.success()), "{program} is not installed; run ./test");
     }
-    let steps = steps(include_str!("../../docs/TUTORIAL.md"));
+    let steps = parse_steps(include_str!("../../docs/TUTORIAL.md"));
     assert!(steps.len() > 10);
-    let told = Desk::new().run(&steps);
+    let told = TutorialShell::new().run(&steps);
     for (step, told) in steps.iter().zip(told) {
         println!("$ {}\n{told}", step.command);
         assert!(!told.contains("it failed"), "$ {}\n{told}", step.command);
-        assert!(fits(&step.shown, &told), "$ {}\n{told}\n--- expected\n{}", step.command, step.shown.join("\n"));
+        assert!(
+            output_matches(&step.shown, &told),
+            "$ {}\n{told}\n--- expected\n{}",
+            step.command,
+            step.shown.join("\n")
+        );
     }
 }
 
 #[test]
 fn ellipsis_matches_any_lines() {
     let shown = ["a", "...", "d"];
-    assert!(fits(&shown, "a\nb\nc\nd\n") && fits(&shown, "a\nd\n"));
-    assert!(!fits(&shown, "a\nb\n") && !fits(&shown, "b\nd\n") && !fits(&["a"], "a\nb\n"));
+    assert!(output_matches(&shown, "a\nb\nc\nd\n") && output_matches(&shown, "a\nd\n"));
+    assert!(
+        !output_matches(&shown, "a\nb\n") && !output_matches(&shown, "b\nd\n") && !output_matches(&["a"], "a\nb\n")
+    );
 }
 
 /// A command, and its output in the document.
-struct Step<'a> {
+struct TutorialStep<'a> {
     command: &'a str,
     shown: Vec<&'a str>,
 }
 
 /// Returns the commands in blocks marked `console`: lines after `$ `. The following lines are their output.
-fn steps(text: &str) -> Vec<Step<'_>> {
-    let mut steps: Vec<Step<'_>> = Vec::new();
+fn parse_steps(text: &str) -> Vec<TutorialStep<'_>> {
+    let mut steps: Vec<TutorialStep<'_>> = Vec::new();
     for block in text.split("```console\n").skip(1) {
         for line in block.split("```").next().unwrap_or_default().lines() {
             match (line.strip_prefix("$ "), steps.last_mut()) {
-                (Some(command), _) => steps.push(Step { command, shown: Vec::new() }),
+                (Some(command), _) => steps.push(TutorialStep { command, shown: Vec::new() }),
                 (None, Some(step)) => step.shown.push(line),
                 (None, None) => panic!("a block begins with a command: {line}"),
             }
@@ -52,27 +59,27 @@ fn steps(text: &str) -> Vec<Step<'_>> {
 }
 
 /// Returns true if the lines match the expected ones. If none are expected, any output matches.
-fn fits(shown: &[&str], told: &str) -> bool {
+fn output_matches(shown: &[&str], told: &str) -> bool {
     let told: Vec<&str> = told.lines().map(str::trim_end).collect();
-    shown.is_empty() || lines_fit(shown, &told)
+    shown.is_empty() || lines_match(shown, &told)
 }
 
-fn lines_fit(shown: &[&str], told: &[&str]) -> bool {
+fn lines_match(shown: &[&str], told: &[&str]) -> bool {
     match (shown, told) {
         ([], []) => true,
-        (["...", rest @ ..], _) => (0..=told.len()).any(|skipped| lines_fit(rest, &told[skipped..])),
-        ([line, shown @ ..], [said, told @ ..]) => line.trim_end() == *said && lines_fit(shown, told),
+        (["...", rest @ ..], _) => (0..=told.len()).any(|skipped| lines_match(rest, &told[skipped..])),
+        ([line, shown @ ..], [said, told @ ..]) => line.trim_end() == *said && lines_match(shown, told),
         _ => false,
     }
 }
 
 /// A temporary directory in which the commands run, with free ports in place of those in the document.
-struct Desk {
+struct TutorialShell {
     folder: tempfile::TempDir,
     addresses: [(&'static str, String); 3],
 }
 
-impl Desk {
+impl TutorialShell {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("temporary directory");
         fs::create_dir(folder.path().join("bin")).expect("directory is empty");
@@ -85,7 +92,7 @@ impl Desk {
     }
 
     /// Runs all commands in one shell and returns the output of each.
-    fn run(&self, steps: &[Step<'_>]) -> Vec<String> {
+    fn run(&self, steps: &[TutorialStep<'_>]) -> Vec<String> {
         let written = |text: &str| {
             self.addresses.iter().fold(text.to_owned(), |text, (written, ours)| text.replace(written, ours))
         };

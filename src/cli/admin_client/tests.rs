@@ -1,10 +1,10 @@
 use super::*;
 
-fn admin(address: &str) -> AdminArgs {
+fn admin_args(address: &str) -> AdminArgs {
     AdminArgs { admin: Some(address.into()), ..AdminArgs::default() }
 }
 
-fn variables(set: &[(&str, &str)]) -> Vec<(String, String)> {
+fn env_vars(set: &[(&str, &str)]) -> Vec<(String, String)> {
     set.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
@@ -40,14 +40,14 @@ fn token_file_takes_precedence_over_the_environment() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let file = folder.path().join("token");
     std::fs::write(&file, "from-file\n").expect("writable");
-    let environment = variables(&[(TOKEN, "from-environment")]);
+    let environment = env_vars(&[(TOKEN, "from-environment")]);
     let shown = |args: &AdminArgs, environment: &[(String, String)]| {
         args.token(environment).map(|field| field.map(|field| field.to_str().expect("text").to_owned()))
     };
-    let with_file = AdminArgs { token_file: Some(file.clone()), ..admin("a:1") };
+    let with_file = AdminArgs { token_file: Some(file.clone()), ..admin_args("a:1") };
     assert_eq!(shown(&with_file, &environment), Ok(Some("Bearer from-file".into())));
-    assert_eq!(shown(&admin("a:1"), &environment), Ok(Some("Bearer from-environment".into())));
-    assert_eq!(shown(&admin("a:1"), &variables(&[(TOKEN, "")])), Ok(None));
+    assert_eq!(shown(&admin_args("a:1"), &environment), Ok(Some("Bearer from-environment".into())));
+    assert_eq!(shown(&admin_args("a:1"), &env_vars(&[(TOKEN, "")])), Ok(None));
     for wrong in ["", "\n", "two words", "two\nlines"] {
         std::fs::write(&file, wrong).expect("writable");
         assert!(
@@ -55,7 +55,7 @@ fn token_file_takes_precedence_over_the_environment() {
             "{wrong:?}"
         );
     }
-    let nowhere = AdminArgs { token_file: Some("no/such/file".into()), ..admin("a:1") };
+    let nowhere = AdminArgs { token_file: Some("no/such/file".into()), ..admin_args("a:1") };
     assert!(shown(&nowhere, &environment).is_err_and(|told| told.contains("cannot be read")));
 }
 
@@ -66,7 +66,7 @@ fn admin_address_is_read_from_an_invalid_config() {
     let asked = |yaml: &str, environment: &[(&str, &str)]| {
         std::fs::write(&file, yaml).expect("writable");
         let args = AdminArgs { file: ConfigArg { config: Some(file.clone()) }, ..AdminArgs::default() };
-        args.target(&variables(environment)).map(|way| way.client.address().to_owned())
+        args.target(&env_vars(environment)).map(|way| way.client.address().to_owned())
     };
     let half_written = "origin: { url: '${ELSEWHERE}' }\nquotas: { api: { limit: -1 } }\nadmin: {}";
     assert_eq!(asked(half_written, &[]), Ok("127.0.0.1:9090".into()));

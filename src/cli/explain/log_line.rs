@@ -13,7 +13,7 @@ pub(super) struct LogLineRef {
 
 impl LogLineRef {
     /// Parses the values of `--log`, exactly one of which must have a line number.
-    pub(super) fn named(written: &[String]) -> Result<Self, String> {
+    pub(super) fn parse_refs(written: &[String]) -> Result<Self, String> {
         let (mut files, mut place) = (Vec::new(), None);
         for text in written {
             let numbered = text.rsplit_once(':').filter(|(file, _)| !file.is_empty());
@@ -79,8 +79,8 @@ impl LogLineRef {
 mod tests {
     use super::*;
 
-    fn named(written: &[&str]) -> Result<LogLineRef, String> {
-        LogLineRef::named(&written.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    fn parse_refs(written: &[&str]) -> Result<LogLineRef, String> {
+        LogLineRef::parse_refs(&written.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
@@ -88,13 +88,13 @@ mod tests {
         let of = |files: &[&str], file, number| {
             Ok(LogLineRef { files: files.iter().map(PathBuf::from).collect(), place: LinePosition { file, number } })
         };
-        assert_eq!(named(&["access.log:42"]), of(&["access.log"], 0, 42));
-        assert_eq!(named(&["a:b:1"]), of(&["a:b"], 0, 1));
-        assert_eq!(named(&["access.log.1.gz", "access.log:7"]), of(&["access.log.1.gz", "access.log"], 1, 7));
+        assert_eq!(parse_refs(&["access.log:42"]), of(&["access.log"], 0, 42));
+        assert_eq!(parse_refs(&["a:b:1"]), of(&["a:b"], 0, 1));
+        assert_eq!(parse_refs(&["access.log.1.gz", "access.log:7"]), of(&["access.log.1.gz", "access.log"], 1, 7));
         for wrong in ["", "access.log", "access.log:", "access.log:0", "access.log:-1", ":3", "-:3"] {
-            assert!(named(&[wrong]).is_err(), "{wrong}");
+            assert!(parse_refs(&[wrong]).is_err(), "{wrong}");
         }
-        assert!(named(&["a:1", "b:2"]).is_err_and(|told| told.contains("\"b:2\" is a second line")));
+        assert!(parse_refs(&["a:1", "b:2"]).is_err_and(|told| told.contains("\"b:2\" is a second line")));
     }
 
     #[test]

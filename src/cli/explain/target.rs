@@ -22,7 +22,7 @@ pub(super) enum ExplainTarget {
 impl ExplainTarget {
     pub(super) fn of(args: &ExplainArgs) -> Result<Self, String> {
         if !args.log.is_empty() {
-            return LogLineRef::named(&args.log).map(Self::Line).map_err(|wrong| format!("--log: {wrong}"));
+            return LogLineRef::parse_refs(&args.log).map(Self::Line).map_err(|wrong| format!("--log: {wrong}"));
         }
         let example = "write https://example.com/item/42, /item/42, or the 16 digits of X-Tidegate-Decision";
         let Some(what) = &args.what else { return Err(format!("no URL, path or decision id; {example}")) };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 fn schema_accepts_the_example_config() {
     let example: Value = serde_saphyr::from_str_with_options(EXAMPLE, serde_saphyr::options! { strict_booleans: true })
         .expect("valid YAML");
-    assert_eq!(complaint(&schema(), &schema(), &example), None);
+    assert_eq!(validation_error(&schema(), &schema(), &example), None);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn schema_accepts_every_form_and_rejects_others() {
         ("routes", json!([{ "match": "/a", "case": "ignored" }]), false),
         ("listne", json!("127.0.0.1:1"), false),
     ] {
-        let found = complaint(&schema(), &schema(), &json!({ key: value }));
+        let found = validation_error(&schema(), &schema(), &json!({ key: value }));
         assert_eq!(found.is_none(), accepted, "{key}: {value}: {found:?}");
     }
 }
@@ -81,13 +81,13 @@ fn schema_describes_every_section_and_key() {
 }
 
 /// Returns why `value` does not conform to `schema`; `None` if it does. Supports the keywords that our schema uses.
-fn complaint(root: &Value, schema: &Value, value: &Value) -> Option<String> {
+fn validation_error(root: &Value, schema: &Value, value: &Value) -> Option<String> {
     if let Some(reference) = schema["$ref"].as_str() {
-        return complaint(root, root.pointer(reference.trim_start_matches('#')).expect("a definition"), value);
+        return validation_error(root, root.pointer(reference.trim_start_matches('#')).expect("a definition"), value);
     }
     for branches in [&schema["anyOf"], &schema["oneOf"]] {
         if let Some(branches) = branches.as_array()
-            && !branches.iter().any(|branch| complaint(root, branch, value).is_none())
+            && !branches.iter().any(|branch| validation_error(root, branch, value).is_none())
         {
             return Some(format!("{value} is none of {branches:?}"));
         }
@@ -119,18 +119,19 @@ fn complaint(root: &Value, schema: &Value, value: &Value) -> Option<String> {
     }
     let items = value.as_array().into_iter().flatten();
     let entries = value.as_object().into_iter().flatten();
-    items.filter(|_| schema["items"].is_object()).find_map(|item| complaint(root, &schema["items"], item)).or_else(
-        || {
+    items
+        .filter(|_| schema["items"].is_object())
+        .find_map(|item| validation_error(root, &schema["items"], item))
+        .or_else(|| {
             entries.into_iter().find_map(|(key, value)| {
-                let name = complaint(root, &schema["propertyNames"], &Value::from(key.as_str()));
+                let name = validation_error(root, &schema["propertyNames"], &Value::from(key.as_str()));
                 let below = match (&schema["properties"][key], &schema["additionalProperties"]) {
                     (Value::Null, Value::Bool(false)) => Some(format!("unknown key {key}")),
-                    (Value::Null, rest @ Value::Object(_)) => complaint(root, rest, value),
+                    (Value::Null, rest @ Value::Object(_)) => validation_error(root, rest, value),
                     (Value::Null, _) => None,
-                    (property, _) => complaint(root, property, value),
+                    (property, _) => validation_error(root, property, value),
                 };
                 name.or(below)
             })
-        },
-    )
+        })
 }

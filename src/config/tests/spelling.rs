@@ -1,6 +1,6 @@
 //! Tests that all spellings of a request that an origin may treat as the same page cost the same.
 
-use super::{settings, site};
+use super::{settings, with_origin};
 use crate::policy::address_lists::ListSet;
 use crate::policy::route::normalize;
 use crate::policy::{Claim, Facts, Proof, Rules, Signature};
@@ -33,7 +33,7 @@ const COSTED: [(&str, &str); 7] = [
 ];
 
 /// Returns the name of the route of a request.
-fn route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str) -> &'a str {
+fn matched_route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str) -> &'a str {
     let path = normalize(path).expect("a path");
     let facts = Facts {
         method,
@@ -53,7 +53,7 @@ fn route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str) -> &'a 
 }
 
 /// Returns another spelling of `path`; each byte of `choices` selects the spelling of one character.
-fn spelled(path: &str, choices: &[u8]) -> String {
+fn respell(path: &str, choices: &[u8]) -> String {
     let spell = |(letter, choice): (char, &u8)| match (letter, choice % 8) {
         ('/', 0) => "//".to_owned(),
         ('/', 1) => "/./".to_owned(),
@@ -70,7 +70,7 @@ fn spelled(path: &str, choices: &[u8]) -> String {
 }
 
 /// Returns the query with some characters of its names and values encoded.
-fn encoded(query: &str, choices: &[u8]) -> String {
+fn encode_query(query: &str, choices: &[u8]) -> String {
     let encode = |(letter, choice): (char, &u8)| match (letter, choice % 2) {
         ('a'..='z' | '0'..='9', 0) => format!("%{:02x}", letter as u32),
         _ => letter.to_string(),
@@ -91,19 +91,19 @@ proptest! {
         slash in any::<bool>(),
         head in any::<bool>(),
     ) {
-        let rules = settings(&site(RULES)).rules;
+        let rules = settings(&with_origin(RULES)).rules;
         let (path, query) = COSTED[page];
-        let made_up = format!("{}{}", spelled(path, &choices), if slash { "/" } else { "" });
+        let made_up = format!("{}{}", respell(path, &choices), if slash { "/" } else { "" });
         let method = if head { Method::HEAD } else { Method::GET };
-        let found = route(&rules, &method, &made_up, &encoded(query, &choices));
-        prop_assert_eq!(found, route(&rules, &Method::GET, path, query), "{} {}", method, made_up);
+        let found = matched_route(&rules, &method, &made_up, &encode_query(query, &choices));
+        prop_assert_eq!(found, matched_route(&rules, &Method::GET, path, query), "{} {}", method, made_up);
         prop_assert_ne!(found, "/**");
     }
 }
 
 #[test]
 fn free_routes_match_only_written_spelling_by_default() {
-    let rules = settings(&site(RULES)).rules;
+    let rules = settings(&with_origin(RULES)).rules;
     for (path, expected) in [
         ("/free", "/free"),
         ("/FREE", "/**"),
@@ -115,7 +115,7 @@ fn free_routes_match_only_written_spelling_by_default() {
         ("/Account/", "/**"),
         ("/item/", "/**"),
     ] {
-        assert_eq!(route(&rules, &Method::GET, path, ""), expected, "{path}");
+        assert_eq!(matched_route(&rules, &Method::GET, path, ""), expected, "{path}");
     }
-    assert_eq!(route(&rules, &Method::POST, "/search", ""), "/**");
+    assert_eq!(matched_route(&rules, &Method::POST, "/search", ""), "/**");
 }

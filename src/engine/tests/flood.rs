@@ -15,14 +15,14 @@ enum Step {
     /// A request of an existing client.
     Active(u64),
     /// This many new clients, with two requests each.
-    Strangers(u64),
+    NewKeys(u64),
     /// Eviction of idle clients.
-    Forget,
+    EvictIdle,
 }
 
 fn step() -> impl Strategy<Value = (u64, Step)> {
     let who =
-        prop_oneof![(0..ACTIVE).prop_map(Step::Active), (1u64..30).prop_map(Step::Strangers), Just(Step::Forget),];
+        prop_oneof![(0..ACTIVE).prop_map(Step::Active), (1u64..30).prop_map(Step::NewKeys), Just(Step::EvictIdle),];
     // All steps together take less than the ten minutes after which a client is idle.
     (0u64..5_000, who)
 }
@@ -50,8 +50,8 @@ proptest! {
             now += Duration::from_millis(pause_ms);
             match step {
                 Step::Active(key) => prop_assert_eq!(ask(&small, key, now), ask(&endless, key, now)),
-                Step::Forget => small.evict_idle(now),
-                Step::Strangers(count) => {
+                Step::EvictIdle => small.evict_idle(now),
+                Step::NewKeys(count) => {
                     for key in stranger..stranger + count {
                         let_in += [(); 2].iter().filter(|()| ask(&small, key, now).0.is_none()).count() as u64;
                     }

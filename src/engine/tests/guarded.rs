@@ -23,7 +23,7 @@ impl GuardedSite {
         Self(Engine::new(LeaseMode::Local, 1000).admission(Arc::new(rules), NOON))
     }
 
-    fn lets_in(&self, operator: OperatorId, path: &str, seconds: u64) -> bool {
+    fn admits(&self, operator: OperatorId, path: &str, seconds: u64) -> bool {
         let page = CrawledPage { operator, host: "example.com", path, query: None };
         let now = NOON + Duration::from_secs(seconds);
         match self.0.admit_guarded(ANN, BOT, 0, false, Some(page), now).ruling {
@@ -38,7 +38,7 @@ impl GuardedSite {
         }
     }
 
-    fn guarded(&self) -> u64 {
+    fn guarded_units(&self) -> u64 {
         self.0.quotas(NOON)[0].by_class[usize::from(BOT.0)].guard_admitted.floor()
     }
 }
@@ -46,42 +46,42 @@ impl GuardedSite {
 #[test]
 fn guard_admits_one_request_per_operator_and_interval() {
     let site = GuardedSite::new();
-    let second_by_second = |operator| (0..=600).filter(|&second| site.lets_in(operator, "/item/1", second)).collect();
+    let second_by_second = |operator| (0..=600).filter(|&second| site.admits(operator, "/item/1", second)).collect();
     let (google, bing): (Vec<u64>, Vec<u64>) = (second_by_second(GOOGLE), second_by_second(BING));
     assert_eq!((google, bing), (vec![0, 300, 600], vec![0, 300, 600]));
-    assert_eq!(site.guarded(), 6);
+    assert_eq!(site.guarded_units(), 6);
 }
 
 #[test]
 fn unverified_crawlers_are_not_guarded() {
     let site = GuardedSite::new();
-    assert_eq!(ask(&site.0, BOT, 0, NOON).map(drop), Err(Reason::Tier));
+    assert_eq!(try_admit(&site.0, BOT, 0, NOON).map(drop), Err(Reason::Tier));
     assert!(site.0.engine().longest_refusals().is_empty());
 }
 
 #[test]
 fn guard_stays_within_its_budget() {
     let site = GuardedSite::new();
-    let admitted = (0..40).filter(|step| site.lets_in(GOOGLE, "/item/1", step * 300)).count();
+    let admitted = (0..40).filter(|step| site.admits(GOOGLE, "/item/1", step * 300)).count();
     assert_eq!(admitted, 20, "a fiftieth of the limit");
-    assert!(site.lets_in(GOOGLE, "/item/1", 86_400), "the next window has a new budget");
+    assert!(site.admits(GOOGLE, "/item/1", 86_400), "the next window has a new budget");
 }
 
 #[test]
 fn guard_limits_page_refusals_to_a_day() {
     let site = GuardedSite::new();
-    assert!(site.lets_in(GOOGLE, "/first", 0));
+    assert!(site.admits(GOOGLE, "/first", 0));
     for page in ["/a", "/b"] {
-        assert!(!site.lets_in(GOOGLE, page, 1));
+        assert!(!site.admits(GOOGLE, page, 1));
     }
-    assert!(!site.lets_in(GOOGLE, "/b", 100));
+    assert!(!site.admits(GOOGLE, "/b", 100));
     assert_eq!(site.0.engine().longest_refusals(), [(GOOGLE, Duration::from_secs(99))]);
     let day = 86_400;
-    assert!(site.lets_in(GOOGLE, "/first", day), "the interval has passed");
-    assert!(!site.lets_in(GOOGLE, "/c", day), "the interval has just begun");
-    assert!(site.lets_in(GOOGLE, "/a", day + 1), "the page was first refused a day ago");
-    assert!(!site.lets_in(GOOGLE, "/a", day + 2), "the guard admits an overdue page once");
-    assert!(site.lets_in(GOOGLE, "/b", day + 2));
+    assert!(site.admits(GOOGLE, "/first", day), "the interval has passed");
+    assert!(!site.admits(GOOGLE, "/c", day), "the interval has just begun");
+    assert!(site.admits(GOOGLE, "/a", day + 1), "the page was first refused a day ago");
+    assert!(!site.admits(GOOGLE, "/a", day + 2), "the guard admits an overdue page once");
+    assert!(site.admits(GOOGLE, "/b", day + 2));
     assert_eq!(site.0.engine().longest_refusals(), [(GOOGLE, Duration::ZERO)]);
 }
 
@@ -95,7 +95,7 @@ proptest! {
         let mut last_admitted = [None::<u64>; 3];
         for (pause, page, operator) in steps {
             now += pause;
-            let admitted = site.lets_in(OperatorId(operator), &format!("/{page}"), now);
+            let admitted = site.admits(OperatorId(operator), &format!("/{page}"), now);
             if NOON.seconds() + now >= renewed + 86_400 {
                 (renewed, spent) = (NOON.seconds() + now, 0);
             }

@@ -6,21 +6,22 @@ use std::num::NonZeroU32;
 
 const MORNING: Timestamp = Timestamp::from_seconds(3600);
 
-fn paced(limit: u64, enforce: bool) -> Quota {
+fn paced_quota(limit: u64, enforce: bool) -> Quota {
     let roles = vec![Role::Unpaced, Role::Paced(NonZeroU32::MIN), Role::Unpaced];
     let (burst, priorities) = (Share::from_millionths(50_000), Vec::new());
     let pacing = Pacing { forecast: PacingMode::Even, burst_share: burst, roles, priorities, enforce };
     Quota { pacing: Some(pacing), ..quota("api", limit, &[(limit / 2, 100)]) }
 }
 
-fn site(limit: u64, enforce: bool) -> Admission {
-    Engine::new(LeaseMode::Local, 1000).admission(rules(vec![paced(limit, enforce)], vec![route(&[(0, 1)])]), MORNING)
+fn paced_admission(limit: u64, enforce: bool) -> Admission {
+    Engine::new(LeaseMode::Local, 1000)
+        .admission(rules(vec![paced_quota(limit, enforce)], vec![route(&[(0, 1)])]), MORNING)
 }
 
 /// Returns the number of bot requests, of `count`, that are admitted in the hour from `start`.
-fn served(admission: &Admission, start: Timestamp, count: u64) -> u64 {
+fn admitted_in_hour(admission: &Admission, start: Timestamp, count: u64) -> u64 {
     let at = |number: u64| start + Duration::from_secs(3600) * number as u32 / count as u32;
-    let serve = |number: &u64| match ask(admission, BOT, 0, at(*number)) {
+    let serve = |number: &u64| match try_admit(admission, BOT, 0, at(*number)) {
         Ok(permit) => {
             permit.settle(|_, expected| expected);
             true
@@ -35,8 +36,9 @@ fn served(admission: &Admission, start: Timestamp, count: u64) -> u64 {
 
 #[test]
 fn paced_quota_lasts_until_the_window_ends() {
-    let admission = site(2300, true);
-    let by_hour: Vec<u64> = (1..24).map(|hour| served(&admission, Timestamp::from_seconds(hour * 3600), 400)).collect();
+    let admission = paced_admission(2300, true);
+    let by_hour: Vec<u64> =
+        (1..24).map(|hour| admitted_in_hour(&admission, Timestamp::from_seconds(hour * 3600), 400)).collect();
     assert!(by_hour.iter().skip(1).all(|hour| (80..=110).contains(hour)), "{by_hour:?}");
     let used = admission.quotas(TOMORROW - Duration::from_secs(1))[0].used.floor();
     assert!((2270..=2300).contains(&used), "tiers withhold no units of a paced quota: {used}");
@@ -44,31 +46,36 @@ fn paced_quota_lasts_until_the_window_ends() {
 
 #[test]
 fn shadow_plan_refuses_nothing_and_tiers_still_apply() {
-    let admission = site(1000, false);
-    assert_eq!(served(&admission, MORNING, 1000), 500, "the tier refuses all requests from half of the limit");
-    assert_eq!(ask(&admission, BOT, 0, NOON).err(), Some(Reason::Tier));
+    let admission = paced_admission(1000, false);
+    assert_eq!(
+        admitted_in_hour(&admission, MORNING, 1000),
+        500,
+        "the tier refuses all requests from half of the limit"
+    );
+    assert_eq!(try_admit(&admission, BOT, 0, NOON).err(), Some(Reason::Tier));
 }
 
 #[test]
 fn unpaced_class_can_use_the_whole_quota() {
-    let admission = site(100, true);
+    let admission = paced_admission(100, true);
     for _ in 0..100 {
-        ask(&admission, PERSON, 0, MORNING).expect("units are left").settle(|_, expected| expected);
+        try_admit(&admission, PERSON, 0, MORNING).expect("units are left").settle(|_, expected| expected);
     }
-    assert_eq!(ask(&admission, PERSON, 0, MORNING).err(), Some(Reason::Quota));
+    assert_eq!(try_admit(&admission, PERSON, 0, MORNING).err(), Some(Reason::Quota));
 }
 
 #[test]
 fn learned_demand_survives_reload_and_restart() {
-    let site =
-        |engine: &Arc<Engine>, now| engine.admission(rules(vec![paced(10_000, true)], vec![route(&[(0, 1)])]), now);
+    let site = |engine: &Arc<Engine>, now| {
+        engine.admission(rules(vec![paced_quota(10_000, true)], vec![route(&[(0, 1)])]), now)
+    };
     let engine = Engine::new(LeaseMode::Local, 1000);
     let before = site(&engine, MORNING);
     for hour in 1..5 {
-        served(&before, Timestamp::from_seconds(hour * 3600), 50);
+        admitted_in_hour(&before, Timestamp::from_seconds(hour * 3600), 50);
     }
     let after = site(&engine, NOON);
-    served(&after, NOON, 50);
+    admitted_in_hour(&after, NOON, 50);
     let learned = engine.learned_demand();
     let bot = learned.iter().find(|learned| learned.class == "bot").expect("the class sent requests");
     // 1 January 1970 was a Thursday.
@@ -86,9 +93,9 @@ fn reload_without_changes_keeps_the_plan() {
     let engine = Engine::new(LeaseMode::Local, 1000);
     let at = |second| MORNING + Duration::from_secs(second);
     let line = |limit: u64, second| {
-        let quota = paced(limit, true);
+        let quota = paced_quota(limit, true);
         let admission = engine.admission(rules(vec![quota], vec![route(&[(0, 1)])]), at(second));
-        let _ = ask(&admission, BOT, 0, at(second));
+        let _ = try_admit(&admission, BOT, 0, at(second));
         admission.plan(QuotaId(0), at(second)).expect("the quota is paced").planned
     };
     let first = line(2400, 0);
@@ -99,11 +106,11 @@ fn reload_without_changes_keeps_the_plan() {
 #[test]
 fn request_without_lease_does_not_trigger_planning() {
     let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
-    let admission = engine.admission(rules(vec![paced(2400, true)], vec![route(&[(0, 1)])]), MORNING);
+    let admission = engine.admission(rules(vec![paced_quota(2400, true)], vec![route(&[(0, 1)])]), MORNING);
     let is_planned = || admission.plan(QuotaId(0), MORNING).is_some();
-    assert_eq!((ask(&admission, PERSON, 0, MORNING).err(), is_planned()), (Some(Reason::Ledger), false));
-    hand_out(&engine, MORNING);
-    assert_eq!((ask(&admission, PERSON, 0, MORNING).err(), is_planned()), (None, true));
+    assert_eq!((try_admit(&admission, PERSON, 0, MORNING).err(), is_planned()), (Some(Reason::Ledger), false));
+    grant_all(&engine, MORNING);
+    assert_eq!((try_admit(&admission, PERSON, 0, MORNING).err(), is_planned()), (None, true));
 }
 
 proptest! {
@@ -113,11 +120,11 @@ proptest! {
     fn paced_usage_never_exceeds_the_limit(
         limit in 1u64..200, steps in proptest::collection::vec((0u64..7200, any::<bool>(), any::<bool>()), 1..300),
     ) {
-        let admission = site(limit, true);
+        let admission = paced_admission(limit, true);
         let mut now = MORNING;
         for (step, back, person) in steps {
             now = if back && step < 600 { now - Duration::from_secs(step) } else { now + Duration::from_secs(step) };
-            if let Ok(permit) = ask(&admission, if person { PERSON } else { BOT }, 0, now) {
+            if let Ok(permit) = try_admit(&admission, if person { PERSON } else { BOT }, 0, now) {
                 permit.settle(|_, expected| expected);
             }
             let view = &admission.quotas(now)[0];

@@ -61,7 +61,7 @@ fn ms(count: u64) -> Timestamp {
     Timestamp(count * 1_000_000)
 }
 
-fn answer(status: u16) -> OriginOutcome {
+fn origin_outcome(status: u16) -> OriginOutcome {
     OriginOutcome { status: Some(status), latency: Duration::from_millis(10), measured: true, retry_after: None }
 }
 
@@ -72,7 +72,7 @@ struct ThrottleFixture {
 }
 
 impl ThrottleFixture {
-    fn with(scopes: &[(&str, throttle::ThrottleConfig)]) -> Self {
+    fn with_scopes(scopes: &[(&str, throttle::ThrottleConfig)]) -> Self {
         let scope = |(name, rules): &(&str, throttle::ThrottleConfig)| Scope {
             name: (*name).to_owned(),
             throttle: Some(rules.clone()),
@@ -85,7 +85,7 @@ impl ThrottleFixture {
     }
 
     /// Partitions the scope `name` by the query parameter of the same name, with at most `most` partitions.
-    fn by_value(mut self, name: &str, most: usize) -> Self {
+    fn partitioned(mut self, name: &str, most: usize) -> Self {
         let scope = self.scopes.iter_mut().find(|scope| scope.name == name).expect("the scope is configured");
         let most = NonZeroUsize::new(most).expect("the maximum is positive");
         scope.partitioning = Some(Partitioning { from: PartitionKey::Query(name.to_owned()), max_partitions: most });
@@ -94,40 +94,40 @@ impl ThrottleFixture {
     }
 
     /// Returns the scopes of `names`. A name may contain a partition value, such as `tenant=acme`.
-    fn way(&self, names: &[&str]) -> RouteScopes {
+    fn route_scopes(&self, names: &[&str]) -> RouteScopes {
         let is_named = |scope: &&Scope| names.iter().any(|name| name.split('=').next() == Some(&scope.name));
         self.throttle.route_scopes(self.scopes.iter().filter(is_named)).expect("a named scope is throttled")
     }
 
-    fn enter(&self, names: &[&str], client: u64, priority: u8, now: u64) -> AcquireOutcome {
+    fn acquire(&self, names: &[&str], client: u64, priority: u8, now: u64) -> AcquireOutcome {
         let comer = SlotRequest { client: ClientKey::from_number(client), priority, random: 0.0 };
         let query = names.join("&");
         let said = PartitionInput { route: "/**", host: "", path: "/", query: Some(&query), header: &|_| None };
-        self.throttle.acquire(&self.way(names), &said, comer, ms(now))
+        self.throttle.acquire(&self.route_scopes(names), &said, comer, ms(now))
     }
 
-    fn passes(&self, names: &[&str], now: u64) -> SlotGuard {
-        match self.enter(names, 1, PERSON, now) {
+    fn expect_acquired(&self, names: &[&str], now: u64) -> SlotGuard {
+        match self.acquire(names, 1, PERSON, now) {
             AcquireOutcome::Acquired(Some(pass)) => pass,
             _ => panic!("expected slots at {now}"),
         }
     }
 
-    fn waits(&self, names: &[&str], client: u64, priority: u8, now: u64) -> TestClient {
-        match self.enter(names, client, priority, now) {
+    fn expect_queued(&self, names: &[&str], client: u64, priority: u8, now: u64) -> TestClient {
+        match self.acquire(names, client, priority, now) {
             AcquireOutcome::Queued(waiting) => TestClient::new(waiting),
             _ => panic!("expected a queued request at {now}"),
         }
     }
 
-    fn turned_away(&self, names: &[&str], priority: u8, now: u64) -> ThrottleRejection {
-        match self.enter(names, 1, priority, now) {
+    fn expect_rejected(&self, names: &[&str], priority: u8, now: u64) -> ThrottleRejection {
+        match self.acquire(names, 1, priority, now) {
             AcquireOutcome::Rejected(closed) => closed,
             _ => panic!("expected a rejection at {now}"),
         }
     }
 
-    fn values(&self, name: &str, now: u64) -> Vec<ScopeState> {
+    fn partitions(&self, name: &str, now: u64) -> Vec<ScopeState> {
         self.throttle.busiest_partitions(name, usize::MAX, ms(now))
     }
 
@@ -157,30 +157,30 @@ impl TestClient {
         Self { waiting, bell: Arc::default() }
     }
 
-    fn is_called(&self) -> bool {
+    fn is_woken(&self) -> bool {
         self.bell.0.swap(false, Ordering::Relaxed)
     }
 
-    fn looks(&mut self, now: u64) -> QueuePoll {
+    fn poll_at(&mut self, now: u64) -> QueuePoll {
         self.waiting.poll(&Waker::from(Arc::clone(&self.bell)), ms(now))
     }
 
-    fn waits_until(&mut self, now: u64) -> u64 {
-        match self.looks(now) {
+    fn pending_until(&mut self, now: u64) -> u64 {
+        match self.poll_at(now) {
             QueuePoll::Pending { poll_at: look_again } => look_again.0 / 1_000_000,
             _ => panic!("expected to wait at {now}"),
         }
     }
 
-    fn comes(&mut self, now: u64) -> SlotGuard {
-        match self.looks(now) {
+    fn poll_granted(&mut self, now: u64) -> SlotGuard {
+        match self.poll_at(now) {
             QueuePoll::Granted(pass) => pass,
             _ => panic!("expected slots at {now}"),
         }
     }
 
-    fn is_gone(&mut self, now: u64) -> ThrottleRejection {
-        match self.looks(now) {
+    fn poll_rejected(&mut self, now: u64) -> ThrottleRejection {
+        match self.poll_at(now) {
             QueuePoll::Rejected(closed) => closed,
             _ => panic!("expected a rejection at {now}"),
         }
@@ -189,13 +189,13 @@ impl TestClient {
 
 #[test]
 fn freed_slot_wakes_the_next_waiter() {
-    let gate = ThrottleFixture::with(&[("api", with_concurrency(1))]);
-    let first = gate.passes(&["api"], 0);
-    let mut second = gate.waits(&["api"], 2, PERSON, 0);
-    assert_eq!(second.waits_until(0), 2000, "no earlier poll is needed");
+    let gate = ThrottleFixture::with_scopes(&[("api", with_concurrency(1))]);
+    let first = gate.expect_acquired(&["api"], 0);
+    let mut second = gate.expect_queued(&["api"], 2, PERSON, 0);
+    assert_eq!(second.pending_until(0), 2000, "no earlier poll is needed");
     drop(first);
-    assert!(second.is_called());
-    let second = second.comes(5);
+    assert!(second.is_woken());
+    let second = second.poll_granted(5);
     assert_eq!(gate.state("api", 5).in_flight, 1);
     drop(second);
     assert_eq!(gate.state("api", 5).in_flight, 0);
@@ -203,104 +203,108 @@ fn freed_slot_wakes_the_next_waiter() {
 
 #[test]
 fn cancelled_waiter_releases_its_position() {
-    let gate = ThrottleFixture::with(&[("api", with_concurrency(1))]);
-    let first = gate.passes(&["api"], 0);
-    let mut second = gate.waits(&["api"], 2, PERSON, 0);
-    let mut third = gate.waits(&["api"], 3, PERSON, 0);
-    second.waits_until(0);
-    third.waits_until(0);
+    let gate = ThrottleFixture::with_scopes(&[("api", with_concurrency(1))]);
+    let first = gate.expect_acquired(&["api"], 0);
+    let mut second = gate.expect_queued(&["api"], 2, PERSON, 0);
+    let mut third = gate.expect_queued(&["api"], 3, PERSON, 0);
+    second.pending_until(0);
+    third.pending_until(0);
     drop(first);
-    assert!(second.is_called());
+    assert!(second.is_woken());
     drop(second);
-    assert!(third.is_called(), "the granted slot was released unused");
+    assert!(third.is_woken(), "the granted slot was released unused");
     drop(third);
     assert_eq!((gate.state("api", 0).queue_length, gate.state("api", 0).in_flight), (0, 0));
 }
 
 #[test]
 fn all_scopes_are_acquired_or_none() {
-    let gate = ThrottleFixture::with(&[("a", with_concurrency(1)), ("b", with_concurrency(1))]);
-    let in_b = gate.passes(&["b"], 0);
-    let mut both = gate.waits(&["a", "b"], 2, PERSON, 0);
-    both.waits_until(0);
+    let gate = ThrottleFixture::with_scopes(&[("a", with_concurrency(1)), ("b", with_concurrency(1))]);
+    let in_b = gate.expect_acquired(&["b"], 0);
+    let mut both = gate.expect_queued(&["a", "b"], 2, PERSON, 0);
+    both.pending_until(0);
     assert_eq!(gate.state("a", 0).in_flight, 0, "a waiter of b holds no slot");
-    let in_a = gate.passes(&["a"], 0);
+    let in_a = gate.expect_acquired(&["a"], 0);
     drop(in_b);
-    assert!(!both.is_called());
+    assert!(!both.is_woken());
     drop(in_a);
-    assert!(both.is_called());
-    let _both = both.comes(0);
+    assert!(both.is_woken());
+    let _both = both.poll_granted(0);
     assert_eq!((gate.state("a", 0).in_flight, gate.state("b", 0).in_flight), (1, 1));
 }
 
 #[test]
 fn starts_are_spaced_and_one_waiter_holds_timer() {
     let spacing = spaced(100);
-    let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
-    let _first = gate.passes(&["api"], 0);
-    let mut second = gate.waits(&["api"], 2, PERSON, 0);
-    let mut third = gate.waits(&["api"], 3, PERSON, 0);
-    assert_eq!((second.waits_until(0), third.waits_until(0)), (100, 2000));
-    assert_eq!(second.waits_until(99), 100);
-    let _second = second.comes(100);
-    assert!(third.is_called(), "the third waiter owns the timer now");
-    assert_eq!(third.waits_until(100), 200);
-    let _third = third.comes(200);
+    let gate = ThrottleFixture::with_scopes(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
+    let _first = gate.expect_acquired(&["api"], 0);
+    let mut second = gate.expect_queued(&["api"], 2, PERSON, 0);
+    let mut third = gate.expect_queued(&["api"], 3, PERSON, 0);
+    assert_eq!((second.pending_until(0), third.pending_until(0)), (100, 2000));
+    assert_eq!(second.pending_until(99), 100);
+    let _second = second.poll_granted(100);
+    assert!(third.is_woken(), "the third waiter owns the timer now");
+    assert_eq!(third.pending_until(100), 200);
+    let _third = third.poll_granted(200);
 }
 
 #[test]
 fn slot_is_reused_only_after_its_delay() {
     let spacing = Spacing { per_slot: seconds(1), ..spaced(300) };
-    let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
-    drop(gate.passes(&["api"], 0));
-    let mut second = gate.waits(&["api"], 2, PERSON, 100);
-    assert_eq!(second.waits_until(100), 300);
-    let second = second.comes(300);
-    let mut third = gate.waits(&["api"], 3, PERSON, 600);
-    assert_eq!(third.waits_until(600), 1000, "the delay has passed, the first slot cools down");
+    let gate = ThrottleFixture::with_scopes(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
+    drop(gate.expect_acquired(&["api"], 0));
+    let mut second = gate.expect_queued(&["api"], 2, PERSON, 100);
+    assert_eq!(second.pending_until(100), 300);
+    let second = second.poll_granted(300);
+    let mut third = gate.expect_queued(&["api"], 3, PERSON, 600);
+    assert_eq!(third.pending_until(600), 1000, "the delay has passed, the first slot cools down");
     drop(second);
-    assert_eq!(third.waits_until(700), 1000);
-    let _third = third.comes(1000);
-    let mut fourth = gate.waits(&["api"], 4, PERSON, 1200);
-    assert_eq!(fourth.waits_until(1200), 1300, "the second slot");
-    let _fourth = fourth.comes(1300);
-    let mut fifth = gate.waits(&["api"], 5, PERSON, 2300);
-    assert_eq!(fifth.waits_until(2300), 4300, "both slots are held, however long ago their requests were sent");
+    assert_eq!(third.pending_until(700), 1000);
+    let _third = third.poll_granted(1000);
+    let mut fourth = gate.expect_queued(&["api"], 4, PERSON, 1200);
+    assert_eq!(fourth.pending_until(1200), 1300, "the second slot");
+    let _fourth = fourth.poll_granted(1300);
+    let mut fifth = gate.expect_queued(&["api"], 5, PERSON, 2300);
+    assert_eq!(fifth.pending_until(2300), 4300, "both slots are held, however long ago their requests were sent");
 }
 
 #[test]
 fn slot_held_beyond_its_delay_is_immediately_reusable() {
     let spacing = Spacing { per_slot: seconds(10), ..Spacing::default() };
-    let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
-    let old = gate.passes(&["api"], 0);
-    drop(gate.passes(&["api"], 9000));
-    let mut next = gate.waits(&["api"], 2, PERSON, 9000);
-    assert_eq!(next.waits_until(9000), 11_000, "not rejected because of the slot that is free at 19 s");
-    let mut early = gate.waits(&["api"], 3, PERSON, 9500);
-    early.waits_until(9500);
-    assert!(matches!(next.looks(10_500), QueuePoll::Pending { .. }));
+    let gate = ThrottleFixture::with_scopes(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
+    let old = gate.expect_acquired(&["api"], 0);
+    drop(gate.expect_acquired(&["api"], 9000));
+    let mut next = gate.expect_queued(&["api"], 2, PERSON, 9000);
+    assert_eq!(next.pending_until(9000), 11_000, "not rejected because of the slot that is free at 19 s");
+    let mut early = gate.expect_queued(&["api"], 3, PERSON, 9500);
+    early.pending_until(9500);
+    assert!(matches!(next.poll_at(10_500), QueuePoll::Pending { .. }));
     drop(old);
-    assert!(next.is_called());
-    drop(next.comes(10_500));
-    assert_eq!(early.is_gone(11_500).retry_after, Duration::from_millis(7500), "the wait until the next slot is free");
-    let empty = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(1) })]);
-    drop(empty.passes(&["api"], 0));
-    assert_eq!(empty.turned_away(&["api"], PERSON, 1000).reason, Reason::Throttle, "no slot is free before 10 s");
+    assert!(next.is_woken());
+    drop(next.poll_granted(10_500));
+    assert_eq!(
+        early.poll_rejected(11_500).retry_after,
+        Duration::from_millis(7500),
+        "the wait until the next slot is free"
+    );
+    let empty = ThrottleFixture::with_scopes(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(1) })]);
+    drop(empty.expect_acquired(&["api"], 0));
+    assert_eq!(empty.expect_rejected(&["api"], PERSON, 1000).reason, Reason::Throttle, "no slot is free before 10 s");
 }
 
 #[test]
 fn unservable_request_is_rejected_with_retry_after() {
     let spacing = spaced(5000);
-    let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
-    let _first = gate.passes(&["api"], 0);
-    assert_eq!(gate.turned_away(&["api"], PERSON, 1000), closed(Reason::Throttle, 4));
+    let gate = ThrottleFixture::with_scopes(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
+    let _first = gate.expect_acquired(&["api"], 0);
+    assert_eq!(gate.expect_rejected(&["api"], PERSON, 1000), rejection(Reason::Throttle, 4));
 
-    let gate = ThrottleFixture::with(&[("api", with_concurrency(1))]);
-    let first = gate.passes(&["api"], 0);
-    let mut second = gate.waits(&["api"], 2, PERSON, 0);
-    let _ = first.record_response(&OriginOutcome { latency: seconds(3), ..answer(200) }, 0.0, ms(0));
-    assert_eq!(second.waits_until(1999), 2000);
-    assert_eq!(second.is_gone(2000), closed(Reason::Throttle, 3), "the latency of one request");
+    let gate = ThrottleFixture::with_scopes(&[("api", with_concurrency(1))]);
+    let first = gate.expect_acquired(&["api"], 0);
+    let mut second = gate.expect_queued(&["api"], 2, PERSON, 0);
+    let _ = first.record_response(&OriginOutcome { latency: seconds(3), ..origin_outcome(200) }, 0.0, ms(0));
+    assert_eq!(second.pending_until(1999), 2000);
+    assert_eq!(second.poll_rejected(2000), rejection(Reason::Throttle, 3), "the latency of one request");
     assert_eq!(gate.state("api", 2000).queue_length, 0);
 }
 
@@ -308,107 +312,112 @@ fn unservable_request_is_rejected_with_retry_after() {
 fn request_that_would_exceed_max_wait_is_rejected() {
     let spacing = Spacing { delay: seconds(1), ..Spacing::default() };
     let queue = QueueConfig { max_wait: Duration::from_millis(2500), max_length: 256 };
-    let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, queue, ..permissive() })]);
-    let _first = gate.passes(&["api"], 0);
-    let (_second, _third) = (gate.waits(&["api"], 2, BOT, 0), gate.waits(&["api"], 2, BOT, 0));
+    let gate = ThrottleFixture::with_scopes(&[("api", throttle::ThrottleConfig { spacing, queue, ..permissive() })]);
+    let _first = gate.expect_acquired(&["api"], 0);
+    let (_second, _third) = (gate.expect_queued(&["api"], 2, BOT, 0), gate.expect_queued(&["api"], 2, BOT, 0));
     assert!(
-        matches!(gate.enter(&["api"], 2, BOT, 0), AcquireOutcome::Rejected(ThrottleRejection { retry_after: wait, .. }) if wait == seconds(3))
+        matches!(gate.acquire(&["api"], 2, BOT, 0), AcquireOutcome::Rejected(ThrottleRejection { retry_after: wait, .. }) if wait == seconds(3))
     );
-    let _other = gate.waits(&["api"], 3, BOT, 0);
+    let _other = gate.expect_queued(&["api"], 3, BOT, 0);
     assert!(
-        matches!(gate.enter(&["api"], 4, BOT, 0), AcquireOutcome::Rejected(_)),
+        matches!(gate.acquire(&["api"], 4, BOT, 0), AcquireOutcome::Rejected(_)),
         "behind one waiter of each of the two clients"
     );
-    let _person = gate.waits(&["api"], 4, PERSON, 0);
+    let _person = gate.expect_queued(&["api"], 4, PERSON, 0);
 }
 
 #[test]
 fn full_queue_evicts_only_for_a_higher_priority() {
     let rules =
         throttle::ThrottleConfig { queue: QueueConfig { max_wait: seconds(2), max_length: 2 }, ..with_concurrency(1) };
-    let gate = ThrottleFixture::with(&[("api", rules)]);
-    let _first = gate.passes(&["api"], 0);
-    let mut older = gate.waits(&["api"], 2, BOT, 0);
-    let mut younger = gate.waits(&["api"], 3, BOT, 0);
-    older.waits_until(0);
-    younger.waits_until(0);
-    assert_eq!(gate.turned_away(&["api"], BOT, 0).reason, Reason::Throttle);
-    let mut person = gate.waits(&["api"], 4, PERSON, 0);
-    assert!(younger.is_called() && !older.is_called());
-    assert_eq!(younger.is_gone(0).reason, Reason::Throttle);
-    let _other_person = gate.waits(&["api"], 5, PERSON, 0);
-    assert_eq!(gate.turned_away(&["api"], PERSON, 0).reason, Reason::Throttle, "all waiters have the same priority");
-    assert_eq!(person.waits_until(0), 2000);
+    let gate = ThrottleFixture::with_scopes(&[("api", rules)]);
+    let _first = gate.expect_acquired(&["api"], 0);
+    let mut older = gate.expect_queued(&["api"], 2, BOT, 0);
+    let mut younger = gate.expect_queued(&["api"], 3, BOT, 0);
+    older.pending_until(0);
+    younger.pending_until(0);
+    assert_eq!(gate.expect_rejected(&["api"], BOT, 0).reason, Reason::Throttle);
+    let mut person = gate.expect_queued(&["api"], 4, PERSON, 0);
+    assert!(younger.is_woken() && !older.is_woken());
+    assert_eq!(younger.poll_rejected(0).reason, Reason::Throttle);
+    let _other_person = gate.expect_queued(&["api"], 5, PERSON, 0);
+    assert_eq!(
+        gate.expect_rejected(&["api"], PERSON, 0).reason,
+        Reason::Throttle,
+        "all waiters have the same priority"
+    );
+    assert_eq!(person.pending_until(0), 2000);
 }
 
 #[test]
 fn clients_of_equal_priority_are_served_round_robin() {
-    let gate = ThrottleFixture::with(&[("api", with_long_queue(with_concurrency(1)))]);
-    let mut pass = gate.passes(&["api"], 0);
+    let gate = ThrottleFixture::with_scopes(&[("api", with_long_queue(with_concurrency(1)))]);
+    let mut pass = gate.expect_acquired(&["api"], 0);
     let mut line: Vec<(u64, TestClient)> =
-        [7, 7, 7, 7, 8, 9].map(|client| (client, gate.waits(&["api"], client, BOT, 0))).into();
-    line.iter_mut().for_each(|(_, guest)| assert!(guest.waits_until(0) > 0));
+        [7, 7, 7, 7, 8, 9].map(|client| (client, gate.expect_queued(&["api"], client, BOT, 0))).into();
+    line.iter_mut().for_each(|(_, guest)| assert!(guest.pending_until(0) > 0));
     let mut order = Vec::new();
     while !line.is_empty() {
         drop(pass);
-        let next = line.iter().position(|(_, guest)| guest.is_called()).expect("a waiter is woken");
+        let next = line.iter().position(|(_, guest)| guest.is_woken()).expect("a waiter is woken");
         let (client, mut guest) = line.remove(next);
         order.push(client);
-        pass = guest.comes(0);
+        pass = guest.poll_granted(0);
     }
     assert_eq!(order, [7, 8, 9, 7, 7, 7]);
 }
 
 #[test]
 fn overload_rejects_requests_until_a_probe_succeeds() {
-    let gate = ThrottleFixture::with(&[("api", with_long_queue(with_backoff())), ("other", permissive())]);
-    let first = gate.passes(&["api"], 0);
-    let rest = first.record_response(&OriginOutcome { retry_after: Some(seconds(5)), ..answer(429) }, 0.0, ms(0));
-    assert_eq!(rest.backoff, Some(closed(Reason::Backoff, 5)));
+    let gate = ThrottleFixture::with_scopes(&[("api", with_long_queue(with_backoff())), ("other", permissive())]);
+    let first = gate.expect_acquired(&["api"], 0);
+    let rest =
+        first.record_response(&OriginOutcome { retry_after: Some(seconds(5)), ..origin_outcome(429) }, 0.0, ms(0));
+    assert_eq!(rest.backoff, Some(rejection(Reason::Backoff, 5)));
     drop(first);
-    let _elsewhere = gate.passes(&["other"], 0);
-    let mut probe = gate.waits(&["api"], 2, PERSON, 1000);
-    let mut next = gate.waits(&["api"], 3, PERSON, 1000);
-    assert_eq!(probe.waits_until(1000), 5000);
-    next.waits_until(1000);
-    let probe = probe.comes(5000);
-    next.waits_until(5001);
-    assert!(probe.record_response(&answer(200), 0.0, ms(5100)).backoff.is_none());
-    let _next = next.comes(5100);
+    let _elsewhere = gate.expect_acquired(&["other"], 0);
+    let mut probe = gate.expect_queued(&["api"], 2, PERSON, 1000);
+    let mut next = gate.expect_queued(&["api"], 3, PERSON, 1000);
+    assert_eq!(probe.pending_until(1000), 5000);
+    next.pending_until(1000);
+    let probe = probe.poll_granted(5000);
+    next.pending_until(5001);
+    assert!(probe.record_response(&origin_outcome(200), 0.0, ms(5100)).backoff.is_none());
+    let _next = next.poll_granted(5100);
     let state = gate.state("api", 5100);
     assert_eq!((state.backoff_level, state.backoff_remaining), (1, Duration::ZERO));
 
-    let gate = ThrottleFixture::with(&[("api", with_backoff())]);
-    let first = gate.passes(&["api"], 0);
-    let mut second = match gate.enter(&["api"], 1, PERSON, 0) {
+    let gate = ThrottleFixture::with_scopes(&[("api", with_backoff())]);
+    let first = gate.expect_acquired(&["api"], 0);
+    let mut second = match gate.acquire(&["api"], 1, PERSON, 0) {
         AcquireOutcome::Acquired(Some(pass)) => pass,
         _ => panic!("expected slots"),
     };
-    let _ = first.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
-    assert_eq!(gate.turned_away(&["api"], PERSON, 1000), closed(Reason::Backoff, 29));
+    let _ = first.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..origin_outcome(429) }, 0.0, ms(0));
+    assert_eq!(gate.expect_rejected(&["api"], PERSON, 1000), rejection(Reason::Backoff, 29));
     drop(std::mem::replace(&mut second, first));
     assert_eq!(gate.state("api", 1000).in_flight, 1);
 }
 
 #[test]
 fn backoff_beyond_max_wait_rejects_queued_waiters() {
-    let gate = ThrottleFixture::with(&[(
+    let gate = ThrottleFixture::with_scopes(&[(
         "api",
         throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..with_backoff() },
     )]);
-    let first = gate.passes(&["api"], 0);
-    let mut second = gate.waits(&["api"], 2, PERSON, 0);
-    second.waits_until(0);
-    let _ = first.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
-    assert!(second.is_called(), "the backoff wakes the waiter");
-    assert_eq!(second.is_gone(0), closed(Reason::Backoff, 30));
+    let first = gate.expect_acquired(&["api"], 0);
+    let mut second = gate.expect_queued(&["api"], 2, PERSON, 0);
+    second.pending_until(0);
+    let _ = first.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..origin_outcome(429) }, 0.0, ms(0));
+    assert!(second.is_woken(), "the backoff wakes the waiter");
+    assert_eq!(second.poll_rejected(0), rejection(Reason::Backoff, 30));
 }
 
 #[test]
 fn scope_state_survives_reload_by_name() {
-    let gate = ThrottleFixture::with(&[("api", with_backoff())]);
-    let pass = gate.passes(&["api"], 0);
-    let _ = pass.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
+    let gate = ThrottleFixture::with_scopes(&[("api", with_backoff())]);
+    let pass = gate.expect_acquired(&["api"], 0);
+    let _ = pass.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..origin_outcome(429) }, 0.0, ms(0));
     let scope = |name: &str| Scope { name: name.into(), throttle: Some(with_backoff()), partitioning: None };
     gate.throttle.update_config(&[scope("new"), scope("api")]);
     let state = gate.state("api", 0);
@@ -421,21 +430,21 @@ fn scope_state_survives_reload_by_name() {
 
 #[test]
 fn waiters_of_a_removed_scope_keep_its_limits() {
-    let gate = ThrottleFixture::with(&[("api", with_long_queue(with_concurrency(1)))]);
-    let pass = gate.passes(&["api"], 0);
-    let mut line: Vec<TestClient> = (1..4).map(|client| gate.waits(&["api"], client, PERSON, 0)).collect();
+    let gate = ThrottleFixture::with_scopes(&[("api", with_long_queue(with_concurrency(1)))]);
+    let pass = gate.expect_acquired(&["api"], 0);
+    let mut line: Vec<TestClient> = (1..4).map(|client| gate.expect_queued(&["api"], client, PERSON, 0)).collect();
     for guest in &mut line {
-        guest.waits_until(0);
+        guest.pending_until(0);
     }
     gate.throttle.update_config(&[Scope {
         name: "renamed".into(),
         throttle: Some(with_concurrency(1)),
         partitioning: None,
     }]);
-    assert!(line.iter_mut().all(|guest| matches!(guest.looks(0), QueuePoll::Pending { .. })), "no waiter starts");
+    assert!(line.iter_mut().all(|guest| matches!(guest.poll_at(0), QueuePoll::Pending { .. })), "no waiter starts");
     drop(pass);
     let come: Vec<QueuePoll> =
-        line.iter_mut().map(|guest| guest.looks(0)).filter(|turn| matches!(turn, QueuePoll::Granted(_))).collect();
+        line.iter_mut().map(|guest| guest.poll_at(0)).filter(|turn| matches!(turn, QueuePoll::Granted(_))).collect();
     assert_eq!(come.len(), 1);
 }
 
@@ -451,9 +460,9 @@ fn reload_shortens_backoff_and_delay_to_new_bounds() {
         }),
         ..with_concurrency(1)
     };
-    let gate = ThrottleFixture::with(&[("api", long)]);
-    let pass = gate.passes(&["api"], 0);
-    let _ = pass.record_response(&answer(429), 0.0, ms(0));
+    let gate = ThrottleFixture::with_scopes(&[("api", long)]);
+    let pass = gate.expect_acquired(&["api"], 0);
+    let _ = pass.record_response(&origin_outcome(429), 0.0, ms(0));
     drop(pass);
     let short = throttle::ThrottleConfig {
         spacing: Spacing { delay: seconds(1), per_slot: seconds(2), ..Spacing::default() },
@@ -465,18 +474,18 @@ fn reload_shortens_backoff_and_delay_to_new_bounds() {
     };
     gate.throttle.update_config(&[Scope { name: "api".into(), throttle: Some(short), partitioning: None }]);
     assert_eq!(gate.state("api", 0).backoff_remaining, seconds(3));
-    let _pass = gate.passes(&["api"], 3000);
+    let _pass = gate.expect_acquired(&["api"], 3000);
 }
 
 #[test]
 fn effective_limit_comes_from_the_controller() {
     let gradient = Gradient { min: 2, max: 64 };
     let rules = throttle::ThrottleConfig { controller: Some(Controller::Gradient(gradient)), ..with_concurrency(64) };
-    let gate = ThrottleFixture::with(&[("api", with_long_queue(rules.clone()))]);
+    let gate = ThrottleFixture::with_scopes(&[("api", with_long_queue(rules.clone()))]);
     assert_eq!(gate.state("api", 0).limit, Some(8), "the initial limit is small");
     for now in 0..60 {
-        let passes: Vec<SlotGuard> = (0..8).map(|_| gate.passes(&["api"], now * 10)).collect();
-        passes.iter().for_each(|pass| drop(pass.record_response(&answer(200), 0.0, ms(now * 10 + 10))));
+        let passes: Vec<SlotGuard> = (0..8).map(|_| gate.expect_acquired(&["api"], now * 10)).collect();
+        passes.iter().for_each(|pass| drop(pass.record_response(&origin_outcome(200), 0.0, ms(now * 10 + 10))));
     }
     let found = gate.state("api", 600).limit.expect("the scope has a limit");
     assert!((12..=16).contains(&found), "grows while half of it is used: {found}");
@@ -501,8 +510,8 @@ fn adjustments_are_reported_only_when_logging_is_on() {
     };
     let scope =
         |debug| throttle::ThrottleConfig { controller: Some(Controller::Autothrottle(auto(debug))), ..permissive() };
-    let gate = ThrottleFixture::with(&[("watched", scope(true)), ("other", scope(false))]);
-    let heard = gate.passes(&["watched", "other"], 0).record_response(&answer(200), 0.0, ms(10));
+    let gate = ThrottleFixture::with_scopes(&[("watched", scope(true)), ("other", scope(false))]);
+    let heard = gate.expect_acquired(&["watched", "other"], 0).record_response(&origin_outcome(200), 0.0, ms(10));
     let [(name, adjustment)] = &heard.delay_adjustments[..] else { panic!("{heard:?}") };
     let from_to = (adjustment.old, adjustment.new);
     assert_eq!((&**name, from_to), ("watched", (seconds(1), Duration::from_millis(505))));
@@ -517,7 +526,7 @@ fn priority_scheduling_is_fair_and_free_of_starvation() {
     let class = |client: u64| {
         [(3u8, 16), (2, 40), (1, 64)].iter().find(|(_, below)| client < *below).expect("each client has a class").0
     };
-    let gate = ThrottleFixture::with(&[("api", with_long_queue(with_concurrency(4)))]);
+    let gate = ThrottleFixture::with_scopes(&[("api", with_long_queue(with_concurrency(4)))]);
     let mut guests: Vec<(u64, u64, TestClient)> = Vec::new();
     let mut inside: Vec<(u64, u64, SlotGuard)> = Vec::new();
     let mut served = [0u64; 64];
@@ -525,7 +534,7 @@ fn priority_scheduling_is_fair_and_free_of_starvation() {
     let mut to_ask: Vec<u64> = (0..64).collect();
     for now in (0..END_MS).step_by(10) {
         for client in std::mem::take(&mut to_ask) {
-            match gate.enter(&["api"], client, class(client), now) {
+            match gate.acquire(&["api"], client, class(client), now) {
                 AcquireOutcome::Acquired(Some(pass)) => inside.push((now + SERVICE_MS, client, pass)),
                 AcquireOutcome::Queued(waiting) => guests.push((now, client, TestClient::new(waiting))),
                 _ => panic!("the queue has room for all clients"),
@@ -533,7 +542,7 @@ fn priority_scheduling_is_fair_and_free_of_starvation() {
         }
         let mut waiting = Vec::new();
         for (since, client, mut guest) in guests {
-            match guest.looks(now) {
+            match guest.poll_at(now) {
                 QueuePoll::Granted(pass) => {
                     let longest = &mut longest[usize::from(class(client))];
                     *longest = (*longest).max(now - since);
@@ -573,6 +582,6 @@ fn priority_scheduling_is_fair_and_free_of_starvation() {
     assert!(longest.iter().all(|&wait| wait <= 8 * 64 * SERVICE_MS / 4), "{longest:?}");
 }
 
-fn closed(reason: Reason, wait: u64) -> ThrottleRejection {
+fn rejection(reason: Reason, wait: u64) -> ThrottleRejection {
     ThrottleRejection { scope: "api".into(), reason, retry_after: seconds(wait) }
 }

@@ -7,7 +7,7 @@ use crate::gateway::crawl_policy::PolicyDocument;
 use crate::gateway::problem::{self, Problem, ResponseFormat};
 use crate::gateway::request_context::RequestContext;
 use crate::http1::{Name, Response};
-use crate::policy::decide::reads;
+use crate::policy::decide::is_read_method;
 use crate::telemetry::hexadecimal;
 
 impl RequestHandler {
@@ -19,7 +19,7 @@ impl RequestHandler {
         visit.settle_unknown();
         let head = &visit.client_request().head;
         self.drain_body(head, body);
-        if !reads(&head.method) {
+        if !is_read_method(&head.method) {
             let mut response = self.respond_with_problem(visit, Problem::method_not_allowed());
             response.fields.append(Name::Allow, b"GET, HEAD");
             return response;

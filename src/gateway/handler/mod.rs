@@ -250,7 +250,7 @@ impl RequestHandler {
         };
         let signed = signature != Signature::Absent;
         let is_crawl_policy = rules.is_crawl_policy(&target.path);
-        let is_robots_txt = decide::reads_robots_txt(&head.method, &target.path);
+        let is_robots_txt = decide::is_robots_txt_read(&head.method, &target.path);
         Ok(EvaluatedRequest {
             origin,
             key,

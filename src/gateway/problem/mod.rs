@@ -420,7 +420,7 @@ mod tests {
         use RequestError::*;
         for fault in [Host, Path, Target, Framing, Method, Expectation, TooLarge, Loop] {
             let problem = Problem::malformed(fault);
-            let json = document(&problem);
+            let json = problem_json(&problem);
             assert_eq!(json["title"].as_str(), problem.status().canonical_reason());
             assert_eq!(json["status"], problem.status().as_u16());
         }
@@ -449,7 +449,7 @@ mod tests {
                 refusal: Some(&refusal),
             };
             let problem = Problem::refused(&rules, told, 0.0).expect("refusal");
-            let json = document(&problem);
+            let json = problem_json(&problem);
             assert_eq!((&json["reason"], &json["detail"]), (&reason.name().into(), &problem.words.detail.into()));
             assert_eq!(
                 (&json["status"], &json["violated-policies"]),
@@ -458,7 +458,7 @@ mod tests {
         }
     }
 
-    fn document(problem: &Problem<'_>) -> serde_json::Value {
+    fn problem_json(problem: &Problem<'_>) -> serde_json::Value {
         let body =
             ScratchBuffer::new().bytes(|text| problem.write_json("0000000000000007", text)).expect("rendered document");
         serde_json::from_slice(&body).expect("valid JSON")
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_problem_is_valid_json() {
-        let json = document(&Problem::malformed(RequestError::Host));
+        let json = problem_json(&Problem::malformed(RequestError::Host));
         assert_eq!((&json["status"], &json["type"]), (&400.into(), &"about:blank".into()));
         assert_eq!(json["instance"], "urn:tidegate:decision:0000000000000007");
     }

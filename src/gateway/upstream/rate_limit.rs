@@ -147,7 +147,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
-    fn rest(fields: &[(&'static str, &'static str)]) -> Option<u64> {
+    fn requested_backoff_s(fields: &[(&'static str, &'static str)]) -> Option<u64> {
         retry_after(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs())
     }
 
@@ -180,16 +180,19 @@ mod tests {
             ("-99999999999999999999", None),
             ("", None),
         ] {
-            assert_eq!(rest(&[("Retry-After", value)]), seconds, "{value:?}");
+            assert_eq!(requested_backoff_s(&[("Retry-After", value)]), seconds, "{value:?}");
         }
     }
 
     #[test]
     fn retry_after_date_is_relative_to_origin_date() {
         let date = ("Date", "Fri, 15 Jan 2027 09:00:00 GMT");
-        assert_eq!(rest(&[date, ("Retry-After", "Fri, 15 Jan 2027 09:00:09 GMT")]), Some(9));
-        assert_eq!(rest(&[date, ("Retry-After", "9")]), Some(9));
-        assert_eq!(rest(&[("Date", "today"), ("Retry-After", "Fri, 15 Jan 2027 08:00:09 GMT")]), Some(9));
+        assert_eq!(requested_backoff_s(&[date, ("Retry-After", "Fri, 15 Jan 2027 09:00:09 GMT")]), Some(9));
+        assert_eq!(requested_backoff_s(&[date, ("Retry-After", "9")]), Some(9));
+        assert_eq!(
+            requested_backoff_s(&[("Date", "today"), ("Retry-After", "Fri, 15 Jan 2027 08:00:09 GMT")]),
+            Some(9)
+        );
     }
 
     #[test]
@@ -214,7 +217,7 @@ mod tests {
             (&[("X-RateLimit-Remaining", "none"), ("X-RateLimit-Reset", "30")], None),
             (&[("X-RateLimit-Reset", "30")], None),
         ] {
-            assert_eq!(rest(fields), seconds, "{fields:?}");
+            assert_eq!(requested_backoff_s(fields), seconds, "{fields:?}");
             assert_eq!(exhausted_for(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs()), seconds);
         }
     }
@@ -222,11 +225,11 @@ mod tests {
     #[test]
     fn retry_after_and_newer_header_forms_take_precedence() {
         let spent = ("RateLimit", "\"a\";r=0;t=7");
-        assert_eq!(rest(&[spent, ("Retry-After", "5")]), Some(5));
-        assert_eq!(rest(&[spent, ("Retry-After", "0")]), Some(7), "a wait of zero is ignored");
+        assert_eq!(requested_backoff_s(&[spent, ("Retry-After", "5")]), Some(5));
+        assert_eq!(requested_backoff_s(&[spent, ("Retry-After", "0")]), Some(7), "a wait of zero is ignored");
         let legacy = [("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", "30")];
-        assert_eq!(rest(&[legacy[0], legacy[1], spent]), Some(7));
-        assert_eq!(rest(&[legacy[0], legacy[1], ("RateLimit", "\"a\";r=1;t=7")]), None);
+        assert_eq!(requested_backoff_s(&[legacy[0], legacy[1], spent]), Some(7));
+        assert_eq!(requested_backoff_s(&[legacy[0], legacy[1], ("RateLimit", "\"a\";r=1;t=7")]), None);
         let fields: Fields = [("Retry-After", "5")].into_iter().collect();
         assert_eq!(exhausted_for(&fields, NOW), None, "Retry-After is not a limit");
     }

@@ -9,7 +9,7 @@ const LIMITS: Limits = Limits { size: 16 * 1024, fields: 100 };
 
 type SendResult<B> = Result<Response<ResponseBody<MockStream, B>>, SendFailure<B>>;
 
-fn ask<B: SendBody>(io: MockStream, request: Request<B>) -> Option<SendResult<B>> {
+fn send_over<B: SendBody>(io: MockStream, request: Request<B>) -> Option<SendResult<B>> {
     now_or_never(Connection::new(io, LIMITS).send(&request.head, request.body))
 }
 
@@ -36,8 +36,8 @@ struct ReceivedResponse {
     reusable: bool,
 }
 
-fn read(io: MockStream, request: Request<Empty<Bytes>>) -> Result<ReceivedResponse, Error> {
-    let answer = ask(io, request).expect("completes").map_err(|failed| failed.error)?;
+fn receive(io: MockStream, request: Request<Empty<Bytes>>) -> Result<ReceivedResponse, Error> {
+    let answer = send_over(io, request).expect("completes").map_err(|failed| failed.error)?;
     let Response { status, fields, mut body } = answer;
     let (mut data, mut trailers) = (Vec::new(), None);
     while let Some(frame) = now_or_never(body.frame()).expect("completes") {
@@ -51,15 +51,15 @@ fn read(io: MockStream, request: Request<Empty<Bytes>>) -> Result<ReceivedRespon
     Ok(ReceivedResponse { status: status.as_u16(), fields, body: data, trailers, reusable })
 }
 
-fn answer(text: &str) -> Result<(u16, String, bool), Error> {
-    let got = read(MockStream::reads_from([text]).then_eof(), get())?;
+fn response_to(text: &str) -> Result<(u16, String, bool), Error> {
+    let got = receive(MockStream::reads_from([text]).then_eof(), get())?;
     Ok((got.status, String::from_utf8(got.body).expect("text"), got.reusable))
 }
 
 #[test]
 fn request_is_written_unchanged() {
     let io = MockStream::default();
-    assert!(ask(io.clone(), get()).is_none(), "no response yet");
+    assert!(send_over(io.clone(), get()).is_none(), "no response yet");
     assert_eq!(io.written(), "GET /a?b=c HTTP/1.1\r\nhost: origin\r\n\r\n");
     assert_eq!(io.writes(), 1);
 }
@@ -68,7 +68,7 @@ fn request_is_written_unchanged() {
 fn request_body_is_framed() {
     fn sent<B: SendBody>(request: Request<B>) -> String {
         let io = MockStream::default();
-        let _ = ask(io.clone(), request);
+        let _ = send_over(io.clone(), request);
         assert_eq!(io.writes(), 1, "head and body are written together");
         let text = io.written();
         text.strip_prefix("POST / HTTP/1.1\r\nhost: origin\r\n").expect("unmodified head").to_owned()
@@ -92,7 +92,7 @@ fn announced_request_trailers_are_sent() {
     let mut request = post(MockBody::all([Frame::data(large), Frame::trailers(trailers)]));
     request.head.fields.append(Name::Trailer, b"x-sum");
     let io = MockStream::default();
-    let _ = ask(io.clone(), request);
+    let _ = send_over(io.clone(), request);
     assert!(io.written().ends_with("xxx\r\n0\r\nx-sum: 1\r\n\r\n"));
 }
 
@@ -138,39 +138,40 @@ fn response_bodies_are_framed_correctly() {
         ("HTTP/1.1 200 OK\r\na: b", Err(())),
     ];
     for (text, expected) in table {
-        assert_eq!(answer(text).map_err(|_| ()), *expected, "{text:?}");
+        assert_eq!(response_to(text).map_err(|_| ()), *expected, "{text:?}");
     }
 }
 
 #[test]
 fn response_to_head_has_no_body() {
     let head = request(Method::HEAD, "/", Empty::new());
-    let got = read(MockStream::reads_from(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"]), head).expect("response");
+    let got =
+        receive(MockStream::reads_from(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"]), head).expect("response");
     assert_eq!((got.body.len(), got.reusable, got.fields.get(Name::ContentLength)), (0, true, Some(&b"5"[..])));
 }
 
 #[test]
 fn response_head_is_bounded() {
-    let with = |fields: String| answer(&format!("HTTP/1.1 200 OK\r\n{fields}content-length: 0\r\n\r\n"));
+    let with = |fields: String| response_to(&format!("HTTP/1.1 200 OK\r\n{fields}content-length: 0\r\n\r\n"));
     assert!(with("a: b\r\n".repeat(99)).is_ok());
     assert!(matches!(with("a: b\r\n".repeat(100)), Err(Error::Malformed(Malformed::HeadTooLarge))));
     assert!(matches!(with(format!("a: {}\r\n", "b".repeat(20_000))), Err(Error::Malformed(Malformed::HeadTooLarge))));
     let endless = MockStream::reads_from(["HTTP/1.1 200 OK\r\n", "a: b\r\n"]).then_repeats();
-    assert!(matches!(read(endless, get()), Err(Error::Malformed(Malformed::HeadTooLarge))));
+    assert!(matches!(receive(endless, get()), Err(Error::Malformed(Malformed::HeadTooLarge))));
 }
 
 #[test]
 fn close_without_response_differs_from_truncation() {
-    assert!(matches!(answer(""), Err(Error::NoResponse)));
-    assert!(matches!(answer("H"), Err(Error::UnexpectedEof)));
-    assert!(matches!(read(MockStream::default().then_fails(), get()), Err(Error::NoResponse)));
+    assert!(matches!(response_to(""), Err(Error::NoResponse)));
+    assert!(matches!(response_to("H"), Err(Error::UnexpectedEof)));
+    assert!(matches!(receive(MockStream::default().then_fails(), get()), Err(Error::NoResponse)));
 }
 
 #[test]
 fn only_idle_connections_are_reused() {
     const ONCE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
     let used = |io: MockStream| {
-        let mut body = ask(io, get()).expect("completes").expect("response").body;
+        let mut body = send_over(io, get()).expect("completes").expect("response").body;
         body.take_connection().expect("reusable connection")
     };
     let mut quiet = used(MockStream::reads_from([ONCE]));
@@ -194,7 +195,7 @@ fn only_idle_connections_are_reused() {
 #[test]
 fn unsent_request_is_returned() {
     let io = MockStream::default().write_limit(0);
-    let failed = ask(io, get()).expect("completes").expect_err("write error");
+    let failed = send_over(io, get()).expect("completes").expect_err("write error");
     assert!(failed.unsent.is_some());
 }
 
@@ -202,7 +203,7 @@ fn unsent_request_is_returned() {
 fn early_response_does_not_stop_the_upload() {
     let upload = MockBody::open();
     let io = MockStream::reads_from(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe"]);
-    let answer = ask(io.clone(), post(upload.clone())).expect("completes").expect("response");
+    let answer = send_over(io.clone(), post(upload.clone())).expect("completes").expect("response");
     let mut body = answer.body;
     let first = now_or_never(body.frame()).flatten().expect("frame").expect("valid frame");
     assert_eq!(first.into_data().ok(), Some(Bytes::from("he")));
@@ -217,7 +218,7 @@ fn early_response_does_not_stop_the_upload() {
 #[test]
 fn response_is_read_when_the_upload_stalls() {
     let io = MockStream::reads_from(["HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n"]).write_limit(0);
-    let answer = ask(io, post(Full::<Bytes>::from("hello"))).expect("completes").map_err(|failed| failed.error);
+    let answer = send_over(io, post(Full::<Bytes>::from("hello"))).expect("completes").map_err(|failed| failed.error);
     let mut body = answer.expect("response").body;
     assert!(body.take_connection().is_none());
 }
@@ -225,10 +226,10 @@ fn response_is_read_when_the_upload_stalls() {
 #[test]
 fn wrong_request_body_length_breaks_the_connection() {
     let short = WrongLengthBody { length: 9, body: MockBody::all([Frame::data(Bytes::from("short"))]) };
-    let failed = ask(MockStream::default(), post(short)).expect("completes").expect_err("too short");
+    let failed = send_over(MockStream::default(), post(short)).expect("completes").expect_err("too short");
     assert!(matches!(failed.error, Error::BodyLength));
     let long = WrongLengthBody { length: 3, body: MockBody::all([Frame::data(Bytes::from("too long"))]) };
-    let failed = ask(MockStream::default(), post(long)).expect("completes").expect_err("too long");
+    let failed = send_over(MockStream::default(), post(long)).expect("completes").expect_err("too long");
     assert!(matches!(failed.error, Error::BodyLength));
 }
 
@@ -236,7 +237,7 @@ fn wrong_request_body_length_breaks_the_connection() {
 fn large_body_is_read_in_few_reads() {
     let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", 1 << 20, "x".repeat(1 << 20));
     let io = MockStream::reads_from([text]);
-    let got = read(io.clone(), get()).expect("response");
+    let got = receive(io.clone(), get()).expect("response");
     assert_eq!((got.body.len(), got.reusable), (1 << 20, true));
     assert!(io.reads() <= 7, "{} reads", io.reads());
 }
@@ -249,14 +250,14 @@ proptest! {
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n6\r\n world\r\n0\r\nx-sum: 1\r\nx-b: c\r\n\r\n",
             "HTTP/1.1 200 OK\r\nx-a: 1\r\n\r\nhello world, and so on until the end",
         ][which];
-        let whole = read(MockStream::reads_from([text]).then_eof(), get()).expect("valid response");
-        let cut = read(MockStream::cut(text.as_bytes(), &cuts).then_eof(), get()).expect("same response");
+        let whole = receive(MockStream::reads_from([text]).then_eof(), get()).expect("valid response");
+        let cut = receive(MockStream::cut(text.as_bytes(), &cuts).then_eof(), get()).expect("same response");
         prop_assert_eq!(whole, cut);
     }
 
     #[test]
     fn arbitrary_bytes_never_panic(start in 0usize..4, bytes: Vec<u8>) {
         let start = ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"][start];
-        let _ = read(MockStream::cut(&[start.as_bytes(), &bytes].concat(), &[]).then_eof(), get());
+        let _ = receive(MockStream::cut(&[start.as_bytes(), &bytes].concat(), &[]).then_eof(), get());
     }
 }

@@ -4,13 +4,13 @@ use super::*;
 use bytes::BytesMut;
 use proptest::prelude::*;
 
-fn read(text: &str) -> RequestHead {
+fn read_head(text: &str) -> RequestHead {
     let mut buffer = BytesMut::from(format!("GET / HTTP/1.1\r\n{text}\r\n").as_str());
     let mut reader = HeadReader::new(Limits { size: 64 * 1024, fields: 100 });
     reader.request(&mut buffer).expect("valid head").expect("complete head").0
 }
 
-fn written(fields: &Fields) -> String {
+fn serialized(fields: &Fields) -> String {
     let mut out = Vec::new();
     fields.write(&mut out, |_| true);
     String::from_utf8(out).expect("UTF-8")
@@ -19,32 +19,32 @@ fn written(fields: &Fields) -> String {
 #[test]
 fn unmodified_fields_are_written_verbatim() {
     let text = "Host: a\r\nX-Odd-Spelling: 1\r\nAccept: */*\r\n";
-    assert_eq!(written(&read(text).fields), text);
+    assert_eq!(serialized(&read_head(text).fields), text);
 }
 
 #[test]
 fn unusual_field_lines_are_normalized() {
-    let fields = read("a:b\r\nc: \t d \r\ne:\r\n").fields;
-    assert_eq!(written(&fields), "a: b\r\nc: d\r\ne: \r\n");
+    let fields = read_head("a:b\r\nc: \t d \r\ne:\r\n").fields;
+    assert_eq!(serialized(&fields), "a: b\r\nc: d\r\ne: \r\n");
     let mut answer = BytesMut::from("HTTP/1.1 200 OK\na: b\nc:d\n\n");
     let mut reader = HeadReader::new(Limits { size: 64 * 1024, fields: 100 });
     let head = reader.response(&mut answer).expect("LF only is valid from an origin").expect("complete head");
-    assert_eq!(written(&head.fields), "a: b\r\nc: d\r\n");
+    assert_eq!(serialized(&head.fields), "a: b\r\nc: d\r\n");
 }
 
 #[test]
 fn removed_and_replaced_fields_are_not_written() {
-    let mut fields = read("Host: a\r\nAccept: 1\r\nx-a: 2\r\naccept: 3\r\nx-b: 4\r\n").fields;
+    let mut fields = read_head("Host: a\r\nAccept: 1\r\nx-a: 2\r\naccept: 3\r\nx-b: 4\r\n").fields;
     fields.insert(Name::Accept, b"5");
     fields.retain(|field| field.text != b"x-b");
     fields.append(Name::Via, b"6");
-    assert_eq!(written(&fields), "Host: a\r\nx-a: 2\r\naccept: 5\r\nvia: 6\r\n");
+    assert_eq!(serialized(&fields), "Host: a\r\nx-a: 2\r\naccept: 5\r\nvia: 6\r\n");
     assert_eq!((fields.len(), fields.get(Name::Accept)), (4, Some(&b"5"[..])));
 }
 
 #[test]
 fn fields_are_found_in_any_case() {
-    let fields = read("X-Api-Cost: 1\r\nUSER-AGENT: b\r\nx-api-cost: 2\r\n").fields;
+    let fields = read_head("X-Api-Cost: 1\r\nUSER-AGENT: b\r\nx-api-cost: 2\r\n").fields;
     assert_eq!(fields.get_all_by_text("x-api-cost").collect::<Vec<_>>(), [b"1", b"2"]);
     assert_eq!(fields.get_all_by_text("user-agent").collect::<Vec<_>>(), [b"b"]);
     assert!(fields.contains(Name::UserAgent) && fields.get_all_by_text("x-api").next().is_none());
@@ -56,10 +56,10 @@ fn values_that_break_a_line_are_rejected() {
     fields.append(Name::Class, b"a\r\nhost: b");
     fields.append(Name::Other, b"nameless");
     fields.append_with(Name::Via, |_| Err(fmt::Error));
-    assert_eq!((fields.len(), written(&fields).as_str()), (0, ""));
+    assert_eq!((fields.len(), serialized(&fields).as_str()), (0, ""));
 }
 
-fn lines() -> impl Strategy<Value = Vec<(String, String)>> {
+fn field_lines() -> impl Strategy<Value = Vec<(String, String)>> {
     let name = prop_oneof!["[A-Za-z-]{1,12}", Just("Host".to_owned()), Just("accept".to_owned())];
     prop::collection::vec((name, "([!-~]([ -~]{0,12}[!-~])?)?"), 0..20)
 }
@@ -69,7 +69,7 @@ proptest! {
     #[test]
     fn single_bare_lf_rejects_the_head(
         blank in "(\r\n){0,2}",
-        lines in lines(),
+        lines in field_lines(),
         at in any::<prop::sample::Index>(),
     ) {
         let fields: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -84,10 +84,10 @@ proptest! {
 
     /// Conversion to a map and back preserves the fields.
     #[test]
-    fn fields_and_header_maps_are_equivalent(lines in lines()) {
+    fn fields_and_header_maps_are_equivalent(lines in field_lines()) {
         let text: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         prop_assume!(!lines.iter().any(|(name, _)| name.eq_ignore_ascii_case("te")));
-        let fields = read(&text).fields;
+        let fields = read_head(&text).fields;
         let map = fields.to_map();
         prop_assert_eq!(map.len(), lines.len());
         prop_assert_eq!(&Fields::from(&map).to_map(), &map);
@@ -100,9 +100,9 @@ proptest! {
 
     /// Writing yields the retained lines, whichever were removed.
     #[test]
-    fn written_lines_are_the_retained_ones(lines in lines(), mask in any::<u32>()) {
+    fn written_lines_are_the_retained_ones(lines in field_lines(), mask in any::<u32>()) {
         let text: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let mut fields = read(&text).fields;
+        let mut fields = read_head(&text).fields;
         let mut place = 0;
         fields.retain(|_| {
             place += 1;
@@ -110,6 +110,6 @@ proptest! {
         });
         let kept = lines.iter().enumerate().filter(|(place, _)| mask >> place & 1 == 1);
         let expected: String = kept.map(|(_, (name, value))| format!("{name}: {value}\r\n")).collect();
-        prop_assert_eq!(written(&fields), expected);
+        prop_assert_eq!(serialized(&fields), expected);
     }
 }

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(bytes: &[u8]) -> io::Result<Reply> {
+    fn parse_reply(bytes: &[u8]) -> io::Result<Reply> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(read_reply(&mut io::Cursor::new(bytes)))
     }
@@ -137,7 +137,7 @@ mod tests {
                 Reply::List(vec![Reply::Number(1), Reply::List(vec![Reply::Text(Vec::new())])]),
             ),
         ] {
-            assert_eq!(read(bytes.as_bytes()).expect(bytes), expected);
+            assert_eq!(parse_reply(bytes.as_bytes()).expect(bytes), expected);
         }
     }
 
@@ -146,12 +146,12 @@ mod tests {
         for bytes in
             ["HTTP/1.1 400 Bad Request\r\n", "\r\n", "$x\r\n", "$99999999999\r\n", "*-2\r\n", "$1\r\nabc", "+a\n"]
         {
-            let told = read(bytes.as_bytes()).expect_err(bytes).to_string();
+            let told = parse_reply(bytes.as_bytes()).expect_err(bytes).to_string();
             assert!(told.contains("not the Redis protocol"), "{bytes:?}: {told}");
         }
         for cut in ["", "$5\r\nab", "*2\r\n:1\r\n"] {
             assert_eq!(
-                read(cut.as_bytes()).expect_err("the reply is truncated").kind(),
+                parse_reply(cut.as_bytes()).expect_err("the reply is truncated").kind(),
                 io::ErrorKind::UnexpectedEof,
                 "{cut:?}"
             );
@@ -161,7 +161,7 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(bytes in "[-+:$*0-9a\r\n]{0,40}") {
-            let _ = read(bytes.as_bytes());
+            let _ = parse_reply(bytes.as_bytes());
         }
     }
 }

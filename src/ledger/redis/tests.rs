@@ -40,14 +40,14 @@ struct RedisFixture {
 
 impl RedisFixture {
     fn new(port: u16, name: u64) -> Rc<Self> {
-        Self::changed(port, name, ("", ""))
+        Self::with_script_change(port, name, ("", ""))
     }
 
     /// Creates a fixture with a script in which a part is replaced.
-    fn changed(port: u16, name: u64, change: (&'static str, &'static str)) -> Rc<Self> {
+    fn with_script_change(port: u16, name: u64, change: (&'static str, &'static str)) -> Rc<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let control = "return redis.call(unpack(ARGV))";
-        let link = RefCell::new(RedisConnection::new(server(port), control, PATIENT));
+        let link = RefCell::new(RedisConnection::new(endpoint(port), control, PATIENT));
         let world = Self {
             runtime,
             link,
@@ -110,7 +110,7 @@ impl RedisFixture {
     }
 
     fn store(&self, identity: Incarnation, shares: bool) -> RedisStore {
-        let mut store = RedisStore::new(server(self.port), &self.prefix, shares, identity).with_timeouts(PATIENT);
+        let mut store = RedisStore::new(endpoint(self.port), &self.prefix, shares, identity).with_timeouts(PATIENT);
         let clock = "redis.call('MGET', key .. ':seconds', key .. ':micro')";
         let run = "redis.call('GET', key .. ':run')";
         if !self.change.0.is_empty() {
@@ -121,7 +121,7 @@ impl RedisFixture {
     }
 }
 
-fn server(port: u16) -> RedisEndpoint {
+fn endpoint(port: u16) -> RedisEndpoint {
     RedisEndpoint { host: "127.0.0.1".into(), port, user: None, password: None, database: 0 }
 }
 
@@ -172,7 +172,7 @@ impl SimulatedGateway {
         (self.world.now().seconds() - START) / LENGTH
     }
 
-    fn ask_for(&self, window: u64, purse: GatewayModel, wanted: u64) -> LeaseRequest {
+    fn lease_request(&self, window: u64, purse: GatewayModel, wanted: u64) -> LeaseRequest {
         let start = Timestamp::from_seconds(START + window * LENGTH);
         let span = Span { start, end: start + Duration::from_secs(LENGTH) };
         LeaseRequest {
@@ -189,7 +189,7 @@ impl SimulatedGateway {
 
     /// Returns the requests that the refresher would send now: the current window, the next one shortly before its
     /// start, and returns of ended ones.
-    fn asks(&mut self) -> Vec<(u64, LeaseRequest)> {
+    fn lease_requests(&mut self) -> Vec<(u64, LeaseRequest)> {
         let present = self.window();
         let second = self.world.now().seconds() - START;
         let ahead = (second + 10) / LENGTH;
@@ -204,14 +204,14 @@ impl SimulatedGateway {
             // Stop using returned units before the call.
             let before = *purse;
             purse.held = purse.held.min(wanted);
-            let ask = self.ask_for(number, before, wanted);
+            let ask = self.lease_request(number, before, wanted);
             asks.push((number, ask));
         }
         asks
     }
 
-    fn tend(&mut self) {
-        let asks = self.asks();
+    fn refresh(&mut self) {
+        let asks = self.lease_requests();
         let list: Vec<LeaseRequest> = asks.iter().map(|(_, ask)| ask.clone()).collect();
         self.store.primary.port = if self.reachable { self.world.port } else { 1 };
         let now = self.world.now();
@@ -229,8 +229,8 @@ impl SimulatedGateway {
     }
 
     /// The server executes the call, but its reply is lost.
-    fn tend_in_vain(&mut self) {
-        let list: Vec<LeaseRequest> = self.asks().into_iter().map(|(_, ask)| ask).collect();
+    fn refresh_with_lost_reply(&mut self) {
+        let list: Vec<LeaseRequest> = self.lease_requests().into_iter().map(|(_, ask)| ask).collect();
         self.store.primary.port = self.world.port;
         let floors = self.store.reported_state.clone();
         let now = self.world.now();
@@ -240,17 +240,17 @@ impl SimulatedGateway {
     }
 
     /// The call is buffered, and the instance has dropped it.
-    fn tend_late(&mut self) {
-        for (_, ask) in self.asks() {
+    fn refresh_delayed(&mut self) {
+        for (_, ask) in self.lease_requests() {
             let call = self.store.call(&ask, Operation::Lease, false);
             self.delayed.push(call);
         }
     }
 
     /// Delivers the buffered calls.
-    fn arrive(&mut self) {
+    fn deliver_delayed(&mut self) {
         let calls = std::mem::take(&mut self.delayed);
-        let mut link = RedisConnection::new(server(self.world.port), &self.store.script, PATIENT);
+        let mut link = RedisConnection::new(endpoint(self.world.port), &self.store.script, PATIENT);
         let now = self.world.now();
         self.world.runtime.block_on(link.run(&calls, now)).expect("the server is up");
     }
@@ -317,11 +317,11 @@ impl GatewayFleet {
             let step = left.min(1000);
             self.world.pass(step);
             left -= step;
-            self.gates.iter_mut().for_each(SimulatedGateway::tend);
+            self.gates.iter_mut().for_each(SimulatedGateway::refresh);
         }
     }
 
-    fn keeps_the_limit(&self) -> Result<(), String> {
+    fn check_limit(&self) -> Result<(), String> {
         let windows: std::collections::BTreeSet<u64> =
             self.gates.iter().flat_map(|gate| gate.purses.keys().copied()).collect();
         for &last in &windows {
@@ -343,15 +343,15 @@ impl GatewayFleet {
 #[derive(Clone, Debug)]
 enum Event {
     Spend(usize, u64),
-    Greed(usize, u64),
-    Tend(usize),
-    InVain(usize),
-    Late(usize),
-    Arrive(usize),
-    Cut(usize),
-    Heal(usize),
+    SetDemand(usize, u64),
+    Refresh(usize),
+    RefreshWithLostReply(usize),
+    RefreshDelayed(usize),
+    DeliverDelayed(usize),
+    Disconnect(usize),
+    Reconnect(usize),
     Restart(usize, bool),
-    Pass(u64),
+    Advance(u64),
     Save,
     Restore,
     Wipe(bool),
@@ -361,15 +361,15 @@ fn event() -> impl Strategy<Value = Event> {
     let gate = 0usize..3;
     prop_oneof![
         8 => (gate.clone(), 0u64..6000).prop_map(|(gate, amount)| Event::Spend(gate, amount)),
-        3 => (gate.clone(), 0u64..8000).prop_map(|(gate, amount)| Event::Greed(gate, amount)),
-        6 => gate.clone().prop_map(Event::Tend),
-        2 => gate.clone().prop_map(Event::InVain),
-        2 => gate.clone().prop_map(Event::Late),
-        2 => gate.clone().prop_map(Event::Arrive),
-        2 => gate.clone().prop_map(Event::Cut),
-        3 => gate.clone().prop_map(Event::Heal),
+        3 => (gate.clone(), 0u64..8000).prop_map(|(gate, amount)| Event::SetDemand(gate, amount)),
+        6 => gate.clone().prop_map(Event::Refresh),
+        2 => gate.clone().prop_map(Event::RefreshWithLostReply),
+        2 => gate.clone().prop_map(Event::RefreshDelayed),
+        2 => gate.clone().prop_map(Event::DeliverDelayed),
+        2 => gate.clone().prop_map(Event::Disconnect),
+        3 => gate.clone().prop_map(Event::Reconnect),
         2 => (gate, any::<bool>()).prop_map(|(gate, proven)| Event::Restart(gate, proven)),
-        6 => prop_oneof![6 => 1u64..3000, 2 => Just(5000), 1 => Just(70_000)].prop_map(Event::Pass),
+        6 => prop_oneof![6 => 1u64..3000, 2 => Just(5000), 1 => Just(70_000)].prop_map(Event::Advance),
         1 => Just(Event::Save),
         1 => Just(Event::Restore),
         1 => any::<bool>().prop_map(Event::Wipe),
@@ -379,17 +379,17 @@ fn event() -> impl Strategy<Value = Event> {
 fn apply(house: &mut GatewayFleet, event: &Event) {
     match *event {
         Event::Spend(gate, amount) => house.gates[gate].spend(amount),
-        Event::Greed(gate, amount) => house.gates[gate].greed = amount,
-        Event::Tend(gate) => house.gates[gate].tend(),
-        Event::InVain(gate) => house.gates[gate].tend_in_vain(),
-        Event::Late(gate) => house.gates[gate].tend_late(),
-        Event::Arrive(gate) => house.gates[gate].arrive(),
+        Event::SetDemand(gate, amount) => house.gates[gate].greed = amount,
+        Event::Refresh(gate) => house.gates[gate].refresh(),
+        Event::RefreshWithLostReply(gate) => house.gates[gate].refresh_with_lost_reply(),
+        Event::RefreshDelayed(gate) => house.gates[gate].refresh_delayed(),
+        Event::DeliverDelayed(gate) => house.gates[gate].deliver_delayed(),
         // One instance must keep the state: if all lose it, it is lost (docs/GUARANTEES.md).
-        Event::Cut(gate) if house.gates.iter().filter(|gate| gate.reachable).count() > 1 => {
+        Event::Disconnect(gate) if house.gates.iter().filter(|gate| gate.reachable).count() > 1 => {
             house.gates[gate].reachable = false;
         }
-        Event::Cut(_) => {}
-        Event::Heal(gate) => house.gates[gate].reachable = true,
+        Event::Disconnect(_) => {}
+        Event::Reconnect(gate) => house.gates[gate].reachable = true,
         Event::Restart(gate, proven) => {
             house.fresh += 1;
             if !proven {
@@ -403,7 +403,7 @@ fn apply(house: &mut GatewayFleet, event: &Event) {
             // The other instances learn of a new one within a second.
             house.pass(1000);
         }
-        Event::Pass(milliseconds) => house.pass(milliseconds),
+        Event::Advance(milliseconds) => house.pass(milliseconds),
         Event::Save => house.world.save(),
         Event::Restore => {
             house.gates.iter_mut().for_each(|gate| gate.delayed.clear());
@@ -434,12 +434,12 @@ fn run_scenarios(port: u16, cases: u32, first_name: u64, changed: (&'static str,
     let stories = (proptest::collection::vec(event(), 1..80), any::<bool>(), prop_oneof![Just(0u32), Just(2)]);
     let outcome = runner.run(&stories, |(events, shares, back)| {
         names.set(names.get() + 1);
-        let world = RedisFixture::changed(port, names.get(), changed);
+        let world = RedisFixture::with_script_change(port, names.get(), changed);
         let mut house = GatewayFleet::new(&world, 3, shares, back);
         house.pass(4000);
         for event in &events {
             apply(&mut house, event);
-            house.keeps_the_limit().map_err(|told| TestCaseError::fail(format!("after {event:?}: {told}")))?;
+            house.check_limit().map_err(|told| TestCaseError::fail(format!("after {event:?}: {told}")))?;
         }
         Ok(())
     });
@@ -498,7 +498,7 @@ fn nearly_the_whole_limit_can_be_used() {
                 // Model the refresher: about a second of spending, and small steps near the limit.
                 gate.greed = if second < 30 { 500 } else { 20 };
             });
-            assert_eq!(house.keeps_the_limit(), Ok(()));
+            assert_eq!(house.check_limit(), Ok(()));
         }
         let taken: u64 = house.gates.iter().map(SimulatedGateway::taken).sum();
         assert!(taken >= LIMIT * 99 / 100, "{taken} of {LIMIT}, shares: {shares}");
@@ -550,14 +550,14 @@ fn manual_correction_ends_waiting_for_all_instances() {
     world.new_run();
     house.pass(5000);
     let gate = &mut house.gates[0];
-    let ask = gate.ask_for(0, gate.purses[&0], 0);
+    let ask = gate.lease_request(0, gate.purses[&0], 0);
     let corrected = gate.store.correct(&ask, Units::from_milli(9_000), world.now());
     world.runtime.block_on(corrected).expect("the correction succeeds");
     gate.greed = 5000;
     house.pass(3000);
     // The unreachable instance holds 500 units of the limit; they count as not taken.
     assert_eq!(house.gates[0].potential(0), 500);
-    let ask = house.gates[0].ask_for(0, house.gates[0].purses[&0], 500);
+    let ask = house.gates[0].lease_request(0, house.gates[0].purses[&0], 500);
     let lease = world.runtime.block_on(house.gates[0].store.lease(&[ask], world.now())).expect("a lease")[0];
     assert_eq!(lease.taken_by_others, Units::from_milli(9_000));
 }
@@ -603,10 +603,10 @@ fn disconnected_instance_spends_only_its_fallback() {
     }
     assert_eq!(house.gates[0].taken(), promised);
     assert!(matches!(house.gates[0].trouble, Some(StoreError::Unreachable(_))));
-    assert_eq!(house.keeps_the_limit(), Ok(()));
+    assert_eq!(house.check_limit(), Ok(()));
     house.gates[0].reachable = true;
     house.pass(2000);
-    assert_eq!(house.keeps_the_limit(), Ok(()));
+    assert_eq!(house.check_limit(), Ok(()));
 }
 
 #[test]
@@ -654,7 +654,7 @@ fn usage_of_overlapping_window_definitions_counts() {
     let mut house = GatewayFleet::new(&world, 2, false, 0);
     house.pass(5000);
     let gate = &mut house.gates[0];
-    let mut ask = gate.ask_for(0, GatewayModel::default(), LIMIT);
+    let mut ask = gate.lease_request(0, GatewayModel::default(), LIMIT);
     let span = ask.window.span.expect("the window has a span");
     let half = Span { start: span.start + Duration::from_secs(1), end: span.start + Duration::from_secs(50) };
     (ask.window.id, ask.window.span) = (half.start.0, Some(half));
@@ -673,13 +673,13 @@ fn clock_skew_error_states_the_offset() {
     let mut house = GatewayFleet::new(&world, 1, false, 0);
     house.pass(5000);
     let gate = &mut house.gates[0];
-    let ask = gate.ask_for(3, GatewayModel::default(), 100);
+    let ask = gate.lease_request(3, GatewayModel::default(), 100);
     let now = world.now() + Duration::from_secs(300);
     let error = world.runtime.block_on(gate.store.lease(&[ask], now)).expect_err("the window is not open");
     let told = "no leases for api; synchronize clocks (NTP)";
     assert_eq!(error.to_string(), format!("clock skew of +300 s against redis at 127.0.0.1:{}: {told}", world.port));
     world.pass(300_000);
-    let ask = gate.ask_for(0, GatewayModel::default(), 1000);
+    let ask = gate.lease_request(0, GatewayModel::default(), 1000);
     let now = world.now() - Duration::from_secs(300);
     let error = world.runtime.block_on(gate.store.lease(&[ask], now)).expect_err("the window has ended");
     assert!(matches!(error, StoreError::Clock { ahead: false, .. }), "{error}");

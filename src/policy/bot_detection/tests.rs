@@ -45,30 +45,30 @@ impl SimulatedClient {
     }
 
     /// Creates a human client; its pages have irregular intervals.
-    fn person(browser: BrowserTraits, seen: HeadersSeen) -> Self {
+    fn human(browser: BrowserTraits, seen: HeadersSeen) -> Self {
         Self::new(browser, seen)
     }
 
-    fn sees(&mut self, aim: ResourceKind, referer: Referer, outcome: ResponseOutcome) {
+    fn request(&mut self, aim: ResourceKind, referer: Referer, outcome: ResponseOutcome) {
         let _ = self.habits.record(&RequestFeatures { at: self.now, aim, referer, ..self.usual }, outcome, DAY);
     }
 
-    fn turns_page(&mut self, referer: Referer) {
+    fn open_page(&mut self, referer: Referer) {
         self.page += 1;
         let pause = [3, 41, 9, 130, 17, 2, 64][usize::from(self.page) % 7];
         self.now += Duration::from_secs(pause);
-        self.sees(ResourceKind::Page(self.page), referer, ResponseOutcome::Served);
+        self.request(ResourceKind::Page(self.page), referer, ResponseOutcome::Served);
     }
 
-    fn points(&self) -> u16 {
-        self.points_on(USUAL)
+    fn score(&self) -> u16 {
+        self.score_on(USUAL)
     }
 
-    fn points_on(&self, site: ExpectedBehavior) -> u16 {
+    fn score_on(&self, site: ExpectedBehavior) -> u16 {
         score(&self.habits.decayed(self.now, DAY), self.usual.browser.graphical, site, || None).points
     }
 
-    fn names(&self) -> Vec<&'static str> {
+    fn signal_names(&self) -> Vec<&'static str> {
         let found = score(&self.habits, self.usual.browser.graphical, USUAL, || None);
         found.signals.into_iter().flatten().map(Signal::name).collect()
     }
@@ -89,82 +89,82 @@ fn no_single_signal_reaches_the_threshold() {
 
 #[test]
 fn human_reading_all_day_is_not_suspected() {
-    let mut avid = SimulatedClient::person(CHROME, WHOLE);
+    let mut avid = SimulatedClient::human(CHROME, WHOLE);
     for _ in 0..400 {
-        avid.turns_page(Referer::Internal);
-        avid.sees(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
-        assert!(avid.points() <= 30, "{:?}", avid.names());
+        avid.open_page(Referer::Internal);
+        avid.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
+        assert!(avid.score() <= 30, "{:?}", avid.signal_names());
     }
 }
 
 #[test]
 fn browser_without_referer_is_not_suspected() {
-    let mut private = SimulatedClient::person(CHROME, WHOLE);
+    let mut private = SimulatedClient::human(CHROME, WHOLE);
     for _ in 0..400 {
-        private.turns_page(Referer::Absent);
-        private.sees(ResourceKind::Asset, Referer::Absent, ResponseOutcome::Served);
-        assert!(private.points() < THRESHOLD, "{:?}", private.names());
+        private.open_page(Referer::Absent);
+        private.request(ResourceKind::Asset, Referer::Absent, ResponseOutcome::Served);
+        assert!(private.score() < THRESHOLD, "{:?}", private.signal_names());
     }
 }
 
 #[test]
 fn human_without_images_is_not_suspected() {
-    let mut reader = SimulatedClient::person(CHROME, WHOLE);
+    let mut reader = SimulatedClient::human(CHROME, WHOLE);
     for _ in 0..400 {
-        reader.turns_page(Referer::Internal);
-        assert!(reader.points() < THRESHOLD, "{:?}", reader.names());
+        reader.open_page(Referer::Internal);
+        assert!(reader.score() < THRESHOLD, "{:?}", reader.signal_names());
     }
 }
 
 #[test]
 fn text_browser_without_referer_is_not_suspected() {
     let mut text =
-        SimulatedClient::person(BrowserTraits::default(), HeadersSeen::INSPECTED.with(HeadersSeen::HTTP_10, true));
+        SimulatedClient::human(BrowserTraits::default(), HeadersSeen::INSPECTED.with(HeadersSeen::HTTP_10, true));
     for _ in 0..400 {
-        text.turns_page(Referer::Absent);
-        assert!(text.points() < THRESHOLD, "{:?}", text.names());
+        text.open_page(Referer::Absent);
+        assert!(text.score() < THRESHOLD, "{:?}", text.signal_names());
     }
 }
 
 #[test]
 fn feed_reader_page_views_are_not_suspected() {
     // All assets are in the browser's cache, and a feed reader opens the pages.
-    let mut subscriber = SimulatedClient::person(CHROME, WHOLE);
+    let mut subscriber = SimulatedClient::human(CHROME, WHOLE);
     for _ in 0..100 {
-        subscriber.turns_page(Referer::Absent);
+        subscriber.open_page(Referer::Absent);
         subscriber.now += Duration::from_secs(3600 * [1, 9, 2, 14, 3][usize::from(subscriber.page) % 5]);
-        assert!(subscriber.points() < THRESHOLD, "{:?}", subscriber.names());
+        assert!(subscriber.score() < THRESHOLD, "{:?}", subscriber.signal_names());
     }
 }
 
 #[test]
 fn header_stripping_proxy_stays_below_the_threshold() {
-    let mut behind = SimulatedClient::person(CHROME, HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true));
+    let mut behind = SimulatedClient::human(CHROME, HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true));
     for _ in 0..100 {
-        behind.turns_page(Referer::Internal);
-        behind.sees(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
-        assert!((50..THRESHOLD).contains(&behind.points()), "{} {:?}", behind.points(), behind.names());
+        behind.open_page(Referer::Internal);
+        behind.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
+        assert!((50..THRESHOLD).contains(&behind.score()), "{} {:?}", behind.score(), behind.signal_names());
     }
 }
 
 #[test]
 fn header_stripping_proxy_with_image_cache_is_tolerated() {
-    let mut behind = SimulatedClient::person(
+    let mut behind = SimulatedClient::human(
         CHROME,
         HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true).with(HeadersSeen::ACCEPT, true),
     );
     for _ in 0..400 {
-        behind.turns_page(Referer::Internal);
-        assert!(behind.points() < THRESHOLD, "{} {:?}", behind.points(), behind.names());
+        behind.open_page(Referer::Internal);
+        assert!(behind.score() < THRESHOLD, "{} {:?}", behind.score(), behind.signal_names());
     }
 }
 
 #[test]
 fn background_fetches_are_not_counted_as_pages() {
-    let mut board = SimulatedClient::person(CHROME, WHOLE);
-    board.turns_page(Referer::Absent);
+    let mut board = SimulatedClient::human(CHROME, WHOLE);
+    board.open_page(Referer::Absent);
     for _ in 0..5 {
-        board.sees(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
+        board.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
     }
     board.usual.seen = HeadersSeen::INSPECTED
         .with(HeadersSeen::TLS, true)
@@ -172,8 +172,8 @@ fn background_fetches_are_not_counted_as_pages() {
         .with(HeadersSeen::FETCH, true);
     for poll in 0..2000 {
         board.now += Duration::from_secs(5);
-        board.sees(ResourceKind::Page(poll), Referer::Internal, ResponseOutcome::Served);
-        assert!(board.points() < THRESHOLD / 2, "{} {:?}", board.points(), board.names());
+        board.request(ResourceKind::Page(poll), Referer::Internal, ResponseOutcome::Served);
+        assert!(board.score() < THRESHOLD / 2, "{} {:?}", board.score(), board.signal_names());
     }
 }
 
@@ -186,9 +186,9 @@ fn script_copying_a_background_fetch_is_detected() {
     let mut script = SimulatedClient::new(CHROME, copied);
     for page in 0..50 {
         script.now += Duration::from_secs(2);
-        script.sees(ResourceKind::Page(page), Referer::Internal, ResponseOutcome::Served);
+        script.request(ResourceKind::Page(page), Referer::Internal, ResponseOutcome::Served);
     }
-    assert!(script.points() >= THRESHOLD, "no assets were loaded : {:?}", script.names());
+    assert!(script.score() >= THRESHOLD, "no assets were loaded : {:?}", script.signal_names());
 }
 
 #[test]
@@ -196,12 +196,12 @@ fn simultaneous_page_loads_behind_nat_are_not_suspected() {
     let mut class = SimulatedClient::new(CHROME, WHOLE);
     for page in 1..=100 {
         class.now += Duration::from_millis(15);
-        class.sees(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::Served);
-        assert!(class.points() < THRESHOLD, "{} {:?}", class.points(), class.names());
+        class.request(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::Served);
+        assert!(class.score() < THRESHOLD, "{} {:?}", class.score(), class.signal_names());
     }
-    let opened = class.points();
+    let opened = class.score();
     class.now += Duration::from_secs(10);
-    assert!(class.points() >= THRESHOLD && opened < THRESHOLD, "no assets were loaded in time");
+    assert!(class.score() >= THRESHOLD && opened < THRESHOLD, "no assets were loaded in time");
 }
 
 #[test]
@@ -209,9 +209,9 @@ fn self_refreshing_page_gives_no_even_pace() {
     let mut board = SimulatedClient::new(CHROME, WHOLE);
     for _ in 0..200 {
         board.now += Duration::from_secs(30);
-        board.sees(ResourceKind::Page(7), Referer::Internal, ResponseOutcome::Served);
+        board.request(ResourceKind::Page(7), Referer::Internal, ResponseOutcome::Served);
     }
-    assert!(!board.names().contains(&"constant_interval"), "{:?}", board.names());
+    assert!(!board.signal_names().contains(&"constant_interval"), "{:?}", board.signal_names());
 }
 
 #[test]
@@ -220,9 +220,9 @@ fn unknown_features_are_not_missing_features() {
     let mut logged = SimulatedClient::new(CHROME, HeadersSeen::default());
     logged.usual.referer = Referer::Unknown;
     for _ in 0..400 {
-        logged.turns_page(Referer::Unknown);
+        logged.open_page(Referer::Unknown);
     }
-    assert!(logged.points_on(ExpectedBehavior::default()) <= 30, "{:?}", logged.names());
+    assert!(logged.score_on(ExpectedBehavior::default()) <= 30, "{:?}", logged.signal_names());
 }
 
 #[test]
@@ -231,10 +231,10 @@ fn tls_only_headers_are_not_expected_on_plaintext() {
         .with(HeadersSeen::ACCEPT, true)
         .with(HeadersSeen::ENCODING, true)
         .with(HeadersSeen::LANGUAGE, true);
-    let mut person = SimulatedClient::person(CHROME, plain);
-    person.turns_page(Referer::Internal);
-    person.sees(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
-    assert_eq!(person.points(), 0, "{:?}", person.names());
+    let mut person = SimulatedClient::human(CHROME, plain);
+    person.open_page(Referer::Internal);
+    person.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
+    assert_eq!(person.score(), 0, "{:?}", person.signal_names());
 }
 
 #[test]
@@ -243,9 +243,9 @@ fn fake_browser_is_detected_after_two_pages() {
         CHROME,
         HeadersSeen::INSPECTED.with(HeadersSeen::ACCEPT, true).with(HeadersSeen::TLS, true),
     );
-    script.turns_page(Referer::Absent);
-    script.turns_page(Referer::Absent);
-    assert!(script.points() >= THRESHOLD, "{} {:?}", script.points(), script.names());
+    script.open_page(Referer::Absent);
+    script.open_page(Referer::Absent);
+    assert!(script.score() >= THRESHOLD, "{} {:?}", script.score(), script.signal_names());
 }
 
 #[test]
@@ -255,8 +255,8 @@ fn script_with_browser_headers_is_detected_by_pace() {
     for page in 1..=50 {
         timer.now += Duration::from_secs(70);
         timer.page += 1;
-        timer.sees(ResourceKind::Page(timer.page), Referer::Absent, ResponseOutcome::Served);
-        found_at = found_at.or((timer.points() >= THRESHOLD).then_some(page));
+        timer.request(ResourceKind::Page(timer.page), Referer::Absent, ResponseOutcome::Served);
+        found_at = found_at.or((timer.score() >= THRESHOLD).then_some(page));
     }
     assert!(found_at.is_some_and(|page| page <= 12), "{found_at:?}");
 }
@@ -265,29 +265,29 @@ fn script_with_browser_headers_is_detected_by_pace() {
 fn path_scanner_is_detected() {
     let mut scanner = SimulatedClient::new(BrowserTraits::default(), WHOLE);
     for _ in 0..20 {
-        scanner.turns_page(Referer::Absent);
+        scanner.open_page(Referer::Absent);
     }
-    let harmless = scanner.points();
+    let harmless = scanner.score();
     let mut scanner = SimulatedClient::new(BrowserTraits::default(), WHOLE);
     for page in 1..=20 {
         scanner.now += Duration::from_secs(1);
-        scanner.sees(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::NotFound);
+        scanner.request(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::NotFound);
     }
-    assert!(harmless < THRESHOLD && scanner.points() >= THRESHOLD, "{harmless} {:?}", scanner.names());
-    assert_eq!(scanner.names()[0], "probing");
+    assert!(harmless < THRESHOLD && scanner.score() >= THRESHOLD, "{harmless} {:?}", scanner.signal_names());
+    assert_eq!(scanner.signal_names()[0], "probing");
 }
 
 #[test]
 fn honeypot_counts_unless_linked_from_another_site() {
     let mut crawler = SimulatedClient::new(CHROME, WHOLE);
-    crawler.turns_page(Referer::Absent);
+    crawler.open_page(Referer::Absent);
     crawler.now += Duration::from_secs(5);
-    crawler.sees(ResourceKind::Honeypot, Referer::Absent, ResponseOutcome::NotFound);
-    assert!(crawler.points() >= THRESHOLD);
+    crawler.request(ResourceKind::Honeypot, Referer::Absent, ResponseOutcome::NotFound);
+    assert!(crawler.score() >= THRESHOLD);
     let mut person = SimulatedClient::new(CHROME, WHOLE);
-    person.turns_page(Referer::Absent);
-    person.sees(ResourceKind::Honeypot, Referer::External, ResponseOutcome::NotFound);
-    assert!(!person.names().contains(&"honeypot"));
+    person.open_page(Referer::Absent);
+    person.request(ResourceKind::Honeypot, Referer::External, ResponseOutcome::NotFound);
+    assert!(!person.signal_names().contains(&"honeypot"));
 }
 
 #[test]
@@ -295,9 +295,9 @@ fn refused_requests_do_not_raise_the_score() {
     let mut refused = SimulatedClient::new(CHROME, WHOLE);
     for page in 1..=100 {
         refused.now += Duration::from_secs(1);
-        refused.sees(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::Refused);
+        refused.request(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::Refused);
     }
-    assert_eq!(refused.points(), 0);
+    assert_eq!(refused.score(), 0);
 }
 
 #[test]
@@ -310,14 +310,14 @@ fn automated_network_makes_two_pages_suspicious() {
     }
     let points = |visitor: &SimulatedClient, network| score(&visitor.habits, true, USUAL, || Some(network)).points;
     let mut rented = SimulatedClient::new(CHROME, WHOLE);
-    rented.turns_page(Referer::Absent);
+    rented.open_page(Referer::Absent);
     assert!(points(&rented, network) < THRESHOLD, "one page is not enough");
-    rented.turns_page(Referer::Absent);
+    rented.open_page(Referer::Absent);
     assert!(points(&rented, network) >= THRESHOLD);
     // A client with human behavior is not affected by its network, and soon clears it.
     let mut person = SimulatedClient::new(CHROME, WHOLE);
-    person.turns_page(Referer::Absent);
-    person.sees(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
+    person.open_page(Referer::Absent);
+    person.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
     assert!(points(&person, network) < THRESHOLD);
     for _ in 0..4 {
         network.record(0, &RequestFeatures { aim: ResourceKind::Asset, ..usual }, ResponseOutcome::Served, DAY);
@@ -411,7 +411,7 @@ fn headers_are_found_by_their_logged_name() {
     assert_eq!(HeadersSeen::from_name("cookie"), None);
 }
 
-fn any_sight() -> impl Strategy<Value = (u64, u8, u16, u8, bool, ResponseOutcome)> {
+fn any_features() -> impl Strategy<Value = (u64, u8, u16, u8, bool, ResponseOutcome)> {
     let outcome = prop_oneof![
         Just(ResponseOutcome::Refused),
         Just(ResponseOutcome::Served),
@@ -440,7 +440,7 @@ proptest! {
 
     #[test]
     fn score_is_bounded_and_decays(
-        sights in proptest::collection::vec(any_sight(), 1..120),
+        sights in proptest::collection::vec(any_features(), 1..120),
         back in any::<bool>(),
     ) {
         let mut visitor = SimulatedClient::new(CHROME, WHOLE);
@@ -452,9 +452,9 @@ proptest! {
             visitor.usual.costly = costly;
             let aim = [ResourceKind::Page(page), ResourceKind::Asset, ResourceKind::Robots, ResourceKind::Honeypot, ResourceKind::Other][usize::from(aim)];
             let referer = [Referer::Unknown, Referer::Absent, Referer::External, Referer::Internal][usize::from(referer)];
-            visitor.sees(aim, referer, outcome);
+            visitor.request(aim, referer, outcome);
             let most: u16 = Signal::ALL.iter().map(|signal| signal.max_points()).sum();
-            prop_assert!(visitor.points() <= most);
+            prop_assert!(visitor.score() <= most);
         }
         let long_after = visitor.habits.decayed(latest + 14 * DAY, DAY);
         let left = score(&long_after, true, USUAL, || None);

@@ -15,7 +15,7 @@ const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const MIDNIGHT: Timestamp = Timestamp::from_seconds(86_400);
 
 /// Fixture: a quota of 1,000 units, one class with optional tiers, and one costly route.
-struct Door {
+struct DecisionFixture {
     quota: Quota,
     class: Class,
     route: Route,
@@ -30,7 +30,7 @@ struct Door {
     now: Timestamp,
 }
 
-impl Door {
+impl DecisionFixture {
     fn new() -> Self {
         Self {
             quota: Quota {
@@ -76,13 +76,13 @@ impl Door {
         }
     }
 
-    fn shedding_from(mut self, above: u64, percent: u32, enforce: bool) -> Self {
+    fn with_tier(mut self, above: u64, percent: u32, enforce: bool) -> Self {
         let tier = Tier { above: Units::from_whole(above), shed: Share::from_millionths(percent * 10_000) };
         self.quota.class_tiers = vec![Some(ClassTiers { ladder: TierSet::new(vec![tier], self.quota.limit), enforce })];
         self
     }
 
-    fn asks(&mut self) -> Verdict {
+    fn decide_once(&mut self) -> Verdict {
         let asked = DecisionRequest {
             class: ClassId(0),
             class_rules: &self.class,
@@ -107,15 +107,15 @@ impl Door {
         verdict
     }
 
-    fn reason(&mut self) -> Option<Reason> {
-        match self.asks() {
+    fn refusal_reason(&mut self) -> Option<Reason> {
+        match self.decide_once() {
             Verdict::Refuse(refusal) => Some(refusal.reason),
             Verdict::Admit { .. } => None,
         }
     }
 
-    fn shadow(&mut self) -> Option<Reason> {
-        match self.asks() {
+    fn shadow_reason(&mut self) -> Option<Reason> {
+        match self.decide_once() {
             Verdict::Admit { shadow, .. } => shadow,
             Verdict::Refuse(refusal) => panic!("refused: {refusal:?}"),
         }
@@ -124,39 +124,39 @@ impl Door {
 
 #[test]
 fn class_without_tiers_is_refused_only_at_exhaustion() {
-    let mut door = Door::new();
-    assert_eq!(door.reason(), None);
+    let mut door = DecisionFixture::new();
+    assert_eq!(door.refusal_reason(), None);
     door.taken = 999;
-    assert_eq!(door.reason(), None, "the last unit is usable");
+    assert_eq!(door.refusal_reason(), None, "the last unit is usable");
     door.taken = 1000;
     let wait = MIDNIGHT.saturating_duration_since(NOON);
-    assert_eq!(door.asks(), Verdict::Refuse(Refusal { reason: Reason::Quota, quotas: 1, wait }));
+    assert_eq!(door.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Quota, quotas: 1, wait }));
 }
 
 #[test]
 fn cheap_request_passes_with_one_unit_remaining() {
-    let mut door = Door { taken: 999, ..Door::new() };
-    assert_eq!(door.reason(), None);
+    let mut door = DecisionFixture { taken: 999, ..DecisionFixture::new() };
+    assert_eq!(door.refusal_reason(), None);
     door.cost = 12;
-    assert_eq!(door.reason(), Some(Reason::Quota));
+    assert_eq!(door.refusal_reason(), Some(Reason::Quota));
 }
 
 #[test]
 fn exhausted_lease_is_not_an_exhausted_quota() {
-    let mut door = Door { taken: 500, granted: 500, ..Door::new() };
+    let mut door = DecisionFixture { taken: 500, granted: 500, ..DecisionFixture::new() };
     let wait = Duration::from_secs(1);
-    assert_eq!(door.asks(), Verdict::Refuse(Refusal { reason: Reason::Ledger, quotas: 1, wait }));
+    assert_eq!(door.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Ledger, quotas: 1, wait }));
     door.taken = 1000;
-    assert_eq!(door.reason(), Some(Reason::Quota), "a used-up quota outranks a missing lease");
+    assert_eq!(door.refusal_reason(), Some(Reason::Quota), "a used-up quota outranks a missing lease");
     door.quota.enforce = false;
     door.taken = 500;
-    assert_eq!(door.shadow(), None, "a quota in shadow mode does not wait for leases");
+    assert_eq!(door.shadow_reason(), None, "a quota in shadow mode does not wait for leases");
 }
 
 #[test]
 fn tier_refuses_its_share_with_reason_tier() {
-    let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
-    let reasons: Vec<_> = (0..4).map(|_| door.reason()).collect();
+    let mut door = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
+    let reasons: Vec<_> = (0..4).map(|_| door.refusal_reason()).collect();
     assert_eq!(reasons, [None, Some(Reason::Tier), None, Some(Reason::Tier)]);
 }
 
@@ -174,49 +174,50 @@ fn crawler_guard_overrides_tiers_but_not_exhaustion() {
         spent: Units::ZERO,
         window_elapsed: Share::ALL,
     };
-    let mut door = Door { taken: 600, guarded: Some(never), ..Door::new().shedding_from(500, 100, true) };
-    assert_eq!(door.reason(), None);
+    let mut door =
+        DecisionFixture { taken: 600, guarded: Some(never), ..DecisionFixture::new().with_tier(500, 100, true) };
+    assert_eq!(door.refusal_reason(), None);
     door.guarded = Some(GuardState { last_admitted: NOON, ..never });
-    assert_eq!(door.reason(), Some(Reason::Tier), "admit interval not elapsed");
+    assert_eq!(door.refusal_reason(), Some(Reason::Tier), "admit interval not elapsed");
     door.guarded = Some(never);
     door.taken = 1000;
-    assert_eq!(door.reason(), Some(Reason::Quota));
+    assert_eq!(door.refusal_reason(), Some(Reason::Quota));
 }
 
 #[test]
 fn full_shed_waits_for_reset_partial_does_not() {
-    let mut shut = Door { taken: 600, ..Door::new().shedding_from(500, 100, true) };
+    let mut shut = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, true) };
     let wait = MIDNIGHT.saturating_duration_since(NOON);
-    assert_eq!(shut.asks(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
-    let mut half = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
-    half.asks();
+    assert_eq!(shut.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
+    let mut half = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
+    half.decide_once();
     let wait = Duration::from_secs(120);
-    assert_eq!(half.asks(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
+    assert_eq!(half.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
 }
 
 #[test]
 fn exempt_request_passes_in_a_blocked_class() {
-    let mut door = Door { taken: 1000, never_refused: true, ..Door::new() };
+    let mut door = DecisionFixture { taken: 1000, never_refused: true, ..DecisionFixture::new() };
     door.class.blocked = true;
-    assert_eq!(door.reason(), None);
+    assert_eq!(door.refusal_reason(), None);
 }
 
 #[test]
 fn blocked_class_is_refused_before_counting() {
-    let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
+    let mut door = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
     door.class.blocked = true;
-    assert_eq!(door.reason(), Some(Reason::Blocked));
+    assert_eq!(door.refusal_reason(), Some(Reason::Blocked));
     assert_eq!(door.shedding, ShedState::default());
 }
 
 #[test]
 fn empty_bucket_refuses_before_the_quota_check() {
-    let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
+    let mut door = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
     door.class.bucket =
         Some(Bucket { capacity: 1, fill: 1, interval: Duration::from_secs(10), smooth: false, costed_only: false });
     door.level = BucketState { used_tokens: 1, since: NOON };
     assert_eq!(
-        door.asks(),
+        door.decide_once(),
         Verdict::Refuse(Refusal { reason: Reason::Bucket, quotas: 0, wait: Duration::from_secs(10) })
     );
     assert_eq!(door.shedding, ShedState::default());
@@ -224,22 +225,22 @@ fn empty_bucket_refuses_before_the_quota_check() {
 
 #[test]
 fn shadow_rule_reports_the_refusal_it_skipped() {
-    let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 100, false) };
-    assert_eq!(door.shadow(), Some(Reason::Tier));
+    let mut door = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, false) };
+    assert_eq!(door.shadow_reason(), Some(Reason::Tier));
     door.quota.enforce = false;
     door.taken = 1000;
     door.quota.class_tiers = vec![None];
-    assert_eq!(door.shadow(), Some(Reason::Quota));
-    let mut class_in_shadow = Door { taken: 600, ..Door::new().shedding_from(500, 100, true) };
+    assert_eq!(door.shadow_reason(), Some(Reason::Quota));
+    let mut class_in_shadow = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, true) };
     class_in_shadow.class.enforce = false;
-    assert_eq!(class_in_shadow.shadow(), Some(Reason::Tier));
+    assert_eq!(class_in_shadow.shadow_reason(), Some(Reason::Tier));
 }
 
 #[test]
 fn shadow_class_cannot_overspend() {
-    let mut door = Door { taken: 1000, ..Door::new().shedding_from(500, 100, true) };
+    let mut door = DecisionFixture { taken: 1000, ..DecisionFixture::new().with_tier(500, 100, true) };
     door.class.enforce = false;
-    assert_eq!(door.reason(), Some(Reason::Quota));
+    assert_eq!(door.refusal_reason(), Some(Reason::Quota));
 }
 
 proptest! {
@@ -248,10 +249,10 @@ proptest! {
         taken in 0u64..1100, cost in 0u64..50, above in 0u64..1000, percent in 0u32..=100, carry in 0u32..1_000_000,
         granted in 0u64..=1000, class_enforces: bool, tier_enforces: bool,
     ) {
-        let mut door = Door { taken, granted, cost, ..Door::new().shedding_from(above, percent, tier_enforces) };
+        let mut door = DecisionFixture { taken, granted, cost, ..DecisionFixture::new().with_tier(above, percent, tier_enforces) };
         door.class.enforce = class_enforces;
         door.shedding.carry = carry;
-        if let Verdict::Admit { .. } = door.asks() {
+        if let Verdict::Admit { .. } = door.decide_once() {
             prop_assert!(taken + cost <= granted);
         }
     }
@@ -262,21 +263,21 @@ proptest! {
         pauses in proptest::collection::vec(0u64..20_000, 1..100),
     ) {
         let interval = Duration::from_millis(interval_ms);
-        let mut door = Door::new();
+        let mut door = DecisionFixture::new();
         door.class.bucket = Some(Bucket { capacity, fill, interval, smooth, costed_only: false });
         for pause in pauses {
             door.now += Duration::from_millis(pause);
-            if let Verdict::Refuse(refusal) = door.asks() {
+            if let Verdict::Refuse(refusal) = door.decide_once() {
                 prop_assert_eq!(refusal.reason, Reason::Bucket);
                 let told = door.now + refusal.wait;
                 door.now = Timestamp(told.0 - 1);
-                prop_assert_eq!(door.reason(), Some(Reason::Bucket));
+                prop_assert_eq!(door.refusal_reason(), Some(Reason::Bucket));
                 // `Retry-After` has whole seconds: a retry after the rounded wait is admitted as well.
                 door.now = told + Duration::from_secs(ceil_seconds(refusal.wait)) - refusal.wait;
-                prop_assert_eq!(door.reason(), None);
+                prop_assert_eq!(door.refusal_reason(), None);
                 door.now = told;
             }
-            match door.asks() {
+            match door.decide_once() {
                 Verdict::Admit { level, .. } => door.level = level,
                 Verdict::Refuse(refusal) => prop_assert!(false, "refused after the full wait: {refusal:?}"),
             }

@@ -14,7 +14,7 @@ const PEOPLE: usize = 0;
 const SEARCH: usize = 1;
 const DAY: u64 = 86_400;
 
-fn outlook(left: u64, first: f64, paced: &[(f64, f64)]) -> PlanInput {
+fn plan_input(left: u64, first: f64, paced: &[(f64, f64)]) -> PlanInput {
     let appetite = |&(weight, units): &(f64, f64)| ClassDemand { weight, units, priority: 0, share: None };
     PlanInput {
         left: Units::from_whole(left),
@@ -26,31 +26,35 @@ fn outlook(left: u64, first: f64, paced: &[(f64, f64)]) -> PlanInput {
     }
 }
 
-fn served(outlook: &PlanInput) -> Vec<f64> {
+fn admit_shares(outlook: &PlanInput) -> Vec<f64> {
     let rounded = |share: Share| (share.ratio() * 100.0).round() / 100.0;
     outlook.plan().parts.iter().map(|part| rounded(part.share)).collect()
 }
 
 #[test]
 fn unpaced_demand_is_earmarked_rest_divided_by_weight() {
-    assert_eq!(served(&outlook(6000, 2000.0, &[(1.0, 8000.0)])), [0.49], "a margin is kept for unforeseen demand");
-    assert_eq!(served(&outlook(6000, 2000.0, &[(3.0, 10_000.0), (1.0, 10_000.0)])), [0.3, 0.1]);
     assert_eq!(
-        served(&outlook(6000, 2000.0, &[(1.0, 500.0), (1.0, 10_000.0)])),
+        admit_shares(&plan_input(6000, 2000.0, &[(1.0, 8000.0)])),
+        [0.49],
+        "a margin is kept for unforeseen demand"
+    );
+    assert_eq!(admit_shares(&plan_input(6000, 2000.0, &[(3.0, 10_000.0), (1.0, 10_000.0)])), [0.3, 0.1]);
+    assert_eq!(
+        admit_shares(&plan_input(6000, 2000.0, &[(1.0, 500.0), (1.0, 10_000.0)])),
         [1.0, 0.35],
         "the excess of one class goes to the other"
     );
-    assert_eq!(served(&outlook(6000, 7000.0, &[(1.0, 10_000.0)])), [0.0], "unpaced demand comes first");
-    assert_eq!(served(&outlook(6000, 100.0, &[(1.0, 10.0)])), [1.0]);
+    assert_eq!(admit_shares(&plan_input(6000, 7000.0, &[(1.0, 10_000.0)])), [0.0], "unpaced demand comes first");
+    assert_eq!(admit_shares(&plan_input(6000, 100.0, &[(1.0, 10.0)])), [1.0]);
 }
 
 #[test]
 fn share_is_kept_within_the_unused_tolerance() {
     let planned = |mut outlook: PlanInput, hundredths: u32| {
         outlook.paced[0].share = Some(Share::from_millionths(10_000 * hundredths));
-        served(&outlook)[0]
+        admit_shares(&outlook)[0]
     };
-    let (early, late) = (outlook(9000, 3000.0, &[(1.0, 12_000.0)]), outlook(600, 200.0, &[(1.0, 800.0)]));
+    let (early, late) = (plan_input(9000, 3000.0, &[(1.0, 12_000.0)]), plan_input(600, 200.0, &[(1.0, 800.0)]));
     assert_eq!([40, 45, 49].map(|share| planned(late.clone(), share)), [0.4, 0.45, 0.49]);
     assert_eq!(
         [30, 55].map(|share| planned(late.clone(), share)),
@@ -63,11 +67,11 @@ fn share_is_kept_within_the_unused_tolerance() {
 #[test]
 fn the_share_of_a_lower_priority_changes_first() {
     let shares_with = |left, priorities: [u8; 2]| {
-        let mut outlook = outlook(left, 2000.0, &[(1.0, 5000.0), (1.0, 5000.0)]);
+        let mut outlook = plan_input(left, 2000.0, &[(1.0, 5000.0), (1.0, 5000.0)]);
         for (class, priority) in outlook.paced.iter_mut().zip(priorities) {
             (class.priority, class.share) = (priority, Some(Share::from_millionths(400_000)));
         }
-        served(&outlook)
+        admit_shares(&outlook)
     };
     assert_eq!(shares_with(6000, [0, 0]), [0.4, 0.39]);
     assert_eq!(shares_with(5500, [1, 0]), [0.4, 0.29], "unpaced demand exceeds the forecast by 500 units");
@@ -139,7 +143,7 @@ fn empty_bucket_with_small_share_delays_the_retry() {
 
 #[test]
 fn borrowed_turn_is_paid_by_the_next_request() {
-    let (offer, now) = (shared_offer(500_000), Timestamp(0));
+    let (offer, now) = (rate_with_share(500_000), Timestamp(0));
     let mut purse = PacingBucket::full(&offer, now);
     let mut asks = |before: u32| {
         let (after, said) = purse.try_take(&offer, Units::from_whole(1), before, now);
@@ -158,19 +162,19 @@ fn borrowed_turn_is_paid_by_the_next_request() {
     );
 }
 
-fn shared_offer(millionths: u32) -> PacingRate {
+fn rate_with_share(millionths: u32) -> PacingRate {
     let share = Share::from_millionths(millionths);
     PacingRate { share, long_run_share: share, refill_per_hour: Units::ZERO, burst: Units::from_whole(1000) }
 }
 
 /// Simulated quota of 1,000 units a day.
-struct Site {
+struct PacedSite {
     pacing: Pacing,
     pacer: Pacer,
     taken: u64,
 }
 
-impl Site {
+impl PacedSite {
     fn new(forecast: PacingMode) -> Self {
         let roles = vec![Role::Unpaced, Role::Paced(NonZeroU32::MIN)];
         let (burst, priorities) = (Share::from_millionths(50_000), Vec::new());
@@ -188,7 +192,7 @@ impl Site {
     }
 
     /// Simulates an hour with the demand of humans and of search engines, in units.
-    fn hour(&mut self, now: u64, people: u64, search: u64) {
+    fn run_hour(&mut self, now: u64, people: u64, search: u64) {
         self.taken = if now.is_multiple_of(DAY) { 0 } else { self.taken };
         self.plan(now);
         for (class, units) in [(PEOPLE, people), (SEARCH, search)] {
@@ -205,9 +209,9 @@ impl Site {
 
 #[test]
 fn share_is_even_from_the_second_day() {
-    let mut site = Site::new(PacingMode::Learned);
+    let mut site = PacedSite::new(PacingMode::Learned);
     for hour in 0..24 * 3 {
-        site.hour(hour * 3600, if hour % 24 < 12 { 10 } else { 30 }, if hour % 4 == 0 { 200 } else { 20 });
+        site.run_hour(hour * 3600, if hour % 24 < 12 { 10 } else { 30 }, if hour % 4 == 0 { 200 } else { 20 });
         // In the last hours the withheld units are released.
         if hour >= 25 && hour % 24 < 22 {
             let share = site.share().ratio();
@@ -219,8 +223,8 @@ fn share_is_even_from_the_second_day() {
 
 #[test]
 fn reduced_share_recovers() {
-    let mut site = Site::new(PacingMode::Learned);
-    (0..53).for_each(|hour| site.hour(hour * 3600, 10, 100));
+    let mut site = PacedSite::new(PacingMode::Learned);
+    (0..53).for_each(|hour| site.run_hour(hour * 3600, 10, 100));
     let (before, taken) = (site.share(), site.taken);
     site.taken = taken + 300;
     site.plan(53 * 3600);
@@ -233,11 +237,11 @@ fn reduced_share_recovers() {
 
 #[test]
 fn planned_usage_follows_the_typical_day() {
-    let mut site = Site::new(PacingMode::Learned);
-    (0..48).for_each(|hour| site.hour(hour * 3600, if hour % 24 < 12 { 0 } else { 30 }, 0));
+    let mut site = PacedSite::new(PacingMode::Learned);
+    (0..48).for_each(|hour| site.run_hour(hour * 3600, if hour % 24 < 12 { 0 } else { 30 }, 0));
     site.plan(48 * 3600 + 6 * 3600);
     assert_eq!(site.pacer.planned(), Units::ZERO);
-    let mut even = Site::new(PacingMode::Even);
+    let mut even = PacedSite::new(PacingMode::Even);
     even.plan(6 * 3600);
     assert_eq!(even.pacer.planned(), Units::from_whole(250));
     assert!(even.pacer.is_ahead(Units::from_whole(301)));
@@ -282,8 +286,8 @@ fn unusual_days_are_detected_and_noise_is_not() {
 
 #[test]
 fn clock_jumps_create_no_demand() {
-    let mut site = Site::new(PacingMode::Learned);
-    (0..30).for_each(|hour| site.hour(hour * 3600, 10, 10));
+    let mut site = PacedSite::new(PacingMode::Learned);
+    (0..30).for_each(|hour| site.run_hour(hour * 3600, 10, 10));
     let before = site.pacer.classes()[PEOPLE].demand.week().clone();
     for now in [3600, 400 * DAY, 0, 30 * 3600] {
         site.plan(now);
@@ -293,7 +297,7 @@ fn clock_jumps_create_no_demand() {
 
 /// Returns noon of a day with `taken` of 100,000 units taken, and `elsewhere` as the forecast demand of other
 /// instances.
-fn noon(taken: u64, elsewhere: Option<u64>) -> (QuotaTotals, Timestamp) {
+fn totals_at_noon(taken: u64, elsewhere: Option<u64>) -> (QuotaTotals, Timestamp) {
     let span = Span { start: Timestamp(0), end: Timestamp::from_seconds(DAY) };
     let (week, taken) = (WeekTime((3 * DAY + DAY / 2) as f64), Units::from_whole(taken));
     let expected_elsewhere = elsewhere.map(Units::from_whole);
@@ -305,9 +309,9 @@ fn noon(taken: u64, elsewhere: Option<u64>) -> (QuotaTotals, Timestamp) {
 
 #[test]
 fn each_instance_plans_with_its_demand_share() {
-    let mut site = Site::new(PacingMode::Even);
+    let mut site = PacedSite::new(PacingMode::Even);
     let mut rate = |elsewhere: Option<u64>| {
-        let (books, now) = noon(40_000, elsewhere);
+        let (books, now) = totals_at_noon(40_000, elsewhere);
         site.pacer.plan(&site.pacing, |place| place, &books, now);
         site.pacer.class(SEARCH).demand.record_request(Units::from_whole(100));
         site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").rate.refill_per_hour.floor()
@@ -323,8 +327,8 @@ fn each_instance_plans_with_its_demand_share() {
 #[test]
 fn initial_burst_is_limited_to_the_unspent_plan() {
     let begins_with = |taken| {
-        let mut site = Site::new(PacingMode::Even);
-        let (books, now) = noon(taken, None);
+        let mut site = PacedSite::new(PacingMode::Even);
+        let (books, now) = totals_at_noon(taken, None);
         site.pacer.plan(&site.pacing, |place| place, &books, now);
         site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").bucket.balance()
     };
@@ -339,7 +343,7 @@ proptest! {
         left in 0u64..10_000, more in 0u64..5000, first in 0.0..8000.0f64,
         paced in prop::collection::vec((1.0..1000.0f64, 0.0..20_000.0f64), 1..6),
     ) {
-        let mut outlook = outlook(left, first, &paced);
+        let mut outlook = plan_input(left, first, &paced);
         for class in &mut outlook.paced {
             class.share = Some(Share::NONE);
         }
@@ -360,12 +364,12 @@ proptest! {
         let all: u64 = expected.iter().sum();
         let mut held = Units::ZERO;
         for here in &expected {
-            let mut site = Site::new(PacingMode::Even);
-            let (books, now) = noon(taken, None);
+            let mut site = PacedSite::new(PacingMode::Even);
+            let (books, now) = totals_at_noon(taken, None);
             site.pacer.plan(&site.pacing, |place| place, &books, now);
             // A quarter of an hour that extrapolates to `here` units in twelve hours.
             site.pacer.class(SEARCH).demand.record_request(Units::from_milli(here * 1000 / 48));
-            let (books, now) = noon(taken, Some(all - here));
+            let (books, now) = totals_at_noon(taken, Some(all - here));
             site.pacer.plan(&site.pacing, |place| place, &books, now);
             held = held.saturating_add(site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").bucket.balance());
         }
@@ -376,7 +380,7 @@ proptest! {
 
     #[test]
     fn admitted_share_is_exact_within_one_request(millionths in 0u32..=1_000_000, length in 1usize..500) {
-        let offer = shared_offer(millionths);
+        let offer = rate_with_share(millionths);
         let mut purse = PacingBucket::full(&offer, Timestamp(0));
         let mut served = 0;
         for _ in 0..length {
@@ -391,7 +395,7 @@ proptest! {
     fn borrowed_turns_do_not_change_the_share(
         millionths in 0u32..=1_000_000, urgent in prop::collection::vec(0u32..=2, 1..500),
     ) {
-        let offer = shared_offer(millionths);
+        let offer = rate_with_share(millionths);
         let mut purse = PacingBucket::full(&offer, Timestamp(0));
         let mut served = 0.0;
         for before in &urgent {
@@ -422,8 +426,8 @@ proptest! {
 
     #[test]
     fn a_planned_share_is_released_at_the_end(asked in 1u64..200) {
-        let mut site = Site::new(PacingMode::Learned);
-        (0..47).for_each(|hour| site.hour(hour * 3600, 5, asked));
+        let mut site = PacedSite::new(PacingMode::Learned);
+        (0..47).for_each(|hour| site.run_hour(hour * 3600, 5, asked));
         site.taken = 500;
         site.plan(48 * 3600 - 60);
         prop_assert_eq!(site.share(), Share::ALL);

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn auto() -> Autothrottle {
+    fn autothrottle_config() -> Autothrottle {
         Autothrottle {
             target_concurrency: 2.0,
             start_delay: Duration::from_secs(5),
@@ -100,13 +100,13 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    fn answer(status: u16, latency: Duration) -> OriginOutcome {
+    fn outcome_with_status(status: u16, latency: Duration) -> OriginOutcome {
         OriginOutcome { status: Some(status), latency, measured: true, retry_after: None }
     }
 
     #[test]
     fn delay_follows_the_algorithm_step_by_step() {
-        let mut delay = auto().start(ms(100));
+        let mut delay = autothrottle_config().start(ms(100));
         assert_eq!(delay, ms(5000));
         for (status, latency_ms, delay_ms, reason) in [
             (200, 2000, 3000, "halfway from 5 s to 1 s"),
@@ -119,23 +119,23 @@ mod tests {
             (200, 400_000, 60_000, "up to the maximum"),
             (200, 0, 30_000, "down again"),
         ] {
-            delay = auto().next(delay, &answer(status, ms(latency_ms)), ms(100));
+            delay = autothrottle_config().next(delay, &outcome_with_status(status, ms(latency_ms)), ms(100));
             assert_eq!(delay, ms(delay_ms), "{reason}");
         }
         for _ in 0..20 {
-            delay = auto().next(delay, &answer(200, ms(0)), ms(100));
+            delay = autothrottle_config().next(delay, &outcome_with_status(200, ms(0)), ms(100));
         }
         assert_eq!(delay, ms(100), "never below the scope's own delay");
         let broke_off = OriginOutcome { status: None, latency: ms(30_000), measured: true, retry_after: None };
-        assert_eq!(auto().next(delay, &broke_off, ms(100)), ms(15_000), "a timeout is a slow response");
+        assert_eq!(autothrottle_config().next(delay, &broke_off, ms(100)), ms(15_000), "a timeout is a slow response");
     }
 
     #[test]
     fn half_target_concurrency_doubles_the_delay() {
-        let polite = Autothrottle { target_concurrency: 0.5, ..auto() };
+        let polite = Autothrottle { target_concurrency: 0.5, ..autothrottle_config() };
         let delays: Vec<Duration> = (0..3)
             .scan(ms(8000), |delay, _| {
-                *delay = polite.next(*delay, &answer(200, ms(1000)), ms(0));
+                *delay = polite.next(*delay, &outcome_with_status(200, ms(1000)), ms(0));
                 Some(*delay)
             })
             .collect();
@@ -144,33 +144,41 @@ mod tests {
 
     #[test]
     fn success_statuses_are_configurable() {
-        let search = Autothrottle { success_statuses: vec![200, 404], ..auto() };
-        assert_eq!(search.next(ms(1000), &answer(404, ms(0)), ms(0)), ms(500), "404 is a success status here");
-        assert_eq!(search.next(ms(1000), &answer(304, ms(0)), ms(0)), ms(1000), "304 is not a success status here");
+        let search = Autothrottle { success_statuses: vec![200, 404], ..autothrottle_config() };
+        assert_eq!(
+            search.next(ms(1000), &outcome_with_status(404, ms(0)), ms(0)),
+            ms(500),
+            "404 is a success status here"
+        );
+        assert_eq!(
+            search.next(ms(1000), &outcome_with_status(304, ms(0)), ms(0)),
+            ms(1000),
+            "304 is not a success status here"
+        );
     }
 
     #[test]
     fn unsampled_response_changes_nothing() {
         for latency_ms in [0, 60_000] {
-            let cached = OriginOutcome { measured: false, ..answer(200, ms(latency_ms)) };
-            assert_eq!(auto().next(ms(1000), &cached, ms(100)), ms(1000));
+            let cached = OriginOutcome { measured: false, ..outcome_with_status(200, ms(latency_ms)) };
+            assert_eq!(autothrottle_config().next(ms(1000), &cached, ms(100)), ms(1000));
         }
     }
 
     #[test]
     fn adjustments_are_reported_only_when_logging_is_on() {
-        let watched = Autothrottle { log_adjustments: true, ..auto() };
+        let watched = Autothrottle { log_adjustments: true, ..autothrottle_config() };
         for (old_ms, outcome, reason) in [
-            (100, answer(200, ms(1000)), "increased at once"),
-            (1000, answer(200, ms(100)), "reduced halfway"),
-            (1000, answer(500, ms(100)), "unchanged: only success statuses"),
-            (500, answer(200, ms(1000)), "unchanged: on target"),
-            (500, OriginOutcome { measured: false, ..answer(200, ms(1)) }, "response not measured"),
+            (100, outcome_with_status(200, ms(1000)), "increased at once"),
+            (1000, outcome_with_status(200, ms(100)), "reduced halfway"),
+            (1000, outcome_with_status(500, ms(100)), "unchanged: only success statuses"),
+            (500, outcome_with_status(200, ms(1000)), "unchanged: on target"),
+            (500, OriginOutcome { measured: false, ..outcome_with_status(200, ms(1)) }, "response not measured"),
         ] {
             let new = watched.next(ms(old_ms), &outcome, ms(0));
             let told = watched.adjustment(ms(old_ms), new, &outcome).expect("adjustments are logged");
             assert!(told.reason.starts_with(reason), "{told:?}");
-            assert_eq!(auto().adjustment(ms(old_ms), new, &outcome), None);
+            assert_eq!(autothrottle_config().adjustment(ms(old_ms), new, &outcome), None);
         }
     }
 
@@ -180,7 +188,7 @@ mod tests {
             let target = (ms(latency_ms) / 2).clamp(ms(100), ms(60_000));
             let mut delay = ms(start_ms);
             for _ in 0..64 {
-                delay = auto().next(delay, &answer(200, ms(latency_ms)), ms(100));
+                delay = autothrottle_config().next(delay, &outcome_with_status(200, ms(latency_ms)), ms(100));
                 prop_assert!(delay >= target, "the delay exceeds its target");
             }
             prop_assert!(delay - target <= Duration::from_nanos(2));
@@ -188,7 +196,7 @@ mod tests {
 
         #[test]
         fn unsuccessful_response_never_lowers_the_delay(status in 400u16..600, latency_ms in 0u64..100_000, delay_ms in 100u64..60_000) {
-            prop_assert!(auto().next(ms(delay_ms), &answer(status, ms(latency_ms)), ms(100)) >= ms(delay_ms));
+            prop_assert!(autothrottle_config().next(ms(delay_ms), &outcome_with_status(status, ms(latency_ms)), ms(100)) >= ms(delay_ms));
         }
     }
 }

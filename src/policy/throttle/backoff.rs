@@ -240,21 +240,21 @@ mod tests {
         Timestamp::from_seconds(1_000_000 + seconds)
     }
 
-    fn answer(status: u16, asked_for: Option<u64>) -> OriginOutcome {
+    fn outcome_with_status(status: u16, asked_for: Option<u64>) -> OriginOutcome {
         OriginOutcome { status: Some(status), retry_after: asked_for.map(Duration::from_secs), ..BROKE_OFF }
     }
 
     /// Simulated scope that sends one request at a time.
-    struct Story(BackoffState);
+    struct BackoffScenario(BackoffState);
 
-    impl Story {
-        fn asks(&mut self, seconds: u64, outcome: OriginOutcome) -> &mut Self {
+    impl BackoffScenario {
+        fn run_request(&mut self, seconds: u64, outcome: OriginOutcome) -> &mut Self {
             let (pressure, epoch) = self.0.on_sent();
             self.0 = backoff().on_outcome(pressure, epoch, &outcome, 0.0, decayed(seconds)).on_finished(epoch);
             self
         }
 
-        fn rests_for(&self, seconds: u64) -> u64 {
+        fn backoff_left(&self, seconds: u64) -> u64 {
             self.0.remaining(decayed(seconds)).as_secs()
         }
     }
@@ -264,11 +264,11 @@ mod tests {
         let rests: Vec<u64> = (1..=8).map(|level| backoff().duration(level).as_secs()).collect();
         assert_eq!(rests, [1, 2, 4, 8, 16, 30, 30, 30]);
         assert_eq!(backoff().duration(u32::MAX), Duration::from_secs(30));
-        let mut story = Story(BackoffState::default());
+        let mut story = BackoffScenario(BackoffState::default());
         let mut now = 0;
         for (level, rest) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 30), (6, 30)] {
-            story.asks(now, answer(429, None));
-            assert_eq!((story.0.level(), story.rests_for(now)), (level, rest));
+            story.run_request(now, outcome_with_status(429, None));
+            assert_eq!((story.0.level(), story.backoff_left(now)), (level, rest));
             now += rest;
         }
     }
@@ -276,41 +276,56 @@ mod tests {
     #[test]
     fn retry_after_is_a_minimum_below_max_backoff() {
         for (asked_for, rest) in [(None, 1), (Some(0), 1), (Some(5), 5), (Some(3600), 30)] {
-            let mut story = Story(BackoffState::default());
-            assert_eq!(story.asks(0, answer(503, asked_for)).rests_for(0), rest, "{asked_for:?}");
+            let mut story = BackoffScenario(BackoffState::default());
+            assert_eq!(
+                story.run_request(0, outcome_with_status(503, asked_for)).backoff_left(0),
+                rest,
+                "{asked_for:?}"
+            );
         }
         let (pressure, epoch) = BackoffState::default().on_sent();
-        let late = backoff().on_outcome(pressure, epoch, &answer(429, Some(10)), 1.0, decayed(0));
+        let late = backoff().on_outcome(pressure, epoch, &outcome_with_status(429, Some(10)), 1.0, decayed(0));
         assert_eq!(late.remaining(decayed(0)), Duration::from_secs(11), "jitter extends the requested pause");
         let backoff = Backoff { jitter: Jitter { low: -0.5, high: 0.0 }, ..backoff() };
         let rest = |asked_for| {
             let (pressure, spell) = BackoffState::default().on_sent();
-            backoff.on_outcome(pressure, spell, &answer(429, asked_for), 0.0, decayed(0)).remaining(decayed(0))
+            backoff
+                .on_outcome(pressure, spell, &outcome_with_status(429, asked_for), 0.0, decayed(0))
+                .remaining(decayed(0))
         };
         assert_eq!((rest(Some(10)), rest(None)), (Duration::from_secs(10), Duration::from_millis(500)));
     }
 
     #[test]
     fn exhausted_limit_backs_off_without_raising_the_level() {
-        let mut story = Story(BackoffState::default());
-        assert_eq!(story.asks(0, answer(200, Some(7))).rests_for(0), 7);
+        let mut story = BackoffScenario(BackoffState::default());
+        assert_eq!(story.run_request(0, outcome_with_status(200, Some(7))).backoff_left(0), 7);
         assert_eq!((story.0.level(), story.0.blocked_by(decayed(6))), (0, Some(BackoffBlock::BackingOff(decayed(7)))));
         let (first, _) = story.0.on_sent();
         assert_eq!(first.blocked_by(decayed(7)), None, "no probing after a success");
-        assert_eq!(story.asks(7, answer(200, Some(3600))).rests_for(7), 30, "capped at the maximum");
-        assert_eq!(story.asks(8, answer(404, Some(3600))).rests_for(8), 29, "neither success nor overload: ignored");
+        assert_eq!(
+            story.run_request(7, outcome_with_status(200, Some(3600))).backoff_left(7),
+            30,
+            "capped at the maximum"
+        );
+        assert_eq!(
+            story.run_request(8, outcome_with_status(404, Some(3600))).backoff_left(8),
+            29,
+            "neither success nor overload: ignored"
+        );
     }
 
     #[test]
     fn probe_concurrency_grows_by_one_per_success() {
-        let mut story = Story(BackoffState::default());
-        story.asks(0, answer(429, Some(5)));
+        let mut story = BackoffScenario(BackoffState::default());
+        story.run_request(0, outcome_with_status(429, Some(5)));
         assert_eq!(story.0.blocked_by(decayed(4)), Some(BackoffBlock::BackingOff(decayed(5))));
         assert_eq!(story.0.blocked_by(decayed(5)), None);
         let (probing, epoch) = story.0.on_sent();
         assert_eq!(probing.blocked_by(decayed(5)), Some(BackoffBlock::Probing), "one probe at a time");
         assert_eq!(probing.on_finished(epoch).blocked_by(decayed(6)), None, "an aborted probe releases its slot");
-        let proven = backoff().on_outcome(probing, epoch, &answer(200, None), 0.0, decayed(6)).on_finished(epoch);
+        let proven =
+            backoff().on_outcome(probing, epoch, &outcome_with_status(200, None), 0.0, decayed(6)).on_finished(epoch);
         let (one, _) = proven.on_sent();
         assert_eq!(one.blocked_by(decayed(6)), None);
         let (two, _) = one.on_sent();
@@ -322,16 +337,19 @@ mod tests {
 
     #[test]
     fn level_decays_per_quiet_window_after_a_success() {
-        let mut story = Story(BackoffState::default());
-        story.asks(0, answer(429, None)).asks(1, answer(429, None)).asks(3, answer(503, None));
+        let mut story = BackoffScenario(BackoffState::default());
+        story
+            .run_request(0, outcome_with_status(429, None))
+            .run_request(1, outcome_with_status(429, None))
+            .run_request(3, outcome_with_status(503, None));
         assert_eq!(story.0.level(), 3);
         assert_eq!(backoff().decayed(story.0, decayed(1000)).level(), 3, "no success since");
-        story.asks(1000, answer(200, None));
+        story.run_request(1000, outcome_with_status(200, None));
         for (seconds, level) in [(1059, 3), (1060, 2), (1119, 2), (1120, 1), (1180, 0), (5000, 0)] {
             assert_eq!(backoff().decayed(story.0, decayed(seconds)).level(), level, "at {seconds}");
         }
-        story.asks(1061, answer(429, None));
-        assert_eq!((story.0.level(), story.rests_for(1061)), (3, 4), "one level above the decayed one");
+        story.run_request(1061, outcome_with_status(429, None));
+        assert_eq!((story.0.level(), story.backoff_left(1061)), (3, 4), "one level above the decayed one");
     }
 
     #[test]
@@ -339,15 +357,18 @@ mod tests {
         let (pressure, first) = BackoffState::default().on_sent();
         let (pressure, second) = pressure.on_sent();
         let (pressure, third) = pressure.on_sent();
-        let pressure = backoff().on_outcome(pressure, first, &answer(429, None), 0.0, decayed(0)).on_finished(first);
         let pressure =
-            backoff().on_outcome(pressure, second, &answer(429, Some(7)), 0.0, decayed(0)).on_finished(second);
+            backoff().on_outcome(pressure, first, &outcome_with_status(429, None), 0.0, decayed(0)).on_finished(first);
+        let pressure = backoff()
+            .on_outcome(pressure, second, &outcome_with_status(429, Some(7)), 0.0, decayed(0))
+            .on_finished(second);
         assert_eq!(
             (pressure.level(), pressure.remaining(decayed(0)).as_secs()),
             (1, 7),
             "one level, but the longer pause"
         );
-        let pressure = backoff().on_outcome(pressure, third, &answer(200, None), 0.0, decayed(0)).on_finished(third);
+        let pressure =
+            backoff().on_outcome(pressure, third, &outcome_with_status(200, None), 0.0, decayed(0)).on_finished(third);
         let (probing, _) = pressure.on_sent();
         assert_eq!(probing.blocked_by(decayed(7)), Some(BackoffBlock::Probing));
     }
@@ -355,7 +376,7 @@ mod tests {
     #[test]
     fn timeouts_and_broken_connections_count_as_overload() {
         assert!(backoff().is_overload(&BROKE_OFF));
-        assert!(!backoff().is_overload(&answer(500, None)), "only listed statuses");
+        assert!(!backoff().is_overload(&outcome_with_status(500, None)), "only listed statuses");
     }
 
     proptest! {
@@ -374,7 +395,7 @@ mod tests {
                 } else if let Some(spell) = out.pop() {
                     if what < 3 {
                         let status = if what == 1 { 200 } else { 429 };
-                        pressure = backoff().on_outcome(pressure, spell, &answer(status, asked_for), chance, decayed(now));
+                        pressure = backoff().on_outcome(pressure, spell, &outcome_with_status(status, asked_for), chance, decayed(now));
                     }
                     pressure = pressure.on_finished(spell);
                 }

@@ -111,11 +111,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn value(from: &PartitionKey, said: &PartitionInput<'_>) -> String {
+    fn partition_value(from: &PartitionKey, said: &PartitionInput<'_>) -> String {
         String::from_utf8_lossy(&from.extract(said)).into_owned()
     }
 
-    fn asked(query: &str) -> PartitionInput<'_> {
+    fn query_input(query: &str) -> PartitionInput<'_> {
         PartitionInput { route: "/t/**", host: "a.example", path: "/t/one", query: Some(query), header: &|_| None }
     }
 
@@ -137,14 +137,14 @@ mod tests {
             ("tenant=a=b", "a=b"),
             ("", ""),
         ] {
-            assert_eq!(value(&tenant, &asked(query)), found, "{query}");
+            assert_eq!(partition_value(&tenant, &query_input(query)), found, "{query}");
         }
     }
 
     #[test]
     fn partition_value_can_be_host_path_route_header() {
         let fields = |name: &http::HeaderName| (name == "x-tenant").then_some(&b"acme"[..]);
-        let said = PartitionInput { host: "a.example.", header: &fields, ..asked("") };
+        let said = PartitionInput { host: "a.example.", header: &fields, ..query_input("") };
         let segment = |number| PartitionKey::Path(NonZeroUsize::new(number).expect("1 or more"));
         for (from, found) in [
             (PartitionKey::Host, "a.example"),
@@ -155,7 +155,7 @@ mod tests {
             (PartitionKey::Header(http::HeaderName::from_static("x-tenant")), "acme"),
             (PartitionKey::Header(http::HeaderName::from_static("x-other")), ""),
         ] {
-            assert_eq!(value(&from, &said), found, "{from:?}");
+            assert_eq!(partition_value(&from, &said), found, "{from:?}");
         }
     }
 

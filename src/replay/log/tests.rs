@@ -7,22 +7,22 @@ use proptest::prelude::*;
 use std::io::Cursor;
 use std::time::Duration;
 
-fn line(text: &str) -> LogLine<'_> {
+fn parse_line(text: &str) -> LogLine<'_> {
     LogLine::read(text.as_bytes()).expect("a line").expect("not empty")
 }
 
-fn merged(texts: &[&str], window: u64) -> MergedLog {
+fn merged_log(texts: &[&str], window: u64) -> MergedLog {
     let source = |(place, text): (usize, &&str)| {
         LogSource::new(format!("log {place}"), Box::new(Cursor::new(text.as_bytes().to_vec())))
     };
     MergedLog::new(texts.iter().enumerate().map(source).collect(), Duration::from_secs(window))
 }
 
-fn at(second: u32) -> String {
+fn line_at(second: u32) -> String {
     format!("192.0.2.1 - - [07/Jun/2024:00:00:{second:02} +0000] \"GET /{second} HTTP/1.1\" 200 5 \"-\" \"x\"\n")
 }
 
-fn given(mut merged: MergedLog) -> (Vec<(u64, usize, u64)>, MergedLog) {
+fn drain(mut merged: MergedLog) -> (Vec<(u64, usize, u64)>, MergedLog) {
     let mut given = Vec::new();
     while let Some(OrderedLine { at, place, .. }) = merged.next_line().expect("a log in memory") {
         given.push((at.seconds() % 60, place.file, place.number));
@@ -41,14 +41,14 @@ fn client_and_host_are_found_before_the_time() {
         ("192.0.2.1, 10.0.0.1", "192.0.2.1", None),
     ] {
         let text = format!("{before} {behind}");
-        let read = line(&text);
+        let read = parse_line(&text);
         assert_eq!(read.client, LoggedClient::Address(client.parse().expect("an address")), "{before}");
         assert_eq!(read.host.as_deref(), host, "{before}");
         assert_eq!(read.missing.contains(LogField::Host), host.is_none(), "{before}");
         assert_eq!(read.request.map(|asked| asked.path.into_owned()), Some("/a".to_owned()), "{before}");
     }
     let text = format!("Dialup-7.example.net {behind}");
-    let named = line(&text);
+    let named = parse_line(&text);
     assert_eq!(named.client, LoggedClient::HostName("Dialup-7.example.net"));
     assert_eq!(named.client.address(), LoggedClient::HostName("dialup-7.EXAMPLE.net").address());
     assert!(named.missing.contains(LogField::Address));
@@ -67,7 +67,7 @@ fn each_invalid_line_has_its_error_kind() {
         (&format!("{whole}200 5 \"-\" \"unterm"), LineError::Truncated),
         (&format!("{whole}200 5 \"{long}\" \"x\""), LineError::TooLong),
     ] {
-        let (given, merged) = given(merged(&[&format!("{text}\n")], 60));
+        let (given, merged) = drain(merged_log(&[&format!("{text}\n")], 60));
         let all: Vec<(u64, Option<LineError>)> = match LogLine::read(text.as_bytes()) {
             Err(found) => vec![(1, Some(found))],
             Ok(_) => merged.counts.broken.iter().map(|(kind, (count, _))| (*count, Some(*kind))).collect(),
@@ -103,8 +103,8 @@ fn standard_input_is_read_once() {
 
 #[test]
 fn lines_are_ordered_by_time_within_the_window() {
-    let log = [at(1), at(5), at(3), at(4), at(20), at(2), at(21)].concat();
-    let (order, merged) = given(merged(&[&log], 10));
+    let log = [line_at(1), line_at(5), line_at(3), line_at(4), line_at(20), line_at(2), line_at(21)].concat();
+    let (order, merged) = drain(merged_log(&[&log], 10));
     assert_eq!(
         order.iter().map(|(at, _, number)| (*at, *number)).collect::<Vec<_>>(),
         [(1, 1), (3, 3), (4, 4), (5, 2), (5, 6), (20, 5), (21, 7)]
@@ -114,8 +114,12 @@ fn lines_are_ordered_by_time_within_the_window() {
 
 #[test]
 fn several_files_become_one_log() {
-    let logs = [[at(1), at(4), at(7)].concat(), [at(2), at(5), at(8)].concat(), [at(3), at(6)].concat()];
-    let (order, _) = given(merged(&[&logs[0], &logs[1], &logs[2]], 2));
+    let logs = [
+        [line_at(1), line_at(4), line_at(7)].concat(),
+        [line_at(2), line_at(5), line_at(8)].concat(),
+        [line_at(3), line_at(6)].concat(),
+    ];
+    let (order, _) = drain(merged_log(&[&logs[0], &logs[1], &logs[2]], 2));
     assert_eq!(order.iter().map(|(at, ..)| *at).collect::<Vec<_>>(), (1..9).collect::<Vec<_>>());
 }
 
@@ -167,18 +171,18 @@ fn same_time_requests_follow_their_sequence_numbers() {
         line(3, r#""api":1"#),
         line(4, ""),
     ];
-    let (order, _) = given(merged(&[&log.concat()], 60));
+    let (order, _) = drain(merged_log(&[&log.concat()], 60));
     let places: Vec<u64> = order.iter().map(|(.., number)| *number).collect();
     assert_eq!(places, [4, 3, 2, 5, 1], "search 8 and api 1 precede api 2 with search 9");
     // An hour between equal numbers means a restart of the gateway.
     let anew = [line(1, r#""api":2"#), line(2, r#""api":1"#).replace("T09", "T10")].concat();
-    let (order, _) = given(merged(&[&anew], 60));
+    let (order, _) = drain(merged_log(&[&anew], 60));
     assert_eq!(order.iter().map(|(.., number)| *number).collect::<Vec<_>>(), [1, 2]);
     // The process start time separates restarts within a moment.
     let of_run =
         |run: &str, line: String| line.replace("\"settled\":\"\"", &format!("\"settled\":\"\",\"started_us\":{run}"));
     let anew = [of_run("7", line(1, r#""api":2"#)), of_run("8", line(2, r#""api":1"#))].concat();
-    let (order, _) = given(merged(&[&anew], 60));
+    let (order, _) = drain(merged_log(&[&anew], 60));
     assert_eq!(order.iter().map(|(.., number)| *number).collect::<Vec<_>>(), [1, 2]);
 }
 
@@ -203,8 +207,8 @@ proptest! {
 
     #[test]
     fn any_log_is_read_in_time_order(seconds in proptest::collection::vec(0..60_u32, 0..60), window in 0..30_u64) {
-        let log: String = seconds.iter().map(|second| at(*second)).collect();
-        let (order, merged) = given(merged(&[&log], window));
+        let log: String = seconds.iter().map(|second| line_at(*second)).collect();
+        let (order, merged) = drain(merged_log(&[&log], window));
         prop_assert!(order.is_sorted_by_key(|(at, ..)| *at));
         prop_assert_eq!(order.len(), seconds.len());
         let furthest = seconds.iter().enumerate().map(|(place, second)| seconds[..place].iter().max().map_or(0, |latest| latest.saturating_sub(*second)));

@@ -9,7 +9,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 fn blocked_writer_drops_lines_without_blocking_workers() {
     let (gate, gates) = mpsc::sync_channel::<()>(0);
     let (wrote, written) = mpsc::channel();
-    let mut sink = Some(Gated { gates, wrote });
+    let mut sink = Some(BlockingSink { gates, wrote });
     let log = AccessLog::start_with(move || Ok(Box::new(sink.take().expect("the sink is opened once"))))
         .expect("the log starts");
     let mut buffer = log.buffer();
@@ -68,7 +68,7 @@ fn rotated_file_is_replaced_by_a_new_one() {
 #[test]
 fn lines_stay_whole_after_a_full_disk() {
     let (wrote, written) = mpsc::channel();
-    let mut sink = Some(FullAtFirst { errors: 2, room: 3, wrote });
+    let mut sink = Some(FullDiskSink { errors: 2, room: 3, wrote });
     let log = AccessLog::start_with(move || Ok(Box::new(sink.take().ok_or(io::ErrorKind::NotFound)?)))
         .expect("the log starts");
     let mut buffer = log.buffer();
@@ -88,7 +88,7 @@ fn lines_stay_whole_after_a_full_disk() {
 #[test]
 fn full_disk_does_not_block_shutdown() {
     let (wrote, _written) = mpsc::channel();
-    let mut sink = Some(FullAtFirst { errors: u32::MAX, room: 0, wrote });
+    let mut sink = Some(FullDiskSink { errors: u32::MAX, room: 0, wrote });
     let log = AccessLog::start_with(move || Ok(Box::new(sink.take().expect("the sink is opened once"))))
         .expect("the log starts");
     let mut buffer = log.buffer();
@@ -110,12 +110,12 @@ fn append(buffer: &mut LogBuffer, line: &[u8]) {
 }
 
 /// Sink that blocks each write until the test releases it or drops the sender.
-struct Gated {
+struct BlockingSink {
     gates: Receiver<()>,
     wrote: Sender<u8>,
 }
 
-impl Write for Gated {
+impl Write for BlockingSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _ = self.gates.recv();
         bytes.iter().for_each(|&byte| self.wrote.send(byte).expect("the receiver is alive"));
@@ -127,13 +127,13 @@ impl Write for Gated {
 }
 
 /// Sink that writes a few bytes, reports a full disk for some attempts, and then accepts everything.
-struct FullAtFirst {
+struct FullDiskSink {
     errors: u32,
     room: usize,
     wrote: Sender<u8>,
 }
 
-impl Write for FullAtFirst {
+impl Write for FullDiskSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.room == 0 && self.errors > 0 {
             self.errors -= 1;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 #[test]
 fn log_line_contains_every_contract_field() {
-    let line = written(&person());
+    let line = written_line(&person());
     let expected = json!({
         "time": "2026-11-21T09:14:03.123456Z", "settled": "2026-11-21T09:14:03.165356Z",
         "started_us": 1795230843000000u64, "id": "0000000000c0ffee",
@@ -50,7 +50,7 @@ fn refusal_line_has_reason_and_retry_after() {
         operator: Some(OperatorId(0)),
         ..person()
     };
-    let line = written(&record);
+    let line = written_line(&record);
     assert_eq!(line["reason"], "tier");
     assert_eq!((&line["retry_after_s"], &line["tier"]), (&json!(120), &json!(2)));
     assert_eq!(line["origin_ms"], Value::Null);
@@ -70,7 +70,7 @@ fn suspected_bot_line_has_signals_and_list() {
         ],
         ..person()
     };
-    let line = written(&record);
+    let line = written_line(&record);
     assert_eq!(
         line["evidence"],
         json!(["user_agent_no_match", "behavior:no_links", "behavior:no_assets", "address_list:hosting"])
@@ -83,7 +83,7 @@ fn suspected_bot_line_has_signals_and_list() {
 fn ipv6_client_line_has_its_network_key() {
     let client = "2001:db8:1:2:3::4".parse().expect("an address");
     let trust = crate::policy::identity::ProxyTrust { ipv6_prefix: 64, ..Default::default() };
-    let line = written(&Record { client, key: trust.key(client), ..person() });
+    let line = written_line(&Record { client, key: trust.key(client), ..person() });
     assert_eq!((&line["client"], &line["key"]), (&json!("2001:db8:1:2:3::4"), &json!("2001:db8:1:2::")));
 }
 
@@ -110,7 +110,7 @@ fn line_format_is_stable_to_the_byte() {
 
 /// Fields that fragments depend on, drawn from so few values that fragments repeat.
 #[derive(Debug, Clone)]
-struct Drawn {
+struct SampleRequest {
     settings: u64,
     class: u16,
     route: usize,
@@ -120,10 +120,10 @@ struct Drawn {
     charges: Vec<(u16, u64, u64)>,
 }
 
-fn drawn() -> impl Strategy<Value = Drawn> {
+fn sample_request() -> impl Strategy<Value = SampleRequest> {
     let charges = proptest::collection::vec((0..2_u16, 0..2_u64, 0..2_u64), 0..3);
     (0..2_u64, 0..2_u16, 0..2_usize, 0..2_u16, any::<(bool, bool)>(), charges).prop_map(
-        |(settings, class, route, bot, (proven, refused), charges)| Drawn {
+        |(settings, class, route, bot, (proven, refused), charges)| SampleRequest {
             settings,
             class,
             route,
@@ -137,7 +137,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 
 proptest! {
     #[test]
-    fn cached_fragments_equal_fresh_output(requests in proptest::collection::vec(drawn(), 1..60)) {
+    fn cached_fragments_equal_fresh_output(requests in proptest::collection::vec(sample_request(), 1..60)) {
         let mut remembering = LineWriter::default();
         for drawn in requests {
             let name = |what: &str, number: u64| format!("{what} {number} of \"{}\"", drawn.settings);
@@ -197,13 +197,13 @@ proptest! {
             status,
             ..person()
         };
-        let line = written(&record);
+        let line = written_line(&record);
         prop_assert_eq!(line["path"].as_str(), Some(path.as_str()));
         prop_assert_eq!(line["class"].as_str(), Some(class.as_str()));
     }
 }
 
-fn written(record: &Record<'_>) -> Value {
+fn written_line(record: &Record<'_>) -> Value {
     let mut out = Vec::new();
     LineWriter::starting_at(Timestamp::from_seconds(1_795_230_843)).write_json(&mut out, record);
     assert_eq!(out.iter().position(|&byte| byte == b'\n'), Some(out.len() - 1), "exactly one line");

@@ -60,7 +60,7 @@ proptest! {
         steps in proptest::collection::vec(any::<u16>(), 0..6),
         line_end in prop_oneof![Just("\n"), Just("\r\n")],
     ) {
-        let text = file(LAYOUTS[layout]).replace('\n', line_end);
+        let text = config_file(LAYOUTS[layout]).replace('\n', line_end);
         let settings = settings(&text);
         let goal = goal();
         let space = SearchSpace::of(&settings, 0, &goal).expect("the file has tiers");
@@ -85,7 +85,7 @@ proptest! {
 #[test]
 fn unchanged_text_keeps_its_comments() {
     let written = |layout: &str, change: fn(&mut Candidate)| {
-        let text = file(layout);
+        let text = config_file(layout);
         let settings = settings(&text);
         let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
         let mut draft = space.present().clone();
@@ -107,7 +107,7 @@ fn unchanged_text_keeps_its_comments() {
 
 #[test]
 fn aliased_tiers_cannot_be_changed_separately() {
-    let text = file(
+    let text = config_file(
         "
     limit: 1000
     tiers:
@@ -125,7 +125,7 @@ fn aliased_tiers_cannot_be_changed_separately() {
 
 #[test]
 fn changed_line_replaces_its_comment() {
-    let text = file(LAYOUTS[0]);
+    let text = config_file(LAYOUTS[0]);
     let settings = settings(&text);
     let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
     let mut draft = space.present().clone();
@@ -145,8 +145,8 @@ fn changed_line_replaces_its_comment() {
 
 #[test]
 fn aliased_value_error_names_its_location() {
-    let text =
-        file(LAYOUTS[1]).replace("search: [{ above: 60%, shed: 50% }, ", "search: &known [{ above: 60%, shed: 50% }, ");
+    let text = config_file(LAYOUTS[1])
+        .replace("search: [{ above: 60%, shed: 50% }, ", "search: &known [{ above: 60%, shed: 50% }, ");
     let text = text.replace("bot: [{ above: 300, shed: 100% }]", "bot: *known");
     let settings = settings(&text);
     let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
@@ -163,7 +163,7 @@ fn aliased_value_error_names_its_location() {
     assert!(told.starts_with("quotas.api.tiers.search (x.yaml:"), "{told}");
 }
 
-fn file(quota: &str) -> String {
+fn config_file(quota: &str) -> String {
     let window = if quota.contains("window") { "" } else { "\n    window: { fixed: 1d }" };
     format!(
         r#"origin: {{ url: "http://127.0.0.1:1" }}

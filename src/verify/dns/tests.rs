@@ -22,7 +22,7 @@ async fn find(server: &NameServer, address: &str) -> (AddressOwners, CacheTtl) {
     find_within(server, address, Duration::from_secs(60)).await
 }
 
-fn proven(operators: &[OperatorId]) -> AddressOwners {
+fn owned_by(operators: &[OperatorId]) -> AddressOwners {
     AddressOwners { proven: operators.into(), others: DnsResult::Mismatch }
 }
 
@@ -31,63 +31,63 @@ const HOUR: CacheTtl = CacheTtl::Record(Duration::from_secs(3600));
 #[tokio::test]
 async fn forward_confirmed_name_proves_the_operator() {
     let server = NameServer::start();
-    server.names("157.55.39.1", &["msnbot-157-55-39-1.search.msn.com"]);
-    server.addresses("msnbot-157-55-39-1.search.msn.com", &["157.55.39.9", "157.55.39.1"]);
-    assert_eq!(find(&server, "157.55.39.1").await, (proven(&[BING]), HOUR));
-    server.names("2001:db8::1", &["CRAWL.GoogleBot.com"]);
-    server.addresses("crawl.googlebot.com", &["192.0.2.1", "2001:db8::1"]);
-    assert_eq!(find(&server, "2001:db8::1").await, (proven(&[GOOGLE]), HOUR));
+    server.set_ptr("157.55.39.1", &["msnbot-157-55-39-1.search.msn.com"]);
+    server.set_addresses("msnbot-157-55-39-1.search.msn.com", &["157.55.39.9", "157.55.39.1"]);
+    assert_eq!(find(&server, "157.55.39.1").await, (owned_by(&[BING]), HOUR));
+    server.set_ptr("2001:db8::1", &["CRAWL.GoogleBot.com"]);
+    server.set_addresses("crawl.googlebot.com", &["192.0.2.1", "2001:db8::1"]);
+    assert_eq!(find(&server, "2001:db8::1").await, (owned_by(&[GOOGLE]), HOUR));
 }
 
 #[tokio::test]
 async fn unconfirmed_name_proves_nothing() {
     let server = NameServer::start();
-    server.names("192.0.2.1", &["a.search.msn.com"]);
-    server.addresses("a.search.msn.com", &["192.0.2.2"]);
-    assert_eq!(find(&server, "192.0.2.1").await, (proven(&[]), HOUR));
-    server.names("192.0.2.3", &["nothing.search.msn.com"]);
-    assert_eq!(find(&server, "192.0.2.3").await.0, proven(&[]));
-    server.names("192.0.2.4", &["b.search.msn.com"]);
-    server.addresses("b.search.msn.com", &["2001:db8::4"]);
-    assert_eq!(find(&server, "192.0.2.4").await.0, proven(&[]));
+    server.set_ptr("192.0.2.1", &["a.search.msn.com"]);
+    server.set_addresses("a.search.msn.com", &["192.0.2.2"]);
+    assert_eq!(find(&server, "192.0.2.1").await, (owned_by(&[]), HOUR));
+    server.set_ptr("192.0.2.3", &["nothing.search.msn.com"]);
+    assert_eq!(find(&server, "192.0.2.3").await.0, owned_by(&[]));
+    server.set_ptr("192.0.2.4", &["b.search.msn.com"]);
+    server.set_addresses("b.search.msn.com", &["2001:db8::4"]);
+    assert_eq!(find(&server, "192.0.2.4").await.0, owned_by(&[]));
 }
 
 #[tokio::test]
 async fn unrelated_names_are_not_resolved() {
     let server = NameServer::start();
-    server.names("192.0.2.1", &["evilsearch.msn.com", "search.msn.com.example.net", "host.example.net"]);
-    assert_eq!(find(&server, "192.0.2.1").await, (proven(&[]), HOUR));
-    assert_eq!(server.questions(), 1);
-    assert_eq!(find(&server, "192.0.2.2").await, (proven(&[]), CacheTtl::Record(Duration::from_secs(1800))));
+    server.set_ptr("192.0.2.1", &["evilsearch.msn.com", "search.msn.com.example.net", "host.example.net"]);
+    assert_eq!(find(&server, "192.0.2.1").await, (owned_by(&[]), HOUR));
+    assert_eq!(server.query_count(), 1);
+    assert_eq!(find(&server, "192.0.2.2").await, (owned_by(&[]), CacheTtl::Record(Duration::from_secs(1800))));
 }
 
 #[tokio::test]
 async fn one_confirmed_name_of_several_is_enough() {
     let server = NameServer::start();
-    server.names("192.0.2.1", &["x.example.net", "a.search.msn.com", "b.search.msn.com", "c.googlebot.com"]);
-    server.addresses("b.search.msn.com", &["192.0.2.1"]);
-    server.addresses("c.googlebot.com", &["192.0.2.1"]);
-    assert_eq!(find(&server, "192.0.2.1").await.0, proven(&[BING, GOOGLE]));
+    server.set_ptr("192.0.2.1", &["x.example.net", "a.search.msn.com", "b.search.msn.com", "c.googlebot.com"]);
+    server.set_addresses("b.search.msn.com", &["192.0.2.1"]);
+    server.set_addresses("c.googlebot.com", &["192.0.2.1"]);
+    assert_eq!(find(&server, "192.0.2.1").await.0, owned_by(&[BING, GOOGLE]));
 }
 
 #[tokio::test]
 async fn too_many_names_leave_the_result_unknown() {
     let server = NameServer::start();
     let names: Vec<String> = (0..40).map(|number| format!("{number}.search.msn.com")).collect();
-    server.names("192.0.2.1", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    server.set_ptr("192.0.2.1", &names.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(find(&server, "192.0.2.1").await, (AddressOwners::unknown(), CacheTtl::Short));
-    assert!(server.questions() < 10, "{} questions", server.questions());
+    assert!(server.query_count() < 10, "{} questions", server.query_count());
 }
 
 #[tokio::test]
 async fn server_failure_leaves_the_result_unknown() {
     let server = NameServer::start();
     for code in [ResponseCode::ServFail, ResponseCode::Refused, ResponseCode::NotImp] {
-        server.reverse("192.0.2.1", Reply::Failure(code));
+        server.set_reverse_reply("192.0.2.1", Reply::Failure(code));
         assert_eq!(find(&server, "192.0.2.1").await, (AddressOwners::unknown(), CacheTtl::Short), "{code}");
     }
-    server.names("192.0.2.2", &["a.search.msn.com"]);
-    server.say("a.search.msn.com.", RecordType::A, Reply::Failure(ResponseCode::ServFail));
+    server.set_ptr("192.0.2.2", &["a.search.msn.com"]);
+    server.set_reply("a.search.msn.com.", RecordType::A, Reply::Failure(ResponseCode::ServFail));
     assert_eq!(find(&server, "192.0.2.2").await, (AddressOwners::unknown(), CacheTtl::Short));
 }
 
@@ -95,28 +95,28 @@ async fn server_failure_leaves_the_result_unknown() {
 async fn alias_loops_and_mismatched_answers_are_unknown() {
     let server = NameServer::start();
     let alias = |name: &str| RData::CNAME(CNAME(Name::from_ascii(name).expect("a name")));
-    server.names("192.0.2.1", &["a.search.msn.com"]);
+    server.set_ptr("192.0.2.1", &["a.search.msn.com"]);
     for (name, other) in [("a.search.msn.com.", "b.search.msn.com."), ("b.search.msn.com.", "a.search.msn.com.")] {
-        server.say(name, RecordType::A, Reply::Records(vec![alias(other)], 60));
+        server.set_reply(name, RecordType::A, Reply::Records(vec![alias(other)], 60));
     }
     assert_eq!(find(&server, "192.0.2.1").await, (AddressOwners::unknown(), CacheTtl::Short));
-    server.reverse("192.0.2.2", Reply::OfAnotherName(vec![ptr("a.search.msn.com")]));
+    server.set_reverse_reply("192.0.2.2", Reply::OfAnotherName(vec![ptr("a.search.msn.com")]));
     assert_eq!(find(&server, "192.0.2.2").await, (AddressOwners::unknown(), CacheTtl::Short));
 }
 
 #[tokio::test]
 async fn server_timeout_leaves_the_result_unknown() {
     let server = NameServer::start();
-    server.reverse("192.0.2.1", Reply::Silence);
+    server.set_reverse_reply("192.0.2.1", Reply::Silence);
     assert_eq!(find_within(&server, "192.0.2.1", SHORT).await, (AddressOwners::unknown(), CacheTtl::Short));
 }
 
 #[tokio::test]
 async fn truncated_answer_is_retried_over_tcp() {
     let server = NameServer::start();
-    server.reverse("192.0.2.1", Reply::OverTcpOnly(vec![ptr("a.search.msn.com")]));
-    server.addresses("a.search.msn.com", &["192.0.2.1"]);
-    assert_eq!(find(&server, "192.0.2.1").await.0, proven(&[BING]));
+    server.set_reverse_reply("192.0.2.1", Reply::OverTcpOnly(vec![ptr("a.search.msn.com")]));
+    server.set_addresses("a.search.msn.com", &["192.0.2.1"]);
+    assert_eq!(find(&server, "192.0.2.1").await.0, owned_by(&[BING]));
 }
 
 #[tokio::test]
@@ -131,9 +131,9 @@ async fn deceptive_names_prove_nothing() {
         Name::root(),
     ];
     let records = hostile.into_iter().map(|name| RData::PTR(PTR(name))).collect();
-    server.reverse("192.0.2.1", Reply::Records(records, 3600));
-    assert_eq!(find(&server, "192.0.2.1").await.0, proven(&[]));
-    assert_eq!(server.questions(), 1);
+    server.set_reverse_reply("192.0.2.1", Reply::Records(records, 3600));
+    assert_eq!(find(&server, "192.0.2.1").await.0, owned_by(&[]));
+    assert_eq!(server.query_count(), 1);
 }
 
 #[test]
@@ -157,9 +157,9 @@ fn flood_keeps_queue_and_cache_bounded() {
     assert_eq!(names.waiting(), queue::MAX_PENDING);
     let crawler = "157.55.39.1".parse().expect("an address");
     let day = CacheTtl::Record(Duration::from_secs(86_400));
-    names.memory.insert(crawler, proven(&[BING]), day, Timestamp::default());
+    names.memory.insert(crawler, owned_by(&[BING]), day, Timestamp::default());
     for address in addresses {
-        names.memory.insert(address, proven(&[]), HOUR, Timestamp::default());
+        names.memory.insert(address, owned_by(&[]), HOUR, Timestamp::default());
     }
     assert_eq!(names.memory.len(), cache::MAX_ENTRIES);
     assert_eq!(
@@ -174,7 +174,7 @@ fn proven_address_is_refreshed_early_with_priority() {
     let names = DnsVerifier::new(patterns());
     let [crawler, other] = ["157.55.39.1", "192.0.2.1"].map(|address| address.parse().expect("an address"));
     let at = |hours: u64| Timestamp::from_seconds(hours * 3600);
-    names.memory.insert(crawler, proven(&[BING]), CacheTtl::Record(Duration::from_secs(86_400)), at(0));
+    names.memory.insert(crawler, owned_by(&[BING]), CacheTtl::Record(Duration::from_secs(86_400)), at(0));
     assert_eq!(names.lookup(BING, crawler, at(17)), DnsResult::Verified);
     assert_eq!(names.waiting(), 0);
     names.lookup(BING, other, at(18));
@@ -198,10 +198,10 @@ fn cache_ttl_stays_within_bounds() {
         (0..).find(|minutes| !known(*minutes)).expect("the entry expires")
     };
     let told = |seconds| CacheTtl::Record(Duration::from_secs(seconds));
-    assert_eq!(lasts(proven(&[BING]), told(0)), 60);
+    assert_eq!(lasts(owned_by(&[BING]), told(0)), 60);
     // The later result applies, even if its lifetime is shorter.
-    assert_eq!(lasts(proven(&[]), told(0)), 10);
-    assert_eq!(lasts(proven(&[]), told(1_000_000)), 60);
+    assert_eq!(lasts(owned_by(&[]), told(0)), 10);
+    assert_eq!(lasts(owned_by(&[]), told(1_000_000)), 60);
     assert_eq!(lasts(AddressOwners::unknown(), CacheTtl::Short), 1);
-    assert_eq!(lasts(proven(&[BING]), told(1_000_000)), 24 * 60);
+    assert_eq!(lasts(owned_by(&[BING]), told(1_000_000)), 24 * 60);
 }

@@ -12,7 +12,7 @@ const GUARDS: FetchLimits =
 
 #[tokio::test]
 async fn document_has_its_body_and_cache_headers() {
-    let server = Server::answering(&[
+    let server = TestServer::responding(&[
         "200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=60\r\nETag: \"1\"\r\nLast-Modified: Sat\r\n\
          Content-Length: 2\r\n\r\n{}",
     ])
@@ -26,17 +26,17 @@ async fn document_has_its_body_and_cache_headers() {
         validators,
     };
     assert_eq!(document, Fetched::Document(expected));
-    let asked = server.asked();
+    let asked = server.requests();
     assert!(asked[0].starts_with("GET /bots.json?x HTTP/1.1\r\n"), "{asked:?}");
     assert!(!asked[0].contains("if-"), "{asked:?}");
 }
 
 #[tokio::test]
 async fn not_modified_is_accepted_only_with_validators() {
-    let server = Server::answering(&["304 Not Modified\r\n\r\n", "304 Not Modified\r\n\r\n"]).await;
+    let server = TestServer::responding(&["304 Not Modified\r\n\r\n", "304 Not Modified\r\n\r\n"]).await;
     let validators = Validators { etag: Some("\"1\"".into()), last_modified: Some("Sat".into()) };
     assert_eq!(server.fetch("/", &validators).await.expect("no change"), Fetched::Unchanged);
-    let asked = server.asked();
+    let asked = server.requests();
     assert!(
         asked[0].contains("if-none-match: \"1\"\r\n") && asked[0].contains("if-modified-since: Sat\r\n"),
         "{asked:?}"
@@ -48,12 +48,12 @@ async fn not_modified_is_accepted_only_with_validators() {
 #[tokio::test]
 async fn redirects_are_limited_in_server_and_number() {
     let there = "200 OK\r\nContent-Length: 5\r\n\r\nthere";
-    let server = Server::answering(&["302 Found\r\nLocation: /there\r\n\r\n", there]).await;
+    let server = TestServer::responding(&["302 Found\r\nLocation: /there\r\n\r\n", there]).await;
     assert!(matches!(server.fetch("/", &Validators::default()).await, Ok(Fetched::Document(_))));
-    let server = Server::answering(&["302 Found\r\nLocation: https://example.com/\r\n\r\n", there]).await;
+    let server = TestServer::responding(&["302 Found\r\nLocation: https://example.com/\r\n\r\n", there]).await;
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Redirected(_))));
     let on = "302 Found\r\nLocation: /on\r\n\r\n";
-    let server = Server::answering(&[on, on, there]).await;
+    let server = TestServer::responding(&[on, on, there]).await;
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Redirected(_))));
 }
 
@@ -61,7 +61,7 @@ async fn redirects_are_limited_in_server_and_number() {
 async fn oversized_encoded_and_error_responses_are_rejected() {
     let large = format!("200 OK\r\n\r\n{}", "x".repeat(101));
     let answers = [large.as_str(), "200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n", "404 No\r\n\r\n"];
-    let server = Server::answering(&answers).await;
+    let server = TestServer::responding(&answers).await;
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::TooLarge { most_bytes: 100 })));
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::UnexpectedEncoding)));
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Status(_))));
@@ -69,7 +69,7 @@ async fn oversized_encoded_and_error_responses_are_rejected() {
 
 #[tokio::test]
 async fn truncated_and_stalled_responses_are_errors() {
-    let server = Server::answering(&["200 OK\r\nContent-Length: 10\r\n\r\nhalf"]).await;
+    let server = TestServer::responding(&["200 OK\r\nContent-Length: 10\r\n\r\nhalf"]).await;
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::InvalidResponse { .. })));
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/", silent.local_addr().expect("a bound address"));
@@ -80,32 +80,32 @@ async fn truncated_and_stalled_responses_are_errors() {
 
 #[tokio::test]
 async fn untrusted_certificate_is_rejected() {
-    let server = Server::answering(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
+    let server = TestServer::responding(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
     let fetched = Fetcher::public().fetch(&server.url("/"), &GUARDS, &Validators::default()).await;
     assert!(matches!(fetched, Err(FetchError::Unreachable { .. })), "{fetched:?}");
 }
 
 #[tokio::test]
 async fn private_addresses_are_out_of_reach() {
-    let server = Server::answering(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
+    let server = TestServer::responding(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
     let guards = FetchLimits { reach: AllowedAddresses::Public, ..GUARDS };
     for url in [server.url("/"), server.url("/").replace("127.0.0.1", "localhost")] {
         let fetched = server.fetcher.fetch(&url, &guards, &Validators::default()).await;
         assert!(matches!(fetched, Err(FetchError::AddressNotAllowed { .. })), "{fetched:?}");
     }
-    assert_eq!(server.asked(), Vec::<String>::new());
+    assert_eq!(server.requests(), Vec::<String>::new());
 }
 
 /// HTTPS server on loopback with the same responses for each client, one per connection.
-struct Server {
+struct TestServer {
     address: SocketAddr,
     fetcher: Fetcher,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Server {
-    async fn answering(answers: &[&str]) -> Self {
-        let (roots, acceptor) = authority();
+impl TestServer {
+    async fn responding(answers: &[&str]) -> Self {
+        let (roots, acceptor) = test_ca();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound address");
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -133,13 +133,13 @@ impl Server {
         self.fetcher.fetch(&self.url(path), &GUARDS, validators).await
     }
 
-    fn asked(&self) -> Vec<String> {
+    fn requests(&self) -> Vec<String> {
         self.asked.lock().clone()
     }
 }
 
 /// Returns a certificate authority of this test, and an acceptor whose certificate it signed.
-fn authority() -> (RootCertStore, TlsAcceptor) {
+fn test_ca() -> (RootCertStore, TlsAcceptor) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");

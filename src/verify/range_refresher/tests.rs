@@ -12,30 +12,30 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[tokio::test]
 async fn fetched_list_is_applied_and_cached() {
     let scene = RefreshFixture::new();
-    scene.server.says(ok("\"1\"", "192.0.2.0/24"));
-    let mut refresh = scene.refresh();
+    scene.server.respond_with(ok_response("\"1\"", "192.0.2.0/24"));
+    let mut refresh = scene.refresher();
     assert_eq!(scene.proof("192.0.2.1"), Proof::Unknown);
     refresh.refresh_due().await;
     assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
     assert_eq!(scene.proof("198.51.100.1"), Proof::Disproven(ProofMethod::Address));
-    assert_eq!(scene.copies(), 1);
+    assert_eq!(scene.cached_files(), 1);
 }
 
 #[tokio::test]
 async fn list_is_revalidated_once_per_interval() {
     let scene = RefreshFixture::new();
-    scene.server.says(ok("\"1\"", "192.0.2.0/24"));
-    let mut refresh = scene.refresh();
+    scene.server.respond_with(ok_response("\"1\"", "192.0.2.0/24"));
+    let mut refresh = scene.refresher();
     refresh.refresh_due().await;
-    scene.server.says("304 Not Modified\r\n\r\n".into());
+    scene.server.respond_with("304 Not Modified\r\n\r\n".into());
     scene.clock.advance(DAY.mul_f64(0.89));
     refresh.refresh_due().await;
-    assert_eq!(scene.server.asked().len(), 1);
+    assert_eq!(scene.server.requests().len(), 1);
     scene.clock.advance(DAY.mul_f64(0.22));
     refresh.refresh_due().await;
-    assert!(scene.server.asked()[1].contains("if-none-match: \"1\""), "{:?}", scene.server.asked());
+    assert!(scene.server.requests()[1].contains("if-none-match: \"1\""), "{:?}", scene.server.requests());
     assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
-    scene.server.says(ok("\"2\"", "198.51.100.0/24"));
+    scene.server.respond_with(ok_response("\"2\"", "198.51.100.0/24"));
     scene.clock.advance(DAY.mul_f64(1.1));
     refresh.refresh_due().await;
     assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
@@ -46,12 +46,12 @@ async fn list_is_revalidated_once_per_interval() {
 async fn invalid_list_keeps_the_previous_and_retries_soon() {
     let scene = RefreshFixture::new();
     let networks: Vec<String> = (0..10).map(|number| format!("192.0.{number}.0/32")).collect();
-    scene.server.says(ok("\"1\"", &networks.join("\n")));
-    let mut refresh = scene.refresh();
+    scene.server.respond_with(ok_response("\"1\"", &networks.join("\n")));
+    let mut refresh = scene.refresher();
     refresh.refresh_due().await;
     let large = "x".repeat(MAX_BYTES + 1);
     for broken in ["", "<html>", "0.0.0.0/0", "192.0.0.0/32", "{\"prefixes\": []}", &large] {
-        scene.server.says(ok("\"2\"", broken));
+        scene.server.respond_with(ok_response("\"2\"", broken));
         scene.clock.advance(DAY.mul_f64(1.1));
         refresh.refresh_due().await;
         assert_eq!(
@@ -61,12 +61,12 @@ async fn invalid_list_keeps_the_previous_and_retries_soon() {
             &broken[..broken.len().min(20)]
         );
     }
-    let asked = scene.server.asked();
+    let asked = scene.server.requests();
     assert!(
         asked.iter().skip(1).all(|asked| asked.contains("if-none-match: \"1\"")),
         "a rejected list stores no validators"
     );
-    scene.server.says(ok("\"3\"", "192.0.9.0/32\n198.51.100.1\n1.1.1.1\n2.2.2.2\n3.3.3.3"));
+    scene.server.respond_with(ok_response("\"3\"", "192.0.9.0/32\n198.51.100.1\n1.1.1.1\n2.2.2.2\n3.3.3.3"));
     scene.clock.advance(Duration::from_secs(4000));
     refresh.refresh_due().await;
     assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
@@ -75,20 +75,20 @@ async fn invalid_list_keeps_the_previous_and_retries_soon() {
 #[tokio::test]
 async fn restart_uses_the_cached_list_during_outages() {
     let mut scene = RefreshFixture::new();
-    scene.server.says(ok("\"1\"", "192.0.2.0/24"));
-    scene.refresh().refresh_due().await;
-    scene.starts_over();
-    let mut refresh = scene.refresh();
+    scene.server.respond_with(ok_response("\"1\"", "192.0.2.0/24"));
+    scene.refresher().refresh_due().await;
+    scene.restart();
+    let mut refresh = scene.refresher();
     assert_eq!(
         scene.proof("192.0.2.1"),
         Proof::Proven(ProofMethod::Address),
         "the stored copy is used before the first fetch"
     );
-    assert_eq!(scene.server.asked().len(), 1, "a restart does not fetch again");
-    scene.server.says("503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".into());
+    assert_eq!(scene.server.requests().len(), 1, "a restart does not fetch again");
+    scene.server.respond_with("503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".into());
     scene.clock.advance(DAY * 2);
     refresh.refresh_due().await;
-    assert_eq!(scene.server.asked().len(), 2);
+    assert_eq!(scene.server.requests().len(), 2);
     assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
 }
 
@@ -99,8 +99,8 @@ async fn changed_range_file_is_reloaded_and_can_shrink() {
     scene.source = RangeSource::File(file.clone());
     let write = |text: &str| std::fs::write(&file, text).expect("room on the disk");
     write("192.0.2.0/24\n192.0.3.0/32\n192.0.4.0/32\n");
-    scene.starts_over();
-    let mut refresh = scene.refresh();
+    scene.restart();
+    let mut refresh = scene.refresher();
     assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address), "the file is read at startup");
     write("198.51.100.0/24\n");
     scene.clock.advance(FILE_POLL_INTERVAL);
@@ -128,7 +128,7 @@ async fn changed_range_file_is_reloaded_and_can_shrink() {
 #[tokio::test]
 async fn first_fetches_are_delayed_and_spread_out() {
     let scene = RefreshFixture::new();
-    let refresh = scene.refresh_of_all();
+    let refresh = scene.refresher_for_all();
     let built_in = refresh.lists.iter().filter(|list| list.source != scene.source);
     let mut due: Vec<Timestamp> = built_in.map(|list| list.due).collect();
     due.sort();
@@ -142,15 +142,15 @@ async fn first_fetches_are_delayed_and_spread_out() {
 async fn disabled_refresh_fetches_nothing() {
     let mut scene = RefreshFixture::new();
     scene.every = None;
-    let mut refresh = scene.refresh();
+    let mut refresh = scene.refresher();
     scene.clock.advance(DAY * 30);
     refresh.refresh_due().await;
-    assert_eq!(scene.server.asked(), Vec::<String>::new());
+    assert_eq!(scene.server.requests(), Vec::<String>::new());
 }
 
 /// An operator with one list, published by a server of this test.
 struct RefreshFixture {
-    server: Server,
+    server: ListServer,
     folder: TempDir,
     clock: Clock,
     source: RangeSource,
@@ -160,7 +160,7 @@ struct RefreshFixture {
 
 impl RefreshFixture {
     fn new() -> Self {
-        let server = Server::start();
+        let server = ListServer::start();
         let source = RangeSource::Url(format!("http://{}/bots.json", server.address));
         let operators = operators(&source);
         let folder = tempfile::tempdir().expect("a directory");
@@ -169,18 +169,18 @@ impl RefreshFixture {
         Self { server, folder, clock, source, every: Some(DAY), operators }
     }
 
-    fn starts_over(&mut self) {
+    fn restart(&mut self) {
         self.operators = operators(&self.source);
     }
 
     /// Refreshes only that list, because the servers of the built-in lists are external.
-    fn refresh(&self) -> RangeRefresher {
-        let mut refresh = self.refresh_of_all();
+    fn refresher(&self) -> RangeRefresher {
+        let mut refresh = self.refresher_for_all();
         refresh.lists.retain(|list| list.source == self.source);
         refresh
     }
 
-    fn refresh_of_all(&self) -> RangeRefresher {
+    fn refresher_for_all(&self) -> RangeRefresher {
         let operators = Arc::clone(&self.operators);
         RangeRefresher::new(operators, Fetcher::public(), self.folder.path(), self.every, self.clock.clone(), 42)
     }
@@ -190,7 +190,7 @@ impl RefreshFixture {
         self.operators.verify(acme, address.parse().expect("an address"), Timestamp::default())
     }
 
-    fn copies(&self) -> usize {
+    fn cached_files(&self) -> usize {
         std::fs::read_dir(self.folder.path().join("ranges")).expect("a directory").count()
     }
 }
@@ -205,18 +205,18 @@ fn operators(source: &RangeSource) -> Arc<OperatorTable> {
     Arc::new(OperatorTable::with_overrides(vec![declared]))
 }
 
-fn ok(etag: &str, body: &str) -> String {
+fn ok_response(etag: &str, body: &str) -> String {
     format!("200 OK\r\nETag: {etag}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Plain HTTP server on loopback that sends the response set last.
-struct Server {
+struct ListServer {
     address: SocketAddr,
     answers: Arc<Mutex<VecDeque<String>>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Server {
+impl ListServer {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound address");
@@ -234,11 +234,11 @@ impl Server {
         server
     }
 
-    fn says(&self, answer: String) {
+    fn respond_with(&self, answer: String) {
         self.answers.lock().push_back(answer);
     }
 
-    fn asked(&self) -> Vec<String> {
+    fn requests(&self) -> Vec<String> {
         self.asked.lock().clone()
     }
 }

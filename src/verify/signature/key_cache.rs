@@ -172,7 +172,7 @@ mod tests {
         AgentUrl::parse(&format!("https://{name}")).expect("an address")
     }
 
-    fn published(x: &str) -> (Vec<Arc<AgentKey>>, Thumbprint) {
+    fn published_key(x: &str) -> (Vec<Arc<AgentKey>>, Thumbprint) {
         let jwk = json!({ "kty": "OKP", "crv": "Ed25519", "x": x });
         let key = AgentKey::read(&jwk).expect("a key");
         let thumbprint = super::super::keys::tests::thumbprint_of(x);
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn keys_are_fetched_once_per_new_agent() {
         let mut directories = KeyCache::default();
-        let (keys, key) = published(X);
+        let (keys, key) = published_key(X);
         let bot = agent("bot.example");
         for _ in 0..3 {
             assert_eq!(
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn failed_fetch_keeps_keys_successful_one_replaces_them() {
         let mut directories = KeyCache::default();
-        let (keys, key) = published(X);
+        let (keys, key) = published_key(X);
         let bot = agent("bot.example");
         let _ = directories.key(&bot, AgentListing::Listed, &key, (NOW, START));
         directories.record_fetch(&bot, Some((keys, None)), 0.0, START);
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn unknown_key_advances_the_next_fetch_once() {
         let mut directories = KeyCache::default();
-        let (keys, _) = published(X);
+        let (keys, _) = published_key(X);
         let bot = agent("bot.example");
         let _ = directories.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START));
         let _ = directories.next_fetch(AgentListing::Listed, START);

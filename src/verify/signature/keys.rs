@@ -101,7 +101,7 @@ pub(super) mod tests {
     /// Example key of RFC 8037, appendix A.
     const X: &str = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
 
-    fn keys(directory_text: &str) -> usize {
+    fn key_count(directory_text: &str) -> usize {
         directory(directory_text.as_bytes()).expect("JSON").len()
     }
 
@@ -116,12 +116,12 @@ pub(super) mod tests {
     #[test]
     fn directory_is_a_key_set_or_single_key() {
         let key = format!(r#"{{"kty": "OKP", "crv": "Ed25519", "x": "{X}", "use": "sig", "alg": "EdDSA"}}"#);
-        assert_eq!(keys(&key), 1);
-        assert_eq!(keys(&format!(r#"{{"keys": [{key}, {key}]}}"#)), 2);
-        assert_eq!(keys(r#"{"keys": []}"#), 0);
+        assert_eq!(key_count(&key), 1);
+        assert_eq!(key_count(&format!(r#"{{"keys": [{key}, {key}]}}"#)), 2);
+        assert_eq!(key_count(r#"{"keys": []}"#), 0);
         assert!(directory(b"<html>").is_err());
         let many = vec![key.as_str(); 1000].join(",");
-        assert_eq!(keys(&format!(r#"{{"keys": [{many}]}}"#)), MAX_KEYS);
+        assert_eq!(key_count(&format!(r#"{{"keys": [{many}]}}"#)), MAX_KEYS);
     }
 
     #[test]
@@ -132,16 +132,16 @@ pub(super) mod tests {
             r#""kty": "OKP", "crv": "Ed25519", "use": "enc""#,
             r#""kty": "OKP", "crv": "Ed25519", "alg": "HS256""#,
         ] {
-            assert_eq!(keys(&format!(r#"{{"keys": [{{{other}, "x": "{X}"}}]}}"#)), 0, "{other}");
+            assert_eq!(key_count(&format!(r#"{{"keys": [{{{other}, "x": "{X}"}}]}}"#)), 0, "{other}");
         }
-        assert_eq!(keys(r#"{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "AAAA"}, 7, null, "x"]}"#), 0);
-        assert_eq!(keys("[]") + keys("null") + keys(r#"{"keys": 1}"#), 0);
+        assert_eq!(key_count(r#"{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "AAAA"}, 7, null, "x"]}"#), 0);
+        assert_eq!(key_count("[]") + key_count("null") + key_count(r#"{"keys": 1}"#), 0);
     }
 
     #[test]
     fn published_test_keys_are_rejected() {
         for x in PUBLISHED_TEST_KEYS {
-            assert_eq!(keys(&format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "x": "{x}"}}]}}"#)), 0);
+            assert_eq!(key_count(&format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "x": "{x}"}}]}}"#)), 0);
         }
     }
 

@@ -22,23 +22,23 @@ const A_DAY: Duration = Duration::from_secs(24 * 3600);
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A verifier with one agent of one operator, and its key.
-struct Verifier {
+struct VerifierFixture {
     signatures: SignatureVerifier,
     terms: SignaturePolicy,
     now: Timestamp,
 }
 
-impl Verifier {
+impl VerifierFixture {
     fn new() -> Self {
         let terms = SignaturePolicy { unlisted: false, max_lifetime: A_DAY };
         let verifier =
             Self { signatures: SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter()), terms, now: NOW };
-        verifier.learn(AGENT, PUBLIC);
+        verifier.publish_key(AGENT, PUBLIC);
         verifier
     }
 
     /// Stores one key of `agent`.
-    fn learn(&self, agent: &str, x: &str) {
+    fn publish_key(&self, agent: &str, x: &str) {
         let jwk = serde_json::json!({ "kty": "OKP", "crv": "Ed25519", "x": x });
         let key = Arc::new(AgentKey::read(&jwk).expect("a key"));
         let agent = AgentUrl::parse(agent).expect("an address");
@@ -48,17 +48,17 @@ impl Verifier {
         directories.record_fetch(&agent, Some((vec![key], None)), 0.0, Timestamp::default());
     }
 
-    fn judge(&self, request: &Asked) -> Signature {
+    fn verify_request(&self, request: &TestRequest) -> Signature {
         let message = request.message();
         let moment = VerifyTime { now: self.now, uptime: Timestamp::default() };
         self.signatures.verify(&message, ClientKey::OF_CLASS, self.terms, moment)
     }
 
-    fn finding(&self, request: &Asked) -> SignatureOutcome {
+    fn outcome(&self, request: &TestRequest) -> SignatureOutcome {
         self.examine(request, 0).0
     }
 
-    fn examine(&self, request: &Asked, client: u64) -> (SignatureOutcome, ClaimedAgent) {
+    fn examine(&self, request: &TestRequest, client: u64) -> (SignatureOutcome, ClaimedAgent) {
         let message = request.message();
         let moment = VerifyTime { now: self.now, uptime: Timestamp::default() };
         self.signatures.verify_all(&VerifyRequest { message: &message, client, terms: self.terms, moment })
@@ -66,26 +66,26 @@ impl Verifier {
 }
 
 /// A request, signed or not.
-struct Asked {
+struct TestRequest {
     head: RequestHead,
     has_body: bool,
 }
 
-impl Asked {
+impl TestRequest {
     fn message(&self) -> SignedMessage<'_> {
         let authority = self.head.fields.get(crate::http1::Name::Host).unwrap_or_default();
         SignedMessage { head: &self.head, authority, secure: true, has_body: self.has_body }
     }
 }
 
-fn asked(fields: &[(&str, &str)]) -> Asked {
-    asked_for("/", fields)
+fn request_with(fields: &[(&str, &str)]) -> TestRequest {
+    request_to("/", fields)
 }
 
-fn asked_for(target: &str, fields: &[(&str, &str)]) -> Asked {
+fn request_to(target: &str, fields: &[(&str, &str)]) -> TestRequest {
     let fields = [("Host", "example.com")].into_iter().chain(fields.iter().copied()).collect();
     let target = target.parse().expect("a target");
-    Asked {
+    TestRequest {
         head: RequestHead { method: http::Method::GET, target, version: http::Version::HTTP_11, fields },
         has_body: false,
     }
@@ -104,7 +104,7 @@ fn sign(components: &[(&str, &str)], parameters: &str) -> (String, String) {
 }
 
 /// Valid parameters with a lifetime of one hour.
-fn hour() -> String {
+fn hour_parameters() -> String {
     parameters(CREATED, CREATED + 3600, "")
 }
 
@@ -117,13 +117,13 @@ const AUTHORITY: (&str, &str) = (r#""@authority""#, "example.com");
 const LABELLED: &str = r#"sig1="https://signature-agent.test""#;
 
 /// Returns a request that is signed over `components`, with further fields.
-fn signed(components: &[(&str, &str)], parameters: &str, more: &[(&str, &str)]) -> Asked {
+fn signed_request(components: &[(&str, &str)], parameters: &str, more: &[(&str, &str)]) -> TestRequest {
     let (input, signature) = sign(components, parameters);
     let fields: Vec<_> = [("Signature-Agent", LABELLED), ("Signature-Input", &input), ("Signature", &signature)]
         .into_iter()
         .chain(more.iter().copied())
         .collect();
-    asked(&fields)
+    request_with(&fields)
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn published_vector_with_labeled_agent_verifies() {
          expires=4889289600;nonce=\"n9p433xm+NJ3ph3upfBIGmsuwHw387YV7Q/F+6BSpGCVjYCqQw6rznNA8PVVLySrAWsv0hQtFioQb6E1YsauiA==\";\
          tag=\"web-bot-auth\""
     );
-    let request = asked(&[
+    let request = request_with(&[
         ("Signature-Agent", "sig2=\"https://signature-agent.test\""),
         ("Signature-Input", &input),
         (
@@ -141,9 +141,9 @@ fn published_vector_with_labeled_agent_verifies() {
             "sig2=:CGokAoY/FrPpyuzTe1Fb2kLTAH9Idw6qSFd1+D77r1firsMRCxeuLu5e6O+ek3zQgDMAzjiXtLVfqE00xnABCQ==:",
         ),
     ]);
-    let mut verifier = Verifier::new();
+    let mut verifier = VerifierFixture::new();
     assert_eq!(
-        verifier.finding(&request),
+        verifier.outcome(&request),
         SignatureError::LifetimeTooLong.into(),
         "a lifetime of a hundred years exceeds a day"
     );
@@ -158,7 +158,7 @@ fn published_vector_with_unlabeled_agent_verifies() {
          expires=1735693200;nonce=\"e8N7S2MFd/qrd6T2R3tdfAuuANngKI7LFtKYI/vowzk4lAZYadIX6wW25MwG7DCT9RUKAJ0qVkU0mEeLElW1qg==\";\
          tag=\"web-bot-auth\""
     );
-    let request = asked(&[
+    let request = request_with(&[
         ("Signature-Agent", "\"https://signature-agent.test\""),
         ("Signature-Input", &input),
         (
@@ -166,7 +166,7 @@ fn published_vector_with_unlabeled_agent_verifies() {
             "sig2=:jdq0SqOwHdyHr9+r5jw3iYZH6aNGKijYp/EstF4RQTQdi5N5YYKrD+mCT1HA1nZDsi6nJKuHxUi/5Syp3rLWBA==:",
         ),
     ]);
-    assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified);
+    assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified);
 }
 
 /// Each request has one error. The numbers are those of `webbotauth-negative-vectors` (CC0); the requests are built
@@ -175,59 +175,72 @@ fn published_vector_with_unlabeled_agent_verifies() {
 fn requests_with_one_fault_do_not_verify() {
     let whole = [AUTHORITY, MEMBER];
     let digest = ("\"content-digest\"", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
-    let with_body = |request: Asked| Asked { has_body: true, ..request };
+    let with_body = |request: TestRequest| TestRequest { has_body: true, ..request };
     let edited = |agent: &str, input: &str, signature: &str| {
-        let (good_input, good_signature) = sign(&whole, &hour());
+        let (good_input, good_signature) = sign(&whole, &hour_parameters());
         let edit = |edit: &str, good: String| if edit.is_empty() { good } else { edit.to_owned() };
         let (input, signature) = (edit(input, good_input), edit(signature, good_signature));
-        asked(&[("Signature-Agent", agent), ("Signature-Input", &input), ("Signature", &signature)])
+        request_with(&[("Signature-Agent", agent), ("Signature-Input", &input), ("Signature", &signature)])
     };
-    let broken_input = sign(&whole, &hour()).0.replace(')', "");
+    let broken_input = sign(&whole, &hour_parameters()).0.replace(')', "");
     let of_another = |agent: &str| {
-        let (input, signature) = sign(&[AUTHORITY, (MEMBER.0, &format!("\"{agent}\""))], &hour());
+        let (input, signature) = sign(&[AUTHORITY, (MEMBER.0, &format!("\"{agent}\""))], &hour_parameters());
         edited(&format!("sig1=\"{agent}\""), &input, &signature)
     };
     let several = r#"first="https://signature-agent.test", second="https://other-agent.test""#;
-    let (input_of_several, signature_of_several) = sign(&[AUTHORITY, ("\"signature-agent\"", several)], &hour());
-    let bare = sign(&[AUTHORITY], &hour());
-    let other_signature = sign(&whole, &hour()).1.replace("sig1", "sig9");
+    let (input_of_several, signature_of_several) =
+        sign(&[AUTHORITY, ("\"signature-agent\"", several)], &hour_parameters());
+    let bare = sign(&[AUTHORITY], &hour_parameters());
+    let other_signature = sign(&whole, &hour_parameters()).1.replace("sig1", "sig9");
 
-    let mut vectors: Vec<(&str, SignatureOutcome, Asked)> = vec![
-        ("01: no target", SignatureError::TargetNotCovered.into(), signed(&[MEMBER], &hour(), &[])),
+    let mut vectors: Vec<(&str, SignatureOutcome, TestRequest)> = vec![
+        ("01: no target", SignatureError::TargetNotCovered.into(), signed_request(&[MEMBER], &hour_parameters(), &[])),
         (
             "03: no expiry",
             SignatureError::MissingParams.into(),
-            signed(&whole, &hour().replace(";expires=1735693200", ""), &[]),
+            signed_request(&whole, &hour_parameters().replace(";expires=1735693200", ""), &[]),
         ),
-        ("04: over", SignatureError::Expired.into(), signed(&whole, &parameters(CREATED, CREATED + 60, ""), &[])),
+        (
+            "04: over",
+            SignatureError::Expired.into(),
+            signed_request(&whole, &parameters(CREATED, CREATED + 60, ""), &[]),
+        ),
         (
             "05: created in the future",
             SignatureError::NotYet.into(),
-            signed(&whole, &parameters(CREATED + 3660, CREATED + 7260, ""), &[]),
+            signed_request(&whole, &parameters(CREATED + 3660, CREATED + 7260, ""), &[]),
         ),
         (
             "06: another host",
             SignatureError::InvalidSignature.into(),
-            signed(&[(AUTHORITY.0, "other.example"), MEMBER], &hour(), &[]),
+            signed_request(&[(AUTHORITY.0, "other.example"), MEMBER], &hour_parameters(), &[]),
         ),
         (
             "07: an empty path",
             SignatureError::InvalidSignature.into(),
-            signed(&[AUTHORITY, ("\"@path\"", ""), MEMBER], &hour(), &[]),
+            signed_request(&[AUTHORITY, ("\"@path\"", ""), MEMBER], &hour_parameters(), &[]),
         ),
         (
             "08: another body",
             SignatureError::DigestMismatch.into(),
-            with_body(signed(&[AUTHORITY, digest, MEMBER], &hour(), &[("Content-Digest", digest.1)])),
+            with_body(signed_request(
+                &[AUTHORITY, digest, MEMBER],
+                &hour_parameters(),
+                &[("Content-Digest", digest.1)],
+            )),
         ),
         (
             "09: a missing component",
             SignatureError::ComponentAbsent.into(),
-            signed(&[AUTHORITY, digest, MEMBER], &hour(), &[]),
+            signed_request(&[AUTHORITY, digest, MEMBER], &hour_parameters(), &[]),
         ),
         ("10: a broken input", SignatureError::MalformedFields.into(), edited(LABELLED, &broken_input, "")),
         ("11: another label", SignatureError::MalformedFields.into(), edited(LABELLED, "", &other_signature)),
-        ("12: no agent", SignatureOutcome::Absent, asked(&[("Signature-Input", &bare.0), ("Signature", &bare.1)])),
+        (
+            "12: no agent",
+            SignatureOutcome::Absent,
+            request_with(&[("Signature-Input", &bare.0), ("Signature", &bare.1)]),
+        ),
         (
             "13: several agents",
             SignatureError::AgentNotCovered.into(),
@@ -245,49 +258,65 @@ fn requests_with_one_fault_do_not_verify() {
             SignatureError::MalformedFields.into(),
             edited("sig1=\"https://signature-agent.test", "", ""),
         ),
-        ("19: twice", SignatureError::DuplicateComponent.into(), signed(&[AUTHORITY, AUTHORITY, MEMBER], &hour(), &[])),
+        (
+            "19: twice",
+            SignatureError::DuplicateComponent.into(),
+            signed_request(&[AUTHORITY, AUTHORITY, MEMBER], &hour_parameters(), &[]),
+        ),
     ];
     assert_eq!(vectors.len(), 17);
     vectors.extend([
         (
             "no key",
             SignatureError::MissingParams.into(),
-            signed(&whole, &hour().replace(&format!(";keyid=\"{KEY_ID}\""), ""), &[]),
+            signed_request(&whole, &hour_parameters().replace(&format!(";keyid=\"{KEY_ID}\""), ""), &[]),
         ),
         (
             "another algorithm",
             SignatureError::Algorithm.into(),
-            signed(&whole, &hour().replace("ed25519", "hmac-sha256"), &[]),
+            signed_request(&whole, &hour_parameters().replace("ed25519", "hmac-sha256"), &[]),
         ),
-        ("no agent covered", SignatureError::AgentNotCovered.into(), signed(&[AUTHORITY], &hour(), &[])),
-        ("another tag", SignatureOutcome::Absent, signed(&whole, &hour().replace("web-bot-auth", "other"), &[])),
+        (
+            "no agent covered",
+            SignatureError::AgentNotCovered.into(),
+            signed_request(&[AUTHORITY], &hour_parameters(), &[]),
+        ),
+        (
+            "another tag",
+            SignatureOutcome::Absent,
+            signed_request(&whole, &hour_parameters().replace("web-bot-auth", "other"), &[]),
+        ),
         (
             "an unknown derived component",
             UnverifiedReason::Uncheckable.into(),
-            signed(&[AUTHORITY, ("\"@new\"", "x"), MEMBER], &hour(), &[]),
+            signed_request(&[AUTHORITY, ("\"@new\"", "x"), MEMBER], &hour_parameters(), &[]),
         ),
         (
             "a component of a response",
             UnverifiedReason::Uncheckable.into(),
-            signed(&[AUTHORITY, ("\"@method\";req", "GET"), MEMBER], &hour(), &[]),
+            signed_request(&[AUTHORITY, ("\"@method\";req", "GET"), MEMBER], &hour_parameters(), &[]),
         ),
         (
             "a lifetime of a day and a second",
             SignatureError::LifetimeTooLong.into(),
-            signed(&whole, &parameters(CREATED, CREATED + 86_401, ""), &[]),
+            signed_request(&whole, &parameters(CREATED, CREATED + 86_401, ""), &[]),
         ),
-        ("another key", UnverifiedReason::KeyUnknown.into(), signed(&whole, &hour().replace("poqk", "qoqk"), &[])),
+        (
+            "another key",
+            UnverifiedReason::KeyUnknown.into(),
+            signed_request(&whole, &hour_parameters().replace("poqk", "qoqk"), &[]),
+        ),
         (
             "a key id that is not a thumbprint",
             UnverifiedReason::KeyUnknown.into(),
-            signed(&whole, &hour().replace(KEY_ID, "mine"), &[]),
+            signed_request(&whole, &hour_parameters().replace(KEY_ID, "mine"), &[]),
         ),
     ]);
     for (name, expected, request) in &vectors {
-        assert_eq!(Verifier::new().finding(request), *expected, "{name}");
+        assert_eq!(VerifierFixture::new().outcome(request), *expected, "{name}");
     }
     assert_eq!(
-        Verifier::new().finding(&signed(&whole, &hour(), &[])),
+        VerifierFixture::new().outcome(&signed_request(&whole, &hour_parameters(), &[])),
         SignatureOutcome::Verified,
         "the unchanged request verifies"
     );
@@ -308,7 +337,7 @@ fn all_covered_components_are_reconstructed_exactly() {
         ("\"x-empty\"", ""),
         MEMBER,
     ];
-    let (input, signature) = sign(&components, &hour());
+    let (input, signature) = sign(&components, &hour_parameters());
     let fields = [
         ("Accept", "text/html"),
         ("Signature-Agent", LABELLED),
@@ -318,27 +347,28 @@ fn all_covered_components_are_reconstructed_exactly() {
         ("Signature", &signature),
     ];
     let target = "/a%20path?q=x+y&b=%c3%a4&empty";
-    let mut request = asked_for(target, &fields);
-    assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified);
+    let mut request = request_to(target, &fields);
+    assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified);
     request.head.fields.insert(crate::http1::Name::Host, b"EXAMPLE.com:443");
-    assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified, "the host is normalized");
-    let elsewhere = asked_for("/other?q=x+y&b=%c3%a4&empty", &fields);
-    assert_eq!(Verifier::new().finding(&elsewhere), SignatureError::InvalidSignature.into());
-    let twice = asked_for("/a%20path?q=x+y&q=x+y&b=%c3%a4&empty", &fields);
-    assert_eq!(Verifier::new().finding(&twice), SignatureError::ComponentAbsent.into(), "ambiguous parameter");
+    assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified, "the host is normalized");
+    let elsewhere = request_to("/other?q=x+y&b=%c3%a4&empty", &fields);
+    assert_eq!(VerifierFixture::new().outcome(&elsewhere), SignatureError::InvalidSignature.into());
+    let twice = request_to("/a%20path?q=x+y&q=x+y&b=%c3%a4&empty", &fields);
+    assert_eq!(VerifierFixture::new().outcome(&twice), SignatureError::ComponentAbsent.into(), "ambiguous parameter");
 }
 
 #[test]
 fn empty_body_digest_verifies_without_a_body() {
     let nothing = ("\"content-digest\"", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
-    let request = signed(&[AUTHORITY, nothing, MEMBER], &hour(), &[("Content-Digest", nothing.1)]);
-    assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified);
+    let request = signed_request(&[AUTHORITY, nothing, MEMBER], &hour_parameters(), &[("Content-Digest", nothing.1)]);
+    assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified);
     let something = ("\"content-digest\"", "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:");
-    let request = signed(&[AUTHORITY, something, MEMBER], &hour(), &[("Content-Digest", something.1)]);
-    assert_eq!(Verifier::new().finding(&request), SignatureError::DigestMismatch.into());
-    let upload = Asked { has_body: true, ..request };
+    let request =
+        signed_request(&[AUTHORITY, something, MEMBER], &hour_parameters(), &[("Content-Digest", something.1)]);
+    assert_eq!(VerifierFixture::new().outcome(&request), SignatureError::DigestMismatch.into());
+    let upload = TestRequest { has_body: true, ..request };
     assert_eq!(
-        Verifier::new().finding(&upload),
+        VerifierFixture::new().outcome(&upload),
         UnverifiedReason::Uncheckable.into(),
         "the body has not been received"
     );
@@ -346,30 +376,31 @@ fn empty_body_digest_verifies_without_a_body() {
 
 #[test]
 fn whitespace_changed_in_transit_still_verifies() {
-    let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour());
+    let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour_parameters());
     let input = input.replace('(', "(  ").replace(")", "  )").replace(";alg", "; alg");
-    let request = asked(&[("Signature-Agent", LABELLED), ("Signature-Input", &input), ("Signature", &signature)]);
-    assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified);
+    let request =
+        request_with(&[("Signature-Agent", LABELLED), ("Signature-Input", &input), ("Signature", &signature)]);
+    assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified);
 }
 
 #[test]
 fn agent_signature_is_chosen_among_several() {
-    let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour());
-    let request = asked(&[
+    let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour_parameters());
+    let request = request_with(&[
         ("Signature-Agent", LABELLED),
         ("Signature-Input", "proxy=(\"@method\");created=1;keyid=\"theirs\""),
         ("Signature-Input", &input),
         ("Signature", "proxy=:AAAA:"),
         ("Signature", &signature),
     ]);
-    assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified);
+    assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified);
     let many: String = (0..MOST_SIGNATURES_AND_ONE).map(|number| format!("s{number}=(),")).collect();
-    let request = asked(&[
+    let request = request_with(&[
         ("Signature-Agent", LABELLED),
         ("Signature-Input", many.trim_end_matches(',')),
         ("Signature", &signature),
     ]);
-    assert_eq!(Verifier::new().finding(&request), UnverifiedReason::TooLarge.into());
+    assert_eq!(VerifierFixture::new().outcome(&request), UnverifiedReason::TooLarge.into());
 }
 
 const MOST_SIGNATURES_AND_ONE: usize = fields::MAX_SIGNATURES + 1;
@@ -377,7 +408,7 @@ const MOST_SIGNATURES_AND_ONE: usize = fields::MAX_SIGNATURES + 1;
 /// Fields as a proxy, an extension or a scanner may send them.
 #[test]
 fn signature_without_agent_is_malformed_or_absent() {
-    let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour());
+    let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour_parameters());
     let long = "x".repeat(5000);
     for (agent, input, signature) in [
         ("garbage", "garbage", "garbage"),
@@ -389,57 +420,60 @@ fn signature_without_agent_is_malformed_or_absent() {
         ("other=\"https://bot.example\"", &input, &signature),
         (LABELLED, &long, &signature),
     ] {
-        let request = asked(&[("Signature-Agent", agent), ("Signature-Input", input), ("Signature", signature)]);
-        assert_eq!(Verifier::new().judge(&request), Signature::Unreadable, "{agent} {input}");
+        let request = request_with(&[("Signature-Agent", agent), ("Signature-Input", input), ("Signature", signature)]);
+        assert_eq!(VerifierFixture::new().verify_request(&request), Signature::Unreadable, "{agent} {input}");
     }
     for (agent, input, signature) in [
         (LABELLED, "", ""),
         (LABELLED, "sig1=(\"@method\");created=1", "sig1=:AAAA:"),
         ("sig1=1", "other=()", "other=:AA==:"),
     ] {
-        let request = asked(&[("Signature-Agent", agent), ("Signature-Input", input), ("Signature", signature)]);
-        assert_eq!(Verifier::new().judge(&request), Signature::Absent, "{agent} {input}");
+        let request = request_with(&[("Signature-Agent", agent), ("Signature-Input", input), ("Signature", signature)]);
+        assert_eq!(VerifierFixture::new().verify_request(&request), Signature::Absent, "{agent} {input}");
     }
-    assert_eq!(Verifier::new().judge(&asked(&[("Signature-Agent", LABELLED)])), Signature::Absent);
+    assert_eq!(
+        VerifierFixture::new().verify_request(&request_with(&[("Signature-Agent", LABELLED)])),
+        Signature::Absent
+    );
 }
 
 #[test]
 fn signature_with_agent_takes_precedence() {
-    let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour());
-    let request = asked(&[
+    let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour_parameters());
+    let request = request_with(&[
         ("Signature-Agent", LABELLED),
         ("Signature-Input", "odd=();tag=\"web-bot-auth\""),
         ("Signature-Input", &input.replace(KEY_ID, "mine")),
         ("Signature", "odd=:AAAA:"),
         ("Signature", &signature),
     ]);
-    assert_eq!(Verifier::new().judge(&request), Signature::Unknown(Some(OperatorId(0))));
+    assert_eq!(VerifierFixture::new().verify_request(&request), Signature::Unknown(Some(OperatorId(0))));
 }
 
 #[test]
 fn nonce_is_consumed_once_by_valid_signatures_only() {
-    let verifier = Verifier::new();
+    let verifier = VerifierFixture::new();
     let once = parameters(CREATED, CREATED + 3600, ";nonce=\"abc\"");
-    let forged = signed(&[(AUTHORITY.0, "other.example"), MEMBER], &once, &[]);
-    assert_eq!(verifier.finding(&forged), SignatureError::InvalidSignature.into());
-    let request = signed(&[AUTHORITY, MEMBER], &once, &[]);
-    assert_eq!(verifier.finding(&request), SignatureOutcome::Verified);
-    assert_eq!(verifier.finding(&request), SignatureError::Replayed.into());
-    let without = signed(&[AUTHORITY, MEMBER], &hour(), &[]);
-    assert_eq!(verifier.finding(&without), SignatureOutcome::Verified);
-    assert_eq!(verifier.finding(&without), SignatureOutcome::Verified, "a nonce is optional");
+    let forged = signed_request(&[(AUTHORITY.0, "other.example"), MEMBER], &once, &[]);
+    assert_eq!(verifier.outcome(&forged), SignatureError::InvalidSignature.into());
+    let request = signed_request(&[AUTHORITY, MEMBER], &once, &[]);
+    assert_eq!(verifier.outcome(&request), SignatureOutcome::Verified);
+    assert_eq!(verifier.outcome(&request), SignatureError::Replayed.into());
+    let without = signed_request(&[AUTHORITY, MEMBER], &hour_parameters(), &[]);
+    assert_eq!(verifier.outcome(&without), SignatureOutcome::Verified);
+    assert_eq!(verifier.outcome(&without), SignatureOutcome::Verified, "a nonce is optional");
 }
 
 #[test]
 fn guessing_client_is_limited_others_are_not() {
-    let verifier = Verifier::new();
-    let wrong = signed(&[(AUTHORITY.0, "other.example"), MEMBER], &hour(), &[]);
-    let right = signed(&[AUTHORITY, MEMBER], &hour(), &[]);
+    let verifier = VerifierFixture::new();
+    let wrong = signed_request(&[(AUTHORITY.0, "other.example"), MEMBER], &hour_parameters(), &[]);
+    let right = signed_request(&[AUTHORITY, MEMBER], &hour_parameters(), &[]);
     for _ in 0..8 {
-        assert_eq!(verifier.finding(&wrong), SignatureError::InvalidSignature.into());
+        assert_eq!(verifier.outcome(&wrong), SignatureError::InvalidSignature.into());
     }
-    assert_eq!(verifier.finding(&wrong), UnverifiedReason::FailureLimit.into());
-    assert_eq!(verifier.finding(&right), UnverifiedReason::FailureLimit.into());
+    assert_eq!(verifier.outcome(&wrong), UnverifiedReason::FailureLimit.into());
+    assert_eq!(verifier.outcome(&right), UnverifiedReason::FailureLimit.into());
     let somebody_else = verifier.examine(&right, 1).0;
     assert_eq!(somebody_else, SignatureOutcome::Verified);
 }
@@ -447,30 +481,34 @@ fn guessing_client_is_limited_others_are_not() {
 #[test]
 fn key_is_valid_only_for_its_publisher() {
     let stranger = "https://stranger.test";
-    let (input, signature) = sign(&[AUTHORITY, (MEMBER.0, "\"https://stranger.test\"")], &hour());
+    let (input, signature) = sign(&[AUTHORITY, (MEMBER.0, "\"https://stranger.test\"")], &hour_parameters());
     let agent = format!("sig1=\"{stranger}\"");
-    let request = asked(&[("Signature-Agent", &agent), ("Signature-Input", &input), ("Signature", &signature)]);
-    let mut verifier = Verifier::new();
+    let request = request_with(&[("Signature-Agent", &agent), ("Signature-Input", &input), ("Signature", &signature)]);
+    let mut verifier = VerifierFixture::new();
     assert_eq!(
-        verifier.finding(&request),
+        verifier.outcome(&request),
         UnverifiedReason::AgentUnknown.into(),
         "keys of unlisted agents are not fetched"
     );
     verifier.terms.unlisted = true;
-    assert_eq!(verifier.finding(&request), UnverifiedReason::Pending.into());
-    verifier.learn(stranger, PUBLIC);
+    assert_eq!(verifier.outcome(&request), UnverifiedReason::Pending.into());
+    verifier.publish_key(stranger, PUBLIC);
     assert_eq!(verifier.examine(&request, 0), (SignatureOutcome::Verified, ClaimedAgent::Unlisted));
 }
 
 #[test]
 fn oversized_signature_input_is_not_parsed() {
     let long = format!("sig1=(\"@authority\");nonce=\"{}\"", "x".repeat(5000));
-    let request = asked(&[("Signature-Agent", LABELLED), ("Signature-Input", &long), ("Signature", "sig1=:AAAA:")]);
-    assert_eq!(Verifier::new().finding(&request), UnverifiedReason::TooLarge.into());
+    let request =
+        request_with(&[("Signature-Agent", LABELLED), ("Signature-Input", &long), ("Signature", "sig1=:AAAA:")]);
+    assert_eq!(VerifierFixture::new().outcome(&request), UnverifiedReason::TooLarge.into());
     let components: Vec<_> = (0..17).map(|number| (format!("\"x-{number}\""), String::new())).collect();
     let mut components: Vec<_> = components.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     components.extend([AUTHORITY, MEMBER]);
-    assert_eq!(Verifier::new().finding(&signed(&components, &hour(), &[])), UnverifiedReason::TooLarge.into());
+    assert_eq!(
+        VerifierFixture::new().outcome(&signed_request(&components, &hour_parameters(), &[])),
+        UnverifiedReason::TooLarge.into()
+    );
 }
 
 #[test]
@@ -533,7 +571,7 @@ proptest! {
         ]),
     ) {
         let input = format!("sig1=({}){}", components.join(" "), parameters.concat());
-        let request = asked(&[("Signature-Agent", agent), ("Signature-Input", &input), ("Signature", "sig1=:AAAA:")]);
-        prop_assert_ne!(Verifier::new().finding(&request), SignatureOutcome::Verified);
+        let request = request_with(&[("Signature-Agent", agent), ("Signature-Input", &input), ("Signature", "sig1=:AAAA:")]);
+        prop_assert_ne!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified);
     }
 }

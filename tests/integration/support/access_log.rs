@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Line {
+pub struct AccessLogLine {
     pub host: String,
     pub path: String,
     pub status: u16,
@@ -19,8 +19,8 @@ pub struct Line {
     pub seq: BTreeMap<String, u64>,
 }
 
-impl Line {
-    pub fn read(line: serde_json::Value) -> Self {
+impl AccessLogLine {
+    pub fn from_json(line: serde_json::Value) -> Self {
         serde_json::from_value(line).expect("line has the fields of the contract")
     }
 

@@ -28,7 +28,7 @@ pub struct Screen {
 
 /// Result of opening a page.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedPage {
     /// Messages of the page's console and of the browser's log.
     pub complaints: Vec<String>,
     /// URLs of all requests.
@@ -74,24 +74,24 @@ impl Browser {
         });
         let mut browser =
             Self { child, orders, answers: receiver, session: None, number: 0, events: Vec::new(), _home: home };
-        let target = browser.order("Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].clone();
-        let attached = browser.order("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
+        let target = browser.send_command("Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].clone();
+        let attached = browser.send_command("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
         browser.session = attached["sessionId"].as_str().map(str::to_owned);
         for domain in ["Page", "Network", "Runtime", "Log"] {
-            browser.order(&format!("{domain}.enable"), &json!({}));
+            browser.send_command(&format!("{domain}.enable"), &json!({}));
         }
         browser
     }
 
     /// Opens a local file.
-    pub fn open(&mut self, file: &Path, screen: Screen) -> Opened {
+    pub fn open(&mut self, file: &Path, screen: Screen) -> OpenedPage {
         let size =
             json!({ "width": screen.width, "height": 800, "deviceScaleFactor": 1, "mobile": screen.width < 600 });
-        self.order("Emulation.setDeviceMetricsOverride", &size);
+        self.send_command("Emulation.setDeviceMetricsOverride", &size);
         let scheme = json!({ "features": [{ "name": "prefers-color-scheme", "value": screen.scheme }] });
-        self.order("Emulation.setEmulatedMedia", &scheme);
+        self.send_command("Emulation.setEmulatedMedia", &scheme);
         self.events.clear();
-        self.order("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
+        self.send_command("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
             let event = self.answers.recv_timeout(TIMEOUT).expect("page did not load in time");
             self.events.push(event);
@@ -99,7 +99,7 @@ impl Browser {
         let of = |method: &'static str| self.events.iter().filter(move |event| event["method"] == method);
         let complaints =
             ["Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Network.loadingFailed"];
-        Opened {
+        OpenedPage {
             complaints: complaints.into_iter().flat_map(of).map(|event| event["params"].to_string()).collect(),
             requests: of("Network.requestWillBeSent")
                 .map(|event| event["params"]["request"]["url"].as_str().unwrap_or_default().to_owned())
@@ -108,26 +108,26 @@ impl Browser {
     }
 
     /// Evaluates an expression on the page.
-    pub fn ask(&mut self, expression: &str) -> Value {
+    pub fn evaluate(&mut self, expression: &str) -> Value {
         let asked = json!({ "expression": expression, "returnByValue": true });
-        let answer = self.order("Runtime.evaluate", &asked);
+        let answer = self.send_command("Runtime.evaluate", &asked);
         assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
         answer["result"]["value"].clone()
     }
 
     /// Returns a screenshot of the whole page, in base64.
-    pub fn picture(&mut self) -> String {
+    pub fn screenshot(&mut self) -> String {
         let asked = json!({ "captureBeyondViewport": true });
-        self.order("Page.captureScreenshot", &asked)["data"].as_str().unwrap_or_default().to_owned()
+        self.send_command("Page.captureScreenshot", &asked)["data"].as_str().unwrap_or_default().to_owned()
     }
 
     /// Returns the page printed on A4 as PDF, in base64.
-    pub fn printed(&mut self) -> String {
+    pub fn print_to_pdf(&mut self) -> String {
         let asked = json!({ "paperWidth": 8.27, "paperHeight": 11.69, "printBackground": false });
-        self.order("Page.printToPDF", &asked)["data"].as_str().unwrap_or_default().to_owned()
+        self.send_command("Page.printToPDF", &asked)["data"].as_str().unwrap_or_default().to_owned()
     }
 
-    fn order(&mut self, method: &str, params: &Value) -> Value {
+    fn send_command(&mut self, method: &str, params: &Value) -> Value {
         self.number += 1;
         let mut order = json!({ "id": self.number, "method": method, "params": params });
         if let Some(session) = &self.session {

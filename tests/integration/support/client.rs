@@ -17,7 +17,7 @@ pub struct Client {
 
 /// A response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     /// Fields by lower-case name. Several lines with one name are joined by a comma.
     pub fields: BTreeMap<String, String>,
@@ -27,11 +27,11 @@ pub struct Answer {
 
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
-        Self::over(TcpStream::connect(address).expect("server listens"))
+        Self::from_stream(TcpStream::connect(address).expect("server listens"))
     }
 
     /// Creates a client on an open connection.
-    pub fn over(stream: TcpStream) -> Self {
+    pub fn from_stream(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(TIMEOUT)).expect("timeout can be set");
         stream.set_write_timeout(Some(TIMEOUT)).expect("timeout can be set");
         stream.set_nodelay(true).expect("socket option can be set");
@@ -39,67 +39,67 @@ impl Client {
     }
 
     /// Counts complete responses in `answered`.
-    pub fn counted_in(self, answered: &Arc<AtomicU64>) -> Self {
+    pub fn with_response_counter(self, answered: &Arc<AtomicU64>) -> Self {
         Self { answered: Some(Arc::clone(answered)), ..self }
     }
 
     /// Sends bytes unchanged.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
-        report::sent(bytes.as_ref());
+        report::record_sent(bytes.as_ref());
         self.stream.write_all(bytes.as_ref()).expect("gateway reads");
         self
     }
 
     /// Sends bytes to a gateway that may have closed the connection. Returns false if it has.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
-        report::sent(bytes.as_ref());
+        report::record_sent(bytes.as_ref());
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
     /// Sends a GET request for `path` with `fields`, each ended by CRLF, and reads the response.
-    pub fn get(&mut self, path: &str, fields: &str) -> Answer {
+    pub fn get(&mut self, path: &str, fields: &str) -> Response {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: example.com\r\n{fields}\r\n"));
-        self.answer()
+        self.read_response()
     }
 
     /// Reads the response to any method except HEAD.
-    pub fn answer(&mut self) -> Answer {
-        self.answer_to("GET")
+    pub fn read_response(&mut self) -> Response {
+        self.response_to("GET")
     }
 
     /// Reads the response to `method`.
-    pub fn answer_to(&mut self, method: &str) -> Answer {
+    pub fn response_to(&mut self, method: &str) -> Response {
         let mut answer = self.head();
         while answer.status == 100 {
             answer = self.head();
         }
         let bare = method == "HEAD" || matches!(answer.status, 204 | 304);
         if bare {
-            return self.received(answer);
+            return self.complete_response(answer);
         }
         if answer.fields.get("transfer-encoding").is_some_and(|coding| coding == "chunked") {
-            self.chunked(&mut answer);
+            self.read_chunked(&mut answer);
         } else if let Some(length) = answer.fields.get("content-length") {
             let length = length.parse().expect("a length");
             answer.body = self.take(length).unwrap_or_else(|got| panic!("truncated after {got} of {length} bytes"));
         } else {
-            answer.body = self.rest();
+            answer.body = self.read_rest();
         }
-        self.received(answer)
+        self.complete_response(answer)
     }
 
     /// Reads the response to `method`, which must have a length. Returns `None` if the connection ends before the
     /// response.
-    pub fn answer_or_end(&mut self, method: &str) -> Option<Answer> {
-        let mut answer = self.head_or_end()?;
+    pub fn response_or_eof(&mut self, method: &str) -> Option<Response> {
+        let mut answer = self.head_or_eof()?;
         if method != "HEAD" && !matches!(answer.status, 204 | 304) {
             answer.body = self.take(answer.field("content-length").parse().expect("a length")).ok()?;
         }
-        Some(self.received(answer))
+        Some(self.complete_response(answer))
     }
 
-    fn received(&self, answer: Answer) -> Answer {
-        report::received(&answer);
+    fn complete_response(&self, answer: Response) -> Response {
+        report::record_received(&answer);
         if let Some(answered) = &self.answered {
             answered.fetch_add(1, Ordering::SeqCst);
         }
@@ -107,19 +107,19 @@ impl Client {
     }
 
     /// Reads one response head, including informational ones.
-    pub fn head(&mut self) -> Answer {
-        self.head_or_end().expect("response before the end of the connection")
+    pub fn head(&mut self) -> Response {
+        self.head_or_eof().expect("response before the end of the connection")
     }
 
-    fn head_or_end(&mut self) -> Option<Answer> {
-        let head = String::from_utf8(self.until(b"\r\n\r\n")?).expect("head is UTF-8");
+    fn head_or_eof(&mut self) -> Option<Response> {
+        let head = String::from_utf8(self.read_through(b"\r\n\r\n")?).expect("head is UTF-8");
         let mut lines = head.lines();
         let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).expect("valid status line");
-        Some(Answer { status, fields: fields(lines), body: Vec::new(), trailers: BTreeMap::new() })
+        Some(Response { status, fields: parse_fields(lines), body: Vec::new(), trailers: BTreeMap::new() })
     }
 
     /// Reads to the end of the connection.
-    pub fn rest(&mut self) -> Vec<u8> {
+    pub fn read_rest(&mut self) -> Vec<u8> {
         while self.fill() {}
         std::mem::take(&mut self.read)
     }
@@ -150,9 +150,9 @@ impl Client {
         socket.set_linger(Some(std::time::Duration::ZERO)).expect("socket option can be set");
     }
 
-    fn chunked(&mut self, answer: &mut Answer) {
+    fn read_chunked(&mut self, answer: &mut Response) {
         loop {
-            let line = self.until(b"\r\n").expect("chunk size line");
+            let line = self.read_through(b"\r\n").expect("chunk size line");
             let line = String::from_utf8(line).expect("chunk size is UTF-8");
             let size =
                 usize::from_str_radix(line.trim().split(';').next().unwrap_or(""), 16).expect("hexadecimal chunk size");
@@ -164,16 +164,16 @@ impl Client {
         }
         let mut lines = Vec::new();
         loop {
-            let line = self.until(b"\r\n").expect("end of the trailers");
+            let line = self.read_through(b"\r\n").expect("end of the trailers");
             if line == b"\r\n" {
                 break;
             }
             lines.push(String::from_utf8(line).expect("trailers are UTF-8"));
         }
-        answer.trailers = fields(lines.iter().map(String::as_str));
+        answer.trailers = parse_fields(lines.iter().map(String::as_str));
     }
 
-    fn until(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
+    fn read_through(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
         loop {
             if let Some(at) = self.read.windows(mark.len()).position(|part| part == mark) {
                 return Some(self.read.drain(..at + mark.len()).collect());
@@ -198,7 +198,7 @@ impl Client {
     }
 }
 
-impl Answer {
+impl Response {
     /// Returns a field, or an empty string.
     pub fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
@@ -216,7 +216,7 @@ impl Answer {
 }
 
 /// Collects header lines in a map. Lines with one name are joined.
-pub fn fields<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
+pub fn parse_fields<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
     let mut fields: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         fields

@@ -1,6 +1,6 @@
 //! Parses requests from logs of other servers, so that they can be sent again.
 
-use super::crowd::Visit;
+use super::crowd::LoadRequest;
 use http::Version;
 use http::uri::PathAndQuery;
 use tidegate::policy::Timestamp;
@@ -8,20 +8,20 @@ use tidegate::replay::log::{self, RequestLine};
 
 /// A request of a log.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct RecordedRequest {
     pub at: Timestamp,
     pub status: u16,
     pub http10: bool,
-    pub visit: Visit,
+    pub visit: LoadRequest,
 }
 
 /// Returns all requests of a log that can be sent again. Skips other lines.
-pub fn read(log: &str) -> Vec<Visit> {
-    log.lines().filter_map(line).map(|line| line.visit).collect()
+pub fn sendable_requests(log: &str) -> Vec<LoadRequest> {
+    log.lines().filter_map(parse_line).map(|line| line.visit).collect()
 }
 
 /// Parses one line, including the outcome of its request.
-pub fn line(text: &str) -> Option<Line> {
+pub fn parse_line(text: &str) -> Option<RecordedRequest> {
     let log::LogLine { at, status, client, request: asked, referer, user_agent, .. } =
         log::LogLine::read(text.as_bytes()).ok()??;
     let RequestLine { method, path, query, version } = asked?;
@@ -30,13 +30,13 @@ pub fn line(text: &str) -> Option<Line> {
         && version != Version::HTTP_09
         && target.starts_with('/')
         && target.parse::<PathAndQuery>().is_ok();
-    let (referer, user_agent) = (referer.as_deref().map(said), user_agent.as_deref().map(said));
+    let (referer, user_agent) = (referer.as_deref().map(lossy_text), user_agent.as_deref().map(lossy_text));
     let text = |field: &Option<String>| !field.as_ref().is_some_and(|field| field.contains(char::is_control));
-    (sendable && text(&referer) && text(&user_agent)).then(|| Line {
+    (sendable && text(&referer) && text(&user_agent)).then(|| RecordedRequest {
         at,
         status,
         http10: version == Version::HTTP_10,
-        visit: Visit {
+        visit: LoadRequest {
             client: client.address(),
             method: method.to_string(),
             target,
@@ -47,7 +47,7 @@ pub fn line(text: &str) -> Option<Line> {
     })
 }
 
-fn said(field: &[u8]) -> String {
+fn lossy_text(field: &[u8]) -> String {
     String::from_utf8_lossy(field).into_owned()
 }
 

@@ -17,36 +17,36 @@ use tempfile::TempDir;
 const CLIENTS: u64 = 4;
 
 /// A page that costs one unit, and an origin that counts its requests by time of arrival.
-struct Scene {
+struct CrashFixture {
     origin: Origin,
     folder: TempDir,
     state: PathBuf,
     served: Arc<AtomicU64>,
 }
 
-struct Running {
+struct RunningGateway {
     program: Program,
     address: SocketAddr,
     admin: SocketAddr,
 }
 
-impl Scene {
+impl CrashFixture {
     fn new() -> Self {
         let served = Arc::new(AtomicU64::new(0));
         let counting = Arc::clone(&served);
-        let origin = Origin::scripted(move |_, wire| {
+        let origin = Origin::with_script(move |_, wire| {
             counting.fetch_add(1, Ordering::SeqCst);
             wire.reply("200 OK", "", b"page");
         });
-        Self::with(origin, served)
+        Self::with_origin(origin, served)
     }
 
-    fn with(origin: Origin, served: Arc<AtomicU64>) -> Self {
+    fn with_origin(origin: Origin, served: Arc<AtomicU64>) -> Self {
         let folder = tempfile::tempdir().expect("temporary directory");
         Self { origin, state: folder.path().join("state"), folder, served }
     }
 
-    fn start(&self, limit: u64, window: &str) -> Running {
+    fn start(&self, limit: u64, window: &str) -> RunningGateway {
         let file = self.folder.path().join("gate.yaml");
         let yaml = format!(
             "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {}\nworkers: 2\n\
@@ -58,22 +58,26 @@ impl Scene {
         );
         std::fs::write(&file, yaml).expect("file is writable");
         let mut program = Program::start(&["serve", "--config", &file.display().to_string()]);
-        let ready = program.line();
+        let ready = program.read_line();
         let mut addresses = ready.split("http://").skip(1).map(|rest| {
             let address = rest.split([' ', ',']).next().unwrap_or_default();
             address.parse::<SocketAddr>().unwrap_or_else(|_| panic!("no address in {ready:?}"))
         });
         let (address, _, admin) = (addresses.next(), addresses.next(), addresses.next());
-        Running { program, address: address.expect("gateway listens"), admin: admin.expect("admin listener is ready") }
+        RunningGateway {
+            program,
+            address: address.expect("gateway listens"),
+            admin: admin.expect("admin listener is ready"),
+        }
     }
 
-    fn served(&self) -> u64 {
+    fn served_units(&self) -> u64 {
         self.served.load(Ordering::SeqCst)
     }
 }
 
-impl Running {
-    fn ask_admin(&self, method: &str, path: &str, body: &str) -> String {
+impl RunningGateway {
+    fn admin_request(&self, method: &str, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).expect("admin listener is running");
         let (host, length) = (self.admin, body.len());
         let request = format!(
@@ -86,33 +90,33 @@ impl Running {
     }
 
     /// Returns the settled and reserved units.
-    fn counted(&self) -> u64 {
-        let state: Value = serde_json::from_str(&self.ask_admin("GET", "/api/v1/state", "")).expect("JSON");
+    fn counted_units(&self) -> u64 {
+        let state: Value = serde_json::from_str(&self.admin_request("GET", "/api/v1/state", "")).expect("JSON");
         let quota = &state["quotas"][0];
         quota["used"].as_u64().expect("whole units") + quota["reserved"].as_u64().expect("whole units")
     }
 
-    fn lost(&self) -> f64 {
-        let text = self.ask_admin("GET", "/metrics", "");
+    fn lost_units(&self) -> f64 {
+        let text = self.admin_request("GET", "/metrics", "");
         let sample = text.lines().find_map(|line| line.strip_prefix("tidegate_quota_lost_total{quota=\"api\"} "));
         sample.and_then(|value| value.parse().ok()).expect("metric is exported")
     }
 
-    fn load(&self, done: impl Fn(u64) -> bool + Sync) -> Statuses {
+    fn load(&self, done: impl Fn(u64) -> bool + Sync) -> StatusCounts {
         load(self.address, done)
     }
 }
 
 /// Sends requests from several clients until `done` returns true for the number of responses, or the gateway has
 /// crashed. Returns the number of responses by status.
-fn load(address: SocketAddr, done: impl Fn(u64) -> bool + Sync) -> Statuses {
+fn load(address: SocketAddr, done: impl Fn(u64) -> bool + Sync) -> StatusCounts {
     let (answered, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let statuses = Statuses::default();
+    let statuses = StatusCounts::default();
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    let Some(status) = ask(address) else { return };
+                    let Some(status) = request_status(address) else { return };
                     statuses.count(status);
                     if done(answered.fetch_add(1, Ordering::Relaxed) + 1) {
                         stop.store(true, Ordering::Relaxed);
@@ -125,13 +129,13 @@ fn load(address: SocketAddr, done: impl Fn(u64) -> bool + Sync) -> Statuses {
 }
 
 #[derive(Default)]
-struct Statuses {
+struct StatusCounts {
     ok: AtomicU64,
     spent: AtomicU64,
     short: AtomicU64,
 }
 
-impl Statuses {
+impl StatusCounts {
     fn count(&self, status: u16) {
         let place = match status {
             200 => &self.ok,
@@ -144,7 +148,7 @@ impl Statuses {
 }
 
 /// Sends one request on a new connection. Returns `None` if the gateway has crashed.
-fn ask(address: SocketAddr) -> Option<u16> {
+fn request_status(address: SocketAddr) -> Option<u16> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(super::TIMEOUT)).ok()?;
     stream.write_all(b"GET /page HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n").ok()?;
@@ -154,14 +158,14 @@ fn ask(address: SocketAddr) -> Option<u16> {
 }
 
 /// Kills a gateway under load at varying times, and restarts it with its state.
-pub fn killed_again_and_again(rounds: u64) {
-    killed(&Scene::new(), rounds, || ());
+pub fn kill_repeatedly(rounds: u64) {
+    run_kill_rounds(&CrashFixture::new(), rounds, || ());
 }
 
 /// Like [`kill_repeatedly`], on a disk with space for the ledger only.
-pub fn killed_on_a_full_disk(disk: &Path, rounds: u64) {
-    let scene = Scene { state: disk.join("state"), ..Scene::new() };
-    killed(&scene, rounds, || {
+pub fn kill_on_full_disk(disk: &Path, rounds: u64) {
+    let scene = CrashFixture { state: disk.join("state"), ..CrashFixture::new() };
+    run_kill_rounds(&scene, rounds, || {
         let mut filling =
             std::fs::OpenOptions::new().append(true).create(true).open(disk.join("other")).expect("a file");
         while filling.write_all(&[0; 4096]).is_ok() {}
@@ -169,7 +173,7 @@ pub fn killed_on_a_full_disk(disk: &Path, rounds: u64) {
 }
 
 /// Runs the kill rounds. Calls `meanwhile` after each start.
-fn killed(scene: &Scene, rounds: u64, meanwhile: impl Fn()) {
+fn run_kill_rounds(scene: &CrashFixture, rounds: u64, meanwhile: impl Fn()) {
     // Large enough for all rounds: a lease is at most 1/64 of the limit, and two leases may be lost per crash.
     let limit = rounds * 600;
     let bound = 2 * (limit / 64).max(4) + CLIENTS;
@@ -177,11 +181,11 @@ fn killed(scene: &Scene, rounds: u64, meanwhile: impl Fn()) {
     for round in 0..rounds {
         let gate = scene.start(limit, "{ fixed: 7d }");
         meanwhile();
-        let (served, found) = (scene.served(), gate.counted());
+        let (served, found) = (scene.served_units(), gate.counted_units());
         assert!(found >= served, "round {round}: {found} units counted, {served} served");
         let wasted = (found - served).saturating_sub(counted);
         assert!(wasted <= bound, "round {round}: {wasted} units wasted, limit {bound}");
-        assert!(gate.lost() <= (bound + CLIENTS) as f64, "round {round}");
+        assert!(gate.lost_units() <= (bound + CLIENTS) as f64, "round {round}");
         counted = found - served;
         largest = largest.max(wasted);
         total += wasted;
@@ -206,47 +210,47 @@ fn killed(scene: &Scene, rounds: u64, meanwhile: impl Fn()) {
     }
     // The remainder can be used to the last unit.
     let gate = scene.start(limit, "{ fixed: 7d }");
-    let left = limit - gate.counted();
+    let left = limit - gate.counted_units();
     assert!(left > 0, "units are left after all rounds");
-    let before = scene.served();
-    let statuses = gate.load(|_| scene.served() - before >= left || scene.served() >= limit);
-    assert_eq!(ask_until_spent(&gate), 429);
-    assert_eq!(scene.served() - before, left, "all remaining units can be used");
-    assert!(scene.served() <= limit, "{} units served, limit {limit}", scene.served());
+    let before = scene.served_units();
+    let statuses = gate.load(|_| scene.served_units() - before >= left || scene.served_units() >= limit);
+    assert_eq!(status_when_exhausted(&gate), 429);
+    assert_eq!(scene.served_units() - before, left, "all remaining units can be used");
+    assert!(scene.served_units() <= limit, "{} units served, limit {limit}", scene.served_units());
     println!(
         "{rounds} kills: {} of {limit} served, {total} wasted in all, {largest} by one, {bound} allowed; then {} short of {left}",
-        scene.served(),
+        scene.served_units(),
         statuses.short.load(Ordering::Relaxed),
     );
 }
 
 /// Returns the status of a request when the quota is used up. A lease may still be in transit.
-fn ask_until_spent(gate: &Running) -> u16 {
-    wait_for("the last lease", || ask(gate.address).filter(|status| *status != 503))
+fn status_when_exhausted(gate: &RunningGateway) -> u16 {
+    wait_for("the last lease", || request_status(gate.address).filter(|status| *status != 503))
 }
 
 /// Suspends a gateway in the middle of a window of two seconds, and resumes it in the next window.
-pub fn stopped_across_the_end_of_a_window() {
+pub fn suspend_across_window_end() {
     const LIMIT: u64 = 60;
     let windows: Arc<parking_lot::Mutex<std::collections::BTreeMap<u64, u64>>> = Arc::default();
     let scene = {
         let counting = Arc::clone(&windows);
         let served = Arc::new(AtomicU64::new(0));
-        let origin = Origin::scripted(move |seen, wire| {
+        let origin = Origin::with_script(move |seen, wire| {
             // The gateway's time of admission is unknown. A request is short: it arrives in the window of its
             // admission, or just after it.
             let _ = seen;
-            *counting.lock().entry(seconds() / 2).or_default() += 1;
+            *counting.lock().entry(unix_seconds() / 2).or_default() += 1;
             wire.reply("200 OK", "", b"page");
         });
-        Scene::with(origin, served)
+        CrashFixture::with_origin(origin, served)
     };
     let gate = scene.start(LIMIT, "{ fixed: 2s }");
     for _ in 0..2 {
-        let before = seconds() / 2;
+        let before = unix_seconds() / 2;
         gate.load(|answered| answered >= 20);
         gate.program.signal("STOP");
-        wait_until("the next window", || seconds() / 2 > before);
+        wait_until("the next window", || unix_seconds() / 2 > before);
         gate.program.signal("CONT");
         gate.load(|answered| answered >= 2 * LIMIT);
     }
@@ -258,30 +262,30 @@ pub fn stopped_across_the_end_of_a_window() {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the origin counts by real time")]
-fn seconds() -> u64 {
+fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Restarts a gateway cleanly, with and without a correction: the count is exact.
-pub fn restarted_in_good_order() {
-    let scene = Scene::new();
+pub fn clean_restart() {
+    let scene = CrashFixture::new();
     let gate = scene.start(1000, "{ fixed: 7d }");
     gate.load(|answered| answered >= 50);
-    let counted = gate.counted();
-    assert_eq!(counted, scene.served());
+    let counted = gate.counted_units();
+    assert_eq!(counted, scene.served_units());
     gate.program.signal("TERM");
-    assert_eq!(gate.program.end().code, 0);
+    assert_eq!(gate.program.wait_for_exit().code, 0);
 
     let gate = scene.start(1000, "{ fixed: 7d }");
-    assert_eq!((gate.counted(), gate.lost()), (counted, 0.0), "a clean stop loses no units");
+    assert_eq!((gate.counted_units(), gate.lost_units()), (counted, 0.0), "a clean stop loses no units");
     for used in [700, 10, 0, 500] {
-        let told = gate.ask_admin("PUT", "/api/v1/quotas/api/used", &format!("{{\"used\": {used}}}"));
+        let told = gate.admin_request("PUT", "/api/v1/quotas/api/used", &format!("{{\"used\": {used}}}"));
         assert!(told.contains(&format!("\"to\":{used}")), "{told}");
-        assert_eq!(gate.counted(), used);
+        assert_eq!(gate.counted_units(), used);
     }
     gate.program.kill();
     let gate = scene.start(1000, "{ fixed: 7d }");
-    let counted = gate.counted();
+    let counted = gate.counted_units();
     assert!((500..=500 + 2 * 15).contains(&counted), "{counted}");
     let mut client = Client::connect(gate.address);
     assert_eq!(client.get("/page", "").status, 200);

@@ -9,14 +9,14 @@ use std::process::{Command, Output};
 const TIMEOUT: &str = "300";
 
 /// Directories of the installed clients and of their scripts.
-pub struct Crawlers {
+pub struct InstalledClients {
     installed: PathBuf,
     scripts: PathBuf,
 }
 
-impl Crawlers {
+impl InstalledClients {
     /// Locates the clients. Panics if they are not installed.
-    pub fn installed() -> Self {
+    pub fn locate() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let installed = root.join("target/clients");
         assert!(installed.join("installed").exists(), "no clients in {}; run ./test", installed.display());
@@ -55,7 +55,7 @@ impl Crawlers {
 }
 
 /// Returns the sorted paths that a client reports as fetched.
-pub fn pages(told: &Output) -> Vec<String> {
+pub fn fetched_paths(told: &Output) -> Vec<String> {
     assert!(told.status.success(), "{}: {}", told.status, String::from_utf8_lossy(&told.stderr));
     let path = |url: &str| url.splitn(4, '/').nth(3).map(|path| format!("/{path}")).expect("a URL");
     let mut pages: Vec<String> = String::from_utf8_lossy(&told.stdout).lines().map(path).collect();

@@ -1,6 +1,6 @@
 //! Load generator: many clients on persistent connections, a burst of requests at a time.
 
-use super::client::{Answer, Client};
+use super::client::{Client, Response};
 use parking_lot::Mutex;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use tidegate::policy::ClientKind;
 
 /// A request and its client.
 #[derive(Clone, Debug)]
-pub struct Visit {
+pub struct LoadRequest {
     pub client: IpAddr,
     pub method: String,
     pub target: String,
@@ -27,13 +27,13 @@ const BURST: usize = 8;
 
 /// Sends all requests, approximately in order, and returns the responses in exact order. A response is `None` if the
 /// connection ended before it was complete. `between` is called before each burst.
-pub fn send(gate: SocketAddr, visits: &[Visit], between: impl Fn() + Sync) -> Vec<Option<Answer>> {
+pub fn send_all(gate: SocketAddr, visits: &[LoadRequest], between: impl Fn() + Sync) -> Vec<Option<Response>> {
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(vec![None; visits.len()]);
     std::thread::scope(|scope| {
         for _ in 0..CALLERS {
             scope.spawn(|| {
-                let mut lines: Vec<Line> = (0..BURST).map(|_| Line { gate, open: None }).collect();
+                let mut lines: Vec<LoadConnection> = (0..BURST).map(|_| LoadConnection { gate, open: None }).collect();
                 loop {
                     let first = next.fetch_add(BURST, Ordering::Relaxed);
                     let burst = first..visits.len().min(first + BURST);
@@ -41,9 +41,15 @@ pub fn send(gate: SocketAddr, visits: &[Visit], between: impl Fn() + Sync) -> Ve
                         return;
                     }
                     between();
-                    lines.iter_mut().zip(burst.clone()).for_each(|(line, place)| line.ask(place, &visits[place]));
-                    let heard: Vec<_> =
-                        lines.iter_mut().zip(burst.clone()).map(|(line, place)| line.hear(&visits[place])).collect();
+                    lines
+                        .iter_mut()
+                        .zip(burst.clone())
+                        .for_each(|(line, place)| line.write_request(place, &visits[place]));
+                    let heard: Vec<_> = lines
+                        .iter_mut()
+                        .zip(burst.clone())
+                        .map(|(line, place)| line.receive_response(&visits[place]))
+                        .collect();
                     answers.lock()[burst].clone_from_slice(&heard);
                 }
             });
@@ -53,30 +59,30 @@ pub fn send(gate: SocketAddr, visits: &[Visit], between: impl Fn() + Sync) -> Ve
 }
 
 /// Returns the host of a request. Each request has its own, which identifies it in the log and at the origin.
-pub fn host(place: usize) -> String {
+pub fn request_host(place: usize) -> String {
     format!("visit-{place}.example")
 }
 
 /// Returns the index of the request with this host.
-pub fn place(host: &str) -> usize {
+pub fn request_index(host: &str) -> usize {
     let number = host.strip_prefix("visit-").and_then(|rest| rest.strip_suffix(".example"));
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no request has host {host}"))
 }
 
 /// A connection, reopened when it has ended.
-struct Line {
+struct LoadConnection {
     gate: SocketAddr,
     open: Option<Client>,
 }
 
-impl Line {
-    fn ask(&mut self, place: usize, visit: &Visit) {
+impl LoadConnection {
+    fn write_request(&mut self, place: usize, visit: &LoadRequest) {
         let client = self.open.get_or_insert_with(|| Client::connect(self.gate));
-        client.send(request(place, visit));
+        client.send(format_request(place, visit));
     }
 
-    fn hear(&mut self, visit: &Visit) -> Option<Answer> {
-        let answer = self.open.as_mut().and_then(|client| client.answer_or_end(&visit.method));
+    fn receive_response(&mut self, visit: &LoadRequest) -> Option<Response> {
+        let answer = self.open.as_mut().and_then(|client| client.response_or_eof(&visit.method));
         if answer.as_ref().is_none_or(|answer| answer.field("connection") == "close") {
             self.open = None;
         }
@@ -84,9 +90,10 @@ impl Line {
     }
 }
 
-fn request(place: usize, visit: &Visit) -> String {
-    let Visit { client, method, target, user_agent, referer, .. } = visit;
-    let mut request = format!("{method} {target} HTTP/1.1\r\nHost: {}\r\nX-Forwarded-For: {client}\r\n", host(place));
+fn format_request(place: usize, visit: &LoadRequest) -> String {
+    let LoadRequest { client, method, target, user_agent, referer, .. } = visit;
+    let mut request =
+        format!("{method} {target} HTTP/1.1\r\nHost: {}\r\nX-Forwarded-For: {client}\r\n", request_host(place));
     if !user_agent.is_empty() {
         request += &format!("User-Agent: {user_agent}\r\n");
     }

@@ -1,25 +1,25 @@
 //! The synthetic day of the demo, with the classification that the gateway must make of each request.
 
-use super::crowd::Visit;
+use super::crowd::LoadRequest;
 use std::time::Duration;
 use tidegate::demo::traffic;
 use tidegate::policy::ClientKind;
 
 /// Generates a day with `scale` times the usual traffic.
-pub fn generated(seed: u64, scale: f64) -> Vec<Visit> {
-    traffic::generate(seed, scale).into_iter().map(expected).collect()
+pub fn generate_day(seed: u64, scale: f64) -> Vec<LoadRequest> {
+    traffic::generate(seed, scale).into_iter().map(to_load_request).collect()
 }
 
 /// Like [`generate_day`], with the time of each request, the true kind of its client and the name of its actor.
-pub fn labelled(seed: u64, scale: f64) -> impl Iterator<Item = (Duration, Visit, ClientKind, &'static str)> {
+pub fn labeled_day(seed: u64, scale: f64) -> impl Iterator<Item = (Duration, LoadRequest, ClientKind, &'static str)> {
     traffic::generate(seed, scale)
         .into_iter()
-        .map(|visit| (visit.at, visit.label, visit.actor, expected(visit)))
+        .map(|visit| (visit.at, visit.label, visit.actor, to_load_request(visit)))
         .map(|(at, label, actor, visit)| (at, visit, label, actor))
 }
 
-fn expected(visit: traffic::DemoRequest) -> Visit {
-    Visit {
+fn to_load_request(visit: traffic::DemoRequest) -> LoadRequest {
+    LoadRequest {
         client: visit.client,
         method: visit.method.to_string(),
         target: visit.path,

@@ -11,22 +11,22 @@ use tidegate::service::ExternalAccess;
 use tidegate::verify::fetch::{AllowedAddresses, Fetcher};
 
 /// A server with one document.
-pub struct Directory {
+pub struct HttpsServer {
     address: SocketAddr,
     roots: RootCertStore,
     answer: Arc<Mutex<String>>,
     asked: Arc<Mutex<usize>>,
 }
 
-impl Directory {
+impl HttpsServer {
     /// Starts a server without a document.
-    pub fn empty() -> Self {
-        let (roots, config) = authority();
+    pub fn without_document() -> Self {
+        let (roots, config) = certificate_authority();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("socket is bound");
         let answer = Arc::new(Mutex::new(String::new()));
         let directory = Self { address, roots, answer: Arc::clone(&answer), asked: Arc::default() };
-        directory.answers("404 Not Found", "", "");
+        directory.set_response("404 Not Found", "", "");
         let asked = Arc::clone(&directory.asked);
         // The thread ends with the process.
         std::thread::spawn(move || {
@@ -40,16 +40,16 @@ impl Directory {
     }
 
     /// Sets the response to all further requests.
-    pub fn answers(&self, status: &str, fields: &str, body: &str) {
+    pub fn set_response(&self, status: &str, fields: &str, body: &str) {
         let length = body.len();
         *self.answer.lock() =
             format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}");
     }
 
     /// Sets the keys that are published from now on.
-    pub fn publishes(&self, keys: &str) {
+    pub fn publish_keys(&self, keys: &str) {
         let media_type = "Content-Type: application/http-message-signatures-directory+json\r\n";
-        self.answers("200 OK", &format!("{media_type}Cache-Control: max-age=600\r\n"), keys);
+        self.set_response("200 OK", &format!("{media_type}Cache-Control: max-age=600\r\n"), keys);
     }
 
     /// Returns the URL of the server, with host `localhost`.
@@ -58,12 +58,12 @@ impl Directory {
     }
 
     /// Returns the number of requests received.
-    pub fn asked(&self) -> usize {
+    pub fn request_count(&self) -> usize {
         *self.asked.lock()
     }
 
     /// Returns network access that trusts this server and permits fetches from hosts within `reach`.
-    pub fn world(&self, reach: AllowedAddresses) -> ExternalAccess {
+    pub fn network(&self, reach: AllowedAddresses) -> ExternalAccess {
         ExternalAccess { fetcher: Fetcher::with_roots(self.roots.clone()), reach }
     }
 }
@@ -77,7 +77,7 @@ fn serve(mut stream: StreamOwned<ServerConnection, TcpStream>, answer: &str) {
 }
 
 /// Creates a certificate authority, and the configuration of a server with a certificate that it signed.
-fn authority() -> (RootCertStore, Arc<ServerConfig>) {
+fn certificate_authority() -> (RootCertStore, Arc<ServerConfig>) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let issuer =

@@ -23,8 +23,8 @@ impl Item {
 }
 
 /// Parses a list with at least one item.
-pub fn list(text: &str) -> Vec<Item> {
-    let mut reader = Reader { text, rest: text.as_bytes() };
+pub fn parse_list(text: &str) -> Vec<Item> {
+    let mut reader = FieldReader { text, rest: text.as_bytes() };
     let mut items = vec![reader.item()];
     loop {
         reader.skip(b" \t");
@@ -37,12 +37,12 @@ pub fn list(text: &str) -> Vec<Item> {
     }
 }
 
-struct Reader<'a> {
+struct FieldReader<'a> {
     text: &'a str,
     rest: &'a [u8],
 }
 
-impl Reader<'_> {
+impl FieldReader<'_> {
     fn item(&mut self) -> Item {
         let name = self.string();
         let mut parameters = Vec::new();
@@ -75,7 +75,7 @@ impl Reader<'_> {
     }
 
     fn key(&mut self) -> String {
-        let key = self.while_in(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'*'));
+        let key = self.take_while_in(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'*'));
         assert!(
             key.starts_with(|first: char| first.is_ascii_lowercase() || first == '*'),
             "{key:?} in {:?}",
@@ -85,12 +85,12 @@ impl Reader<'_> {
     }
 
     fn integer(&mut self) -> u64 {
-        let digits = self.while_in(|byte| byte.is_ascii_digit());
+        let digits = self.take_while_in(|byte| byte.is_ascii_digit());
         assert!((1..=15).contains(&digits.len()), "{digits:?} in {:?}", self.text);
         digits.parse().expect("fifteen digits fit")
     }
 
-    fn while_in(&mut self, fits: impl Fn(u8) -> bool) -> String {
+    fn take_while_in(&mut self, fits: impl Fn(u8) -> bool) -> String {
         let length = self.rest.iter().take_while(|byte| fits(**byte)).count();
         let (taken, rest) = self.rest.split_at(length);
         self.rest = rest;
@@ -98,7 +98,7 @@ impl Reader<'_> {
     }
 
     fn skip(&mut self, blanks: &[u8]) {
-        self.while_in(|byte| blanks.contains(&byte));
+        self.take_while_in(|byte| blanks.contains(&byte));
     }
 
     fn expect(&mut self, byte: u8) {

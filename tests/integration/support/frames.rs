@@ -15,7 +15,7 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
 /// A cleartext HTTP/2 connection.
-pub struct Frames(Client);
+pub struct Http2Client(Client);
 
 /// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
-impl Frames {
+impl Http2Client {
     /// Connects and sends the client preface.
     pub fn connect(address: SocketAddr) -> Self {
         let mut frames = Self(Client::connect(address));
@@ -57,7 +57,7 @@ impl Frames {
     /// Sends a ping and waits for its echo, after which all earlier frames have been processed.
     pub fn ping(&mut self) {
         assert!(self.send(PING, 0, 0, b"8 bytes."), "gateway reads");
-        self.until(|frame| frame.kind == PING && frame.flags == ACK);
+        self.wait_for_frame(|frame| frame.kind == PING && frame.flags == ACK);
     }
 
     /// Returns the next frame, or `None` at the end of the connection.
@@ -69,7 +69,7 @@ impl Frames {
     }
 
     /// Reads to the first frame that matches.
-    pub fn until(&mut self, fits: impl Fn(&Frame) -> bool) -> Frame {
+    pub fn wait_for_frame(&mut self, fits: impl Fn(&Frame) -> bool) -> Frame {
         loop {
             let frame = self.next().expect("frame before the end of the connection");
             if fits(&frame) {
@@ -79,7 +79,7 @@ impl Frames {
     }
 
     /// Reads all frames to the end of the connection.
-    pub fn rest(&mut self) -> Vec<Frame> {
+    pub fn read_rest(&mut self) -> Vec<Frame> {
         std::iter::from_fn(|| self.next()).collect()
     }
 }

@@ -26,7 +26,7 @@ pub const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
 /// A running gateway.
-pub struct Gate {
+pub struct TestGateway {
     service: Option<Service>,
     world: ExternalAccess,
     yaml: Arc<Mutex<String>>,
@@ -36,27 +36,27 @@ pub struct Gate {
     pub clock: Clock,
 }
 
-impl Gate {
+impl TestGateway {
     /// Starts a gateway in front of `origin` on a clock that stays at noon, with `rules` added to the YAML of every
     /// test.
-    pub fn before(origin: SocketAddr, rules: &str) -> Self {
+    pub fn with_rules(origin: SocketAddr, rules: &str) -> Self {
         Self::with_clock(origin, rules, Clock::manual(NOON))
     }
 
     /// Like [`Self::with_rules`], with another clock.
     pub fn with_clock(origin: SocketAddr, rules: &str, clock: Clock) -> Self {
-        Self::started(ExternalAccess::default(), origin, rules, clock)
+        Self::launch(ExternalAccess::default(), origin, rules, clock)
     }
 
     /// Like [`Self::with_rules`], with other network access.
-    pub fn in_world(world: ExternalAccess, origin: SocketAddr, rules: &str) -> Self {
-        Self::started(world, origin, rules, Clock::manual(NOON))
+    pub fn with_network(world: ExternalAccess, origin: SocketAddr, rules: &str) -> Self {
+        Self::launch(world, origin, rules, Clock::manual(NOON))
     }
 
-    fn started(world: ExternalAccess, origin: SocketAddr, rules: &str, clock: Clock) -> Self {
+    fn launch(world: ExternalAccess, origin: SocketAddr, rules: &str, clock: Clock) -> Self {
         let folder = tempfile::tempdir().expect("temporary directory");
         let yaml = Arc::new(Mutex::new(yaml(origin, folder.path(), rules)));
-        report::logs_to(&log_path(folder.path()));
+        report::record_access_log(&log_path(folder.path()));
         let mut gate = Self { service: None, world, yaml, folder, answered: Arc::default(), clock };
         gate.start();
         gate
@@ -99,7 +99,7 @@ impl Gate {
 
     /// Opens a new connection to the gateway.
     pub fn connect(&self) -> Client {
-        Client::connect(self.address()).counted_in(&self.answered)
+        Client::connect(self.address()).with_response_counter(&self.answered)
     }
 
     /// Writes other rules, for the next reload.
@@ -114,15 +114,15 @@ impl Gate {
     }
 
     /// Reloads address lists that have changed.
-    pub fn look_at_lists(&self) {
+    pub fn reload_address_lists(&self) {
         self.service().reload_address_lists();
     }
 
     /// Sends `GET path` to the admin listener and returns the response. First waits until each response that a client
     /// has received is recorded, because a record is written after the last byte is sent.
-    pub fn admin(&self, path: &str) -> (u16, String) {
+    pub fn admin_get(&self, path: &str) -> (u16, String) {
         self.wait_for_records();
-        self.ask_admin("GET", path, "")
+        self.admin_request("GET", path, "")
     }
 
     fn wait_for_records(&self) {
@@ -137,11 +137,11 @@ impl Gate {
 
     /// Returns the state from the admin API.
     pub fn state(&self) -> Value {
-        serde_json::from_str(&self.admin("/api/v1/state").1).expect("the state is JSON")
+        serde_json::from_str(&self.admin_get("/api/v1/state").1).expect("the state is JSON")
     }
 
     /// Returns settled and reserved units of the first quota.
-    pub fn books(&self) -> (f64, f64) {
+    pub fn counters(&self) -> (f64, f64) {
         let quota = &self.state()["quotas"][0];
         (quota["used"].as_f64().expect("a number"), quota["reserved"].as_f64().expect("a number"))
     }
@@ -153,7 +153,7 @@ impl Gate {
     }
 
     fn samples(&self) -> BTreeMap<String, f64> {
-        let (_, text) = self.ask_admin("GET", "/metrics", "");
+        let (_, text) = self.admin_request("GET", "/metrics", "");
         let samples = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         let sample = |line: &str| {
             let (name, value) = line.rsplit_once(' ').expect("a name and a value");
@@ -175,25 +175,25 @@ impl Gate {
 
     /// Advances the clock by `span` and returns after the worker (there must be one) has checked the timeouts of all
     /// its connections. A connection that has sent no byte for a second is closed by then.
-    pub fn pass(&self, span: Duration) {
+    pub fn advance_and_sweep(&self, span: Duration) {
         assert!(span >= Duration::from_millis(1250), "span must exceed the timeout of a silent connection");
         assert!(self.yaml().contains("workers: 1\n"), "another worker may check its connections later");
         let mut silent = self.connect();
         // Connections are accepted in order: after the response to a later one (an invalid request, which is not
         // counted), the silent one is tracked.
-        assert_eq!(self.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status, 400);
+        assert_eq!(self.connect().send("GET / HTTP/1.1\r\n\r\n").read_response().status, 400);
         self.clock.advance(span);
         assert!(silent.is_closed(), "first_byte_timeout must be 1s in a test that advances the clock");
     }
 
     /// Stops the gateway and returns its access log.
-    pub fn into_log(self) -> Vec<Value> {
+    pub fn read_log(self) -> Vec<Value> {
         let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        self.into_log_text().lines().map(parse).collect()
+        self.read_log_text().lines().map(parse).collect()
     }
 
     /// Like [`Self::read_log`], as text.
-    pub fn into_log_text(mut self) -> String {
+    pub fn read_log_text(mut self) -> String {
         self.service.take().expect("gateway is running").shut_down();
         std::fs::read_to_string(log_path(self.folder.path())).expect("access log exists")
     }
@@ -211,16 +211,16 @@ impl Gate {
     /// Sets the used units of a quota manually.
     pub fn set_used(&self, quota: &str, used: u32) {
         let body = format!("{{\"used\": {used}}}");
-        let (status, told) = self.ask_admin("PUT", &format!("/api/v1/quotas/{quota}/used"), &body);
+        let (status, told) = self.admin_request("PUT", &format!("/api/v1/quotas/{quota}/used"), &body);
         assert_eq!(status, 200, "{told}");
     }
 
     fn wait_until_ready(&self) {
-        wait_until("the gateway to be ready", || self.admin("/readyz").0 == 200);
+        wait_until("the gateway to be ready", || self.admin_get("/readyz").0 == 200);
     }
 
     /// Sends one request to the admin listener.
-    pub fn ask_admin(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+    pub fn admin_request(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let address = self.admin_address();
         let mut stream = TcpStream::connect(address).expect("admin listener is running");
         stream.set_read_timeout(Some(TIMEOUT)).expect("timeout can be set");
@@ -238,7 +238,7 @@ impl Gate {
     }
 }
 
-impl Drop for Gate {
+impl Drop for TestGateway {
     fn drop(&mut self) {
         if let Some(service) = self.service.take() {
             service.shut_down();

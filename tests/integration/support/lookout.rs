@@ -1,6 +1,6 @@
 //! Classifies requests like the gateway, without a gateway: simulated days run in seconds.
 
-use super::combined_log::Line;
+use super::combined_log::RecordedRequest;
 use std::path::Path;
 use std::time::Duration;
 use tidegate::config;
@@ -11,11 +11,11 @@ use tidegate::replay::{Assumptions, Policy, ReplayRequest, Simulator};
 use tidegate::verify::OperatorTable;
 
 /// Simulator that keeps the profiles of all clients.
-pub struct Lookout(Simulator);
+pub struct ClassifierHarness(Simulator);
 
-impl Lookout {
+impl ClassifierHarness {
     /// Creates a harness with `rules` in YAML.
-    pub fn with(rules: &str) -> Self {
+    pub fn with_rules(rules: &str) -> Self {
         let operators = OperatorTable::builtin();
         let names: Vec<&str> = operators.names().collect();
         let yaml = format!("origin: {{ url: 'http://127.0.0.1:1' }}\n{rules}");
@@ -27,13 +27,13 @@ impl Lookout {
     }
 
     /// Classifies the client of a line. Headers and host are unknown.
-    pub fn see(&mut self, line: &Line) -> Classification {
-        self.see_at(line, "")
+    pub fn classify_line(&mut self, line: &RecordedRequest) -> Classification {
+        self.classify_line_at_host(line, "")
     }
 
     /// Like [`Self::classify_line`], with the host known.
-    pub fn see_at(&mut self, line: &Line, host: &str) -> Classification {
-        let text = logged(line, host);
+    pub fn classify_line_at_host(&mut self, line: &RecordedRequest, host: &str) -> Classification {
+        let text = format_log_line(line, host);
         let read =
             log::LogLine::read(text.as_bytes()).ok().flatten().unwrap_or_else(|| panic!("not a log line: {text}"));
         let request = ReplayRequest::of(&read).unwrap_or_else(|| panic!("not a request: {text}"));
@@ -45,8 +45,8 @@ impl Lookout {
 }
 
 /// Formats the line like a server log, with escapes.
-fn logged(line: &Line, host: &str) -> String {
-    let Line { status, http10, visit, .. } = line;
+fn format_log_line(line: &RecordedRequest, host: &str) -> String {
+    let RecordedRequest { status, http10, visit, .. } = line;
     let escaped = |field: &str| field.replace('\\', "\\\\").replace('"', "\\\"");
     let or_dash = |field: &str| if field.is_empty() { "-".to_owned() } else { escaped(field) };
     let (version, host) =

@@ -39,25 +39,25 @@ pub use wait::TIMEOUT;
 
 /// Returns the directory of the developers' shared test data, if it exists. Otherwise reports a skip, even if the test
 /// passes: a twin of the test asserts the same on data of this repository.
-pub fn shared() -> Option<PathBuf> {
+pub fn shared_data() -> Option<PathBuf> {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
     let folder = std::env::var_os("TIDEGATE_SHARED").map_or_else(|| PathBuf::from(beside), PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }
-    skipped("no ../shared");
+    report_skip("no ../shared");
     None
 }
 
 /// Reports that the test of this thread is skipped, and why. Does not use `println!`, which is shown for failed tests
 /// only.
-pub fn skipped(why: &str) {
+pub fn report_skip(why: &str) {
     let test = std::thread::current();
     let _ = writeln!(std::io::stderr(), "skipped: {why}: {}", test.name().unwrap_or_default());
 }
 
 /// Sends requests over one cleartext HTTP/2 connection and returns their statuses.
-pub fn http2(
+pub fn http2_statuses(
     address: std::net::SocketAddr,
     requests: impl FnOnce(http::request::Builder) -> Vec<http::Request<()>>,
 ) -> Vec<u16> {

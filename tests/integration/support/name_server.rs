@@ -41,7 +41,7 @@ pub struct NameServer {
 impl NameServer {
     /// Starts a server without names.
     pub fn start() -> Self {
-        let (udp, tcp) = sockets();
+        let (udp, tcp) = bind_sockets();
         let address = udp.local_addr().expect("socket is bound");
         let server = Self { address, world: Arc::default(), asked: Arc::default() };
         // The threads end with the process. Tests are short, and no other process has the port.
@@ -57,46 +57,46 @@ impl NameServer {
     }
 
     /// Sets the reply to queries for records of `kind` at `name`.
-    pub fn say(&self, name: &str, kind: RecordType, reply: Reply) {
+    pub fn set_reply(&self, name: &str, kind: RecordType, reply: Reply) {
         self.world.lock().insert((name.to_ascii_lowercase(), kind), reply);
     }
 
     /// Sets the PTR records of `address`.
-    pub fn names(&self, address: &str, names: &[&str]) {
-        self.reverse(address, Reply::Records(names.iter().map(|name| ptr(name)).collect(), 3600));
+    pub fn set_ptr(&self, address: &str, names: &[&str]) {
+        self.set_reverse_reply(address, Reply::Records(names.iter().map(|name| ptr(name)).collect(), 3600));
     }
 
     /// Sets the reply to PTR queries for `address`.
-    pub fn reverse(&self, address: &str, reply: Reply) {
-        self.say(&reverse_name(address), RecordType::PTR, reply);
+    pub fn set_reverse_reply(&self, address: &str, reply: Reply) {
+        self.set_reply(&reverse_name(address), RecordType::PTR, reply);
     }
 
     /// Sets the addresses of `name`.
-    pub fn addresses(&self, name: &str, addresses: &[&str]) {
+    pub fn set_addresses(&self, name: &str, addresses: &[&str]) {
         let parse = |address: &&str| address.parse::<IpAddr>().expect("an address");
         let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = addresses.iter().map(parse).partition(IpAddr::is_ipv4);
         for (kind, of_kind) in [(RecordType::A, v4), (RecordType::AAAA, v6)] {
             let records: Vec<RData> = of_kind.into_iter().map(RData::from).collect();
             let reply = if records.is_empty() { Reply::NothingOfThatType } else { Reply::Records(records, 3600) };
-            self.say(&format!("{name}."), kind, reply);
+            self.set_reply(&format!("{name}."), kind, reply);
         }
     }
 
     /// Returns the number of PTR queries for `address`.
-    pub fn asked_about(&self, address: &str) -> usize {
+    pub fn ptr_query_count(&self, address: &str) -> usize {
         let name = reverse_name(address);
         self.asked.lock().iter().filter(|(asked, _)| *asked == name).count()
     }
 
     /// Returns the number of queries.
-    pub fn questions(&self) -> usize {
+    pub fn query_count(&self) -> usize {
         self.asked.lock().len()
     }
 
     fn serve_udp(&self, socket: &UdpSocket) {
         let mut datagram = [0; 4096];
         while let Ok((length, whose)) = socket.recv_from(&mut datagram) {
-            if let Some(answer) = self.answer(&datagram[..length], false) {
+            if let Some(answer) = self.handle_query(&datagram[..length], false) {
                 let _ = socket.send_to(&answer, whose);
             }
         }
@@ -110,7 +110,7 @@ impl NameServer {
                 while stream.read_exact(&mut length).is_ok() {
                     let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
                     let Some(answer) =
-                        stream.read_exact(&mut question).ok().and_then(|()| server.answer(&question, true))
+                        stream.read_exact(&mut question).ok().and_then(|()| server.handle_query(&question, true))
                     else {
                         return;
                     };
@@ -123,7 +123,7 @@ impl NameServer {
         }
     }
 
-    fn answer(&self, question: &[u8], over_tcp: bool) -> Option<Vec<u8>> {
+    fn handle_query(&self, question: &[u8], over_tcp: bool) -> Option<Vec<u8>> {
         let question = Message::from_vec(question).ok()?;
         let query = question.queries.first()?.clone();
         let (name, kind) = (query.name().to_ascii().to_ascii_lowercase(), query.query_type());
@@ -139,10 +139,10 @@ impl NameServer {
             }
             Reply::NoSuchName(ttl) => {
                 answer.metadata.response_code = ResponseCode::NXDomain;
-                answer.add_authority(authority(ttl));
+                answer.add_authority(soa_record(ttl));
             }
             Reply::NothingOfThatType => {
-                answer.add_authority(authority(1800));
+                answer.add_authority(soa_record(1800));
             }
             Reply::Failure(code) => answer.metadata.response_code = code,
             Reply::OverTcpOnly(records) if over_tcp => {
@@ -167,14 +167,14 @@ fn reverse_name(address: &str) -> String {
     Name::from(address.parse::<IpAddr>().expect("an address")).to_ascii().to_ascii_lowercase()
 }
 
-fn authority(ttl: u32) -> Record {
+fn soa_record(ttl: u32) -> Record {
     let name = Name::from_ascii("authority.test.").expect("valid name");
     let soa = SOA::new(name.clone(), name, 1, 7200, 900, 86400, ttl);
     Record::from_rdata(Name::root(), ttl, RData::SOA(soa))
 }
 
 /// Binds one port for both protocols.
-fn sockets() -> (UdpSocket, TcpListener) {
+fn bind_sockets() -> (UdpSocket, TcpListener) {
     let pair = || {
         let udp = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let tcp = TcpListener::bind(udp.local_addr().expect("socket is bound")).ok()?;

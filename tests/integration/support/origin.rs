@@ -1,7 +1,7 @@
 //! A scripted origin that controls every byte and records the requests received.
 
 use super::TIMEOUT;
-use super::client::fields;
+use super::client::parse_fields;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,18 +10,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Script of the origin's response to a request.
-pub type Script = dyn Fn(&Seen, &mut Wire) + Send + Sync;
+pub type Script = dyn Fn(&ReceivedRequest, &mut OriginConnection) + Send + Sync;
 
 /// A listening origin.
 pub struct Origin {
     address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     connections: Arc<Mutex<usize>>,
 }
 
 /// A request as the origin received it.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ReceivedRequest {
     pub method: String,
     pub target: String,
     pub fields: BTreeMap<String, String>,
@@ -29,7 +29,7 @@ pub struct Seen {
 }
 
 /// The origin's side of a connection.
-pub struct Wire {
+pub struct OriginConnection {
     stream: TcpStream,
     read: Vec<u8>,
     closed: bool,
@@ -38,11 +38,11 @@ pub struct Wire {
 impl Origin {
     /// Starts an origin that responds to all requests with a small page.
     pub fn plain() -> Self {
-        Self::scripted(|_, wire| wire.reply("200 OK", "", b"hello"))
+        Self::with_script(|_, wire| wire.reply("200 OK", "", b"hello"))
     }
 
     /// Starts an origin that runs `script` for each request, before the request body is read.
-    pub fn scripted(script: impl Fn(&Seen, &mut Wire) + Send + Sync + 'static) -> Self {
+    pub fn with_script(script: impl Fn(&ReceivedRequest, &mut OriginConnection) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("socket is bound");
         let (seen, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
@@ -53,7 +53,7 @@ impl Origin {
             for stream in listener.incoming().map_while(Result::ok) {
                 *connections.lock() += 1;
                 let (script, seen) = (Arc::clone(&script), Arc::clone(&seen));
-                std::thread::spawn(move || Wire::new(stream).serve(&*script, &seen));
+                std::thread::spawn(move || OriginConnection::new(stream).serve(&*script, &seen));
             }
         });
         origin
@@ -61,12 +61,12 @@ impl Origin {
 
     /// Starts an origin that responds with a small page, at `held` only after the test notifies it. Returns the origin,
     /// the signal that it received that request, and the control that releases the response.
-    pub fn holding(held: &'static str) -> (Self, Wait, Tell) {
+    pub fn with_held_responses(held: &'static str) -> (Self, SignalReceiver, OriginControl) {
         let (tell, asked) = signal();
         let (go_on, wait) = signal();
-        let origin = Self::scripted(move |request, wire| {
+        let origin = Self::with_script(move |request, wire| {
             if request.target == held {
-                tell.tell();
+                tell.notify();
                 wait.wait();
             }
             wire.reply("200 OK", "", b"hello");
@@ -75,7 +75,7 @@ impl Origin {
     }
 
     /// Returns an address without a listener.
-    pub fn nowhere() -> SocketAddr {
+    pub fn unreachable() -> SocketAddr {
         TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
     }
 
@@ -84,13 +84,13 @@ impl Origin {
     }
 
     /// Returns all requests received.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn received_requests(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().clone()
     }
 
     /// Returns the last request received.
-    pub fn last(&self) -> Seen {
-        self.seen().pop().expect("origin received a request")
+    pub fn last_request(&self) -> ReceivedRequest {
+        self.received_requests().pop().expect("origin received a request")
     }
 
     /// Returns the number of accepted connections.
@@ -99,21 +99,21 @@ impl Origin {
     }
 }
 
-impl Wire {
+impl OriginConnection {
     fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("socket option can be set");
         Self { stream, read: Vec::new(), closed: false }
     }
 
-    fn serve(mut self, script: &Script, seen: &Mutex<Vec<Seen>>) {
+    fn serve(mut self, script: &Script, seen: &Mutex<Vec<ReceivedRequest>>) {
         while !self.closed {
-            let Some(head) = self.until(b"\r\n\r\n") else { return };
+            let Some(head) = self.read_through(b"\r\n\r\n") else { return };
             let head = String::from_utf8_lossy(&head).into_owned();
             let mut words = head.split(' ');
-            let request = Seen {
+            let request = ReceivedRequest {
                 method: words.next().unwrap_or("").to_owned(),
                 target: words.next().unwrap_or("").to_owned(),
-                fields: fields(head.lines().skip(1)),
+                fields: parse_fields(head.lines().skip(1)),
                 head: head.clone(),
             };
             seen.lock().push(request.clone());
@@ -133,7 +133,7 @@ impl Wire {
     }
 
     /// Reads the request body, with `Content-Length` or chunked.
-    pub fn body(&mut self, request: &Seen) -> Vec<u8> {
+    pub fn read_body(&mut self, request: &ReceivedRequest) -> Vec<u8> {
         if let Some(length) = request.fields.get("content-length") {
             return self.take(length.parse().expect("a length"));
         }
@@ -142,13 +142,13 @@ impl Wire {
             return body;
         }
         loop {
-            let Some(line) = self.until(b"\r\n") else { return body };
+            let Some(line) = self.read_through(b"\r\n") else { return body };
             let line = String::from_utf8_lossy(&line).into_owned();
             let size = usize::from_str_radix(line.trim(), 16).expect("hexadecimal chunk size");
             if size == 0 {
-                let trailers = self.until(b"\r\n").unwrap_or_default();
+                let trailers = self.read_through(b"\r\n").unwrap_or_default();
                 if trailers != b"\r\n" {
-                    self.until(b"\r\n");
+                    self.read_through(b"\r\n");
                 }
                 return body;
             }
@@ -164,7 +164,7 @@ impl Wire {
     }
 
     /// Waits until the gateway closes the connection. Returns true if it did.
-    pub fn sees_the_end(&mut self) -> bool {
+    pub fn expect_eof(&mut self) -> bool {
         while self.fill() {}
         self.closed = true;
         true
@@ -183,7 +183,7 @@ impl Wire {
         self.closed = true;
     }
 
-    fn until(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
+    fn read_through(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
         loop {
             if let Some(at) = self.read.windows(mark.len()).position(|part| part == mark) {
                 return Some(self.read.drain(..at + mark.len()).collect());
@@ -207,28 +207,28 @@ impl Wire {
 }
 
 /// Creates a signal between a test and its origin: a sender and a receiver.
-pub fn signal() -> (Tell, Wait) {
+pub fn signal() -> (OriginControl, SignalReceiver) {
     let (sender, receiver) = channel();
-    (Tell(sender), Wait(Arc::new(Mutex::new(receiver))))
+    (OriginControl(sender), SignalReceiver(Arc::new(Mutex::new(receiver))))
 }
 
 /// Sender of a signal.
 #[derive(Clone)]
-pub struct Tell(Sender<()>);
+pub struct OriginControl(Sender<()>);
 
 /// Receiver of a signal.
 #[derive(Clone)]
-pub struct Wait(Arc<Mutex<Receiver<()>>>);
+pub struct SignalReceiver(Arc<Mutex<Receiver<()>>>);
 
-impl Tell {
-    pub fn tell(&self) {
+impl OriginControl {
+    pub fn notify(&self) {
         let _ = self.0.send(());
     }
 }
 
-impl Wait {
+impl SignalReceiver {
     /// Returns true if the signal was already sent.
-    pub fn has_come(&self) -> bool {
+    pub fn is_notified(&self) -> bool {
         self.0.lock().try_recv().is_ok()
     }
 

@@ -17,16 +17,16 @@ use tidegate::verify::OperatorTable;
 
 /// A request for a page that costs one unit.
 #[derive(Clone, Copy)]
-pub struct Asked {
+pub struct TraceRequest {
     /// Time, in seconds since 1970.
     pub at: u64,
-    pub who: Who,
+    pub who: ClientLabel,
     /// Hash of the page, if relevant: the guard limits how long a page is refused to search engines.
     pub page: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Who {
+pub enum ClientLabel {
     Person = 0,
     Search = 1,
     Bot = 2,
@@ -34,7 +34,7 @@ pub enum Who {
 
 /// Pacing policy of the quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum PacingPolicy {
     Ladder,
     Even,
     Learned,
@@ -42,7 +42,7 @@ pub enum Policy {
 
 /// Treatment of bots other than search engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bots {
+pub enum BotTreatment {
     /// Paced, with a share of the units that humans leave.
     Paced,
     /// Refused for all costed requests.
@@ -50,7 +50,7 @@ pub enum Bots {
 }
 
 /// Metrics of a simulated week.
-pub struct Measured {
+pub struct WeekMetrics {
     /// Number of refused human requests.
     pub people_refused: u64,
     /// Number of refused human requests in windows in which human demand alone exceeded the limit.
@@ -68,7 +68,7 @@ pub struct Measured {
 
 /// Totals of one window.
 #[derive(Clone, Copy, Default)]
-struct Spent {
+struct WindowTotals {
     used: u64,
     by_people: u64,
     wanted: u64,
@@ -77,14 +77,14 @@ struct Spent {
 
 /// Number of requests, and of admitted requests.
 #[derive(Clone, Copy, Default)]
-struct Served {
+struct HourTotals {
     asked: u64,
     served: u64,
 }
 
 /// Traffic pattern of a day.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Day {
+pub enum DayKind {
     Usual,
     /// Twelve times the human requests, for forty minutes.
     Crowd,
@@ -96,7 +96,7 @@ pub enum Day {
 
 /// Generator of synthetic weeks: humans by day, more of them at weekends, some with long sessions; one search engine
 /// with bursts and one with an even rate; other bots.
-pub struct Week;
+pub struct SyntheticWeek;
 
 pub const DAY: u64 = 86_400;
 const HOUR: u64 = 3600;
@@ -129,7 +129,7 @@ const PEOPLE: [u32; 24] = [4, 2, 2, 1, 1, 2, 4, 7, 9, 9, 10, 11, 12, 11, 10, 10,
 const BURSTS: [u32; 24] = [1, 5, 8, 1, 1, 2, 9, 4, 1, 1, 1, 7, 7, 2, 1, 3, 9, 2, 1, 1, 6, 8, 1, 2];
 const EVENLY: [u32; 24] = [1; 24];
 
-impl Policy {
+impl PacingPolicy {
     /// All policies, in the order of the table.
     pub const ALL: [Self; 3] = [Self::Ladder, Self::Even, Self::Learned];
 
@@ -142,20 +142,26 @@ impl Policy {
     }
 }
 
-impl Week {
+impl SyntheticWeek {
     /// Generates a week of normal days, except those in `odd`.
-    pub fn of(seed: u64, odd: &[(u64, Day)]) -> Vec<Asked> {
-        let mut chance = Chance(seed);
+    pub fn generate(seed: u64, odd: &[(u64, DayKind)]) -> Vec<TraceRequest> {
+        let mut chance = TraceRng(seed);
         let mut asked = Vec::new();
         for day in 0..DAYS {
-            let kind = odd.iter().find(|(of, _)| *of == day).map_or(Day::Usual, |(_, kind)| *kind);
-            people(&mut asked, day, kind, &mut chance);
-            let surge = if kind == Day::Surge { 4 } else { 1 };
-            for (count, shape, who) in
-                [(9000, BURSTS, Who::Search), (2400 * surge, EVENLY, Who::Search), (9000, EVENLY, Who::Bot)]
-            {
+            let kind = odd.iter().find(|(of, _)| *of == day).map_or(DayKind::Usual, |(_, kind)| *kind);
+            add_human_requests(&mut asked, day, kind, &mut chance);
+            let surge = if kind == DayKind::Surge { 4 } else { 1 };
+            for (count, shape, who) in [
+                (9000, BURSTS, ClientLabel::Search),
+                (2400 * surge, EVENLY, ClientLabel::Search),
+                (9000, EVENLY, ClientLabel::Bot),
+            ] {
                 for _ in 0..count {
-                    asked.push(Asked { at: chance.moment(day, &shape), who, page: Some(chance.below(PAGES)) });
+                    asked.push(TraceRequest {
+                        at: chance.random_time(day, &shape),
+                        who,
+                        page: Some(chance.gen_below(PAGES)),
+                    });
                 }
             }
         }
@@ -164,37 +170,37 @@ impl Week {
     }
 }
 
-fn people(asked: &mut Vec<Asked>, day: u64, kind: Day, chance: &mut Chance) {
+fn add_human_requests(asked: &mut Vec<TraceRequest>, day: u64, kind: DayKind, chance: &mut TraceRng) {
     let sessions = match (kind, day % 7) {
-        (Day::Holiday, _) => 150,
+        (DayKind::Holiday, _) => 150,
         (_, 1 | 2) => 600,
         _ => 500,
     };
-    let mut visit = |start: u64, pages: u64, chance: &mut Chance| {
+    let mut visit = |start: u64, pages: u64, chance: &mut TraceRng| {
         let mut at = start;
         for _ in 0..pages {
-            asked.push(Asked { at: at.min(START + DAYS * DAY - 1), who: Who::Person, page: None });
-            at += 10 + chance.below(60);
+            asked.push(TraceRequest { at: at.min(START + DAYS * DAY - 1), who: ClientLabel::Person, page: None });
+            at += 10 + chance.gen_below(60);
         }
     };
     for _ in 0..sessions {
-        let (start, pages) = (chance.moment(day, &PEOPLE), 1 + chance.below(5));
+        let (start, pages) = (chance.random_time(day, &PEOPLE), 1 + chance.gen_below(5));
         visit(start, pages, chance);
     }
     for _ in 0..2 {
-        let (start, pages) = (chance.moment(day, &PEOPLE), 60 + chance.below(60));
+        let (start, pages) = (chance.random_time(day, &PEOPLE), 60 + chance.gen_below(60));
         visit(start, pages, chance);
     }
-    if kind == Day::Crowd {
+    if kind == DayKind::Crowd {
         for _ in 0..500 {
-            let start = START + day * DAY + 13 * HOUR + chance.below(2400);
+            let start = START + day * DAY + 13 * HOUR + chance.gen_below(2400);
             visit(start, 1, chance);
         }
     }
 }
 
 /// Runs the generator at this path and returns the costed requests of a week, classified by the generator's labels.
-pub fn seen_by_label(generator: &Path, seed: u64, scenarios: &str) -> Vec<Asked> {
+pub fn trace_from_labels(generator: &Path, seed: u64, scenarios: &str) -> Vec<TraceRequest> {
     let folder = tempfile::tempdir().expect("temporary directory");
     let (log, labels) = (folder.path().join("log"), folder.path().join("labels"));
     let mut command = Command::new("python3");
@@ -205,20 +211,20 @@ pub fn seen_by_label(generator: &Path, seed: u64, scenarios: &str) -> Vec<Asked>
     let asked = |(line, label): (&str, &str)| {
         let fields: Vec<&str> = label.split('\t').collect();
         let who = match (fields[1], fields[2]) {
-            ("human", _) => Who::Person,
-            ("verified_bot", "googlebot" | "bingbot" | "applebot") => Who::Search,
-            _ => Who::Bot,
+            ("human", _) => ClientLabel::Person,
+            ("verified_bot", "googlebot" | "bingbot" | "applebot") => ClientLabel::Search,
+            _ => ClientLabel::Bot,
         };
         let time = line.split(['[', ']']).nth(1).expect("line has a time");
         let time = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?.to_timestamp().ok()?;
-        let page = Some(numbered(line.split(' ').nth(6).unwrap_or_default()));
-        (fields[3] == "1").then_some(Asked { at: time.as_second().unsigned_abs(), who, page })
+        let page = Some(path_hash(line.split(' ').nth(6).unwrap_or_default()));
+        (fields[3] == "1").then_some(TraceRequest { at: time.as_second().unsigned_abs(), who, page })
     };
     read(&log).lines().zip(read(&labels).lines()).filter_map(asked).collect()
 }
 
 /// Returns the page requests of the log at this path, classified by the gateway.
-pub fn seen_by_the_gate(log: &Path) -> Vec<Asked> {
+pub fn trace_from_log(log: &Path) -> Vec<TraceRequest> {
     let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
     let settings = config::load(Path::new("gate.yaml"), PAGES_OF_A_LOG, &[], &[], &names);
@@ -237,20 +243,29 @@ pub fn seen_by_the_gate(log: &Path) -> Vec<Asked> {
     let asked = |line: &str| {
         let verdict: Value = serde_json::from_str(line).expect("JSON");
         let who = match verdict["class"].as_str()? {
-            "person" => Who::Person,
-            "search" => Who::Search,
-            _ => Who::Bot,
+            "person" => ClientLabel::Person,
+            "search" => ClientLabel::Search,
+            _ => ClientLabel::Bot,
         };
         let time: jiff::Timestamp = verdict["time"].as_str()?.parse().ok()?;
         let page = verdict["line"].as_u64();
-        (verdict["cost"]["api"].as_f64()? > 0.0).then_some(Asked { at: time.as_second().unsigned_abs(), who, page })
+        (verdict["cost"]["api"].as_f64()? > 0.0).then_some(TraceRequest {
+            at: time.as_second().unsigned_abs(),
+            who,
+            page,
+        })
     };
     std::str::from_utf8(&verdicts).expect("verdicts are UTF-8").lines().filter_map(asked).collect()
 }
 
 /// Simulates all requests under `policy`. Each day of `zone` has a quota, and `demand` is the demand divided by the
 /// quota.
-pub fn measure(asked: &[Asked], zone: &str, (policy, bots): (Policy, Bots), demand: f64) -> Measured {
+pub fn measure(
+    asked: &[TraceRequest],
+    zone: &str,
+    (policy, bots): (PacingPolicy, BotTreatment),
+    demand: f64,
+) -> WeekMetrics {
     let last = asked[asked.len() - 1].at;
     let days = ((last - asked[0].at) as f64 / DAY as f64).max(1.0);
     let limit = (asked.len() as f64 / days / demand) as u64;
@@ -259,8 +274,8 @@ pub fn measure(asked: &[Asked], zone: &str, (policy, bots): (Policy, Bots), dema
         Engine::new(LeaseMode::Local, 1000).admission(rules, Timestamp::from_seconds(asked[0].at))
     };
     let second_day = asked[0].at + DAY;
-    let (mut hours, mut days) = (BTreeMap::<u64, Served>::new(), BTreeMap::<u64, BTreeMap<u64, Served>>::new());
-    let mut windows = BTreeMap::<u64, Spent>::new();
+    let (mut hours, mut days) = (BTreeMap::<u64, HourTotals>::new(), BTreeMap::<u64, BTreeMap<u64, HourTotals>>::new());
+    let mut windows = BTreeMap::<u64, WindowTotals>::new();
     for request in asked {
         let decision = decide(&admission, request, Timestamp::from_seconds(request.at));
         let is_admitted = match decision.ruling {
@@ -272,56 +287,56 @@ pub fn measure(asked: &[Asked], zone: &str, (policy, bots): (Policy, Bots), dema
         };
         let end = decision.standings[0].resets_at.seconds();
         windows.entry(end).or_default().count(request.who, bots, is_admitted);
-        if request.who == Who::Search && request.at >= second_day {
+        if request.who == ClientLabel::Search && request.at >= second_day {
             hours.entry(request.at / HOUR % 24).or_default().count(is_admitted);
             days.entry(end).or_default().entry(request.at / HOUR).or_default().count(is_admitted);
         }
     }
     let whole =
         windows.iter().filter(|(end, of)| **end - DAY >= second_day && **end <= last + HOUR && of.wanted >= limit);
-    let mut of_days: Vec<f64> = days.values().filter_map(worst_to_best).collect();
+    let mut of_days: Vec<f64> = days.values().filter_map(evenness).collect();
     of_days.sort_by(f64::total_cmp);
-    let refused = |of: &Spent| of.people_refused;
-    Measured {
+    let refused = |of: &WindowTotals| of.people_refused;
+    WeekMetrics {
         people_refused: windows.values().map(refused).sum(),
         unavoidably: windows.values().filter(|of| of.by_people > limit).map(refused).sum(),
         overspent: windows.values().map(|of| of.used.saturating_sub(limit)).max().unwrap_or_default(),
         unused: whole.map(|(_, of)| 1.0 - of.used as f64 / limit as f64).max_by(f64::total_cmp),
-        hours: worst_to_best(&hours),
+        hours: evenness(&hours),
         hours_of_a_day: of_days.get(of_days.len() / 2).copied(),
     }
 }
 
 /// Returns the decision on a request at `now`.
-pub fn decide(admission: &Admission, asked: &Asked, now: Timestamp) -> Decision {
+pub fn decide(admission: &Admission, asked: &TraceRequest, now: Timestamp) -> Decision {
     let class = ClassId(asked.who as u16);
-    let path = asked.page.filter(|_| asked.who == Who::Search).map(|page| page.to_string());
+    let path = asked.page.filter(|_| asked.who == ClientLabel::Search).map(|page| page.to_string());
     let page = path.as_deref().map(|path| CrawledPage { operator: OperatorId(0), host: "", path, query: None });
     admission.admit_guarded(ClientKey::from_number(u64::from(class.0)), class, 0, false, page, now)
 }
 
-fn numbered(path: &str) -> u64 {
+fn path_hash(path: &str) -> u64 {
     path.bytes().fold(0, |number, byte| number.wrapping_mul(31).wrapping_add(byte.into()))
 }
 
 /// Returns the lowest admit ratio in one of `hours` divided by the highest. Hours with few requests do not count.
-fn worst_to_best(hours: &BTreeMap<u64, Served>) -> Option<f64> {
+fn evenness(hours: &BTreeMap<u64, HourTotals>) -> Option<f64> {
     let shares = hours.values().filter(|hour| hour.asked >= 20).map(|hour| hour.served as f64 / hour.asked as f64);
     let (worst, best) = shares.fold((1.0, 0.0), |(worst, best): (f64, f64), share| (worst.min(share), best.max(share)));
     (best > 0.0).then_some(worst / best)
 }
 
-impl Spent {
-    fn count(&mut self, who: Who, bots: Bots, is_admitted: bool) {
-        let is_shut_out = (who, bots) == (Who::Bot, Bots::ShutOut);
+impl WindowTotals {
+    fn count(&mut self, who: ClientLabel, bots: BotTreatment, is_admitted: bool) {
+        let is_shut_out = (who, bots) == (ClientLabel::Bot, BotTreatment::ShutOut);
         self.used += u64::from(is_admitted);
-        self.by_people += u64::from(who == Who::Person);
+        self.by_people += u64::from(who == ClientLabel::Person);
         self.wanted += u64::from(!is_shut_out);
-        self.people_refused += u64::from(who == Who::Person && !is_admitted);
+        self.people_refused += u64::from(who == ClientLabel::Person && !is_admitted);
     }
 }
 
-impl Served {
+impl HourTotals {
     fn count(&mut self, is_served: bool) {
         self.asked += 1;
         self.served += u64::from(is_served);
@@ -329,11 +344,11 @@ impl Served {
 }
 
 /// Returns rules with a quota of `limit` units in each `window`, under `policy`, for the three classes.
-pub fn rules((policy, bots): (Policy, Bots), window: &str, limit: u64) -> Arc<Rules> {
+pub fn rules((policy, bots): (PacingPolicy, BotTreatment), window: &str, limit: u64) -> Arc<Rules> {
     let ladder = "[{ above: 50%, shed: 50% }, { above: 75%, shed: 75% }, { above: 95%, shed: 100% }]";
     let of_bots = match bots {
-        Bots::Paced => ladder,
-        Bots::ShutOut => "[{ above: 0%, shed: 100% }]",
+        BotTreatment::Paced => ladder,
+        BotTreatment::ShutOut => "[{ above: 0%, shed: 100% }]",
     };
     let yaml = format!(
         "origin: {{ url: 'http://127.0.0.1:1' }}\n\
@@ -348,10 +363,10 @@ pub fn rules((policy, bots): (Policy, Bots), window: &str, limit: u64) -> Arc<Ru
 }
 
 /// Deterministic pseudo-random number generator.
-struct Chance(u64);
+struct TraceRng(u64);
 
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
+impl TraceRng {
+    fn gen_below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -359,8 +374,8 @@ impl Chance {
     }
 
     /// Returns a random time of `day`, weighted by hour.
-    fn moment(&mut self, day: u64, weights: &[u32; 24]) -> u64 {
-        let mut left = self.below(u64::from(weights.iter().sum::<u32>()) * HOUR);
+    fn random_time(&mut self, day: u64, weights: &[u32; 24]) -> u64 {
+        let mut left = self.gen_below(u64::from(weights.iter().sum::<u32>()) * HOUR);
         for (hour, weight) in (0..).zip(weights) {
             let room = u64::from(*weight) * HOUR;
             if left < room {

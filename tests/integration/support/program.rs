@@ -17,32 +17,32 @@ pub struct Program {
 }
 
 /// Exit code, and output that was not read before.
-pub struct Ended {
+pub struct ExitOutcome {
     pub code: i32,
     pub output: String,
     pub errors: String,
 }
 
 /// Runs the program until it exits.
-pub fn run(arguments: &[&str], input: &[u8]) -> Ended {
-    run_with(arguments, input, &[])
+pub fn run(arguments: &[&str], input: &[u8]) -> ExitOutcome {
+    run_with_env(arguments, input, &[])
 }
 
 /// Like [`run`], with additional environment variables.
-pub fn run_with(arguments: &[&str], input: &[u8], environment: &[(&str, &str)]) -> Ended {
-    let mut program = Program::start_with(arguments, environment);
+pub fn run_with_env(arguments: &[&str], input: &[u8], environment: &[(&str, &str)]) -> ExitOutcome {
+    let mut program = Program::start_with_env(arguments, environment);
     program.write(input);
-    program.end()
+    program.wait_for_exit()
 }
 
 impl Program {
     /// Starts the program in its own directory, without a configuration file.
     pub fn start(arguments: &[&str]) -> Self {
-        Self::start_with(arguments, &[])
+        Self::start_with_env(arguments, &[])
     }
 
     /// Like [`Self::start`], with additional environment variables.
-    pub fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+    pub fn start_with_env(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("temporary directory");
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .args(arguments)
@@ -55,8 +55,8 @@ impl Program {
             .spawn()
             .expect("program was built");
         let input = child.stdin.take();
-        let output = child.stdout.take().map(lines);
-        let errors = child.stderr.take().map(lines).expect("stderr is piped");
+        let output = child.stdout.take().map(spawn_line_reader);
+        let errors = child.stderr.take().map(spawn_line_reader).expect("stderr is piped");
         Self { child, input, output, errors, told: Vec::new(), _folder: folder }
     }
 
@@ -74,13 +74,13 @@ impl Program {
     }
 
     /// Returns the next line of output.
-    pub fn line(&mut self) -> String {
+    pub fn read_line(&mut self) -> String {
         let output = self.output.as_ref().expect("output is open");
         output.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no output: {:?}", self.errors.try_recv()))
     }
 
     /// Reads error lines up to one that contains `text`.
-    pub fn error_line(&mut self, text: &str) {
+    pub fn wait_for_error(&mut self, text: &str) {
         loop {
             let line = self.errors.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.told));
             let found = line.contains(text);
@@ -92,7 +92,7 @@ impl Program {
     }
 
     /// Returns the process id.
-    pub fn id(&self) -> u32 {
+    pub fn process_id(&self) -> u32 {
         self.child.id()
     }
 
@@ -109,7 +109,7 @@ impl Program {
     }
 
     /// Waits until the program exits.
-    pub fn end(mut self) -> Ended {
+    pub fn wait_for_exit(mut self) -> ExitOutcome {
         drop(self.input.take());
         let rest = |lines: &Receiver<String>| {
             let lines = std::iter::from_fn(|| match lines.recv_timeout(TIMEOUT) {
@@ -122,7 +122,7 @@ impl Program {
         let errors = rest(&self.errors);
         let output = self.output.as_ref().map(rest).unwrap_or_default();
         let code = self.child.wait().expect("process is a child").code().expect("process exited without a signal");
-        Ended { code, output, errors }
+        ExitOutcome { code, output, errors }
     }
 }
 
@@ -134,7 +134,7 @@ impl Drop for Program {
 }
 
 /// Returns the lines of a pipe as they arrive.
-fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+fn spawn_line_reader(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut pipe = BufReader::new(pipe);

@@ -39,7 +39,7 @@ impl RedisServer {
     }
 
     /// Suspends or resumes the server process.
-    pub fn freeze(&self, frozen: bool) {
+    pub fn set_frozen(&self, frozen: bool) {
         let signal = if frozen { "-STOP" } else { "-CONT" };
         let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         assert!(done.is_ok_and(|status| status.success()), "kill {signal}");
@@ -52,7 +52,7 @@ impl RedisServer {
     }
 
     /// Returns the data directory, which contains a saved `dump.rdb`.
-    pub fn folder(&self) -> &Path {
+    pub fn data_path(&self) -> &Path {
         self.folder.path()
     }
 }

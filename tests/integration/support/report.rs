@@ -1,7 +1,7 @@
 //! Report printed for a failed test: the last request and response of its thread, and the ends of the logs of the
 //! gateways that the thread started.
 
-use super::client::Answer;
+use super::client::Response;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,22 +19,22 @@ const SHOWN_BYTES: usize = 2000;
 const KEPT_LINES: usize = 200;
 
 thread_local! {
-    static SEEN: RefCell<Seen> = RefCell::default();
+    static SEEN: RefCell<ThreadTrace> = RefCell::default();
 }
 
 /// Traffic of one thread, and the gateways that it started.
 #[derive(Default)]
-struct Seen {
+struct ThreadTrace {
     request: Vec<u8>,
-    response: Option<Answer>,
+    response: Option<Response>,
     access_logs: Vec<PathBuf>,
 }
 
 static OWN_LOG: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
 /// Records bytes that this thread sent to a gateway.
-pub fn sent(bytes: &[u8]) {
-    install();
+pub fn record_sent(bytes: &[u8]) {
+    install_panic_hook();
     SEEN.with_borrow_mut(|seen| {
         if seen.response.take().is_some() {
             seen.request.clear();
@@ -45,38 +45,38 @@ pub fn sent(bytes: &[u8]) {
 }
 
 /// Records a response that this thread received.
-pub fn received(answer: &Answer) {
+pub fn record_received(answer: &Response) {
     SEEN.with_borrow_mut(|seen| seen.response = Some(answer.clone()));
 }
 
 /// Records the access log of a gateway that this thread started.
-pub fn logs_to(path: &Path) {
-    install();
+pub fn record_access_log(path: &Path) {
+    install_panic_hook();
     SEEN.with_borrow_mut(|seen| seen.access_logs.push(path.to_owned()));
 }
 
 /// Installs a panic hook that prints the thread's trace.
-fn install() {
+fn install_panic_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_thread_names(true).with_writer(Kept);
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_thread_names(true).with_writer(LogBuffer);
         // Another test of this process may have set a subscriber. Then the gateways' own logs are not in the report.
         let _ = subscriber.with_max_level(tracing::Level::WARN).try_init();
         let next = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             next(panic);
-            SEEN.with_borrow(|seen| eprint!("{}", seen.described()));
+            SEEN.with_borrow(|seen| eprint!("{}", seen.render_trace()));
         }));
     });
 }
 
-impl Seen {
-    fn described(&self) -> String {
+impl ThreadTrace {
+    fn render_trace(&self) -> String {
         let mut text = String::new();
         if !self.request.is_empty() {
             let _ = writeln!(text, "--- last request\n{}", String::from_utf8_lossy(&self.request).trim_end());
         }
-        if let Some(Answer { status, fields, body, trailers }) = &self.response {
+        if let Some(Response { status, fields, body, trailers }) = &self.response {
             let _ = writeln!(text, "--- last response\n{status}");
             for (name, value) in fields.iter().chain(trailers) {
                 let _ = writeln!(text, "{name}: {value}");
@@ -87,27 +87,27 @@ impl Seen {
         for path in &self.access_logs {
             let log = std::fs::read_to_string(path).unwrap_or_default();
             let _ = writeln!(text, "--- end of {}", path.display());
-            last(log.lines()).for_each(|line| _ = writeln!(text, "{line}"));
+            last_lines(log.lines()).for_each(|line| _ = writeln!(text, "{line}"));
         }
         let own_log = OWN_LOG.lock();
         if !own_log.is_empty() {
             let _ = writeln!(text, "--- end of the logs of all gateways of this process");
-            last(own_log.iter()).for_each(|line| _ = writeln!(text, "{}", line.trim_end()));
+            last_lines(own_log.iter()).for_each(|line| _ = writeln!(text, "{}", line.trim_end()));
         }
         text
     }
 }
 
-fn last<T>(lines: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+fn last_lines<T>(lines: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
     let mut lines: VecDeque<T> = lines.collect();
     lines.drain(..lines.len().saturating_sub(LOG_LINES));
     lines.into_iter()
 }
 
 /// Buffers log lines in memory.
-struct Kept;
+struct LogBuffer;
 
-impl io::Write for Kept {
+impl io::Write for LogBuffer {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut kept = OWN_LOG.lock();
         if kept.len() == KEPT_LINES {
@@ -122,7 +122,7 @@ impl io::Write for Kept {
     }
 }
 
-impl MakeWriter<'_> for Kept {
+impl MakeWriter<'_> for LogBuffer {
     type Writer = Self;
 
     fn make_writer(&self) -> Self {
@@ -132,12 +132,12 @@ impl MakeWriter<'_> for Kept {
 
 #[test]
 fn a_failed_check_prints_request_response_and_logs() {
-    let gate = super::gate::Gate::before(super::origin::Origin::plain().address(), "");
+    let gate = super::gate::TestGateway::with_rules(super::origin::Origin::plain().address(), "");
     gate.connect().get("/shown-in-the-report", "X-Asked: yes\r\n");
     super::wait::wait_until("the log line of the request", || {
-        SEEN.with_borrow(Seen::described).contains("\"path\":\"/shown-in-the-report\"")
+        SEEN.with_borrow(ThreadTrace::render_trace).contains("\"path\":\"/shown-in-the-report\"")
     });
-    let report = SEEN.with_borrow(Seen::described);
+    let report = SEEN.with_borrow(ThreadTrace::render_trace);
     for part in
         ["--- last request\nGET /shown-in-the-report HTTP/1.1", "X-Asked: yes", "--- last response\n200", "hello"]
     {

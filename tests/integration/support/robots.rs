@@ -1,7 +1,7 @@
 //! Parses a robots.txt like crawlers do. Written from RFC 9309, independent of the gateway's own parser.
 
 /// A parsed robots.txt.
-pub struct Reader(Vec<Group>);
+pub struct RobotsReader(Vec<Group>);
 
 /// A group: its user agents, its rules (`true` allows) and its delays. Rules apply to all agents named since the last
 /// rule; delays apply to those named since the last line of another kind.
@@ -12,23 +12,23 @@ struct Group {
     told: Vec<(Vec<String>, Vec<f64>)>,
 }
 
-impl Reader {
-    pub fn of(text: &[u8]) -> Self {
+impl RobotsReader {
+    pub fn parse_text(text: &[u8]) -> Self {
         Self(groups(text))
     }
 
     /// Returns true if `agent` may fetch `path`.
     pub fn allows(&self, agent: &str, path: &str) -> bool {
-        let path = normalised(path.as_bytes());
-        let rules = self.concerning(agent).into_iter().flat_map(|group| &group.rules);
-        let fits = rules.filter(|(_, pattern)| !pattern.is_empty() && matches(pattern, &path));
+        let path = normalize_path(path.as_bytes());
+        let rules = self.groups_for(agent).into_iter().flat_map(|group| &group.rules);
+        let fits = rules.filter(|(_, pattern)| !pattern.is_empty() && pattern_matches(pattern, &path));
         // Of rules with equal length, the one that allows has precedence.
         fits.map(|(allow, pattern)| (pattern.len(), *allow)).max().is_none_or(|(_, allow)| allow)
     }
 
     /// Returns every delay that applies to `agent`, in the order of the text.
     pub fn delays(&self, agent: &str) -> Vec<f64> {
-        self.told(agent).concat()
+        self.delays_by_group(agent).concat()
     }
 
     /// Returns true if a group names `agent`.
@@ -37,17 +37,17 @@ impl Reader {
     }
 
     /// Returns true if each group that names `agent` states the same single delay.
-    pub fn tells_once_everywhere(&self, agent: &str) -> bool {
-        self.told(agent).iter().all(|delays| delays.len() == 1)
+    pub fn states_once_per_group(&self, agent: &str) -> bool {
+        self.delays_by_group(agent).iter().all(|delays| delays.len() == 1)
     }
 
-    fn concerning(&self, agent: &str) -> Vec<&Group> {
+    fn groups_for(&self, agent: &str) -> Vec<&Group> {
         let name = if self.names(agent) { agent } else { "*" };
         self.0.iter().filter(|group| group.names(name)).collect()
     }
 
     /// Returns the delays of each group that names `agent`, or else of each `*` group.
-    fn told(&self, agent: &str) -> Vec<Vec<f64>> {
+    fn delays_by_group(&self, agent: &str) -> Vec<Vec<f64>> {
         let name = if self.names(agent) { agent } else { "*" };
         let is_told = |agents: &[String]| agents.iter().any(|known| known.eq_ignore_ascii_case(name));
         let all = self.0.iter().flat_map(|group| &group.told);
@@ -71,7 +71,7 @@ fn groups(text: &[u8]) -> Vec<Group> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut names_agents = false;
     for line in lines(text) {
-        let Some((key, value)) = record(line) else { continue };
+        let Some((key, value)) = parse_record(line) else { continue };
         let goes_on = std::mem::take(&mut names_agents);
         match key.to_ascii_lowercase().as_str() {
             "user-agent" | "useragent" | "user agent" => {
@@ -83,12 +83,12 @@ fn groups(text: &[u8]) -> Vec<Group> {
                 if !goes_on || group.told.is_empty() {
                     group.told.push(Default::default());
                 }
-                group.agents.push(product(value));
-                group.told.last_mut().expect("a delay list was added").0.push(product(value));
+                group.agents.push(product_token(value));
+                group.told.last_mut().expect("a delay list was added").0.push(product_token(value));
             }
-            "allow" => rule(&mut groups, true, value),
+            "allow" => add_rule(&mut groups, true, value),
             "disallow" | "dissallow" | "dissalow" | "disalow" | "diasllow" | "disallaw" => {
-                rule(&mut groups, false, value);
+                add_rule(&mut groups, false, value);
             }
             "crawl-delay" | "crawl delay" => {
                 let number = std::str::from_utf8(value).ok().and_then(|value| value.parse::<f64>().ok());
@@ -101,9 +101,9 @@ fn groups(text: &[u8]) -> Vec<Group> {
     groups
 }
 
-fn rule(groups: &mut [Group], allow: bool, value: &[u8]) {
+fn add_rule(groups: &mut [Group], allow: bool, value: &[u8]) {
     let Some(group) = groups.last_mut() else { return };
-    let pattern = normalised(value);
+    let pattern = normalize_path(value);
     // Google's extension: the index of a directory is the directory.
     if let Some(folder) = pattern.strip_suffix(b"/index.html").filter(|_| allow) {
         group.rules.push((true, [folder, b"/$"].concat()));
@@ -111,7 +111,7 @@ fn rule(groups: &mut [Group], allow: bool, value: &[u8]) {
     group.rules.push((allow, pattern));
 }
 
-fn record(line: &[u8]) -> Option<(String, &[u8])> {
+fn parse_record(line: &[u8]) -> Option<(String, &[u8])> {
     let line = line.split(|&byte| byte == b'#').next()?.trim_ascii();
     let (key, value) = match line.iter().position(|&byte| byte == b':') {
         Some(colon) => (&line[..colon], &line[colon + 1..]),
@@ -124,7 +124,7 @@ fn record(line: &[u8]) -> Option<(String, &[u8])> {
     Some((String::from_utf8_lossy(key.trim_ascii()).into_owned(), value.trim_ascii()))
 }
 
-fn product(value: &[u8]) -> String {
+fn product_token(value: &[u8]) -> String {
     if value == b"*" || value.starts_with(b"* ") || value.starts_with(b"*\t") {
         return "*".into();
     }
@@ -136,7 +136,7 @@ fn product(value: &[u8]) -> String {
 }
 
 /// Returns the path with upper-case escapes, and with bytes beyond ASCII escaped.
-fn normalised(text: &[u8]) -> Vec<u8> {
+fn normalize_path(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
@@ -154,7 +154,7 @@ fn normalised(text: &[u8]) -> Vec<u8> {
     out
 }
 
-fn matches(pattern: &[u8], path: &[u8]) -> bool {
+fn pattern_matches(pattern: &[u8], path: &[u8]) -> bool {
     let (pattern, to_the_end) = pattern.strip_suffix(b"$").map_or((pattern, false), |pattern| (pattern, true));
     let mut ends = std::collections::BTreeSet::from([0]);
     for &byte in pattern {

@@ -13,7 +13,7 @@ pub struct Signer {
 }
 
 /// Parameters of a signature, except the key.
-pub struct Terms<'a> {
+pub struct SignatureParams<'a> {
     pub host: &'a str,
     pub created: u64,
     pub expires: u64,
@@ -28,22 +28,25 @@ impl Signer {
 
     /// Returns the key directory document that the agent publishes.
     pub fn directory(&self) -> String {
-        format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "x": "{}", "kid": "any name"}}]}}"#, self.x())
+        format!(
+            r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "x": "{}", "kid": "any name"}}]}}"#,
+            self.public_key_text()
+        )
     }
 
-    fn x(&self) -> String {
+    fn public_key_text(&self) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(self.pair.public_key())
     }
 
     /// Returns the key id: the JWK thumbprint (RFC 7638).
     fn key_id(&self) -> String {
-        let text = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, self.x());
+        let text = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, self.public_key_text());
         BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
     }
 
     /// Returns the signature fields of a request, each ended by CRLF.
-    pub fn fields(&self, terms: &Terms<'_>) -> String {
-        let Terms { host, created, expires, nonce } = terms;
+    pub fn signed_fields(&self, terms: &SignatureParams<'_>) -> String {
+        let SignatureParams { host, created, expires, nonce } = terms;
         let nonce = nonce.map_or_else(String::new, |nonce| format!(";nonce=\"{nonce}\""));
         let (agent, key_id) = (&self.agent, self.key_id());
         let input = format!(

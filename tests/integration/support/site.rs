@@ -1,6 +1,6 @@
 //! Sites with a cost for each page: the configuration of the gateway, and origins that count independently.
 
-use super::origin::{Origin, Seen, Wire};
+use super::origin::{Origin, OriginConnection, ReceivedRequest};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use tidegate::demo;
 
 /// A site: its configuration and its actual costs.
 #[derive(Clone, Copy)]
-pub struct Site {
+pub struct MeteredSite {
     pub routes: &'static str,
     /// Actual cost of a target that the origin does not have in its cache, in units.
     pub cost: fn(&str) -> u64,
 }
 
 /// The shop of the synthetic day.
-pub const SHOP: Site = Site {
+pub const SHOP: MeteredSite = MeteredSite {
     routes: r#"
   - { match: "/item/*", cost: { api: 1 } }
   - { match: "/category/*", cost: { api: 1 } }
@@ -24,7 +24,7 @@ pub const SHOP: Site = Site {
 };
 
 /// A site like those of the real logs: all paths that are not listed as free have a cost.
-pub const SITE: Site = Site {
+pub const SITE: MeteredSite = MeteredSite {
     routes: r#"
   - { match: "/presentations/**" }
   - { match: "/images/**" }
@@ -47,7 +47,7 @@ pub const SITE: Site = Site {
 
 /// Mode of the origin.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Mood {
+pub enum OriginMode {
     /// Responds to every request and charges every page.
     Steady,
     /// Cached pages cost nothing, and one request in twenty gets a connection reset, before the response or in the
@@ -57,7 +57,7 @@ pub enum Mood {
 
 /// Counters of the origin.
 #[derive(Default)]
-pub struct Books {
+pub struct OriginCounters {
     asked: u64,
     pub spent: u64,
     /// Number of reset connections.
@@ -65,23 +65,29 @@ pub struct Books {
     made: BTreeSet<String>,
 }
 
-impl Site {
+impl MeteredSite {
     /// Starts the site's origin. Returns it with its counters.
-    pub fn open(self, mood: Mood) -> (Origin, Arc<Mutex<Books>>) {
-        let books = Arc::new(Mutex::new(Books::default()));
+    pub fn start_origin(self, mood: OriginMode) -> (Origin, Arc<Mutex<OriginCounters>>) {
+        let books = Arc::new(Mutex::new(OriginCounters::default()));
         let kept = Arc::clone(&books);
-        (Origin::scripted(move |request, wire| serve(request, wire, self, mood, &kept)), books)
+        (Origin::with_script(move |request, wire| serve(request, wire, self, mood, &kept)), books)
     }
 }
 
-fn serve(request: &Seen, wire: &mut Wire, site: Site, mood: Mood, books: &Mutex<Books>) {
+fn serve(
+    request: &ReceivedRequest,
+    wire: &mut OriginConnection,
+    site: MeteredSite,
+    mood: OriginMode,
+    books: &Mutex<OriginCounters>,
+) {
     let cost = (site.cost)(&request.target);
     let (breaks_off, spent) = {
         let mut books = books.lock();
         books.asked += 1;
-        let breaks_off = mood == Mood::Moody && books.asked.is_multiple_of(20);
+        let breaks_off = mood == OriginMode::Moody && books.asked.is_multiple_of(20);
         books.broken += u64::from(breaks_off);
-        let has_it = mood == Mood::Moody && !books.made.insert(request.target.clone());
+        let has_it = mood == OriginMode::Moody && !books.made.insert(request.target.clone());
         let spent = if has_it { 0 } else { cost };
         books.spent += spent;
         (breaks_off.then_some(books.broken), spent)

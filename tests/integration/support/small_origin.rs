@@ -16,19 +16,19 @@ pub const HANDS: usize = 4;
 /// would soon start and end in lockstep.
 const WORK_MS: [u64; 5] = [20, 10, 25, 15, 30];
 
-pub struct SmallOrigin {
+pub struct ConstrainedOrigin {
     origin: Origin,
-    workshop: Arc<Workshop>,
+    workshop: Arc<WorkQueue>,
 }
 
 #[derive(Default)]
-struct Workshop {
-    orders: Mutex<Orders>,
+struct WorkQueue {
+    orders: Mutex<WorkState>,
     finished: Condvar,
 }
 
 #[derive(Default)]
-struct Orders {
+struct WorkState {
     in_hand: usize,
     waiting: usize,
     most: usize,
@@ -36,17 +36,17 @@ struct Orders {
     crawl: Option<RangeInclusive<Timestamp>>,
 }
 
-impl SmallOrigin {
+impl ConstrainedOrigin {
     /// Starts a site with the pages `/page/0` and so on. Each page links to four others, and all are reachable from
     /// `/page/0`. Any other path is a page without links.
-    pub fn open(pages: usize, clock: &Clock) -> Self {
-        let (workshop, clock) = (Arc::new(Workshop::default()), clock.clone());
+    pub fn start_site(pages: usize, clock: &Clock) -> Self {
+        let (workshop, clock) = (Arc::new(WorkQueue::default()), clock.clone());
         let shared = Arc::clone(&workshop);
-        let origin = Origin::scripted(move |seen, wire| {
+        let origin = Origin::with_script(move |seen, wire| {
             let number = seen.target.strip_prefix("/page/").map(|number| number.parse().expect("page number"));
-            let page = shared.make(|| number.map_or(String::new(), |number| page(number, pages)));
+            let page = shared.process_request(|| number.map_or(String::new(), |number| page_html(number, pages)));
             if number.is_some() {
-                shared.note_crawl(clock.monotonic_now());
+                shared.record_crawl(clock.monotonic_now());
             }
             wire.reply("200 OK", "Content-Type: text/html\r\n", page.as_bytes());
         });
@@ -58,18 +58,18 @@ impl SmallOrigin {
     }
 
     /// Returns the maximum number of concurrent requests, including those that waited in the origin.
-    pub fn most_at_once(&self) -> usize {
+    pub fn max_concurrency(&self) -> usize {
         self.workshop.orders.lock().most
     }
 
     /// Returns the time range in which the numbered pages were fetched.
-    pub fn crawl(&self) -> RangeInclusive<Timestamp> {
+    pub fn crawl_period(&self) -> RangeInclusive<Timestamp> {
         self.workshop.orders.lock().crawl.clone().expect("site was crawled")
     }
 }
 
-impl Workshop {
-    fn make(&self, page: impl FnOnce() -> String) -> String {
+impl WorkQueue {
+    fn process_request(&self, page: impl FnOnce() -> String) -> String {
         let mut orders = self.orders.lock();
         orders.waiting += 1;
         orders.most = orders.most.max(orders.waiting + orders.in_hand);
@@ -85,14 +85,14 @@ impl Workshop {
         page()
     }
 
-    fn note_crawl(&self, now: Timestamp) {
+    fn record_crawl(&self, now: Timestamp) {
         let mut orders = self.orders.lock();
         let first = orders.crawl.as_ref().map_or(now, |crawl| *crawl.start());
         orders.crawl = Some(first..=now);
     }
 }
 
-fn page(number: usize, pages: usize) -> String {
+fn page_html(number: usize, pages: usize) -> String {
     let links = (4 * number + 1..=4 * number + 4).filter(|&other| other < pages);
     links.map(|other| format!("<a href=\"/page/{other}\">{other}</a>\n")).collect()
 }

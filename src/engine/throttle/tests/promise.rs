@@ -13,27 +13,27 @@ struct ScopeSimulation {
 }
 
 impl ScopeSimulation {
-    fn with(rules: throttle::ThrottleConfig, latency_ms: u64) -> Self {
+    fn with_config(rules: throttle::ThrottleConfig, latency_ms: u64) -> Self {
         let scope = Self {
-            gate: ThrottleFixture::with(&[("api", rules)]),
+            gate: ThrottleFixture::with_scopes(&[("api", rules)]),
             latency_ms,
             now: 1_000_000,
             guests: Vec::new(),
             inside: Vec::new(),
         };
         // A first response sets the latency.
-        let first = scope.gate.passes(&["api"], 0);
-        let _ = first.record_response(&scope.answer(200), 0.0, ms(0));
+        let first = scope.gate.expect_acquired(&["api"], 0);
+        let _ = first.record_response(&scope.outcome_after_latency(200), 0.0, ms(0));
         scope
     }
 
-    fn answer(&self, status: u16) -> OriginOutcome {
-        OriginOutcome { latency: Duration::from_millis(self.latency_ms), ..answer(status) }
+    fn outcome_after_latency(&self, status: u16) -> OriginOutcome {
+        OriginOutcome { latency: Duration::from_millis(self.latency_ms), ..origin_outcome(status) }
     }
 
     /// Sends a request whose response has `status`. Returns the rejection, if any.
-    fn met(&mut self, client: u64, priority: u8, status: u16) -> Option<ThrottleRejection> {
-        match self.gate.enter(&["api"], client, priority, self.now) {
+    fn send(&mut self, client: u64, priority: u8, status: u16) -> Option<ThrottleRejection> {
+        match self.gate.acquire(&["api"], client, priority, self.now) {
             AcquireOutcome::Acquired(pass) => {
                 self.inside.extend(pass.map(|pass| (self.now + self.latency_ms, status, pass)))
             }
@@ -43,17 +43,17 @@ impl ScopeSimulation {
         None
     }
 
-    fn goes_on_until(&mut self, end: u64) {
+    fn run_until(&mut self, end: u64) {
         while self.now < end {
             self.now += 1;
             for (over, status, pass) in std::mem::take(&mut self.inside) {
                 match over <= self.now {
-                    true => drop(pass.record_response(&self.answer(status), 0.0, ms(self.now))),
+                    true => drop(pass.record_response(&self.outcome_after_latency(status), 0.0, ms(self.now))),
                     false => self.inside.push((over, status, pass)),
                 }
             }
             for mut guest in std::mem::take(&mut self.guests) {
-                match guest.looks(self.now) {
+                match guest.poll_at(self.now) {
                     QueuePoll::Granted(pass) => self.inside.push((self.now + self.latency_ms, 200, pass)),
                     QueuePoll::Pending { .. } => self.guests.push(guest),
                     QueuePoll::Rejected(_) => {}
@@ -81,18 +81,18 @@ proptest! {
             queue: QueueConfig { max_wait: Duration::from_millis(max_wait_ms), max_length },
             ..with_backoff()
         };
-        let mut scope = ScopeSimulation::with(rules, latency_ms);
+        let mut scope = ScopeSimulation::with_config(rules, latency_ms);
         for (gap, client, priority, status) in comers {
-            scope.goes_on_until(scope.now + gap);
-            let _ = scope.met(client, priority, status);
+            scope.run_until(scope.now + gap);
+            let _ = scope.send(client, priority, status);
         }
         // This request is the last one for a while. Not every scope is full by then.
-        let turned_away = (0..8).find_map(|_| scope.met(9, BOT, 200));
+        let turned_away = (0..8).find_map(|_| scope.send(9, BOT, 200));
         if let Some(closed) = turned_away {
             let wait_ms = closed.retry_after.as_millis() as u64 + 1;
             scope.inside.iter_mut().for_each(|(_, status, _)| *status = 200);
-            scope.goes_on_until(scope.now + wait_ms);
-            let again = scope.met(9, BOT, 200);
+            scope.run_until(scope.now + wait_ms);
+            let again = scope.send(9, BOT, 200);
             prop_assert!(again.is_none(), "rejected with {closed:?}, then with {again:?}");
         }
     }

@@ -2,49 +2,49 @@
 
 use super::*;
 
-fn tenants(rules: throttle::ThrottleConfig, most: usize) -> ThrottleFixture {
-    ThrottleFixture::with(&[("all", permissive()), ("tenant", rules)]).by_value("tenant", most)
+fn partitioned_by_tenant(rules: throttle::ThrottleConfig, most: usize) -> ThrottleFixture {
+    ThrottleFixture::with_scopes(&[("all", permissive()), ("tenant", rules)]).partitioned("tenant", most)
 }
 
 #[test]
 fn each_partition_is_throttled_separately() {
-    let gate = tenants(with_concurrency(1), 10);
-    let _acme = gate.passes(&["tenant=acme"], 0);
-    let _other = gate.passes(&["tenant=other"], 0);
-    let mut second = gate.waits(&["tenant=acme"], 2, PERSON, 0);
-    second.waits_until(0);
+    let gate = partitioned_by_tenant(with_concurrency(1), 10);
+    let _acme = gate.expect_acquired(&["tenant=acme"], 0);
+    let _other = gate.expect_acquired(&["tenant=other"], 0);
+    let mut second = gate.expect_queued(&["tenant=acme"], 2, PERSON, 0);
+    second.pending_until(0);
     let state = gate.state("tenant", 0);
     assert_eq!((state.in_flight, state.queue_length, state.limit, state.partitions), (2, 1, Some(1), Some(2)));
     let values: Vec<_> =
-        gate.values("tenant", 0).into_iter().map(|of| (of.name.to_string(), of.queue_length)).collect();
+        gate.partitions("tenant", 0).into_iter().map(|of| (of.name.to_string(), of.queue_length)).collect();
     assert_eq!(values, [("acme".to_owned(), 1), ("other".to_owned(), 0)]);
 }
 
 #[test]
 fn requests_without_value_share_one_partition() {
-    let gate = tenants(with_concurrency(1), 10);
-    let _first = gate.passes(&["tenant"], 0);
+    let gate = partitioned_by_tenant(with_concurrency(1), 10);
+    let _first = gate.expect_acquired(&["tenant"], 0);
     for nothing in ["tenant", "tenant=", "tenant=a&tenant=b"] {
-        gate.waits(&[nothing], 2, PERSON, 0).waits_until(0);
+        gate.expect_queued(&[nothing], 2, PERSON, 0).pending_until(0);
     }
-    assert_eq!(gate.values("tenant", 0).len(), 1);
+    assert_eq!(gate.partitions("tenant", 0).len(), 1);
 }
 
 #[test]
 fn idle_partition_without_state_is_evicted() {
-    let gate = tenants(with_concurrency(1), 10);
-    drop(gate.passes(&["tenant=acme"], 0));
+    let gate = partitioned_by_tenant(with_concurrency(1), 10);
+    drop(gate.expect_acquired(&["tenant=acme"], 0));
     assert_eq!(gate.state("tenant", 0).partitions, Some(0));
 
     let spaced = Spacing { delay: seconds(5), ..Spacing::default() };
-    let gate = tenants(throttle::ThrottleConfig { spacing: spaced, ..permissive() }, 10);
-    drop(gate.passes(&["tenant=acme"], 0));
+    let gate = partitioned_by_tenant(throttle::ThrottleConfig { spacing: spaced, ..permissive() }, 10);
+    drop(gate.expect_acquired(&["tenant=acme"], 0));
     assert_eq!(gate.state("tenant", 4999).partitions, Some(1), "the spacing still blocks the next request");
     assert_eq!(gate.state("tenant", 5000).partitions, Some(0));
 
-    let gate = tenants(with_backoff(), 10);
-    let pass = gate.passes(&["tenant=acme"], 0);
-    let _ = pass.record_response(&answer(429), 0.0, ms(0));
+    let gate = partitioned_by_tenant(with_backoff(), 10);
+    let pass = gate.expect_acquired(&["tenant=acme"], 0);
+    let _ = pass.record_response(&origin_outcome(429), 0.0, ms(0));
     drop(pass);
     assert_eq!(gate.state("tenant", 1000).backoff_level, 1, "the backoff is over, its level remains");
     assert_eq!(gate.state("tenant", 599_999).partitions, Some(1));
@@ -53,144 +53,145 @@ fn idle_partition_without_state_is_evicted() {
 
 #[test]
 fn partition_flood_is_bounded_and_throttled_as_one() {
-    let gate = tenants(with_long_queue(with_concurrency(2)), 10);
-    let mut inside: Vec<SlotGuard> = (0..10).map(|value| gate.passes(&[&format!("tenant={value}")], 0)).collect();
-    inside.extend((10..12).map(|value| gate.passes(&[&format!("tenant={value}")], 0)));
+    let gate = partitioned_by_tenant(with_long_queue(with_concurrency(2)), 10);
+    let mut inside: Vec<SlotGuard> =
+        (0..10).map(|value| gate.expect_acquired(&[&format!("tenant={value}")], 0)).collect();
+    inside.extend((10..12).map(|value| gate.expect_acquired(&[&format!("tenant={value}")], 0)));
     let mut line: Vec<TestClient> =
-        (12..100).map(|value| gate.waits(&[&format!("tenant={value}")], value, PERSON, 0)).collect();
-    line.iter_mut().for_each(|guest| assert!(guest.waits_until(0) > 0));
+        (12..100).map(|value| gate.expect_queued(&[&format!("tenant={value}")], value, PERSON, 0)).collect();
+    line.iter_mut().for_each(|guest| assert!(guest.pending_until(0) > 0));
     let state = gate.state("tenant", 0);
     assert_eq!((state.partitions, state.in_flight, state.queue_length), (Some(10), 12, 88));
-    let others = &gate.values("tenant", 0)[0];
+    let others = &gate.partitions("tenant", 0)[0];
     assert_eq!((&*others.name, others.in_flight), ("(others)", 2));
-    let _known = gate.passes(&["tenant=3"], 0);
+    let _known = gate.expect_acquired(&["tenant=3"], 0);
 
     drop(inside.swap_remove(0));
-    let _newcomer = gate.passes(&["tenant=new"], 0);
-    assert!(gate.values("tenant", 0).iter().any(|of| &*of.name == "new"), "an idle partition is evicted");
+    let _newcomer = gate.expect_acquired(&["tenant=new"], 0);
+    assert!(gate.partitions("tenant", 0).iter().any(|of| &*of.name == "new"), "an idle partition is evicted");
 }
 
 #[test]
 fn partition_count_stays_bounded_over_many_values() {
-    let gate = tenants(with_backoff(), 100);
+    let gate = partitioned_by_tenant(with_backoff(), 100);
     for value in 0..100_000u64 {
-        let pass = match gate.enter(&[&format!("tenant={value}")], value, PERSON, value) {
+        let pass = match gate.acquire(&[&format!("tenant={value}")], value, PERSON, value) {
             AcquireOutcome::Acquired(Some(pass)) => pass,
             AcquireOutcome::Queued(_) | AcquireOutcome::Rejected(_) => continue,
             AcquireOutcome::Acquired(None) => panic!("the scope is throttled"),
         };
         if value % 7 == 0 {
             // A backoff level prevents the eviction.
-            let _ = pass.record_response(&answer(429), 0.0, ms(value));
+            let _ = pass.record_response(&origin_outcome(429), 0.0, ms(value));
         }
     }
-    assert_eq!(gate.values("tenant", 100_000).len(), 101);
+    assert_eq!(gate.partitions("tenant", 100_000).len(), 101);
 }
 
 #[test]
 fn reload_can_partition_and_unpartition_a_scope() {
-    let mut gate = ThrottleFixture::with(&[("tenant", with_concurrency(1))]);
-    let before = gate.passes(&["tenant"], 0);
-    gate = gate.by_value("tenant", 10);
-    let acme = gate.passes(&["tenant=acme"], 0);
+    let mut gate = ThrottleFixture::with_scopes(&[("tenant", with_concurrency(1))]);
+    let before = gate.expect_acquired(&["tenant"], 0);
+    gate = gate.partitioned("tenant", 10);
+    let acme = gate.expect_acquired(&["tenant=acme"], 0);
     assert_eq!(gate.state("tenant", 0).partitions, Some(1));
     gate.scopes[0].partitioning = None;
     gate.throttle.update_config(&gate.scopes);
     assert_eq!(gate.state("tenant", 0).in_flight, 1, "the earlier instance is used again");
-    gate.waits(&["tenant=acme"], 2, PERSON, 0).waits_until(0);
+    gate.expect_queued(&["tenant=acme"], 2, PERSON, 0).pending_until(0);
     drop((before, acme));
-    gate = gate.by_value("tenant", 10);
+    gate = gate.partitioned("tenant", 10);
     assert_eq!(gate.state("tenant", 0).partitions, Some(0), "slots released meanwhile stay released");
 }
 
 #[test]
 fn waiter_for_two_scopes_reserves_only_one_slot() {
-    let gate = ThrottleFixture::with(&[
+    let gate = ThrottleFixture::with_scopes(&[
         ("all", with_long_queue(with_concurrency(8))),
         ("reports", with_long_queue(with_concurrency(1))),
     ]);
-    let report = gate.passes(&["all", "reports"], 0);
-    let mut waits = gate.waits(&["all", "reports"], 1, BOT, 0);
-    waits.waits_until(0);
-    let pages: Vec<SlotGuard> = (0..5).map(|_| gate.passes(&["all"], 0)).collect();
+    let report = gate.expect_acquired(&["all", "reports"], 0);
+    let mut waits = gate.expect_queued(&["all", "reports"], 1, BOT, 0);
+    waits.pending_until(0);
+    let pages: Vec<SlotGuard> = (0..5).map(|_| gate.expect_acquired(&["all"], 0)).collect();
     // After seven grants, the next one is reserved for the oldest waiter until it can start.
     for _ in 0..20 {
-        let page = gate.passes(&["all"], 0);
-        gate.waits(&["all"], 2, PERSON, 0).waits_until(0);
+        let page = gate.expect_acquired(&["all"], 0);
+        gate.expect_queued(&["all"], 2, PERSON, 0).pending_until(0);
         drop(page);
     }
     drop(pages);
     drop(report);
-    assert!(waits.is_called(), "the slot stayed reserved");
+    assert!(waits.is_woken(), "the slot stayed reserved");
 }
 
 #[test]
 fn slot_reservation_ends_when_oldest_waiter_backs_off() {
-    let gate = ThrottleFixture::with(&[
+    let gate = ThrottleFixture::with_scopes(&[
         ("a", with_long_queue(with_concurrency(1))),
         ("b", with_long_queue(throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..with_backoff() })),
     ]);
     // After seven grants, the next grant of `a` is oldest-first.
-    (0..7).for_each(|_| drop(gate.passes(&["a"], 0)));
-    let in_b = gate.passes(&["b"], 0);
-    let mut both = gate.waits(&["a", "b"], 2, PERSON, 0);
-    both.waits_until(0);
-    let mut only_a = gate.waits(&["a"], 3, PERSON, 0);
-    only_a.waits_until(0);
-    assert!(!only_a.is_called(), "the slot of `a` is reserved");
-    let _ = in_b.record_response(&answer(429), 0.0, ms(0));
-    assert!(only_a.is_called(), "`b` backs off, so the slot of `a` is not reserved");
-    let _only_a = only_a.comes(0);
+    (0..7).for_each(|_| drop(gate.expect_acquired(&["a"], 0)));
+    let in_b = gate.expect_acquired(&["b"], 0);
+    let mut both = gate.expect_queued(&["a", "b"], 2, PERSON, 0);
+    both.pending_until(0);
+    let mut only_a = gate.expect_queued(&["a"], 3, PERSON, 0);
+    only_a.pending_until(0);
+    assert!(!only_a.is_woken(), "the slot of `a` is reserved");
+    let _ = in_b.record_response(&origin_outcome(429), 0.0, ms(0));
+    assert!(only_a.is_woken(), "`b` backs off, so the slot of `a` is not reserved");
+    let _only_a = only_a.poll_granted(0);
 }
 
 #[test]
 fn cooling_slot_behind_reserved_slot_opens_by_time() {
     let spacing = Spacing { per_slot: Duration::from_millis(400), ..Spacing::default() };
-    let gate = ThrottleFixture::with(&[
+    let gate = ThrottleFixture::with_scopes(&[
         ("a", with_long_queue(with_concurrency(1))),
         ("b", with_long_queue(throttle::ThrottleConfig { spacing, ..with_concurrency(2) })),
     ]);
     // After seven grants, the next grant of `b` is oldest-first. The slot of the seventh cools down until 2800.
-    (0..7).for_each(|number| drop(gate.passes(&["b"], 400 * number)));
-    let _in_a = gate.passes(&["a"], 2400);
-    let mut both = gate.waits(&["a", "b"], 2, PERSON, 2400);
-    let mut only_b = gate.waits(&["b"], 3, PERSON, 2400);
-    let timers = [both.waits_until(2400), only_b.waits_until(2400)];
+    (0..7).for_each(|number| drop(gate.expect_acquired(&["b"], 400 * number)));
+    let _in_a = gate.expect_acquired(&["a"], 2400);
+    let mut both = gate.expect_queued(&["a", "b"], 2, PERSON, 2400);
+    let mut only_b = gate.expect_queued(&["b"], 3, PERSON, 2400);
+    let timers = [both.pending_until(2400), only_b.pending_until(2400)];
     assert!(timers.contains(&2800), "a waiter polls when the second slot of `b` is free: {timers:?}");
-    both.waits_until(2800);
-    assert!(only_b.is_called(), "the first slot stays reserved, the second is granted");
-    let _only_b = only_b.comes(2800);
+    both.pending_until(2800);
+    assert!(only_b.is_woken(), "the first slot stays reserved, the second is granted");
+    let _only_b = only_b.poll_granted(2800);
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Enter {
+    Acquire {
         way: usize,
         value: u64,
         client: u64,
         priority: u8,
     },
-    Look(usize),
-    GiveUp(usize),
-    Hear(usize, u16),
-    Leave(usize),
-    Pass(u64),
+    Poll(usize),
+    Cancel(usize),
+    Respond(usize, u16),
+    Release(usize),
+    Advance(u64),
     Reload(usize),
     /// Polls every waiter that was woken or whose poll time has passed.
-    Settle,
+    PollDue,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let enter = (0usize..WAYS.len(), 0u64..7, 0u64..5, 0u8..3);
     prop_oneof![
-        6 => enter.prop_map(|(way, value, client, priority)| Step::Enter { way, value, client, priority }),
-        4 => (0usize..20).prop_map(Step::Look),
-        1 => (0usize..20).prop_map(Step::GiveUp),
-        2 => (0usize..20, prop_oneof![Just(200u16), Just(429), Just(500)]).prop_map(|(who, status)| Step::Hear(who, status)),
-        4 => (0usize..20).prop_map(Step::Leave),
-        2 => (0u64..700).prop_map(Step::Pass),
+        6 => enter.prop_map(|(way, value, client, priority)| Step::Acquire { way, value, client, priority }),
+        4 => (0usize..20).prop_map(Step::Poll),
+        1 => (0usize..20).prop_map(Step::Cancel),
+        2 => (0usize..20, prop_oneof![Just(200u16), Just(429), Just(500)]).prop_map(|(who, status)| Step::Respond(who, status)),
+        4 => (0usize..20).prop_map(Step::Release),
+        2 => (0u64..700).prop_map(Step::Advance),
         1 => (0usize..3).prop_map(Step::Reload),
-        3 => Just(Step::Settle),
+        3 => Just(Step::PollDue),
     ]
 }
 
@@ -217,17 +218,17 @@ impl SchedulerModel {
         let spaced =
             Spacing { delay: Duration::from_millis(50), per_slot: Duration::from_millis(400), ..Spacing::default() };
         let b = throttle::ThrottleConfig { spacing: spaced, ..limited(2) };
-        let gate = ThrottleFixture::with(&[("a", limited(3)), ("b", b.clone()), ("t", limited(2)), ("u", b)]);
-        let gate = gate.by_value("t", MOST_VALUES).by_value("u", MOST_VALUES);
+        let gate = ThrottleFixture::with_scopes(&[("a", limited(3)), ("b", b.clone()), ("t", limited(2)), ("u", b)]);
+        let gate = gate.partitioned("t", MOST_VALUES).partitioned("u", MOST_VALUES);
         Self { gate, guests: Vec::new(), inside: Vec::new(), now: 0 }
     }
 
-    fn takes(&mut self, step: Step) {
+    fn apply(&mut self, step: Step) {
         match step {
-            Step::Enter { way, value, client, priority } => {
+            Step::Acquire { way, value, client, priority } => {
                 let names: Vec<String> = WAYS[way].iter().map(|name| format!("{name}={value}")).collect();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                match self.gate.enter(&names, client, priority, self.now) {
+                match self.gate.acquire(&names, client, priority, self.now) {
                     AcquireOutcome::Acquired(pass) => self.inside.extend(pass),
                     AcquireOutcome::Queued(waiting) => {
                         self.guests
@@ -236,21 +237,21 @@ impl SchedulerModel {
                     AcquireOutcome::Rejected(_) => {}
                 }
             }
-            Step::Look(who) if who < self.guests.len() => self.looks(who),
-            Step::GiveUp(who) if who < self.guests.len() => drop(self.guests.remove(who)),
-            Step::Hear(who, status) if who < self.inside.len() => {
-                let _ = self.inside[who].record_response(&answer(status), 0.5, ms(self.now));
+            Step::Poll(who) if who < self.guests.len() => self.poll_waiter(who),
+            Step::Cancel(who) if who < self.guests.len() => drop(self.guests.remove(who)),
+            Step::Respond(who, status) if who < self.inside.len() => {
+                let _ = self.inside[who].record_response(&origin_outcome(status), 0.5, ms(self.now));
             }
-            Step::Leave(who) if who < self.inside.len() => drop(self.inside.remove(who)),
-            Step::Pass(span) => self.now += span,
-            Step::Reload(form) => self.reloads(form),
-            Step::Settle => self.settles(),
+            Step::Release(who) if who < self.inside.len() => drop(self.inside.remove(who)),
+            Step::Advance(span) => self.now += span,
+            Step::Reload(form) => self.reload(form),
+            Step::PollDue => self.poll_due_waiters(),
             _ => {}
         }
     }
 
-    fn looks(&mut self, who: usize) {
-        match self.guests[who].guest.looks(self.now) {
+    fn poll_waiter(&mut self, who: usize) {
+        match self.guests[who].guest.poll_at(self.now) {
             QueuePoll::Granted(pass) => {
                 self.inside.push(pass);
                 self.guests.remove(who);
@@ -263,7 +264,7 @@ impl SchedulerModel {
         }
     }
 
-    fn reloads(&mut self, form: usize) {
+    fn reload(&mut self, form: usize) {
         let scopes = &mut self.gate.scopes;
         scopes[0].throttle = Some(limited([3, 1, 5][form]));
         scopes[3].throttle = Some(limited(2)).filter(|_| form != 1);
@@ -275,10 +276,10 @@ impl SchedulerModel {
         self.gate.throttle.update_config(&self.gate.scopes);
     }
 
-    fn settles(&mut self) {
-        let is_due = |now: u64| move |waiter: &PolledClient| waiter.guest.is_called() || waiter.look_again <= ms(now);
+    fn poll_due_waiters(&mut self) {
+        let is_due = |now: u64| move |waiter: &PolledClient| waiter.guest.is_woken() || waiter.look_again <= ms(now);
         while let Some(who) = self.guests.iter().position(is_due(self.now)) {
-            self.looks(who);
+            self.poll_waiter(who);
         }
         assert!(
             !self.gate.throttle.scheduler.lock().has_runnable_waiter(ms(self.now)),
@@ -300,10 +301,10 @@ proptest! {
         let mut before: Vec<ScopeState> = Vec::new();
         for step in steps {
             let is_reload = matches!(step, Step::Reload(_));
-            world.takes(step);
+            world.apply(step);
             let mut each: Vec<ScopeState> = ["a", "b"].map(|name| world.gate.state(name, world.now)).into();
             for name in ["t", "u"] {
-                let values = world.gate.values(name, world.now);
+                let values = world.gate.partitions(name, world.now);
                 prop_assert!(values.len() <= MOST_VALUES + 1, "{values:?}");
                 each.extend(values.into_iter().map(|of| ScopeState { name: format!("{name} {}", of.name).into(), ..of }));
             }
@@ -320,7 +321,7 @@ proptest! {
         drop(std::mem::take(&mut world.inside));
         for _ in 0..2000 {
             world.now += 10;
-            world.settles();
+            world.poll_due_waiters();
             world.inside.clear();
         }
         prop_assert!(world.guests.is_empty());

@@ -28,7 +28,7 @@ fn most_restrictive_policy_is_reported() {
         (None, None, "nothing"),
     ];
     for (tokens, units, expected) in cases {
-        assert_eq!(told(tokens, units, None), expected, "{tokens:?} {units:?}");
+        assert_eq!(policy_summary(tokens, units, None), expected, "{tokens:?} {units:?}");
     }
 }
 
@@ -46,7 +46,7 @@ fn refused_client_has_zero_remaining_until_retry_after() {
     ];
     for (reason, tokens, units, quotas, wait, expected) in cases {
         let refusal = Refusal { reason, quotas, wait: Duration::from_secs(wait) };
-        assert_eq!(told(tokens, units, Some(&refusal)), expected, "{reason:?}");
+        assert_eq!(policy_summary(tokens, units, Some(&refusal)), expected, "{reason:?}");
     }
 }
 
@@ -67,8 +67,8 @@ fn each_header_family_writes_its_own_fields() {
         (&[], ""),
     ];
     for (families, expected) in cases {
-        let fields = written(families, Some(4), None, None, StatusCode::OK);
-        let lines: Vec<String> = fields.iter().map(line).collect();
+        let fields = legacy_fields(families, Some(4), None, None, StatusCode::OK);
+        let lines: Vec<String> = fields.iter().map(field_line).collect();
         assert_eq!(lines.join(", "), expected, "{families:?}");
     }
 }
@@ -76,7 +76,7 @@ fn each_header_family_writes_its_own_fields() {
 #[test]
 fn atlassian_retry_after_is_omitted_on_429_503() {
     let retry_after = |tokens, status| {
-        let fields = written(&[LegacyFamily::Atlassian], Some(tokens), None, None, status);
+        let fields = legacy_fields(&[LegacyFamily::Atlassian], Some(tokens), None, None, status);
         fields.get(Name::RetryAfter).map(|seconds| String::from_utf8_lossy(seconds).into_owned())
     };
     assert_eq!(retry_after(4, StatusCode::OK).as_deref(), Some("0"));
@@ -87,8 +87,8 @@ fn atlassian_retry_after_is_omitted_on_429_503() {
 }
 
 /// Formats name, limit, remaining units and reset time.
-fn told(tokens: Option<u32>, units: Option<(u64, u64)>, refusal: Option<&Refusal>) -> String {
-    let fields = written(&[LegacyFamily::Github], tokens, units, refusal, StatusCode::OK);
+fn policy_summary(tokens: Option<u32>, units: Option<(u64, u64)>, refusal: Option<&Refusal>) -> String {
+    let fields = legacy_fields(&[LegacyFamily::Github], tokens, units, refusal, StatusCode::OK);
     let text = |name| fields.get(name).map(|value| String::from_utf8_lossy(value).into_owned());
     let Some(name) = text(Name::XRateLimitResource) else { return "nothing".into() };
     let number = |name| text(name).and_then(|text| text.parse::<u64>().ok()).expect("numeric field");
@@ -98,7 +98,7 @@ fn told(tokens: Option<u32>, units: Option<(u64, u64)>, refusal: Option<&Refusal
 
 /// Writes the fields for a bucket of 60 that refills by ten every ten seconds and has `tokens`, and for a quota of
 /// 1,000 per hour that ends in ten minutes, has `units` left, and is charged the given cost per request.
-fn written(
+fn legacy_fields(
     families: &[LegacyFamily],
     tokens: Option<u32>,
     units: Option<(u64, u64)>,
@@ -163,6 +163,6 @@ fn written(
     fields
 }
 
-fn line(field: crate::http1::Field<'_>) -> String {
+fn field_line(field: crate::http1::Field<'_>) -> String {
     format!("{}: {}", String::from_utf8_lossy(field.text), String::from_utf8_lossy(field.value))
 }

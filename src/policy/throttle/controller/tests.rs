@@ -21,7 +21,7 @@ fn autothrottle(target_concurrency: f64) -> Controller {
 
 /// Returns the start of the first ten seconds in which the origin works at 90 % of its capacity, with at most as many
 /// queued requests as servers.
-fn found_after(seconds: &[SecondStats], servers: u32) -> Option<usize> {
+fn convergence_time(seconds: &[SecondStats], servers: u32) -> Option<usize> {
     let is_found = |ten: &[SecondStats]| {
         let summary = Summary::of(ten);
         summary.share >= 0.9 && summary.in_queue <= f64::from(servers)
@@ -59,7 +59,7 @@ fn compares_controllers() {
         for (name, run) in &runs {
             let minute = &run[number * 60..(number + 1) * 60];
             let Summary { share, wait, .. } = Summary::of(&minute[20..]);
-            let found = found_after(minute, origin.servers).map_or("never".into(), |after| format!("{after} s"));
+            let found = convergence_time(minute, origin.servers).map_or("never".into(), |after| format!("{after} s"));
             println!("| {what} | {name} | {:.0} % | {:.0} ms | {found} |", share * 100.0, wait * 1000.0);
             if *name == "`adaptive_concurrency: gradient`" {
                 assert!(share > 0.8 && wait < 1.5 * origin.pages.mean(), "{what}: {share} {wait}");

@@ -18,14 +18,14 @@ fn by_concurrency(target: RangeInclusive<u32>) -> Rampup {
     Rampup { target, window: MINUTE, variable: RampVariable::Concurrency { start: 20, max: 24 } }
 }
 
-struct Story {
+struct RampScenario {
     rampup: Rampup,
     climb: RampState,
     now: Timestamp,
 }
 
-impl Story {
-    fn of(rampup: Rampup) -> Self {
+impl RampScenario {
+    fn with_rampup(rampup: Rampup) -> Self {
         let now = Timestamp::from_seconds(1000);
         Self { climb: RampState::new(&rampup, now), rampup, now }
     }
@@ -42,7 +42,7 @@ impl Story {
 
 #[test]
 fn delay_follows_overloads_window_by_window() {
-    let mut story = Story::of(by_delay(1..=2));
+    let mut story = RampScenario::with_rampup(by_delay(1..=2));
     for (sent, complaints, delay_us, why) in [
         (300, 0, 180_000, "below target: a tenth faster"),
         (300, 0, 162_000, "a tenth faster again"),
@@ -68,7 +68,7 @@ fn delay_follows_overloads_window_by_window() {
 
 #[test]
 fn concurrency_follows_overloads_window_by_window() {
-    let mut story = Story::of(by_concurrency(1..=1));
+    let mut story = RampScenario::with_rampup(by_concurrency(1..=1));
     for (under_way, complaints, most, why) in [
         (20, 0, 22, "a tenth more"),
         (10, 0, 22, "less than half used"),
@@ -87,14 +87,14 @@ fn concurrency_follows_overloads_window_by_window() {
 
 #[test]
 fn idle_hour_is_not_a_step() {
-    let mut story = Story::of(by_delay(1..=1));
+    let mut story = RampScenario::with_rampup(by_delay(1..=1));
     story.now += MINUTE * 60;
     assert_eq!(story.window(0, 1, 0), RampValue::Delay(ms(200)));
 }
 
 /// Simulates a ramp-up before an origin that returns 429 beyond `rate` requests per second; returns the statistics of
 /// each second.
-fn climbs(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<SecondStats> {
+fn simulate(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<SecondStats> {
     let backoff = Backoff {
         statuses: OVERLOAD_STATUSES.into(),
         factor: 2,
@@ -117,7 +117,7 @@ fn climbs(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<SecondStats> 
 #[test]
 fn delay_settles_at_the_overload_target() {
     for rate in [8, 20, 45] {
-        let seconds = climbs(by_delay(1..=3), rate, 1, 2);
+        let seconds = simulate(by_delay(1..=3), rate, 1, 2);
         let settled = &seconds[3600..];
         let answered = settled.iter().map(|second| f64::from(second.answered)).sum::<f64>() / 3600.0;
         assert!(answered >= 0.93 * f64::from(rate), "{answered} of {rate}");
@@ -133,7 +133,7 @@ fn delay_settles_at_the_overload_target() {
 
 #[test]
 fn targeted_overloads_do_not_lengthen_backoff() {
-    let seconds = climbs(by_delay(1..=1), 20, 1, 2);
+    let seconds = simulate(by_delay(1..=1), 20, 1, 2);
     let answered: u32 = seconds[3600..].iter().map(|second| second.answered).sum();
     assert!(answered > 3600 * 18, "one backoff of 1 s per minute: {answered}");
 }
