@@ -188,7 +188,7 @@ fn script_copying_a_background_fetch_is_detected() {
         script.now += Duration::from_secs(2);
         script.sees(ResourceKind::Page(page), Referer::Internal, ResponseOutcome::Served);
     }
-    assert!(script.points() >= THRESHOLD, "no assets were loaded : {:?}", script.names());
+    assert!(script.points() >= THRESHOLD, "no assets were loaded: {:?}", script.names());
 }
 
 #[test]
