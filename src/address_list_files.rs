@@ -159,7 +159,7 @@ mod tests {
         assert!(files.reload_changed().lists.is_none(), "unchanged file");
 
         write("198.51.100.0/24 # moved\n");
-        let news = files.reload_changed().lists.expect("changedlists");
+        let news = files.reload_changed().lists.expect("changed lists");
         assert!(on_it(&news, "198.51.100.7") && !on_it(&news, "192.0.2.7"));
 
         write("198.51.100.0/24\nnonsense\n");
@@ -168,7 +168,7 @@ mod tests {
         let place = format!("{}:2: \"nonsense\" is not an address or network", path.display());
         assert!(told.mistakes.len() == 1 && told.mistakes[0].starts_with(&place), "{:?}", told.mistakes);
         assert!(files.reload_changed().mistakes.is_empty(), "reported once");
-        assert!(files.states().eq([(1, Some(&*told.mistakes[0]))]), "the error stays ");
+        assert!(files.states().eq([(1, Some(&*told.mistakes[0]))]), "the error stays");
 
         std::fs::remove_file(&path).expect("remove file");
         assert!(files.reload_changed().mistakes[0].contains("cannot be read"));
@@ -193,7 +193,7 @@ mod tests {
         }
         write("");
         assert!(files.reload_changed().lists.is_none());
-        assert_eq!(files.reload_changed().lists.expect("accepted emptyfile").counts(), [0]);
+        assert_eq!(files.reload_changed().lists.expect("accepted empty file").counts(), [0]);
         write("192.0.2.0/24\n");
         assert!(files.reload_changed().lists.is_some());
     }

@@ -65,7 +65,7 @@ impl OutputPaths {
             read.extend(about.as_ref().and_then(identity_of).map(|place| (place, format!("is read as {option}"))));
         }
         let shell = about(io::stdout()).filter(Metadata::is_file);
-        read.extend(shell.as_ref().and_then(identity_of).map(|place| (place, "is the standard output ".to_owned())));
+        read.extend(shell.as_ref().and_then(identity_of).map(|place| (place, "is the standard output".to_owned())));
         Self(read)
     }
 
@@ -77,7 +77,7 @@ impl OutputPaths {
             if let Some((_, what)) = self.0.iter().find(|(other, _)| *other == place) {
                 return Err(CommandError::Usage(format!("{option}: {name} {what}; name another file")));
             }
-            self.0.push((place, format!("is the output of {option} ")));
+            self.0.push((place, format!("is the output of {option}")));
         }
         Ok(OutputTarget { name, kind })
     }
@@ -215,7 +215,7 @@ fn end_of_links(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn unwritable(name: &str, error: &io::Error) -> CommandError {
-    CommandError::Usage(format!("{name}: cannot be written: {error}; name a writable file "))
+    CommandError::Usage(format!("{name}: cannot be written: {error}; name a writable file"))
 }
 
 const DASH: &str = "-";

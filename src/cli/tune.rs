@@ -97,7 +97,7 @@ fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, CommandError>
         false => Ok(summary::summary(report, ColorMode::for_output(io::stdout().is_terminal()))),
         true => serde_json::to_string_pretty(report)
             .map(|text| text + "\n")
-            .map_err(|error| CommandError::Failed(format!("cannot write the report : {error}"))),
+            .map_err(|error| CommandError::Failed(format!("cannot write the report: {error}"))),
     }
 }
 

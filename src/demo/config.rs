@@ -21,7 +21,8 @@ pub const RULES_EXCERPT: &str = r#"quotas:
       impostor: [{ above: 0%, shed: 100% }]
       bot: [{ above: 0%, shed: 100% }]
 classes:                               # first match wins
-  - { name: search, when: { operator: [googlebot, bingbot, applebot] } }        # verified crawlers only - { name: impostor, when: { kind: impostor } }
+  - { name: search, when: { operator: [googlebot, bingbot, applebot] } }        # verified crawlers only
+  - { name: impostor, when: { kind: impostor } }
   - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot] } }
   - { name: hosting, when: { address: [198.19.64.0/22, 203.0.113.128/25, 192.0.2.128/28] } }
   - { name: person, when: { kind: human } }

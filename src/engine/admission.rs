@@ -158,7 +158,7 @@ impl Admission {
         self.admit_guarded(key, class, route, self.rules.is_exempt(&Method::GET, path), None, now)
     }
 
-    /// Decides on one request, which may be [never refused](Rules::never_refuses). `page` is set for a verified
+    /// Decides on one request, which may be [never refused](Rules::is_exempt). `page` is set for a verified
     /// crawler, whose class may guard it from permanent refusal.
     pub fn admit_guarded(
         &self,

@@ -19,9 +19,9 @@ fn sentence(case: &ExplainInput<'_>, found: Evidence) -> String {
     let operator = |id: OperatorId| known.operators.name(id);
     match found {
         Evidence::AgentRule(place) => {
-            format!("user_agent_rules[{place}] : the user agent contains {:?}", agent_rule(case, place))
+            format!("user_agent_rules[{place}]: the user agent contains {:?}", agent_rule(case, place))
         }
-        Evidence::NoUserAgent => "no user agentsent".into(),
+        Evidence::NoUserAgent => "no user agent sent".into(),
         Evidence::UserAgentNoMatch => "the user agent matches no bot".into(),
         Evidence::UserAgentMatch(bot) => format!("the user agent matches the bot {}", known.agents.name(bot)),
         Evidence::UserAgentHeuristic => "the user agent has the form of a program's".into(),
@@ -35,10 +35,10 @@ fn sentence(case: &ExplainInput<'_>, found: Evidence) -> String {
             operator(id)
         ),
         Evidence::DnsVerified(id) => {
-            format!("{client} resolves to a DNS name of {} , which resolves back to it", operator(id))
+            format!("{client} resolves to a DNS name of {}, which resolves back to it", operator(id))
         }
         Evidence::DnsMismatch(id) => {
-            format!("claims to be {0}, but {client} resolves to no DNS name of {0} ", operator(id))
+            format!("claims to be {0}, but {client} resolves to no DNS name of {0}", operator(id))
         }
         Evidence::ApiKey => "the request contains an API key of the class".into(),
         Evidence::AddressList(list) => {
@@ -46,8 +46,8 @@ fn sentence(case: &ExplainInput<'_>, found: Evidence) -> String {
             format!("{client} is on the address list {name}")
         }
         Evidence::Behavior(signal) => format!("bot detection signal: {}", signal.name()),
-        Evidence::SignatureValid(id) => format!("signed by {} ", operator(id)),
-        Evidence::SignatureUnlisted => "signed by an agent without a knownoperator".into(),
+        Evidence::SignatureValid(id) => format!("signed by {}", operator(id)),
+        Evidence::SignatureUnlisted => "signed by an agent without a known operator".into(),
         Evidence::SignatureMalformed => "the signature is malformed".into(),
         Evidence::SignatureInvalid(id) => {
             format!("signed in the name of {}, but the signature does not verify", agent(case, id))
@@ -64,7 +64,7 @@ fn unverified_sentence(case: &ExplainInput<'_>) -> Option<String> {
     let is_open = case.who.proof == Proof::Unknown && matches!(case.who.signature, Signature::Absent);
     let name = case.known.operators.name(operator);
     is_open.then(|| match case.known.operators.supports(operator, OperatorProofMethod::Dns) {
-        true => format!("not verified as {name}here; a running gateway queries DNS in the background"),
+        true => format!("not verified as {name} here; a running gateway queries DNS in the background"),
         false => format!("not verified as {name}"),
     })
 }

@@ -13,10 +13,8 @@ pub struct Explanation {
     /// All steps, in processing order.
     pub steps: Vec<Step>,
     /// The response. If it depends on earlier requests, two: one if the request is admitted, one if it is refused.
-    #[serde(rename = " responses")]
     pub responses: Vec<ResponseSummary>,
     /// Changes, each of which alone would admit the request; empty if it is admitted.
-    #[serde(rename = " remedies")]
     pub remedies: Vec<Remedy>,
     /// Differences from the log, and fields missing in it.
     pub notes: Vec<String>,

@@ -9,7 +9,6 @@ pub struct Remedy {
     /// Kind of the change.
     pub change: ChangeKind,
     /// Human-readable form of the change.
-    #[serde(rename = " message")]
     pub message: String,
     /// Machine-readable form of the change, by name.
     pub numbers: Map<String, Value>,

@@ -14,7 +14,6 @@ pub struct Step {
     /// Result of the step.
     pub finding: StepResult,
     /// Human-readable form of the result.
-    #[serde(rename = " message")]
     pub message: String,
     /// Evidence, one sentence each.
     pub evidence: Vec<String>,

@@ -246,7 +246,7 @@ impl RequestContext {
         let heard = self.report(slots, status, measured, asked_for);
         heard.delay_adjustments.iter().for_each(|(scope, adjustment)| log_delay_adjustment(scope, adjustment));
         for (scope, wait) in &heard.entered_backoff {
-            warn!(%scope, backoff_ms =wait.as_millis(), "Origin overloaded: scope {scope} backs off for {wait:?}");
+            warn!(%scope, backoff_ms = wait.as_millis(), "Origin overloaded: scope {scope} backs off for {wait:?}");
         }
         let rest = heard.backoff?;
         Some(ThrottleRejection { retry_after: rest.retry_after.max(asked_for.unwrap_or_default()), ..rest })
@@ -273,7 +273,7 @@ impl RequestContext {
 
     /// Returns the permit to send the request, and its head.
     pub(super) fn permit_and_head(&mut self) -> (&mut Permit, &RequestHead) {
-        let permit = self.permit.as_mut().expect("sent upstream and not settled ");
+        let permit = self.permit.as_mut().expect("sent upstream and not settled");
         (permit, &self.visitor.head)
     }
 

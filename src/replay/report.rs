@@ -52,7 +52,6 @@ pub struct LogReport {
     /// Time from the first to the last line.
     pub span_s: u64,
     /// Facts that lines lack.
-    #[serde(rename = " missing_fields")]
     pub missing_fields: Vec<MissingFieldReport>,
 }
 
@@ -117,10 +116,8 @@ pub struct PolicyReport {
     /// Agreement with the verdicts of the gateway that wrote the log; null for logs of other servers.
     pub agreement: Option<AgreementReport>,
     /// Deferred requests that were never retried: refused too often, or the log ended before.
-    #[serde(rename = " abandoned")]
     pub abandoned: u64,
     /// Settings that a log cannot test.
-    #[serde(rename = " unsupported")]
     pub unsupported: Vec<String>,
 }
 
@@ -313,7 +310,6 @@ pub struct AgreementReport {
     /// Position of the first different line.
     pub first_different: Option<PlaceReport>,
     /// Refusals copied from the log because they followed from the state of the origin or of the ledger.
-    #[serde(rename = " copied_from_log")]
     pub copied_from_log: u64,
     /// Restarts of the gateway.
     pub restarts: u64,

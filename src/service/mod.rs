@@ -349,7 +349,7 @@ fn control(
             let router = admin::router(Arc::clone(running) as Arc<dyn GatewayApi>, access);
             match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => drop(tokio::spawn(admin::serve(listener, router, std::future::pending()))),
-                Err(error) => warn!(%error, "Cannot start the admin listener : {error}"),
+                Err(error) => warn!(%error, "Cannot start the admin listener: {error}"),
             }
         }
         tokio::spawn(crawlers::run_dns_verification(Arc::clone(running)));
@@ -428,12 +428,12 @@ impl ServiceState {
         let mut files = self.files.lock();
         let ReloadResult { changed, lists, mistakes } = files.reload_changed();
         for mistake in mistakes {
-            warn!("Rejected address list : {mistake}; keeping the previous version");
+            warn!("Rejected address list: {mistake}; keeping the previous version");
         }
         if let Some(lists) = lists {
             let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
             for place in changed {
-                info!("Address list {} changed : loaded {}", names[place], count_text(lists.counts()[place]));
+                info!("Address list {} changed: loaded {}", names[place], count_text(lists.counts()[place]));
             }
             self.handle.replace_lists(lists);
         }
@@ -491,7 +491,7 @@ impl GatewayApi for ServiceState {
         let origin = self.handle.with_settings(|settings| settings.origin.host.clone());
         let mut missing = Vec::new();
         if !self.handle.is_origin_resolved() {
-            missing.push(format!("The origin{origin} has not been resolved yet."));
+            missing.push(format!("The origin {origin} has not been resolved yet."));
         }
         if self.lease_refresher.as_ref().is_some_and(|lease_refresher| !lease_refresher.is_ready()) {
             missing.push("The ledger has not granted any leases yet.".into());
@@ -519,7 +519,7 @@ impl GatewayApi for ServiceState {
         notes.extend(crawlers::stale_ranges_warning(&self.operators.errors()));
         notes.extend(match self.handle.robots_over_limit() {
             0 => None,
-            count => Some(format!("robots.txt of {count} hostsexceeds 500 KiB with directives: served without them")),
+            count => Some(format!("robots.txt of {count} hosts exceeds 500 KiB with directives: served without them")),
         });
         notes
     }
@@ -635,7 +635,7 @@ impl GatewayApi for ServiceState {
         *self.settings.lock() = SettingsView { loaded: now, last_reload_error: None };
         match waiting.is_empty() {
             true => info!("Configuration reloaded"),
-            false => warn!("Configuration reloaded; {} take effect at the next start ", waiting.join(", ")),
+            false => warn!("Configuration reloaded; {} take effect at the next start", waiting.join(", ")),
         }
         Ok(summary)
     }

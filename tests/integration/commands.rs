@@ -110,12 +110,12 @@ fn status_shows_listeners_usage_and_failed_reload() {
     for part in [
         &format!("tidegate {}, up ", env!("CARGO_PKG_VERSION")),
         &format!("\n  listening on   {}\n", site.address),
-        &format!("\n  admin    {}\n", site.admin),
+        &format!("\n  admin          {}\n", site.admin),
         &origin,
-        "\n  config loaded ",
+        "\n  config loaded  ",
         "\napi  10 units until ",
         "\n  robot                     0  all, tier 1\n",
-        "\nscopes of the origin\n  scope    in flight  queued  delay  state\n  default          0        -      -  -\n",
+        "\nscopes of the origin\n  scope    in flight  queued  delay  state\n  default          0       -      -  -\n",
         "\nmost refused clients\n  key        class  refused  tokens left  state\n  127.0.0.1  robot        3            -  -\n",
     ] {
         assert!(status.contains(part), "no {part:?} in\n{status}");
@@ -156,7 +156,7 @@ fn admin_commands_require_the_token() {
         (vec!["status", "--config", file], vec![("GATE_TOKEN", "open")], refused.as_str()),
         (vec!["quota", "reset", "api", "--admin", &admin], vec![("TIDEGATE_ADMIN_TOKEN", "open")], &refused),
         (vec!["quota", "show", "--admin", &admin], vec![], &refused),
-        (vec!["status", "--config", file], vec![], "environment variableGATE_TOKENis not set; set GATE_TOKEN"),
+        (vec!["status", "--config", file], vec![], "environment variable GATE_TOKEN is not set; set GATE_TOKEN"),
         (
             vec!["status", "--admin", &admin, "--token-file", "/no/such"],
             vec![],
@@ -196,7 +196,7 @@ fn unreachable_gateway_fails_with_a_hint() {
     std::fs::write(&no_listener, "admin: off\norigin: { url: http://127.0.0.1:1 }\n").expect("file is writable");
     let no_listener = no_listener.display().to_string();
     for (arguments, told) in [
-        (&["status", "--config", &no_listener][..], "admin: found off; remove the linefor the default 127.0.0.1:9090"),
+        (&["status", "--config", &no_listener][..], "admin: found off; remove the line for the default 127.0.0.1:9090"),
         (&["status", "--config", "no/such.yaml"], "no/such.yaml: cannot be read: "),
         (&["status", "--admin", "somewhere"], "--admin: found no port in \"somewhere\"; write it like 127.0.0.1:9090"),
     ] {
@@ -302,7 +302,7 @@ fn all_commands_share_the_config_search_path() {
             assert!(code == Some(2) && errors.starts_with(told), "{command:?}: {errors}");
         }
     };
-    all_tell(&of_rules, "no configuration file : found neither tidegate.yaml nor config/tidegate.yaml; set one");
+    all_tell(&of_rules, "no configuration file: found neither tidegate.yaml nor config/tidegate.yaml; set one");
     std::fs::create_dir(folder.path().join("config")).expect("path is free");
     write(folder.path().join("config/tidegate.yaml"), "admin: 1\norigin: { url: http://127.0.0.1:1 }\n");
     all_tell(&all, "config/tidegate.yaml:1:8: admin: ");

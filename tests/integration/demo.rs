@@ -7,7 +7,7 @@ fn demo_reports_success_without_human_refusals() {
     let ended = program::run(&["demo", "--seconds", "1", "--no-wait"], b"");
     let told = ended.output;
     assert_eq!(ended.code, 0, "{told}\n{}", ended.errors);
-    assert!(told.contains("requests; 0 were refused ."), "{told}");
+    assert!(told.contains("requests; 0 were refused."), "{told}");
     assert!(told.contains("Example of a refusal"), "{told}");
     assert!(told.contains("\"reason\":\"tier\""), "{told}");
     assert!(!told.contains('\x1b'), "no colors and no cursor movement when output is a pipe");

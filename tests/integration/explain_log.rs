@@ -156,9 +156,9 @@ fn hypothetical_request_leaves_pacing_undecided() {
     let ended = desk.run(&asked);
     assert_eq!(ended.code, 0, "{}", ended.errors);
     let told = ended.output;
-    assert!(told.contains("Depends on\n  - the units that the plan of api has for bot "), "{told}");
+    assert!(told.contains("Depends on\n  - the units that the plan of api has for bot"), "{told}");
     assert!(told.contains("\nAdmitted") && told.contains("\nRefused with 429, reason pacing"), "{told}");
-    assert!(told.contains("a replay of a log (--log)") && told.contains("the class personinstead of bot"), "{told}");
+    assert!(told.contains("a replay of a log (--log)") && told.contains("the class person instead of bot"), "{told}");
     assert!(!told.contains("retry-after:"), "retry-after is printed although it is unknown: {told}");
 }
 
@@ -170,7 +170,7 @@ fn inapplicable_explain_options_are_errors() {
     let told: Vec<&str> = ended.errors.lines().filter_map(|line| line.split(": ").next()).collect();
     assert_eq!(told, ["--used", "--at", "--actual-cost, --cache-ttl, --latency, --retry-model, --reorder-window"]);
     let ended = desk.run(&["/item/1", "--ip", "192.0.2.1", "--retry-model", "obey"]);
-    assert!(ended.code == 2 && ended.errors.contains("add --logFILE:LINE"), "{}", ended.errors);
+    assert!(ended.code == 2 && ended.errors.contains("add --log FILE:LINE"), "{}", ended.errors);
 }
 
 fn find_step<'a>(explained: &'a Value, name: &str) -> &'a Value {

@@ -443,16 +443,16 @@ fn dir_with_ledger() -> TempDir {
 fn invalid_ledger_file_is_reported_and_kept() {
     type Corruption = fn(&mut Vec<u8>);
     let table: [(&str, Corruption, &str); 6] = [
-        ("foreign", |bytes| *bytes = b"#!/bin/sh\nexit 0\n".to_vec(), "not a Tidegateledger file; move it "),
-        ("empty", Vec::clear, "damagedledger file: emptyfile; move it "),
+        ("foreign", |bytes| *bytes = b"#!/bin/sh\nexit 0\n".to_vec(), "not a Tidegate ledger file; move it"),
+        ("empty", Vec::clear, "damaged ledger file: empty file; move it"),
         (
             "newer",
             |bytes| bytes[16] = 2,
-            "unsupported ledger version 2( this build supports up to 1); run the build that wrote it",
+            "unsupported ledger version 2 (this build supports up to 1); run the build that wrote it",
         ),
-        ("truncated", |bytes| bytes.truncate(9000), "damagedledger file: truncated file"),
-        ("header", |bytes| bytes[20] ^= 1, "damagedledger file: header checksummismatch"),
-        ("records", |bytes| bytes[4096..].fill(7), "damagedledger file: no intact record"),
+        ("truncated", |bytes| bytes.truncate(9000), "damaged ledger file: truncated file"),
+        ("header", |bytes| bytes[20] ^= 1, "damaged ledger file: header checksum mismatch"),
+        ("records", |bytes| bytes[4096..].fill(7), "damaged ledger file: no intact record"),
     ];
     for (name, spoil, told) in table {
         let folder = dir_with_ledger();
@@ -488,7 +488,7 @@ fn ledger_opens_with_damaged_journal() {
 fn second_instance_reports_the_locked_directory() {
     let folder = tempfile::tempdir().expect("temporary directory");
     let _first = open_file_store(folder.path()).expect("directory is not locked");
-    let told = format!("state directory {}is locked by another instance; stop it", folder.path().display());
+    let told = format!("state directory {} is locked by another instance; stop it", folder.path().display());
     let found = open_file_store(folder.path()).err().expect("directory is locked").to_string();
     assert!(found.starts_with(&told), "{found}");
 }

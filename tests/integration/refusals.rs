@@ -269,7 +269,7 @@ fn explain_errors_name_their_cause() {
         (&["0123456789abcdef", "--admin", "127.0.0.1:1"], 1, "no gateway reachable at 127.0.0.1:1"),
         (&["0123456789abcde"], 2, "is not a URL, path or decision id"),
         (&[], 2, "no URL, path or decision id"),
-        (&["--log", "access.log"], 2, "--log: \"access.log\" contains no linenumber"),
+        (&["--log", "access.log"], 2, "--log: \"access.log\" contains no line number"),
         (&["/page", "--ip", "1.1.1.1", "--config", "/nowhere.yaml"], 2, "/nowhere.yaml: cannot be read"),
     ] {
         let ended = run(&[&["explain"], arguments].concat(), b"");

@@ -318,9 +318,9 @@ fn outputs_never_overwrite_inputs_or_other_outputs() {
         (vec!["--html", &config, &log], format!("--html: {config} is read as --config")),
         (vec!["--html", &soft, &log], format!("--html: {soft} is read as --config")),
         (vec!["--json", &other, "--compare", &other, &log], format!("--json: {other} is read as --compare")),
-        (vec!["--json", &new, "--html", &new, &log], format!("--html: {new} is the output of --json ")),
-        (vec!["--json", &to_new, "--html", &beside, &log], format!("--html: {beside} is the output of --json ")),
-        (vec!["--json", "-", "--verdicts", "/dev/stdout", &log], "--json: - is the output of --verdicts ".to_owned()),
+        (vec!["--json", &new, "--html", &new, &log], format!("--html: {new} is the output of --json")),
+        (vec!["--json", &to_new, "--html", &beside, &log], format!("--html: {beside} is the output of --json")),
+        (vec!["--json", "-", "--verdicts", "/dev/stdout", &log], "--json: - is the output of --verdicts".to_owned()),
     ] {
         let before = [&log, &config, &other].map(|file| fs::read(file).expect("file exists"));
         let ended = desk.run(&arguments, b"");

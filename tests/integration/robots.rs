@@ -401,7 +401,7 @@ fn text_near_size_limit_is_not_modified() {
     assert!(get_robots(&gate, "").body == long.as_bytes());
     let state = gate.state();
     let is_told = |note: &serde_json::Value| {
-        note.as_str().is_some_and(|note| note.starts_with("robots.txt of 1 hostsexceeds 500 KiB "))
+        note.as_str().is_some_and(|note| note.starts_with("robots.txt of 1 hosts exceeds 500 KiB"))
     };
     assert!(state["notes"].as_array().expect("a list").iter().any(is_told), "{}", state["notes"]);
 }

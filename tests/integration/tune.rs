@@ -54,7 +54,7 @@ fn inputs_are_never_overwritten() {
         assert_eq!(desk.read(name), before);
     }
     let ended = desk.tune(&[&goal[..], &["--output", "-", "--json"]].concat());
-    assert!(ended.errors.contains("--output: - is the output of --json "), "{}", ended.errors);
+    assert!(ended.errors.contains("--output: - is the output of --json"), "{}", ended.errors);
     let written = desk.tune(&[&goal[..], &["--output", "-"]].concat());
     assert_eq!((written.code, &*written.errors), (0, ""));
     assert!(written.output.starts_with("origin: ") && !written.output.contains("Goal"), "{}", written.output);

@@ -53,7 +53,7 @@ fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
         out.write_str("<li>All other clients</li>\n")?;
     }
     if class.blocked {
-        return out.write_str("<li>Blocked, except for robots.txt and this page .</li>\n</ul>\n");
+        return out.write_str("<li>Blocked, except for robots.txt and this page.</li>\n</ul>\n");
     }
     class.crawl_delay_s.iter().try_for_each(|seconds| writeln!(out, "<li>{}</li>", DelayText(*seconds)))?;
     if let Some(bucket) = &class.bucket {

@@ -188,7 +188,7 @@ fn script_copying_a_background_fetch_is_detected() {
         script.now += Duration::from_secs(2);
         script.request(ResourceKind::Page(page), Referer::Internal, ResponseOutcome::Served);
     }
-    assert!(script.score() >= THRESHOLD, "no assets were loaded : {:?}", script.signal_names());
+    assert!(script.score() >= THRESHOLD, "no assets were loaded: {:?}", script.signal_names());
 }
 
 #[test]

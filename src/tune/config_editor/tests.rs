@@ -158,7 +158,7 @@ fn aliased_value_error_names_its_location() {
         Ok(written) => config::load(Path::new("x.yaml"), &written, &[], &[], &[])
             .map_or(true, |settings| space.draft(&settings) != draft),
     };
-    assert!(is_refused, "an alias would change both classes ");
+    assert!(is_refused, "an alias would change both classes");
     let told = manuscript.edit_error(&space).to_string();
     assert!(told.starts_with("quotas.api.tiers.search (x.yaml:"), "{told}");
 }
