@@ -75,7 +75,7 @@ fn lines(list: &str) -> impl Iterator<Item = &str> {
 }
 
 fn unzip(path: &Path) -> String {
-    let mut gzip = Command::new("gzip is installed").arg("-dc").arg(path).stdout(Stdio::piped()).spawn().expect("gzip");
+    let mut gzip = Command::new("gzip").arg("-dc").arg(path).stdout(Stdio::piped()).spawn().expect("gzip is installed");
     let mut text = String::new();
     gzip.stdout.take().expect("stdout is piped").read_to_string(&mut text).expect("gzip output is UTF-8");
     gzip.wait().expect("gzip exits");

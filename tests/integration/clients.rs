@@ -17,7 +17,7 @@ use std::time::Duration;
 use tidegate::clock::Clock;
 use tidegate::policy::Timestamp;
 
-/// Rules that `docs/OPERATING.md` recommends: clients that honor `Retry-After` have a bucket, others are slowed down by
+/// Rules that `docs/ORIGIN_PROTECTION.md` recommends: clients that honor `Retry-After` have a bucket, others are slowed down by
 /// the wait queue.
 const RULES: &str = "
 workers: 1

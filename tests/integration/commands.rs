@@ -106,7 +106,7 @@ fn status_shows_listeners_usage_and_failed_reload() {
         Client::connect(site.address).get("/page", robot);
     }
     let status = site.command_output(&["status"]);
-    let origin = format!("  origin       {}\n", site.origin.address());
+    let origin = format!("  origin         {}\n", site.origin.address());
     for part in [
         &format!("tidegate {}, up ", env!("CARGO_PKG_VERSION")),
         &format!("\n  listening on   {}\n", site.address),

@@ -158,7 +158,10 @@ fn hypothetical_request_leaves_pacing_undecided() {
     let told = ended.output;
     assert!(told.contains("Depends on\n  - the units that the plan of api has for bot"), "{told}");
     assert!(told.contains("\nAdmitted") && told.contains("\nRefused with 429, reason pacing"), "{told}");
-    assert!(told.contains("a replay of a log (--log)") && told.contains("the class person instead of bot"), "{told}");
+    assert!(
+        told.contains("log (--log) has the units of its plan") && told.contains("the class person instead of bot"),
+        "{told}"
+    );
     assert!(!told.contains("retry-after:"), "retry-after is printed although it is unknown: {told}");
 }
 

@@ -202,8 +202,11 @@ fn backoff_start_is_logged() {
     .expect("file is writable");
     let mut gate = Program::start(&["--config", &file.display().to_string()]);
     let ready = gate.read_line();
-    let address =
-        ready.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).expect("ready line has an address");
+    let address = ready
+        .split("http://")
+        .nth(1)
+        .and_then(|rest| rest.split([' ', ',']).next())
+        .expect("ready line has an address");
     let mut client = Client::connect(address.parse().expect("an address"));
     assert_eq!(client.get("/broken", "").status, 503);
     gate.wait_for_error("Origin overloaded: scope default backs off for 10s");

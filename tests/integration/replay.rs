@@ -230,7 +230,7 @@ fn two_policies_are_compared() {
     assert_eq!(comparison["examples"][0]["place"]["line"], 11);
     assert_eq!(report["policies"][1]["admitted"], 20);
     let told = desk.run(&[&log, "--compare", &twenty], b"").output;
-    assert!(told.contains("Side by side") && told.contains("only the second 10"), "{told}");
+    assert!(told.contains("Side by side") && told.contains("only the first policy admits 0"), "{told}");
     let verdicts = desk.verdicts(&[&log, "--compare", &twenty]);
     let of = |policy: &str| verdicts.iter().filter(|verdict| verdict["policy"] == policy).count();
     assert_eq!((of(&desk.path("tidegate.yaml")), of(&twenty)), (30, 30));

@@ -486,9 +486,9 @@ fn compliance_is_counted_by_operator() {
     let metrics = gate.metrics();
     let of_bing = |name: &str| metrics[&format!("tidegate_{name}{{operator=\"bingbot\"}}")];
     assert_eq!(of_bing("crawl_delay_advertised_seconds"), 30.0);
-    assert_eq!((of_bing("crawler_requests_total"), of_bing("robots_requests_total")), (6.0, 1.0));
-    assert_eq!((of_bing("crawl_gaps_total"), of_bing("crawl_gap_seconds_total")), (3.0, 85.0));
-    assert_eq!(of_bing("crawl_early_total"), 1.0);
+    assert_eq!((of_bing("crawler_requests_total"), of_bing("crawler_robots_requests_total")), (6.0, 1.0));
+    assert_eq!((of_bing("crawl_intervals_total"), of_bing("crawl_interval_seconds_total")), (3.0, 85.0));
+    assert_eq!(of_bing("crawl_delay_violations_total"), 1.0);
     let state = gate.state();
     let crawlers = state["crawlers"].as_array().expect("a list");
     let bing = crawlers.iter().find(|crawler| crawler["operator"] == "bingbot").expect("state lists bingbot");
