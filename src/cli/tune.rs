@@ -29,7 +29,7 @@ pub struct TuneArgs {
     #[command(flatten)]
     file: ConfigArg,
     /// What is wanted, the most important first: WHAT MEASURE <= or >= NUMBER [%], separated by commas. Of a class:
-    /// refused, served, evenness. Of a quota: unused, used. Such as "person refused <= 0, search admitted >= 90 %, unused
+    /// refused, admitted, evenness. Of a quota: unused, used. Such as "person refused <= 0, search admitted >= 90 %, unused
     /// <= 2 %"
     #[arg(long, value_name = "GOAL")]
     goal: String,

@@ -41,9 +41,10 @@ impl Pattern {
         Self(self.0.iter().cloned().chain([part]).collect())
     }
 
-    /// Returns true if the pattern ends in a wildcard.
+    /// Returns true if the pattern ends in a wildcard. A slash behind it does not count, as routes with a cost ignore it.
     pub(super) fn has_wildcard(&self) -> bool {
-        matches!(self.0.last(), Some(PatternSegment::Any | PatternSegment::Rest))
+        let is_named = |segment: &&PatternSegment| !matches!(segment, PatternSegment::Name(name) if name.is_empty());
+        matches!(self.0.iter().rfind(is_named), Some(PatternSegment::Any | PatternSegment::Rest))
     }
 
     /// Orders patterns as routes: of two that match the same path, the more specific one is first.
