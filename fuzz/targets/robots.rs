@@ -2,8 +2,8 @@
 
 #![no_main]
 
-#[path = "../laws.rs"]
+#[path = "../invariants.rs"]
 #[allow(dead_code, reason = "each target uses one invariant")]
-mod laws;
+mod invariants;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| laws::robots(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::robots(bytes));

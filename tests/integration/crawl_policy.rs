@@ -1,7 +1,7 @@
 //! The public crawl policy at `/.well-known/crawl-policy`, if enabled.
 
 use crate::support::client::Response;
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use serde_json::{Value, json};
 use std::time::Duration;

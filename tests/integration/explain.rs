@@ -1,7 +1,7 @@
 //! Explanations of decisions: the explained outcome is the live outcome, and the changes that would admit a request do
 //! admit it.
 
-use crate::support::gate::{NOON, TestGateway};
+use crate::support::gateway::{NOON, TestGateway};
 use crate::support::origin::Origin;
 use jiff::tz::TimeZone;
 use proptest::prelude::*;

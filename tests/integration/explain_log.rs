@@ -1,6 +1,6 @@
 //! The explanation of a log line has the same outcome as a replay of that log, for every refusal reason.
 
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use crate::support::program::{ExitOutcome, run};
 use flate2::{Compression, write::GzEncoder};

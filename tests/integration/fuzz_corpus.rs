@@ -1,8 +1,8 @@
 //! Invariants of the fuzz targets, over their corpora and a fixed number of mutated inputs. Every run uses the same
 //! inputs.
 
-#[path = "../../fuzz/laws.rs"]
-mod laws;
+#[path = "../../fuzz/invariants.rs"]
+mod invariants;
 
 use std::path::Path;
 
@@ -13,27 +13,27 @@ const LONGEST: usize = 4096;
 
 #[test]
 fn robots_txt_invariants_hold() {
-    check_corpus("robots", laws::robots);
+    check_corpus("robots", invariants::robots);
 }
 
 #[test]
 fn forwarded_header_invariants_hold() {
-    check_corpus("forwarded", laws::forwarded);
+    check_corpus("forwarded", invariants::forwarded);
 }
 
 #[test]
 fn network_list_invariants_hold() {
-    check_corpus("ranges", laws::ranges);
+    check_corpus("ranges", invariants::ranges);
 }
 
 #[test]
 fn signature_field_invariants_hold() {
-    check_corpus("signatures", laws::signatures);
+    check_corpus("signatures", invariants::signatures);
 }
 
 #[test]
 fn path_invariants_hold() {
-    check_corpus("paths", laws::paths);
+    check_corpus("paths", invariants::paths);
 }
 
 /// Checks the invariant on every file of the corpus and on mutations of these. Panics with the input that violates it.

@@ -2,7 +2,7 @@
 
 use crate::support::client::Client;
 use crate::support::frames::{DATA, GOAWAY, HEADERS, Http2Client, RST_STREAM};
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, signal};
 use crate::support::wait::wait_until;
 use socket2::{Domain, Socket, Type};

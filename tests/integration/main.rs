@@ -1,50 +1,50 @@
 //! Integration tests over loopback, with real components and complete files: one binary, one module per subject.
 //!
-//! `cargo test --test integration refusals::` runs one module.
+//! `cargo test --test integration explain_refusals::` runs one module.
 
 mod support;
 
-mod agents;
-mod agreement;
-mod answers;
+mod address_lists;
 mod architecture;
-mod behaviour;
-mod calibration;
-mod clients;
-mod commands;
+mod bot_detection;
+mod bucket_keys;
+mod cli_admin;
+mod client_retry_strategies;
 mod config;
 mod crawl_policy;
-mod crawlers;
+mod crawler_verification;
 mod demo;
 mod docs;
 mod explain;
 mod explain_log;
+mod explain_refusals;
 mod fuzz_corpus;
 mod grafana;
+mod html_report;
 mod init;
-mod keys;
 mod ledger;
 mod limits;
-mod lists;
-mod logs;
+mod live_vs_replay;
+mod load;
+mod log_formats;
+mod multi_instance;
+mod multi_instance_pacing;
 mod nginx;
-mod operating;
-mod paced;
-mod pacing;
+mod operations;
+mod origin_failures;
+mod pacing_live;
+mod pacing_simulation;
 mod proxy;
+mod quota_sync;
+mod real_clients;
 mod redis;
-mod refusals;
 mod replay;
-mod report;
+mod responses;
 mod robots;
-mod robots_text;
+mod robots_rewrite;
 mod scopes;
-mod several_gates;
-mod several_paced_gates;
 mod signatures;
-mod strategies;
 mod throttle;
-mod traffic;
-mod troubled_origin;
 mod tune;
 mod tutorial;
+mod user_agents;

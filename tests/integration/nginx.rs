@@ -1,7 +1,7 @@
 //! nginx as the origin: it closes connections, serves ranges and revalidations, and logs the requests it receives.
 //! `./test` installs it.
 
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::wait::wait_until;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;

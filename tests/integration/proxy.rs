@@ -1,7 +1,7 @@
 //! Forwarding: the rules of RFC 9110 section 7 and RFC 9112 for proxies, over real connections.
 
 use crate::support::frames::Http2Client;
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, signal};
 use crate::support::wait::wait_until;
 use parking_lot::Mutex;

@@ -1,7 +1,7 @@
 //! Responses to robots.txt requests.
 
 use crate::support::client::Response;
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, OriginConnection};
 use crate::support::wait::wait_until;
 use parking_lot::Mutex;

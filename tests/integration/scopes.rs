@@ -1,7 +1,7 @@
 //! Scopes with one instance per partition, and scopes with their own quota.
 
 use crate::support::client::Client;
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, OriginControl, SignalReceiver, signal};
 use serde_json::{Value, json};
 use std::time::Duration;

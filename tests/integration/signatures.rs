@@ -1,7 +1,7 @@
 //! Signed requests of agents: which signatures are accepted, at what times, and which requests key fetches cause.
 
-use crate::support::directory::HttpsServer;
-use crate::support::gate::{NOON, TestGateway};
+use crate::support::gateway::{NOON, TestGateway};
+use crate::support::https_server::HttpsServer;
 use crate::support::origin::Origin;
 use crate::support::signer::{SignatureParams, Signer};
 use crate::support::wait::wait_until;

@@ -1,7 +1,7 @@
 //! Throttling toward the origin: slots, backoff and the wait queue.
 
 use crate::support::client::{Client, Response};
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, OriginConnection, OriginControl, ReceivedRequest, SignalReceiver, signal};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};

@@ -1,6 +1,6 @@
 //! Parses requests from logs of other servers, so that they can be sent again.
 
-use super::crowd::LoadRequest;
+use super::load::LoadRequest;
 use http::Version;
 use http::uri::PathAndQuery;
 use tidegate::policy::Timestamp;

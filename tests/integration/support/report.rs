@@ -132,7 +132,7 @@ impl MakeWriter<'_> for LogBuffer {
 
 #[test]
 fn a_failed_check_prints_request_response_and_logs() {
-    let gate = super::gate::TestGateway::with_rules(super::origin::Origin::plain().address(), "");
+    let gate = super::gateway::TestGateway::with_rules(super::origin::Origin::plain().address(), "");
     gate.connect().get("/shown-in-the-report", "X-Asked: yes\r\n");
     super::wait::wait_until("the log line of the request", || {
         SEEN.with_borrow(ThreadTrace::render_trace).contains("\"path\":\"/shown-in-the-report\"")

@@ -1,12 +1,12 @@
 //! Real crawlers crawl a site while people read it. All pages are served, the origin's concurrency limit is kept, and
 //! human requests have priority. `./test` installs the crawlers.
 //!
-//! `cargo test --test integration clients:: -- --nocapture` prints the latencies of the human requests.
+//! `cargo test --test integration real_clients:: -- --nocapture` prints the latencies of the human requests.
 
+use crate::support::constrained_origin::{ConstrainedOrigin, HANDS};
 use crate::support::crawlers::{InstalledClients, fetched_paths};
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::people::{self, PageLoad, browse};
-use crate::support::small_origin::{ConstrainedOrigin, HANDS};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use std::collections::BTreeMap;

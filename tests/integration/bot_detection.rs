@@ -1,11 +1,11 @@
 //! Bot detection by behavior: scrapers that hide are detected, people are not suspected.
 
+use crate::support::classifier_harness::ClassifierHarness;
 use crate::support::client::Client;
 use crate::support::combined_log::{self, RecordedRequest};
-use crate::support::crowd::LoadRequest;
-use crate::support::day;
-use crate::support::gate::{NOON, TestGateway};
-use crate::support::lookout::ClassifierHarness;
+use crate::support::day_trace;
+use crate::support::gateway::{NOON, TestGateway};
+use crate::support::load::LoadRequest;
 use crate::support::origin::Origin;
 use std::collections::BTreeMap;
 use std::io::Read;

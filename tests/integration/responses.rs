@@ -3,7 +3,7 @@
 
 use crate::support::client::{Client, Response};
 use crate::support::fields::{Item, parse_list};
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, signal};
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Three complete instances in front of one origin, with one quota in a real Redis. The origin counts the requests.
 
 use crate::support::client::Client;
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use crate::support::redis::RedisServer;
 use crate::support::wait::{pass_real_time, wait_until};

@@ -2,9 +2,9 @@
 //! admit the request do admit it.
 
 use crate::support::client::{Client, Response};
-use crate::support::gate::{NOON, TestGateway};
+use crate::support::gateway::{NOON, TestGateway};
 use crate::support::origin::Origin;
-use crate::support::paced::RULES as PACED;
+use crate::support::paced_site::RULES as PACED;
 use crate::support::program::{Program, run};
 use crate::support::redis::RedisServer;
 use crate::support::wait::{wait_for, wait_until};

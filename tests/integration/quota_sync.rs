@@ -1,7 +1,7 @@
 //! Synchronization with the origin's own quota counters. Reported values can only tighten the gateway's counters.
 //! Expected costs are learned from the costs that the origin reports.
 
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, OriginConnection};
 use parking_lot::Mutex;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The HTML report of `tidegate replay --html` in a real browser: phone and desktop, light and dark, and print.
 //!
-//! `TIDEGATE_PICTURES=FOLDER cargo test --test integration report::` writes screenshots to that directory.
+//! `TIDEGATE_PICTURES=FOLDER cargo test --test integration html_report::` writes screenshots to that directory.
 
 use crate::support::browser::{Browser, Screen};
 use crate::support::program::run;

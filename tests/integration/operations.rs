@@ -1,7 +1,7 @@
 //! Operation of a gateway: reload, admin API, shutdown, counters. Some tests use the real program.
 
 use crate::support::client::Client;
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, signal};
 use crate::support::program::{Program, run, run_with_env};
 use crate::support::wait::wait_until;

@@ -1,6 +1,6 @@
 //! Cost of bot detection by behavior, and of address list lookups.
 //!
-//! `cargo bench --bench behaviour`. Also prints the memory per tracked client.
+//! `cargo bench --bench bot_detection`. Also prints the memory per tracked client.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;

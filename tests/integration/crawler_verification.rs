@@ -1,7 +1,7 @@
 //! Verification of crawlers by DNS and by published address lists, over the network, with a name server and a list
 //! server on loopback. Unverified claims are not accepted.
 
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::name_server::{NameServer, Reply};
 use crate::support::origin::{Origin, OriginConnection, signal};
 use crate::support::wait::wait_until;

@@ -1,6 +1,6 @@
 //! Address lists from files: membership, changes of a file, and invalid files.
 
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use std::path::Path;
 use tidegate::cli::check;

@@ -1,9 +1,9 @@
 //! Pacing simulation: weeks of traffic against the decision code on simulated time. The quota lasts, and the admit
 //! ratio is the same in the morning and in the afternoon.
 //!
-//! `cargo test --release --test integration pacing::measured -- --nocapture` prints the table of docs/PACING.md.
+//! `cargo test --release --test integration pacing_simulation::measured -- --nocapture` prints the table of docs/PACING.md.
 
-use crate::support::pacing::{
+use crate::support::pacing_harness::{
     BotTreatment, DayKind, PacingPolicy, SyntheticWeek, TraceRequest, WeekMetrics, measure, trace_from_labels,
     trace_from_log,
 };

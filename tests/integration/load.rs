@@ -4,10 +4,10 @@
 
 use crate::support::access_log::AccessLogLine;
 use crate::support::client::Response;
-use crate::support::crowd::{self, LoadRequest};
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
+use crate::support::load::{self, LoadRequest};
+use crate::support::metered_site::{MeteredSite, OriginCounters, OriginMode, SHOP, SITE};
 use crate::support::origin::ReceivedRequest;
-use crate::support::site::{MeteredSite, OriginCounters, OriginMode, SHOP, SITE};
 use crate::support::wait::wait_until;
 use crate::support::{combined_log, day};
 use flate2::read::MultiGzDecoder;

@@ -1,6 +1,6 @@
 //! The synthetic day of the demo, with the classification that the gateway must make of each request.
 
-use super::crowd::LoadRequest;
+use super::load::LoadRequest;
 use std::time::Duration;
 use tidegate::demo::traffic;
 use tidegate::policy::ClientKind;

@@ -1,9 +1,9 @@
 //! Pacing over loopback: responses to clients, the admin API, and demand history after a crash.
 
 use crate::support::client::Client;
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
-use crate::support::paced::RULES;
+use crate::support::paced_site::RULES;
 use crate::support::program::{Program, run};
 use serde_json::{Value, json};
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! The server uses its own clock. It only requires that a window has not ended and is not far in the future, so the
 //! current week can be simulated in seconds.
 
-use crate::support::pacing::{
+use crate::support::pacing_harness::{
     BotTreatment, ClientLabel, DAY, PacingPolicy, SyntheticWeek, TraceRequest, decide, rules,
 };
 use crate::support::redis::RedisServer;

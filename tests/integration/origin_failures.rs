@@ -3,7 +3,7 @@
 
 use crate::support::TIMEOUT;
 use crate::support::client::{Client, Response};
-use crate::support::gate::{NOON, TestGateway};
+use crate::support::gateway::{NOON, TestGateway};
 use crate::support::origin::{Origin, OriginControl, signal};
 use parking_lot::Mutex;
 use std::sync::Arc;

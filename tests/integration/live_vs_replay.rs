@@ -1,9 +1,9 @@
 //! Live decisions against replayed ones: the replay of a gateway's log yields the same verdict, reason and class per
 //! line.
 
-use crate::support::crowd::{self, LoadRequest};
-use crate::support::day;
-use crate::support::gate::TestGateway;
+use crate::support::day_trace;
+use crate::support::gateway::TestGateway;
+use crate::support::load::{self, LoadRequest};
 use crate::support::origin::{Origin, signal};
 use crate::support::wait::wait_until;
 use std::io::Cursor;

@@ -2,7 +2,7 @@
 //! the response headers completes all of its work. A client sleeps by advancing the gateway's clock.
 
 use crate::support::client::Response;
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Bucket keys: buckets by address, by the value of a header or cookie, by operator or by class; exempt clients; API
 //! keys.
 
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
