@@ -21,7 +21,7 @@ fn synthetic_day_scrapers_are_suspected_and_humans_not() {
     for seed in 1..=4 {
         let mut lookout = ClassifierHarness::with_rules(SHOP);
         let mut cases = DetectionResults::default();
-        for (at, visit, label, actor) in day::labeled_day(seed, 1.0) {
+        for (at, visit, label, actor) in day_trace::labeled_day(seed, 1.0) {
             let line = RecordedRequest { at: NOON + at, status: 200, http10: false, visit };
             let kind = lookout.classify_line_at_host(&line, "shop.example").kind;
             cases.add(&line, label.name(), actor, kind);

@@ -21,10 +21,10 @@ use tidegate::verify::OperatorTable;
 
 #[test]
 fn replay_of_synthetic_day_matches_live_decisions() {
-    let visits = day::generate_day(7, 0.1);
+    let visits = day_trace::generate_day(7, 0.1);
     let asked = visits.len() as u64;
     let gate = TestGateway::with_clock(caching_origin().address(), &rules(asked / 12), Clock::system());
-    crowd::send_all(gate.address(), &visits, || ());
+    load::send_all(gate.address(), &visits, || ());
     let report = assert_replay_matches(gate, asked);
     for (class, reason) in [("engine", "tier"), ("bot", "tier"), ("person", "quota"), ("busy", "bucket")] {
         let class = report.classes.iter().find(|known| known.name == class).expect("a class of the rules");
@@ -34,31 +34,31 @@ fn replay_of_synthetic_day_matches_live_decisions() {
 
 #[test]
 fn replay_orders_same_instant_requests_by_sequence() {
-    let visits = day::generate_day(8, 0.05);
+    let visits = day_trace::generate_day(8, 0.05);
     let asked = visits.len() as u64;
     let gate = TestGateway::with_rules(caching_origin().address(), &rules(asked / 4));
-    crowd::send_all(gate.address(), &visits, || ());
+    load::send_all(gate.address(), &visits, || ());
     assert_replay_matches(gate, asked);
 }
 
 #[test]
 fn replay_rolls_windows_over_as_live() {
-    let visits = day::generate_day(9, 0.05);
+    let visits = day_trace::generate_day(9, 0.05);
     let asked = visits.len() as u64;
     let gate =
         TestGateway::with_rules(caching_origin().address(), &rules(asked / 40).replace("fixed: 24h", "fixed: 10s"));
-    crowd::send_all(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
+    load::send_all(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
     let report = assert_replay_matches(gate, asked);
     assert!(report.quotas[0].windows_in_all > 3, "{:?}", report.quotas[0].windows);
 }
 
 #[test]
 fn replay_rebuilds_pacing_plans() {
-    let visits = day::generate_day(11, 0.05);
+    let visits = day_trace::generate_day(11, 0.05);
     let asked = visits.len() as u64;
     let paced = rules(asked / 40).replace("window: { fixed: 24h }", "window: { fixed: 10s }\n    pacing: learned");
     let gate = TestGateway::with_rules(caching_origin().address(), &paced);
-    crowd::send_all(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
+    load::send_all(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
     let report = assert_replay_matches(gate, asked);
     assert!(report.classes.iter().any(|class| class.refused.contains_key("pacing")), "{:?}", report.classes);
 }
@@ -66,11 +66,11 @@ fn replay_rebuilds_pacing_plans() {
 #[test]
 fn replay_matches_paced_short_windows_with_varied_costs() {
     for (pacing, window) in [("learned", "fixed: 4s"), ("even", "fixed: 4s"), ("learned", "first_use: 3s")] {
-        let visits = day::generate_day(12, 0.05);
+        let visits = day_trace::generate_day(12, 0.05);
         let asked = visits.len() as u64;
         let gate =
             TestGateway::with_rules(origin_with_varied_costs().address(), &paced_rules(asked / 40, pacing, window));
-        crowd::send_all(gate.address(), &visits, || {
+        load::send_all(gate.address(), &visits, || {
             gate.clock.advance(BETWEEN_BURSTS);
             // Reading the state must not change the counters.
             gate.state();
@@ -86,12 +86,12 @@ fn replay_matches_paced_short_windows_with_varied_costs() {
 
 #[test]
 fn reload_of_unchanged_config_keeps_pacing_plans() {
-    let visits = day::generate_day(13, 0.05);
+    let visits = day_trace::generate_day(13, 0.05);
     let asked = visits.len() as u64;
     let (origin, bursts) = (origin_with_varied_costs(), AtomicU64::new(0));
     let rules = paced_rules(asked / 20, "learned", "fixed: 1h");
     let gate = TestGateway::with_rules(origin.address(), &rules);
-    crowd::send_all(gate.address(), &visits, || {
+    load::send_all(gate.address(), &visits, || {
         gate.clock.advance(BETWEEN_BURSTS);
         if bursts.fetch_add(1, Ordering::Relaxed).is_multiple_of(20) {
             gate.reload(origin.address(), &rules).expect("rules did not change");
@@ -103,14 +103,14 @@ fn reload_of_unchanged_config_keeps_pacing_plans() {
 
 #[test]
 fn replay_releases_reservations_of_throttled_requests() {
-    let visits = day::generate_day(15, 0.05);
+    let visits = day_trace::generate_day(15, 0.05);
     let asked = visits.len() as u64;
     let rules = format!(
         "scopes: {{ default: {{ concurrency: 2, queue: {{ max_wait: 0s }} }} }}\n{}",
         paced_rules(asked / 10, "even", "fixed: 1h")
     );
     let gate = TestGateway::with_rules(origin_with_varied_costs().address(), &rules);
-    crowd::send_all(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
+    load::send_all(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
     let report = assert_replay_matches_uncorrected(gate, asked);
     for reason in ["throttle", "pacing"] {
         let is_met = report.classes.iter().any(|class| class.refused.contains_key(reason));
@@ -120,13 +120,13 @@ fn replay_releases_reservations_of_throttled_requests() {
 
 #[test]
 fn replay_separates_overrun_from_used_units() {
-    let visits = day::generate_day(14, 0.02);
+    let visits = day_trace::generate_day(14, 0.02);
     let asked = visits.len() as u64;
     // More than the load can use. One client uses the remainder, so that its last page costs more than is left.
     let limit = 4 * asked;
     let gate =
         TestGateway::with_rules(origin_with_varied_costs().address(), &format!("ledger: file\n{}", rules(limit)));
-    crowd::send_all(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
+    load::send_all(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
     wait_until("all requests to be settled", || gate.counters().1 == 0.0);
     let mut client = gate.connect();
     let mut take = |item: &str| {
@@ -176,8 +176,8 @@ routes: [ { match: \"/**\", cost: { api: 1 } } ]";
 fn replay_uses_verification_results_from_log() {
     let rules = rules(1000);
     let gate = TestGateway::with_rules(caching_origin().address(), &rules);
-    let visits: Vec<LoadRequest> = day::generate_day(10, 0.02);
-    crowd::send_all(gate.address(), &visits, || ());
+    let visits: Vec<LoadRequest> = day_trace::generate_day(10, 0.02);
+    load::send_all(gate.address(), &visits, || ());
     let (yaml, log) = (gate.yaml(), gate.read_log_text());
     // The proof recorded in the log decides, not today's address lists.
     let log = log.replace("address_verified:googlebot", "dns_verified:googlebot");
@@ -267,13 +267,13 @@ fn lost_log_lines_keep_other_decisions() {
 #[test]
 fn replay_follows_gateway_restarts() {
     for pacing in ["off", "learned"] {
-        let visits = day::generate_day(12, 0.04);
+        let visits = day_trace::generate_day(12, 0.04);
         let asked = visits.len() as u64;
         let rules = rules(asked / 8)
             .replace("window: { fixed: 24h }", &format!("window: {{ fixed: 24h }}\n    pacing: {pacing}"));
         let mut gate = TestGateway::with_rules(caching_origin().address(), &format!("ledger: file\n{rules}"));
         for part in visits.chunks(visits.len().div_ceil(3)) {
-            crowd::send_all(gate.address(), part, || gate.clock.advance(Duration::from_millis(137)));
+            load::send_all(gate.address(), part, || gate.clock.advance(Duration::from_millis(137)));
             gate.restart();
         }
         let report = assert_replay_matches(gate, asked);

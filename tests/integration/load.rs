@@ -9,7 +9,7 @@ use crate::support::load::{self, LoadRequest};
 use crate::support::metered_site::{MeteredSite, OriginCounters, OriginMode, SHOP, SITE};
 use crate::support::origin::ReceivedRequest;
 use crate::support::wait::wait_until;
-use crate::support::{combined_log, day};
+use crate::support::{combined_log, day_trace};
 use flate2::read::MultiGzDecoder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -100,7 +100,7 @@ impl LoadRun {
         let limit = asked_for / SCARCITY;
         let (origin, books) = site.start_origin(mood);
         let gate = TestGateway::with_rules(origin.address(), &rules(limit, site));
-        let answers = crowd::send_all(gate.address(), &visits, || {
+        let answers = load::send_all(gate.address(), &visits, || {
             if mood == OriginMode::Moody {
                 // Idle origin connections expire after a while. A request that fails on a stale connection is retried.
                 gate.clock.advance(Duration::from_millis(100));
@@ -139,7 +139,7 @@ impl LoadRun {
 
     fn assert_free_requests_admitted(&self) {
         for line in &self.lines {
-            let costs = (self.site.cost)(&self.visits[crowd::request_index(&line.host)].target);
+            let costs = (self.site.cost)(&self.visits[load::request_index(&line.host)].target);
             let expected: f64 = line.cost.values().sum();
             assert_eq!(expected, costs as f64, "the gateway and the origin have the same cost: {line:?}");
             assert!(costs > 0 || !line.is_refused(), "{line:?}");
@@ -201,7 +201,7 @@ impl LoadRun {
 
     fn assert_counted_once(&self) {
         assert_eq!(self.lines.len(), self.visits.len(), "one log line per request");
-        let logged: BTreeSet<usize> = self.lines.iter().map(|line| crowd::request_index(&line.host)).collect();
+        let logged: BTreeSet<usize> = self.lines.iter().map(|line| load::request_index(&line.host)).collect();
         assert_eq!(logged.len(), self.visits.len(), "each request has its own line");
 
         let mut counted: BTreeMap<String, f64> = BTreeMap::new();
@@ -226,7 +226,7 @@ impl LoadRun {
         let classes: BTreeMap<&str, &str> =
             self.lines.iter().map(|line| (line.host.as_str(), line.class.as_str())).collect();
         for seen in &self.seen {
-            let visit = &self.visits[crowd::request_index(&seen.fields["host"])];
+            let visit = &self.visits[load::request_index(&seen.fields["host"])];
             assert_eq!(seen.fields["x-tidegate-class"], classes[seen.fields["host"].as_str()], "{visit:?}");
             assert_eq!((&seen.method, &seen.target), (&visit.method, &visit.target));
             assert_eq!(seen.fields.get("user-agent").map_or("", String::as_str), visit.user_agent.trim());
@@ -236,7 +236,7 @@ impl LoadRun {
 
     fn assert_client_kinds(&self) {
         for line in &self.lines {
-            let visit = &self.visits[crowd::request_index(&line.host)];
+            let visit = &self.visits[load::request_index(&line.host)];
             if let Some(kind) = visit.kind {
                 assert_eq!(line.kind, kind.name(), "{visit:?}");
             }
@@ -250,7 +250,7 @@ impl LoadRun {
         assert_eq!(self.seen.len() + refused, self.visits.len());
         assert_eq!(self.spent as f64, self.used, "the charged units are the units that the origin spent");
         for line in &self.lines {
-            let answer = self.answers[crowd::request_index(&line.host)].as_ref().expect("request has a response");
+            let answer = self.answers[load::request_index(&line.host)].as_ref().expect("request has a response");
             assert_eq!(answer.status, if line.is_refused() { 429 } else { 200 }, "{line:?}");
             assert_eq!(answer.status, line.status);
         }
@@ -290,7 +290,7 @@ const SCALE: f64 = 0.08;
 const CHARGED: &str = "tidegate_quota_charged_total{";
 
 fn synthetic_requests() -> Vec<LoadRequest> {
-    day::generate_day(7, SCALE)
+    day_trace::generate_day(7, SCALE)
 }
 
 /// Returns the real logs; none if the shared data is missing.
