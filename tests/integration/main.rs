@@ -33,6 +33,7 @@ mod paced;
 mod pacing;
 mod proxy;
 mod redis;
+mod reference;
 mod refusals;
 mod replay;
 mod report;
