@@ -9,6 +9,8 @@ mod auth;
 mod client;
 mod corrections;
 mod decision;
+pub mod endpoints;
+pub mod fields;
 mod health;
 mod problem;
 mod quotas;

@@ -32,6 +32,7 @@ use error::{failed, print_errors};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
 /// An adaptive rate-limiting reverse proxy for origins with a metered quota
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
@@ -82,7 +83,7 @@ enum Command {
     ///
     /// Prints one line for each line of input: KIND, tab, name of the bot or `-`.
     Classify {
-        /// Whose `user_agent_rules:` rules go before the built-in list; where none is named, that list alone.
+        /// Configuration file whose `user_agent_rules` apply before the built-in list (default: the built-in list only).
         #[arg(long)]
         config: Option<PathBuf>,
         /// Prints one JSON object per line.

@@ -28,9 +28,9 @@ pub struct TuneArgs {
     log: LogArgs,
     #[command(flatten)]
     file: ConfigArg,
-    /// What is wanted, the most important first: WHAT MEASURE <= or >= NUMBER [%], separated by commas. Of a class:
-    /// refused, admitted, evenness. Of a quota: unused, used. Such as "person refused <= 0, search admitted >= 90 %, unused
-    /// <= 2 %"
+    /// Goal: terms separated by commas, the most important first, each as WHAT MEASURE <= or >= NUMBER [%]. Measures of a
+    /// class: refused, admitted, evenness. Measures of a quota: unused, used. Example: "person refused <= 0, search
+    /// admitted >= 90 %, unused <= 2 %"
     #[arg(long, value_name = "GOAL")]
     goal: String,
     /// Quota whose tiers and pacing are varied; required if there are several.

@@ -111,6 +111,11 @@ pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
     })
 }
 
+/// Returns the top-level keys of the configuration file, in order.
+pub const fn section_names() -> &'static [&'static str] {
+    raw::SECTIONS
+}
+
 /// Returns the JSON Schema of the configuration file.
 pub fn schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(raw::File);

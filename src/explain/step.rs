@@ -86,7 +86,7 @@ impl Step {
 
     pub(super) fn new(step: Stage, finding: StepResult, message: impl Into<String>) -> Self {
         let (message, evidence, numbers) = (message.into(), Vec::new(), Map::new());
-        Self { step, quota: None, finding, message: message, evidence, numbers, rule: None }
+        Self { step, quota: None, finding, message, evidence, numbers, rule: None }
     }
 
     pub(super) fn by(self, rule: Rule) -> Self {

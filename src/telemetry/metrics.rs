@@ -1,5 +1,10 @@
 //! All exported metrics. The doc comment of each is its help text.
 
+use super::status_class::StatusClass;
+use super::{VerificationMethod, VerificationResult};
+use crate::policy::bot_detection::Signal;
+use crate::policy::{ClientKind, Reason};
+
 /// Definition of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
@@ -166,6 +171,48 @@ metrics! {
     START_TIME: Gauge "tidegate_process_start_time_seconds" [];
     /// Build information; the value is always 1.
     BUILD_INFO: Gauge "tidegate_build_info" ["version", "revision"];
+}
+
+/// A label of metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricLabel {
+    /// Name of the label.
+    pub name: &'static str,
+    /// Source of the values, as sentences.
+    pub meaning: &'static str,
+    /// Returns the values if they are a closed list, else none.
+    pub values: fn() -> Vec<&'static str>,
+}
+
+/// All labels of the metrics. Values come from the configuration or from a closed list, never from a request.
+pub const LABELS: &[MetricLabel] = &[
+    label("class", "Name of a class of the configuration, or `other`.", Vec::new),
+    label("verdict", "Verdict on the request.", || vec!["admitted", "refused"]),
+    label("reason", "Rule that refused the request; empty if it was admitted.", || {
+        std::iter::once("").chain(Reason::ALL.map(Reason::name)).collect()
+    }),
+    label("kind", "Kind of the client.", || ClientKind::ALL.map(ClientKind::name).to_vec()),
+    label("code", "Status class of the response. 429 and 503 are counted apart from 4xx and 5xx.", || {
+        StatusClass::NAMES.to_vec()
+    }),
+    label("scope", "Name of a scope of the configuration, or `default`.", Vec::new),
+    label("quota", "Name of a quota of the configuration.", Vec::new),
+    label("operator", "Name of an operator, built in or of the configuration.", Vec::new),
+    label("signal", "Behavior signal of a suspected bot.", || Signal::ALL.map(Signal::name).to_vec()),
+    label("list", "Name of an address list of the configuration.", Vec::new),
+    label("method", "Proof method of the verification: published ranges, reverse DNS, or a signed request.", || {
+        vec!["ranges", VerificationMethod::Dns.name(), "signature"]
+    }),
+    label("result", "Result of the verification; `invalid` is a result of signatures only.", || {
+        use VerificationResult::{Impostor, Unknown, Verified};
+        vec![Verified.name(), Impostor.name(), "invalid", Unknown.name()]
+    }),
+    label("version", "Version of the program.", Vec::new),
+    label("revision", "Source revision of the program.", Vec::new),
+];
+
+const fn label(name: &'static str, meaning: &'static str, values: fn() -> Vec<&'static str>) -> MetricLabel {
+    MetricLabel { name, meaning, values }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! nothing else. [`Telemetry`] is the control side: it adds up, renders, looks up and closes.
 
 mod access_log;
+pub mod access_log_fields;
 mod counters;
 mod decision_ring;
 mod exporter;

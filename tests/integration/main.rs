@@ -38,6 +38,7 @@ mod proxy;
 mod quota_sync;
 mod real_clients;
 mod redis;
+mod reference;
 mod replay;
 mod responses;
 mod robots;

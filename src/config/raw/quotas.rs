@@ -52,20 +52,20 @@ pub(in crate::config) struct Quota {
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Window {
-    /// Calendar unit of the window in a time zone: hour, day, week (from Monday) or month.
+    /// Calendar unit of the window in a time zone: hour, day, week (from Monday) or month. Default none.
     pub calendar: Option<Unit>,
     /// IANA name of the time zone; with calendar only. Default UTC.
     pub zone: Option<String>,
     /// Time of day of the renewal, such as `"06:30"`; with calendar only. With calendar: hour, the minute at which the
     /// hour starts, such as `"00:15"`. Default 00:00.
     pub at: Option<TimeOfDay>,
-    /// Length of equal windows, counted from 1970-01-01T00:00:00Z. At least 1s.
+    /// Length of equal windows, counted from 1970-01-01T00:00:00Z. At least 1s. Default none.
     pub fixed: Option<Span>,
     /// Length of a window that starts with the first charge; the first charge after its end starts the next one. At
-    /// least 1s.
+    /// least 1s. Default none.
     pub first_use: Option<Span>,
     /// Length of a sliding window: at most the limit in any span of this length. A charge counts for this length and up
-    /// to a 60th of it more. At least 1s.
+    /// to a 60th of it more. At least 1s. Default none.
     pub sliding: Option<Span>,
 }
 

@@ -1,0 +1,113 @@
+//! Endpoints of the admin listener, as listed in docs/reference/ADMIN_API.md.
+//!
+//! A test compares the table with the routes of [`router`](super::router()).
+
+/// An endpoint of the admin listener.
+#[derive(Clone, Copy, Debug)]
+pub struct Endpoint {
+    /// Request method. `GET` includes `HEAD`.
+    pub method: &'static str,
+    /// Path pattern, as the router has it.
+    pub path: &'static str,
+    /// Effect, request body and response, as sentences.
+    pub response: &'static str,
+    /// Statuses of problem documents that only this endpoint sends, each with its cause.
+    pub errors: &'static [(u16, &'static str)],
+}
+
+/// All endpoints.
+pub const ENDPOINTS: &[Endpoint] = &[
+    Endpoint {
+        method: "GET",
+        path: "/healthz",
+        response: "The process is alive: `{\"status\": \"alive\"}`. Needs no token.",
+        errors: &[],
+    },
+    Endpoint {
+        method: "GET",
+        path: "/readyz",
+        response: "The gateway is ready: `{\"status\": \"ready\"}`. The origin is resolved and the ledger is open. Needs \
+                   no token.",
+        errors: &[(503, "The gateway is not ready; `detail` has the reasons.")],
+    },
+    Endpoint {
+        method: "GET",
+        path: "/metrics",
+        response: "The [metrics](METRICS.md) in the Prometheus text format. Dashboard and alert rules are in `grafana/`.",
+        errors: &[],
+    },
+    Endpoint {
+        method: "GET",
+        path: "/api/v1/state",
+        response: "The [state](#state) of the gateway; the data of `tidegate status`.",
+        errors: &[],
+    },
+    Endpoint {
+        method: "GET",
+        path: "/api/v1/quotas",
+        response: "A list of all [quotas](#quotas); the data of `tidegate quota show`.",
+        errors: &[],
+    },
+    Endpoint {
+        method: "GET",
+        path: "/api/v1/quotas/{name}",
+        response: "One [quota](#quotas).",
+        errors: &[(404, "No quota has this name; `detail` lists the known ones.")],
+    },
+    Endpoint {
+        method: "PUT",
+        path: "/api/v1/quotas/{name}/used",
+        response: "Sets the usage of the current window. The body is `{\"used\": N}`, N a number or a string such as \
+                   `\"12.25\"`, with an optional name `by` of 1 to 64 characters. An enforced quota accepts 0 to its \
+                   limit, less the units reserved for requests in flight; a quota in shadow mode may exceed its limit. \
+                   It ends a Redis recovery of the quota and a closure by `sync_from`. The response is a \
+                   [correction](#corrections). The correction is active at once, and stored before the response, or a \
+                   warning is logged after 2 s.",
+        errors: &[(404, "No quota has this name."), (422, "The body is invalid; `detail` has one line per error.")],
+    },
+    Endpoint {
+        method: "POST",
+        path: "/api/v1/quotas/{name}/reset",
+        response: "Sets the usage to 0: the full limit of the window is available again, less reserved units. The body \
+                   is empty or `{\"by\": \"NAME\"}`. The response is a [correction](#corrections).",
+        errors: &[(404, "No quota has this name."), (422, "The body is invalid; `detail` has one line per error.")],
+    },
+    Endpoint {
+        method: "GET",
+        path: "/api/v1/decisions/{id}",
+        response: "The [access log line](ACCESS_LOG.md) of a decision. The id is the value of `X-Tidegate-Decision`. \
+                   Each worker stores its last 1,024 decisions.",
+        errors: &[(400, "The id is not 16 hexadecimal digits."), (404, "The decision is no longer stored.")],
+    },
+    Endpoint {
+        method: "GET",
+        path: "/api/v1/decisions/{id}/explanation",
+        response: "The [explanation](#explanation) of a decision by the current configuration; the document of \
+                   `tidegate explain ID --json`.",
+        errors: &[(400, "The id is not 16 hexadecimal digits."), (404, "The decision is no longer stored.")],
+    },
+    Endpoint {
+        method: "POST",
+        path: "/api/v1/reload",
+        response: "Reads the configuration again: `{\"reloaded\": true, \"summary\": \"...\"}`.",
+        errors: &[
+            (422, "The configuration is invalid; the current one stays. `detail` has one line per error."),
+            (500, "The reload failed unexpectedly; the current configuration stays."),
+        ],
+    },
+];
+
+/// Statuses of problem documents that all endpoints send, each with its cause.
+pub const COMMON_ERRORS: &[(u16, &str)] = &[
+    (401, "`admin.token` is set and `Authorization: Bearer TOKEN` is missing or wrong; not `/healthz` and `/readyz`."),
+    (403, "A browser sends the request from another site's page; not `/healthz` and `/readyz`."),
+    (404, "The path is unknown."),
+    (405, "The path does not support the method; `Allow` lists the methods."),
+    (413, "The request body exceeds 64 KiB."),
+    (
+        421,
+        "`admin.token` is not set and `Host` is not localhost, a loopback address or the listen address; not `/healthz` \
+         and `/readyz`.",
+    ),
+    (503, "There was no response within 10 s."),
+];

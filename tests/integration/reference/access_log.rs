@@ -1,0 +1,180 @@
+//! ACCESS_LOG.md, from the tables beside the writer of access log lines.
+
+use super::markdown::table;
+use super::{assert_current, fits};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+use tidegate::policy::address_lists::ListId;
+use tidegate::policy::bot_detection::{HeadersSeen, Signal};
+use tidegate::policy::class::Evidence;
+use tidegate::policy::{BotId, ClientKind, OperatorId, Reason};
+use tidegate::telemetry::access_log_fields::{
+    EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELD, REASONS, VERDICTS,
+};
+use tidegate::telemetry::sample::person;
+use tidegate::telemetry::{LineWriter, QuotaCharge, Record, RecordedOutcome};
+
+#[test]
+fn access_log_document_is_current() {
+    let code = |text: &str| format!("`{text}`");
+    let fields = LOG_FIELDS.iter().map(|field| [code(field.name), field.form.to_owned(), field.meaning.to_owned()]);
+    let values = |heading: &str, values: &[LogValue]| {
+        let rows = values.iter().map(|value| [code(value.value), value.meaning.to_owned()]);
+        format!("### {heading}\n\n{}", table(["Value", "Meaning"], rows))
+    };
+    let example = LOG_FIELDS.iter().fold(line(&person()), |line, field| {
+        line.replace(&format!(",\"{}\":", field.name), &format!(",\n \"{}\":", field.name))
+    });
+    let text = format!("{INTRODUCTION}```json\n{example}```\n\n## Fields\n\n")
+        + &table(["Field", "Type", "Meaning"], fields)
+        + "## Values\n\n"
+        + &values("verdict", &VERDICTS)
+        + &values("reason", &REASONS)
+        + &values("kind", &KINDS)
+        + &values("evidence", EVIDENCE)
+        + SIGNALS;
+    assert_current("ACCESS_LOG.md", "Access log", &text);
+}
+
+#[test]
+fn lines_have_the_documented_fields_in_order() {
+    let charges = [QuotaCharge { retry_sequence: Some(7), ..person().charges[0] }];
+    let everything = Record {
+        charges: &charges,
+        operator: Some(OperatorId(0)),
+        evidence: &[Some(Evidence::ApiKey)],
+        bot_score: Some(83),
+        bucket_sequence: Some(5),
+        outcome: RecordedOutcome::Refused(Reason::Tier),
+        retry_after_s: Some(60),
+        tier: Some(2),
+        guarded: true,
+        scope: Some("default"),
+        cache: Some("hit"),
+        ..person()
+    };
+    let shadow = Record { outcome: RecordedOutcome::Admitted { shadow: Some(Reason::Tier) }, ..everything };
+    let nothing = Record {
+        host: b"",
+        path: "",
+        query: None,
+        user_agent: b"",
+        referer: None,
+        headers_seen: HeadersSeen::USER_AGENT,
+        evidence: &[],
+        charges: &[],
+        origin: None,
+        total: Duration::ZERO,
+        ..person()
+    };
+    let all: Vec<&str> = LOG_FIELDS.iter().map(|field| field.name).collect();
+    let always: Vec<&str> = all.iter().copied().filter(|name| *name != OPTIONAL_LOG_FIELD).collect();
+    for (record, expected) in [(everything, &all), (shadow, &all), (person(), &always), (nothing, &always)] {
+        let Entries(entries) = serde_json::from_str(&line(&record)).expect("a JSON object");
+        let names: Vec<&str> = entries.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(&names, expected);
+        for (name, value) in &entries {
+            let form = LOG_FIELDS.iter().find(|field| field.name == name).expect("field is documented").form;
+            assert!(fits(form, value), "{name} is not {form}: {value}");
+        }
+    }
+}
+
+#[test]
+fn written_values_are_documented() {
+    let names = |values: &[LogValue]| values.iter().map(|value| value.value).collect::<Vec<_>>();
+    assert_eq!(names(&REASONS), Reason::ALL.map(Reason::name));
+    assert_eq!(names(&KINDS), ClientKind::ALL.map(ClientKind::name));
+    let outcomes = [RecordedOutcome::Admitted { shadow: None }, RecordedOutcome::Refused(Reason::Tier)];
+    assert_eq!(names(&VERDICTS), outcomes.map(RecordedOutcome::verdict));
+    // Of an entry with a name, the part up to the colon.
+    let form = |entry: &str| entry.split_inclusive(':').next().unwrap_or_default().to_owned();
+    let mut written = BTreeSet::new();
+    let mut next = Some(Evidence::AgentRule(0));
+    while let Some(evidence) = next {
+        let line: Value =
+            serde_json::from_str(&line(&Record { evidence: &[Some(evidence)], ..person() })).expect("JSON");
+        written.insert(form(line["evidence"][0].as_str().expect("an entry")));
+        next = successor(evidence);
+    }
+    assert_eq!(written, names(EVIDENCE).into_iter().map(form).collect());
+}
+
+/// Returns the evidence after `evidence`, so that a loop visits all forms. A new variant does not compile here.
+fn successor(evidence: Evidence) -> Option<Evidence> {
+    let operator = OperatorId(0);
+    Some(match evidence {
+        Evidence::AgentRule(_) => Evidence::NoUserAgent,
+        Evidence::NoUserAgent => Evidence::UserAgentNoMatch,
+        Evidence::UserAgentNoMatch => Evidence::UserAgentMatch(BotId(0)),
+        Evidence::UserAgentMatch(_) => Evidence::UserAgentHeuristic,
+        Evidence::UserAgentHeuristic => Evidence::AddressVerified(operator),
+        Evidence::AddressVerified(_) => Evidence::AddressMismatch(operator),
+        Evidence::AddressMismatch(_) => Evidence::AddressPrivate(operator),
+        Evidence::AddressPrivate(_) => Evidence::DnsVerified(operator),
+        Evidence::DnsVerified(_) => Evidence::DnsMismatch(operator),
+        Evidence::DnsMismatch(_) => Evidence::SignatureValid(operator),
+        Evidence::SignatureValid(_) => Evidence::SignatureUnknown(Some(operator)),
+        Evidence::SignatureUnknown(Some(_)) => Evidence::SignatureUnknown(None),
+        Evidence::SignatureUnknown(None) => Evidence::SignatureInvalid(Some(operator)),
+        Evidence::SignatureInvalid(Some(_)) => Evidence::SignatureInvalid(None),
+        Evidence::SignatureInvalid(None) => Evidence::SignatureUnlisted,
+        Evidence::SignatureUnlisted => Evidence::SignatureMalformed,
+        Evidence::SignatureMalformed => Evidence::Behavior(Signal::NoLinks),
+        Evidence::Behavior(_) => Evidence::AddressList(ListId(0)),
+        Evidence::AddressList(_) => Evidence::ApiKey,
+        Evidence::ApiKey => return None,
+    })
+}
+
+fn line(record: &Record<'_>) -> String {
+    let mut out = Vec::new();
+    let started = tidegate::policy::Timestamp::from_seconds(1_795_230_843);
+    LineWriter::starting_at(started).write_json(&mut out, record);
+    String::from_utf8(out).expect("UTF-8")
+}
+
+/// Entries of a JSON object, in the order of the text.
+struct Entries(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EntriesVisitor;
+
+        impl<'de> Visitor<'de> for EntriesVisitor {
+            type Value = Entries;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(EntriesVisitor)
+    }
+}
+
+const INTRODUCTION: &str = "\
+The gateway writes one JSON line per finished request. [`log.access`](CONFIGURATION.md#log) sets the file; SIGUSR1 and
+SIGHUP reopen it. A line has all that `tidegate replay` needs to repeat the decision. Credentials and cookies are never
+written. Times are RFC 3339 in UTC, to the microsecond. In an object, the keys are names of quotas. A client's text that
+is not UTF-8 is read as Latin-1.
+
+A line, with line breaks added:
+
+";
+
+const SIGNALS: &str = "\
+[Classification](../CLASSIFICATION.md#behavior) describes the signals. The signature fields and the agents are those of
+Web Bot Auth.
+";

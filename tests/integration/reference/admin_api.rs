@@ -1,0 +1,223 @@
+//! ADMIN_API.md, from the tables beside the router and the JSON writers of the admin listener.
+
+use super::markdown::{paragraph, table};
+use super::{assert_current, fits};
+use crate::support::gate::TestGateway;
+use crate::support::origin::Origin;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use tidegate::admin::endpoints::{COMMON_ERRORS, ENDPOINTS};
+use tidegate::admin::fields::{
+    CORRECTION_FIELDS, DocumentField, EXPLANATION_FIELDS, PROBLEM_FIELDS, QUOTA_FIELDS, STATE_FIELDS,
+};
+use tidegate::telemetry::access_log_fields::LOG_FIELDS;
+
+#[test]
+fn admin_document_is_current() {
+    let mut text = INTRODUCTION.to_owned();
+    for endpoint in ENDPOINTS {
+        text += &format!("### `{} {}`\n\n{}\n", endpoint.method, endpoint.path, paragraph("", "", endpoint.response));
+        let errors = endpoint.errors.iter().map(|(status, cause)| paragraph("- ", "  ", &format!("{status}: {cause}")));
+        let errors = errors.collect::<String>();
+        text += &if errors.is_empty() { errors } else { format!("{errors}\n") };
+    }
+    let errors = COMMON_ERRORS.iter().map(|(status, cause)| [status.to_string(), (*cause).to_owned()]);
+    text += &format!("## Errors\n\n{ERRORS}{}", table(["Status", "Cause"], errors));
+    for (heading, introduction, fields) in [
+        ("Problem document", "An error has these fields.\n\n", PROBLEM_FIELDS),
+        ("State", "", STATE_FIELDS),
+        ("Quotas", "Each quota has these fields.\n\n", QUOTA_FIELDS),
+        ("Corrections", "", CORRECTION_FIELDS),
+        ("Explanation", "", EXPLANATION_FIELDS),
+    ] {
+        let rows = fields.iter().map(|field| [format!("`{}`", field.path), field.form.into(), field.meaning.into()]);
+        text += &format!("## {heading}\n\n{introduction}{}", table(["Field", "Type", "Meaning"], rows));
+    }
+    assert_current("ADMIN_API.md", "Admin API", &format!("{}\n", text.trim_end()));
+}
+
+#[test]
+fn endpoints_are_the_routes_of_the_router() {
+    let source = include_str!("../../../src/admin/mod.rs");
+    let mut routes: Vec<(String, String)> = source
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix(".route(\"")?.split_once("\", "))
+        .map(|(path, handler)| (handler.split('(').next().unwrap_or_default().to_uppercase(), path.to_owned()))
+        .collect();
+    let mut endpoints: Vec<(String, String)> =
+        ENDPOINTS.iter().map(|endpoint| (endpoint.method.to_owned(), endpoint.path.to_owned())).collect();
+    routes.sort();
+    endpoints.sort();
+    assert_eq!(endpoints, routes);
+}
+
+#[test]
+fn every_endpoint_responds() {
+    let (gate, ids) = busy_gateway();
+    for endpoint in ENDPOINTS {
+        let path = endpoint.path.replace("{name}", "api").replace("{id}", &ids[0]);
+        let body = if endpoint.method == "PUT" { "{\"used\": \"1.5\", \"by\": \"ann\"}" } else { "" };
+        let (status, response) = gate.admin_request(endpoint.method, &path, body);
+        assert_eq!(status, 200, "{} {path}: {response}", endpoint.method);
+        let other = if endpoint.method == "GET" { "DELETE" } else { "GET" };
+        assert_eq!(gate.admin_request(other, &path, "").0, 405, "{path}");
+    }
+    let mut problems = Vec::new();
+    for (method, path, body, status) in [
+        ("GET", "/api/v1/quotas/none", "", 404),
+        ("PUT", "/api/v1/quotas/none/used", "{\"used\": 1}", 404),
+        ("PUT", "/api/v1/quotas/api/used", "{\"used\": -1}", 422),
+        ("POST", "/api/v1/quotas/none/reset", "", 404),
+        ("POST", "/api/v1/quotas/api/reset", "[]", 422),
+        ("GET", "/api/v1/decisions/1", "", 400),
+        ("GET", "/api/v1/decisions/0000000000000000", "", 404),
+        ("GET", "/api/v1/decisions/1/explanation", "", 400),
+        ("GET", "/api/v1/decisions/0000000000000000/explanation", "", 404),
+        ("GET", "/elsewhere", "", 404),
+    ] {
+        let (found, response) = gate.admin_request(method, path, body);
+        assert_eq!(found, status, "{method} {path}: {response}");
+        problems.push(serde_json::from_str(&response).expect("a problem document"));
+    }
+    assert_documented("problem", PROBLEM_FIELDS, &problems, |_| false);
+}
+
+#[test]
+fn fields_of_responses_are_the_documented_ones() {
+    let (gate, ids) = busy_gateway();
+    let mut state = gate.state();
+    let mut quotas = state["quotas"].as_array().expect("a list").clone();
+    let listed: Value = serde_json::from_str(&gate.admin_get("/api/v1/quotas").1).expect("JSON");
+    quotas.extend(listed.as_array().expect("a list").iter().cloned());
+    state["quotas"] = json!([{}]);
+    assert_documented("state", STATE_FIELDS, &[state], |_| false);
+    assert_documented("quota", QUOTA_FIELDS, &quotas, |_| false);
+    let (_, correction) = gate.admin_request("POST", "/api/v1/quotas/api/reset", "{\"by\": \"ann\"}");
+    assert_documented("correction", CORRECTION_FIELDS, &[serde_json::from_str(&correction).expect("JSON")], |_| false);
+    let mut explanations = Vec::new();
+    for id in &ids {
+        let decision: Value =
+            serde_json::from_str(&gate.admin_get(&format!("/api/v1/decisions/{id}")).1).expect("JSON");
+        let known = |name: &String| LOG_FIELDS.iter().any(|field| field.name == name);
+        assert!(decision.as_object().is_some_and(|line| line.keys().all(known)), "{decision}");
+        let explanation = gate.admin_get(&format!("/api/v1/decisions/{id}/explanation")).1;
+        explanations.push(serde_json::from_str(&explanation).expect("JSON"));
+    }
+    // Which inputs and changes an explanation has depends on the request.
+    assert_documented("explanation", EXPLANATION_FIELDS, &explanations, |path| path.contains(".numbers."));
+}
+
+/// Asserts that the documents have exactly the fields of the table, each with its type. Fields for which
+/// `may_be_absent` returns true need not occur.
+#[track_caller]
+fn assert_documented(name: &str, fields: &[DocumentField], documents: &[Value], may_be_absent: fn(&str) -> bool) {
+    let mut found = BTreeMap::new();
+    documents.iter().for_each(|document| collect(fields, "", document, &mut found));
+    let undocumented: Vec<&String> =
+        found.keys().filter(|path| !fields.iter().any(|field| field.path == **path)).collect();
+    assert!(undocumented.is_empty(), "{name}: fields without documentation: {undocumented:?}");
+    for field in fields {
+        let values = found.get(field.path).map(Vec::as_slice).unwrap_or_default();
+        assert!(!values.is_empty() || may_be_absent(field.path), "{name}: no response has {}", field.path);
+        for value in values {
+            assert!(fits(field.form, value), "{name}: {} is not {}: {value}", field.path, field.form);
+        }
+    }
+}
+
+/// Adds all fields below `value` to `found`, by path. Keys of maps by name are no fields.
+fn collect(fields: &[DocumentField], path: &str, value: &Value, found: &mut BTreeMap<String, Vec<Value>>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect(fields, &format!("{path}[]"), item, found)),
+        Value::Object(entries) => {
+            let is_map = fields.iter().any(|field| field.path == path && field.form.contains("object of "));
+            for (key, value) in entries.iter().filter(|_| !is_map) {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                collect(fields, &path, value, found);
+                found.entry(path).or_default().push(value.clone());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns a gateway with quotas, a pacing plan, partitions, crawlers, refused clients, a correction and a failed
+/// reload, and the ids of some of its decisions.
+pub(super) fn busy_gateway() -> (TestGateway, Vec<String>) {
+    let origin = Origin::plain();
+    let gate = TestGateway::with_rules(origin.address(), RULES);
+    let mut client = gate.connect();
+    let mut ids = Vec::new();
+    let googlebot = "X-Forwarded-For: 66.249.66.1\r\nUser-Agent: Googlebot/2.1\r\n";
+    for (path, fields, status) in [
+        ("/page", "User-Agent: curl/8.0\r\n", 200),
+        ("/page", googlebot, 200),
+        ("/page", googlebot, 200),
+        ("/robots.txt", googlebot, 200),
+        ("/tenant?tenant=acme", "", 200),
+        ("/tenant?tenant=acme", "", 503),
+        ("/expensive", "", 200),
+        ("/expensive", "", 429),
+        ("/page", "User-Agent: BadBot/1.0\r\n", 429),
+        ("/small", "User-Agent: small\r\n", 200),
+        ("/small", "User-Agent: small\r\n", 429),
+    ] {
+        let response = client.get(path, fields);
+        assert_eq!(response.status, status, "{path} {fields}: {}", response.text());
+        ids.extend(response.fields.get("x-tidegate-decision").cloned());
+    }
+    while client.get("/page", "User-Agent: curl/8.0\r\n").status == 200 {}
+    ids.push(client.get("/page", "User-Agent: curl/8.0\r\n").field("x-tidegate-decision").to_owned());
+    gate.set_used("api", 50);
+    assert!(gate.reload(origin.address(), "routes: 7").is_err());
+    gate.write(origin.address(), RULES);
+    (gate, ids)
+}
+
+const RULES: &str = "
+headers: { retry_after_spread: 0% }
+bot_detection: { enabled: false }
+quotas:
+  api:
+    limit: 100
+    window: { calendar: day, zone: UTC }
+    pacing: even
+    tiers: { bot: [ { above: 95%, shed: 100% } ] }
+  dear: { limit: 10, window: { fixed: 24h } }
+user_agent_rules: [ { match: small, kind: human } ]
+classes:
+  - { name: bad, when: { user_agent: BadBot }, block: true }
+  - { name: small, when: { user_agent: small }, bucket: { rate: 1/h, burst: 1 } }
+  - { name: search, when: { operator: googlebot }, crawl_delay: 10s }
+  - { name: bot, when: { kind: [verified_bot, declared_bot] } }
+scopes:
+  default: { concurrency: 8 }
+  tenant: { partition_by: { query: tenant }, delay: 60s }
+routes:
+  - { match: /page, cost: { api: 1 } }
+  - { match: /small, cost: { api: 1, dear: 1 } }
+  - { match: /expensive, cost: { dear: 9 } }
+  - { match: /tenant, scopes: [default, tenant] }
+";
+
+const INTRODUCTION: &str = "\
+The gateway serves this API on `admin.listen`, by default 127.0.0.1:9090, apart from client traffic. The commands
+`tidegate status`, `tidegate quota` and `tidegate explain ID` use it. Responses are JSON, except the metrics. Times are
+RFC 3339 in UTC. Units are numbers to a thousandth. In the path of a field, `[]` stands for the items of a list.
+
+With `admin.token`, every request except those for `/healthz` and `/readyz` needs `Authorization: Bearer TOKEN`. Without
+a token, the listener accepts only requests whose `Host` is localhost, a loopback address or the listen address.
+
+```sh
+curl http://127.0.0.1:9090/api/v1/quotas
+curl -X PUT -d '{\"used\": 40}' http://127.0.0.1:9090/api/v1/quotas/api/used
+```
+
+## Endpoints
+
+";
+
+const ERRORS: &str = "\
+An error is a problem document (RFC 9457) of type `application/problem+json`. Besides the errors of single endpoints:
+
+";
