@@ -143,7 +143,7 @@ impl Admission {
             engine.throttle.route_scopes(route.scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0))))
         };
         let route_scopes = rules.routes.iter().map(way).collect();
-        Self { engine, rules, accounts, class_ids: class_ids, charges, route_scopes: route_scopes }
+        Self { engine, rules, accounts, class_ids, charges, route_scopes }
     }
 
     /// Returns the configuration of this admission.
@@ -306,7 +306,7 @@ impl Admission {
             match verdict {
                 // A request refused for missing lease units is retried shortly, and must count once.
                 Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => {
-                    account.request_refill_for(book, position.cost)
+                    account.request_refill_for(book, position.cost);
                 }
                 Verdict::Refuse(_) => book.record_decision(slot, position, &verdict),
                 Verdict::Admit { .. } => {

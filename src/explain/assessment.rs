@@ -47,7 +47,9 @@ impl<'a> Assessment<'a> {
         let open = Self::all_histories(case);
         let logged = case.decided().map(|decided| decided.reason);
         match (logged.flatten(), open.refusal().map(|refusal| refusal.reason)) {
-            (Some(Reason::Ledger), _) | (Some(Reason::Throttle | Reason::Backoff), None) => open.from_log(case),
+            (Some(Reason::Ledger), _) | (Some(Reason::Throttle | Reason::Backoff), None) => {
+                open.with_logged_refusal(case)
+            }
             (_, reason) => Self { differs_from_log: logged.is_some_and(|logged| logged != reason), ..open },
         }
     }
@@ -69,11 +71,11 @@ impl<'a> Assessment<'a> {
         let ruled = AssessedVerdict::of(case, History::BestCase);
         let differs_from_log = ruled.refusal().is_some();
         let open = Self { pasts: vec![History::BestCase], rulings: vec![ruled], differs_from_log, is_as_logged: false };
-        if differs_from_log { open } else { open.from_log(case) }
+        if differs_from_log { open } else { open.with_logged_refusal(case) }
     }
 
     /// Replaces the verdict by the logged refusal.
-    fn from_log(mut self, case: &ExplainInput<'a>) -> Self {
+    fn with_logged_refusal(mut self, case: &ExplainInput<'a>) -> Self {
         if let Some((reason, wait)) = case.decided().and_then(|decided| Some((decided.reason?, decided.wait()))) {
             let verdict = Verdict::Refuse(Refusal { reason, quotas: 0, wait });
             self.rulings.iter_mut().for_each(|ruled| ruled.verdict = verdict);

@@ -49,7 +49,7 @@ pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, 
     if let Some(exhausted) = sync.exhausted.as_ref().filter(|exhausted| exhausted.statuses.contains(&status.as_u16())) {
         match exhausted {
             ExhaustedRule { contains: Some(text), .. } if !any_header_contains(text, fields) => {
-                body_text = Some(text.clone())
+                body_text = Some(text.clone());
             }
             _ => count.exhausted = true,
         }

@@ -64,15 +64,7 @@ impl FieldLine {
         let end = from + value.len();
         let is_canonical = head.get(name_end..from) == Some(SEPARATOR.as_bytes()) && head[end..].starts_with(LINE_END);
         let [start, name_end, from, end] = [start, name_end, from, end].map(|place| place as u32);
-        Self {
-            name: Name::of(name),
-            source: Source::Read,
-            is_canonical: is_canonical,
-            start,
-            name_end,
-            value: from,
-            end,
-        }
+        Self { name: Name::of(name), source: Source::Read, is_canonical, start, name_end, value: from, end }
     }
 
     pub(super) fn name(&self) -> Name {
@@ -236,7 +228,7 @@ impl Fields {
             let behind = line.end + LINE_END.len() as u32;
             match &mut run {
                 Some((source, _, end)) if line.is_canonical && *source == line.source && *end == line.start => {
-                    *end = behind
+                    *end = behind;
                 }
                 _ => {
                     self.write_run(out, run.take());

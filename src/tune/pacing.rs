@@ -35,7 +35,7 @@ impl PacingChoice {
 
     /// Returns a sample from numbers in [0, 1]: the mode, then the weights, assigned to classes in order of
     /// `priorities`.
-    pub(super) fn from_sample(&self, draws: &[f64], freedom: TunableFields, priorities: &[u8]) -> Self {
+    pub(super) fn with_sample(&self, draws: &[f64], freedom: TunableFields, priorities: &[u8]) -> Self {
         let mut pace = self.clone();
         if freedom.mode {
             pace.forecast = MODES[(draws[0] * MODES.len() as f64) as usize];

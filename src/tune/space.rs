@@ -97,7 +97,7 @@ impl SearchSpace {
             let numbers: Vec<f64> = columns.iter().map(|column| column[row]).collect();
             let (ladders, pace) = numbers.split_at(of_ladders);
             let ladders = ladders.as_chunks().0.iter().map(|draws| tiers::from_sample(*draws, self.limit));
-            Candidate::new(ladders.collect(), self.present.pace.from_sample(pace, self.freedom, &self.priorities))
+            Candidate::new(ladders.collect(), self.present.pace.with_sample(pace, self.freedom, &self.priorities))
         };
         (0..count).map(draft).collect()
     }

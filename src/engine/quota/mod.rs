@@ -158,7 +158,7 @@ impl QuotaCounter {
             crawlers: Vec::new(),
         };
         state.sum_overlapping();
-        Self { name: quota.name.clone(), number, lease_mode: lease_mode, state: Mutex::new(state) }
+        Self { name: quota.name.clone(), number, lease_mode, state: Mutex::new(state) }
     }
 
     /// Applies a changed configuration. Spent units stay spent: usage of the old window counts in a window with other

@@ -36,7 +36,7 @@ impl ScopeInstance {
         limiter.update_config(rules, now);
         Self {
             scope: Arc::clone(scope),
-            limiter: limiter,
+            limiter,
             timer_owner: None,
             lanes: BTreeSet::new(),
             waiters_by_priority: BTreeMap::new(),

@@ -55,7 +55,7 @@ impl Incarnation {
     /// Returns an incarnation without predecessors.
     pub fn ephemeral(fresh: u64) -> Self {
         let id = format!("{fresh:016x}");
-        Self { gate: id.clone(), id: id, predecessors: Vec::new() }
+        Self { gate: id.clone(), id, predecessors: Vec::new() }
     }
 
     /// Returns the name of the holder in the ledger.

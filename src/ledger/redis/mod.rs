@@ -94,7 +94,7 @@ impl RedisStore {
     pub fn new(server: RedisEndpoint, prefix: &str, fallback_enabled: bool, identity: Incarnation) -> Self {
         Self {
             prefix: prefix.to_owned(),
-            fallback_enabled: fallback_enabled,
+            fallback_enabled,
             identity,
             timing: Timing::default(),
             timeouts: Timeouts::default(),

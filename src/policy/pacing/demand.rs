@@ -107,7 +107,7 @@ pub struct DemandForecast {
 
 impl DemandForecast {
     /// Returns the sum of two forecasts.
-    pub fn add(self, other: Self) -> Self {
+    pub fn plus(self, other: Self) -> Self {
         Self { units: self.units + other.units, variance: self.variance + other.variance }
     }
 

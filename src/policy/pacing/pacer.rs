@@ -106,7 +106,7 @@ impl Pacer {
                     } else {
                         class.demand.forecast_peak(week, left)
                     };
-                    outlook.unpaced_demand = outlook.unpaced_demand.add(first);
+                    outlook.unpaced_demand = outlook.unpaced_demand.plus(first);
                 }
                 Role::Paced(weight) => {
                     outlook.by_share |= class.uses_hourly_forecast(forecast);
@@ -233,7 +233,7 @@ impl Pacer {
                 };
                 Some(class.demand.typical(from, span).scale(served))
             };
-            roles.iter().filter_map(of_class).fold(DemandForecast::default(), DemandForecast::add)
+            roles.iter().filter_map(of_class).fold(DemandForecast::default(), DemandForecast::plus)
         };
         let is_learned = forecast == PacingMode::Learned
             && roles.iter().all(|(number, _)| {

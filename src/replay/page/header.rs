@@ -28,7 +28,7 @@ pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &
     out.raw(".</p>\n</header>\n<section>\n<h2>At a glance</h2>\n");
     match &report.policies[..] {
         [first, second] => {
-            compared(out, [first, second].map(|policy| (policy, key_figures(policy, log.requests, span))))
+            compared(out, [first, second].map(|policy| (policy, key_figures(policy, log.requests, span))));
         }
         policies => policies.iter().for_each(|policy| alone(out, key_figures(policy, log.requests, span))),
     }

@@ -39,14 +39,7 @@ impl Windows {
         let is_shut_out =
             |class| quota.tiers_for(ClassId(class as u16)).and_then(TierSet::shutoff_at) == Some(Units::ZERO);
         let shut_out = (0..classes).map(is_shut_out).collect();
-        Self {
-            shut_out,
-            is_sliding: is_sliding,
-            first_use_length: first_use_length,
-            windows: VecDeque::new(),
-            count: 0,
-            initial_usage: Units::ZERO,
-        }
+        Self { shut_out, is_sliding, first_use_length, windows: VecDeque::new(), count: 0, initial_usage: Units::ZERO }
     }
 
     /// Records a decision; `refused` is the reason and class of a refusal by this quota.

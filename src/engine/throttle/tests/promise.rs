@@ -35,7 +35,7 @@ impl ScopeSimulation {
     fn send(&mut self, client: u64, priority: u8, status: u16) -> Option<ThrottleRejection> {
         match self.gate.acquire(&["api"], client, priority, self.now) {
             AcquireOutcome::Acquired(pass) => {
-                self.inside.extend(pass.map(|pass| (self.now + self.latency_ms, status, pass)))
+                self.inside.extend(pass.map(|pass| (self.now + self.latency_ms, status, pass)));
             }
             AcquireOutcome::Queued(waiting) => self.guests.push(TestClient::new(waiting)),
             AcquireOutcome::Rejected(closed) => return Some(closed),
