@@ -2,7 +2,7 @@
 
 use super::markdown::{paragraph, table};
 use super::{assert_current, fits};
-use crate::support::gate::TestGateway;
+use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
