@@ -92,8 +92,8 @@ fn throttle(criterion: &mut Criterion) {
 
     for waiting in [10, 250, 10_000] {
         let full = new_admission();
-        let mut everybody = names.iter().map(|name| acquire(&full, BOTH, 1, name));
-        let mut inside: VecDeque<SlotGuard> = everybody
+        let mut outcomes = names.iter().map(|name| acquire(&full, BOTH, 1, name));
+        let mut inside: VecDeque<SlotGuard> = outcomes
             .by_ref()
             .take(64)
             .map(|entrance| match entrance {
@@ -102,7 +102,7 @@ fn throttle(criterion: &mut Criterion) {
             })
             .collect();
         // Each waiter is of another tenant, and so in a wait queue of its own.
-        let mut line: VecDeque<QueuedRequest> = everybody
+        let mut line: VecDeque<QueuedRequest> = outcomes
             .take(waiting)
             .map(|entrance| match entrance {
                 AcquireOutcome::Queued(waiting) => waiting,

@@ -225,8 +225,8 @@ impl Admission {
             None => AcquireOutcome::Acquired(None),
             Some(way) => {
                 let priority = self.rules.classes[usize::from(class.0)].priority;
-                let comer = SlotRequest { client: key, priority, random: chance };
-                self.engine.throttle.acquire(way, said, comer, uptime)
+                let request = SlotRequest { client: key, priority, random: chance };
+                self.engine.throttle.acquire(way, said, request, uptime)
             }
         }
     }

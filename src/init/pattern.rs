@@ -41,7 +41,7 @@ impl Pattern {
         Self(self.0.iter().cloned().chain([part]).collect())
     }
 
-    /// Returns true if the pattern ends in a wildcard. A slash behind it does not count, as routes with a cost ignore it.
+    /// Returns true if the pattern ends in a wildcard. A trailing slash does not count: routes with a cost ignore it.
     pub(super) fn has_wildcard(&self) -> bool {
         let is_named = |segment: &&PatternSegment| !matches!(segment, PatternSegment::Name(name) if name.is_empty());
         matches!(self.0.iter().rfind(is_named), Some(PatternSegment::Any | PatternSegment::Rest))

@@ -40,9 +40,9 @@ const IGNORES_WILDCARD: [&str; 5] =
 /// Returns the crawl delay of each crawler. If the origin's text states a larger delay, that one applies.
 pub(super) fn resolve_delays<'t>(text: &RobotsText<'t>, wishes: &'t RobotsDirectives) -> Vec<CrawlerDelay<'t>> {
     let crawlers = wishes.per_crawler.iter().map(|(name, seconds)| (product(name.as_bytes()), *seconds));
-    let everybody = wishes.default.map(|seconds| (WILDCARD, seconds));
+    let wildcard = wishes.default.map(|seconds| (WILDCARD, seconds));
     let mut asked: Vec<CrawlerDelay<'t>> = Vec::new();
-    for (product, seconds) in crawlers.chain(everybody).filter(|(product, _)| !product.is_empty()) {
+    for (product, seconds) in crawlers.chain(wildcard).filter(|(product, _)| !product.is_empty()) {
         if asked.iter().any(|known| known.product.eq_ignore_ascii_case(product)) {
             continue;
         }
@@ -66,8 +66,8 @@ fn effective_group<'t>(text: &RobotsText<'_>, name: &'t [u8], wishes: &RobotsDir
     let families = families.filter(|family| is_crawler(family));
     let named =
         GROUP_FALLBACKS.iter().filter(|(crawler, _)| eq_ignore_case(name, crawler)).map(|(_, other)| other.as_bytes());
-    let everybody = (!ignores_wildcard(name)).then_some(WILDCARD);
-    std::iter::once(name).chain(families).chain(named).chain(everybody).find(has_group)
+    let wildcard = (!ignores_wildcard(name)).then_some(WILDCARD);
+    std::iter::once(name).chain(families).chain(named).chain(wildcard).find(has_group)
 }
 
 pub(super) fn is_family(family: &[u8], name: &[u8]) -> bool {

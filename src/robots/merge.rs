@@ -151,23 +151,23 @@ impl<'t> Merger<'t> {
 
     /// Returns the groups to append for crawlers without a group of their own. Crawlers with equal lines share one.
     fn missing(&self) -> Vec<MissingGroup<'t>> {
-        let has_everybody = self.parsed.groups_of(WILDCARD).next().is_some();
-        let everybody = self.delay_of_product(WILDCARD);
+        let has_wildcard = self.parsed.groups_of(WILDCARD).next().is_some();
+        let wildcard_delay = self.delay_of_product(WILDCARD);
         let mut missing: Vec<MissingGroup<'t>> = Vec::new();
-        if !has_everybody && (everybody.is_some() || self.trap.is_some()) {
-            missing.push(MissingGroup { products: vec![WILDCARD], delay: everybody, rules_of: None });
+        if !has_wildcard && (wildcard_delay.is_some() || self.trap.is_some()) {
+            missing.push(MissingGroup { products: vec![WILDCARD], delay: wildcard_delay, rules_of: None });
         }
-        let is_told_everybody = |delay| match everybody {
+        let is_stated_for_wildcard = |delay| match wildcard_delay {
             Some(asked) => asked == delay,
             None => states_exactly(&self.parsed, WILDCARD, delay),
         };
         for CrawlerDelay { product, delay, group: goes_by } in &self.asked {
-            let heeds_everybody = match goes_by {
+            let follows_wildcard = match goes_by {
                 Some(name) => *name == WILDCARD,
                 None => !ignores_wildcard(product),
             };
             let has_group = goes_by.is_some_and(|name| *product == WILDCARD || is_family(name, product));
-            if *product == WILDCARD || has_group || (heeds_everybody && is_told_everybody(*delay)) {
+            if *product == WILDCARD || has_group || (follows_wildcard && is_stated_for_wildcard(*delay)) {
                 continue;
             }
             let says_the_same = |known: &&mut MissingGroup<'_>| {

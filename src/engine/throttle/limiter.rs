@@ -171,8 +171,8 @@ impl ScopeLimiter {
         self.slot_blocked_by(self.limits.limit?, now)
     }
 
-    /// Returns when time alone opens the next slot for a waiter, if it does. Where the only free slot may be reserved for
-    /// the oldest waiter, that is the next slot: the others wait for it.
+    /// Returns the time at which the next slot opens without an event; `None` if only an event opens it. If the only
+    /// free slot may be reserved for the oldest waiter, the other waiters need the slot that cools down next.
     pub(super) fn opens_at(&self, now: Timestamp) -> Option<Timestamp> {
         match self.blocked_by(now) {
             Some(blocked) => blocked.until(),

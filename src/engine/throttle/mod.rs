@@ -136,7 +136,7 @@ impl Throttle {
         self: &Arc<Self>,
         way: &RouteScopes,
         said: &PartitionInput<'a>,
-        comer: SlotRequest,
+        request: SlotRequest,
         now: Timestamp,
     ) -> AcquireOutcome {
         let goal = |step: &ScopeRef| match step {
@@ -150,7 +150,7 @@ impl Throttle {
         let goals: Few<ScopeTarget<'a>> = way.0.iter().map(goal).collect();
         let arrival = self.with_scheduler(|scheduler| {
             let doors = scheduler.resolve_instances(&goals, now);
-            scheduler.acquire(doors, comer, now)
+            scheduler.acquire(doors, request, now)
         });
         match arrival {
             ScheduleResult::Granted(ticket) => AcquireOutcome::Acquired(Some(SlotGuard::new(Arc::clone(self), ticket))),

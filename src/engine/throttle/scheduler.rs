@@ -330,8 +330,8 @@ impl Scheduler {
         released
     }
 
-    /// For each instance whose next slot opens with time alone: wakes its oldest waiter if no waiter owns the timer, or the
-    /// timer owner if its timer expires too late.
+    /// For each instance whose next slot opens at a known time: wakes its oldest waiter if no waiter owns the timer, or
+    /// the timer owner if its timer expires too late.
     fn rearm_timers(&mut self, doors: &[InstanceId]) {
         for door in doors.iter().map(|door| &self.doors[door.0]) {
             let Some(oldest) = door.oldest() else { continue };
@@ -347,8 +347,8 @@ impl Scheduler {
         }
     }
 
-    /// Makes waiter `id` the timer owner of its instances whose next slot opens with time alone and that have no owner. Returns the
-    /// earliest expiry.
+    /// Makes waiter `id` the timer owner of its instances whose next slot opens at a known time and that have no owner.
+    /// Returns the earliest expiry.
     fn claim_timer(&mut self, id: WaiterId, doors: &[InstanceId]) -> Option<Timestamp> {
         let mut first: Option<Timestamp> = None;
         for door in doors {

@@ -100,10 +100,10 @@ impl ThrottleFixture {
     }
 
     fn acquire(&self, names: &[&str], client: u64, priority: u8, now: u64) -> AcquireOutcome {
-        let comer = SlotRequest { client: ClientKey::from_number(client), priority, random: 0.0 };
+        let request = SlotRequest { client: ClientKey::from_number(client), priority, random: 0.0 };
         let query = names.join("&");
         let said = PartitionInput { route: "/**", host: "", path: "/", query: Some(&query), header: &|_| None };
-        self.throttle.acquire(&self.route_scopes(names), &said, comer, ms(now))
+        self.throttle.acquire(&self.route_scopes(names), &said, request, ms(now))
     }
 
     fn expect_acquired(&self, names: &[&str], now: u64) -> SlotGuard {

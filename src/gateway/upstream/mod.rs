@@ -149,7 +149,7 @@ impl Upstream {
                 }
                 Some(Err(failed)) => failed,
             };
-            let nobody_answered = matches!(failed.error, client::Error::NoResponse);
+            let is_unanswered = matches!(failed.error, client::Error::NoResponse);
             if let Some(unsent) = failed.unsent {
                 permit.mark_unsent();
                 if tries < MAX_UNSENT_RETRIES {
@@ -158,7 +158,7 @@ impl Upstream {
                 }
             } else if let Some(broke_off) = upload.as_ref().and_then(|upload| upload.aborted()) {
                 return Err(ForwardError::ClientBody { too_large: broke_off.too_large });
-            } else if may_repeat && nobody_answered && permit.reserve_retry(route.clock.now()) {
+            } else if may_repeat && is_unanswered && permit.reserve_retry(route.clock.now()) {
                 body = RequestBody::none();
                 continue;
             }

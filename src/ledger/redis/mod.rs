@@ -375,9 +375,9 @@ impl Store for RedisStore {
             self.windows.retain(|_, known| known.round >= oldest);
         }
         self.last_error = self.last_error.take().or(wrong_clock);
-        let nobody_has_more = asks.iter().zip(&leases).all(|(ask, lease)| lease.held <= ask.held.min(ask.wanted));
+        let no_lease_grew = asks.iter().zip(&leases).all(|(ask, lease)| lease.held <= ask.held.min(ask.wanted));
         match self.last_error.take() {
-            Some(error) if nobody_has_more => Err(error),
+            Some(error) if no_lease_grew => Err(error),
             last_error => {
                 self.last_error = last_error;
                 Ok(leases)
