@@ -261,13 +261,13 @@ fn check_merge(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
             return broken(format!("{agent} may fetch the honeypot"));
         }
     }
-    let told = |reader: &RobotsReader, agent| {
-        let mut told = reader.delays(agent);
-        told.dedup();
-        told
+    // Crawlers read the first or the last delay. A split group repeats its delays.
+    let first_and_last = |reader: &RobotsReader, agent| {
+        let delays = reader.delays(agent);
+        delays.first().copied().zip(delays.last().copied())
     };
     let untouched = if wishes.default.is_some() { &[][..] } else { &NOT_ASKED[..] };
-    match untouched.iter().find(|agent| told(&before, agent) != told(&after, agent)) {
+    match untouched.iter().find(|agent| first_and_last(&before, agent) != first_and_last(&after, agent)) {
         Some(agent) => broken(format!("{agent} has delays {:?}", after.delays(agent))),
         None => Ok(()),
     }
