@@ -1,0 +1,294 @@
+use super::evidence::{HOLDS_KEY, ON_LIST};
+use super::*;
+use crate::policy::address_lists::ListId;
+use crate::policy::bot_detection::{BotScore, Signal};
+use crate::policy::facts::{Claim, Proof, ProofMethod, Signature};
+
+const GOOGLE: OperatorId = OperatorId(0);
+const BING: OperatorId = OperatorId(1);
+const PROVEN: Proof = Proof::Proven(ProofMethod::Address);
+const DISPROVEN: Proof = Proof::Disproven(ProofMethod::Address);
+
+fn class(name: &str, when: ClassMatcher) -> Class {
+    Class {
+        name: name.into(),
+        when,
+        blocked: false,
+        bucket: None,
+        key: KeySource::Address,
+        enforce: true,
+        priority: 0,
+        guard: None,
+    }
+}
+
+fn classes() -> Vec<Class> {
+    vec![
+        class("search", ClassMatcher { operators: vec![GOOGLE], ..ClassMatcher::default() }),
+        class("impostor", ClassMatcher { kinds: vec![ClientKind::Impostor], ..ClassMatcher::default() }),
+        class(
+            "bot",
+            ClassMatcher { kinds: vec![ClientKind::VerifiedBot, ClientKind::DeclaredBot], ..ClassMatcher::default() },
+        ),
+        class("person", ClassMatcher::default()),
+    ]
+}
+
+fn classify_claim(claim: Claim, proof: Proof) -> (ClientKind, Option<OperatorId>, String) {
+    classify_scored(claim, proof, None)
+}
+
+fn classify_scored(
+    claim: Claim,
+    proof: Proof,
+    suspicion: Option<BotScore>,
+) -> (ClientKind, Option<OperatorId>, String) {
+    class_summary(&classification(claim, proof, Signature::Absent, suspicion))
+}
+
+fn signature_evidence(claim: Claim, proof: Proof, signature: Signature) -> (ClientKind, Option<OperatorId>, String) {
+    class_summary(&classification(claim, proof, signature, None))
+}
+
+fn class_summary(found: &Classification) -> (ClientKind, Option<OperatorId>, String) {
+    (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
+}
+
+fn classification(claim: Claim, proof: Proof, signature: Signature, suspicion: Option<BotScore>) -> Classification {
+    let facts = Facts {
+        method: &http::Method::GET,
+        host: "example.com",
+        path: "/",
+        query: None,
+        client: std::net::Ipv4Addr::LOCALHOST.into(),
+        address_lists: ListSet::default(),
+        user_agent: b"Mozilla/5.0 AcmeMonitor/1",
+        claim,
+        proof,
+        signature,
+        api_key_classes: &[],
+        bot_score: suspicion,
+    };
+    classify(&[], &classes(), &facts)
+}
+
+fn bot_claim(operator: Option<OperatorId>) -> Claim {
+    Claim::Bot { bot: None, operator }
+}
+
+#[test]
+fn an_operator_is_set_only_with_proof() {
+    for means in [ProofMethod::Address, ProofMethod::Dns] {
+        let (proven, disproven) = (Proof::Proven(means), Proof::Disproven(means));
+        assert_eq!(
+            classify_claim(bot_claim(Some(GOOGLE)), proven),
+            (ClientKind::VerifiedBot, Some(GOOGLE), "search".into())
+        );
+        assert_eq!(classify_claim(bot_claim(Some(GOOGLE)), disproven), (ClientKind::Impostor, None, "impostor".into()));
+        assert_eq!(classify_claim(bot_claim(Some(BING)), proven), (ClientKind::VerifiedBot, Some(BING), "bot".into()));
+    }
+    assert_eq!(classify_claim(bot_claim(Some(GOOGLE)), Proof::Unknown), (ClientKind::DeclaredBot, None, "bot".into()));
+    assert_eq!(classify_claim(bot_claim(None), Proof::Unknown), (ClientKind::DeclaredBot, None, "bot".into()));
+}
+
+#[test]
+fn private_addresses_disprove_no_claim() {
+    let claim = bot_claim(Some(GOOGLE));
+    assert_eq!(classify_claim(claim, Proof::PrivateAddress), (ClientKind::DeclaredBot, None, "bot".into()));
+    let evidence = classification(claim, Proof::PrivateAddress, Signature::Absent, None).evidence;
+    assert_eq!(evidence[2], Some(Evidence::AddressPrivate(GOOGLE)));
+    let verified = (ClientKind::VerifiedBot, Some(GOOGLE), "search".into());
+    assert_eq!(signature_evidence(claim, Proof::PrivateAddress, Signature::Verified(GOOGLE)), verified);
+    assert_eq!(
+        signature_evidence(claim, Proof::PrivateAddress, Signature::Invalid(Some(GOOGLE))).0,
+        ClientKind::DeclaredBot
+    );
+}
+
+#[test]
+fn evidence_names_the_proof_method() {
+    let last = |proof| classification(bot_claim(Some(GOOGLE)), proof, Signature::Absent, None).evidence[1];
+    assert_eq!(last(Proof::Proven(ProofMethod::Address)), Some(Evidence::AddressVerified(GOOGLE)));
+    assert_eq!(last(Proof::Disproven(ProofMethod::Address)), Some(Evidence::AddressMismatch(GOOGLE)));
+    assert_eq!(last(Proof::Proven(ProofMethod::Dns)), Some(Evidence::DnsVerified(GOOGLE)));
+    assert_eq!(last(Proof::Disproven(ProofMethod::Dns)), Some(Evidence::DnsMismatch(GOOGLE)));
+    assert_eq!(last(Proof::Unknown), None);
+}
+
+#[test]
+fn client_without_claim_or_signature_is_human() {
+    assert_eq!(classify_claim(Claim::Browser, Proof::Unknown).2, "person");
+    assert_eq!(classify_claim(Claim::NoUserAgent, Proof::Unknown).2, "person");
+}
+
+#[test]
+fn bot_score_applies_only_to_undeclared_clients() {
+    let odd = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
+    assert_eq!(classify_scored(Claim::Browser, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
+    assert_eq!(classify_scored(Claim::NoUserAgent, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
+    assert_eq!(classify_scored(bot_claim(None), Proof::Unknown, odd).0, ClientKind::DeclaredBot);
+    assert_eq!(
+        classify_scored(bot_claim(Some(GOOGLE)), Proof::Proven(ProofMethod::Address), odd).0,
+        ClientKind::VerifiedBot
+    );
+}
+
+#[test]
+fn address_list_match_selects_class_and_is_evidence() {
+    let (hosting, tor) = (ListId(0), ListId(5));
+    let classes = [
+        class(
+            "hosting",
+            ClassMatcher {
+                lists: ListSet::from_ids([hosting, tor]),
+                kinds: vec![ClientKind::Human],
+                ..ClassMatcher::default()
+            },
+        ),
+        class("person", ClassMatcher::default()),
+    ];
+    let found = |listed| {
+        let facts = Facts {
+            method: &http::Method::GET,
+            host: "",
+            path: "/",
+            query: None,
+            client: std::net::Ipv4Addr::LOCALHOST.into(),
+            address_lists: listed,
+            user_agent: b"Mozilla/5.0",
+            claim: Claim::Browser,
+            proof: Proof::Unknown,
+            signature: Signature::Absent,
+            api_key_classes: &[],
+            bot_score: None,
+        };
+        let found = classify(&[], &classes, &facts);
+        (found.class.0, found.evidence[ON_LIST])
+    };
+    assert_eq!(found(ListSet::from_ids([tor])), (0, Some(Evidence::AddressList(tor))));
+    assert_eq!(found(ListSet::from_ids([ListId(3)])), (1, None));
+    assert_eq!(found(ListSet::default()), (1, None));
+}
+
+#[test]
+fn valid_signature_identifies_regardless_of_user_agent() {
+    let verified = (ClientKind::VerifiedBot, Some(GOOGLE), "search".into());
+    for claim in [Claim::NoUserAgent, Claim::Browser, bot_claim(None), bot_claim(Some(BING)), bot_claim(Some(GOOGLE))] {
+        assert_eq!(signature_evidence(claim, Proof::Unknown, Signature::Verified(GOOGLE)), verified, "{claim:?}");
+    }
+    assert_eq!(signature_evidence(bot_claim(Some(GOOGLE)), DISPROVEN, Signature::Verified(GOOGLE)), verified);
+}
+
+#[test]
+fn signed_request_with_false_claim_is_an_impostor() {
+    let found = signature_evidence(bot_claim(Some(BING)), DISPROVEN, Signature::Verified(GOOGLE));
+    assert_eq!(found, (ClientKind::Impostor, None, "impostor".into()));
+}
+
+#[test]
+fn unverified_signature_makes_a_declared_bot() {
+    let declared = (ClientKind::DeclaredBot, None, "bot".into());
+    for signature in [
+        Signature::Unlisted,
+        Signature::Invalid(None),
+        Signature::Invalid(Some(GOOGLE)),
+        Signature::Pending(GOOGLE),
+        Signature::Unknown(None),
+    ] {
+        assert_eq!(signature_evidence(Claim::Browser, Proof::Unknown, signature), declared, "{signature:?}");
+        assert_eq!(signature_evidence(bot_claim(Some(GOOGLE)), Proof::Unknown, signature), declared, "{signature:?}");
+    }
+}
+
+#[test]
+fn malformed_signature_is_evidence_without_effect() {
+    let odd = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
+    for claim in [Claim::NoUserAgent, Claim::Browser, bot_claim(None), bot_claim(Some(GOOGLE))] {
+        for proof in [Proof::Unknown, PROVEN, DISPROVEN] {
+            for suspicion in [None, odd] {
+                let unsigned = classification(claim, proof, Signature::Absent, suspicion);
+                let garbage = classification(claim, proof, Signature::Unreadable, suspicion);
+                assert_eq!(class_summary(&garbage), class_summary(&unsigned), "{claim:?} {proof:?}");
+            }
+        }
+    }
+    let suspected = classification(Claim::Browser, Proof::Unknown, Signature::Unreadable, odd);
+    let evidence: Vec<_> = suspected.evidence.into_iter().flatten().collect();
+    let [behaves_oddly, strangest] = [Signal::NoAssets, Signal::Honeypot].map(Evidence::Behavior);
+    assert_eq!(evidence, [Evidence::UserAgentNoMatch, Evidence::SignatureMalformed, behaves_oddly, strangest]);
+}
+
+#[test]
+fn invalid_signature_keeps_proof_and_checks_the_claim() {
+    let wrong = Signature::Invalid(Some(GOOGLE));
+    assert_eq!(signature_evidence(bot_claim(Some(GOOGLE)), PROVEN, wrong).0, ClientKind::VerifiedBot);
+    assert_eq!(signature_evidence(Claim::Browser, DISPROVEN, wrong).0, ClientKind::Impostor);
+}
+
+#[test]
+fn pending_keys_prevent_impostor_classification() {
+    let claim = bot_claim(Some(GOOGLE));
+    assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Pending(GOOGLE)).0, ClientKind::DeclaredBot);
+    assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Pending(BING)).0, ClientKind::Impostor);
+    assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Unknown(Some(GOOGLE))).0, ClientKind::Impostor);
+}
+
+#[test]
+fn user_agent_rule_overrides_all_evidence() {
+    let rules = [UserAgentRule { contains: "acmemonitor".into(), kind: ClientKind::Human }];
+    let facts = Facts {
+        method: &http::Method::GET,
+        host: "",
+        path: "/",
+        query: None,
+        client: std::net::Ipv4Addr::LOCALHOST.into(),
+        address_lists: ListSet::default(),
+        user_agent: b"AcmeMonitor/2.0",
+        claim: bot_claim(None),
+        proof: Proof::Unknown,
+        signature: Signature::Absent,
+        api_key_classes: &[],
+        bot_score: None,
+    };
+    let found = classify(&rules, &classes(), &facts);
+    assert_eq!((found.kind, found.evidence[0]), (ClientKind::Human, Some(Evidence::AgentRule(0))));
+}
+
+#[test]
+fn api_key_class_needs_one_of_its_keys() {
+    let carrier = || CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
+    let known = |value: &str| Some(ApiKeys { carrier: carrier(), values: vec![Secret::new(value.into())] });
+    let classes = [
+        class(
+            "partner",
+            ClassMatcher { keys: known("sesame"), kinds: vec![ClientKind::Human], ..ClassMatcher::default() },
+        ),
+        class("other partner", ClassMatcher { keys: known("barley"), ..ClassMatcher::default() }),
+        class("rest", ClassMatcher::default()),
+    ];
+    for (claim, held, place) in [
+        (Claim::Browser, &[][..], 2),
+        (Claim::Browser, &[ClassId(0)], 0),
+        (bot_claim(None), &[ClassId(0)], 2),
+        (bot_claim(None), &[ClassId(0), ClassId(1)], 1),
+    ] {
+        let facts = Facts {
+            method: &http::Method::GET,
+            host: "",
+            path: "/",
+            query: None,
+            client: std::net::Ipv4Addr::LOCALHOST.into(),
+            user_agent: b"",
+            claim,
+            proof: Proof::Unknown,
+            address_lists: ListSet::default(),
+            signature: Signature::Absent,
+            api_key_classes: held,
+            bot_score: None,
+        };
+        let found = classify(&[], &classes, &facts);
+        assert_eq!(found.class, ClassId(place), "{claim:?} {held:?}");
+        assert_eq!(found.evidence[HOLDS_KEY], (place < 2).then_some(Evidence::ApiKey));
+    }
+    assert_eq!(format!("{:?}", classes[0].when.keys.as_ref().map(|keys| &keys.values)), "Some([Secret])");
+}
