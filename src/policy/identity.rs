@@ -1,10 +1,12 @@
 //! Identifies the client: its address behind trusted proxies, and the key that selects its bucket.
 
+mod forwarded;
 mod key;
+mod prefix;
 
 pub use key::{ClientKey, CredentialSource, KeyOwner, KeySource, cookie};
+pub use prefix::{IpPrefix, is_wider_than_crawlers};
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Maximum hops of a chain; a longer chain is ignored entirely.
@@ -38,14 +40,6 @@ impl AddressSource {
     }
 }
 
-/// An address range: network and prefix length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IpPrefix {
-    network: u128,
-    mask: u128,
-    v6: bool,
-}
-
 /// Trust in headers that report the client address.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyTrust {
@@ -64,61 +58,6 @@ pub struct ClientAddress {
     pub client: IpAddr,
     /// Trusted hops between client and peer, nearest to the gateway last, without the peer.
     pub hops: Vec<IpAddr>,
-}
-
-/// Returns true if the network is wider than that of any crawler, hence a configuration error.
-pub fn is_wider_than_crawlers(address: IpAddr, length: u8) -> bool {
-    length < if address.is_ipv4() { 8 } else { 19 }
-}
-
-impl IpPrefix {
-    /// Creates the range of `length` leading bits of `address`, host bits cleared; `None` if `length` is too long.
-    pub fn new(address: IpAddr, length: u8) -> Option<Self> {
-        let (bits, width, v6) = match address {
-            IpAddr::V4(v4) => (u128::from(u32::from(v4)), 32, false),
-            IpAddr::V6(v6) => (u128::from(v6), 128, true),
-        };
-        let host_bits = u32::from(u8::checked_sub(width, length)?);
-        let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
-        Some(Self { network: bits & mask, mask, v6 })
-    }
-
-    /// Parses `192.0.2.0/24`, `2001:db8::/32`, or one address. Converts an IPv4-mapped range (`::ffff:192.0.2.0/120`)
-    /// to IPv4.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-        let address: IpAddr = address.parse().ok()?;
-        let whole = if address.is_ipv4() { 32 } else { 128 };
-        let length: u8 = length.map_or(Some(whole), |length| length.parse().ok())?;
-        match (canonical(address), length.checked_sub(96)) {
-            (v4 @ IpAddr::V4(_), Some(length)) if address.is_ipv6() => Self::new(v4, length),
-            _ => Self::new(address, length),
-        }
-    }
-
-    /// Returns the first and the last address of the range.
-    pub fn bounds(&self) -> (IpAddr, IpAddr) {
-        let (first, last) = (self.network, self.network | !self.mask);
-        match self.v6 {
-            true => (Ipv6Addr::from(first).into(), Ipv6Addr::from(last).into()),
-            false => (Ipv4Addr::from(first as u32).into(), Ipv4Addr::from(last as u32).into()),
-        }
-    }
-
-    /// Returns true if the range contains `address`.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V4(v4) => !self.v6 && u128::from(u32::from(v4)) & self.mask == self.network,
-            IpAddr::V6(v6) => self.v6 && u128::from(v6) & self.mask == self.network,
-        }
-    }
-}
-
-impl fmt::Display for IpPrefix {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bits = self.mask.count_ones();
-        write!(out, "{}/{}", self.bounds().0, if self.v6 { bits } else { bits.saturating_sub(96) })
-    }
 }
 
 impl ProxyTrust {
@@ -233,41 +172,6 @@ fn address(token: &[u8]) -> Option<IpAddr> {
 
 fn is_port(text: &str) -> bool {
     !text.is_empty() && text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Parser of `Forwarded` (RFC 7239): commas and semicolons inside quotes do not separate.
-mod forwarded {
-    use super::address;
-    use crate::policy::quoted;
-    use std::net::IpAddr;
-
-    /// Returns the elements of one field line.
-    pub(super) fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-        quoted::split(line, b',')
-    }
-
-    /// Returns the address of the element's `for` parameter; `None` if it occurs not exactly once or is no address.
-    pub(super) fn node(element: &[u8]) -> Option<IpAddr> {
-        let mut nodes = quoted::split(element, b';').filter_map(|pair| {
-            let (name, value) = pair.trim_ascii().split_once_byte(b'=')?;
-            name.eq_ignore_ascii_case(b"for").then_some(value)
-        });
-        match (nodes.next(), nodes.next()) {
-            (Some(node), None) => address(node),
-            _ => None,
-        }
-    }
-
-    trait SplitOnce {
-        fn split_once_byte(&self, separator: u8) -> Option<(&[u8], &[u8])>;
-    }
-
-    impl SplitOnce for [u8] {
-        fn split_once_byte(&self, separator: u8) -> Option<(&[u8], &[u8])> {
-            let at = self.iter().position(|&byte| byte == separator)?;
-            Some((&self[..at], &self[at + 1..]))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -389,13 +293,6 @@ mod tests {
         }
         for public in ["66.249.66.1", "172.32.0.1", "100.128.0.1", "100.63.255.255", "192.0.2.1", "2001:db8::1"] {
             assert!(!is_private(public), "{public}");
-        }
-    }
-
-    #[test]
-    fn prefix_display_round_trips() {
-        for text in ["127.0.0.0/8", "192.0.2.1/32", "0.0.0.0/0", "::1/128", "2001:db8::/32", "::/0"] {
-            assert_eq!(IpPrefix::parse(text).expect("valid range").to_string(), text);
         }
     }
 
