@@ -64,12 +64,12 @@ impl AddressLists {
     pub fn new(lists: &[Vec<IpPrefix>]) -> Self {
         let counts = lists.iter().map(Vec::len).collect();
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for (number, networks) in lists.iter().take(Self::MAX_LISTS).enumerate() {
+        for (list, networks) in lists.iter().take(Self::MAX_LISTS).enumerate() {
             for network in networks {
                 let (first, last) = network.bounds();
                 match (first, last) {
-                    (IpAddr::V4(first), IpAddr::V4(last)) => v4.push((u32::from(first), u32::from(last), number)),
-                    (IpAddr::V6(first), IpAddr::V6(last)) => v6.push((u128::from(first), u128::from(last), number)),
+                    (IpAddr::V4(first), IpAddr::V4(last)) => v4.push((u32::from(first), u32::from(last), list)),
+                    (IpAddr::V6(first), IpAddr::V6(last)) => v6.push((u128::from(first), u128::from(last), list)),
                     _ => {}
                 }
             }
@@ -96,33 +96,33 @@ impl AddressLists {
 }
 
 impl<T: Ord + Copy> IntervalTable<T> {
-    /// Builds the table. `after` returns the next number, if there is one.
-    fn of(networks: &[(T, T, usize)], after: impl Fn(T) -> Option<T>) -> Self {
-        let mut turns: Vec<(T, usize, bool)> = Vec::with_capacity(networks.len() * 2);
+    /// Builds the table. `successor` returns the next number, if there is one.
+    fn of(networks: &[(T, T, usize)], successor: impl Fn(T) -> Option<T>) -> Self {
+        let mut edges: Vec<(T, usize, bool)> = Vec::with_capacity(networks.len() * 2);
         for &(first, last, list) in networks {
-            turns.push((first, list, true));
-            turns.extend(after(last).map(|behind| (behind, list, false)));
+            edges.push((first, list, true));
+            edges.extend(successor(last).map(|end| (end, list, false)));
         }
-        turns.sort_unstable_by_key(|&(at, ..)| at);
+        edges.sort_unstable_by_key(|&(bound, ..)| bound);
         let mut depth = [0_u32; AddressLists::MAX_LISTS];
-        let mut spans = Self { starts: Vec::new(), listed: Vec::new() };
-        for of_one_place in turns.chunk_by(|one, other| one.0 == other.0) {
+        let mut table = Self { starts: Vec::new(), listed: Vec::new() };
+        for group in edges.chunk_by(|a, b| a.0 == b.0) {
             // Count starts first: the depth of adjacent networks would otherwise drop below zero.
-            of_one_place.iter().filter(|turn| turn.2).for_each(|turn| depth[turn.1] += 1);
-            of_one_place.iter().filter(|turn| !turn.2).for_each(|turn| depth[turn.1] -= 1);
+            group.iter().filter(|edge| edge.2).for_each(|edge| depth[edge.1] += 1);
+            group.iter().filter(|edge| !edge.2).for_each(|edge| depth[edge.1] -= 1);
             let listed =
                 ListSet::from_ids((0..).map(ListId).zip(depth).filter(|(_, depth)| *depth > 0).map(|(list, _)| list));
-            if spans.listed.last().copied().unwrap_or_default() != listed {
-                spans.starts.push(of_one_place[0].0);
-                spans.listed.push(listed);
+            if table.listed.last().copied().unwrap_or_default() != listed {
+                table.starts.push(group[0].0);
+                table.listed.push(listed);
             }
         }
-        spans
+        table
     }
 
     fn at(&self, number: T) -> ListSet {
-        let begun = self.starts.partition_point(|start| *start <= number);
-        begun.checked_sub(1).map_or(ListSet::default(), |place| self.listed[place])
+        let started = self.starts.partition_point(|start| *start <= number);
+        started.checked_sub(1).map_or(ListSet::default(), |index| self.listed[index])
     }
 }
 
@@ -130,19 +130,19 @@ impl<T: Ord + Copy> IntervalTable<T> {
 /// at most 100, on error.
 pub fn parse(text: &str) -> Result<Vec<IpPrefix>, Vec<InvalidLine>> {
     let mut networks = Vec::new();
-    let mut bad = Vec::new();
+    let mut invalid = Vec::new();
     for (number, line) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
-        let written = line.split('#').next().unwrap_or_default().trim();
-        match IpPrefix::parse(written) {
+        let entry = line.split('#').next().unwrap_or_default().trim();
+        match IpPrefix::parse(entry) {
             Some(network) => networks.push(network),
-            None if written.is_empty() => {}
-            None => bad.push(InvalidLine { number, found: written.chars().take(MAX_EXCERPT).collect() }),
+            None if entry.is_empty() => {}
+            None => invalid.push(InvalidLine { number, found: entry.chars().take(MAX_EXCERPT).collect() }),
         }
-        if bad.len() >= MAX_REPORTED_LINES {
+        if invalid.len() >= MAX_REPORTED_LINES {
             break;
         }
     }
-    if bad.is_empty() { Ok(networks) } else { Err(bad) }
+    if invalid.is_empty() { Ok(networks) } else { Err(invalid) }
 }
 
 /// Maximum number of invalid lines reported, since the file may not be a list at all.
@@ -155,12 +155,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn networks(text: &str) -> Vec<IpPrefix> {
-        parse(text).unwrap_or_else(|bad| panic!("{bad:?}"))
+        parse(text).unwrap_or_else(|invalid| panic!("{invalid:?}"))
     }
 
     fn lists_containing(lists: &AddressLists, address: &str) -> Vec<u8> {
-        let found = lists.lookup(address.parse().expect("valid address"));
-        (0..64).filter(|&list| found.first_common(ListSet::from_ids([ListId(list)])).is_some()).collect()
+        let matching = lists.lookup(address.parse().expect("valid address"));
+        (0..64).filter(|&list| matching.first_common(ListSet::from_ids([ListId(list)])).is_some()).collect()
     }
 
     #[test]
@@ -180,10 +180,10 @@ mod tests {
 
     #[test]
     fn invalid_lines_are_reported_with_their_number() {
-        let bad =
+        let invalid =
             parse("192.0.2.1\n300.1.1.1\n# fine\n192.0.2.0/33\nexample.com # why\n").expect_err("three invalid lines");
-        let told: Vec<_> = bad.iter().map(|line| (line.number, line.found.as_str())).collect();
-        assert_eq!(told, [(2, "300.1.1.1"), (4, "192.0.2.0/33"), (5, "example.com")]);
+        let reported: Vec<_> = invalid.iter().map(|line| (line.number, line.found.as_str())).collect();
+        assert_eq!(reported, [(2, "300.1.1.1"), (4, "192.0.2.0/33"), (5, "example.com")]);
         assert_eq!(parse(&"x\n".repeat(5000)).expect_err("all lines invalid").len(), 100);
         assert_eq!(parse(""), Ok(Vec::new()));
     }
@@ -206,20 +206,20 @@ mod tests {
     proptest! {
         #[test]
         fn interval_table_agrees_with_the_networks(
-            written in proptest::collection::vec((any::<u32>(), 0..=32_u8, 0..3_usize), 0..60),
-            asked in proptest::collection::vec(any::<u32>(), 20),
+            entries in proptest::collection::vec((any::<u32>(), 0..=32_u8, 0..3_usize), 0..60),
+            addresses in proptest::collection::vec(any::<u32>(), 20),
         ) {
-            let mut of_list = vec![Vec::new(); 3];
-            for &(address, length, list) in &written {
-                of_list[list].extend(IpPrefix::new(IpAddr::V4(address.into()), length));
+            let mut networks = vec![Vec::new(); 3];
+            for &(address, length, list) in &entries {
+                networks[list].extend(IpPrefix::new(IpAddr::V4(address.into()), length));
             }
-            let lists = AddressLists::new(&of_list);
+            let lists = AddressLists::new(&networks);
             // Interval edges, where off-by-one errors would show.
-            let edges = written.iter().flat_map(|&(address, ..)| [address, address.wrapping_add(1), address.wrapping_sub(1)]);
-            for address in asked.iter().copied().chain(edges) {
+            let edges = entries.iter().flat_map(|&(address, ..)| [address, address.wrapping_add(1), address.wrapping_sub(1)]);
+            for address in addresses.iter().copied().chain(edges) {
                 let address = IpAddr::V4(address.into());
-                let one_by_one = (0..3).filter(|&list: &usize| of_list[list].iter().any(|network| network.contains(address)));
-                prop_assert_eq!(lists.lookup(address), ListSet::from_ids(one_by_one.map(|list| ListId(list as u8))));
+                let expected = (0..3).filter(|&list: &usize| networks[list].iter().any(|network| network.contains(address)));
+                prop_assert_eq!(lists.lookup(address), ListSet::from_ids(expected.map(|list| ListId(list as u8))));
             }
         }
     }

@@ -67,11 +67,11 @@ impl Bucket {
         // A reload may have reduced the capacity.
         let level = BucketState { used_tokens: level.used_tokens.min(self.capacity), ..level };
         let step = u64::try_from(self.refill_step().as_nanos()).unwrap_or(u64::MAX).max(1);
-        let passed = now.0.saturating_sub(level.since.0);
-        if passed < step {
+        let elapsed = now.0.saturating_sub(level.since.0);
+        if elapsed < step {
             return level;
         }
-        let steps = passed / step;
+        let steps = elapsed / step;
         match u32::try_from(steps.saturating_mul(self.batch().into())) {
             Ok(tokens) if tokens < level.used_tokens => {
                 BucketState { used_tokens: level.used_tokens - tokens, since: Timestamp(level.since.0 + steps * step) }
@@ -136,10 +136,10 @@ mod tests {
                 now += Duration::from_millis(pause);
                 level = match bucket.take(level, now) {
                     Ok(level) => level,
-                    Err(EmptyUntil(moment)) => {
-                        prop_assert!(moment > now);
-                        prop_assert!(bucket.take(level, Timestamp(moment.0 - 1)).is_err());
-                        now = moment;
+                    Err(EmptyUntil(refill_at)) => {
+                        prop_assert!(refill_at > now);
+                        prop_assert!(bucket.take(level, Timestamp(refill_at.0 - 1)).is_err());
+                        now = refill_at;
                         bucket.take(level, now).expect("a token is due now")
                     }
                 };
@@ -160,8 +160,8 @@ mod tests {
                     granted += 1;
                 }
                 let elapsed = now.saturating_duration_since(at(0)).as_nanos();
-                let back = if smooth { elapsed * u128::from(fill) / bucket.interval.as_nanos() + 1 } else { elapsed / bucket.interval.as_nanos() * u128::from(fill) };
-                prop_assert!(granted <= u128::from(capacity) + back);
+                let refilled = if smooth { elapsed * u128::from(fill) / bucket.interval.as_nanos() + 1 } else { elapsed / bucket.interval.as_nanos() * u128::from(fill) };
+                prop_assert!(granted <= u128::from(capacity) + refilled);
             }
         }
     }

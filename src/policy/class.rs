@@ -133,14 +133,14 @@ impl ClassMatcher {
         operator: Option<OperatorId>,
         facts: &Facts<'_>,
     ) -> Option<ConditionKind> {
-        let named = |text: &String| contains_ignoring_case(facts.user_agent, text.as_bytes());
+        let matches_agent = |text: &String| contains_ignoring_case(facts.user_agent, text.as_bytes());
         if !self.kinds.is_empty() && !self.kinds.contains(&kind) {
             return Some(ConditionKind::Kind);
         }
         if !self.operators.is_empty() && !operator.is_some_and(|operator| self.operators.contains(&operator)) {
             return Some(ConditionKind::Operator);
         }
-        if !self.user_agents.is_empty() && !self.user_agents.iter().any(named) {
+        if !self.user_agents.is_empty() && !self.user_agents.iter().any(matches_agent) {
             return Some(ConditionKind::UserAgent);
         }
         if !self.addresses.is_empty() && !self.addresses.iter().any(|range| range.contains(facts.client)) {
@@ -154,14 +154,14 @@ impl ClassMatcher {
 }
 
 impl ApiKeys {
-    /// Returns true if `sent` is an accepted key. Takes the same time for every guess of the same length.
-    pub fn contain(&self, sent: &[u8]) -> bool {
-        self.values.iter().fold(false, |found, known| found | known.matches(sent))
+    /// Returns true if `key` is an accepted key. Takes the same time for every guess of the same length.
+    pub fn contain(&self, key: &[u8]) -> bool {
+        self.values.iter().fold(false, |matched, accepted| matched | accepted.matches(key))
     }
 }
 
-fn contains_ignoring_case(text: &[u8], wanted: &[u8]) -> bool {
-    wanted.is_empty() || text.windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted))
+fn contains_ignoring_case(text: &[u8], needle: &[u8]) -> bool {
+    needle.is_empty() || text.windows(needle.len()).any(|window| window.eq_ignore_ascii_case(needle))
 }
 
 #[cfg(test)]

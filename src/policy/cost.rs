@@ -49,9 +49,9 @@ mod tests {
 
     #[test]
     fn estimate_doubles_up_and_decays_slowly() {
-        let risen: Vec<u64> =
+        let estimates: Vec<u64> =
             (1..=5).map(|times| updated(CostEstimate::INITIAL, &vec![12_000; times]).0.milli()).collect();
-        assert_eq!(risen, [2000, 4000, 8000, 12_000, 12_000]);
+        assert_eq!(estimates, [2000, 4000, 8000, 12_000, 12_000]);
         assert_eq!(updated(CostEstimate(Units::from_whole(12)), &[0]).0.milli(), 11_906);
         assert_eq!(updated(CostEstimate(Units::from_milli(3)), &[0, 0, 0]), CostEstimate(Units::ZERO));
         assert_eq!(updated(CostEstimate(Units::ZERO), &[5000]).0, Units::from_whole(1));
@@ -59,9 +59,9 @@ mod tests {
 
     #[test]
     fn single_outlier_decays() {
-        let slipped = updated(CostEstimate(Units::from_whole(2)), &[1_000_000_000]);
-        assert_eq!(slipped.0, Units::from_whole(4));
-        assert!(updated(slipped, &[2000; 1000]).0 < Units::from_milli(2100));
+        let raised = updated(CostEstimate(Units::from_whole(2)), &[1_000_000_000]);
+        assert_eq!(raised.0, Units::from_whole(4));
+        assert!(updated(raised, &[2000; 1000]).0 < Units::from_milli(2100));
     }
 
     proptest! {
@@ -69,19 +69,19 @@ mod tests {
         #[test]
         fn estimate_stays_within_observed_costs(costs in prop::collection::vec(0u64..100_000, 1..200)) {
             let estimate = updated(CostEstimate::INITIAL, &costs).0.milli();
-            let (least, most) = (costs.iter().min().copied().unwrap_or(0), costs.iter().max().copied().unwrap_or(0));
-            prop_assert!(estimate >= least.min(1000) && estimate <= most.max(1000));
-            prop_assert_eq!(updated(CostEstimate(Units::from_milli(most)), &[most; 3]).0.milli(), most);
+            let (lowest, highest) = (costs.iter().min().copied().unwrap_or(0), costs.iter().max().copied().unwrap_or(0));
+            prop_assert!(estimate >= lowest.min(1000) && estimate <= highest.max(1000));
+            prop_assert_eq!(updated(CostEstimate(Units::from_milli(highest)), &[highest; 3]).0.milli(), highest);
         }
 
         /// If every tenth request is expensive, the estimate stays at nine tenths of that cost or above.
         #[test]
-        fn rare_expensive_requests_are_mostly_covered(dear in 2_000u64..100_000) {
-            let day: Vec<u64> = (0..400).map(|place| if place % 10 == 0 { dear } else { 1000 }).collect();
+        fn rare_expensive_requests_are_mostly_covered(expensive in 2_000u64..100_000) {
+            let costs: Vec<u64> = (0..400).map(|index| if index % 10 == 0 { expensive } else { 1000 }).collect();
             let mut estimate = CostEstimate::INITIAL;
             let mut covered = 0;
-            for (place, &cost) in day.iter().enumerate() {
-                covered += usize::from(place >= 100 && cost == dear && estimate.0.milli() * 10 >= dear * 9);
+            for (index, &cost) in costs.iter().enumerate() {
+                covered += usize::from(index >= 100 && cost == expensive && estimate.0.milli() * 10 >= expensive * 9);
                 estimate = estimate.updated(Units::from_milli(cost));
             }
             prop_assert_eq!(covered, 30);

@@ -85,16 +85,16 @@ pub fn clamp_to_seconds(delay: Duration) -> u32 {
 
 /// Returns the class of a bot of `kind` and `operator`. Skips classes with any other condition.
 pub fn class_of(classes: &[Class], kind: ClientKind, operator: Option<OperatorId>) -> Option<ClassId> {
-    let fits = |class: &Class| {
-        let when = &class.when;
-        (when.kinds.is_empty() || when.kinds.contains(&kind))
-            && (when.operators.is_empty() || operator.is_some_and(|operator| when.operators.contains(&operator)))
-            && when.user_agents.is_empty()
-            && when.addresses.is_empty()
-            && when.lists == ListSet::default()
-            && when.keys.is_none()
+    let matches = |class: &Class| {
+        let matcher = &class.when;
+        (matcher.kinds.is_empty() || matcher.kinds.contains(&kind))
+            && (matcher.operators.is_empty() || operator.is_some_and(|operator| matcher.operators.contains(&operator)))
+            && matcher.user_agents.is_empty()
+            && matcher.addresses.is_empty()
+            && matcher.lists == ListSet::default()
+            && matcher.keys.is_none()
     };
-    classes.iter().position(fits).and_then(|place| u16::try_from(place).ok()).map(ClassId)
+    classes.iter().position(matches).and_then(|index| u16::try_from(index).ok()).map(ClassId)
 }
 
 /// Returns the budget of `class` in each quota. `others` returns the units that other classes use per window of a
@@ -105,12 +105,12 @@ pub fn budgets<'r>(
     others: impl Fn(usize) -> Units + 'r,
 ) -> impl Iterator<Item = CrawlBudget> + 'r {
     let crawlers = rules.classes.get(usize::from(class.0)).map_or(1, |class| class.when.operators.len().max(1));
-    rules.quotas.iter().enumerate().filter_map(move |(place, quota)| {
-        let costs = rules.routes.iter().flat_map(|route| &route.costs).filter(|(id, _)| usize::from(id.0) == place);
+    rules.quotas.iter().enumerate().filter_map(move |(index, quota)| {
+        let costs = rules.routes.iter().flat_map(|route| &route.costs).filter(|(id, _)| usize::from(id.0) == index);
         let page = costs.map(|(_, cost)| expected_cost(*cost)).filter(|cost| !cost.is_zero()).min()?;
         Some(CrawlBudget {
             ceiling: quota.shutoff_level(class),
-            others: others(place),
+            others: others(index),
             window: quota.window.nominal_length(),
             page,
             crawlers: u32::try_from(crawlers).unwrap_or(u32::MAX),
@@ -135,8 +135,9 @@ impl CrawlBudget {
     /// Returns the delay at which the budget lasts for the window, in seconds, unclamped; `None` if no budget is left.
     pub fn required_delay_s(&self) -> Option<u32> {
         let left = u128::from(self.ceiling.saturating_sub(self.others).milli());
-        let due = u128::from(self.window.as_secs()) * u128::from(self.page.milli()) * u128::from(self.crawlers);
-        (left > 0).then(|| u32::try_from(due.div_ceil(left)).unwrap_or(u32::MAX))
+        let cost_seconds =
+            u128::from(self.window.as_secs()) * u128::from(self.page.milli()) * u128::from(self.crawlers);
+        (left > 0).then(|| u32::try_from(cost_seconds.div_ceil(left)).unwrap_or(u32::MAX))
     }
 }
 
@@ -145,8 +146,8 @@ impl AdvisedDelay {
     /// quarter or more, to avoid constant fluctuation.
     #[must_use]
     pub fn updated(self, seconds: u32, now: Timestamp) -> Self {
-        let is_clear = self.seconds.abs_diff(seconds) * 4 >= self.seconds;
-        match is_clear && now.saturating_duration_since(self.since) >= MIN_CHANGE_INTERVAL {
+        let is_significant = self.seconds.abs_diff(seconds) * 4 >= self.seconds;
+        match is_significant && now.saturating_duration_since(self.since) >= MIN_CHANGE_INTERVAL {
             true => Self { seconds, since: now },
             false => self,
         }
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn affordable_delay_lasts_the_whole_window() {
         let day = Duration::from_secs(86_400);
-        let affords = |ceiling, others, page_milli, crawlers| {
+        let delay = |ceiling, others, page_milli, crawlers| {
             let (ceiling, others, page) =
                 (Units::from_whole(ceiling), Units::from_whole(others), Units::from_milli(page_milli));
             CrawlBudget { ceiling, others, window: day, page, crawlers }.affordable_delay()
@@ -176,7 +177,7 @@ mod tests {
             (0, 0, 1000, 1, 30),
         ] {
             assert_eq!(
-                affords(ceiling, others, page_milli, crawlers),
+                delay(ceiling, others, page_milli, crawlers),
                 seconds,
                 "{ceiling} {others} {page_milli} {crawlers}"
             );
@@ -200,18 +201,19 @@ mod tests {
 
     #[test]
     fn advised_delay_changes_daily_by_clear_steps() {
-        let begin = Timestamp::from_seconds(1_000_000);
-        let hours = |count: u64| begin + Duration::from_secs(count * 3600);
-        let advice = AdvisedDelay { seconds: 10, since: begin };
-        for (seconds, hour, after) in [(20, 23, 10), (20, 24, 20), (12, 24, 10), (13, 24, 13), (8, 48, 10), (7, 48, 7)]
+        let start = Timestamp::from_seconds(1_000_000);
+        let hours = |count: u64| start + Duration::from_secs(count * 3600);
+        let delay = AdvisedDelay { seconds: 10, since: start };
+        for (seconds, hour, expected) in
+            [(20, 23, 10), (20, 24, 20), (12, 24, 10), (13, 24, 13), (8, 48, 10), (7, 48, 7)]
         {
-            assert_eq!(advice.updated(seconds, hours(hour)).seconds, after, "{seconds} after {hour} h");
+            assert_eq!(delay.updated(seconds, hours(hour)).seconds, expected, "{seconds} after {hour} h");
         }
     }
 
     #[test]
     fn delay_is_clamped_to_whole_readable_seconds() {
-        let milliseconds = [1, 1000, 1001, 30_000, 3_600_000].map(|span| clamp_to_seconds(Duration::from_millis(span)));
-        assert_eq!(milliseconds, [1, 1, 2, 30, 30]);
+        let seconds = [1, 1000, 1001, 30_000, 3_600_000].map(|ms| clamp_to_seconds(Duration::from_millis(ms)));
+        assert_eq!(seconds, [1, 1, 2, 30, 30]);
     }
 }

@@ -61,8 +61,8 @@ impl GuardState {
         now.saturating_duration_since(self.last_admitted) >= self.guard.admit_interval
     }
 
-    fn within_budget(&self, cost: Units, most: Units) -> bool {
-        self.spent.saturating_add(cost) <= most
+    fn within_budget(&self, cost: Units, budget: Units) -> bool {
+        self.spent.saturating_add(cost) <= budget
     }
 }
 
@@ -84,8 +84,8 @@ mod tests {
         }
     }
 
-    fn admits(guarded: GuardState, cost: u64, seconds: u64) -> bool {
-        guarded.admits(Units::from_whole(cost), Units::from_whole(1000), Timestamp::from_seconds(seconds))
+    fn admits(state: GuardState, cost: u64, seconds: u64) -> bool {
+        state.admits(Units::from_whole(cost), Units::from_whole(1000), Timestamp::from_seconds(seconds))
     }
 
     #[test]
@@ -118,16 +118,16 @@ mod tests {
 
     #[test]
     fn budget_beyond_plan_is_prorated_over_the_window() {
-        let lets_through = |guarded: GuardState, seconds| {
-            guarded.admits_beyond_plan(Units::from_whole(1), Units::from_whole(1000), Timestamp::from_seconds(seconds))
+        let admits_beyond_plan = |state: GuardState, seconds| {
+            state.admits_beyond_plan(Units::from_whole(1), Units::from_whole(1000), Timestamp::from_seconds(seconds))
         };
-        let spent = |units, millionths| GuardState {
+        let state = |units, millionths| GuardState {
             spent: Units::from_whole(units),
             window_elapsed: Share::from_millionths(millionths),
             ..guard_state()
         };
-        assert!(lets_through(spent(4, 250_000), 1300), "5 of 20 units after a quarter of the window");
-        assert!(!lets_through(spent(5, 250_000), 1300));
-        assert!(!lets_through(GuardState { is_overdue: true, ..spent(0, 1_000_000) }, 1299));
+        assert!(admits_beyond_plan(state(4, 250_000), 1300), "5 of 20 units after a quarter of the window");
+        assert!(!admits_beyond_plan(state(5, 250_000), 1300));
+        assert!(!admits_beyond_plan(GuardState { is_overdue: true, ..state(0, 1_000_000) }, 1299));
     }
 }

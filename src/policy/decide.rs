@@ -150,34 +150,34 @@ const PARTIAL_SHED_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Evaluates all rules in order; the first refusal decides.
 ///
-/// Updates tier state, pacing bucket and `guard_admitted` in `positions` if the request reaches the quotas. A refusal
+/// Updates tier state, pacing bucket and `guard_admitted` in `snapshots` if the request reaches the quotas. A refusal
 /// changes no other state.
 pub fn decide(
-    asked: &DecisionRequest<'_>,
+    request: &DecisionRequest<'_>,
     level: BucketState,
-    positions: &mut [QuotaSnapshot<'_>],
+    snapshots: &mut [QuotaSnapshot<'_>],
     now: Timestamp,
 ) -> Verdict {
-    if asked.never_refused {
+    if request.never_refused {
         return Verdict::Admit { level, shadow: None };
     }
     let mut shadow = None;
 
-    if let Err(refusal) = check_block(asked.class_rules) {
-        if asked.class_rules.enforce {
+    if let Err(refusal) = check_block(request.class_rules) {
+        if request.class_rules.enforce {
             return Verdict::Refuse(refusal);
         }
         shadow = shadow.or(Some(refusal.reason));
     }
 
     let mut after = level;
-    match check_bucket(asked, level, now) {
-        Ok(taken) => after = taken,
-        Err(refusal) if asked.class_rules.enforce => return Verdict::Refuse(refusal),
+    match check_bucket(request, level, now) {
+        Ok(state) => after = state,
+        Err(refusal) if request.class_rules.enforce => return Verdict::Refuse(refusal),
         Err(refusal) => shadow = shadow.or(Some(refusal.reason)),
     }
 
-    match check_quotas(asked, positions, now) {
+    match check_quotas(request, snapshots, now) {
         Ok(tier_shadow) => Verdict::Admit { level: after, shadow: shadow.or(tier_shadow) },
         Err(refusal) => Verdict::Refuse(refusal),
     }
@@ -192,12 +192,12 @@ pub fn check_block(class: &Class) -> Result<(), Refusal> {
 }
 
 /// Takes a token if the bucket of the class counts the request; otherwise refuses it until the next token.
-pub fn check_bucket(asked: &DecisionRequest<'_>, level: BucketState, now: Timestamp) -> Result<BucketState, Refusal> {
-    let Some(bucket) = asked.bucket() else { return Ok(level) };
-    bucket.take(level, now).map_err(|EmptyUntil(moment)| Refusal {
+pub fn check_bucket(request: &DecisionRequest<'_>, level: BucketState, now: Timestamp) -> Result<BucketState, Refusal> {
+    let Some(bucket) = request.bucket() else { return Ok(level) };
+    bucket.take(level, now).map_err(|EmptyUntil(refill_at)| Refusal {
         reason: Reason::Bucket,
         quotas: 0,
-        wait: moment.saturating_duration_since(now),
+        wait: refill_at.saturating_duration_since(now),
     })
 }
 
@@ -205,30 +205,32 @@ pub fn check_bucket(asked: &DecisionRequest<'_>, level: BucketState, now: Timest
 /// refusal with the longest wait is returned. Tier and plan are checked before the remaining units, so that a class
 /// keeps its share up to the last unit. The plan counts only requests that the tier admits.
 fn check_quotas(
-    asked: &DecisionRequest<'_>,
-    positions: &mut [QuotaSnapshot<'_>],
+    request: &DecisionRequest<'_>,
+    snapshots: &mut [QuotaSnapshot<'_>],
     now: Timestamp,
 ) -> Result<Option<Reason>, Refusal> {
     let mut refusal: Option<Refusal> = None;
     let mut shadow = None;
-    for (place, position) in positions.iter_mut().enumerate() {
-        let quota = position.quota;
-        let tier_counts = asked.enforces_tiers(quota);
-        let plan_counts = asked.class_rules.enforce && quota.enforced_pacing().is_some();
-        let by_tier = check_tier(asked.class, position, now);
-        let by_plan = if by_tier.is_err() && tier_counts { Ok(()) } else { check_pacing(position, now) };
-        for (said, counts) in
-            [(by_tier, tier_counts), (by_plan, plan_counts), (check_remaining(position, now), quota.enforce)]
-        {
-            let Err((reason, wait)) = said else { continue };
-            if !counts {
+    for (index, snapshot) in snapshots.iter_mut().enumerate() {
+        let quota = snapshot.quota;
+        let tier_enforced = request.enforces_tiers(quota);
+        let plan_enforced = request.class_rules.enforce && quota.enforced_pacing().is_some();
+        let tier_result = check_tier(request.class, snapshot, now);
+        let plan_result = if tier_result.is_err() && tier_enforced { Ok(()) } else { check_pacing(snapshot, now) };
+        for (result, enforced) in [
+            (tier_result, tier_enforced),
+            (plan_result, plan_enforced),
+            (check_remaining(snapshot, now), quota.enforce),
+        ] {
+            let Err((reason, wait)) = result else { continue };
+            if !enforced {
                 shadow = shadow.or(Some(reason));
                 continue;
             }
-            let told = refusal.get_or_insert(Refusal { reason, quotas: 0, wait });
-            told.quotas |= 1 << place.min(7);
-            if wait > told.wait {
-                (told.reason, told.wait) = (reason, wait);
+            let merged = refusal.get_or_insert(Refusal { reason, quotas: 0, wait });
+            merged.quotas |= 1 << index.min(7);
+            if wait > merged.wait {
+                (merged.reason, merged.wait) = (reason, wait);
             }
         }
     }
@@ -236,54 +238,54 @@ fn check_quotas(
 }
 
 /// Counts the request in the shed share of the class's current tier; refuses it if it is due.
-pub fn check_tier(class: ClassId, position: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
-    let Some(ladder) = position.quota.tiers_for(class) else { return Ok(()) };
-    let tier = ladder.tier_at(
-        position.shedding.tier,
-        position.quota.used_for_tiers(position.taken, position.planned.map(|planned| planned.is_ahead)),
+pub fn check_tier(class: ClassId, snapshot: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+    let Some(tiers) = snapshot.quota.tiers_for(class) else { return Ok(()) };
+    let tier = tiers.tier_at(
+        snapshot.shedding.tier,
+        snapshot.quota.used_for_tiers(snapshot.taken, snapshot.planned.map(|plan| plan.is_ahead)),
     );
-    let share = ladder.shed_share(tier);
-    let (shed, shedding) = ShedState { tier, ..position.shedding }.record(share);
-    position.shedding = shedding;
-    match shed && !position.guard_admits(GuardState::admits, now) {
-        true => Err((Reason::Tier, partial_shed_wait(share).min(position.resets_at.saturating_duration_since(now)))),
+    let share = tiers.shed_share(tier);
+    let (is_shed, state) = ShedState { tier, ..snapshot.shedding }.record(share);
+    snapshot.shedding = state;
+    match is_shed && !snapshot.guard_admits(GuardState::admits, now) {
+        true => Err((Reason::Tier, partial_shed_wait(share).min(snapshot.resets_at.saturating_duration_since(now)))),
         false => Ok(()),
     }
 }
 
 /// Takes the cost from the class's pacing bucket; refuses the request if the balance does not suffice.
-pub fn check_pacing(position: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
-    let Some(PlanSnapshot { allowance: Some(allotment), earmarked: aside, .. }) = &mut position.planned else {
+pub fn check_pacing(snapshot: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+    let Some(PlanSnapshot { allowance: Some(allowance), earmarked, .. }) = &mut snapshot.planned else {
         return Ok(());
     };
-    let is_spare = position.taken.saturating_add(*aside) < position.limit;
-    let before = position.guarded.map_or(0, |guarded| guarded.borrowable_turns(now));
-    let (purse, said) = allotment.bucket.try_take(&allotment.rate, position.cost, before, now);
-    allotment.bucket = purse;
-    match said {
-        Err(PacingRefused(wait)) if !(is_spare && position.guard_admits(GuardState::admits_beyond_plan, now)) => {
-            Err((Reason::Pacing, wait.min(position.resets_at.saturating_duration_since(now))))
+    let has_spare = snapshot.taken.saturating_add(*earmarked) < snapshot.limit;
+    let borrowable = snapshot.guarded.map_or(0, |state| state.borrowable_turns(now));
+    let (bucket, result) = allowance.bucket.try_take(&allowance.rate, snapshot.cost, borrowable, now);
+    allowance.bucket = bucket;
+    match result {
+        Err(PacingRefused(wait)) if !(has_spare && snapshot.guard_admits(GuardState::admits_beyond_plan, now)) => {
+            Err((Reason::Pacing, wait.min(snapshot.resets_at.saturating_duration_since(now))))
         }
         _ => Ok(()),
     }
 }
 
 /// Refuses the request if its cost exceeds the remaining quota or the leased units.
-pub fn check_remaining(position: &QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
-    let after = position.taken.saturating_add(position.cost);
-    if after > position.limit {
-        return Err((Reason::Quota, position.resets_at.saturating_duration_since(now)));
+pub fn check_remaining(snapshot: &QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+    let after = snapshot.taken.saturating_add(snapshot.cost);
+    if after > snapshot.limit {
+        return Err((Reason::Quota, snapshot.resets_at.saturating_duration_since(now)));
     }
     // A quota in shadow mode may be overspent, so it does not wait for leases.
-    match after > position.leased && position.quota.enforce {
+    match after > snapshot.leased && snapshot.quota.enforce {
         true => Err((Reason::Ledger, LEDGER_RETRY_AFTER)),
         false => Ok(()),
     }
 }
 
 fn partial_shed_wait(share: Share) -> Duration {
-    let let_through = 1.0 - share.ratio();
-    Duration::try_from_secs_f64(PARTIAL_SHED_INTERVAL.as_secs_f64() / let_through).unwrap_or(Duration::MAX)
+    let admit_share = 1.0 - share.ratio();
+    Duration::try_from_secs_f64(PARTIAL_SHED_INTERVAL.as_secs_f64() / admit_share).unwrap_or(Duration::MAX)
 }
 
 impl Refusal {
@@ -296,7 +298,7 @@ impl Refusal {
 impl QuotaSnapshot<'_> {
     /// Returns true if `rule` of the crawler guard admits the request just refused; records the result.
     fn guard_admits(&mut self, rule: fn(&GuardState, Units, Units, Timestamp) -> bool, now: Timestamp) -> bool {
-        self.guard_admitted = self.guarded.is_some_and(|guarded| rule(&guarded, self.cost, self.quota.limit, now));
+        self.guard_admitted = self.guarded.is_some_and(|state| rule(&state, self.cost, self.quota.limit, now));
         self.guard_admitted
     }
 }

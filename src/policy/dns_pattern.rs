@@ -23,9 +23,9 @@ impl DnsPattern {
         // Requires a dot or the whole name, so that `evilgooglebot.com` does not match `googlebot.com`.
         match &self.begins {
             None => before.is_empty() || before.ends_with('.'),
-            Some(begins) => before
+            Some(prefix) => before
                 .strip_suffix('.')
-                .is_some_and(|label| label.len() > begins.len() && label.starts_with(begins) && !label.contains('.')),
+                .is_some_and(|label| label.len() > prefix.len() && label.starts_with(prefix) && !label.contains('.')),
         }
     }
 }
@@ -35,19 +35,19 @@ impl FromStr for DnsPattern {
 
     fn from_str(text: &str) -> Result<Self, InvalidDnsPattern> {
         let text = text.to_ascii_lowercase();
-        let (begins, domain) = match text.split_once("*.") {
-            Some((begins, domain)) => (Some(begins.to_owned()), domain),
+        let (prefix, domain) = match text.split_once("*.") {
+            Some((prefix, domain)) => (Some(prefix.to_owned()), domain),
             None => (None, text.as_str()),
         };
-        let right = is_name(domain) && begins.as_deref().is_none_or(is_label);
-        right.then(|| Self { begins, domain: domain.to_owned() }).ok_or(InvalidDnsPattern)
+        let is_valid = is_name(domain) && prefix.as_deref().is_none_or(is_label);
+        is_valid.then(|| Self { begins: prefix, domain: domain.to_owned() }).ok_or(InvalidDnsPattern)
     }
 }
 
 impl fmt::Display for DnsPattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.begins {
-            Some(begins) => write!(out, "{begins}*.{}", self.domain),
+            Some(prefix) => write!(out, "{prefix}*.{}", self.domain),
             None => out.write_str(&self.domain),
         }
     }
@@ -59,8 +59,8 @@ fn is_name(text: &str) -> bool {
 }
 
 fn is_label(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
-    (1..=63).contains(&text.len()) && text.bytes().all(plain)
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+    (1..=63).contains(&text.len()) && text.bytes().all(is_allowed)
 }
 
 #[cfg(test)]

@@ -71,12 +71,12 @@ impl ProxyTrust {
     /// Walks from the right: skips trusted hops; the first untrusted address is the client. An invalid element ends the
     /// walk at the last valid hop. A chain beyond 32 hops or 4 KiB is ignored.
     pub fn client(&self, peer: IpAddr, lines: &[&[u8]]) -> ClientAddress {
-        let mut origin = ClientAddress { client: canonical(peer), hops: Vec::new() };
-        if self.source == AddressSource::Peer || !self.trusts(origin.client) {
-            return origin;
+        let mut client_address = ClientAddress { client: canonical(peer), hops: Vec::new() };
+        if self.source == AddressSource::Peer || !self.trusts(client_address.client) {
+            return client_address;
         }
         if lines.iter().map(|line| line.len()).sum::<usize>() > MAX_BYTES {
-            return origin;
+            return client_address;
         }
         let lines = lines.iter().copied();
         let chain: Vec<Option<IpAddr>> = match &self.source {
@@ -94,19 +94,19 @@ impl ProxyTrust {
             }
         };
         if chain.len() > MAX_HOPS {
-            return origin;
+            return client_address;
         }
-        for (passed, hop) in chain.iter().rev().enumerate() {
+        for (index, hop) in chain.iter().rev().enumerate() {
             let Some(hop) = *hop else { break };
-            if passed > 0 {
-                origin.hops.insert(0, origin.client);
+            if index > 0 {
+                client_address.hops.insert(0, client_address.client);
             }
-            origin.client = hop;
+            client_address.client = hop;
             if !self.trusts(hop) {
                 break;
             }
         }
-        origin
+        client_address
     }
 
     /// Returns the key of `client` by its address.
@@ -244,12 +244,12 @@ mod tests {
 
     #[test]
     fn forwarded_quoted_strings_are_parsed() {
-        let of = |line: &str| client(AddressSource::Forwarded, "10.0.0.1", &[line]);
-        assert_eq!(of("for=192.0.2.43;proto=https, FOR=\"[2001:db8:cafe::17]:4711\""), "2001:db8:cafe::17");
-        assert_eq!(of("by=\"a,b;for=9.9.9.9\";for=192.0.2.1"), "192.0.2.1");
-        assert_eq!(of("for=198.51.100.1, for=unknown, for=10.3.3.3"), "10.3.3.3");
-        assert_eq!(of("for=192.0.2.1;for=192.0.2.2"), "10.0.0.1", "a duplicate parameter is invalid");
-        assert_eq!(of("proto=https"), "10.0.0.1");
+        let client_of = |line: &str| client(AddressSource::Forwarded, "10.0.0.1", &[line]);
+        assert_eq!(client_of("for=192.0.2.43;proto=https, FOR=\"[2001:db8:cafe::17]:4711\""), "2001:db8:cafe::17");
+        assert_eq!(client_of("by=\"a,b;for=9.9.9.9\";for=192.0.2.1"), "192.0.2.1");
+        assert_eq!(client_of("for=198.51.100.1, for=unknown, for=10.3.3.3"), "10.3.3.3");
+        assert_eq!(client_of("for=192.0.2.1;for=192.0.2.2"), "10.0.0.1", "a duplicate parameter is invalid");
+        assert_eq!(client_of("proto=https"), "10.0.0.1");
     }
 
     #[test]
@@ -266,8 +266,8 @@ mod tests {
         let key = |text: &str| trust.key(text.parse().expect("valid address"));
         assert_eq!(key("2001:db8:1:2::1"), key("2001:db8:1:2:ffff::9"));
         assert_ne!(key("2001:db8:1:2::1"), key("2001:db8:1:3::1"));
-        for disguise in ["::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2002:c000:201::1"] {
-            assert_eq!(key(disguise), key("192.0.2.1"), "{disguise}");
+        for spelling in ["::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2002:c000:201::1"] {
+            assert_eq!(key(spelling), key("192.0.2.1"), "{spelling}");
         }
         assert_eq!(key("192.0.2.1").owner(), KeyOwner::V4(Ipv4Addr::new(192, 0, 2, 1)));
         assert_eq!(key("2001:db8:1:2::1").owner(), KeyOwner::V6("2001:db8:1:2::".parse().expect("valid address")));
@@ -301,10 +301,10 @@ mod tests {
         fn hops_left_of_the_first_untrusted_are_ignored(
             forged in "[ -~]{0,80}", hop: u32, trusted in proptest::collection::vec(any::<u32>(), 0..5),
         ) {
-            let honest = Ipv4Addr::from(hop);
-            prop_assume!(!trust(AddressSource::Peer).trusts(honest.into()));
+            let untrusted = Ipv4Addr::from(hop);
+            prop_assume!(!trust(AddressSource::Peer).trusts(untrusted.into()));
             let tail: String = trusted.iter().map(|bits| format!(",{}", Ipv4Addr::from(0x0a00_0000 | bits >> 8))).collect();
-            prop_assert_eq!(by_xff("10.0.0.1", &[&format!("{forged},{honest}{tail}")]), honest.to_string());
+            prop_assert_eq!(by_xff("10.0.0.1", &[&format!("{forged},{untrusted}{tail}")]), untrusted.to_string());
         }
 
         #[test]
@@ -312,8 +312,8 @@ mod tests {
             for source in [AddressSource::XForwardedFor, AddressSource::Forwarded] {
                 let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
                 let lines: Vec<&[u8]> = lines.iter().map(Vec::as_slice).collect();
-                let origin = trust(source).client(peer, &lines);
-                prop_assert!(origin.hops.len() <= MAX_HOPS);
+                let client_address = trust(source).client(peer, &lines);
+                prop_assert!(client_address.hops.len() <= MAX_HOPS);
             }
         }
     }

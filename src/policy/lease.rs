@@ -67,9 +67,9 @@ impl WindowKey {
     /// Returns true if usage of window `id` at `span` counts against this window too: within reach of a sliding window,
     /// or at the same time under another configuration.
     pub fn overlaps(&self, id: u64, span: Option<Span>) -> bool {
-        let (Some(ours), Some(theirs)) = (self.span, span) else { return false };
-        let reach = ours.length().saturating_mul(self.lookback);
-        id != self.id && theirs.end > ours.start - reach && theirs.start < ours.end + reach
+        let (Some(this), Some(other)) = (self.span, span) else { return false };
+        let reach = this.length().saturating_mul(self.lookback);
+        id != self.id && other.end > this.start - reach && other.start < this.end + reach
     }
 }
 
@@ -111,15 +111,15 @@ impl SpendProfile {
     /// [`SpendProfile::max_size`]. Never more than half of the units left, down to one request. Rounded to whole units
     /// if costs are whole units.
     pub fn size(&self) -> LeaseSize {
-        let few = times(self.max_cost, MIN_REQUESTS_HELD);
-        let tapered = part_of(self.left, 2).max(self.max_cost).min(self.left);
-        let quiet = part_of(self.limit, 256).min(times(self.max_cost, BURST_REQUESTS * 4));
-        let usual = self.per_second.max(quiet).max(few);
+        let min_units = times(self.max_cost, MIN_REQUESTS_HELD);
+        let max_units = part_of(self.left, 2).max(self.max_cost).min(self.left);
+        let idle_units = part_of(self.limit, 256).min(times(self.max_cost, BURST_REQUESTS * 4));
+        let target = self.per_second.max(idle_units).max(min_units);
         let lease = self
-            .floor_if_whole_costs(usual.max(self.shortfall).min(self.max_size()).min(tapered))
+            .floor_if_whole_costs(target.max(self.shortfall).min(self.max_size()).min(max_units))
             .max(self.max_cost.min(self.left));
-        let quiet = part_of(self.limit, 1024).min(times(self.max_cost, BURST_REQUESTS));
-        let urgent = part_of(self.per_second, 10).max(quiet).max(few).max(self.shortfall).min(lease);
+        let idle_units = part_of(self.limit, 1024).min(times(self.max_cost, BURST_REQUESTS));
+        let urgent = part_of(self.per_second, 10).max(idle_units).max(min_units).max(self.shortfall).min(lease);
         LeaseSize { lease, urgent: self.floor_if_whole_costs(urgent).max(self.max_cost.min(self.left)) }
     }
 
@@ -182,47 +182,47 @@ mod tests {
         let LeaseSize { lease, urgent } =
             SpendProfile { shortfall: Units::from_whole(100), ..spend_profile(10_000, 0) }.size();
         assert_eq!((lease.floor(), urgent.floor()), (100, 100));
-        let LeaseSize { lease, urgent: soon } =
+        let LeaseSize { lease, urgent } =
             SpendProfile { shortfall: Units::from_whole(9000), ..spend_profile(10_000, 0) }.size();
-        assert_eq!((lease.floor(), soon.floor()), (156, 156), "at most a 64th of the limit");
+        assert_eq!((lease.floor(), urgent.floor()), (156, 156), "at most a 64th of the limit");
     }
 
     #[test]
     fn one_second_window_needs_few_leases() {
-        let spending = SpendProfile { length: Duration::from_secs(1), ..spend_profile(10_000, 10_000) };
-        assert_eq!(spending.size().lease, Units::from_whole(2500));
+        let profile = SpendProfile { length: Duration::from_secs(1), ..spend_profile(10_000, 10_000) };
+        assert_eq!(profile.size().lease, Units::from_whole(2500));
     }
 
     #[test]
     fn windows_within_lookback_or_overlapping_count() {
         let span = |start: u64| Span { start: Timestamp(start), end: Timestamp(start + 10) };
         let sliding = WindowKey { id: 100, span: Some(span(100)), lookback: 3 };
-        let weighs = |key: WindowKey, start: u64| key.overlaps(start, Some(span(start)));
+        let overlaps = |key: WindowKey, start: u64| key.overlaps(start, Some(span(start)));
         assert_eq!(
-            [60, 70, 90, 100, 110, 130, 140].map(|start| weighs(sliding, start)),
+            [60, 70, 90, 100, 110, 130, 140].map(|start| overlaps(sliding, start)),
             [false, true, true, false, true, true, false]
         );
         let fixed = WindowKey { lookback: 0, ..sliding };
-        assert_eq!([90, 95, 100, 105, 110].map(|start| weighs(fixed, start)), [false, true, false, true, false]);
+        assert_eq!([90, 95, 100, 105, 110].map(|start| overlaps(fixed, start)), [false, true, false, true, false]);
     }
 
     proptest! {
         #[test]
         fn lease_never_exceeds_remaining_units_or_max_size(
             limit in 1u64..1_000_000_000, left in 0u64..1_000_000_000, seconds in 0u64..100_000,
-            per_second in 0u64..1_000_000_000, dearest in 0u64..1_000_000, short in 0u64..1_000_000_000,
+            per_second in 0u64..1_000_000_000, max_cost in 0u64..1_000_000, shortfall in 0u64..1_000_000_000,
         ) {
-            let spending = SpendProfile {
+            let profile = SpendProfile {
                 limit: Units::from_milli(limit),
                 left: Units::from_milli(left),
                 length: Duration::from_secs(seconds),
                 per_second: Units::from_milli(per_second),
-                max_cost: Units::from_milli(dearest),
-                shortfall: Units::from_milli(short),
+                max_cost: Units::from_milli(max_cost),
+                shortfall: Units::from_milli(shortfall),
             };
-            let LeaseSize { lease, urgent: soon } = spending.size();
-            prop_assert!(soon <= lease && lease <= spending.left && lease <= spending.max_size());
-            prop_assert!(lease >= spending.max_cost.min(spending.left), "a lease always covers one request");
+            let LeaseSize { lease, urgent } = profile.size();
+            prop_assert!(urgent <= lease && lease <= profile.left && lease <= profile.max_size());
+            prop_assert!(lease >= profile.max_cost.min(profile.left), "a lease always covers one request");
         }
     }
 }

@@ -69,11 +69,16 @@ impl Rules {
         class::classify(&self.user_agent_rules, &self.classes, facts)
     }
 
-    /// Returns the classes for which a request carries a valid API key. `sent` returns the value of a header or cookie.
-    pub fn api_key_classes<'a>(&'a self, sent: impl Fn(&'a CredentialSource) -> Option<&'a [u8]>) -> Vec<ClassId> {
-        let holds = |keys: &'a class::ApiKeys| sent(&keys.carrier).is_some_and(|sent| keys.contain(sent));
-        let held = self.classes.iter().enumerate().filter(|(_, class)| class.when.keys.as_ref().is_some_and(holds));
-        held.map(|(place, _)| ClassId(place as u16)).collect()
+    /// Returns the classes for which a request carries a valid API key. `credential` returns the value of a header or
+    /// cookie.
+    pub fn api_key_classes<'a>(
+        &'a self,
+        credential: impl Fn(&'a CredentialSource) -> Option<&'a [u8]>,
+    ) -> Vec<ClassId> {
+        let has_key = |keys: &'a class::ApiKeys| credential(&keys.carrier).is_some_and(|key| keys.contain(key));
+        let matching =
+            self.classes.iter().enumerate().filter(|(_, class)| class.when.keys.as_ref().is_some_and(has_key));
+        matching.map(|(index, _)| ClassId(index as u16)).collect()
     }
 
     /// Returns the headers, besides the common ones, that determine the class and bucket key of a client of `class`.
@@ -81,38 +86,40 @@ impl Rules {
     pub fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {
         let keys = self.classes.iter().filter_map(|class| Some(&class.when.keys.as_ref()?.carrier));
         let bucket = match &self.classes[usize::from(class.0)].key {
-            KeySource::Credential(carrier) => Some(carrier),
+            KeySource::Credential(source) => Some(source),
             _ => None,
         };
-        let mut seen = if signed { vec!["signature-agent", "signature-input", "signature"] } else { Vec::new() };
+        let mut headers = if signed { vec!["signature-agent", "signature-input", "signature"] } else { Vec::new() };
         for header in keys.chain(bucket).map(CredentialSource::header) {
-            if !seen.contains(&header) {
-                seen.push(header);
+            if !headers.contains(&header) {
+                headers.push(header);
             }
         }
-        seen
+        headers
     }
 
-    /// Returns the key of the bucket and counters for a request of `client`. `secret` returns the hash of the
+    /// Returns the key of the bucket and counters for a request of `client`. `credential_hash` returns the hash of the
     /// credential that the class uses, if sent.
     pub fn key(
         &self,
-        classified: &Classification,
+        classification: &Classification,
         client: IpAddr,
-        secret: impl FnOnce(&CredentialSource) -> Option<u64>,
+        credential_hash: impl FnOnce(&CredentialSource) -> Option<u64>,
     ) -> ClientKey {
-        let of_address = || self.trust.key(client);
-        match &self.classes[usize::from(classified.class.0)].key {
-            KeySource::Address => of_address(),
+        let address_key = || self.trust.key(client);
+        match &self.classes[usize::from(classification.class.0)].key {
+            KeySource::Address => address_key(),
             KeySource::Class => ClientKey::OF_CLASS,
-            KeySource::Operator => classified.operator.map_or_else(of_address, ClientKey::from_operator),
-            KeySource::Credential(carrier) => secret(carrier).map_or_else(of_address, ClientKey::from_credential),
+            KeySource::Operator => classification.operator.map_or_else(address_key, ClientKey::from_operator),
+            KeySource::Credential(source) => {
+                credential_hash(source).map_or_else(address_key, ClientKey::from_credential)
+            }
         }
     }
 
     /// Returns true if the bot score reaches the threshold.
-    pub fn is_suspected(&self, weighed: &bot_detection::BotScore) -> bool {
-        self.behaviour.as_ref().is_some_and(|behaviour| weighed.points >= behaviour.threshold)
+    pub fn is_suspected(&self, score: &bot_detection::BotScore) -> bool {
+        self.behaviour.as_ref().is_some_and(|detection| score.points >= detection.threshold)
     }
 
     /// Returns true if `path` is the crawl policy's and the gateway serves it. `path` is normalized.

@@ -61,12 +61,12 @@ pub struct ClassTiers {
 impl Quota {
     /// Returns the tiers of `class`, if any.
     pub fn tiers_for(&self, class: ClassId) -> Option<&TierSet> {
-        self.class_tiers(class).map(|of_class| &of_class.ladder)
+        self.class_tiers(class).map(|tiers| &tiers.ladder)
     }
 
     /// Returns true if refusals by tier are enforced for `class`.
     pub fn enforced_for(&self, class: ClassId) -> bool {
-        self.enforce && self.class_tiers(class).is_none_or(|of_class| of_class.enforce)
+        self.enforce && self.class_tiers(class).is_none_or(|tiers| tiers.enforce)
     }
 
     /// Returns the pacing, if enforced.
@@ -88,7 +88,7 @@ impl Quota {
     pub fn shutoff_level(&self, class: ClassId) -> Units {
         let paced = self.enforced_pacing().is_some_and(|pacing| pacing.is_paced(class));
         let enforced = self.class_tiers(class).filter(|_| self.enforced_for(class) && !paced);
-        enforced.and_then(|of_class| of_class.ladder.shutoff_at()).map_or(self.limit, |mark| mark.min(self.limit))
+        enforced.and_then(|tiers| tiers.ladder.shutoff_at()).map_or(self.limit, |level| level.min(self.limit))
     }
 
     fn class_tiers(&self, class: ClassId) -> Option<&ClassTiers> {

@@ -57,41 +57,41 @@ const GRACE_PART: u32 = 100;
 const SLACK: Duration = Duration::from_secs(3600);
 
 /// Reconciles the local count with a report received at `now`.
-pub fn reconcile(said: OriginReport, ours: LocalCount, now: Timestamp) -> SyncResult {
-    let remaining = if said.exhausted { Some(Units::ZERO) } else { said.remaining };
-    let closed_until = said.exhausted.then(|| reset_time(said.resets_at, ours, now));
-    if !(is_same_window(said.resets_at, ours, now)) {
+pub fn reconcile(report: OriginReport, local: LocalCount, now: Timestamp) -> SyncResult {
+    let remaining = if report.exhausted { Some(Units::ZERO) } else { report.remaining };
+    let closed_until = report.exhausted.then(|| reset_time(report.resets_at, local, now));
+    if !(is_same_window(report.resets_at, local, now)) {
         return SyncResult { closed_until, ..SyncResult::default() };
     }
     let Some(remaining) = remaining else { return SyncResult::default() };
-    let counted = ours.limit.saturating_sub(remaining);
-    let taken = ours.used.saturating_add(ours.reserved);
-    let drift = match counted.milli().checked_sub(taken.milli()) {
-        Some(beyond) => signed(beyond),
-        None => -signed(ours.used.saturating_sub(counted).milli()),
+    let reported = local.limit.saturating_sub(remaining);
+    let taken = local.used.saturating_add(local.reserved);
+    let drift = match reported.milli().checked_sub(taken.milli()) {
+        Some(excess) => signed(excess),
+        None => -signed(local.used.saturating_sub(reported).milli()),
     };
-    SyncResult { taken: counted, closed_until, drift: Some(drift) }
+    SyncResult { taken: reported, closed_until, drift: Some(drift) }
 }
 
 /// Returns true if the report is for the local window: both end at the same time, if known.
-fn is_same_window(resets_at: Option<Timestamp>, ours: LocalCount, now: Timestamp) -> bool {
-    let length = ours.length;
+fn is_same_window(resets_at: Option<Timestamp>, local: LocalCount, now: Timestamp) -> bool {
+    let length = local.length;
     match resets_at {
-        None if !ours.has_fixed_end => true,
+        None if !local.has_fixed_end => true,
         // A sliding window renews gradually; a much earlier reset time belongs to another limit.
-        Some(moment) if !ours.has_fixed_end => moment.saturating_duration_since(now) >= length / 2,
-        Some(moment) => {
-            let apart =
-                moment.saturating_duration_since(ours.span.end).max(ours.span.end.saturating_duration_since(moment));
-            apart <= (length / TOLERANCE).max(Duration::from_secs(2))
+        Some(reset) if !local.has_fixed_end => reset.saturating_duration_since(now) >= length / 2,
+        Some(reset) => {
+            let offset =
+                reset.saturating_duration_since(local.span.end).max(local.span.end.saturating_duration_since(reset));
+            offset <= (length / TOLERANCE).max(Duration::from_secs(2))
         }
-        None => now.saturating_duration_since(ours.span.start) >= GRACE.min(length / GRACE_PART),
+        None => now.saturating_duration_since(local.span.start) >= GRACE.min(length / GRACE_PART),
     }
 }
 
-fn reset_time(resets_at: Option<Timestamp>, ours: LocalCount, now: Timestamp) -> Timestamp {
-    let latest = now + ours.length + SLACK;
-    resets_at.filter(|moment| *moment > now && *moment <= latest).unwrap_or(ours.span.end)
+fn reset_time(resets_at: Option<Timestamp>, local: LocalCount, now: Timestamp) -> Timestamp {
+    let latest = now + local.length + SLACK;
+    resets_at.filter(|reset| *reset > now && *reset <= latest).unwrap_or(local.span.end)
 }
 
 fn signed(milli: u64) -> i64 {
@@ -114,8 +114,8 @@ mod tests {
         OriginReport { remaining: Some(Units::from_whole(units)), ..OriginReport::default() }
     }
 
-    fn drift(said: OriginReport, ours: LocalCount) -> Option<i64> {
-        reconcile(said, ours, NOON).drift.map(|milli| milli / 1000)
+    fn drift(report: OriginReport, local: LocalCount) -> Option<i64> {
+        reconcile(report, local, NOON).drift.map(|milli| milli / 1000)
     }
 
     #[test]
@@ -140,21 +140,21 @@ mod tests {
 
     #[test]
     fn report_of_another_window_is_ignored() {
-        let resetting =
+        let report_resetting =
             |at: u64| OriginReport { resets_at: Some(Timestamp::from_seconds(at)), ..reported_remaining(3) };
-        assert_eq!(drift(resetting(2 * 86_400 + 600), local_count(40, 0)), Some(57), "ends 10 min apart match");
-        assert_eq!(drift(resetting(2 * 86_400 - 600), local_count(40, 0)), Some(57));
-        assert_eq!(drift(resetting(2 * 86_400 + 30_000), local_count(40, 0)), None);
-        assert_eq!(drift(resetting(86_400 + 44_000), local_count(40, 0)), None);
-        let just_begun = reconcile(reported_remaining(3), local_count(0, 1), DAY.start + Duration::from_secs(30));
-        assert_eq!(just_begun, SyncResult::default(), "within the grace time");
+        assert_eq!(drift(report_resetting(2 * 86_400 + 600), local_count(40, 0)), Some(57), "ends 10 min apart match");
+        assert_eq!(drift(report_resetting(2 * 86_400 - 600), local_count(40, 0)), Some(57));
+        assert_eq!(drift(report_resetting(2 * 86_400 + 30_000), local_count(40, 0)), None);
+        assert_eq!(drift(report_resetting(86_400 + 44_000), local_count(40, 0)), None);
+        let result = reconcile(reported_remaining(3), local_count(0, 1), DAY.start + Duration::from_secs(30));
+        assert_eq!(result, SyncResult::default(), "within the grace time");
         assert_eq!(
             reconcile(reported_remaining(3), local_count(0, 1), DAY.start + Duration::from_secs(60)).taken,
             Units::from_whole(97)
         );
         let sliding = LocalCount { has_fixed_end: false, ..local_count(40, 0) };
-        assert_eq!(drift(resetting(86_400 + 43_200 + 44_000), sliding), Some(57));
-        assert_eq!(drift(resetting(86_400 + 43_201), sliding), None, "a per-second limit");
+        assert_eq!(drift(report_resetting(86_400 + 43_200 + 44_000), sliding), Some(57));
+        assert_eq!(drift(report_resetting(86_400 + 43_201), sliding), None, "a per-second limit");
         assert_eq!(drift(reported_remaining(3), sliding), Some(57));
     }
 
@@ -162,8 +162,8 @@ mod tests {
     fn exhausted_origin_closes_the_quota_until_reset() {
         let exhausted = |resets_at| OriginReport { exhausted: true, resets_at, remaining: Some(Units::from_whole(9)) };
         let closed = |at: u64| {
-            let calibration = reconcile(exhausted(Some(Timestamp::from_seconds(at))), local_count(40, 0), NOON);
-            (calibration.closed_until.map(Timestamp::seconds), calibration.taken)
+            let result = reconcile(exhausted(Some(Timestamp::from_seconds(at))), local_count(40, 0), NOON);
+            (result.closed_until.map(Timestamp::seconds), result.taken)
         };
         let end = Some(2 * 86_400);
         assert_eq!(reconcile(exhausted(None), local_count(40, 0), NOON).closed_until, Some(DAY.end));

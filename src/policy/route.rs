@@ -85,9 +85,9 @@ impl Pattern {
     /// Parses a pattern such as `/item/*`, `/shop/**` or `/**/*.css`. Merges repeated slashes, as in paths.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let path = text.strip_prefix('/').ok_or(PatternError::NoSlash)?;
-        let (folders, last) = path.rsplit_once('/').unwrap_or(("", path));
-        let folders = folders.split('/').filter(|segment| !segment.is_empty());
-        let mut segments: Vec<&str> = folders.chain([last]).collect();
+        let (directories, last) = path.rsplit_once('/').unwrap_or(("", path));
+        let directories = directories.split('/').filter(|segment| !segment.is_empty());
+        let mut segments: Vec<&str> = directories.chain([last]).collect();
         let rest = match segments[..] {
             [.., "**"] => PatternTail::Anything,
             [.., "**", last] if !last.contains("**") => PatternTail::LastSegment(Segment::parse(last)),
@@ -130,10 +130,10 @@ impl Pattern {
     /// Returns true if this pattern certainly matches every path that `other` matches. False does not exclude it:
     /// overlapping patterns are not analyzed.
     pub fn covers(&self, other: &Self) -> bool {
-        let (own, others) = (self.spelling, other.spelling);
-        let is_no_stricter = (own.ignores_case || !others.ignores_case)
-            && (own.ignores_trailing_slash || !others.ignores_trailing_slash);
-        self.is_any() || (is_no_stricter && other.clone().spelled(own) == *self)
+        let (spelling, other_spelling) = (self.spelling, other.spelling);
+        let is_no_stricter = (spelling.ignores_case || !other_spelling.ignores_case)
+            && (spelling.ignores_trailing_slash || !other_spelling.ignores_trailing_slash);
+        self.is_any() || (is_no_stricter && other.clone().spelled(spelling) == *self)
     }
 
     /// Returns true if the normalized `path` matches.
@@ -142,11 +142,11 @@ impl Pattern {
         let case = if self.spelling.ignores_case { Case::Ignored } else { Case::Kept };
         let mut rest = path.strip_prefix('/');
         for segment in &self.segments {
-            let Some((found, behind)) = rest.map(first_segment) else { return false };
-            if !segment.matches(found, case) {
+            let Some((text, tail)) = rest.map(first_segment) else { return false };
+            if !segment.matches(text, case) {
                 return false;
             }
-            rest = behind;
+            rest = tail;
         }
         match &self.rest {
             PatternTail::Nothing => rest.is_none(),
@@ -167,11 +167,11 @@ impl Pattern {
 
     /// Normalizes `/search/` to `/search` and `/shop/**/` to `/shop/**`; keeps `/`.
     fn drop_trailing_slash(&mut self) {
-        let nothing = Segment::Text(String::new());
-        if self.rest == PatternTail::LastSegment(nothing.clone()) {
+        let empty = Segment::Text(String::new());
+        if self.rest == PatternTail::LastSegment(empty.clone()) {
             self.rest = PatternTail::Anything;
         }
-        if self.rest == PatternTail::Nothing && self.segments.len() > 1 && self.segments.last() == Some(&nothing) {
+        if self.rest == PatternTail::Nothing && self.segments.len() > 1 && self.segments.last() == Some(&empty) {
             self.segments.pop();
         }
     }
@@ -194,8 +194,8 @@ impl Case {
 
     /// Returns the part of `text` after the prefix `start`; `None` if `text` does not start with it.
     fn strip_prefix<'a>(self, text: &'a [u8], start: &[u8]) -> Option<&'a [u8]> {
-        let (found, behind) = text.split_at_checked(start.len())?;
-        self.is_same(found, start).then_some(behind)
+        let (head, tail) = text.split_at_checked(start.len())?;
+        self.is_same(head, start).then_some(tail)
     }
 
     fn ends_with(self, text: &[u8], end: &[u8]) -> bool {
@@ -223,12 +223,12 @@ impl Segment {
     }
 
     fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
-        let (one, between, other) = match self {
+        let (first, between, last) = match self {
             Self::Text(text) => (Some(text), &mut [][..], None),
             Self::AnyName => (None, &mut [][..], None),
             Self::Wildcard { first, between, last } => (Some(first), &mut between[..], Some(last)),
         };
-        one.into_iter().chain(between).chain(other)
+        first.into_iter().chain(between).chain(last)
     }
 
     fn matches(&self, segment: &str, case: Case) -> bool {
@@ -268,23 +268,23 @@ pub fn normalize(path: &str) -> Result<Cow<'_, str>, PathError> {
         return Ok(Cow::Borrowed(path));
     }
     let decoded = decode_unreserved(path)?;
-    let mut kept: Vec<&str> = Vec::new();
+    let mut segments: Vec<&str> = Vec::new();
     let mut ends_in_slash = false;
     for segment in decoded.split('/') {
         ends_in_slash = matches!(segment, "" | "." | "..");
         match segment {
             "" | "." => {}
             ".." => {
-                kept.pop();
+                segments.pop();
             }
-            _ => kept.push(segment),
+            _ => segments.push(segment),
         }
     }
-    let mut normal = format!("/{}", kept.join("/"));
-    if ends_in_slash && !kept.is_empty() {
-        normal.push('/');
+    let mut normalized = format!("/{}", segments.join("/"));
+    if ends_in_slash && !segments.is_empty() {
+        normalized.push('/');
     }
-    Ok(Cow::Owned(normal))
+    Ok(Cow::Owned(normalized))
 }
 
 fn needs_normalizing(path: &[u8]) -> bool {
@@ -324,7 +324,7 @@ fn decode_unreserved(path: &str) -> Result<String, PathError> {
 
 /// Decodes the two hexadecimal digits at the start of `text`.
 fn encoded_byte(text: &[u8]) -> Option<u8> {
-    let digit = |place: usize| char::from(*text.get(place)?).to_digit(16);
+    let digit = |index: usize| char::from(*text.get(index)?).to_digit(16);
     u8::try_from(digit(0)? << 4 | digit(1)?).ok()
 }
 
@@ -338,30 +338,30 @@ fn first_segment(path: &str) -> (&str, Option<&str>) {
 
 fn host_matches(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix('*') {
-        Some(below) => host.len() > below.len() && host.ends_with(below),
+        Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
         None => pattern == host,
     }
 }
 
 fn query_has(query: &str, name: &str, value: Option<&str>) -> bool {
     query.split('&').any(|pair| {
-        let (found, holds) = pair.split_once('=').unwrap_or((pair, ""));
-        decodes_to(found, name) && value.is_none_or(|value| decodes_to(holds, value))
+        let (found_name, found_value) = pair.split_once('=').unwrap_or((pair, ""));
+        decodes_to(found_name, name) && value.is_none_or(|value| decodes_to(found_value, value))
     })
 }
 
-/// Returns true if `found`, raw or form-decoded, equals `wanted`: `%70age` is `page`, `+` is a space.
-fn decodes_to(found: &str, wanted: &str) -> bool {
-    found == wanted || (found.contains(['%', '+']) && form_decoded(found).eq(wanted.bytes()))
+/// Returns true if `text`, raw or form-decoded, equals `expected`: `%70age` is `page`, `+` is a space.
+fn decodes_to(text: &str, expected: &str) -> bool {
+    text == expected || (text.contains(['%', '+']) && form_decoded(text).eq(expected.bytes()))
 }
 
 /// Form-decodes a query name or value. A percent sign without two digits is kept.
 fn form_decoded(text: &str) -> impl Iterator<Item = u8> {
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
-        let (&first, behind) = rest.split_first()?;
-        let encoded = if first == b'%' { encoded_byte(behind) } else { None };
-        rest = if encoded.is_some() { &behind[2..] } else { behind };
+        let (&first, tail) = rest.split_first()?;
+        let encoded = if first == b'%' { encoded_byte(tail) } else { None };
+        rest = if encoded.is_some() { &tail[2..] } else { tail };
         Some(encoded.unwrap_or(if first == b'+' { b' ' } else { first }))
     })
 }
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn path_spellings_normalize_to_one_path() {
-        for (spelling, normal) in [
+        for (spelling, normalized) in [
             ("/item/1", "/item/1"),
             ("//item///1", "/item/1"),
             ("/x/../item/./1", "/item/1"),
@@ -473,7 +473,7 @@ mod tests {
             ("/%", "/%25"),
             ("/%4", "/%254"),
         ] {
-            assert_eq!(normalize(spelling).as_deref(), Ok(normal), "{spelling}");
+            assert_eq!(normalize(spelling).as_deref(), Ok(normalized), "{spelling}");
         }
         assert_eq!(normalize("/a%00b"), Err(PathError));
     }

@@ -24,10 +24,11 @@ impl Secret {
         Some(field)
     }
 
-    /// Returns true if `offered` equals the secret. Takes the same time for every guess of that length.
-    pub fn matches(&self, offered: &[u8]) -> bool {
-        let differing = self.0.bytes().zip(offered).fold(0, |differing, (ours, theirs)| differing | (ours ^ theirs));
-        self.0.len() == offered.len() && std::hint::black_box(differing) == 0
+    /// Returns true if `candidate` equals the secret. Takes the same time for every guess of that length.
+    pub fn matches(&self, candidate: &[u8]) -> bool {
+        let difference =
+            self.0.bytes().zip(candidate).fold(0, |difference, (expected, actual)| difference | (expected ^ actual));
+        self.0.len() == candidate.len() && std::hint::black_box(difference) == 0
     }
 }
 

@@ -88,24 +88,24 @@ impl TierSet {
 
     /// Returns the number of tiers entered at usage `taken` (settled and reserved), given the previous number `tier`.
     pub fn tier_at(&self, tier: u8, taken: Units) -> u8 {
-        let entered = self.tiers.iter().take_while(|step| taken >= step.above).count();
-        let held = self.tiers.iter().take(usize::from(tier)).take_while(|step| taken >= self.exit_below(step)).count();
+        let entered = self.tiers.iter().take_while(|tier| taken >= tier.above).count();
+        let held = self.tiers.iter().take(usize::from(tier)).take_while(|tier| taken >= self.exit_below(tier)).count();
         u8::try_from(entered.max(held)).unwrap_or(u8::MAX)
     }
 
     /// Returns the share refused in `tier`.
     pub fn shed_share(&self, tier: u8) -> Share {
-        usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index)).map_or(Share::NONE, |step| step.shed)
+        usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index)).map_or(Share::NONE, |tier| tier.shed)
     }
 
     /// Returns the usage from which on all requests of the class are refused, if any.
     pub fn shutoff_at(&self) -> Option<Units> {
-        self.tiers.iter().find(|step| step.shed == Share::ALL).map(|step| step.above)
+        self.tiers.iter().find(|tier| tier.shed == Share::ALL).map(|tier| tier.above)
     }
 
-    fn exit_below(&self, step: &Tier) -> Units {
-        let half = Units::from_milli(step.above.milli() / 2);
-        step.above.saturating_sub(self.slack.min(half))
+    fn exit_below(&self, tier: &Tier) -> Units {
+        let half = Units::from_milli(tier.above.milli() / 2);
+        tier.above.saturating_sub(self.slack.min(half))
     }
 }
 
@@ -115,12 +115,12 @@ impl ShedState {
         self.record_borrowing(share, 0)
     }
 
-    /// Like [`Self::record`], for a request that may borrow turns: it is refused only if more than `owed` refusals
-    /// would be deferred. Later requests are refused instead, so the share stays exact.
-    pub fn record_borrowing(self, share: Share, owed: u32) -> (bool, Self) {
+    /// Like [`Self::record`], for a request that may borrow turns: it is refused only if more than `max_deferred`
+    /// refusals would be deferred. Later requests are refused instead, so the share stays exact.
+    pub fn record_borrowing(self, share: Share, max_deferred: u32) -> (bool, Self) {
         let carry = self.carry + share.millionths();
-        let refuse = carry >= Share::ALL.millionths() * (1 + owed);
-        (refuse, Self { carry: if refuse { carry - Share::ALL.millionths() } else { carry }, ..self })
+        let is_refused = carry >= Share::ALL.millionths() * (1 + max_deferred);
+        (is_refused, Self { carry: if is_refused { carry - Share::ALL.millionths() } else { carry }, ..self })
     }
 }
 
@@ -129,8 +129,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn tier_set(steps: &[(u64, u32)]) -> TierSet {
-        let tiers = steps
+    fn tier_set(thresholds: &[(u64, u32)]) -> TierSet {
+        let tiers = thresholds
             .iter()
             .map(|&(above, percent)| Tier {
                 above: Units::from_whole(above),
@@ -142,24 +142,24 @@ mod tests {
 
     #[test]
     fn tiers_shed_half_then_three_quarters_then_all() {
-        let ladder = tier_set(&[(600, 50), (800, 75), (950, 100)]);
-        let share = |taken| ladder.shed_share(ladder.tier_at(0, Units::from_whole(taken))).millionths() / 10_000;
+        let tiers = tier_set(&[(600, 50), (800, 75), (950, 100)]);
+        let share = |taken| tiers.shed_share(tiers.tier_at(0, Units::from_whole(taken))).millionths() / 10_000;
         assert_eq!([0, 599, 600, 799, 800, 949, 950, 1000].map(share), [0, 0, 50, 50, 75, 75, 100, 100]);
-        assert_eq!(ladder.shutoff_at(), Some(Units::from_whole(950)));
+        assert_eq!(tiers.shutoff_at(), Some(Units::from_whole(950)));
     }
 
     #[test]
     fn released_charge_does_not_toggle_the_tier() {
-        let ladder = tier_set(&[(600, 50)]);
-        let entered = ladder.tier_at(0, Units::from_whole(600));
-        assert_eq!(ladder.tier_at(entered, Units::from_whole(599)), 1, "still held just below the threshold");
-        assert_eq!(ladder.tier_at(entered, Units::from_whole(550)), 1);
+        let tiers = tier_set(&[(600, 50)]);
+        let entered = tiers.tier_at(0, Units::from_whole(600));
+        assert_eq!(tiers.tier_at(entered, Units::from_whole(599)), 1, "still held just below the threshold");
+        assert_eq!(tiers.tier_at(entered, Units::from_whole(550)), 1);
         assert_eq!(
-            ladder.tier_at(entered, Units::from_whole(549)),
+            tiers.tier_at(entered, Units::from_whole(549)),
             0,
             "left a twentieth of the limit below the threshold"
         );
-        assert_eq!(ladder.tier_at(0, Units::from_whole(599)), 0);
+        assert_eq!(tiers.tier_at(0, Units::from_whole(599)), 0);
     }
 
     #[test]
@@ -174,12 +174,12 @@ mod tests {
             millionths in 0u32..=1_000_000, carry in 0u32..1_000_000, length in 1usize..2000,
         ) {
             let share = Share::from_millionths(millionths);
-            let mut shedding = ShedState { tier: 1, carry };
+            let mut state = ShedState { tier: 1, carry };
             let mut refused = 0u64;
             for _ in 0..length {
-                let (refuse, next) = shedding.record(share);
-                refused += u64::from(refuse);
-                shedding = next;
+                let (is_refused, next) = state.record(share);
+                refused += u64::from(is_refused);
+                state = next;
             }
             let exact = length as f64 * share.ratio();
             prop_assert!((refused as f64 - exact).abs() <= 1.0, "refused {refused} of {length}, expected {exact}");
@@ -187,8 +187,8 @@ mod tests {
 
         #[test]
         fn more_taken_never_means_a_lower_tier(taken in 0u64..1200, more in 0u64..200, tier in 0u8..=3) {
-            let ladder = tier_set(&[(100, 10), (400, 60), (900, 100)]);
-            prop_assert!(ladder.tier_at(tier, Units::from_whole(taken + more)) >= ladder.tier_at(tier, Units::from_whole(taken)));
+            let tiers = tier_set(&[(100, 10), (400, 60), (900, 100)]);
+            prop_assert!(tiers.tier_at(tier, Units::from_whole(taken + more)) >= tiers.tier_at(tier, Units::from_whole(taken)));
         }
     }
 }

@@ -70,10 +70,10 @@ impl FromStr for Units {
             return Err(ParseUnitsError);
         }
         let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().map_err(|_| ParseUnitsError)? };
-        let (kept, finer) = fraction.split_at(fraction.len().min(3));
-        let kept = format!("{kept:0<3}").parse::<u64>().map_err(|_| ParseUnitsError)?;
+        let (milli, finer) = fraction.split_at(fraction.len().min(3));
+        let milli = format!("{milli:0<3}").parse::<u64>().map_err(|_| ParseUnitsError)?;
         let round_up = u64::from(finer.bytes().any(|byte| byte != b'0'));
-        Ok(Self::from_milli(whole * 1000 + kept + round_up))
+        Ok(Self::from_milli(whole * 1000 + milli + round_up))
     }
 }
 
@@ -100,8 +100,8 @@ mod tests {
         assert_eq!(milli(".5"), Ok(500));
         assert_eq!(milli("1.0000"), Ok(1000));
         assert_eq!(milli("0.0001"), Ok(1));
-        for junk in ["", ".", "-1", "1e3", "+5", "1,5", "0x10", "1.2.3", "9999999999999999"] {
-            assert_eq!(milli(junk), Err(ParseUnitsError), "{junk}");
+        for invalid in ["", ".", "-1", "1e3", "+5", "1,5", "0x10", "1.2.3", "9999999999999999"] {
+            assert_eq!(milli(invalid), Err(ParseUnitsError), "{invalid}");
         }
     }
 

@@ -37,14 +37,14 @@ pub enum Window {
 ///
 /// Spans tile time: they neither overlap nor leave gaps, even across daylight saving changes.
 pub trait Calendar: fmt::Debug + Send + Sync {
-    /// Returns the span that contains `moment`.
-    fn span(&self, moment: Timestamp) -> Span;
+    /// Returns the span that contains `time`.
+    fn span(&self, time: Timestamp) -> Span;
 
     /// Returns the nominal length of a span, as reported to clients (a day is 24 h even if it has 23 or 25).
     fn nominal_length(&self) -> Duration;
 
     /// Returns the local second of the week, counted from Monday 00:00.
-    fn second_of_week(&self, moment: Timestamp) -> u32;
+    fn second_of_week(&self, time: Timestamp) -> u32;
 
     /// Returns the name of the time zone.
     fn zone(&self) -> &str;
@@ -70,13 +70,13 @@ pub struct Span {
 }
 
 impl Window {
-    /// Returns the window that contains `moment`.
-    pub fn span(&self, moment: Timestamp) -> Span {
+    /// Returns the window that contains `time`.
+    pub fn span(&self, time: Timestamp) -> Span {
         match self {
-            Self::Fixed { length } => fixed_span(moment, *length),
-            Self::Calendar(calendar) => calendar.span(moment),
-            Self::FirstUse { length } => Span { start: moment, end: moment + *length },
-            Self::Sliding { length, sub_windows } => fixed_span(moment, sub_window(*length, *sub_windows)),
+            Self::Fixed { length } => fixed_span(time, *length),
+            Self::Calendar(calendar) => calendar.span(time),
+            Self::FirstUse { length } => Span { start: time, end: time + *length },
+            Self::Sliding { length, sub_windows } => fixed_span(time, sub_window(*length, *sub_windows)),
         }
     }
 
@@ -97,12 +97,12 @@ impl Window {
     }
 
     /// Returns the second of the week, counted from Monday 00:00, in the window's time zone or else in UTC.
-    pub fn second_of_week(&self, moment: Timestamp) -> u32 {
+    pub fn second_of_week(&self, time: Timestamp) -> u32 {
         match self {
-            Self::Calendar(calendar) => calendar.second_of_week(moment),
+            Self::Calendar(calendar) => calendar.second_of_week(time),
             Self::Fixed { .. } | Self::FirstUse { .. } | Self::Sliding { .. } => {
                 // 1970 began on a Thursday.
-                ((moment.seconds() + 3 * 86_400) % (7 * 86_400)) as u32
+                ((time.seconds() + 3 * 86_400) % (7 * 86_400)) as u32
             }
         }
     }
@@ -125,9 +125,9 @@ impl Window {
 }
 
 impl Span {
-    /// Returns true if the span contains `moment`.
-    pub fn contains(&self, moment: Timestamp) -> bool {
-        self.start <= moment && moment < self.end
+    /// Returns true if the span contains `time`.
+    pub fn contains(&self, time: Timestamp) -> bool {
+        self.start <= time && time < self.end
     }
 
     /// Returns the length of the span.
@@ -148,9 +148,9 @@ impl EvictedWindows {
         self.may_contain(span.start, span.length())
     }
 
-    /// Returns true if any of the `back` windows before `span`, which count against it, may have been evicted.
-    pub fn overlaps(&self, span: Span, back: u32) -> bool {
-        back > 0 && self.may_contain(span.start - span.length().saturating_mul(back), span.length())
+    /// Returns true if any of the `lookback` windows before `span`, which count against it, may have been evicted.
+    pub fn overlaps(&self, span: Span, lookback: u32) -> bool {
+        lookback > 0 && self.may_contain(span.start - span.length().saturating_mul(lookback), span.length())
     }
 
     fn may_contain(&self, start: Timestamp, length: Duration) -> bool {
@@ -158,10 +158,10 @@ impl EvictedWindows {
     }
 }
 
-/// Returns the epoch-aligned span of `length` that contains `moment`.
-fn fixed_span(moment: Timestamp, length: Duration) -> Span {
+/// Returns the epoch-aligned span of `length` that contains `time`.
+fn fixed_span(time: Timestamp, length: Duration) -> Span {
     let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(1);
-    let start = Timestamp(moment.0 - moment.0 % length);
+    let start = Timestamp(time.0 - time.0 % length);
     Span { start, end: Timestamp(start.0.saturating_add(length)) }
 }
 
@@ -187,27 +187,27 @@ mod tests {
     #[test]
     fn evicted_windows_are_known_by_time_and_length() {
         let day = |number: u64| fixed_span(Timestamp::from_seconds(number * 86_400), Duration::from_secs(86_400));
-        let mut forgotten = EvictedWindows::default();
-        assert!(!forgotten.covers(day(3)));
-        forgotten.evict(day(3));
-        assert!(forgotten.covers(day(3)) && forgotten.covers(day(1)));
-        assert!(!forgotten.covers(day(4)));
+        let mut evicted = EvictedWindows::default();
+        assert!(!evicted.covers(day(3)));
+        evicted.evict(day(3));
+        assert!(evicted.covers(day(3)) && evicted.covers(day(1)));
+        assert!(!evicted.covers(day(4)));
         let month = Span { start: day(1).start, end: day(31).start };
-        assert!(!forgotten.covers(month), "a much longer window was not evicted");
+        assert!(!evicted.covers(month), "a much longer window was not evicted");
     }
 
     proptest! {
         #[test]
         fn sliding_window_parts_cover_any_span(
-            length in 1u64..100_000_000_000, parts in 1u32..100, moment in 0u64..10_000_000_000_000,
+            length in 1u64..100_000_000_000, parts in 1u32..100, time in 0u64..10_000_000_000_000,
         ) {
             let window = Window::Sliding { length: Duration::from_nanos(length), sub_windows: parts };
-            let span = window.span(Timestamp(moment));
+            let span = window.span(Timestamp(time));
             let covered = span.start.0.saturating_sub(u64::from(window.lookback()) * (span.end.0 - span.start.0));
-            prop_assert!(span.contains(Timestamp(moment)));
-            prop_assert!(covered == 0 || moment - covered >= length);
-            let errs_low = moment.saturating_sub(length).saturating_sub(covered);
-            prop_assert!(covered == 0 || errs_low <= (span.end.0 - span.start.0) + u64::from(parts));
+            prop_assert!(span.contains(Timestamp(time)));
+            prop_assert!(covered == 0 || time - covered >= length);
+            let excess = time.saturating_sub(length).saturating_sub(covered);
+            prop_assert!(covered == 0 || excess <= (span.end.0 - span.start.0) + u64::from(parts));
         }
     }
 }

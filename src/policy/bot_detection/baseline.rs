@@ -44,14 +44,14 @@ pub struct ExpectedBehavior {
 
 impl SiteBaseline {
     /// Records one sample.
-    pub fn record(&mut self, witness: BaselineSample, now: Timestamp, half_life: Duration) {
-        let (custom, yes) = match witness {
+    pub fn record(&mut self, sample: BaselineSample, now: Timestamp, half_life: Duration) {
+        let (rate, yes) = match sample {
             BaselineSample::LoadsAssets => (&mut self.assets, true),
             BaselineSample::NoAssets => (&mut self.assets, false),
             BaselineSample::SendsReferer => (&mut self.links, true),
             BaselineSample::NoReferer => (&mut self.links, false),
         };
-        custom.record(yes, now, half_life);
+        rate.record(yes, now, half_life);
     }
 
     /// Returns the expected behavior; zero if there are too few samples.
@@ -62,16 +62,16 @@ impl SiteBaseline {
 
 impl BaselineRate {
     fn record(&mut self, yes: bool, now: Timestamp, half_life: Duration) {
-        let left = decay_factor(now.saturating_duration_since(self.since), half_life);
+        let factor = decay_factor(now.saturating_duration_since(self.since), half_life);
         self.since = self.since.max(now);
-        (self.yes, self.no) = (self.yes * left, self.no * left);
+        (self.yes, self.no) = (self.yes * factor, self.no * factor);
         *(if yes { &mut self.yes } else { &mut self.no }) += 1.0;
     }
 
     /// Returns the confidence: 1 if at least 90 % of the clients show the behavior, 0 at 65 % or less.
     fn confidence(&self) -> f32 {
-        let witnesses = self.yes + self.no;
-        if witnesses < MIN_SAMPLES { 0.0 } else { ((self.yes / witnesses - 0.65) / 0.25).clamp(0.0, 1.0) }
+        let samples = self.yes + self.no;
+        if samples < MIN_SAMPLES { 0.0 } else { ((self.yes / samples - 0.65) / 0.25).clamp(0.0, 1.0) }
     }
 }
 

@@ -58,26 +58,26 @@ impl ClientProfile {
     #[must_use]
     pub fn record(
         &mut self,
-        sight: &RequestFeatures,
+        features: &RequestFeatures,
         outcome: ResponseOutcome,
         half_life: Duration,
     ) -> Option<BaselineSample> {
-        if !sight.is_informative(outcome) {
+        if !features.is_informative(outcome) {
             return None;
         }
-        self.decay(sight.at, half_life);
-        match sight.aim {
+        self.decay(features.at, half_life);
+        match features.aim {
             ResourceKind::Robots => self.robots_reads += 1.0,
             // Another site may have linked the honeypot in its pages, so that humans request it.
-            ResourceKind::Honeypot if sight.referer != Referer::External => self.honeypot_hits += 1.0,
+            ResourceKind::Honeypot if features.referer != Referer::External => self.honeypot_hits += 1.0,
             ResourceKind::Asset => {
                 self.assets += 1.0;
                 // A single asset may be an image embedded by another site. The threshold of 1.5 allows for decay.
-                let several = self.views > 0 && self.assets > 1.5;
-                return several.then(|| self.sample_once(ASSETS, BaselineSample::LoadsAssets)).flatten();
+                let is_repeated = self.views > 0 && self.assets > 1.5;
+                return is_repeated.then(|| self.sample_once(ASSETS, BaselineSample::LoadsAssets)).flatten();
             }
-            ResourceKind::Page(_) if sight.is_background_fetch() && self.loads_assets() => {}
-            ResourceKind::Page(page) => return self.record_page(page, sight, outcome),
+            ResourceKind::Page(_) if features.is_background_fetch() && self.loads_assets() => {}
+            ResourceKind::Page(page) => return self.record_page(page, features, outcome),
             ResourceKind::Honeypot | ResourceKind::Other => {}
         }
         None
@@ -109,7 +109,7 @@ impl ClientProfile {
     }
 
     fn decay(&mut self, now: Timestamp, half_life: Duration) {
-        let Some(left) = decay_since(&mut self.since, now, half_life) else { return };
+        let Some(factor) = decay_since(&mut self.since, now, half_life) else { return };
         if (self.since as u8).wrapping_sub(self.pending_since) >= ASSET_GRACE_S {
             self.served += f32::from(std::mem::take(&mut self.pending_pages));
         }
@@ -123,31 +123,36 @@ impl ClientProfile {
             &mut self.robots_reads,
             &mut self.honeypot_hits,
         ] {
-            *count *= left;
+            *count *= factor;
         }
     }
 
-    fn record_page(&mut self, page: u16, sight: &RequestFeatures, outcome: ResponseOutcome) -> Option<BaselineSample> {
-        let first_time = !self.recent.contains(&page);
-        if first_time {
-            self.record_interval(sight.at);
+    fn record_page(
+        &mut self,
+        page: u16,
+        features: &RequestFeatures,
+        outcome: ResponseOutcome,
+    ) -> Option<BaselineSample> {
+        let is_new = !self.recent.contains(&page);
+        if is_new {
+            self.record_interval(features.at);
             self.recent.rotate_right(1);
             self.recent[0] = page;
         }
-        self.record_headers(sight);
+        self.record_headers(features);
         // Before this page is added, since its assets cannot have been requested yet.
-        let witness = self.baseline_sample(sight.referer);
-        let one = |noticed: bool| f32::from(u8::from(noticed));
+        let sample = self.baseline_sample(features.referer);
+        let count_if = |condition: bool| f32::from(u8::from(condition));
         self.views = self.views.saturating_add(1);
         self.pages += 1.0;
         if outcome == ResponseOutcome::Served {
             self.count_settled_page();
         }
         // An unknown referer counts in favor of the client.
-        self.linked_pages += one(matches!(sight.referer, Referer::Internal | Referer::Unknown));
-        self.missing += one(first_time && outcome == ResponseOutcome::NotFound);
-        self.costly += one(first_time && sight.costly);
-        witness
+        self.linked_pages += count_if(matches!(features.referer, Referer::Internal | Referer::Unknown));
+        self.missing += count_if(is_new && outcome == ResponseOutcome::NotFound);
+        self.costly += count_if(is_new && features.costly);
+        sample
     }
 
     /// Counts a served page as pending; it counts in full once its assets could be loaded.
@@ -173,59 +178,59 @@ impl ClientProfile {
         }
     }
 
-    /// Returns the sample unless the client was already sampled for `custom`.
-    fn sample_once(&mut self, custom: u8, witness: BaselineSample) -> Option<BaselineSample> {
-        let heard = self.sampled & custom != 0;
-        self.sampled |= custom;
-        (!heard).then_some(witness)
+    /// Returns the sample unless the client was already sampled for `aspect`.
+    fn sample_once(&mut self, aspect: u8, sample: BaselineSample) -> Option<BaselineSample> {
+        let already_sampled = self.sampled & aspect != 0;
+        self.sampled |= aspect;
+        (!already_sampled).then_some(sample)
     }
 
     /// Updates the interval statistics. Callers skip repetitions: a repeated page refreshes itself.
     fn record_interval(&mut self, at: Timestamp) {
         let now = (at.0 / 10_000_000) as u32;
-        let mean_interval = now.wrapping_sub(self.last_page);
+        let interval = now.wrapping_sub(self.last_page);
         self.last_page = now;
         // At least half the range means that the clock was set back.
-        if self.views == 0 || mean_interval > u32::MAX / 2 {
+        if self.views == 0 || interval > u32::MAX / 2 {
             return;
         }
-        let gap = mean_interval as f32 / 100.0;
+        let gap = interval as f32 / 100.0;
         if self.views > 4 && gap > self.mean_interval * PAUSE_RATIO {
             return;
         }
         let weight = (1.0 / f32::from(self.views)).max(1.0 / 16.0);
-        let off = gap - self.mean_interval;
-        self.mean_interval += off * weight;
-        self.interval_variance = (1.0 - weight) * (self.interval_variance + weight * off * off);
+        let deviation = gap - self.mean_interval;
+        self.mean_interval += deviation * weight;
+        self.interval_variance = (1.0 - weight) * (self.interval_variance + weight * deviation * deviation);
     }
 
-    fn record_headers(&mut self, sight: &RequestFeatures) {
-        let RequestFeatures { browser, seen, .. } = sight;
+    fn record_headers(&mut self, features: &RequestFeatures) {
+        let RequestFeatures { browser, seen: headers, .. } = features;
         let weight = (1.0 / (f32::from(self.views) + 1.0)).max(1.0 / 8.0);
-        let secure = seen.contains(HeadersSeen::TLS);
-        self.old_http.update(seen.contains(HeadersSeen::HTTP_10), weight);
-        if !seen.contains(HeadersSeen::INSPECTED) {
+        let secure = headers.contains(HeadersSeen::TLS);
+        self.old_http.update(headers.contains(HeadersSeen::HTTP_10), weight);
+        if !headers.contains(HeadersSeen::INSPECTED) {
             return;
         }
-        self.no_language.update(browser.sends_language && !seen.contains(HeadersSeen::LANGUAGE), weight);
-        self.no_fetch.update(secure && browser.sends_fetch && !seen.contains(HeadersSeen::FETCH), weight);
+        self.no_language.update(browser.sends_language && !headers.contains(HeadersSeen::LANGUAGE), weight);
+        self.no_fetch.update(secure && browser.sends_fetch && !headers.contains(HeadersSeen::FETCH), weight);
         self.wrong_hints.update(
             match browser.hints {
                 ClientHints::Unknown => false,
-                ClientHints::Always => secure && !seen.contains(HeadersSeen::HINTS),
-                ClientHints::Never => seen.contains(HeadersSeen::HINTS),
+                ClientHints::Always => secure && !headers.contains(HeadersSeen::HINTS),
+                ClientHints::Never => headers.contains(HeadersSeen::HINTS),
             },
             weight,
         );
-        let bare = !seen.contains(HeadersSeen::ACCEPT) || !seen.contains(HeadersSeen::ENCODING);
+        let bare = !headers.contains(HeadersSeen::ACCEPT) || !headers.contains(HeadersSeen::ENCODING);
         self.bare.update(browser.graphical && bare, weight);
     }
 }
 
 impl MovingRatio {
-    fn update(&mut self, noticed: bool, weight: f32) {
-        let (share, now) = (f32::from(self.0), if noticed { 255.0 } else { 0.0 });
-        self.0 = (share + (now - share) * weight).round() as u8;
+    fn update(&mut self, observed: bool, weight: f32) {
+        let (ratio, target) = (f32::from(self.0), if observed { 255.0 } else { 0.0 });
+        self.0 = (ratio + (target - ratio) * weight).round() as u8;
     }
 
     pub(super) fn ratio(self) -> f32 {

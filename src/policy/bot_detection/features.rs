@@ -102,15 +102,15 @@ impl HeadersSeen {
         (Self::USER_AGENT, "user-agent"),
     ];
 
-    /// Returns the set with `more` added if `there` is true.
+    /// Returns the set with `flag` added if `present` is true.
     #[must_use]
-    pub const fn with(self, more: Self, there: bool) -> Self {
-        Self(self.0 | if there { more.0 } else { 0 })
+    pub const fn with(self, flag: Self, present: bool) -> Self {
+        Self(self.0 | if present { flag.0 } else { 0 })
     }
 
-    /// Returns true if all of `these` are in the set.
-    pub const fn contains(self, these: Self) -> bool {
-        self.0 & these.0 == these.0
+    /// Returns true if all of `flags` are in the set.
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
     }
 
     /// Returns the names of the headers in the set.
@@ -120,7 +120,7 @@ impl HeadersSeen {
 
     /// Returns the header with this name, if known.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::NAMES.into_iter().find(|(_, known)| *known == name).map(|(header, _)| header)
+        Self::NAMES.into_iter().find(|(_, header_name)| *header_name == name).map(|(header, _)| header)
     }
 }
 
@@ -144,12 +144,13 @@ impl RequestFeatures {
 }
 
 impl ResourceKind {
-    /// Returns the kind of the resource at the normalized `path`, with `trap` as the honeypot if configured.
-    pub fn of(method: &http::Method, path: &str, query: Option<&str>, trap: Option<&str>) -> Self {
+    /// Returns the kind of the resource at the normalized `path`; `honeypot` is the configured honeypot, if any.
+    pub fn of(method: &http::Method, path: &str, query: Option<&str>, honeypot: Option<&str>) -> Self {
         if path == ROBOTS_TXT_PATH {
             return Self::Robots;
         }
-        if trap.is_some_and(|trap| path.strip_prefix(trap).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+        if honeypot
+            .is_some_and(|dir| path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
         {
             return Self::Honeypot;
         }
@@ -158,7 +159,7 @@ impl ResourceKind {
         if method != http::Method::GET || ICONS.iter().any(|icon| name.starts_with(icon)) {
             return Self::Other;
         }
-        match ASSETS.iter().any(|known| extension.eq_ignore_ascii_case(known)) {
+        match ASSETS.iter().any(|asset| extension.eq_ignore_ascii_case(asset)) {
             true => Self::Asset,
             false => Self::Page(short_hash(path, query)),
         }
@@ -171,9 +172,9 @@ impl Referer {
     pub fn of(referer: Option<&[u8]>, host: &str) -> Self {
         let Some(referer) = referer.filter(|referer| !referer.is_empty()) else { return Self::Absent };
         let Some(authority) = referer.splitn(4, |&byte| byte == b'/').nth(2) else { return Self::External };
-        let named = authority.rsplit(|&byte| byte == b'@').next().unwrap_or_default();
-        let named = named.split(|&byte| byte == b':').next().unwrap_or_default();
-        match host.is_empty() || last_two_labels(named).eq_ignore_ascii_case(last_two_labels(host.as_bytes())) {
+        let referer_host = authority.rsplit(|&byte| byte == b'@').next().unwrap_or_default();
+        let referer_host = referer_host.split(|&byte| byte == b':').next().unwrap_or_default();
+        match host.is_empty() || last_two_labels(referer_host).eq_ignore_ascii_case(last_two_labels(host.as_bytes())) {
             true => Self::Internal,
             false => Self::External,
         }
@@ -192,9 +193,9 @@ impl ResponseOutcome {
     }
 }
 
-/// Returns the part after the last ASCII byte `sign`, if there is one. Scans bytewise, as names are short.
-fn after_last(sign: u8, text: &str) -> Option<&str> {
-    let at = text.bytes().rposition(|byte| byte == sign)?;
+/// Returns the part after the last ASCII byte `separator`, if there is one. Scans bytewise, as names are short.
+fn after_last(separator: u8, text: &str) -> Option<&str> {
+    let at = text.bytes().rposition(|byte| byte == separator)?;
     Some(&text[at + 1..])
 }
 

@@ -17,16 +17,16 @@ pub struct NetworkProfile {
 
 impl NetworkProfile {
     /// Records a request of the client with `hash`.
-    pub fn record(&mut self, hash: u64, sight: &RequestFeatures, outcome: ResponseOutcome, half_life: Duration) {
-        if !sight.is_informative(outcome) {
+    pub fn record(&mut self, hash: u64, features: &RequestFeatures, outcome: ResponseOutcome, half_life: Duration) {
+        if !features.is_informative(outcome) {
             return;
         }
-        self.decay(sight.at, half_life);
-        match sight.aim {
+        self.decay(features.at, half_life);
+        match features.aim {
             ResourceKind::Asset => self.assets += 1.0,
             ResourceKind::Page(_) => {
                 self.pages += 1.0;
-                self.linked += f32::from(u8::from(matches!(sight.referer, Referer::Internal | Referer::Unknown)));
+                self.linked += f32::from(u8::from(matches!(features.referer, Referer::Internal | Referer::Unknown)));
                 self.clients |= 1 << (hash >> 59);
             }
             _ => {}
@@ -47,14 +47,14 @@ impl NetworkProfile {
 
     /// Returns true if several clients requested many pages, almost without assets and links.
     pub(super) fn looks_automated(&self) -> bool {
-        let seldom = |count: f32| count * 20.0 < self.pages;
-        self.pages >= MIN_PAGES && self.clients.count_ones() >= MIN_CLIENTS && seldom(self.assets + self.linked)
+        let is_rare = |count: f32| count * 20.0 < self.pages;
+        self.pages >= MIN_PAGES && self.clients.count_ones() >= MIN_CLIENTS && is_rare(self.assets + self.linked)
     }
 
     fn decay(&mut self, now: Timestamp, half_life: Duration) {
-        let Some(left) = decay_since(&mut self.since, now, half_life) else { return };
+        let Some(factor) = decay_since(&mut self.since, now, half_life) else { return };
         for count in [&mut self.pages, &mut self.assets, &mut self.linked] {
-            *count *= left;
+            *count *= factor;
         }
         if self.pages < 1.0 {
             self.clients = 0;

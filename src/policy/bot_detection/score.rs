@@ -98,13 +98,13 @@ impl Signal {
     }
 }
 
-/// Scores a decayed client profile. `graphical` is true if the claimed browser displays images; `neighbourhood` is
+/// Scores a decayed client profile. `graphical` is true if the claimed browser displays images; `network_profile` is
 /// called only if the network's profile can matter.
 pub fn score(
-    habits: &ClientProfile,
+    profile: &ClientProfile,
     graphical: bool,
     expected: ExpectedBehavior,
-    neighbourhood: impl FnOnce() -> Option<NetworkProfile>,
+    network_profile: impl FnOnce() -> Option<NetworkProfile>,
 ) -> BotScore {
     let ClientProfile {
         pages,
@@ -112,45 +112,45 @@ pub fn score(
         missing,
         costly,
         assets,
-        robots_reads: robots,
-        honeypot_hits: traps,
-        mean_interval: gap,
-        interval_variance: gap_variance,
+        robots_reads,
+        honeypot_hits,
+        mean_interval,
+        interval_variance,
         views,
         ..
-    } = *habits;
+    } = *profile;
     let mut points = ScoreBuilder::default();
-    let lacks_assets = graphical && !habits.loads_assets();
-    let of_a_proxy = [
-        (Signal::NoLanguage, habits.no_language.ratio()),
-        (Signal::NoFetchMetadata, habits.no_fetch.ratio()),
-        (Signal::WrongHints, habits.wrong_hints.ratio()),
-        (Signal::BareHeaders, habits.bare.ratio()),
+    let lacks_assets = graphical && !profile.loads_assets();
+    let proxy_signals = [
+        (Signal::NoLanguage, profile.no_language.ratio()),
+        (Signal::NoFetchMetadata, profile.no_fetch.ratio()),
+        (Signal::WrongHints, profile.wrong_hints.ratio()),
+        (Signal::BareHeaders, profile.bare.ratio()),
         (Signal::NoAssets, if lacks_assets { expected.assets * saturation(served, 1.5) } else { 0.0 }),
     ];
     // A client that follows links behind a header-stripping proxy may get its images from the proxy, too.
-    let (together, apart) = of_a_proxy.split_at(if habits.follows_links() { 5 } else { 4 });
-    points.add_together(together);
-    apart.iter().for_each(|(signal, share)| points.add(*signal, *share));
-    if !habits.follows_links() {
+    let (capped, separate) = proxy_signals.split_at(if profile.follows_links() { 5 } else { 4 });
+    points.add_together(capped);
+    separate.iter().for_each(|(signal, share)| points.add(*signal, *share));
+    if !profile.follows_links() {
         points.add(Signal::NoLinks, expected.links * saturation(pages, 1.5));
     }
     // A client that loads assets and follows links reads like a human, even if many pages are costly.
-    if !(habits.loads_assets() && habits.follows_links()) {
+    if !(profile.loads_assets() && profile.follows_links()) {
         points.add(Signal::ManyCostlyPages, (costly - 15.0) / 15.0);
     }
-    if views > MIN_INTERVALS && gap >= 1.0 {
-        points.add(Signal::EvenPace, (0.5 - gap_variance.sqrt() / gap) / 0.4);
+    if views > MIN_INTERVALS && mean_interval >= 1.0 {
+        points.add(Signal::EvenPace, (0.5 - interval_variance.sqrt() / mean_interval) / 0.4);
     }
-    points.add(Signal::ReadsRobots, robots);
-    points.add(Signal::Honeypot, traps);
+    points.add(Signal::ReadsRobots, robots_reads);
+    points.add(Signal::Honeypot, honeypot_hits);
     if missing >= 5.0 && missing >= pages * 0.7 && assets < 1.0 {
         points.add(Signal::Probes, saturation(missing, 4.0));
     }
-    points.add(Signal::OldHttp, habits.old_http.ratio());
-    if views > 0 && !habits.shows_human_traits() && points.sum > 0.0 {
-        let alone = neighbourhood().filter(NetworkProfile::looks_automated);
-        points.add(Signal::Network, alone.map_or(0.0, |network| saturation(network.pages, 6.0)));
+    points.add(Signal::OldHttp, profile.old_http.ratio());
+    if views > 0 && !profile.shows_human_traits() && points.sum > 0.0 {
+        let automated = network_profile().filter(NetworkProfile::looks_automated);
+        points.add(Signal::Network, automated.map_or(0.0, |network| saturation(network.pages, 6.0)));
     }
     points.into_suspicion()
 }
@@ -187,9 +187,9 @@ impl ScoreBuilder {
         }
         self.sum += points;
         let mut entry = (points, Some(signal));
-        for place in &mut self.strongest {
-            if entry.0 > place.0 {
-                std::mem::swap(place, &mut entry);
+        for slot in &mut self.strongest {
+            if entry.0 > slot.0 {
+                std::mem::swap(slot, &mut entry);
             }
         }
     }

@@ -73,15 +73,15 @@ pub(super) fn claim_evidence(claim: Claim) -> Option<Evidence> {
     })
 }
 
-pub(super) fn proof_evidence(operator: OperatorId, means: ProofMethod) -> Evidence {
-    match means {
+pub(super) fn proof_evidence(operator: OperatorId, method: ProofMethod) -> Evidence {
+    match method {
         ProofMethod::Address => Evidence::AddressVerified(operator),
         ProofMethod::Dns => Evidence::DnsVerified(operator),
     }
 }
 
-pub(super) fn mismatch_evidence(operator: OperatorId, means: ProofMethod) -> Evidence {
-    match means {
+pub(super) fn mismatch_evidence(operator: OperatorId, method: ProofMethod) -> Evidence {
+    match method {
         ProofMethod::Address => Evidence::AddressMismatch(operator),
         ProofMethod::Dns => Evidence::DnsMismatch(operator),
     }
@@ -99,8 +99,8 @@ pub(super) fn signature_evidence(signature: Signature) -> Option<Evidence> {
     }
 }
 
-pub(super) fn evidence_list<const FEW: usize>(found: [Option<Evidence>; FEW]) -> EvidenceList {
-    let mut reasons = EvidenceList::default();
-    reasons[..FEW].copy_from_slice(&found);
-    reasons
+pub(super) fn evidence_list<const N: usize>(evidence: [Option<Evidence>; N]) -> EvidenceList {
+    let mut list = EvidenceList::default();
+    list[..N].copy_from_slice(&evidence);
+    list
 }

@@ -9,10 +9,10 @@ const BING: OperatorId = OperatorId(1);
 const PROVEN: Proof = Proof::Proven(ProofMethod::Address);
 const DISPROVEN: Proof = Proof::Disproven(ProofMethod::Address);
 
-fn class(name: &str, when: ClassMatcher) -> Class {
+fn class(name: &str, matcher: ClassMatcher) -> Class {
     Class {
         name: name.into(),
-        when,
+        when: matcher,
         blocked: false,
         bucket: None,
         key: KeySource::Address,
@@ -41,20 +41,20 @@ fn classify_claim(claim: Claim, proof: Proof) -> (ClientKind, Option<OperatorId>
 fn classify_scored(
     claim: Claim,
     proof: Proof,
-    suspicion: Option<BotScore>,
+    bot_score: Option<BotScore>,
 ) -> (ClientKind, Option<OperatorId>, String) {
-    class_summary(&classification(claim, proof, Signature::Absent, suspicion))
+    class_summary(&classification(claim, proof, Signature::Absent, bot_score))
 }
 
 fn signature_evidence(claim: Claim, proof: Proof, signature: Signature) -> (ClientKind, Option<OperatorId>, String) {
     class_summary(&classification(claim, proof, signature, None))
 }
 
-fn class_summary(found: &Classification) -> (ClientKind, Option<OperatorId>, String) {
-    (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
+fn class_summary(result: &Classification) -> (ClientKind, Option<OperatorId>, String) {
+    (result.kind, result.operator, classes()[usize::from(result.class.0)].name.clone())
 }
 
-fn classification(claim: Claim, proof: Proof, signature: Signature, suspicion: Option<BotScore>) -> Classification {
+fn classification(claim: Claim, proof: Proof, signature: Signature, bot_score: Option<BotScore>) -> Classification {
     let facts = Facts {
         method: &http::Method::GET,
         host: "example.com",
@@ -67,7 +67,7 @@ fn classification(claim: Claim, proof: Proof, signature: Signature, suspicion: O
         proof,
         signature,
         api_key_classes: &[],
-        bot_score: suspicion,
+        bot_score,
     };
     classify(&[], &classes(), &facts)
 }
@@ -78,8 +78,8 @@ fn bot_claim(operator: Option<OperatorId>) -> Claim {
 
 #[test]
 fn an_operator_is_set_only_with_proof() {
-    for means in [ProofMethod::Address, ProofMethod::Dns] {
-        let (proven, disproven) = (Proof::Proven(means), Proof::Disproven(means));
+    for method in [ProofMethod::Address, ProofMethod::Dns] {
+        let (proven, disproven) = (Proof::Proven(method), Proof::Disproven(method));
         assert_eq!(
             classify_claim(bot_claim(Some(GOOGLE)), proven),
             (ClientKind::VerifiedBot, Some(GOOGLE), "search".into())
@@ -107,12 +107,12 @@ fn private_addresses_disprove_no_claim() {
 
 #[test]
 fn evidence_names_the_proof_method() {
-    let last = |proof| classification(bot_claim(Some(GOOGLE)), proof, Signature::Absent, None).evidence[1];
-    assert_eq!(last(Proof::Proven(ProofMethod::Address)), Some(Evidence::AddressVerified(GOOGLE)));
-    assert_eq!(last(Proof::Disproven(ProofMethod::Address)), Some(Evidence::AddressMismatch(GOOGLE)));
-    assert_eq!(last(Proof::Proven(ProofMethod::Dns)), Some(Evidence::DnsVerified(GOOGLE)));
-    assert_eq!(last(Proof::Disproven(ProofMethod::Dns)), Some(Evidence::DnsMismatch(GOOGLE)));
-    assert_eq!(last(Proof::Unknown), None);
+    let evidence = |proof| classification(bot_claim(Some(GOOGLE)), proof, Signature::Absent, None).evidence[1];
+    assert_eq!(evidence(Proof::Proven(ProofMethod::Address)), Some(Evidence::AddressVerified(GOOGLE)));
+    assert_eq!(evidence(Proof::Disproven(ProofMethod::Address)), Some(Evidence::AddressMismatch(GOOGLE)));
+    assert_eq!(evidence(Proof::Proven(ProofMethod::Dns)), Some(Evidence::DnsVerified(GOOGLE)));
+    assert_eq!(evidence(Proof::Disproven(ProofMethod::Dns)), Some(Evidence::DnsMismatch(GOOGLE)));
+    assert_eq!(evidence(Proof::Unknown), None);
 }
 
 #[test]
@@ -123,12 +123,12 @@ fn client_without_claim_or_signature_is_human() {
 
 #[test]
 fn bot_score_applies_only_to_undeclared_clients() {
-    let odd = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
-    assert_eq!(classify_scored(Claim::Browser, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
-    assert_eq!(classify_scored(Claim::NoUserAgent, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
-    assert_eq!(classify_scored(bot_claim(None), Proof::Unknown, odd).0, ClientKind::DeclaredBot);
+    let bot_score = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
+    assert_eq!(classify_scored(Claim::Browser, Proof::Unknown, bot_score).0, ClientKind::SuspectedBot);
+    assert_eq!(classify_scored(Claim::NoUserAgent, Proof::Unknown, bot_score).0, ClientKind::SuspectedBot);
+    assert_eq!(classify_scored(bot_claim(None), Proof::Unknown, bot_score).0, ClientKind::DeclaredBot);
     assert_eq!(
-        classify_scored(bot_claim(Some(GOOGLE)), Proof::Proven(ProofMethod::Address), odd).0,
+        classify_scored(bot_claim(Some(GOOGLE)), Proof::Proven(ProofMethod::Address), bot_score).0,
         ClientKind::VerifiedBot
     );
 }
@@ -147,14 +147,14 @@ fn address_list_match_selects_class_and_is_evidence() {
         ),
         class("person", ClassMatcher::default()),
     ];
-    let found = |listed| {
+    let classify_listed = |address_lists| {
         let facts = Facts {
             method: &http::Method::GET,
             host: "",
             path: "/",
             query: None,
             client: std::net::Ipv4Addr::LOCALHOST.into(),
-            address_lists: listed,
+            address_lists,
             user_agent: b"Mozilla/5.0",
             claim: Claim::Browser,
             proof: Proof::Unknown,
@@ -162,12 +162,12 @@ fn address_list_match_selects_class_and_is_evidence() {
             api_key_classes: &[],
             bot_score: None,
         };
-        let found = classify(&[], &classes, &facts);
-        (found.class.0, found.evidence[ON_LIST])
+        let result = classify(&[], &classes, &facts);
+        (result.class.0, result.evidence[ON_LIST])
     };
-    assert_eq!(found(ListSet::from_ids([tor])), (0, Some(Evidence::AddressList(tor))));
-    assert_eq!(found(ListSet::from_ids([ListId(3)])), (1, None));
-    assert_eq!(found(ListSet::default()), (1, None));
+    assert_eq!(classify_listed(ListSet::from_ids([tor])), (0, Some(Evidence::AddressList(tor))));
+    assert_eq!(classify_listed(ListSet::from_ids([ListId(3)])), (1, None));
+    assert_eq!(classify_listed(ListSet::default()), (1, None));
 }
 
 #[test]
@@ -181,8 +181,8 @@ fn valid_signature_identifies_regardless_of_user_agent() {
 
 #[test]
 fn signed_request_with_false_claim_is_an_impostor() {
-    let found = signature_evidence(bot_claim(Some(BING)), DISPROVEN, Signature::Verified(GOOGLE));
-    assert_eq!(found, (ClientKind::Impostor, None, "impostor".into()));
+    let result = signature_evidence(bot_claim(Some(BING)), DISPROVEN, Signature::Verified(GOOGLE));
+    assert_eq!(result, (ClientKind::Impostor, None, "impostor".into()));
 }
 
 #[test]
@@ -202,27 +202,27 @@ fn unverified_signature_makes_a_declared_bot() {
 
 #[test]
 fn malformed_signature_is_evidence_without_effect() {
-    let odd = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
+    let high_score = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
     for claim in [Claim::NoUserAgent, Claim::Browser, bot_claim(None), bot_claim(Some(GOOGLE))] {
         for proof in [Proof::Unknown, PROVEN, DISPROVEN] {
-            for suspicion in [None, odd] {
-                let unsigned = classification(claim, proof, Signature::Absent, suspicion);
-                let garbage = classification(claim, proof, Signature::Unreadable, suspicion);
-                assert_eq!(class_summary(&garbage), class_summary(&unsigned), "{claim:?} {proof:?}");
+            for bot_score in [None, high_score] {
+                let unsigned = classification(claim, proof, Signature::Absent, bot_score);
+                let malformed = classification(claim, proof, Signature::Unreadable, bot_score);
+                assert_eq!(class_summary(&malformed), class_summary(&unsigned), "{claim:?} {proof:?}");
             }
         }
     }
-    let suspected = classification(Claim::Browser, Proof::Unknown, Signature::Unreadable, odd);
+    let suspected = classification(Claim::Browser, Proof::Unknown, Signature::Unreadable, high_score);
     let evidence: Vec<_> = suspected.evidence.into_iter().flatten().collect();
-    let [behaves_oddly, strangest] = [Signal::NoAssets, Signal::Honeypot].map(Evidence::Behavior);
-    assert_eq!(evidence, [Evidence::UserAgentNoMatch, Evidence::SignatureMalformed, behaves_oddly, strangest]);
+    let [no_assets, honeypot] = [Signal::NoAssets, Signal::Honeypot].map(Evidence::Behavior);
+    assert_eq!(evidence, [Evidence::UserAgentNoMatch, Evidence::SignatureMalformed, no_assets, honeypot]);
 }
 
 #[test]
 fn invalid_signature_keeps_proof_and_checks_the_claim() {
-    let wrong = Signature::Invalid(Some(GOOGLE));
-    assert_eq!(signature_evidence(bot_claim(Some(GOOGLE)), PROVEN, wrong).0, ClientKind::VerifiedBot);
-    assert_eq!(signature_evidence(Claim::Browser, DISPROVEN, wrong).0, ClientKind::Impostor);
+    let invalid = Signature::Invalid(Some(GOOGLE));
+    assert_eq!(signature_evidence(bot_claim(Some(GOOGLE)), PROVEN, invalid).0, ClientKind::VerifiedBot);
+    assert_eq!(signature_evidence(Claim::Browser, DISPROVEN, invalid).0, ClientKind::Impostor);
 }
 
 #[test]
@@ -250,23 +250,23 @@ fn user_agent_rule_overrides_all_evidence() {
         api_key_classes: &[],
         bot_score: None,
     };
-    let found = classify(&rules, &classes(), &facts);
-    assert_eq!((found.kind, found.evidence[0]), (ClientKind::Human, Some(Evidence::AgentRule(0))));
+    let result = classify(&rules, &classes(), &facts);
+    assert_eq!((result.kind, result.evidence[0]), (ClientKind::Human, Some(Evidence::AgentRule(0))));
 }
 
 #[test]
 fn api_key_class_needs_one_of_its_keys() {
-    let carrier = || CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
-    let known = |value: &str| Some(ApiKeys { carrier: carrier(), values: vec![Secret::new(value.into())] });
+    let source = || CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
+    let api_keys = |value: &str| Some(ApiKeys { carrier: source(), values: vec![Secret::new(value.into())] });
     let classes = [
         class(
             "partner",
-            ClassMatcher { keys: known("sesame"), kinds: vec![ClientKind::Human], ..ClassMatcher::default() },
+            ClassMatcher { keys: api_keys("sesame"), kinds: vec![ClientKind::Human], ..ClassMatcher::default() },
         ),
-        class("other partner", ClassMatcher { keys: known("barley"), ..ClassMatcher::default() }),
+        class("other partner", ClassMatcher { keys: api_keys("barley"), ..ClassMatcher::default() }),
         class("rest", ClassMatcher::default()),
     ];
-    for (claim, held, place) in [
+    for (claim, key_classes, index) in [
         (Claim::Browser, &[][..], 2),
         (Claim::Browser, &[ClassId(0)], 0),
         (bot_claim(None), &[ClassId(0)], 2),
@@ -283,12 +283,12 @@ fn api_key_class_needs_one_of_its_keys() {
             proof: Proof::Unknown,
             address_lists: ListSet::default(),
             signature: Signature::Absent,
-            api_key_classes: held,
+            api_key_classes: key_classes,
             bot_score: None,
         };
-        let found = classify(&[], &classes, &facts);
-        assert_eq!(found.class, ClassId(place), "{claim:?} {held:?}");
-        assert_eq!(found.evidence[HOLDS_KEY], (place < 2).then_some(Evidence::ApiKey));
+        let result = classify(&[], &classes, &facts);
+        assert_eq!(result.class, ClassId(index), "{claim:?} {key_classes:?}");
+        assert_eq!(result.evidence[HOLDS_KEY], (index < 2).then_some(Evidence::ApiKey));
     }
     assert_eq!(format!("{:?}", classes[0].when.keys.as_ref().map(|keys| &keys.values)), "Some([Secret])");
 }

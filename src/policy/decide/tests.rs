@@ -83,13 +83,13 @@ impl DecisionFixture {
     }
 
     fn decide_once(&mut self) -> Verdict {
-        let asked = DecisionRequest {
+        let request = DecisionRequest {
             class: ClassId(0),
             class_rules: &self.class,
             route: &self.route,
             never_refused: self.never_refused,
         };
-        let mut positions = [QuotaSnapshot {
+        let mut snapshots = [QuotaSnapshot {
             id: QuotaId(0),
             quota: &self.quota,
             cost: Units::from_whole(self.cost),
@@ -102,8 +102,8 @@ impl DecisionFixture {
             guarded: self.guarded,
             guard_admitted: false,
         }];
-        let verdict = decide(&asked, self.level, &mut positions, self.now);
-        self.shedding = positions[0].shedding;
+        let verdict = decide(&request, self.level, &mut snapshots, self.now);
+        self.shedding = snapshots[0].shedding;
         verdict
     }
 
@@ -124,39 +124,39 @@ impl DecisionFixture {
 
 #[test]
 fn class_without_tiers_is_refused_only_at_exhaustion() {
-    let mut door = DecisionFixture::new();
-    assert_eq!(door.refusal_reason(), None);
-    door.taken = 999;
-    assert_eq!(door.refusal_reason(), None, "the last unit is usable");
-    door.taken = 1000;
+    let mut fixture = DecisionFixture::new();
+    assert_eq!(fixture.refusal_reason(), None);
+    fixture.taken = 999;
+    assert_eq!(fixture.refusal_reason(), None, "the last unit is usable");
+    fixture.taken = 1000;
     let wait = MIDNIGHT.saturating_duration_since(NOON);
-    assert_eq!(door.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Quota, quotas: 1, wait }));
+    assert_eq!(fixture.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Quota, quotas: 1, wait }));
 }
 
 #[test]
 fn cheap_request_passes_with_one_unit_remaining() {
-    let mut door = DecisionFixture { taken: 999, ..DecisionFixture::new() };
-    assert_eq!(door.refusal_reason(), None);
-    door.cost = 12;
-    assert_eq!(door.refusal_reason(), Some(Reason::Quota));
+    let mut fixture = DecisionFixture { taken: 999, ..DecisionFixture::new() };
+    assert_eq!(fixture.refusal_reason(), None);
+    fixture.cost = 12;
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Quota));
 }
 
 #[test]
 fn exhausted_lease_is_not_an_exhausted_quota() {
-    let mut door = DecisionFixture { taken: 500, granted: 500, ..DecisionFixture::new() };
+    let mut fixture = DecisionFixture { taken: 500, granted: 500, ..DecisionFixture::new() };
     let wait = Duration::from_secs(1);
-    assert_eq!(door.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Ledger, quotas: 1, wait }));
-    door.taken = 1000;
-    assert_eq!(door.refusal_reason(), Some(Reason::Quota), "a used-up quota outranks a missing lease");
-    door.quota.enforce = false;
-    door.taken = 500;
-    assert_eq!(door.shadow_reason(), None, "a quota in shadow mode does not wait for leases");
+    assert_eq!(fixture.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Ledger, quotas: 1, wait }));
+    fixture.taken = 1000;
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Quota), "a used-up quota outranks a missing lease");
+    fixture.quota.enforce = false;
+    fixture.taken = 500;
+    assert_eq!(fixture.shadow_reason(), None, "a quota in shadow mode does not wait for leases");
 }
 
 #[test]
 fn tier_refuses_its_share_with_reason_tier() {
-    let mut door = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
-    let reasons: Vec<_> = (0..4).map(|_| door.refusal_reason()).collect();
+    let mut fixture = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
+    let reasons: Vec<_> = (0..4).map(|_| fixture.refusal_reason()).collect();
     assert_eq!(reasons, [None, Some(Reason::Tier), None, Some(Reason::Tier)]);
 }
 
@@ -167,80 +167,83 @@ fn crawler_guard_overrides_tiers_but_not_exhaustion() {
         max_refused_for: Duration::from_secs(86_400),
         budget: Share::from_millionths(20_000),
     };
-    let never = GuardState {
+    let never_admitted = GuardState {
         guard,
         last_admitted: Timestamp::default(),
         is_overdue: false,
         spent: Units::ZERO,
         window_elapsed: Share::ALL,
     };
-    let mut door =
-        DecisionFixture { taken: 600, guarded: Some(never), ..DecisionFixture::new().with_tier(500, 100, true) };
-    assert_eq!(door.refusal_reason(), None);
-    door.guarded = Some(GuardState { last_admitted: NOON, ..never });
-    assert_eq!(door.refusal_reason(), Some(Reason::Tier), "admit interval not elapsed");
-    door.guarded = Some(never);
-    door.taken = 1000;
-    assert_eq!(door.refusal_reason(), Some(Reason::Quota));
+    let mut fixture = DecisionFixture {
+        taken: 600,
+        guarded: Some(never_admitted),
+        ..DecisionFixture::new().with_tier(500, 100, true)
+    };
+    assert_eq!(fixture.refusal_reason(), None);
+    fixture.guarded = Some(GuardState { last_admitted: NOON, ..never_admitted });
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Tier), "admit interval not elapsed");
+    fixture.guarded = Some(never_admitted);
+    fixture.taken = 1000;
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Quota));
 }
 
 #[test]
 fn full_shed_waits_for_reset_partial_does_not() {
-    let mut shut = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, true) };
+    let mut full = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, true) };
     let wait = MIDNIGHT.saturating_duration_since(NOON);
-    assert_eq!(shut.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
-    let mut half = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
-    half.decide_once();
+    assert_eq!(full.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
+    let mut partial = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
+    partial.decide_once();
     let wait = Duration::from_secs(120);
-    assert_eq!(half.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
+    assert_eq!(partial.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
 }
 
 #[test]
 fn exempt_request_passes_in_a_blocked_class() {
-    let mut door = DecisionFixture { taken: 1000, never_refused: true, ..DecisionFixture::new() };
-    door.class.blocked = true;
-    assert_eq!(door.refusal_reason(), None);
+    let mut fixture = DecisionFixture { taken: 1000, never_refused: true, ..DecisionFixture::new() };
+    fixture.class.blocked = true;
+    assert_eq!(fixture.refusal_reason(), None);
 }
 
 #[test]
 fn blocked_class_is_refused_before_counting() {
-    let mut door = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
-    door.class.blocked = true;
-    assert_eq!(door.refusal_reason(), Some(Reason::Blocked));
-    assert_eq!(door.shedding, ShedState::default());
+    let mut fixture = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
+    fixture.class.blocked = true;
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Blocked));
+    assert_eq!(fixture.shedding, ShedState::default());
 }
 
 #[test]
 fn empty_bucket_refuses_before_the_quota_check() {
-    let mut door = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
-    door.class.bucket =
+    let mut fixture = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
+    fixture.class.bucket =
         Some(Bucket { capacity: 1, fill: 1, interval: Duration::from_secs(10), smooth: false, costed_only: false });
-    door.level = BucketState { used_tokens: 1, since: NOON };
+    fixture.level = BucketState { used_tokens: 1, since: NOON };
     assert_eq!(
-        door.decide_once(),
+        fixture.decide_once(),
         Verdict::Refuse(Refusal { reason: Reason::Bucket, quotas: 0, wait: Duration::from_secs(10) })
     );
-    assert_eq!(door.shedding, ShedState::default());
+    assert_eq!(fixture.shedding, ShedState::default());
 }
 
 #[test]
 fn shadow_rule_reports_the_refusal_it_skipped() {
-    let mut door = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, false) };
-    assert_eq!(door.shadow_reason(), Some(Reason::Tier));
-    door.quota.enforce = false;
-    door.taken = 1000;
-    door.quota.class_tiers = vec![None];
-    assert_eq!(door.shadow_reason(), Some(Reason::Quota));
-    let mut class_in_shadow = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, true) };
-    class_in_shadow.class.enforce = false;
-    assert_eq!(class_in_shadow.shadow_reason(), Some(Reason::Tier));
+    let mut fixture = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, false) };
+    assert_eq!(fixture.shadow_reason(), Some(Reason::Tier));
+    fixture.quota.enforce = false;
+    fixture.taken = 1000;
+    fixture.quota.class_tiers = vec![None];
+    assert_eq!(fixture.shadow_reason(), Some(Reason::Quota));
+    let mut shadow_class = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, true) };
+    shadow_class.class.enforce = false;
+    assert_eq!(shadow_class.shadow_reason(), Some(Reason::Tier));
 }
 
 #[test]
 fn shadow_class_cannot_overspend() {
-    let mut door = DecisionFixture { taken: 1000, ..DecisionFixture::new().with_tier(500, 100, true) };
-    door.class.enforce = false;
-    assert_eq!(door.refusal_reason(), Some(Reason::Quota));
+    let mut fixture = DecisionFixture { taken: 1000, ..DecisionFixture::new().with_tier(500, 100, true) };
+    fixture.class.enforce = false;
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Quota));
 }
 
 proptest! {
@@ -249,10 +252,10 @@ proptest! {
         taken in 0u64..1100, cost in 0u64..50, above in 0u64..1000, percent in 0u32..=100, carry in 0u32..1_000_000,
         granted in 0u64..=1000, class_enforces: bool, tier_enforces: bool,
     ) {
-        let mut door = DecisionFixture { taken, granted, cost, ..DecisionFixture::new().with_tier(above, percent, tier_enforces) };
-        door.class.enforce = class_enforces;
-        door.shedding.carry = carry;
-        if let Verdict::Admit { .. } = door.decide_once() {
+        let mut fixture = DecisionFixture { taken, granted, cost, ..DecisionFixture::new().with_tier(above, percent, tier_enforces) };
+        fixture.class.enforce = class_enforces;
+        fixture.shedding.carry = carry;
+        if let Verdict::Admit { .. } = fixture.decide_once() {
             prop_assert!(taken + cost <= granted);
         }
     }
@@ -263,22 +266,22 @@ proptest! {
         pauses in proptest::collection::vec(0u64..20_000, 1..100),
     ) {
         let interval = Duration::from_millis(interval_ms);
-        let mut door = DecisionFixture::new();
-        door.class.bucket = Some(Bucket { capacity, fill, interval, smooth, costed_only: false });
+        let mut fixture = DecisionFixture::new();
+        fixture.class.bucket = Some(Bucket { capacity, fill, interval, smooth, costed_only: false });
         for pause in pauses {
-            door.now += Duration::from_millis(pause);
-            if let Verdict::Refuse(refusal) = door.decide_once() {
+            fixture.now += Duration::from_millis(pause);
+            if let Verdict::Refuse(refusal) = fixture.decide_once() {
                 prop_assert_eq!(refusal.reason, Reason::Bucket);
-                let told = door.now + refusal.wait;
-                door.now = Timestamp(told.0 - 1);
-                prop_assert_eq!(door.refusal_reason(), Some(Reason::Bucket));
+                let retry_at = fixture.now + refusal.wait;
+                fixture.now = Timestamp(retry_at.0 - 1);
+                prop_assert_eq!(fixture.refusal_reason(), Some(Reason::Bucket));
                 // `Retry-After` has whole seconds: a retry after the rounded wait is admitted as well.
-                door.now = told + Duration::from_secs(ceil_seconds(refusal.wait)) - refusal.wait;
-                prop_assert_eq!(door.refusal_reason(), None);
-                door.now = told;
+                fixture.now = retry_at + Duration::from_secs(ceil_seconds(refusal.wait)) - refusal.wait;
+                prop_assert_eq!(fixture.refusal_reason(), None);
+                fixture.now = retry_at;
             }
-            match door.decide_once() {
-                Verdict::Admit { level, .. } => door.level = level,
+            match fixture.decide_once() {
+                Verdict::Admit { level, .. } => fixture.level = level,
                 Verdict::Refuse(refusal) => prop_assert!(false, "refused after the full wait: {refusal:?}"),
             }
         }

@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn cookie_is_found_at_any_position() {
-        let found = |lines: &[&str], name| {
+        let cookie_value = |lines: &[&str], name| {
             let lines = lines.iter().map(|line| line.as_bytes());
             cookie(lines, name).map(|value| String::from_utf8_lossy(value).into_owned())
         };
@@ -176,7 +176,7 @@ mod tests {
             (&["session"], None),
             (&[], None),
         ] {
-            assert_eq!(found(lines, "session").as_deref(), value, "{lines:?}");
+            assert_eq!(cookie_value(lines, "session").as_deref(), value, "{lines:?}");
         }
     }
 

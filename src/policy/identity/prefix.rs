@@ -29,8 +29,8 @@ impl IpPrefix {
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
         let address: IpAddr = address.parse().ok()?;
-        let whole = if address.is_ipv4() { 32 } else { 128 };
-        let length: u8 = length.map_or(Some(whole), |length| length.parse().ok())?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let length: u8 = length.map_or(Some(width), |length| length.parse().ok())?;
         match (canonical(address), length.checked_sub(96)) {
             (v4 @ IpAddr::V4(_), Some(length)) if address.is_ipv6() => Self::new(v4, length),
             _ => Self::new(address, length),

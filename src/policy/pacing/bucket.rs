@@ -64,33 +64,33 @@ impl PacingBucket {
     }
 
     /// Counts one request of `cost` against the rate. Returns the bucket after it, and whether it is refused. It may
-    /// borrow the turns of `before` later requests of its class. Does not charge: admitted requests, also those
+    /// borrow the turns of `borrowable` later requests of its class. Does not charge: admitted requests, also those
     /// admitted by other rules, pay by [`PacingBucket::take`].
     pub fn try_take(
         mut self,
         rate: &PacingRate,
         cost: Units,
-        before: u32,
+        borrowable: u32,
         now: Timestamp,
     ) -> (Self, Result<(), PacingRefused>) {
         self.refill(rate, now);
-        let (is_refused, shedding) = match rate.share {
+        let (is_refused, state) = match rate.share {
             // With a share of all requests, no refusal is due in place of another request.
             Share::ALL => (false, ShedState::default()),
-            share => self.shedding.record_borrowing(share.complement(), before),
+            share => self.shedding.record_borrowing(share.complement(), borrowable),
         };
-        self.shedding = shedding;
+        self.shedding = state;
         let needed = milli(cost.min(rate.burst));
-        let has = self.milli.saturating_add(needed.saturating_mul(i64::from(before)));
-        let said = match is_refused {
+        let available = self.milli.saturating_add(needed.saturating_mul(i64::from(borrowable)));
+        let result = match is_refused {
             true => Err(PacingRefused(time_to_next_admit(rate.long_run_share))),
-            false if has < needed => {
-                let refilled_at = refill_time(needed - self.milli, rate.refill_per_hour);
-                Err(PacingRefused(refilled_at.max(time_to_next_admit(rate.long_run_share))))
+            false if available < needed => {
+                let refill_wait = refill_time(needed - self.milli, rate.refill_per_hour);
+                Err(PacingRefused(refill_wait.max(time_to_next_admit(rate.long_run_share))))
             }
             false => Ok(()),
         };
-        (self, said)
+        (self, result)
     }
 
     /// Returns the bucket, refilled to `now`.
@@ -112,20 +112,20 @@ impl PacingBucket {
     }
 
     /// Adds whole milli-units only; the remaining time counts towards the next refill.
-    fn refill(&mut self, offer: &PacingRate, now: Timestamp) {
-        let passed = now.saturating_duration_since(self.refilled_at).as_nanos();
-        let rate = u128::from(offer.refill_per_hour.milli());
-        let gained = passed * rate / NANOSECONDS_PER_HOUR;
-        let room = milli(offer.burst).saturating_sub(self.milli);
+    fn refill(&mut self, rate: &PacingRate, now: Timestamp) {
+        let elapsed = now.saturating_duration_since(self.refilled_at).as_nanos();
+        let per_hour = u128::from(rate.refill_per_hour.milli());
+        let gained = elapsed * per_hour / NANOSECONDS_PER_HOUR;
+        let free = milli(rate.burst).saturating_sub(self.milli);
         match i64::try_from(gained) {
-            Ok(gained) if gained < room => {
+            Ok(gained) if gained < free => {
                 self.milli += gained;
-                let used =
-                    (u128::from(gained.unsigned_abs()) * NANOSECONDS_PER_HOUR).checked_div(rate).unwrap_or(passed);
-                self.refilled_at += Duration::from_nanos(u64::try_from(used).unwrap_or(u64::MAX));
+                let used_ns =
+                    (u128::from(gained.unsigned_abs()) * NANOSECONDS_PER_HOUR).checked_div(per_hour).unwrap_or(elapsed);
+                self.refilled_at += Duration::from_nanos(u64::try_from(used_ns).unwrap_or(u64::MAX));
             }
             _ => {
-                self.milli = self.milli.max(milli(offer.burst));
+                self.milli = self.milli.max(milli(rate.burst));
                 self.refilled_at = self.refilled_at.max(now);
             }
         }

@@ -140,40 +140,40 @@ impl DemandModel {
     }
 
     /// Starts observation at this point of an hour; its earlier demand is unknown.
-    pub fn start_hour_at(&mut self, moment: WeekTime) {
-        self.now = CurrentHour { asked: Units::ZERO, from: moment.into_hour() };
+    pub fn start_hour_at(&mut self, time: WeekTime) {
+        self.now = CurrentHour { asked: Units::ZERO, from: time.into_hour() };
     }
 
-    /// Finishes the observed hour, at index `place` of the week.
-    pub fn finish_hour(&mut self, place: usize) {
-        let CurrentHour { asked, from } = std::mem::take(&mut self.now);
-        let watched = 1.0 - from;
-        if watched < MIN_OBSERVED {
+    /// Finishes the observed hour, at `index` of the week.
+    pub fn finish_hour(&mut self, index: usize) {
+        let CurrentHour { asked: requested, from } = std::mem::take(&mut self.now);
+        let observed = 1.0 - from;
+        if observed < MIN_OBSERVED {
             return;
         }
-        let came = asked.as_f64() / watched;
-        let usual = self.week.typical().filter(|_| self.week.is_known(place)).map(|usual| usual[place]);
+        let demand = requested.as_f64() / observed;
+        let typical = self.week.typical().filter(|_| self.week.is_known(index)).map(|typical| typical[index]);
         // For an hour without history, the previous hour is the best forecast.
-        let expected = usual.map_or(self.recent.last, |usual| usual * self.level());
-        let most = OUTLIER_RATIO * expected.max(self.recent.last) + DEFAULT_DISPERSION;
-        let counted = if usual.is_some() { came.min(most) } else { came };
-        let usual = usual.unwrap_or(came);
+        let expected = typical.map_or(self.recent.last, |typical| typical * self.level());
+        let max_counted = OUTLIER_RATIO * expected.max(self.recent.last) + DEFAULT_DISPERSION;
+        let counted = if typical.is_some() { demand.min(max_counted) } else { demand };
+        let typical = typical.unwrap_or(demand);
         self.errors.record(expected, counted - expected);
-        self.recent.record(usual, counted, came, watched);
+        self.recent.record(typical, counted, demand, observed);
         self.paid = CostRatio { expected: self.paid.expected * RECENT_DECAY, actual: self.paid.actual * RECENT_DECAY };
-        self.week.record(place, counted);
+        self.week.record(index, counted);
     }
 
     /// Forecasts the demand of `span` from `now` on: the typical demand of each hour, scaled to the current level, plus
     /// a recent excess that fades over the next hours.
     pub fn forecast_learned(&self, now: WeekTime, span: Duration) -> DemandForecast {
-        let Some(usual) = self.week.typical() else { return self.forecast_even(now, span) };
-        let (mut lead, mut beyond) = (self.level() - 1.0, self.recent_excess(now) * EXCESS_PERSISTENCE);
+        let Some(typical) = self.week.typical() else { return self.forecast_even(now, span) };
+        let (mut deviation, mut excess) = (self.level() - 1.0, self.recent_excess(now) * EXCESS_PERSISTENCE);
         let mut units = 0.0;
         for (hour, part) in now.hours(span) {
-            units += (usual[hour] * (1.0 + lead) + beyond).max(0.0) * part;
-            lead *= LEVEL_PERSISTENCE;
-            beyond *= 1.0 - (1.0 - EXCESS_PERSISTENCE) * part;
+            units += (typical[hour] * (1.0 + deviation) + excess).max(0.0) * part;
+            deviation *= LEVEL_PERSISTENCE;
+            excess *= 1.0 - (1.0 - EXCESS_PERSISTENCE) * part;
         }
         self.scaled_by_cost(units)
     }
@@ -190,8 +190,8 @@ impl DemandModel {
 
     /// Returns the forecast demand of each of the next 24 hours.
     pub fn hourly_forecast(&self, now: WeekTime) -> Vec<f64> {
-        let until = |hours: usize| self.forecast_learned(now, Duration::from_secs(3600 * hours as u64)).units;
-        (0..DAY).map(|hour| until(hour + 1) - until(hour)).collect()
+        let cumulative = |hours: usize| self.forecast_learned(now, Duration::from_secs(3600 * hours as u64)).units;
+        (0..DAY).map(|hour| cumulative(hour + 1) - cumulative(hour)).collect()
     }
 
     /// Returns the typical demand of `span` from `from` on.
@@ -200,12 +200,12 @@ impl DemandModel {
         DemandForecast { units, variance: units * self.errors.dispersion() }
     }
 
-    /// Returns the fraction of a window's typical demand that lies ahead, `passed` after its start and `left` before
+    /// Returns the fraction of a window's typical demand that lies ahead, `elapsed` after its start and `left` before
     /// its end.
-    pub fn remaining_fraction(&self, now: WeekTime, passed: Duration, left: Duration) -> f64 {
+    pub fn remaining_fraction(&self, now: WeekTime, elapsed: Duration, left: Duration) -> f64 {
         let (before, after) = match self.week.has_daily_profile() {
-            true => (self.week.typical_over(now.before(passed), passed), self.week.typical_over(now, left)),
-            false => (passed.as_secs_f64(), left.as_secs_f64()),
+            true => (self.week.typical_over(now.before(elapsed), elapsed), self.week.typical_over(now, left)),
+            false => (elapsed.as_secs_f64(), left.as_secs_f64()),
         };
         // Never zero: demand outside of the typical hours may recur.
         (after / (before + after).max(f64::MIN_POSITIVE)).max(0.001)
@@ -219,25 +219,25 @@ impl DemandModel {
     /// Returns the level of recent demand relative to typical demand; 1 is typical. Empirical Bayes: the variance of
     /// levels is estimated from the deviation of this one, minus its random part.
     fn level(&self) -> f64 {
-        let DemandLevel { asked, usual } = self.recent.level;
-        let (dispersion, least) = (self.errors.dispersion(), usual.max(MIN_TYPICAL));
-        let variance = ((asked - usual) / least).powi(2) - SIGNIFICANCE * dispersion / least;
-        let trusted = dispersion / variance.max(LEVEL_VARIANCE);
-        (asked + trusted) / (usual + trusted)
+        let DemandLevel { asked: requested, usual: typical } = self.recent.level;
+        let (dispersion, scale) = (self.errors.dispersion(), typical.max(MIN_TYPICAL));
+        let variance = ((requested - typical) / scale).powi(2) - SIGNIFICANCE * dispersion / scale;
+        let prior = dispersion / variance.max(LEVEL_VARIANCE);
+        (requested + prior) / (typical + prior)
     }
 
     /// Returns the demand of the last 60 minutes in excess of its forecast; negative if below.
     fn recent_excess(&self, now: WeekTime) -> f64 {
-        let usual = self.week.typical().map_or(0.0, |usual| usual[now.hour()]);
-        let of_this_hour = self.now.asked.as_f64() - usual * self.level() * self.observed_fraction(now);
-        of_this_hour + self.errors.last * (1.0 - now.into_hour())
+        let typical = self.week.typical().map_or(0.0, |typical| typical[now.hour()]);
+        let current = self.now.asked.as_f64() - typical * self.level() * self.observed_fraction(now);
+        current + self.errors.last * (1.0 - now.into_hour())
     }
 
     /// Returns the recent mean demand, in units per hour.
     fn mean_rate(&self, now: WeekTime) -> f64 {
         let hours = self.recent.hours + self.observed_fraction(now);
         match self.week.typical() {
-            Some(usual) if hours < 1.0 => usual.iter().sum::<f64>() / HOURS as f64,
+            Some(typical) if hours < 1.0 => typical.iter().sum::<f64>() / HOURS as f64,
             _ => (self.recent.asked + self.now.asked.as_f64()) / hours.max(MIN_OBSERVED_FOR_RATE),
         }
     }
@@ -247,34 +247,34 @@ impl DemandModel {
         (now.into_hour() - self.now.from).max(0.0)
     }
 
-    fn scaled_by_cost(&self, asked: f64) -> DemandForecast {
-        let units = asked * self.cost_ratio();
+    fn scaled_by_cost(&self, demand: f64) -> DemandForecast {
+        let units = demand * self.cost_ratio();
         DemandForecast { units, variance: units * self.errors.dispersion() }
     }
 }
 
 impl RecentHours {
-    fn record(&mut self, usual: f64, counted: f64, came: f64, watched: f64) {
+    fn record(&mut self, typical: f64, counted: f64, demand: f64, observed: f64) {
         *self = Self {
-            asked: self.asked * RECENT_DECAY + counted * watched,
-            hours: self.hours * RECENT_DECAY + watched,
+            asked: self.asked * RECENT_DECAY + counted * observed,
+            hours: self.hours * RECENT_DECAY + observed,
             busiest: counted.max(self.busiest * RECENT_DECAY),
-            last: came,
+            last: demand,
             level: DemandLevel {
-                asked: self.level.asked * LEVEL_DECAY + counted * watched,
-                usual: self.level.usual * LEVEL_DECAY + usual * watched,
+                asked: self.level.asked * LEVEL_DECAY + counted * observed,
+                usual: self.level.usual * LEVEL_DECAY + typical * observed,
             },
         };
     }
 }
 
 impl ForecastErrors {
-    fn record(&mut self, expected: f64, missed_by: f64) {
+    fn record(&mut self, expected: f64, error: f64) {
         *self = Self {
             count: self.count * RECENT_DECAY + 1.0,
             expected: self.expected * RECENT_DECAY + expected,
-            missed: self.missed * RECENT_DECAY + missed_by.abs(),
-            last: missed_by,
+            missed: self.missed * RECENT_DECAY + error.abs(),
+            last: error,
         };
     }
 

@@ -76,75 +76,78 @@ impl Pacer {
     }
 
     /// Computes a new plan. `class_of` maps indexes of the settings' classes to those of this pacer.
-    pub fn plan(&mut self, pacing: &Pacing, class_of: impl Fn(usize) -> usize, books: &QuotaTotals, now: Timestamp) {
-        self.advance_hours(books.week, now);
-        let span = books.span;
+    pub fn plan(&mut self, pacing: &Pacing, class_of: impl Fn(usize) -> usize, totals: &QuotaTotals, now: Timestamp) {
+        self.advance_hours(totals.week, now);
+        let span = totals.span;
         let is_same_window = self.window.replace(span.start) == Some(span.start);
         let left = span.end.saturating_duration_since(now);
-        let local_share = self.local_share(books, left);
-        let limit = part_of(books.limit, local_share);
+        let local_share = self.local_share(totals, left);
+        let limit = part_of(totals.limit, local_share);
         let numbers: Vec<usize> = (0..pacing.roles.len()).map(&class_of).collect();
         let roles: Vec<(usize, Role)> = numbers.into_iter().zip(pacing.roles.iter().copied()).collect();
-        let (week, forecast) = (books.week, pacing.forecast);
+        let (week, forecast) = (totals.week, pacing.forecast);
 
-        let mut outlook = PlanInput {
-            left: part_of(books.limit.saturating_sub(books.taken), local_share),
+        let mut input = PlanInput {
+            left: part_of(totals.limit.saturating_sub(totals.taken), local_share),
             limit,
             unpaced_demand: DemandForecast::default(),
             by_share: false,
             burst: pacing.burst_share.of_units(limit),
             paced: Vec::new(),
         };
-        for (place, &(number, role)) in roles.iter().enumerate() {
+        for (index, &(number, role)) in roles.iter().enumerate() {
             let class = self.class(number);
             class.usual = class.usual.filter(|_| is_same_window && class.uses_hourly_forecast(forecast));
             let expected = class.expected_demand(forecast, week, left);
             match role {
                 Role::Unpaced => {
-                    let first = if class.uses_hourly_forecast(forecast) {
+                    let demand = if class.uses_hourly_forecast(forecast) {
                         expected
                     } else {
                         class.demand.forecast_peak(week, left)
                     };
-                    outlook.unpaced_demand = outlook.unpaced_demand.plus(first);
+                    input.unpaced_demand = input.unpaced_demand.plus(demand);
                 }
                 Role::Paced(weight) => {
-                    outlook.by_share |= class.uses_hourly_forecast(forecast);
-                    outlook.paced.push(ClassDemand {
+                    input.by_share |= class.uses_hourly_forecast(forecast);
+                    input.paced.push(ClassDemand {
                         weight: f64::from(weight.get())
                             * class.demand.remaining_fraction(week, now.saturating_duration_since(span.start), left),
                         units: expected.units,
-                        priority: pacing.priorities.get(place).copied().unwrap_or_default(),
+                        priority: pacing.priorities.get(index).copied().unwrap_or_default(),
                         share: class.usual,
                     });
                 }
                 Role::Excluded => {}
             }
         }
-        let plan = outlook.plan();
-        let planned = self.planned_until(&roles, forecast, books, now);
+        let plan = input.plan();
+        let planned = self.planned_until(&roles, forecast, totals, now);
         self.planned = units(planned.units);
-        self.tier_slack =
-            pacing.burst_share.of_units(books.limit).saturating_add(units(CHANCE_DEVIATIONS * planned.variance.sqrt()));
-        let behind = self.planned.saturating_sub(books.taken);
+        self.tier_slack = pacing
+            .burst_share
+            .of_units(totals.limit)
+            .saturating_add(units(CHANCE_DEVIATIONS * planned.variance.sqrt()));
+        let unused = self.planned.saturating_sub(totals.taken);
 
         let paced = roles.iter().filter(|(_, role)| matches!(role, Role::Paced(_)));
-        for ((number, _), of_class) in paced.zip(&plan.parts) {
+        for ((number, _), allocation) in paced.zip(&plan.parts) {
             let class = self.class(*number);
             if class.uses_hourly_forecast(forecast) {
-                class.usual.get_or_insert(of_class.share);
+                class.usual.get_or_insert(allocation.share);
             }
-            let offer = class.class_rate(forecast, week, left, of_class, pacing.burst_share.of_units(limit));
+            let rate = class.class_rate(forecast, week, left, allocation, pacing.burst_share.of_units(limit));
             // A new class starts with at most the planned units that are still unused.
-            let begun = PacingRate { burst: offer.burst.min(behind), ..offer };
-            let mut purse = class.allotment.map_or_else(|| PacingBucket::full(&begun, now), |before| before.bucket);
-            purse.take(purse.balance().saturating_sub(offer.burst));
-            class.allotment = Some(PacingAllowance { rate: offer, bucket: purse });
+            let initial_rate = PacingRate { burst: rate.burst.min(unused), ..rate };
+            let mut bucket =
+                class.allotment.map_or_else(|| PacingBucket::full(&initial_rate, now), |allowance| allowance.bucket);
+            bucket.take(bucket.balance().saturating_sub(rate.burst));
+            class.allotment = Some(PacingAllowance { rate, bucket });
         }
         self.earmarked = plan.earmarked;
         let rest_of_hour = self.hour.map_or(HOUR, |hour| (hour.start + HOUR).saturating_duration_since(now));
-        let lasts = (span.length() / PLANS_PER_WINDOW).clamp(MIN_PLAN_AGE, MAX_PLAN_AGE);
-        self.due = now + lasts.min(rest_of_hour).min(left.max(MIN_PLAN_AGE));
+        let max_age = (span.length() / PLANS_PER_WINDOW).clamp(MIN_PLAN_AGE, MAX_PLAN_AGE);
+        self.due = now + max_age.min(rest_of_hour).min(left.max(MIN_PLAN_AGE));
     }
 
     /// Returns the state of the class at index `number`; creates it if missing.
@@ -186,24 +189,25 @@ impl Pacer {
     }
 
     /// Returns this instance's part of the total forecast demand, 0 to 1; the previous part if the others are unknown.
-    fn local_share(&mut self, books: &QuotaTotals, left: Duration) -> f64 {
-        if let Some(elsewhere) = books.expected_elsewhere {
+    fn local_share(&mut self, totals: &QuotaTotals, left: Duration) -> f64 {
+        if let Some(elsewhere) = totals.expected_elsewhere {
             // Adds one unit, so that an instance without any demand yet does not plan with zero.
-            let here = self.expected_demand(books.week, left).as_f64() + 1.0;
-            let all = here + elsewhere.as_f64();
-            self.local_share = Some(here / all);
+            let local = self.expected_demand(totals.week, left).as_f64() + 1.0;
+            let total = local + elsewhere.as_f64();
+            self.local_share = Some(local / total);
         }
         self.local_share.unwrap_or(1.0)
     }
 
     /// Records the hours that have ended.
     fn advance_hours(&mut self, week: WeekTime, now: Timestamp) {
-        let ended = self.hour.map(|hour| (hour, now.saturating_duration_since(hour.start).as_secs() / HOUR.as_secs()));
-        match ended {
+        let elapsed =
+            self.hour.map(|hour| (hour, now.saturating_duration_since(hour.start).as_secs() / HOUR.as_secs()));
+        match elapsed {
             Some((hour, 0)) if now >= hour.start => return,
-            Some((hour, ended @ 1..=MAX_GAP_HOURS)) => {
-                for passed in 0..ended as usize {
-                    let of_week = (hour.of_week + passed) % HOURS;
+            Some((hour, elapsed @ 1..=MAX_GAP_HOURS)) => {
+                for offset in 0..elapsed as usize {
+                    let of_week = (hour.of_week + offset) % HOURS;
                     self.classes.iter_mut().for_each(|class| class.demand.finish_hour(of_week));
                 }
             }
@@ -218,22 +222,22 @@ impl Pacer {
         &self,
         roles: &[(usize, Role)],
         forecast: PacingMode,
-        books: &QuotaTotals,
+        totals: &QuotaTotals,
         now: Timestamp,
     ) -> DemandForecast {
-        let (passed, left) =
-            (now.saturating_duration_since(books.span.start), books.span.end.saturating_duration_since(now));
+        let (elapsed, left) =
+            (now.saturating_duration_since(totals.span.start), totals.span.end.saturating_duration_since(now));
         let planned = |from: WeekTime, span: Duration| {
-            let of_class = |&(number, role): &(usize, Role)| {
+            let class_demand = |&(number, role): &(usize, Role)| {
                 let class = self.classes.get(number)?;
-                let served = match role {
+                let admit_share = match role {
                     Role::Unpaced => Share::ALL,
                     Role::Paced(_) => class.share(),
                     Role::Excluded => Share::NONE,
                 };
-                Some(class.demand.typical(from, span).scale(served))
+                Some(class.demand.typical(from, span).scale(admit_share))
             };
-            roles.iter().filter_map(of_class).fold(DemandForecast::default(), DemandForecast::plus)
+            roles.iter().filter_map(class_demand).fold(DemandForecast::default(), DemandForecast::plus)
         };
         let is_learned = forecast == PacingMode::Learned
             && roles.iter().all(|(number, _)| {
@@ -241,12 +245,12 @@ impl Pacer {
             });
         let by_time = |span: Duration| DemandForecast { units: span.as_secs_f64(), variance: 0.0 };
         let (before, after) = match is_learned {
-            true => (planned(books.week.before(passed), passed), planned(books.week, left)),
-            false => (by_time(passed), by_time(left)),
+            true => (planned(totals.week.before(elapsed), elapsed), planned(totals.week, left)),
+            false => (by_time(elapsed), by_time(left)),
         };
         match before.units + after.units {
-            0.0 => DemandForecast { units: books.limit.as_f64(), ..before },
-            all => DemandForecast { units: books.limit.as_f64() * before.units / all, ..before },
+            0.0 => DemandForecast { units: totals.limit.as_f64(), ..before },
+            total => DemandForecast { units: totals.limit.as_f64() * before.units / total, ..before },
         }
     }
 }
@@ -254,7 +258,7 @@ impl Pacer {
 impl PacedClass {
     /// Returns the admit share; all requests while there is no plan.
     pub fn share(&self) -> Share {
-        self.allotment.map_or(Share::ALL, |allotment| allotment.rate.share)
+        self.allotment.map_or(Share::ALL, |allowance| allowance.rate.share)
     }
 
     fn expected_demand(&self, forecast: PacingMode, week: WeekTime, span: Duration) -> DemandForecast {
@@ -274,23 +278,23 @@ impl PacedClass {
         forecast: PacingMode,
         week: WeekTime,
         left: Duration,
-        local_share: &ClassAllocation,
+        allocation: &ClassAllocation,
         burst: Units,
     ) -> PacingRate {
-        let soon = left.min(HOUR).max(MIN_PLAN_AGE);
+        let next_hour = left.min(HOUR).max(MIN_PLAN_AGE);
         let left = left.max(MIN_PLAN_AGE);
-        let (all, of_soon) =
-            (self.expected_demand(forecast, week, left).units, self.expected_demand(forecast, week, soon).units);
-        let falls_to_soon = if all > 0.0 { of_soon / all } else { hours(soon) / hours(left) };
-        let per_hour = local_share.units * falls_to_soon / hours(soon) / self.demand.cost_ratio();
-        let share = if self.uses_hourly_forecast(forecast) { local_share.share } else { Share::ALL };
-        let chance = if all > 0.0 { Share::from_ratio(local_share.units / all).min(share) } else { share };
-        PacingRate { share, long_run_share: chance, refill_per_hour: units(per_hour), burst }
+        let (total, in_next_hour) =
+            (self.expected_demand(forecast, week, left).units, self.expected_demand(forecast, week, next_hour).units);
+        let next_hour_fraction = if total > 0.0 { in_next_hour / total } else { hours(next_hour) / hours(left) };
+        let per_hour = allocation.units * next_hour_fraction / hours(next_hour) / self.demand.cost_ratio();
+        let share = if self.uses_hourly_forecast(forecast) { allocation.share } else { Share::ALL };
+        let long_run_share = if total > 0.0 { Share::from_ratio(allocation.units / total).min(share) } else { share };
+        PacingRate { share, long_run_share, refill_per_hour: units(per_hour), burst }
     }
 }
 
-fn part_of(whole: Units, local_share: f64) -> Units {
-    Share::from_ratio(local_share).of_units(whole)
+fn part_of(whole: Units, ratio: f64) -> Units {
+    Share::from_ratio(ratio).of_units(whole)
 }
 
 fn hours(span: Duration) -> f64 {

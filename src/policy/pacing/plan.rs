@@ -76,82 +76,82 @@ impl PlanInput {
     pub fn plan(&self) -> Plan {
         let limit = self.limit.as_f64();
         let for_paced = (self.left.as_f64() - self.unpaced_demand.units).max(0.0);
-        let gone = 1.0 - (self.left.as_f64() / limit.max(f64::MIN_POSITIVE)).min(1.0);
-        let (left_over, give_or_take) = match self.by_share {
-            true => (TARGET_UNUSED, UNUSED_TOLERANCE * gone.powi(TOLERANCE_EXPONENT)),
+        let used = 1.0 - (self.left.as_f64() / limit.max(f64::MIN_POSITIVE)).min(1.0);
+        let (unused_target, tolerance) = match self.by_share {
+            true => (TARGET_UNUSED, UNUSED_TOLERANCE * used.powi(TOLERANCE_EXPONENT)),
             false => (0.0, 0.0),
         };
-        let unlooked_for = MARGIN_DEVIATIONS * self.unpaced_demand.variance.max(0.0).sqrt() - YIELD_SHARE * for_paced;
-        let margin = unlooked_for.clamp((left_over - give_or_take) * limit, MAX_MARGIN * limit);
+        let unforeseen = MARGIN_DEVIATIONS * self.unpaced_demand.variance.max(0.0).sqrt() - YIELD_SHARE * for_paced;
+        let margin = unforeseen.clamp((unused_target - tolerance) * limit, MAX_MARGIN * limit);
         let earmarked = self.unpaced_demand.units + margin;
-        let most = (self.left.as_f64() - earmarked).max(0.0);
-        let least = (for_paced - (left_over + give_or_take) * limit).clamp(0.0, most);
-        let (by_weight, kept) = (self.divide_by_weight(most), self.keep_shares(least, most));
-        let asked: f64 = self.paced.iter().map(|class| class.units).sum();
+        let max_budget = (self.left.as_f64() - earmarked).max(0.0);
+        let min_budget = (for_paced - (unused_target + tolerance) * limit).clamp(0.0, max_budget);
+        let (by_weight, kept) = (self.divide_by_weight(max_budget), self.keep_shares(min_budget, max_budget));
+        let demand: f64 = self.paced.iter().map(|class| class.units).sum();
         let weights: f64 = self.paced.iter().map(|class| class.weight).sum();
-        let surplus = (most - asked).max(0.0);
-        let part = |(class, (by_weight, kept)): (&ClassDemand, (f64, f64))| ClassAllocation {
+        let surplus = (max_budget - demand).max(0.0);
+        let allocate = |(class, (by_weight, kept)): (&ClassDemand, (f64, f64))| ClassAllocation {
             share: admit_share(kept, class.units),
             units: by_weight.max(kept) + surplus * class.weight / weights,
         };
-        let parts = self.paced.iter().zip(by_weight.into_iter().zip(kept)).map(part).collect();
+        let parts = self.paced.iter().zip(by_weight.into_iter().zip(kept)).map(allocate).collect();
         Plan { earmarked: Units::from_milli((earmarked * 1000.0) as u64), parts }
     }
 
-    /// Returns the units of each class out of a budget from `least` to `most`, with the admit shares of the window's
-    /// start where possible.
+    /// Returns the units of each class out of a budget from `min_budget` to `max_budget`, with the admit shares of the
+    /// window's start where possible.
     ///
     /// The class of lowest rank absorbs deviations; the others keep their shares while it has units to yield. No class
     /// deviates from its allocation by weight by more than the burst.
-    fn keep_shares(&self, mut least: f64, mut most: f64) -> Vec<f64> {
-        let (upper, lower) = (self.divide_by_weight(most), self.divide_by_weight(least));
+    fn keep_shares(&self, mut min_budget: f64, mut max_budget: f64) -> Vec<f64> {
+        let (upper, lower) = (self.divide_by_weight(max_budget), self.divide_by_weight(min_budget));
         let burst = self.burst.as_f64();
         let mut others: f64 = self.paced.iter().map(|class| class.units).sum();
         let mut kept = vec![0.0; self.paced.len()];
-        for place in self.by_rank() {
-            let class = &self.paced[place];
+        for index in self.by_rank() {
+            let class = &self.paced[index];
             others -= class.units;
-            let by_weight = (lower[place] + upper[place]) / 2.0;
-            let as_it_began = class.share.map_or(by_weight, |share| share.ratio() * class.units);
-            let can_have = class.units.min(most);
+            let by_weight = (lower[index] + upper[index]) / 2.0;
+            let initial = class.share.map_or(by_weight, |share| share.ratio() * class.units);
+            let max_units = class.units.min(max_budget);
             // The other classes cannot use more than their demand.
-            let must_have = (least - others).clamp(0.0, can_have);
-            kept[place] = as_it_began.max(lower[place] - burst).min(upper[place] + burst).clamp(must_have, can_have);
-            least = (least - kept[place]).max(0.0);
-            most = (most - kept[place]).max(0.0);
+            let min_units = (min_budget - others).clamp(0.0, max_units);
+            kept[index] = initial.max(lower[index] - burst).min(upper[index] + burst).clamp(min_units, max_units);
+            min_budget = (min_budget - kept[index]).max(0.0);
+            max_budget = (max_budget - kept[index]).max(0.0);
         }
         kept
     }
 
     /// Returns the indexes of the classes by priority, highest first; on a tie, in the order of the file.
     fn by_rank(&self) -> Vec<usize> {
-        let mut places: Vec<usize> = (0..self.paced.len()).collect();
-        places.sort_by_key(|place| Reverse(self.paced[*place].priority));
-        places
+        let mut indexes: Vec<usize> = (0..self.paced.len()).collect();
+        indexes.sort_by_key(|index| Reverse(self.paced[*index].priority));
+        indexes
     }
 
     /// Divides `budget` by weight, capped at each class's demand; redistributes the excess (weighted max-min fairness).
     fn divide_by_weight(&self, budget: f64) -> Vec<f64> {
         let mut parts = vec![0.0; self.paced.len()];
         let mut by_need: Vec<usize> = (0..self.paced.len()).collect();
-        let need = |place: &usize| self.paced[*place].units / self.paced[*place].weight;
-        by_need.sort_by(|one, other| need(one).total_cmp(&need(other)));
+        let need = |index: &usize| self.paced[*index].units / self.paced[*index].weight;
+        by_need.sort_by(|a, b| need(a).total_cmp(&need(b)));
         let mut left = budget;
         let mut weights: f64 = self.paced.iter().map(|class| class.weight).sum();
-        for place in by_need {
-            let ClassDemand { weight, units, .. } = self.paced[place];
-            parts[place] = units.min(left * weight / weights);
-            left -= parts[place];
+        for index in by_need {
+            let ClassDemand { weight, units, .. } = self.paced[index];
+            parts[index] = units.min(left * weight / weights);
+            left -= parts[index];
             weights -= weight;
         }
         parts
     }
 }
 
-/// Returns `units / asked`, at most 1; 1 if `asked` is zero.
-fn admit_share(units: f64, asked: f64) -> Share {
-    match asked > 0.0 {
-        true => Share::from_ratio(units / asked),
+/// Returns `units / demand`, at most 1; 1 if `demand` is zero.
+fn admit_share(units: f64, demand: f64) -> Share {
+    match demand > 0.0 {
+        true => Share::from_ratio(units / demand),
         false => Share::ALL,
     }
 }

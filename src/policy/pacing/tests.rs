@@ -14,21 +14,21 @@ const PEOPLE: usize = 0;
 const SEARCH: usize = 1;
 const DAY: u64 = 86_400;
 
-fn plan_input(left: u64, first: f64, paced: &[(f64, f64)]) -> PlanInput {
-    let appetite = |&(weight, units): &(f64, f64)| ClassDemand { weight, units, priority: 0, share: None };
+fn plan_input(left: u64, unpaced: f64, paced: &[(f64, f64)]) -> PlanInput {
+    let demand = |&(weight, units): &(f64, f64)| ClassDemand { weight, units, priority: 0, share: None };
     PlanInput {
         left: Units::from_whole(left),
         limit: Units::from_whole(10_000),
-        unpaced_demand: DemandForecast { units: first, variance: first },
+        unpaced_demand: DemandForecast { units: unpaced, variance: unpaced },
         by_share: true,
         burst: Units::from_whole(500),
-        paced: paced.iter().map(appetite).collect(),
+        paced: paced.iter().map(demand).collect(),
     }
 }
 
-fn admit_shares(outlook: &PlanInput) -> Vec<f64> {
+fn admit_shares(input: &PlanInput) -> Vec<f64> {
     let rounded = |share: Share| (share.ratio() * 100.0).round() / 100.0;
-    outlook.plan().parts.iter().map(|part| rounded(part.share)).collect()
+    input.plan().parts.iter().map(|part| rounded(part.share)).collect()
 }
 
 #[test]
@@ -50,9 +50,9 @@ fn unpaced_demand_is_earmarked_rest_divided_by_weight() {
 
 #[test]
 fn share_is_kept_within_the_unused_tolerance() {
-    let planned = |mut outlook: PlanInput, hundredths: u32| {
-        outlook.paced[0].share = Some(Share::from_millionths(10_000 * hundredths));
-        admit_shares(&outlook)[0]
+    let planned = |mut input: PlanInput, hundredths: u32| {
+        input.paced[0].share = Some(Share::from_millionths(10_000 * hundredths));
+        admit_shares(&input)[0]
     };
     let (early, late) = (plan_input(9000, 3000.0, &[(1.0, 12_000.0)]), plan_input(600, 200.0, &[(1.0, 800.0)]));
     assert_eq!([40, 45, 49].map(|share| planned(late.clone(), share)), [0.4, 0.45, 0.49]);
@@ -67,11 +67,11 @@ fn share_is_kept_within_the_unused_tolerance() {
 #[test]
 fn the_share_of_a_lower_priority_changes_first() {
     let shares_with = |left, priorities: [u8; 2]| {
-        let mut outlook = plan_input(left, 2000.0, &[(1.0, 5000.0), (1.0, 5000.0)]);
-        for (class, priority) in outlook.paced.iter_mut().zip(priorities) {
+        let mut input = plan_input(left, 2000.0, &[(1.0, 5000.0), (1.0, 5000.0)]);
+        for (class, priority) in input.paced.iter_mut().zip(priorities) {
             (class.priority, class.share) = (priority, Some(Share::from_millionths(400_000)));
         }
-        admit_shares(&outlook)
+        admit_shares(&input)
     };
     assert_eq!(shares_with(6000, [0, 0]), [0.4, 0.39]);
     assert_eq!(shares_with(5500, [1, 0]), [0.4, 0.29], "unpaced demand exceeds the forecast by 500 units");
@@ -84,79 +84,83 @@ fn the_share_of_a_lower_priority_changes_first() {
 
 #[test]
 fn bucket_refill_is_exact_for_any_polling() {
-    let offer = PacingRate {
+    let rate = PacingRate {
         share: Share::ALL,
         long_run_share: Share::ALL,
         refill_per_hour: Units::from_milli(1234),
         burst: Units::from_whole(5),
     };
     let start = Timestamp::from_seconds(1000);
-    let mut often = PacingBucket::full(&offer, start);
-    often.take(Units::from_whole(10));
-    let mut once = often;
+    let mut polled = PacingBucket::full(&rate, start);
+    polled.take(Units::from_whole(10));
+    let mut once = polled;
     for second in 1..=36_000 {
-        (often, _) = often.try_take(&offer, Units::from_whole(5), 0, start + Duration::from_secs(second));
+        (polled, _) = polled.try_take(&rate, Units::from_whole(5), 0, start + Duration::from_secs(second));
     }
     let end = start + Duration::from_secs(36_000);
-    (once, _) = once.try_take(&offer, Units::from_whole(5), 0, end);
-    assert_eq!(often, once);
-    let (_, said) = once.try_take(&offer, Units::from_whole(5), 0, end);
-    assert!(said.is_ok(), "12.34 units added in ten hours, 5 units in debt");
+    (once, _) = once.try_take(&rate, Units::from_whole(5), 0, end);
+    assert_eq!(polled, once);
+    let (_, result) = once.try_take(&rate, Units::from_whole(5), 0, end);
+    assert!(result.is_ok(), "12.34 units added in ten hours, 5 units in debt");
 }
 
 #[test]
 fn pacing_wait_is_exact() {
-    let offer = PacingRate {
+    let rate = PacingRate {
         share: Share::ALL,
         long_run_share: Share::ALL,
         refill_per_hour: Units::from_whole(60),
         burst: Units::from_whole(2),
     };
     let start = Timestamp::from_seconds(1000);
-    let mut purse = PacingBucket::full(&offer, start);
-    purse.take(Units::from_whole(2));
-    let (purse, Err(PacingRefused(wait))) = purse.try_take(&offer, Units::from_whole(1), 0, start) else {
+    let mut bucket = PacingBucket::full(&rate, start);
+    bucket.take(Units::from_whole(2));
+    let (bucket, Err(PacingRefused(wait))) = bucket.try_take(&rate, Units::from_whole(1), 0, start) else {
         panic!("not empty")
     };
     assert_eq!(wait, Duration::from_secs(60));
-    assert!(purse.try_take(&offer, Units::from_whole(1), 0, start + wait - Duration::from_nanos(1)).1.is_err());
-    assert!(purse.try_take(&offer, Units::from_whole(1), 0, start + wait).1.is_ok());
+    assert!(bucket.try_take(&rate, Units::from_whole(1), 0, start + wait - Duration::from_nanos(1)).1.is_err());
+    assert!(bucket.try_take(&rate, Units::from_whole(1), 0, start + wait).1.is_ok());
     assert!(
-        purse.try_take(&offer, Units::from_whole(50), 0, start + 2 * wait).1.is_ok(),
+        bucket.try_take(&rate, Units::from_whole(50), 0, start + 2 * wait).1.is_ok(),
         "a full bucket pays any cost and may go negative"
     );
 }
 
 #[test]
 fn empty_bucket_with_small_share_delays_the_retry() {
-    let offer = PacingRate {
+    let rate = PacingRate {
         share: Share::ALL,
         long_run_share: Share::from_millionths(200_000),
         refill_per_hour: Units::from_whole(3600),
         burst: Units::from_whole(2),
     };
-    let mut purse = PacingBucket::full(&offer, Timestamp(0));
-    purse.take(Units::from_whole(2));
-    let (_, said) = purse.try_take(&offer, Units::from_whole(1), 0, Timestamp(0));
-    assert_eq!(said, Err(PacingRefused(Duration::from_secs(300))), "the wait is longer than the time to the next unit");
+    let mut bucket = PacingBucket::full(&rate, Timestamp(0));
+    bucket.take(Units::from_whole(2));
+    let (_, result) = bucket.try_take(&rate, Units::from_whole(1), 0, Timestamp(0));
+    assert_eq!(
+        result,
+        Err(PacingRefused(Duration::from_secs(300))),
+        "the wait is longer than the time to the next unit"
+    );
 }
 
 #[test]
 fn borrowed_turn_is_paid_by_the_next_request() {
-    let (offer, now) = (rate_with_share(500_000), Timestamp(0));
-    let mut purse = PacingBucket::full(&offer, now);
-    let mut asks = |before: u32| {
-        let (after, said) = purse.try_take(&offer, Units::from_whole(1), before, now);
-        purse = after;
-        said.is_ok()
+    let (rate, now) = (rate_with_share(500_000), Timestamp(0));
+    let mut bucket = PacingBucket::full(&rate, now);
+    let mut admits = |borrowable: u32| {
+        let (after, result) = bucket.try_take(&rate, Units::from_whole(1), borrowable, now);
+        bucket = after;
+        result.is_ok()
     };
-    assert_eq!([asks(0), asks(1), asks(0), asks(0), asks(0)], [true, true, false, false, true]);
-    let everything = PacingRate { share: Share::ALL, ..offer };
+    assert_eq!([admits(0), admits(1), admits(0), admits(0), admits(0)], [true, true, false, false, true]);
+    let full_rate = PacingRate { share: Share::ALL, ..rate };
     assert!(
-        purse
-            .try_take(&offer, Units::from_whole(1), 1, now)
+        bucket
+            .try_take(&rate, Units::from_whole(1), 1, now)
             .0
-            .try_take(&everything, Units::from_whole(1), 0, now)
+            .try_take(&full_rate, Units::from_whole(1), 0, now)
             .1
             .is_ok()
     );
@@ -187,19 +191,19 @@ impl PacedSite {
         let span = Span { start: Timestamp::from_seconds(day), end: Timestamp::from_seconds(day + DAY) };
         let taken = Units::from_whole(self.taken);
         let week = WeekTime(((now + 3 * DAY) % (7 * DAY)) as f64);
-        let books = QuotaTotals { limit: Units::from_whole(1000), taken, expected_elsewhere: None, span, week };
-        self.pacer.plan(&self.pacing, |place| place, &books, Timestamp::from_seconds(now));
+        let totals = QuotaTotals { limit: Units::from_whole(1000), taken, expected_elsewhere: None, span, week };
+        self.pacer.plan(&self.pacing, |index| index, &totals, Timestamp::from_seconds(now));
     }
 
     /// Simulates an hour with the demand of humans and of search engines, in units.
-    fn run_hour(&mut self, now: u64, people: u64, search: u64) {
+    fn run_hour(&mut self, now: u64, human: u64, search: u64) {
         self.taken = if now.is_multiple_of(DAY) { 0 } else { self.taken };
         self.plan(now);
-        for (class, units) in [(PEOPLE, people), (SEARCH, search)] {
+        for (class, units) in [(PEOPLE, human), (SEARCH, search)] {
             self.pacer.class(class).demand.record_request(Units::from_whole(units));
         }
-        let served = self.share().of_units(Units::from_whole(search)).floor();
-        self.taken = (self.taken + people + served).min(1000);
+        let admitted = self.share().of_units(Units::from_whole(search)).floor();
+        self.taken = (self.taken + human + admitted).min(1000);
     }
 
     fn share(&self) -> Share {
@@ -250,7 +254,7 @@ fn planned_usage_follows_the_typical_day() {
 
 #[test]
 fn single_spike_is_discounted_repeated_one_is_learned() {
-    let usual_at_noon = |hours: &[u64]| {
+    let learned_demand = |hours: &[u64]| {
         let mut demand = demand::DemandModel::default();
         for hour in 0..48 {
             demand.record_request(Units::from_whole(if hour >= 36 {
@@ -262,8 +266,8 @@ fn single_spike_is_discounted_repeated_one_is_learned() {
         }
         demand.week().hours()[37].units
     };
-    assert!(usual_at_noon(&[100, 1000]) < 210.0);
-    assert!(usual_at_noon(&[1000, 1000]) > 900.0);
+    assert!(learned_demand(&[100, 1000]) < 210.0);
+    assert!(learned_demand(&[1000, 1000]) > 900.0);
 }
 
 #[test]
@@ -276,12 +280,12 @@ fn unusual_days_are_detected_and_noise_is_not() {
         }
         demand.forecast_learned(WeekTime(102.0 * 3600.0), Duration::from_secs(18 * 3600)).units
     };
-    let (usual, holiday, weekend) = (expected(&|hour| 20 + hour * 7 % 5), expected(&|_| 6), expected(&|_| 80));
-    assert!((390.0..=400.0).contains(&usual), "{usual}: about 18 hours of 22 units");
+    let (typical, holiday, weekend) = (expected(&|hour| 20 + hour * 7 % 5), expected(&|_| 6), expected(&|_| 80));
+    assert!((390.0..=400.0).contains(&typical), "{typical}: about 18 hours of 22 units");
     assert!((100.0..=260.0).contains(&holiday), "{holiday}: close to 18 hours of 6 units");
     assert!((900.0..=1500.0).contains(&weekend), "{weekend}: close to 18 hours of 80 units");
-    let by_chance = expected(&|hour| 19 + hour * 7 % 5);
-    assert!((370.0..=400.0).contains(&by_chance), "{by_chance}");
+    let noisy = expected(&|hour| 19 + hour * 7 % 5);
+    assert!((370.0..=400.0).contains(&noisy), "{noisy}");
 }
 
 #[test]
@@ -311,8 +315,8 @@ fn totals_at_noon(taken: u64, elsewhere: Option<u64>) -> (QuotaTotals, Timestamp
 fn each_instance_plans_with_its_demand_share() {
     let mut site = PacedSite::new(PacingMode::Even);
     let mut rate = |elsewhere: Option<u64>| {
-        let (books, now) = totals_at_noon(40_000, elsewhere);
-        site.pacer.plan(&site.pacing, |place| place, &books, now);
+        let (totals, now) = totals_at_noon(40_000, elsewhere);
+        site.pacer.plan(&site.pacing, |index| index, &totals, now);
         site.pacer.class(SEARCH).demand.record_request(Units::from_whole(100));
         site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").rate.refill_per_hour.floor()
     };
@@ -326,33 +330,33 @@ fn each_instance_plans_with_its_demand_share() {
 
 #[test]
 fn initial_burst_is_limited_to_the_unspent_plan() {
-    let begins_with = |taken| {
+    let initial_balance = |taken| {
         let mut site = PacedSite::new(PacingMode::Even);
-        let (books, now) = totals_at_noon(taken, None);
-        site.pacer.plan(&site.pacing, |place| place, &books, now);
+        let (totals, now) = totals_at_noon(taken, None);
+        site.pacer.plan(&site.pacing, |index| index, &totals, now);
         site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").bucket.balance()
     };
-    assert_eq!(begins_with(0), Units::from_whole(5000), "equals the burst");
-    assert_eq!(begins_with(47_000), Units::from_whole(3000));
-    assert_eq!(begins_with(50_000), Units::ZERO);
+    assert_eq!(initial_balance(0), Units::from_whole(5000), "equals the burst");
+    assert_eq!(initial_balance(47_000), Units::from_whole(3000));
+    assert_eq!(initial_balance(50_000), Units::ZERO);
 }
 
 proptest! {
     #[test]
     fn plan_fits_the_remaining_units_and_is_monotonic(
-        left in 0u64..10_000, more in 0u64..5000, first in 0.0..8000.0f64,
+        left in 0u64..10_000, more in 0u64..5000, unpaced in 0.0..8000.0f64,
         paced in prop::collection::vec((1.0..1000.0f64, 0.0..20_000.0f64), 1..6),
     ) {
-        let mut outlook = plan_input(left, first, &paced);
-        for class in &mut outlook.paced {
+        let mut input = plan_input(left, unpaced, &paced);
+        for class in &mut input.paced {
             class.share = Some(Share::NONE);
         }
-        let before = outlook.plan();
-        let given: f64 = before.parts.iter().zip(&paced).map(|(part, class)| part.share.ratio() * class.1).sum();
-        prop_assert!(given <= (left as f64 - first).max(0.0) + 0.02 * paced.len() as f64, "{} of {}", given, left);
+        let before = input.plan();
+        let allocated: f64 = before.parts.iter().zip(&paced).map(|(part, class)| part.share.ratio() * class.1).sum();
+        prop_assert!(allocated <= (left as f64 - unpaced).max(0.0) + 0.02 * paced.len() as f64, "{} of {}", allocated, left);
         prop_assert!(before.parts.iter().all(|part| part.units.is_finite() && part.units >= 0.0));
-        outlook.left = Units::from_whole(left + more);
-        for (before, after) in before.parts.iter().zip(&outlook.plan().parts) {
+        input.left = Units::from_whole(left + more);
+        for (before, after) in before.parts.iter().zip(&input.plan().parts) {
             prop_assert!(after.share >= before.share && after.units >= before.units - 1e-6);
         }
     }
@@ -361,50 +365,50 @@ proptest! {
     fn buckets_of_all_instances_share_one_burst(
         expected in prop::collection::vec(1u64..100_000, 1..6), taken in 0u64..100_000,
     ) {
-        let all: u64 = expected.iter().sum();
-        let mut held = Units::ZERO;
-        for here in &expected {
+        let total_demand: u64 = expected.iter().sum();
+        let mut total = Units::ZERO;
+        for units in &expected {
             let mut site = PacedSite::new(PacingMode::Even);
-            let (books, now) = totals_at_noon(taken, None);
-            site.pacer.plan(&site.pacing, |place| place, &books, now);
-            // A quarter of an hour that extrapolates to `here` units in twelve hours.
-            site.pacer.class(SEARCH).demand.record_request(Units::from_milli(here * 1000 / 48));
-            let (books, now) = totals_at_noon(taken, Some(all - here));
-            site.pacer.plan(&site.pacing, |place| place, &books, now);
-            held = held.saturating_add(site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").bucket.balance());
+            let (totals, now) = totals_at_noon(taken, None);
+            site.pacer.plan(&site.pacing, |index| index, &totals, now);
+            // A quarter of an hour that extrapolates to `units` in twelve hours.
+            site.pacer.class(SEARCH).demand.record_request(Units::from_milli(units * 1000 / 48));
+            let (totals, now) = totals_at_noon(taken, Some(total_demand - units));
+            site.pacer.plan(&site.pacing, |index| index, &totals, now);
+            total = total.saturating_add(site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").bucket.balance());
         }
         // The one unit that each instance adds to its own demand.
-        let more = Units::from_whole(5000 * expected.len() as u64).milli() / all;
-        prop_assert!(held.milli() <= Units::from_whole(5000).milli() + more + 10, "holds {} of 5000 plus {}", held, more);
+        let slack = Units::from_whole(5000 * expected.len() as u64).milli() / total_demand;
+        prop_assert!(total.milli() <= Units::from_whole(5000).milli() + slack + 10, "holds {} of 5000 plus {}", total, slack);
     }
 
     #[test]
     fn admitted_share_is_exact_within_one_request(millionths in 0u32..=1_000_000, length in 1usize..500) {
-        let offer = rate_with_share(millionths);
-        let mut purse = PacingBucket::full(&offer, Timestamp(0));
-        let mut served = 0;
+        let rate = rate_with_share(millionths);
+        let mut bucket = PacingBucket::full(&rate, Timestamp(0));
+        let mut admitted = 0;
         for _ in 0..length {
-            let (next, said) = purse.try_take(&offer, Units::from_whole(1), 0, Timestamp(0));
-            served += usize::from(said.is_ok());
-            purse = next;
+            let (next, result) = bucket.try_take(&rate, Units::from_whole(1), 0, Timestamp(0));
+            admitted += usize::from(result.is_ok());
+            bucket = next;
         }
-        prop_assert!((served as f64 - length as f64 * offer.share.ratio()).abs() <= 1.0);
+        prop_assert!((admitted as f64 - length as f64 * rate.share.ratio()).abs() <= 1.0);
     }
 
     #[test]
     fn borrowed_turns_do_not_change_the_share(
-        millionths in 0u32..=1_000_000, urgent in prop::collection::vec(0u32..=2, 1..500),
+        millionths in 0u32..=1_000_000, borrowed_turns in prop::collection::vec(0u32..=2, 1..500),
     ) {
-        let offer = rate_with_share(millionths);
-        let mut purse = PacingBucket::full(&offer, Timestamp(0));
-        let mut served = 0.0;
-        for before in &urgent {
-            let (next, said) = purse.try_take(&offer, Units::from_whole(1), *before, Timestamp(0));
-            served += f64::from(u8::from(said.is_ok()));
-            purse = next;
+        let rate = rate_with_share(millionths);
+        let mut bucket = PacingBucket::full(&rate, Timestamp(0));
+        let mut admitted = 0.0;
+        for borrowable in &borrowed_turns {
+            let (next, result) = bucket.try_take(&rate, Units::from_whole(1), *borrowable, Timestamp(0));
+            admitted += f64::from(u8::from(result.is_ok()));
+            bucket = next;
         }
-        let due = urgent.len() as f64 * offer.share.ratio();
-        prop_assert!((due - 1.0..=due + 3.0).contains(&served), "admitted {}, expected {}", served, due);
+        let expected = borrowed_turns.len() as f64 * rate.share.ratio();
+        prop_assert!((expected - 1.0..=expected + 3.0).contains(&admitted), "admitted {}, expected {}", admitted, expected);
     }
 
     #[test]
@@ -412,10 +416,10 @@ proptest! {
         hours in prop::collection::vec((0u64..1_000_000_000, 0u64..1_000_000), 1..400), second in 0.0..604_800.0f64,
     ) {
         let mut demand = demand::DemandModel::default();
-        for (place, (asked, paid)) in hours.into_iter().enumerate() {
-            demand.record_request(Units::from_milli(asked));
-            demand.record_cost(Units::from_milli(asked), Units::from_milli(paid));
-            demand.finish_hour(place % HOURS);
+        for (index, (expected, actual)) in hours.into_iter().enumerate() {
+            demand.record_request(Units::from_milli(expected));
+            demand.record_cost(Units::from_milli(expected), Units::from_milli(actual));
+            demand.finish_hour(index % HOURS);
         }
         let (now, span) = (WeekTime(second), Duration::from_secs(DAY));
         for DemandForecast { units, variance } in [demand.forecast_learned(now, span), demand.forecast_even(now, span), demand.forecast_peak(now, span)] {
@@ -425,9 +429,9 @@ proptest! {
     }
 
     #[test]
-    fn a_planned_share_is_released_at_the_end(asked in 1u64..200) {
+    fn a_planned_share_is_released_at_the_end(units in 1u64..200) {
         let mut site = PacedSite::new(PacingMode::Learned);
-        (0..47).for_each(|hour| site.run_hour(hour * 3600, 5, asked));
+        (0..47).for_each(|hour| site.run_hour(hour * 3600, 5, units));
         site.taken = 500;
         site.plan(48 * 3600 - 60);
         prop_assert_eq!(site.share(), Share::ALL);

@@ -60,15 +60,15 @@ impl WeekTime {
     /// within the span: later hours are off by one until the change has happened.
     pub fn hours(self, span: Duration) -> impl Iterator<Item = (usize, f64)> {
         let mut left = span.as_secs_f64() / HOUR;
-        let (mut hour, mut next) = (self.hour(), self.into_hour());
+        let (mut hour, mut offset) = (self.hour(), self.into_hour());
         std::iter::from_fn(move || {
             if left <= 0.0 {
                 return None;
             }
-            let part = (1.0 - next).min(left);
-            let told = (hour, part);
-            (left, next, hour) = (left - part, 0.0, (hour + 1) % HOURS);
-            Some(told)
+            let part = (1.0 - offset).min(left);
+            let item = (hour, part);
+            (left, offset, hour) = (left - part, 0.0, (hour + 1) % HOURS);
+            Some(item)
         })
     }
 }
@@ -92,9 +92,9 @@ impl WeeklyProfile {
         &self.hours
     }
 
-    /// Records that the hour at index `place` had a demand of `units`.
-    pub fn record(&mut self, place: usize, units: f64) {
-        let hour = &mut self.hours[place];
+    /// Records that the hour at `index` had a demand of `units`.
+    pub fn record(&mut self, index: usize, units: f64) {
+        let hour = &mut self.hours[index];
         hour.weeks = (hour.weeks + 1.0).min(WEEKS);
         hour.units += (units - hour.units) / hour.weeks;
         self.recompute();
@@ -107,7 +107,7 @@ impl WeeklyProfile {
 
     /// Returns the typical demand of `span` from `from` on.
     pub fn typical_over(&self, from: WeekTime, span: Duration) -> f64 {
-        self.typical().map_or(0.0, |usual| from.hours(span).map(|(hour, part)| usual[hour] * part).sum())
+        self.typical().map_or(0.0, |typical| from.hours(span).map(|(hour, part)| typical[hour] * part).sum())
     }
 
     /// Returns true once enough hours of the day are known to forecast a day.
@@ -115,9 +115,9 @@ impl WeeklyProfile {
         self.knows_a_day
     }
 
-    /// Returns true if the hour at index `place`, or the same hour of another day, was observed.
-    pub fn is_known(&self, place: usize) -> bool {
-        self.same_hour_each_day(place % DAY).any(|hour| hour.weeks > 0.0)
+    /// Returns true if the hour at `index`, or the same hour of another day, was observed.
+    pub fn is_known(&self, index: usize) -> bool {
+        self.same_hour_each_day(index % DAY).any(|hour| hour.weeks > 0.0)
     }
 
     fn same_hour_each_day(&self, hour_of_day: usize) -> impl Iterator<Item = &HourProfile> {
@@ -136,21 +136,22 @@ impl WeeklyProfile {
     }
 
     fn compute_typical(&self) -> Option<[f64; HOURS]> {
-        let watched = self.hours.iter().filter_map(known_mean);
-        let (count, sum) = watched.fold((0.0, 0.0), |(count, sum), units| (count + 1.0, sum + units));
+        let observed = self.hours.iter().filter_map(known_mean);
+        let (count, sum) = observed.fold((0.0, 0.0), |(count, sum), units| (count + 1.0, sum + units));
         if count == 0.0 {
             return None;
         }
-        let on_any_day: [f64; DAY] =
+        let by_hour_of_day: [f64; DAY] =
             std::array::from_fn(|hour| median(self.same_hour_each_day(hour).map(known_mean)).unwrap_or(sum / count));
         // Demand of rare visits that last for hours is absent from the median of each hour, but not from that of days.
-        let lumps = median(self.days()).map_or(1.0, |day| day / on_any_day.iter().sum::<f64>().max(f64::MIN_POSITIVE));
-        let mut usual = [0.0; HOURS];
-        for (place, usual) in usual.iter_mut().enumerate() {
-            let HourProfile { units, weeks } = self.hours[place];
-            *usual = (units * weeks + on_any_day[place % DAY] * lumps.clamp(0.5, 2.0)) / (weeks + 1.0);
+        let day_factor =
+            median(self.days()).map_or(1.0, |day| day / by_hour_of_day.iter().sum::<f64>().max(f64::MIN_POSITIVE));
+        let mut typical = [0.0; HOURS];
+        for (index, typical) in typical.iter_mut().enumerate() {
+            let HourProfile { units, weeks } = self.hours[index];
+            *typical = (units * weeks + by_hour_of_day[index % DAY] * day_factor.clamp(0.5, 2.0)) / (weeks + 1.0);
         }
-        Some(usual)
+        Some(typical)
     }
 }
 
@@ -160,8 +161,8 @@ fn known_mean(hour: &HourProfile) -> Option<f64> {
 
 /// Returns the median of the known values: a single unusual day has no effect.
 fn median(units: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    let mut known: Vec<f64> = units.flatten().collect();
-    known.sort_by(f64::total_cmp);
-    let (lower, upper) = (known.get(known.len().checked_sub(1)? / 2)?, known.get(known.len() / 2)?);
+    let mut values: Vec<f64> = units.flatten().collect();
+    values.sort_by(f64::total_cmp);
+    let (lower, upper) = (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
     Some((lower + upper) / 2.0)
 }

@@ -36,24 +36,24 @@ pub struct Adjustment {
 }
 
 impl Autothrottle {
-    /// Returns the initial delay; `least` is the scope's own delay, the minimum.
-    pub fn start(&self, least: Duration) -> Duration {
-        self.clamp(self.start_delay, least)
+    /// Returns the initial delay; `min_delay` is the scope's own delay, the minimum.
+    pub fn start(&self, min_delay: Duration) -> Duration {
+        self.clamp(self.start_delay, min_delay)
     }
 
     /// Returns the delay after an outcome that was observed at `delay`.
     ///
     /// A failed request may raise the delay, never reduce it; an outcome without a meaningful latency leaves it
     /// unchanged.
-    pub fn next(&self, delay: Duration, outcome: &OriginOutcome, least: Duration) -> Duration {
+    pub fn next(&self, delay: Duration, outcome: &OriginOutcome, min_delay: Duration) -> Duration {
         if !outcome.measured {
             return delay;
         }
         let target = outcome.latency.as_secs_f64() / self.target_concurrency;
         let target = Duration::try_from_secs_f64(target).unwrap_or(Duration::MAX);
         let mean = (delay / 2).saturating_add(target / 2);
-        let next = self.clamp(mean.max(target), least);
-        if self.is_success(outcome) { next } else { next.max(self.clamp(delay, least)) }
+        let next = self.clamp(mean.max(target), min_delay);
+        if self.is_success(outcome) { next } else { next.max(self.clamp(delay, min_delay)) }
     }
 
     /// Returns the adjustment from `old` to `new` for the log; `None` if adjustments are not logged.
@@ -75,9 +75,9 @@ impl Autothrottle {
         outcome.status.is_some_and(|status| self.success_statuses.contains(&status))
     }
 
-    /// Clamps `delay` to at least `least` and at most the maximum.
-    pub(super) fn clamp(&self, delay: Duration, least: Duration) -> Duration {
-        delay.min(self.max_delay).max(least)
+    /// Clamps `delay` to at least `min_delay` and at most the maximum.
+    pub(super) fn clamp(&self, delay: Duration, min_delay: Duration) -> Duration {
+        delay.min(self.max_delay).max(min_delay)
     }
 }
 
@@ -126,16 +126,16 @@ mod tests {
             delay = autothrottle_config().next(delay, &outcome_with_status(200, ms(0)), ms(100));
         }
         assert_eq!(delay, ms(100), "never below the scope's own delay");
-        let broke_off = OriginOutcome { status: None, latency: ms(30_000), measured: true, retry_after: None };
-        assert_eq!(autothrottle_config().next(delay, &broke_off, ms(100)), ms(15_000), "a timeout is a slow response");
+        let timeout = OriginOutcome { status: None, latency: ms(30_000), measured: true, retry_after: None };
+        assert_eq!(autothrottle_config().next(delay, &timeout, ms(100)), ms(15_000), "a timeout is a slow response");
     }
 
     #[test]
     fn half_target_concurrency_doubles_the_delay() {
-        let polite = Autothrottle { target_concurrency: 0.5, ..autothrottle_config() };
+        let config = Autothrottle { target_concurrency: 0.5, ..autothrottle_config() };
         let delays: Vec<Duration> = (0..3)
             .scan(ms(8000), |delay, _| {
-                *delay = polite.next(*delay, &outcome_with_status(200, ms(1000)), ms(0));
+                *delay = config.next(*delay, &outcome_with_status(200, ms(1000)), ms(0));
                 Some(*delay)
             })
             .collect();
@@ -144,14 +144,14 @@ mod tests {
 
     #[test]
     fn success_statuses_are_configurable() {
-        let search = Autothrottle { success_statuses: vec![200, 404], ..autothrottle_config() };
+        let config = Autothrottle { success_statuses: vec![200, 404], ..autothrottle_config() };
         assert_eq!(
-            search.next(ms(1000), &outcome_with_status(404, ms(0)), ms(0)),
+            config.next(ms(1000), &outcome_with_status(404, ms(0)), ms(0)),
             ms(500),
             "404 is a success status here"
         );
         assert_eq!(
-            search.next(ms(1000), &outcome_with_status(304, ms(0)), ms(0)),
+            config.next(ms(1000), &outcome_with_status(304, ms(0)), ms(0)),
             ms(1000),
             "304 is not a success status here"
         );
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn adjustments_are_reported_only_when_logging_is_on() {
-        let watched = Autothrottle { log_adjustments: true, ..autothrottle_config() };
+        let config = Autothrottle { log_adjustments: true, ..autothrottle_config() };
         for (old_ms, outcome, reason) in [
             (100, outcome_with_status(200, ms(1000)), "increased at once"),
             (1000, outcome_with_status(200, ms(100)), "reduced halfway"),
@@ -175,9 +175,9 @@ mod tests {
             (500, outcome_with_status(200, ms(1000)), "unchanged: on target"),
             (500, OriginOutcome { measured: false, ..outcome_with_status(200, ms(1)) }, "response not measured"),
         ] {
-            let new = watched.next(ms(old_ms), &outcome, ms(0));
-            let told = watched.adjustment(ms(old_ms), new, &outcome).expect("adjustments are logged");
-            assert!(told.reason.starts_with(reason), "{told:?}");
+            let new = config.next(ms(old_ms), &outcome, ms(0));
+            let adjustment = config.adjustment(ms(old_ms), new, &outcome).expect("adjustments are logged");
+            assert!(adjustment.reason.starts_with(reason), "{adjustment:?}");
             assert_eq!(autothrottle_config().adjustment(ms(old_ms), new, &outcome), None);
         }
     }

@@ -80,96 +80,100 @@ impl Backoff {
     /// Returns the duration of the backoff that leads to `level`, from 1.
     pub fn duration(&self, level: u32) -> Duration {
         let factor = self.factor.max(1).checked_pow(level.saturating_sub(1));
-        let rest = factor.and_then(|factor| self.min_delay.checked_mul(factor));
-        rest.unwrap_or(Duration::MAX).min(self.max_delay)
+        let duration = factor.and_then(|factor| self.min_delay.checked_mul(factor));
+        duration.unwrap_or(Duration::MAX).min(self.max_delay)
     }
 
-    /// Returns the state after the outcome of a request that was sent in `spell`.
+    /// Returns the state after the outcome of a request that was sent in `epoch`.
     pub fn on_outcome(
         &self,
-        pressure: BackoffState,
+        state: BackoffState,
         epoch: BackoffEpoch,
         outcome: &OriginOutcome,
-        chance: f64,
+        random: f64,
         now: Timestamp,
     ) -> BackoffState {
-        let pressure = self.decayed(pressure, now);
-        let (is_of_this_spell, minds) = (epoch == pressure.epoch, self.is_overload(outcome));
-        if minds && is_of_this_spell {
-            return self.on_overload(pressure, outcome.retry_after, chance, now);
+        let state = self.decayed(state, now);
+        let (is_current_epoch, is_overload) = (epoch == state.epoch, self.is_overload(outcome));
+        if is_overload && is_current_epoch {
+            return self.on_overload(state, outcome.retry_after, random, now);
         }
-        let pressure = match is_of_this_spell && pressure.level > 0 {
-            true => self.on_probe_success(pressure, now),
-            false => pressure,
+        let state = match is_current_epoch && state.level > 0 {
+            true => self.on_probe_success(state, now),
+            false => state,
         };
         // Overload responses to requests of an earlier epoch count as the same overload, but may request a longer
         // pause. A success that reports an exhausted limit is not overload: it pauses the scope, without probing and
         // without a higher level.
-        let asked_for = outcome.retry_after.filter(|_| minds || outcome.is_success()).unwrap_or_default();
-        let until = pressure.until.max(now + asked_for.min(self.max_delay));
-        BackoffState { until, ..pressure }
+        let requested_pause = outcome.retry_after.filter(|_| is_overload || outcome.is_success()).unwrap_or_default();
+        let until = state.until.max(now + requested_pause.min(self.max_delay));
+        BackoffState { until, ..state }
     }
 
-    fn on_probe_success(&self, pressure: BackoffState, now: Timestamp) -> BackoffState {
+    fn on_probe_success(&self, state: BackoffState, now: Timestamp) -> BackoffState {
         // The quiet time starts at the first success; no requests were sent before.
-        let last_overload = if pressure.probe_limit == 1 { now } else { pressure.last_overload };
-        BackoffState { probe_limit: pressure.probe_limit.saturating_add(1), last_overload, ..pressure }
+        let last_overload = if state.probe_limit == 1 { now } else { state.last_overload };
+        BackoffState { probe_limit: state.probe_limit.saturating_add(1), last_overload, ..state }
     }
 
     /// Like [`Self::on_outcome`], after an overload that the ramp-up tolerates. Lowers the level first; otherwise
     /// overload at the target rate would raise the duration to its maximum.
     pub fn on_tolerated_overload(
         &self,
-        pressure: BackoffState,
+        state: BackoffState,
         epoch: BackoffEpoch,
         outcome: &OriginOutcome,
-        chance: f64,
+        random: f64,
         now: Timestamp,
     ) -> BackoffState {
-        let back = if epoch == pressure.epoch { 2 } else { 0 };
-        let eased = BackoffState { level: pressure.level.saturating_sub(back), ..pressure };
-        self.on_outcome(eased, epoch, outcome, chance, now)
+        let levels = if epoch == state.epoch { 2 } else { 0 };
+        let lowered = BackoffState { level: state.level.saturating_sub(levels), ..state };
+        self.on_outcome(lowered, epoch, outcome, random, now)
     }
 
     /// Returns the state under these settings, taken over from others: limits the remaining pause to the maximum.
-    pub fn clamped(&self, pressure: BackoffState, now: Timestamp) -> BackoffState {
-        BackoffState { until: pressure.until.min(now + self.max_delay), ..pressure }
+    pub fn clamped(&self, state: BackoffState, now: Timestamp) -> BackoffState {
+        BackoffState { until: state.until.min(now + self.max_delay), ..state }
     }
 
     /// Returns the state, decayed to `now`: one level less per quiet window.
-    pub fn decayed(&self, pressure: BackoffState, now: Timestamp) -> BackoffState {
-        let is_proven = pressure.probe_limit > 1;
-        if pressure.level == 0 || !is_proven || self.window.is_zero() {
-            return pressure;
+    pub fn decayed(&self, state: BackoffState, now: Timestamp) -> BackoffState {
+        let is_proven = state.probe_limit > 1;
+        if state.level == 0 || !is_proven || self.window.is_zero() {
+            return state;
         }
-        let windows = now.saturating_duration_since(pressure.last_overload).as_nanos() / self.window.as_nanos();
+        let windows = now.saturating_duration_since(state.last_overload).as_nanos() / self.window.as_nanos();
         match u32::try_from(windows) {
-            Ok(windows) if windows < pressure.level => BackoffState {
-                level: pressure.level - windows,
-                last_overload: pressure.last_overload + self.window * windows,
-                ..pressure
+            Ok(windows) if windows < state.level => BackoffState {
+                level: state.level - windows,
+                last_overload: state.last_overload + self.window * windows,
+                ..state
             },
-            _ => BackoffState { level: 0, probe_limit: UNLIMITED, ..pressure },
+            _ => BackoffState { level: 0, probe_limit: UNLIMITED, ..state },
         }
     }
 
     fn on_overload(
         &self,
-        pressure: BackoffState,
-        asked_for: Option<Duration>,
-        chance: f64,
+        state: BackoffState,
+        requested_pause: Option<Duration>,
+        random: f64,
         now: Timestamp,
     ) -> BackoffState {
         // A level that does not extend the pause would only delay the recovery.
-        let is_longest = pressure.level > 0 && self.duration(pressure.level) == self.duration(pressure.level + 1);
-        let level = pressure.level + u32::from(!is_longest);
-        let asked_for = asked_for.unwrap_or_default();
-        let rest = self.jitter.apply(self.duration(level).max(asked_for), chance).max(asked_for).min(self.max_delay);
+        let is_longest = state.level > 0 && self.duration(state.level) == self.duration(state.level + 1);
+        let level = state.level + u32::from(!is_longest);
+        let requested_pause = requested_pause.unwrap_or_default();
+        let pause = self
+            .jitter
+            .apply(self.duration(level).max(requested_pause), random)
+            .max(requested_pause)
+            .min(self.max_delay);
         BackoffState {
             level,
-            until: pressure.until.max(now + rest),
+            until: state.until.max(now + pause),
             last_overload: now,
-            epoch: BackoffEpoch(pressure.epoch.0.wrapping_add(1)),
+            epoch: BackoffEpoch(state.epoch.0.wrapping_add(1)),
             probe_limit: 1,
             in_flight: 0,
         }
@@ -190,10 +194,10 @@ impl BackoffState {
         (Self { in_flight: self.in_flight.saturating_add(1), ..self }, self.epoch)
     }
 
-    /// Returns the state after a request of `spell` has finished, in whatever way.
+    /// Returns the state after a request of `epoch` has finished, in whatever way.
     pub fn on_finished(self, epoch: BackoffEpoch) -> Self {
-        let ended = u32::from(epoch == self.epoch);
-        Self { in_flight: self.in_flight.saturating_sub(ended), ..self }
+        let finished = u32::from(epoch == self.epoch);
+        Self { in_flight: self.in_flight.saturating_sub(finished), ..self }
     }
 
     /// Returns the maximum number of requests in flight; `None` if unlimited.
@@ -240,8 +244,8 @@ mod tests {
         Timestamp::from_seconds(1_000_000 + seconds)
     }
 
-    fn outcome_with_status(status: u16, asked_for: Option<u64>) -> OriginOutcome {
-        OriginOutcome { status: Some(status), retry_after: asked_for.map(Duration::from_secs), ..BROKE_OFF }
+    fn outcome_with_status(status: u16, retry_after_s: Option<u64>) -> OriginOutcome {
+        OriginOutcome { status: Some(status), retry_after: retry_after_s.map(Duration::from_secs), ..BROKE_OFF }
     }
 
     /// Simulated scope that sends one request at a time.
@@ -249,8 +253,8 @@ mod tests {
 
     impl BackoffScenario {
         fn run_request(&mut self, seconds: u64, outcome: OriginOutcome) -> &mut Self {
-            let (pressure, epoch) = self.0.on_sent();
-            self.0 = backoff().on_outcome(pressure, epoch, &outcome, 0.0, decayed(seconds)).on_finished(epoch);
+            let (state, epoch) = self.0.on_sent();
+            self.0 = backoff().on_outcome(state, epoch, &outcome, 0.0, decayed(seconds)).on_finished(epoch);
             self
         }
 
@@ -261,55 +265,58 @@ mod tests {
 
     #[test]
     fn consecutive_overloads_double_the_backoff_up_to_max() {
-        let rests: Vec<u64> = (1..=8).map(|level| backoff().duration(level).as_secs()).collect();
-        assert_eq!(rests, [1, 2, 4, 8, 16, 30, 30, 30]);
+        let durations: Vec<u64> = (1..=8).map(|level| backoff().duration(level).as_secs()).collect();
+        assert_eq!(durations, [1, 2, 4, 8, 16, 30, 30, 30]);
         assert_eq!(backoff().duration(u32::MAX), Duration::from_secs(30));
-        let mut story = BackoffScenario(BackoffState::default());
+        let mut scenario = BackoffScenario(BackoffState::default());
         let mut now = 0;
-        for (level, rest) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 30), (6, 30)] {
-            story.run_request(now, outcome_with_status(429, None));
-            assert_eq!((story.0.level(), story.backoff_left(now)), (level, rest));
-            now += rest;
+        for (level, pause) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 30), (6, 30)] {
+            scenario.run_request(now, outcome_with_status(429, None));
+            assert_eq!((scenario.0.level(), scenario.backoff_left(now)), (level, pause));
+            now += pause;
         }
     }
 
     #[test]
     fn retry_after_is_a_minimum_below_max_backoff() {
-        for (asked_for, rest) in [(None, 1), (Some(0), 1), (Some(5), 5), (Some(3600), 30)] {
-            let mut story = BackoffScenario(BackoffState::default());
+        for (retry_after_s, pause) in [(None, 1), (Some(0), 1), (Some(5), 5), (Some(3600), 30)] {
+            let mut scenario = BackoffScenario(BackoffState::default());
             assert_eq!(
-                story.run_request(0, outcome_with_status(503, asked_for)).backoff_left(0),
-                rest,
-                "{asked_for:?}"
+                scenario.run_request(0, outcome_with_status(503, retry_after_s)).backoff_left(0),
+                pause,
+                "{retry_after_s:?}"
             );
         }
-        let (pressure, epoch) = BackoffState::default().on_sent();
-        let late = backoff().on_outcome(pressure, epoch, &outcome_with_status(429, Some(10)), 1.0, decayed(0));
-        assert_eq!(late.remaining(decayed(0)), Duration::from_secs(11), "jitter extends the requested pause");
+        let (state, epoch) = BackoffState::default().on_sent();
+        let jittered = backoff().on_outcome(state, epoch, &outcome_with_status(429, Some(10)), 1.0, decayed(0));
+        assert_eq!(jittered.remaining(decayed(0)), Duration::from_secs(11), "jitter extends the requested pause");
         let backoff = Backoff { jitter: Jitter { low: -0.5, high: 0.0 }, ..backoff() };
-        let rest = |asked_for| {
-            let (pressure, spell) = BackoffState::default().on_sent();
+        let pause = |retry_after_s| {
+            let (state, epoch) = BackoffState::default().on_sent();
             backoff
-                .on_outcome(pressure, spell, &outcome_with_status(429, asked_for), 0.0, decayed(0))
+                .on_outcome(state, epoch, &outcome_with_status(429, retry_after_s), 0.0, decayed(0))
                 .remaining(decayed(0))
         };
-        assert_eq!((rest(Some(10)), rest(None)), (Duration::from_secs(10), Duration::from_millis(500)));
+        assert_eq!((pause(Some(10)), pause(None)), (Duration::from_secs(10), Duration::from_millis(500)));
     }
 
     #[test]
     fn exhausted_limit_backs_off_without_raising_the_level() {
-        let mut story = BackoffScenario(BackoffState::default());
-        assert_eq!(story.run_request(0, outcome_with_status(200, Some(7))).backoff_left(0), 7);
-        assert_eq!((story.0.level(), story.0.blocked_by(decayed(6))), (0, Some(BackoffBlock::BackingOff(decayed(7)))));
-        let (first, _) = story.0.on_sent();
-        assert_eq!(first.blocked_by(decayed(7)), None, "no probing after a success");
+        let mut scenario = BackoffScenario(BackoffState::default());
+        assert_eq!(scenario.run_request(0, outcome_with_status(200, Some(7))).backoff_left(0), 7);
         assert_eq!(
-            story.run_request(7, outcome_with_status(200, Some(3600))).backoff_left(7),
+            (scenario.0.level(), scenario.0.blocked_by(decayed(6))),
+            (0, Some(BackoffBlock::BackingOff(decayed(7))))
+        );
+        let (sent, _) = scenario.0.on_sent();
+        assert_eq!(sent.blocked_by(decayed(7)), None, "no probing after a success");
+        assert_eq!(
+            scenario.run_request(7, outcome_with_status(200, Some(3600))).backoff_left(7),
             30,
             "capped at the maximum"
         );
         assert_eq!(
-            story.run_request(8, outcome_with_status(404, Some(3600))).backoff_left(8),
+            scenario.run_request(8, outcome_with_status(404, Some(3600))).backoff_left(8),
             29,
             "neither success nor overload: ignored"
         );
@@ -317,11 +324,11 @@ mod tests {
 
     #[test]
     fn probe_concurrency_grows_by_one_per_success() {
-        let mut story = BackoffScenario(BackoffState::default());
-        story.run_request(0, outcome_with_status(429, Some(5)));
-        assert_eq!(story.0.blocked_by(decayed(4)), Some(BackoffBlock::BackingOff(decayed(5))));
-        assert_eq!(story.0.blocked_by(decayed(5)), None);
-        let (probing, epoch) = story.0.on_sent();
+        let mut scenario = BackoffScenario(BackoffState::default());
+        scenario.run_request(0, outcome_with_status(429, Some(5)));
+        assert_eq!(scenario.0.blocked_by(decayed(4)), Some(BackoffBlock::BackingOff(decayed(5))));
+        assert_eq!(scenario.0.blocked_by(decayed(5)), None);
+        let (probing, epoch) = scenario.0.on_sent();
         assert_eq!(probing.blocked_by(decayed(5)), Some(BackoffBlock::Probing), "one probe at a time");
         assert_eq!(probing.on_finished(epoch).blocked_by(decayed(6)), None, "an aborted probe releases its slot");
         let proven =
@@ -331,45 +338,45 @@ mod tests {
         let (two, _) = one.on_sent();
         assert_eq!(two.blocked_by(decayed(6)), Some(BackoffBlock::Probing), "two requests at most");
         assert_eq!(backoff().decayed(two, decayed(65)).level(), 1);
-        let calm = backoff().decayed(two, decayed(66));
-        assert_eq!((calm.level(), calm.blocked_by(decayed(66))), (0, None), "one quiet window after the success");
+        let recovered = backoff().decayed(two, decayed(66));
+        assert_eq!(
+            (recovered.level(), recovered.blocked_by(decayed(66))),
+            (0, None),
+            "one quiet window after the success"
+        );
     }
 
     #[test]
     fn level_decays_per_quiet_window_after_a_success() {
-        let mut story = BackoffScenario(BackoffState::default());
-        story
+        let mut scenario = BackoffScenario(BackoffState::default());
+        scenario
             .run_request(0, outcome_with_status(429, None))
             .run_request(1, outcome_with_status(429, None))
             .run_request(3, outcome_with_status(503, None));
-        assert_eq!(story.0.level(), 3);
-        assert_eq!(backoff().decayed(story.0, decayed(1000)).level(), 3, "no success since");
-        story.run_request(1000, outcome_with_status(200, None));
+        assert_eq!(scenario.0.level(), 3);
+        assert_eq!(backoff().decayed(scenario.0, decayed(1000)).level(), 3, "no success since");
+        scenario.run_request(1000, outcome_with_status(200, None));
         for (seconds, level) in [(1059, 3), (1060, 2), (1119, 2), (1120, 1), (1180, 0), (5000, 0)] {
-            assert_eq!(backoff().decayed(story.0, decayed(seconds)).level(), level, "at {seconds}");
+            assert_eq!(backoff().decayed(scenario.0, decayed(seconds)).level(), level, "at {seconds}");
         }
-        story.run_request(1061, outcome_with_status(429, None));
-        assert_eq!((story.0.level(), story.backoff_left(1061)), (3, 4), "one level above the decayed one");
+        scenario.run_request(1061, outcome_with_status(429, None));
+        assert_eq!((scenario.0.level(), scenario.backoff_left(1061)), (3, 4), "one level above the decayed one");
     }
 
     #[test]
     fn in_flight_responses_count_as_one_overload() {
-        let (pressure, first) = BackoffState::default().on_sent();
-        let (pressure, second) = pressure.on_sent();
-        let (pressure, third) = pressure.on_sent();
-        let pressure =
-            backoff().on_outcome(pressure, first, &outcome_with_status(429, None), 0.0, decayed(0)).on_finished(first);
-        let pressure = backoff()
-            .on_outcome(pressure, second, &outcome_with_status(429, Some(7)), 0.0, decayed(0))
+        let (state, first) = BackoffState::default().on_sent();
+        let (state, second) = state.on_sent();
+        let (state, third) = state.on_sent();
+        let state =
+            backoff().on_outcome(state, first, &outcome_with_status(429, None), 0.0, decayed(0)).on_finished(first);
+        let state = backoff()
+            .on_outcome(state, second, &outcome_with_status(429, Some(7)), 0.0, decayed(0))
             .on_finished(second);
-        assert_eq!(
-            (pressure.level(), pressure.remaining(decayed(0)).as_secs()),
-            (1, 7),
-            "one level, but the longer pause"
-        );
-        let pressure =
-            backoff().on_outcome(pressure, third, &outcome_with_status(200, None), 0.0, decayed(0)).on_finished(third);
-        let (probing, _) = pressure.on_sent();
+        assert_eq!((state.level(), state.remaining(decayed(0)).as_secs()), (1, 7), "one level, but the longer pause");
+        let state =
+            backoff().on_outcome(state, third, &outcome_with_status(200, None), 0.0, decayed(0)).on_finished(third);
+        let (probing, _) = state.on_sent();
         assert_eq!(probing.blocked_by(decayed(7)), Some(BackoffBlock::Probing));
     }
 
@@ -384,25 +391,25 @@ mod tests {
         fn in_flight_count_and_backoff_stay_bounded(
             steps in proptest::collection::vec((0u64..40, 0usize..4, proptest::option::of(0u64..100), 0.0f64..1.0), 1..200),
         ) {
-            let (mut pressure, mut out, mut now) = (BackoffState::default(), Vec::new(), 0);
-            for (pause, what, asked_for, chance) in steps {
+            let (mut state, mut in_flight, mut now) = (BackoffState::default(), Vec::new(), 0);
+            for (pause, action, retry_after_s, random) in steps {
                 now += pause;
-                pressure = backoff().decayed(pressure, decayed(now));
-                if what == 0 && pressure.blocked_by(decayed(now)).is_none() {
-                    let (next, spell) = pressure.on_sent();
-                    pressure = next;
-                    out.push(spell);
-                } else if let Some(spell) = out.pop() {
-                    if what < 3 {
-                        let status = if what == 1 { 200 } else { 429 };
-                        pressure = backoff().on_outcome(pressure, spell, &outcome_with_status(status, asked_for), chance, decayed(now));
+                state = backoff().decayed(state, decayed(now));
+                if action == 0 && state.blocked_by(decayed(now)).is_none() {
+                    let (next, epoch) = state.on_sent();
+                    state = next;
+                    in_flight.push(epoch);
+                } else if let Some(epoch) = in_flight.pop() {
+                    if action < 3 {
+                        let status = if action == 1 { 200 } else { 429 };
+                        state = backoff().on_outcome(state, epoch, &outcome_with_status(status, retry_after_s), random, decayed(now));
                     }
-                    pressure = pressure.on_finished(spell);
+                    state = state.on_finished(epoch);
                 }
-                let of_this_spell = out.iter().filter(|&&spell| spell == pressure.epoch).count();
-                prop_assert_eq!(pressure.in_flight as usize, of_this_spell);
-                prop_assert!(pressure.remaining(decayed(now)) <= Duration::from_secs(30));
-                prop_assert_eq!(pressure.probe_limit == UNLIMITED, pressure.level == 0);
+                let in_current_epoch = in_flight.iter().filter(|&&epoch| epoch == state.epoch).count();
+                prop_assert_eq!(state.in_flight as usize, in_current_epoch);
+                prop_assert!(state.remaining(decayed(now)) <= Duration::from_secs(30));
+                prop_assert_eq!(state.probe_limit == UNLIMITED, state.level == 0);
             }
         }
     }

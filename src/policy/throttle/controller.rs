@@ -57,97 +57,97 @@ impl Controller {
 impl ThrottleConfig {
     /// Returns the state under these settings, taking over `before` where it fits.
     pub fn update_controller(&self, before: ControllerState, now: Timestamp) -> ControllerState {
-        let least = self.spacing.delay;
+        let min_delay = self.spacing.delay;
         match (&self.controller, before) {
             (None, _) => ControllerState::Fixed,
             (Some(Controller::Autothrottle(auto)), ControllerState::Autothrottle(delay)) => {
-                ControllerState::Autothrottle(auto.clamp(delay, least))
+                ControllerState::Autothrottle(auto.clamp(delay, min_delay))
             }
-            (Some(Controller::Autothrottle(auto)), _) => ControllerState::Autothrottle(auto.start(least)),
+            (Some(Controller::Autothrottle(auto)), _) => ControllerState::Autothrottle(auto.start(min_delay)),
             (Some(Controller::Gradient(gradient)), ControllerState::Gradient(mut limit)) => {
                 limit.update_bounds(gradient);
                 ControllerState::Gradient(limit)
             }
             (Some(Controller::Gradient(gradient)), _) => ControllerState::Gradient(GradientLimit::new(gradient, now)),
-            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(mut climb)) => {
-                climb.update_config(rampup, now);
-                ControllerState::Rampup(climb)
+            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(mut ramp)) => {
+                ramp.update_config(rampup, now);
+                ControllerState::Rampup(ramp)
             }
             (Some(Controller::Rampup(rampup)), _) => ControllerState::Rampup(RampState::new(rampup, now)),
         }
     }
 
     /// Returns the effective limits for a controller state.
-    pub fn effective_limits(&self, course: &ControllerState) -> EffectiveLimits {
-        let written = EffectiveLimits { limit: self.concurrency.map(NonZeroU32::get), delay: self.spacing.delay };
-        match course {
-            ControllerState::Fixed => written,
-            ControllerState::Autothrottle(delay) => EffectiveLimits { delay: *delay, ..written },
+    pub fn effective_limits(&self, state: &ControllerState) -> EffectiveLimits {
+        let configured = EffectiveLimits { limit: self.concurrency.map(NonZeroU32::get), delay: self.spacing.delay };
+        match state {
+            ControllerState::Fixed => configured,
+            ControllerState::Autothrottle(delay) => EffectiveLimits { delay: *delay, ..configured },
             ControllerState::Gradient(limit) => EffectiveLimits {
-                limit: Some(written.limit.map_or(limit.current(), |most| limit.current().min(most))),
-                ..written
+                limit: Some(configured.limit.map_or(limit.current(), |max| limit.current().min(max))),
+                ..configured
             },
-            ControllerState::Rampup(climb) => match climb.current() {
-                RampValue::Concurrency(most) => EffectiveLimits { limit: Some(most), ..written },
-                RampValue::Delay(delay) => EffectiveLimits { delay, ..written },
+            ControllerState::Rampup(ramp) => match ramp.current() {
+                RampValue::Concurrency(max) => EffectiveLimits { limit: Some(max), ..configured },
+                RampValue::Delay(delay) => EffectiveLimits { delay, ..configured },
             },
         }
     }
 
-    /// Records that a request was sent; `under_way` requests, including it, are in flight.
-    pub fn on_sent(&self, course: &mut ControllerState, under_way: u32, now: Timestamp) {
-        match (&self.controller, course) {
-            (Some(Controller::Gradient(_)), ControllerState::Gradient(limit)) => limit.on_sent(under_way, now),
-            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(climb)) => climb.on_sent(rampup, under_way, now),
+    /// Records that a request was sent; `in_flight` is the number of requests in flight, including it.
+    pub fn on_sent(&self, state: &mut ControllerState, in_flight: u32, now: Timestamp) {
+        match (&self.controller, state) {
+            (Some(Controller::Gradient(_)), ControllerState::Gradient(limit)) => limit.on_sent(in_flight, now),
+            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(ramp)) => ramp.on_sent(rampup, in_flight, now),
             _ => {}
         }
     }
 
-    /// Records the outcome of a request sent at `sent`; `under_way` requests, including it, were in flight.
+    /// Records the outcome of a request sent at `sent`; `in_flight` is the number of requests in flight, including it.
     pub fn on_outcome(
         &self,
-        course: &mut ControllerState,
+        state: &mut ControllerState,
         outcome: &OriginOutcome,
         sent: Timestamp,
-        under_way: u32,
+        in_flight: u32,
         now: Timestamp,
     ) {
-        match (&self.controller, course) {
+        match (&self.controller, state) {
             (Some(Controller::Autothrottle(auto)), ControllerState::Autothrottle(delay)) => {
                 *delay = auto.next(*delay, outcome, self.spacing.delay);
             }
             (Some(Controller::Gradient(gradient)), ControllerState::Gradient(limit)) => {
-                if let Some(sign) = self.load_sample(outcome) {
-                    limit.on_outcome(gradient, sign, sent, under_way, now);
+                if let Some(sample) = self.load_sample(outcome) {
+                    limit.on_outcome(gradient, sample, sent, in_flight, now);
                 }
             }
-            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(climb)) if self.is_overload(outcome) => {
-                climb.on_overload(rampup, now);
+            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(ramp)) if self.is_overload(outcome) => {
+                ramp.on_overload(rampup, now);
             }
             _ => {}
         }
     }
 
-    /// Returns the backoff state after the outcome of a request that was sent in `spell`.
+    /// Returns the backoff state after the outcome of a request that was sent in `epoch`.
     pub fn backoff_after(
         &self,
-        pressure: BackoffState,
-        course: &ControllerState,
-        spell: BackoffEpoch,
+        backoff_state: BackoffState,
+        controller_state: &ControllerState,
+        epoch: BackoffEpoch,
         outcome: &OriginOutcome,
-        chance: f64,
+        random: f64,
         now: Timestamp,
     ) -> BackoffState {
-        let Some(backoff) = &self.backoff else { return pressure };
-        let is_wished = match (&self.controller, course) {
-            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(climb)) => {
-                backoff.is_overload(outcome) && climb.within_target(rampup)
+        let Some(backoff) = &self.backoff else { return backoff_state };
+        let is_tolerated = match (&self.controller, controller_state) {
+            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(ramp)) => {
+                backoff.is_overload(outcome) && ramp.within_target(rampup)
             }
             _ => false,
         };
-        match is_wished {
-            true => backoff.on_tolerated_overload(pressure, spell, outcome, chance, now),
-            false => backoff.on_outcome(pressure, spell, outcome, chance, now),
+        match is_tolerated {
+            true => backoff.on_tolerated_overload(backoff_state, epoch, outcome, random, now),
+            false => backoff.on_outcome(backoff_state, epoch, outcome, random, now),
         }
     }
 
@@ -160,10 +160,10 @@ impl ThrottleConfig {
     }
 
     fn is_overload(&self, outcome: &OriginOutcome) -> bool {
-        let minds = |status| {
+        let is_listed = |status| {
             self.backoff.as_ref().map_or(&OVERLOAD_STATUSES[..], |backoff| &backoff.statuses).contains(&status)
         };
-        outcome.status.is_none_or(minds)
+        outcome.status.is_none_or(is_listed)
     }
 }
 

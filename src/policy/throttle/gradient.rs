@@ -102,7 +102,7 @@ impl GradientLimit {
         self.drain = None;
     }
 
-    /// Records that a request was sent; `under_way` requests, including it, are in flight.
+    /// Records that a request was sent; `in_flight` is the number of requests in flight, including it.
     pub fn on_sent(&mut self, in_flight: u32, now: Timestamp) {
         // Idle time before the first request is not part of the window.
         if self.window.samples == 0 {
@@ -111,17 +111,17 @@ impl GradientLimit {
         self.window.sample_in_flight(in_flight);
     }
 
-    /// Records the outcome of a request sent at `sent`; `under_way` requests, including it, were in flight.
+    /// Records the outcome of a request sent at `sent`; `in_flight` is the number of requests in flight, including it.
     pub fn on_outcome(
         &mut self,
         gradient: &Gradient,
-        sign: LoadSample,
+        sample: LoadSample,
         sent: Timestamp,
         in_flight: u32,
         now: Timestamp,
     ) {
         self.window.sample_in_flight(in_flight);
-        match sign {
+        match sample {
             // A response to a request sent under another limit does not count.
             LoadSample::Success(latency) if sent >= self.window.began => {
                 self.window.answers += 1;
@@ -169,8 +169,8 @@ impl GradientLimit {
         }
         if ratio <= TOLERANCE {
             (self.worst, self.at_floor) = (None, 0);
-            let room = ((TOLERANCE - ratio) / (TOLERANCE - 1.0)).min(1.0);
-            self.most = gradient.clamp(self.most + self.most.sqrt() * room);
+            let headroom = ((TOLERANCE - ratio) / (TOLERANCE - 1.0)).min(1.0);
+            self.most = gradient.clamp(self.most + self.most.sqrt() * headroom);
         } else if self.is_service_time(gradient, latency) {
             self.baseline = Some(latency);
             (self.worst, self.at_floor) = (None, 0);
@@ -190,9 +190,9 @@ impl GradientLimit {
         let is_at_floor = self.current() <= gradient.min;
         self.at_floor = if is_at_floor { self.at_floor + 1 } else { 0 };
         match self.worst {
-            Some(worst) if latency <= worst.latency * LATENCY_NOISE => {
-                let cut = self.most / worst.limit;
-                (cut <= 0.5 && latency > worst.latency * cut.cbrt()) || self.at_floor >= MIN_LIMIT_CONFIRM_WINDOWS
+            Some(peak) if latency <= peak.latency * LATENCY_NOISE => {
+                let ratio = self.most / peak.limit;
+                (ratio <= 0.5 && latency > peak.latency * ratio.cbrt()) || self.at_floor >= MIN_LIMIT_CONFIRM_WINDOWS
             }
             _ => {
                 self.worst = Some(LatencyPeak { limit: self.most, latency });
@@ -239,8 +239,8 @@ impl SampleWindow {
     }
 
     fn is_complete(&self, now: Timestamp) -> bool {
-        let (seen, lasted) = (self.answers + self.congested, now.saturating_duration_since(self.began));
-        seen >= WINDOW_SAMPLES && lasted >= MIN_WINDOW || seen >= MIN_WINDOW_SAMPLES && lasted >= MAX_WINDOW
+        let (count, elapsed) = (self.answers + self.congested, now.saturating_duration_since(self.began));
+        count >= WINDOW_SAMPLES && elapsed >= MIN_WINDOW || count >= MIN_WINDOW_SAMPLES && elapsed >= MAX_WINDOW
     }
 
     fn used_half_of(&self, limit: u32) -> bool {

@@ -91,9 +91,9 @@ impl Jitter {
         Self { low: 0.0, high: share }
     }
 
-    /// Returns `span`, varied by the jitter; `chance`, from 0 to 1, selects the point in the range.
-    pub fn apply(self, span: Duration, chance: f64) -> Duration {
-        let share = self.low + (self.high - self.low) * chance.clamp(0.0, 1.0);
+    /// Returns `span`, varied by the jitter; `random`, from 0 to 1, selects the point in the range.
+    pub fn apply(self, span: Duration, random: f64) -> Duration {
+        let share = self.low + (self.high - self.low) * random.clamp(0.0, 1.0);
         let change = Duration::try_from_secs_f64(span.as_secs_f64() * share.abs()).unwrap_or_default();
         if share < 0.0 { span.saturating_sub(change) } else { span.saturating_add(change) }
     }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn jitter_varies_between_its_two_shares() {
-        for (low, high, chance, millis) in [
+        for (low, high, random, millis) in [
             (0.0, 0.0, 0.9, 1000),
             (0.0, 0.1, 0.0, 1000),
             (0.0, 0.1, 0.5, 1050),
@@ -123,8 +123,8 @@ mod tests {
             (-1.0, -0.5, 0.0, 0),
             (-1.0, -0.5, 1.0, 500),
         ] {
-            let varied = Jitter { low, high }.apply(Duration::from_secs(1), chance);
-            assert_eq!(varied, Duration::from_millis(millis), "{low} to {high} at {chance}");
+            let varied = Jitter { low, high }.apply(Duration::from_secs(1), random);
+            assert_eq!(varied, Duration::from_millis(millis), "{low} to {high} at {random}");
         }
         assert_eq!(Jitter::at_most(1.0).apply(Duration::MAX, 0.9), Duration::MAX);
     }

@@ -51,15 +51,15 @@ const MAX_DISPLAY_LEN: usize = 64;
 
 impl PartitionKey {
     /// Returns the value of a request; empty if it has none.
-    pub fn extract<'a>(&self, said: &PartitionInput<'a>) -> Cow<'a, [u8]> {
-        let found = match self {
-            Self::Query(name) => return parameter(said.query.unwrap_or_default(), name).unwrap_or_default(),
-            Self::Header(name) => (said.header)(name).unwrap_or_default(),
-            Self::Host => said.host.trim_end_matches('.').as_bytes(),
-            Self::Path(number) => said.path.split('/').nth(number.get()).unwrap_or_default().as_bytes(),
-            Self::Route => said.route.as_bytes(),
+    pub fn extract<'a>(&self, input: &PartitionInput<'a>) -> Cow<'a, [u8]> {
+        let value = match self {
+            Self::Query(name) => return parameter(input.query.unwrap_or_default(), name).unwrap_or_default(),
+            Self::Header(name) => (input.header)(name).unwrap_or_default(),
+            Self::Host => input.host.trim_end_matches('.').as_bytes(),
+            Self::Path(number) => input.path.split('/').nth(number.get()).unwrap_or_default().as_bytes(),
+            Self::Route => input.route.as_bytes(),
         };
-        Cow::Borrowed(found)
+        Cow::Borrowed(value)
     }
 }
 
@@ -72,17 +72,17 @@ pub fn single_value<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option
 /// Formats a value for display: truncated, with control characters escaped.
 pub fn display_value(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
-    let mut shown: String = text.chars().take(MAX_DISPLAY_LEN).flat_map(char::escape_debug).collect();
+    let mut output: String = text.chars().take(MAX_DISPLAY_LEN).flat_map(char::escape_debug).collect();
     if text.chars().nth(MAX_DISPLAY_LEN).is_some() {
-        shown.push('…');
+        output.push('…');
     }
-    shown
+    output
 }
 
 fn parameter<'a>(query: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
     single_value(query.split('&').filter_map(|pair| {
-        let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (*decoded(found) == *name.as_bytes()).then(|| decoded(value))
+        let (found_name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (*decoded(found_name) == *name.as_bytes()).then(|| decoded(value))
     }))
 }
 
@@ -91,14 +91,14 @@ fn decoded(text: &str) -> Cow<'_, [u8]> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(text.as_bytes());
     }
-    let mut plain = Vec::with_capacity(text.len());
+    let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let Some((&byte, behind)) = rest.split_first() {
-        let encoded = behind.first_chunk::<2>().filter(|_| byte == b'%').and_then(hex);
-        plain.push(encoded.unwrap_or(if byte == b'+' { b' ' } else { byte }));
-        rest = if encoded.is_some() { &behind[2..] } else { behind };
+    while let Some((&byte, tail)) = rest.split_first() {
+        let encoded = tail.first_chunk::<2>().filter(|_| byte == b'%').and_then(hex);
+        bytes.push(encoded.unwrap_or(if byte == b'+' { b' ' } else { byte }));
+        rest = if encoded.is_some() { &tail[2..] } else { tail };
     }
-    Cow::Owned(plain)
+    Cow::Owned(bytes)
 }
 
 fn hex(digits: &[u8; 2]) -> Option<u8> {
@@ -111,8 +111,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn partition_value(from: &PartitionKey, said: &PartitionInput<'_>) -> String {
-        String::from_utf8_lossy(&from.extract(said)).into_owned()
+    fn partition_value(from: &PartitionKey, input: &PartitionInput<'_>) -> String {
+        String::from_utf8_lossy(&from.extract(input)).into_owned()
     }
 
     fn query_input(query: &str) -> PartitionInput<'_> {
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn query_parameter_value_is_decoded_from_any_spelling() {
         let tenant = PartitionKey::Query("tenant".into());
-        for (query, found) in [
+        for (query, expected) in [
             ("tenant=a%20b", "a b"),
             ("tenant=a+b", "a b"),
             ("x=1&tenant=%61+%62&y", "a b"),
@@ -137,16 +137,16 @@ mod tests {
             ("tenant=a=b", "a=b"),
             ("", ""),
         ] {
-            assert_eq!(partition_value(&tenant, &query_input(query)), found, "{query}");
+            assert_eq!(partition_value(&tenant, &query_input(query)), expected, "{query}");
         }
     }
 
     #[test]
     fn partition_value_can_be_host_path_route_header() {
         let fields = |name: &http::HeaderName| (name == "x-tenant").then_some(&b"acme"[..]);
-        let said = PartitionInput { host: "a.example.", header: &fields, ..query_input("") };
+        let input = PartitionInput { host: "a.example.", header: &fields, ..query_input("") };
         let segment = |number| PartitionKey::Path(NonZeroUsize::new(number).expect("1 or more"));
-        for (from, found) in [
+        for (from, expected) in [
             (PartitionKey::Host, "a.example"),
             (segment(1), "t"),
             (segment(2), "one"),
@@ -155,7 +155,7 @@ mod tests {
             (PartitionKey::Header(http::HeaderName::from_static("x-tenant")), "acme"),
             (PartitionKey::Header(http::HeaderName::from_static("x-other")), ""),
         ] {
-            assert_eq!(partition_value(&from, &said), found, "{from:?}");
+            assert_eq!(partition_value(&from, &input), expected, "{from:?}");
         }
     }
 

@@ -78,15 +78,15 @@ pub enum RampValue {
 impl RampState {
     /// Creates the state at the initial value.
     pub fn new(rampup: &Rampup, now: Timestamp) -> Self {
-        let reached = match rampup.variable {
+        let value = match rampup.variable {
             RampVariable::Concurrency { start, .. } => RampValue::Concurrency(start),
             RampVariable::Delay { start, .. } => RampValue::Delay(start),
         };
-        Self::at(reached, None, now)
+        Self::at(value, None, now)
     }
 
-    fn at(reached: RampValue, last: Option<RampStep>, now: Timestamp) -> Self {
-        Self { reached, last, began: now, overloads: 0, sent: 0, under_way: 0 }
+    fn at(value: RampValue, last: Option<RampStep>, now: Timestamp) -> Self {
+        Self { reached: value, last, began: now, overloads: 0, sent: 0, under_way: 0 }
     }
 
     /// Returns the current value.
@@ -97,16 +97,16 @@ impl RampState {
     /// Applies other settings: keeps the current value, within their bounds.
     pub fn update_config(&mut self, rampup: &Rampup, now: Timestamp) {
         match rampup.variable.clamp(self.reached) {
-            Some(reached) => self.reached = reached,
+            Some(value) => self.reached = value,
             None => *self = Self::new(rampup, now),
         }
     }
 
-    /// Records that a request was sent; `under_way` requests, including it, are in flight.
-    pub fn on_sent(&mut self, rampup: &Rampup, under_way: u32, now: Timestamp) {
+    /// Records that a request was sent; `in_flight` is the number of requests in flight, including it.
+    pub fn on_sent(&mut self, rampup: &Rampup, in_flight: u32, now: Timestamp) {
         self.evaluate_window(rampup, now);
         self.sent = self.sent.saturating_add(1);
-        self.under_way += u64::from(under_way);
+        self.under_way += u64::from(in_flight);
     }
 
     /// Records an overload response.
@@ -121,27 +121,27 @@ impl RampState {
     }
 
     fn evaluate_window(&mut self, rampup: &Rampup, now: Timestamp) {
-        let lasted = now.saturating_duration_since(self.began);
-        if lasted < rampup.window {
+        let elapsed = now.saturating_duration_since(self.began);
+        if elapsed < rampup.window {
             return;
         }
         let direction = if self.overloads > *rampup.target.end() {
             Some(Direction::Slower)
-        } else if self.overloads < *rampup.target.start() && self.used_half(lasted) {
+        } else if self.overloads < *rampup.target.start() && self.used_half(elapsed) {
             Some(Direction::Faster)
         } else {
             None
         };
         let step = direction.map(|direction| RampStep::after(self.last, direction));
-        let reached = step.map_or(self.reached, |step| self.reached.after(step));
-        let reached = rampup.variable.clamp(reached).unwrap_or(self.reached);
-        *self = Self::at(reached, step.or(self.last), now);
+        let value = step.map_or(self.reached, |step| self.reached.after(step));
+        let value = rampup.variable.clamp(value).unwrap_or(self.reached);
+        *self = Self::at(value, step.or(self.last), now);
     }
 
-    fn used_half(&self, lasted: Duration) -> bool {
+    fn used_half(&self, elapsed: Duration) -> bool {
         match self.reached {
             RampValue::Concurrency(max) => self.sent > 0 && self.under_way * 2 >= u64::from(max) * u64::from(self.sent),
-            RampValue::Delay(delay) => delay.saturating_mul(self.sent.saturating_mul(2)) >= lasted,
+            RampValue::Delay(delay) => delay.saturating_mul(self.sent.saturating_mul(2)) >= elapsed,
         }
     }
 }
@@ -162,8 +162,8 @@ impl RampValue {
         let slots = |max: u32| u32::try_from(u64::from(max) * u64::from(size) / STEP_SCALE).unwrap_or(max).max(1);
         let share = f64::from(size) / STEP_SCALE as f64;
         match (self, direction) {
-            (Self::Concurrency(most), Direction::Faster) => Self::Concurrency(most.saturating_add(slots(most))),
-            (Self::Concurrency(most), Direction::Slower) => Self::Concurrency(most.saturating_sub(slots(most))),
+            (Self::Concurrency(limit), Direction::Faster) => Self::Concurrency(limit.saturating_add(slots(limit))),
+            (Self::Concurrency(limit), Direction::Slower) => Self::Concurrency(limit.saturating_sub(slots(limit))),
             (Self::Delay(delay), Direction::Faster) => Self::Delay(delay.mul_f64(1.0 - share)),
             (Self::Delay(delay), Direction::Slower) => Self::Delay(delay.mul_f64(1.0 / (1.0 - share))),
         }
@@ -171,15 +171,13 @@ impl RampValue {
 }
 
 impl RampVariable {
-    /// Returns `reached` within the bounds; `None` if it is of the other variable.
-    fn clamp(&self, reached: RampValue) -> Option<RampValue> {
-        match (*self, reached) {
-            (Self::Concurrency { max, .. }, RampValue::Concurrency(at)) => {
-                Some(RampValue::Concurrency(at.min(max).max(1)))
+    /// Returns `value` within the bounds; `None` if it is of the other variable.
+    fn clamp(&self, value: RampValue) -> Option<RampValue> {
+        match (*self, value) {
+            (Self::Concurrency { max, .. }, RampValue::Concurrency(limit)) => {
+                Some(RampValue::Concurrency(limit.min(max).max(1)))
             }
-            (Self::Delay { min, max: most, .. }, RampValue::Delay(delay)) => {
-                Some(RampValue::Delay(delay.min(most).max(min)))
-            }
+            (Self::Delay { min, max, .. }, RampValue::Delay(delay)) => Some(RampValue::Delay(delay.min(max).max(min))),
             _ => None,
         }
     }

@@ -108,7 +108,7 @@ enum Event {
 
 impl Summary {
     pub(super) fn of(seconds: &[SecondStats]) -> Self {
-        let sum = |of: fn(&SecondStats) -> f64| seconds.iter().map(of).sum::<f64>();
+        let sum = |value: fn(&SecondStats) -> f64| seconds.iter().map(value).sum::<f64>();
         let answered = sum(|second| f64::from(second.answered));
         Self {
             share: answered / sum(|second| second.possible),
@@ -133,13 +133,13 @@ impl Simulation {
     pub(super) fn of(throttle: &ThrottleConfig, phases: &[Phase], seed: u64) -> Self {
         // Not at the epoch, so that the default backoff state lies in the past.
         let now = Timestamp::from_seconds(1000);
-        let course = throttle.update_controller(ControllerState::Fixed, now);
+        let state = throttle.update_controller(ControllerState::Fixed, now);
         Self {
             throttle: throttle.clone(),
             phases: phases.to_vec(),
             now,
             chance: seed,
-            course,
+            course: state,
             pressure: BackoffState::default(),
             next_start: now,
             look_at: now,
@@ -177,11 +177,11 @@ impl Simulation {
             Event::Look => {}
             Event::Second => {
                 let origin = self.phase().origin;
-                let (pace, in_queue) = (self.throttle.effective_limits(&self.course), self.queue.len() as u32);
+                let (limits, in_queue) = (self.throttle.effective_limits(&self.course), self.queue.len() as u32);
                 let possible = f64::from(origin.servers) / origin.pages.mean();
                 let possible = origin.rate_limit.map_or(possible, |rate_limit| possible.min(f64::from(rate_limit)));
                 let last = self.seconds.last_mut().expect("a current second");
-                (last.pace, last.in_queue, last.possible) = (pace, in_queue, possible);
+                (last.pace, last.in_queue, last.possible) = (limits, in_queue, possible);
                 self.seconds.push(SecondStats::default());
             }
             Event::Answered(request) => {
@@ -209,9 +209,9 @@ impl Simulation {
     fn on_response(&mut self, request: Request, status: Option<u16>, latency: Duration) {
         let outcome = OriginOutcome { status, latency, measured: true, retry_after: None };
         self.throttle.on_outcome(&mut self.course, &outcome, request.sent, self.under_way, self.now);
-        let spell = request.spell;
-        let after = self.throttle.backoff_after(self.pressure, &self.course, spell, &outcome, 0.0, self.now);
-        self.pressure = after.on_finished(spell);
+        let epoch = request.spell;
+        let after = self.throttle.backoff_after(self.pressure, &self.course, epoch, &outcome, 0.0, self.now);
+        self.pressure = after.on_finished(epoch);
         self.under_way -= 1;
     }
 
@@ -230,35 +230,35 @@ impl Simulation {
     }
 
     fn may_send(&mut self) -> bool {
-        let pace = self.throttle.effective_limits(&self.course);
-        if pace.limit.is_some_and(|most| self.under_way >= most) {
+        let limits = self.throttle.effective_limits(&self.course);
+        if limits.limit.is_some_and(|limit| self.under_way >= limit) {
             return false;
         }
-        let mut opens = self.next_start;
+        let mut next_start = self.next_start;
         if let Some(backoff) = &self.throttle.backoff {
             self.pressure = backoff.decayed(self.pressure, self.now);
             match self.pressure.blocked_by(self.now) {
-                Some(BackoffBlock::BackingOff(until)) => opens = opens.max(until),
+                Some(BackoffBlock::BackingOff(until)) => next_start = next_start.max(until),
                 Some(BackoffBlock::Probing) => return false,
                 None => {}
             }
         }
-        if self.now < opens && self.look_at != opens {
-            self.look_at = opens;
-            self.at(opens, Event::Look);
+        if self.now < next_start && self.look_at != next_start {
+            self.look_at = next_start;
+            self.at(next_start, Event::Look);
         }
-        self.now >= opens
+        self.now >= next_start
     }
 
     fn send(&mut self, origin: Origin) {
-        let (pressure, spell) = self.pressure.on_sent();
-        self.pressure = pressure;
+        let (state, epoch) = self.pressure.on_sent();
+        self.pressure = state;
         self.under_way += 1;
         self.throttle.on_sent(&mut self.course, self.under_way, self.now);
         let delay = self.throttle.effective_limits(&self.course).delay;
         self.next_start = self.throttle.spacing.next_start(delay, 0.0, self.now);
-        let rate_limit = Duration::from_secs_f64(origin.pages.time(self.random(), self.random()));
-        let request = Request { sent: self.now, spell, rate_limit };
+        let service_time = Duration::from_secs_f64(origin.pages.time(self.random(), self.random()));
+        let request = Request { sent: self.now, spell: epoch, rate_limit: service_time };
         if !self.accepts(origin) {
             return self.at(self.now + Duration::from_millis(1), Event::Refused(request));
         }
@@ -270,14 +270,14 @@ impl Simulation {
         let Some(rate) = origin.rate_limit.map(f64::from) else { return true };
         let (tokens, since) = self.tokens;
         let tokens = (tokens + self.now.saturating_duration_since(since).as_secs_f64() * rate).min(rate);
-        let rate_limit = tokens >= 1.0;
-        self.tokens = (if rate_limit { tokens - 1.0 } else { tokens }, self.now);
-        rate_limit
+        let is_accepted = tokens >= 1.0;
+        self.tokens = (if is_accepted { tokens - 1.0 } else { tokens }, self.now);
+        is_accepted
     }
 
-    fn at(&mut self, moment: Timestamp, event: Event) {
+    fn at(&mut self, time: Timestamp, event: Event) {
         self.order += 1;
-        self.events.push(Reverse((moment, self.order, event)));
+        self.events.push(Reverse((time, self.order, event)));
     }
 
     fn phase(&self) -> &Phase {
@@ -295,11 +295,11 @@ impl Simulation {
 }
 
 impl ServiceTime {
-    fn time(self, which: f64, how_long: f64) -> f64 {
+    fn time(self, selector: f64, variation: f64) -> f64 {
         match self {
             Self::Even(mean) => mean,
-            Self::Noisy(mean) => mean * (0.5 + how_long),
-            Self::Mixed(fast, slow) => (if which < 0.1 { slow } else { fast }) * (0.8 + 0.4 * how_long),
+            Self::Noisy(mean) => mean * (0.5 + variation),
+            Self::Mixed(fast, slow) => (if selector < 0.1 { slow } else { fast }) * (0.8 + 0.4 * variation),
         }
     }
 

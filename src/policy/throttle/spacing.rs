@@ -17,8 +17,8 @@ pub struct Spacing {
 
 impl Spacing {
     /// Returns the earliest time of the next request after one at `now`, for the current delay `delay`.
-    pub fn next_start(&self, delay: Duration, chance: f64, now: Timestamp) -> Timestamp {
-        now + self.jitter.apply(delay, chance)
+    pub fn next_start(&self, delay: Duration, random: f64, now: Timestamp) -> Timestamp {
+        now + self.jitter.apply(delay, random)
     }
 
     /// Returns the time from which on the slot of a request sent at `sent` may be used again.
@@ -35,9 +35,9 @@ mod tests {
     fn next_start_is_delay_plus_jitter() {
         let spacing = Spacing { jitter: Jitter { low: -0.1, high: 0.5 }, ..Spacing::default() };
         let now = Timestamp::from_seconds(7);
-        for (delay_ms, chance, away_ms) in [(0, 0.5, 0), (100, 0.0, 90), (100, 0.5, 120), (400, 1.0, 600)] {
-            let next = spacing.next_start(Duration::from_millis(delay_ms), chance, now);
-            assert_eq!(next.saturating_duration_since(now), Duration::from_millis(away_ms), "{delay_ms} {chance}");
+        for (delay_ms, random, expected_ms) in [(0, 0.5, 0), (100, 0.0, 90), (100, 0.5, 120), (400, 1.0, 600)] {
+            let next = spacing.next_start(Duration::from_millis(delay_ms), random, now);
+            assert_eq!(next.saturating_duration_since(now), Duration::from_millis(expected_ms), "{delay_ms} {random}");
         }
     }
 }

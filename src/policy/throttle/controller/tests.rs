@@ -22,18 +22,18 @@ fn autothrottle(target_concurrency: f64) -> Controller {
 /// Returns the start of the first ten seconds in which the origin works at 90 % of its capacity, with at most as many
 /// queued requests as servers.
 fn convergence_time(seconds: &[SecondStats], servers: u32) -> Option<usize> {
-    let is_found = |ten: &[SecondStats]| {
-        let summary = Summary::of(ten);
+    let is_converged = |window: &[SecondStats]| {
+        let summary = Summary::of(window);
         summary.share >= 0.9 && summary.in_queue <= f64::from(servers)
     };
-    seconds.windows(10).position(is_found)
+    seconds.windows(10).position(is_converged)
 }
 
 /// `cargo test --lib compares_controllers -- --nocapture` prints the table of docs/PERFORMANCE.md.
 #[test]
 fn compares_controllers() {
     let gradient = || Controller::Gradient(Gradient { min: 1, max: 256 });
-    let ways = [
+    let configs = [
         ("nothing", permissive_config()),
         ("`concurrency: 16`", ThrottleConfig { concurrency: NonZeroU32::new(16), ..permissive_config() }),
         ("`autothrottle`, target 16", ThrottleConfig { controller: Some(autothrottle(16.0)), ..permissive_config() }),
@@ -54,15 +54,16 @@ fn compares_controllers() {
         .map(|(from_s, (_, origin))| Phase { from_s, origin, clients: CLIENTS })
         .collect();
     println!("| origin | | share | wait | found after |\n|---|---|---|---|---|");
-    let runs = ways.map(|(name, rules)| (name, Simulation::of(&rules, &phases, 1).run(300)));
-    for (number, (what, origin)) in origins.into_iter().enumerate() {
+    let runs = configs.map(|(name, config)| (name, Simulation::of(&config, &phases, 1).run(300)));
+    for (index, (label, origin)) in origins.into_iter().enumerate() {
         for (name, run) in &runs {
-            let minute = &run[number * 60..(number + 1) * 60];
+            let minute = &run[index * 60..(index + 1) * 60];
             let Summary { share, wait, .. } = Summary::of(&minute[20..]);
-            let found = convergence_time(minute, origin.servers).map_or("never".into(), |after| format!("{after} s"));
-            println!("| {what} | {name} | {:.0} % | {:.0} ms | {found} |", share * 100.0, wait * 1000.0);
+            let convergence =
+                convergence_time(minute, origin.servers).map_or("never".into(), |after| format!("{after} s"));
+            println!("| {label} | {name} | {:.0} % | {:.0} ms | {convergence} |", share * 100.0, wait * 1000.0);
             if *name == "`adaptive_concurrency: gradient`" {
-                assert!(share > 0.8 && wait < 1.5 * origin.pages.mean(), "{what}: {share} {wait}");
+                assert!(share > 0.8 && wait < 1.5 * origin.pages.mean(), "{label}: {share} {wait}");
             }
         }
     }
@@ -71,13 +72,13 @@ fn compares_controllers() {
 #[test]
 fn controller_keeps_its_state_only_for_its_kind() {
     let now = Timestamp::from_seconds(1000);
-    let slow = ThrottleConfig { controller: Some(autothrottle(1.0)), ..permissive_config() };
-    let learned = ControllerState::Autothrottle(Duration::from_secs(9));
+    let config = ThrottleConfig { controller: Some(autothrottle(1.0)), ..permissive_config() };
+    let state = ControllerState::Autothrottle(Duration::from_secs(9));
     assert_eq!(
-        slow.update_controller(learned, now),
+        config.update_controller(state, now),
         ControllerState::Autothrottle(Duration::from_secs(5)),
         "within new bounds"
     );
-    assert_eq!(permissive_config().update_controller(learned, now), ControllerState::Fixed);
-    assert_eq!(slow.update_controller(ControllerState::Fixed, now), ControllerState::Autothrottle(Duration::ZERO));
+    assert_eq!(permissive_config().update_controller(state, now), ControllerState::Fixed);
+    assert_eq!(config.update_controller(ControllerState::Fixed, now), ControllerState::Autothrottle(Duration::ZERO));
 }

@@ -31,19 +31,19 @@ impl RampScenario {
     }
 
     /// Simulates a window with this many requests, requests in flight at each, and overload responses.
-    fn window(&mut self, sent: u32, under_way: u32, complaints: u32) -> RampValue {
-        (0..sent).for_each(|_| self.climb.on_sent(&self.rampup, under_way, self.now));
-        (0..complaints).for_each(|_| self.climb.on_overload(&self.rampup, self.now));
+    fn window(&mut self, sent: u32, in_flight: u32, overloads: u32) -> RampValue {
+        (0..sent).for_each(|_| self.climb.on_sent(&self.rampup, in_flight, self.now));
+        (0..overloads).for_each(|_| self.climb.on_overload(&self.rampup, self.now));
         self.now += MINUTE;
-        self.climb.on_sent(&self.rampup, under_way, self.now);
+        self.climb.on_sent(&self.rampup, in_flight, self.now);
         self.climb.current()
     }
 }
 
 #[test]
 fn delay_follows_overloads_window_by_window() {
-    let mut story = RampScenario::with_rampup(by_delay(1..=2));
-    for (sent, complaints, delay_us, why) in [
+    let mut scenario = RampScenario::with_rampup(by_delay(1..=2));
+    for (sent, overloads, delay_us, reason) in [
         (300, 0, 180_000, "below target: a tenth faster"),
         (300, 0, 162_000, "a tenth faster again"),
         (100, 0, 162_000, "less than half used: unchanged"),
@@ -53,23 +53,23 @@ fn delay_follows_overloads_window_by_window() {
         (10, 9, 184_352, "above again: 1.5 times the step, despite few requests"),
         (370, 0, 177_531, "below target: half the step, as the direction changed"),
     ] {
-        let RampValue::Delay(delay) = story.window(sent, 1, complaints) else { panic!("not a delay") };
-        assert_eq!(delay.as_micros(), delay_us, "{why}");
+        let RampValue::Delay(delay) = scenario.window(sent, 1, overloads) else { panic!("not a delay") };
+        assert_eq!(delay.as_micros(), delay_us, "{reason}");
     }
     for _ in 0..100 {
-        story.window(6000, 1, 0);
+        scenario.window(6000, 1, 0);
     }
-    assert_eq!(story.climb.current(), RampValue::Delay(ms(20)), "down to the minimum");
+    assert_eq!(scenario.climb.current(), RampValue::Delay(ms(20)), "down to the minimum");
     for _ in 0..100 {
-        story.window(6000, 1, 9);
+        scenario.window(6000, 1, 9);
     }
-    assert_eq!(story.climb.current(), RampValue::Delay(ms(2000)), "up to the maximum");
+    assert_eq!(scenario.climb.current(), RampValue::Delay(ms(2000)), "up to the maximum");
 }
 
 #[test]
 fn concurrency_follows_overloads_window_by_window() {
-    let mut story = RampScenario::with_rampup(by_concurrency(1..=1));
-    for (under_way, complaints, most, why) in [
+    let mut scenario = RampScenario::with_rampup(by_concurrency(1..=1));
+    for (in_flight, overloads, limit, reason) in [
         (20, 0, 22, "a tenth more"),
         (10, 0, 22, "less than half used"),
         (22, 1, 22, "on target"),
@@ -77,19 +77,19 @@ fn concurrency_follows_overloads_window_by_window() {
         (24, 0, 24, "up to the maximum"),
         (24, 2, 23, "half a tenth fewer"),
     ] {
-        assert_eq!(story.window(100, under_way, complaints), RampValue::Concurrency(most), "{why}");
+        assert_eq!(scenario.window(100, in_flight, overloads), RampValue::Concurrency(limit), "{reason}");
     }
     for _ in 0..200 {
-        story.window(100, 1, 9);
+        scenario.window(100, 1, 9);
     }
-    assert_eq!(story.climb.current(), RampValue::Concurrency(1));
+    assert_eq!(scenario.climb.current(), RampValue::Concurrency(1));
 }
 
 #[test]
 fn idle_hour_is_not_a_step() {
-    let mut story = RampScenario::with_rampup(by_delay(1..=1));
-    story.now += MINUTE * 60;
-    assert_eq!(story.window(0, 1, 0), RampValue::Delay(ms(200)));
+    let mut scenario = RampScenario::with_rampup(by_delay(1..=1));
+    scenario.now += MINUTE * 60;
+    assert_eq!(scenario.window(0, 1, 0), RampValue::Delay(ms(200)));
 }
 
 /// Simulates a ramp-up before an origin that returns 429 beyond `rate` requests per second; returns the statistics of
@@ -103,7 +103,7 @@ fn simulate(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<SecondStats
         jitter: Jitter::default(),
         window: MINUTE,
     };
-    let rules =
+    let config =
         ThrottleConfig { backoff: Some(backoff), controller: Some(Controller::Rampup(rampup)), ..permissive_config() };
     let origin = Origin {
         servers: 200,
@@ -111,7 +111,7 @@ fn simulate(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<SecondStats
         rate_limit: Some(rate),
         queue_timeout: Duration::from_secs(30),
     };
-    Simulation::of(&rules, &[Phase { from_s: 0, origin, clients: 300 }], seed).run(hours * 3600)
+    Simulation::of(&config, &[Phase { from_s: 0, origin, clients: 300 }], seed).run(hours * 3600)
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn delay_settles_at_the_overload_target() {
         assert!(answered >= 0.93 * f64::from(rate), "{answered} of {rate}");
         let minutes: Vec<u32> =
             settled.chunks(60).map(|minute| minute.iter().map(|second| second.overloaded).sum()).collect();
-        let met = minutes.iter().filter(|count| (1..=3).contains(*count)).count();
-        assert!(met >= 45, "{met} of 60 windows: {minutes:?}");
+        let on_target = minutes.iter().filter(|count| (1..=3).contains(*count)).count();
+        assert!(on_target >= 45, "{on_target} of 60 windows: {minutes:?}");
         let delays = settled.iter().map(|second| second.pace.delay);
-        let (least, most) = (delays.clone().min().expect("delays"), delays.max().expect("delays"));
-        assert!(most <= least.mul_f64(1.12), "{least:?} to {most:?}");
+        let (min, max) = (delays.clone().min().expect("delays"), delays.max().expect("delays"));
+        assert!(max <= min.mul_f64(1.12), "{min:?} to {max:?}");
     }
 }
 
