@@ -17,12 +17,13 @@ mod permit;
 mod quota;
 mod refused_pages;
 mod throttle;
+mod usage;
 mod views;
 
 #[cfg(test)]
 mod tests;
 
-pub use admission::{Admission, AdmissionOutcome, BucketUsage, Decision, QuotaUsage};
+pub use admission::{Admission, AdmissionOutcome, Decision};
 pub use bot_detection::ProfileKey;
 pub use demand::LearnedDemand;
 pub use dry_run::DryRun;
@@ -36,6 +37,7 @@ pub use throttle::{
     AcquireOutcome, OLDEST_FIRST_INTERVAL, QueuePoll, QueuedRequest, ResponseFeedback, ScopeState, SlotGuard,
     ThrottleRejection,
 };
+pub use usage::{BucketUsage, QuotaUsage};
 pub use views::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, UnknownQuota};
 
 use crate::policy::cost::{Cost, CostEstimate};
