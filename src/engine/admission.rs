@@ -84,7 +84,7 @@ impl Admission {
     pub(super) fn new(
         engine: Arc<Engine>,
         rules: Arc<Rules>,
-        accounts: Vec<Arc<QuotaCounter>>,
+        counters: Vec<Arc<QuotaCounter>>,
         class_ids: Vec<StableClassId>,
     ) -> Self {
         let in_lock_order = |route: &Route| {
@@ -93,15 +93,15 @@ impl Admission {
                 (id, engine.experience.expectation(&route.name, quota, cost))
             };
             let mut charges: Vec<_> = route.costs.iter().map(expectation).collect();
-            charges.sort_by_key(|(quota, _)| accounts[usize::from(quota.0)].number());
+            charges.sort_by_key(|(quota, _)| counters[usize::from(quota.0)].number());
             charges
         };
         let charges = rules.routes.iter().map(in_lock_order).collect();
-        let way = |route: &Route| {
+        let scopes_of = |route: &Route| {
             engine.throttle.route_scopes(route.scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0))))
         };
-        let route_scopes = rules.routes.iter().map(way).collect();
-        Self { engine, rules, accounts, class_ids, charges, route_scopes }
+        let route_scopes = rules.routes.iter().map(scopes_of).collect();
+        Self { engine, rules, accounts: counters, class_ids, charges, route_scopes }
     }
 
     /// Returns the configuration of this admission.
@@ -128,17 +128,17 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let class_rules = &self.rules.classes[usize::from(class.0)];
-        let asked = DecisionRequest { class, class_rules, route: &self.rules.routes[route], never_refused };
-        let charges = self.charges(&asked, route);
-        if asked.bucket().is_none() && charges.is_empty() {
-            return self.decide(&asked, None, &mut BucketState::default(), charges, now);
+        let request = DecisionRequest { class, class_rules, route: &self.rules.routes[route], never_refused };
+        let charges = self.charges(&request, route);
+        if request.bucket().is_none() && charges.is_empty() {
+            return self.decide(&request, None, &mut BucketState::default(), charges, now);
         }
         let pages = &self.engine.refused_pages;
         let page = page.filter(|_| !charges.is_empty());
         let crawler = self.crawler(class_rules, page.as_ref(), now);
         let decision = self.engine.clients.with(key, self.class_id(class), |client| {
             let mut level = client.bucket_state();
-            let mut decision = self.decide(&asked, crawler, &mut level, charges, now);
+            let mut decision = self.decide(&request, crawler, &mut level, charges, now);
             if class_rules.bucket.is_none() {
                 level.since = level.since.max(decision.at);
             }
@@ -146,7 +146,7 @@ impl Admission {
             if matches!(&decision.ruling, AdmissionOutcome::Refused(refusal) if refusal.reason != Reason::Ledger) {
                 client.record_refusal();
             }
-            decision.bucket = asked.bucket().map(|bucket| {
+            decision.bucket = request.bucket().map(|bucket| {
                 let sequence = self.engine.clients.next_sequence(key);
                 BucketUsage { sequence, ..BucketUsage::new(bucket, level, decision.at) }
             });
@@ -175,16 +175,16 @@ impl Admission {
         key: ClientKey,
         class: ClassId,
         route: usize,
-        said: &PartitionInput<'_>,
-        chance: f64,
+        input: &PartitionInput<'_>,
+        random: f64,
         uptime: Timestamp,
     ) -> AcquireOutcome {
         match &self.route_scopes[route] {
             None => AcquireOutcome::Acquired(None),
-            Some(way) => {
+            Some(scopes) => {
                 let priority = self.rules.classes[usize::from(class.0)].priority;
-                let request = SlotRequest { client: key, priority, random: chance };
-                self.engine.throttle.acquire(way, said, request, uptime)
+                let request = SlotRequest { client: key, priority, random };
+                self.engine.throttle.acquire(scopes, input, request, uptime)
             }
         }
     }
@@ -216,18 +216,18 @@ impl Admission {
         &self,
         quota: QuotaId,
         window: u64,
-        said: OriginReport,
+        report: OriginReport,
         now: Timestamp,
     ) -> Option<OriginQuotaEvent> {
-        self.account(quota).sync_with_origin(window, said, now)
+        self.account(quota).sync_with_origin(window, report, now)
     }
 
     /// Evicts clients that have been idle for ten minutes with a full bucket, which changes no decision. Evicts
     /// refused pages that crawlers no longer request.
     pub fn evict_idle(&self, now: Timestamp) {
         self.engine.refused_pages.evict_idle(now);
-        self.engine.clients.evict_idle(|slot, level| {
-            let class = self.class_ids.iter().position(|&of_class| of_class == slot);
+        self.engine.clients.evict_idle(|class_id, level| {
+            let class = self.class_ids.iter().position(|&id| id == class_id);
             let bucket = class.and_then(|class| self.rules.classes[class].bucket.as_ref());
             let full_at = bucket.map_or(level.since, |bucket| bucket.full_at(level));
             now.saturating_duration_since(full_at.max(level.since)) >= IDLE_AFTER
@@ -236,78 +236,78 @@ impl Admission {
 
     fn decide(
         &self,
-        asked: &DecisionRequest<'_>,
+        request: &DecisionRequest<'_>,
         crawler: Option<GuardedCrawler>,
         level: &mut BucketState,
         charges: &[(QuotaId, ExpectedCost)],
         now: Timestamp,
     ) -> Decision {
-        let slot = self.class_id(asked.class);
-        let asker = ChargeContext { slot, crawler };
+        let class_id = self.class_id(request.class);
+        let context = ChargeContext { slot: class_id, crawler };
         // Fill the lists in place: collecting them would copy them once more.
-        let (mut accounts, mut books): (InlineVec<&Arc<QuotaCounter>>, InlineVec<MutexGuard<'_, QuotaState>>) =
+        let (mut counters, mut states): (InlineVec<&Arc<QuotaCounter>>, InlineVec<MutexGuard<'_, QuotaState>>) =
             Default::default();
-        accounts.extend(charges.iter().map(|(quota, _)| self.account(*quota)));
-        books.extend(accounts.iter().map(|account| account.lock_at(now)));
+        counters.extend(charges.iter().map(|(quota, _)| self.account(*quota)));
+        states.extend(counters.iter().map(|counter| counter.lock_at(now)));
         // Use one time for all quotas, because a request that read the clock earlier may get the locks later.
-        let now = books.iter().map(|book| book.latest_seen).max().unwrap_or(now);
-        accounts.iter().zip(&mut books).for_each(|(account, book)| account.advance_to(book, now));
-        let mut positions: InlineVec<QuotaSnapshot<'_>> = SmallVec::new();
-        for (book, charge) in books.iter_mut().zip(charges) {
-            book.sequence += 1;
-            positions.push(self.quota_snapshot(book, charge, asker));
+        let now = states.iter().map(|state| state.latest_seen).max().unwrap_or(now);
+        counters.iter().zip(&mut states).for_each(|(counter, state)| counter.advance_to(state, now));
+        let mut snapshots: InlineVec<QuotaSnapshot<'_>> = SmallVec::new();
+        for (state, charge) in states.iter_mut().zip(charges) {
+            state.sequence += 1;
+            snapshots.push(self.quota_snapshot(state, charge, context));
         }
 
-        let verdict = decide::decide(asked, *level, &mut positions, now);
+        let verdict = decide::decide(request, *level, &mut snapshots, now);
 
-        for ((account, book), position) in accounts.iter().zip(&mut books).zip(&positions) {
+        for ((counter, state), snapshot) in counters.iter().zip(&mut states).zip(&snapshots) {
             match verdict {
                 // A request refused for missing lease units is retried shortly, and must count once.
                 Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => {
-                    account.request_refill_for(book, position.cost);
+                    counter.request_refill_for(state, snapshot.cost);
                 }
-                Verdict::Refuse(_) => book.record_decision(slot, position, &verdict),
+                Verdict::Refuse(_) => state.record_decision(class_id, snapshot, &verdict),
                 Verdict::Admit { .. } => {
-                    book.record_decision(slot, position, &verdict);
-                    book.reserve(position.cost);
+                    state.record_decision(class_id, snapshot, &verdict);
+                    state.reserve(snapshot.cost);
                     if let Some(crawler) = crawler {
-                        let guard_admitted = if position.guard_admitted { position.cost } else { Units::ZERO };
-                        book.record_guard_admit(slot, crawler.operator, guard_admitted);
+                        let guard_admitted = if snapshot.guard_admitted { snapshot.cost } else { Units::ZERO };
+                        state.record_guard_admit(class_id, crawler.operator, guard_admitted);
                     }
-                    account.request_refill_if_low(book);
+                    counter.request_refill_if_low(state);
                 }
             }
         }
-        let standing = |(book, position): (&MutexGuard<'_, QuotaState>, &QuotaSnapshot<'_>)| {
-            let (window, sequence) = (book.current.id, book.sequence);
-            QuotaUsage { window, sequence, ..QuotaUsage::new(asked, position, book.taken()) }
+        let usage = |(state, snapshot): (&MutexGuard<'_, QuotaState>, &QuotaSnapshot<'_>)| {
+            let (window, sequence) = (state.current.id, state.sequence);
+            QuotaUsage { window, sequence, ..QuotaUsage::new(request, snapshot, state.taken()) }
         };
-        let mut standings = InlineVec::new();
-        standings.extend(books.iter().zip(&positions).map(standing));
-        let (ruling, shadow) = match verdict {
+        let mut usages = InlineVec::new();
+        usages.extend(states.iter().zip(&snapshots).map(usage));
+        let (outcome, shadow) = match verdict {
             Verdict::Refuse(refusal) => (AdmissionOutcome::Refused(refusal), None),
             Verdict::Admit { level: after, shadow } => {
                 *level = after;
-                let reserve = |(((account, book), position), (quota, expectation)): Charged<'_, '_>| Reservation {
-                    account: Arc::clone(account),
+                let reserve = |(((counter, state), snapshot), (quota, expectation)): Charged<'_, '_>| Reservation {
+                    account: Arc::clone(counter),
                     quota: *quota,
-                    expected: position.cost,
+                    expected: snapshot.cost,
                     learned: expectation.learned(),
-                    window: book.current.id,
+                    window: state.current.id,
                     charged: Units::ZERO,
                     retry_sequence: None,
                 };
                 let mut reservations = InlineVec::new();
-                reservations.extend(accounts.iter().zip(&books).zip(&positions).zip(charges).map(reserve));
-                (AdmissionOutcome::Admitted(Permit::new(slot, reservations)), shadow)
+                reservations.extend(counters.iter().zip(&states).zip(&snapshots).zip(charges).map(reserve));
+                (AdmissionOutcome::Admitted(Permit::new(class_id, reservations)), shadow)
             }
         };
-        Decision { ruling, at: now, shadow, standings, bucket: None }
+        Decision { ruling: outcome, at: now, shadow, standings: usages, bucket: None }
     }
 
     /// Returns the expected costs of a request, in the lock order of the quota counters.
-    pub(super) fn charges(&self, asked: &DecisionRequest<'_>, route: usize) -> &[(QuotaId, ExpectedCost)] {
-        if asked.is_free() { &[] } else { &self.charges[route] }
+    pub(super) fn charges(&self, request: &DecisionRequest<'_>, route: usize) -> &[(QuotaId, ExpectedCost)] {
+        if request.is_free() { &[] } else { &self.charges[route] }
     }
 
     /// Returns the crawler that requests `page` if its class has a guard, otherwise `None`.
@@ -319,29 +319,29 @@ impl Admission {
     ) -> Option<GuardedCrawler> {
         let (guard, page) = class.guard.zip(page)?;
         let refused_for = self.engine.refused_pages.refused_duration(page, now);
-        let is_overdue = refused_for.is_some_and(|span| span >= guard.max_refused_for);
+        let is_overdue = refused_for.is_some_and(|duration| duration >= guard.max_refused_for);
         Some(GuardedCrawler { guard, operator: page.operator, is_overdue })
     }
 
     /// Returns the snapshot of one quota for a request.
     pub(super) fn quota_snapshot(
         &self,
-        book: &mut QuotaState,
+        state: &mut QuotaState,
         &(id, ref expectation): &(QuotaId, ExpectedCost),
-        ChargeContext { slot, crawler }: ChargeContext,
+        ChargeContext { slot: class_id, crawler }: ChargeContext,
     ) -> QuotaSnapshot<'_> {
         let quota = &self.rules.quotas[usize::from(id.0)];
         QuotaSnapshot {
             id,
             quota,
-            cost: expectation.units(book.limit()),
-            taken: book.taken(),
-            limit: book.leased_limit(),
-            leased: book.leased(),
-            resets_at: book.resets_at(),
-            shedding: book.class(slot).shedding,
-            planned: quota.pacing.as_ref().map(|pacing| book.plan_for(pacing, &self.class_ids, slot)),
-            guarded: crawler.map(|it| book.guard_state(slot, it.guard, it.operator, it.is_overdue)),
+            cost: expectation.units(state.limit()),
+            taken: state.taken(),
+            limit: state.leased_limit(),
+            leased: state.leased(),
+            resets_at: state.resets_at(),
+            shedding: state.class(class_id).shedding,
+            planned: quota.pacing.as_ref().map(|pacing| state.plan_for(pacing, &self.class_ids, class_id)),
+            guarded: crawler.map(|it| state.guard_state(class_id, it.guard, it.operator, it.is_overdue)),
             guard_admitted: false,
         }
     }

@@ -58,31 +58,31 @@ impl Admission {
     }
 
     /// Returns the bot score of a client, or `None` if it is not suspected. `graphical`: its browser displays images.
-    pub fn bot_score_if_suspected(&self, track: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
-        self.bot_score(track, graphical, now).filter(|found| self.rules.is_suspected(found))
+    pub fn bot_score_if_suspected(&self, key: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
+        self.bot_score(key, graphical, now).filter(|score| self.rules.is_suspected(score))
     }
 
     /// Returns the bot score of a client, or `None` if it has no profile.
-    pub fn bot_score(&self, track: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
-        let behaviour = self.rules.behaviour.as_ref()?;
+    pub fn bot_score(&self, key: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
+        let settings = self.rules.behaviour.as_ref()?;
         let observations = &self.engine.observations;
-        let habits = observations.clients.get(track.client)?.decayed(now, behaviour.half_life);
-        let neighbourhood = || Some(observations.networks.get(track.network)?.decayed(now, behaviour.half_life));
-        Some(score(&habits, graphical, observations.expected(), neighbourhood))
+        let profile = observations.clients.get(key.client)?.decayed(now, settings.half_life);
+        let network = || Some(observations.networks.get(key.network)?.decayed(now, settings.half_life));
+        Some(score(&profile, graphical, observations.expected(), network))
     }
 
     /// Updates the profiles with a finished request.
-    pub fn record_request(&self, track: ProfileKey, sight: &RequestFeatures, outcome: ResponseOutcome) {
-        let Some(behaviour) = self.rules.behaviour.as_ref().filter(|_| sight.is_informative(outcome)) else { return };
-        let (observations, half_life) = (&self.engine.observations, behaviour.half_life);
-        let witness = observations
+    pub fn record_request(&self, key: ProfileKey, features: &RequestFeatures, outcome: ResponseOutcome) {
+        let Some(settings) = self.rules.behaviour.as_ref().filter(|_| features.is_informative(outcome)) else { return };
+        let (observations, half_life) = (&self.engine.observations, settings.half_life);
+        let sample = observations
             .clients
-            .update(track.client, behaviour.max_clients, |habits| habits.record(sight, outcome, half_life));
-        observations.networks.update(track.network, behaviour.max_clients / 4, |network| {
-            network.record(track.client, sight, outcome, half_life);
+            .update(key.client, settings.max_clients, |profile| profile.record(features, outcome, half_life));
+        observations.networks.update(key.network, settings.max_clients / 4, |network| {
+            network.record(key.client, features, outcome, half_life);
         });
-        if let Some(witness) = witness {
-            observations.record_baseline(witness, sight.at, half_life);
+        if let Some(sample) = sample {
+            observations.record_baseline(sample, features.at, half_life);
         }
     }
 
@@ -104,13 +104,13 @@ impl ProfileStore {
     }
 
     fn expected(&self) -> ExpectedBehavior {
-        let both = self.expected.load(Ordering::Relaxed);
-        ExpectedBehavior { assets: f32::from_bits((both >> 32) as u32), links: f32::from_bits(both as u32) }
+        let bits = self.expected.load(Ordering::Relaxed);
+        ExpectedBehavior { assets: f32::from_bits((bits >> 32) as u32), links: f32::from_bits(bits as u32) }
     }
 
-    fn record_baseline(&self, witness: BaselineSample, now: Timestamp, half_life: Duration) {
+    fn record_baseline(&self, sample: BaselineSample, now: Timestamp, half_life: Duration) {
         let mut baseline = self.baseline.lock();
-        baseline.record(witness, now, half_life);
+        baseline.record(sample, now, half_life);
         let ExpectedBehavior { assets, links } = baseline.expected();
         self.expected.store(u64::from(assets.to_bits()) << 32 | u64::from(links.to_bits()), Ordering::Relaxed);
     }
@@ -123,37 +123,37 @@ impl<T> BoundedMap<T> {
 }
 
 impl<T: LastSeen + Copy + Default> BoundedMap<T> {
-    fn get(&self, number: u64) -> Option<T> {
-        self.shard(number).lock().get(&number).copied()
+    fn get(&self, key: u64) -> Option<T> {
+        self.shard(key).lock().get(&key).copied()
     }
 
-    /// Changes the entry of `number`, which is created if missing. Evicts idle entries if the map exceeds its maximum.
-    fn update<R>(&self, number: u64, most: usize, change: impl FnOnce(&mut T) -> R) -> R {
-        let mut shard = self.shard(number).lock();
-        if shard.len() >= (most / SHARDS).max(1) && !shard.contains_key(&number) {
+    /// Changes the entry of `key`, which is created if missing. Evicts idle entries if the map exceeds its maximum.
+    fn update<R>(&self, key: u64, max_entries: usize, change: impl FnOnce(&mut T) -> R) -> R {
+        let mut shard = self.shard(key).lock();
+        if shard.len() >= (max_entries / SHARDS).max(1) && !shard.contains_key(&key) {
             evict_idle_quarter(&mut shard);
         }
-        change(shard.entry(number).or_default())
+        change(shard.entry(key).or_default())
     }
 
     fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    fn shard(&self, number: u64) -> &Mutex<HashMap<u64, T, Hashing>> {
-        &self.shards[number as usize % SHARDS]
+    fn shard(&self, key: u64) -> &Mutex<HashMap<u64, T, Hashing>> {
+        &self.shards[key as usize % SHARDS]
     }
 }
 
 /// Evicts the quarter that is idle longest: at most a few thousand entries, once per thousand new ones.
 fn evict_idle_quarter<T: LastSeen>(shard: &mut HashMap<u64, T, Hashing>) {
     let mut ages: Vec<u32> = shard.values().map(LastSeen::since).collect();
-    let mut to_go = ages.len().div_ceil(4);
-    let (_, &mut oldest, _) = ages.select_nth_unstable(to_go - 1);
-    shard.retain(|_, kept| {
-        let goes = to_go > 0 && kept.since() <= oldest;
-        to_go -= usize::from(goes);
-        !goes
+    let mut to_evict = ages.len().div_ceil(4);
+    let (_, &mut oldest, _) = ages.select_nth_unstable(to_evict - 1);
+    shard.retain(|_, entry| {
+        let evict = to_evict > 0 && entry.since() <= oldest;
+        to_evict -= usize::from(evict);
+        !evict
     });
 }
 
@@ -189,16 +189,16 @@ mod tests {
 
     #[test]
     fn map_is_bounded_and_keeps_active_entries() {
-        let memory = BoundedMap::<SeenAt>::new(&Hashing::random());
-        let most = 100 * SHARDS;
+        let map = BoundedMap::<SeenAt>::new(&Hashing::random());
+        let max_entries = 100 * SHARDS;
         for number in 0..200_000 {
             // One entry is used in each round.
-            memory.update(7, most, |entry| entry.0 = number);
-            memory.update(u64::from(number) + 1000, most, |entry| entry.0 = number);
+            map.update(7, max_entries, |entry| entry.0 = number);
+            map.update(u64::from(number) + 1000, max_entries, |entry| entry.0 = number);
         }
-        assert!(memory.len() <= most, "{}", memory.len());
-        assert_eq!(memory.get(7).map(|entry| entry.0), Some(199_999));
-        assert!(memory.get(1000).is_none());
+        assert!(map.len() <= max_entries, "{}", map.len());
+        assert_eq!(map.get(7).map(|entry| entry.0), Some(199_999));
+        assert!(map.get(1000).is_none());
     }
 
     #[test]

@@ -73,18 +73,18 @@ impl Clients {
         decide: impl FnOnce(&mut ClientState) -> T,
     ) -> T {
         match self.map.entry(ClientClassKey::new(client, class)) {
-            Entry::Occupied(mut known) => decide(known.get_mut()),
+            Entry::Occupied(mut entry) => decide(entry.get_mut()),
             Entry::Vacant(vacant) if self.tracked.load(Ordering::Relaxed) < self.max_clients => {
                 self.tracked.fetch_add(1, Ordering::Relaxed);
                 decide(&mut vacant.insert(ClientState::default()))
             }
             Entry::Vacant(_) => {
                 let mut overflow = self.overflow.lock();
-                let place = usize::from(class);
-                if place >= overflow.len() {
-                    overflow.resize(place + 1, ClientState::default());
+                let index = usize::from(class);
+                if index >= overflow.len() {
+                    overflow.resize(index + 1, ClientState::default());
                 }
-                decide(&mut overflow[place])
+                decide(&mut overflow[index])
             }
         }
     }
@@ -92,21 +92,21 @@ impl Clients {
     /// Returns the sequence number of a decision on a client's bucket. The caller must have exclusive access to the
     /// client. The numbers order the decisions of one client, and of all clients in the same shard.
     pub(super) fn next_sequence(&self, client: ClientKey) -> u64 {
-        let part = client.to_u64() as usize % TURNS;
-        self.turns[part].fetch_add(1, Ordering::Relaxed) * TURNS as u64 + part as u64
+        let shard = client.to_u64() as usize % TURNS;
+        self.turns[shard].fetch_add(1, Ordering::Relaxed) * TURNS as u64 + shard as u64
     }
 
     /// Evicts the clients for which `idle` returns true.
     pub(super) fn evict_idle(&self, idle: impl Fn(StableClassId, BucketState) -> bool) {
         let before = self.tracked.load(Ordering::Relaxed);
-        let mut gone = 0;
+        let mut evicted = 0;
         self.map.retain(|key, state| {
             let keep = !idle(key.class(), state.bucket_state());
-            gone += usize::from(!keep);
+            evicted += usize::from(!keep);
             keep
         });
-        self.tracked.fetch_sub(gone.min(before), Ordering::Relaxed);
-        self.evicted.fetch_add(gone as u64, Ordering::Relaxed);
+        self.tracked.fetch_sub(evicted.min(before), Ordering::Relaxed);
+        self.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
     }
 
     pub(super) fn tracked(&self) -> usize {
@@ -186,16 +186,16 @@ mod tests {
     #[test]
     fn full_table_puts_new_clients_on_shared_bucket() {
         let clients = Clients::new(2);
-        let seen = |number: u64| {
+        let refuse = |number: u64| {
             clients.with(ClientKey::from_number(number), 0, |state| {
                 state.record_refusal();
                 state.refused()
             })
         };
-        assert_eq!([1, 2, 3, 4, 1].map(seen), [1, 1, 1, 2, 2]);
+        assert_eq!([1, 2, 3, 4, 1].map(refuse), [1, 1, 1, 2, 2]);
         assert_eq!(clients.tracked(), 2);
         clients.evict_idle(|_, _| true);
         assert_eq!((clients.tracked(), clients.evicted()), (0, 2));
-        assert_eq!(seen(3), 1, "the table has room again");
+        assert_eq!(refuse(3), 1, "the table has room again");
     }
 }

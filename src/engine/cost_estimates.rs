@@ -30,14 +30,14 @@ impl CostEstimates {
     }
 
     fn of(&self, route: &str, quota: &str) -> LearnedCost {
-        let mut known = self.0.lock();
+        let mut estimates = self.0.lock();
         if let Some((_, learned)) =
-            known.iter().find(|((of_route, of_quota), _)| of_route == route && of_quota == quota)
+            estimates.iter().find(|((route_name, quota_name), _)| route_name == route && quota_name == quota)
         {
             return learned.clone();
         }
         let learned = LearnedCost(Arc::new(AtomicU64::new(CostEstimate::INITIAL.0.milli())));
-        known.push(((route.to_owned(), quota.to_owned()), learned.clone()));
+        estimates.push(((route.to_owned(), quota.to_owned()), learned.clone()));
         learned
     }
 }

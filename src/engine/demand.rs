@@ -20,13 +20,13 @@ impl Engine {
     pub fn learned_demand(&self) -> Vec<LearnedDemand> {
         let names = self.class_names.lock().clone();
         let mut learned = Vec::new();
-        for account in self.all_accounts() {
-            let book = account.lock();
-            let Some(pacer) = book.pacer() else { continue };
+        for counter in self.all_accounts() {
+            let state = counter.lock();
+            let Some(pacer) = state.pacer() else { continue };
             for (class, paced) in names.iter().zip(pacer.classes()) {
                 let week = *paced.demand.week().hours();
                 if week.iter().any(|hour| hour.weeks > 0.0) {
-                    learned.push(LearnedDemand { quota: account.name().to_owned(), class: class.clone(), week });
+                    learned.push(LearnedDemand { quota: counter.name().to_owned(), class: class.clone(), week });
                 }
             }
         }
@@ -35,11 +35,11 @@ impl Engine {
 
     /// Restores the demand learned by an earlier process. Drops the demand of quotas that no longer exist.
     pub fn restore_demand(&self, learned: &[LearnedDemand]) {
-        let accounts = self.all_accounts();
+        let counters = self.all_accounts();
         for LearnedDemand { quota, class, week } in learned {
-            if let Some(account) = accounts.iter().find(|account| account.name() == quota) {
-                let slot = self.class_id(class);
-                account.lock().pacer_or_default().class(usize::from(slot)).demand = DemandModel::of(*week);
+            if let Some(counter) = counters.iter().find(|counter| counter.name() == quota) {
+                let class_id = self.class_id(class);
+                counter.lock().pacer_or_default().class(usize::from(class_id)).demand = DemandModel::of(*week);
             }
         }
     }

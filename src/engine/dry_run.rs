@@ -31,21 +31,21 @@ impl Admission {
         let key = self.rules.key(&classified, facts.client, secret);
         let page = CrawledPage::of(&classified, facts);
         let level = self.engine.clients.with(key, self.class_id(classified.class), |client| client.bucket_state());
-        let positions = |(place, class_rules)| {
+        let snapshots = |(index, class_rules)| {
             let never_refused = self.rules.is_exempt(facts.method, facts.path);
-            let class = ClassId(place as u16);
-            let asked = DecisionRequest { class, class_rules, route: &self.rules.routes[route], never_refused };
-            let charges = self.charges(&asked, route);
-            let asker =
+            let class = ClassId(index as u16);
+            let request = DecisionRequest { class, class_rules, route: &self.rules.routes[route], never_refused };
+            let charges = self.charges(&request, route);
+            let context =
                 ChargeContext { slot: self.class_id(class), crawler: self.crawler(class_rules, page.as_ref(), now) };
-            let position = |charge: &(QuotaId, ExpectedCost)| {
-                let mut book = self.account(charge.0).lock_at(now);
-                let position = self.quota_snapshot(&mut book, charge, asker);
-                book.adopt_plan();
-                position
+            let snapshot = |charge: &(QuotaId, ExpectedCost)| {
+                let mut state = self.account(charge.0).lock_at(now);
+                let snapshot = self.quota_snapshot(&mut state, charge, context);
+                state.adopt_plan();
+                snapshot
             };
-            charges.iter().map(position).collect()
+            charges.iter().map(snapshot).collect()
         };
-        DryRun { level, by_class: self.rules.classes.iter().enumerate().map(positions).collect() }
+        DryRun { level, by_class: self.rules.classes.iter().enumerate().map(snapshots).collect() }
     }
 }

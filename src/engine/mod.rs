@@ -69,9 +69,9 @@ pub struct Engine {
 pub(crate) type StableClassId = u16;
 
 impl Engine {
-    /// Creates an engine with units from `supply` and at most `max_clients` tracked clients.
-    pub fn new(supply: LeaseMode, max_clients: usize) -> Arc<Self> {
-        Self::hashing_by(Hashing::random(), supply, max_clients)
+    /// Creates an engine with units as set by `lease_mode` and at most `max_clients` tracked clients.
+    pub fn new(lease_mode: LeaseMode, max_clients: usize) -> Arc<Self> {
+        Self::hashing_by(Hashing::random(), lease_mode, max_clients)
     }
 
     /// Creates an engine with local quotas and fixed hash keys, so that every run gives the same results.
@@ -79,9 +79,9 @@ impl Engine {
         Self::hashing_by(Hashing::fixed(), LeaseMode::Local, max_clients)
     }
 
-    fn hashing_by(hashing: Hashing, supply: LeaseMode, max_clients: usize) -> Arc<Self> {
+    fn hashing_by(hashing: Hashing, lease_mode: LeaseMode, max_clients: usize) -> Arc<Self> {
         Arc::new(Self {
-            supply,
+            supply: lease_mode,
             clients: Clients::new(max_clients),
             observations: ProfileStore::new(hashing),
             experience: CostEstimates::default(),
@@ -94,10 +94,10 @@ impl Engine {
 
     /// Creates the admission for `rules`, on the existing quota counters.
     pub fn admission(self: &Arc<Self>, rules: Arc<Rules>, now: Timestamp) -> Admission {
-        let slots = self.class_ids(&rules);
-        let accounts = self.open(&rules, &slots, now);
+        let class_ids = self.class_ids(&rules);
+        let counters = self.open(&rules, &class_ids, now);
         self.throttle.update_config(&rules.scopes);
-        Admission::new(Arc::clone(self), rules, accounts, slots)
+        Admission::new(Arc::clone(self), rules, counters, class_ids)
     }
 
     /// Opens or updates the quota counters of `rules`, so that they can lease units before the first request.
@@ -105,8 +105,8 @@ impl Engine {
         self.open(rules, &self.class_ids(rules), now);
     }
 
-    fn open(&self, rules: &Rules, slots: &[StableClassId], now: Timestamp) -> Vec<Arc<QuotaCounter>> {
-        let open = |(place, quota)| self.account(quota, slots, max_cost(rules, place), now);
+    fn open(&self, rules: &Rules, class_ids: &[StableClassId], now: Timestamp) -> Vec<Arc<QuotaCounter>> {
+        let open = |(index, quota)| self.account(quota, class_ids, max_cost(rules, index), now);
         rules.quotas.iter().enumerate().map(open).collect()
     }
 
@@ -116,32 +116,39 @@ impl Engine {
 
     fn class_id(&self, class: &str) -> StableClassId {
         let mut names = self.class_names.lock();
-        let place = names.iter().position(|name| name == class).unwrap_or_else(|| {
+        let index = names.iter().position(|name| name == class).unwrap_or_else(|| {
             names.push(class.to_owned());
             names.len() - 1
         });
-        place as StableClassId
+        index as StableClassId
     }
 
-    fn account(&self, quota: &Quota, slots: &[StableClassId], dearest: Units, now: Timestamp) -> Arc<QuotaCounter> {
-        let mut accounts = self.accounts.lock();
-        if let Some(account) = accounts.iter().find(|account| account.name() == quota.name) {
-            account.update_config(quota, slots, dearest, now);
-            return Arc::clone(account);
+    fn account(
+        &self,
+        quota: &Quota,
+        class_ids: &[StableClassId],
+        max_cost: Units,
+        now: Timestamp,
+    ) -> Arc<QuotaCounter> {
+        let mut counters = self.accounts.lock();
+        if let Some(counter) = counters.iter().find(|counter| counter.name() == quota.name) {
+            counter.update_config(quota, class_ids, max_cost, now);
+            return Arc::clone(counter);
         }
-        let account = Arc::new(QuotaCounter::open(accounts.len(), quota, slots, dearest, self.supply.clone(), now));
-        accounts.push(Arc::clone(&account));
+        let counter =
+            Arc::new(QuotaCounter::open(counters.len(), quota, class_ids, max_cost, self.supply.clone(), now));
+        counters.push(Arc::clone(&counter));
         self.supply.wake_refresher();
-        account
+        counter
     }
 }
 
-/// Returns the highest expected cost of one request in the quota with index `place`, according to the configuration.
-fn max_cost(rules: &Rules, place: usize) -> Units {
+/// Returns the highest expected cost of one request in the quota at `index`, according to the configuration.
+fn max_cost(rules: &Rules, index: usize) -> Units {
     let costs = rules.routes.iter().flat_map(|route| &route.costs);
-    let of_quota = costs.filter(|(quota, _)| usize::from(quota.0) == place).map(|(_, cost)| match cost {
+    let quota_costs = costs.filter(|(quota, _)| usize::from(quota.0) == index).map(|(_, cost)| match cost {
         Cost::Known(units) => *units,
         Cost::Learned => CostEstimate::INITIAL.0,
     });
-    of_quota.max().unwrap_or(Units::from_whole(1))
+    quota_costs.max().unwrap_or(Units::from_whole(1))
 }

@@ -39,30 +39,30 @@ pub struct Observation {
 
 impl Observation {
     /// Observes a request. Returns `None` if bot detection is disabled.
-    pub fn of(look: &ObservedRequest<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
+    pub fn of(request: &ObservedRequest<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
         let rules = admission.rules();
-        let behaviour = rules.behaviour.as_ref()?;
-        let sight = RequestFeatures {
+        let settings = rules.behaviour.as_ref()?;
+        let features = RequestFeatures {
             at: now,
-            browser: look.browser,
-            aim: ResourceKind::of(look.method, look.path, look.query, behaviour.honeypot.as_deref()),
+            browser: request.browser,
+            aim: ResourceKind::of(request.method, request.path, request.query, settings.honeypot.as_deref()),
             costly: false,
-            referer: look.referer,
-            seen: look.seen,
+            referer: request.referer,
+            seen: request.seen,
         };
-        let track = admission.profile_key(rules.trust.key(look.client), look.user_agent);
-        let weighed = admission.bot_score(track, look.browser.graphical, now);
-        Some(Self { track, sight, weighed })
+        let key = admission.profile_key(rules.trust.key(request.client), request.user_agent);
+        let score = admission.bot_score(key, request.browser.graphical, now);
+        Some(Self { track: key, sight: features, weighed: score })
     }
 
     /// Returns the bot score of the client, or `None` if it is not suspected.
     pub fn score_if_suspected(&self, admission: &Admission) -> Option<BotScore> {
-        self.weighed.filter(|weighed| admission.rules().is_suspected(weighed))
+        self.weighed.filter(|score| admission.rules().is_suspected(score))
     }
 
     /// Returns the points of the client, or `None` if it has no profile.
     pub fn score(&self) -> Option<u16> {
-        self.weighed.map(|weighed| weighed.points)
+        self.weighed.map(|score| score.points)
     }
 
     /// Returns the observation, marked as a request that would be charged if `costly`.

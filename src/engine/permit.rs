@@ -74,27 +74,28 @@ impl Permit {
     /// Reserves the expected cost again, for a retry after an attempt that may have cost units. Returns false and
     /// changes nothing if the units are not available.
     pub fn reserve_retry(&mut self, now: Timestamp) -> bool {
-        let accounts: SmallVec<[_; 2]> = self.reservations.iter().map(|one| Arc::clone(&one.account)).collect();
-        let mut books: SmallVec<[_; 2]> = accounts.iter().map(|account| account.lock_at(now)).collect();
-        let affordable = |(one, book): (&Reservation, &mut MutexGuard<'_, QuotaState>)| {
-            book.taken().saturating_add(one.expected) <= book.leased()
+        let counters: SmallVec<[_; 2]> =
+            self.reservations.iter().map(|reservation| Arc::clone(&reservation.account)).collect();
+        let mut states: SmallVec<[_; 2]> = counters.iter().map(|counter| counter.lock_at(now)).collect();
+        let affordable = |(reservation, state): (&Reservation, &mut MutexGuard<'_, QuotaState>)| {
+            state.taken().saturating_add(reservation.expected) <= state.leased()
         };
-        if !self.reservations.iter().zip(&mut books).all(affordable) {
+        if !self.reservations.iter().zip(&mut states).all(affordable) {
             return false;
         }
-        for ((one, account), book) in self.reservations.iter_mut().zip(&accounts).zip(&mut books) {
-            if let Some(first) = book.tally(one.window) {
-                first.reserved = first.reserved.saturating_sub(one.expected);
-                first.settled = first.settled.saturating_add(one.expected);
+        for ((reservation, counter), state) in self.reservations.iter_mut().zip(&counters).zip(&mut states) {
+            if let Some(first) = state.tally(reservation.window) {
+                first.reserved = first.reserved.saturating_sub(reservation.expected);
+                first.settled = first.settled.saturating_add(reservation.expected);
             }
-            let class = book.class(self.class);
-            class.charged = class.charged.saturating_add(one.expected);
-            one.charged = one.charged.saturating_add(one.expected);
-            book.reserve(one.expected);
-            book.sequence += 1;
-            one.retry_sequence = Some(book.sequence);
-            one.window = book.current.id;
-            account.request_refill_if_low(book);
+            let class = state.class(self.class);
+            class.charged = class.charged.saturating_add(reservation.expected);
+            reservation.charged = reservation.charged.saturating_add(reservation.expected);
+            state.reserve(reservation.expected);
+            state.sequence += 1;
+            reservation.retry_sequence = Some(state.sequence);
+            reservation.window = state.current.id;
+            counter.request_refill_if_low(state);
         }
         true
     }
@@ -121,18 +122,22 @@ impl Permit {
     pub fn split_by_quota(mut self) -> impl Iterator<Item = Self> {
         let (class, sent) = (self.class, self.sent);
         let reservations = std::mem::take(&mut self.reservations);
-        reservations.into_iter().map(move |one| Self { class, reservations: std::iter::once(one).collect(), sent })
+        reservations.into_iter().map(move |reservation| Self {
+            class,
+            reservations: std::iter::once(reservation).collect(),
+            sent,
+        })
     }
 
-    fn settle_each(mut self, mut known: impl FnMut(&Reservation) -> Option<Units>) -> Receipt {
+    fn settle_each(mut self, mut known_cost: impl FnMut(&Reservation) -> Option<Units>) -> Receipt {
         let (class, sent) = (self.class, self.sent);
         self.reservations
             .drain(..)
             .map(|reservation| {
                 let Reservation { quota, expected, window, retry_sequence, .. } = reservation;
-                let known = known(&reservation);
-                let actual = known.unwrap_or(if sent { expected } else { Units::ZERO });
-                let learned = reservation.learned.as_ref().filter(|_| known.is_some());
+                let known_cost = known_cost(&reservation);
+                let actual = known_cost.unwrap_or(if sent { expected } else { Units::ZERO });
+                let learned = reservation.learned.as_ref().filter(|_| known_cost.is_some());
                 let (sequence, overrun) = reservation.account.settle(window, class, expected, actual, learned);
                 let settled = actual.saturating_add(reservation.charged);
                 Charged { quota, expected, settled, overrun, window, sequence, retry_sequence }

@@ -60,8 +60,8 @@ impl RefusedPages {
         if self.is_empty() {
             return None;
         }
-        let refused = self.pages.lock().get(&self.hash(page)).copied()?;
-        Some(Duration::from_secs(seconds(now).saturating_sub(refused.first_s).into()))
+        let times = self.pages.lock().get(&self.hash(page)).copied()?;
+        Some(Duration::from_secs(seconds(now).saturating_sub(times.first_s).into()))
     }
 
     /// Records the refusal of a page.
@@ -70,7 +70,7 @@ impl RefusedPages {
         let mut pages = self.pages.lock();
         let has_room = pages.len() < MAX_PAGES;
         match pages.get_mut(&hash) {
-            Some(known) => known.last_s = known.last_s.max(now_s),
+            Some(times) => times.last_s = times.last_s.max(now_s),
             None if has_room => {
                 pages.insert(hash, RefusalTimes { operator: page.operator, first_s: now_s, last_s: now_s });
             }
@@ -93,18 +93,18 @@ impl RefusedPages {
     pub(super) fn evict_idle(&self, now: Timestamp) {
         let oldest_s = seconds(now - ASKED_FOR_WITHIN);
         let mut pages = self.pages.lock();
-        pages.retain(|_, refused| refused.last_s >= oldest_s);
+        pages.retain(|_, times| times.last_s >= oldest_s);
         self.count.store(pages.len(), Ordering::Relaxed);
     }
 
     /// Returns the longest refusal of a page for each operator, ordered by operator.
     pub(super) fn longest_by_operator(&self) -> Vec<(OperatorId, Duration)> {
         let mut longest: Vec<(OperatorId, Duration)> = Vec::new();
-        for refused in self.pages.lock().values() {
-            let span = Duration::from_secs((refused.last_s - refused.first_s).into());
-            match longest.iter_mut().find(|(operator, _)| *operator == refused.operator) {
-                Some((_, known)) => *known = span.max(*known),
-                None => longest.push((refused.operator, span)),
+        for times in self.pages.lock().values() {
+            let duration = Duration::from_secs((times.last_s - times.first_s).into());
+            match longest.iter_mut().find(|(operator, _)| *operator == times.operator) {
+                Some((_, max)) => *max = duration.max(*max),
+                None => longest.push((times.operator, duration)),
             }
         }
         longest.sort_unstable();
@@ -120,8 +120,8 @@ impl RefusedPages {
     }
 }
 
-fn seconds(moment: Timestamp) -> u32 {
-    u32::try_from(moment.seconds()).unwrap_or(u32::MAX)
+fn seconds(time: Timestamp) -> u32 {
+    u32::try_from(time.seconds()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

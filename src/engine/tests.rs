@@ -28,7 +28,7 @@ fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
     let limit = Units::from_whole(limit);
     let tier =
         |&(above, percent)| Tier { above: Units::from_whole(above), shed: Share::from_millionths(percent * 10_000) };
-    let ladder = TierSet::new(bot_tiers.iter().map(tier).collect(), limit);
+    let tiers = TierSet::new(bot_tiers.iter().map(tier).collect(), limit);
     Quota {
         name: name.into(),
         limit,
@@ -38,7 +38,7 @@ fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
         free_when_cached: true,
         sync_from: None,
         pacing: None,
-        class_tiers: vec![None, Some(ClassTiers { ladder, enforce: true })],
+        class_tiers: vec![None, Some(ClassTiers { ladder: tiers, enforce: true })],
     }
 }
 
@@ -94,9 +94,9 @@ fn try_admit(admission: &Admission, class: ClassId, route: usize, now: Timestamp
     }
 }
 
-/// Returns the settled and reserved units of the quota with index `place`.
-fn used_and_reserved(admission: &Admission, place: usize) -> (u64, u64) {
-    let view = &admission.quotas(NOON)[place];
+/// Returns the settled and reserved units of the quota at `index`.
+fn used_and_reserved(admission: &Admission, index: usize) -> (u64, u64) {
+    let view = &admission.quotas(NOON)[index];
     (view.used.floor(), view.reserved.floor())
 }
 
@@ -154,18 +154,19 @@ fn manual_correction_reaches_the_ledger_up_or_down() {
     let admission = engine.admission(rules(vec![quota("api", 100, &[])], vec![route(&[(0, 1)])]), NOON);
     for used in [20, 20, 30, 5, 0] {
         admission.set_used("api", Units::from_whole(used), NOON).expect("the quota exists");
-        let told: Vec<u64> = engine.pending_corrections(NOON).iter().map(|(_, all)| all.floor()).collect();
-        assert_eq!(told, [used], "each correction is reported");
+        let reported: Vec<u64> = engine.pending_corrections(NOON).iter().map(|(_, all)| all.floor()).collect();
+        assert_eq!(reported, [used], "each correction is reported");
     }
     assert!(engine.pending_corrections(NOON).is_empty());
 }
 
 /// Grants all lease requests in full.
 fn grant_all(engine: &Engine, now: Timestamp) -> Vec<LeaseRequest> {
-    let asks = engine.lease_requests(now);
-    let leases: Vec<Lease> = asks.iter().map(|ask| Lease { held: ask.wanted, ..Lease::default() }).collect();
-    engine.apply_leases(&asks, &leases, now);
-    asks
+    let requests = engine.lease_requests(now);
+    let leases: Vec<Lease> =
+        requests.iter().map(|request| Lease { held: request.wanted, ..Lease::default() }).collect();
+    engine.apply_leases(&requests, &leases, now);
+    requests
 }
 
 #[test]
@@ -223,20 +224,20 @@ fn usage_survives_a_change_of_window_kind() {
     ];
     for before in &windows {
         for after in &windows {
-            for supply in [LeaseMode::Local, LeaseMode::Leased(Arc::new(|| ()))] {
-                let engine = Engine::new(supply, 1000);
-                let under = |window: &Window| {
+            for lease_mode in [LeaseMode::Local, LeaseMode::Leased(Arc::new(|| ()))] {
+                let engine = Engine::new(lease_mode, 1000);
+                let admission_with = |window: &Window| {
                     let quota = Quota { window: window.clone(), ..quota("api", 100, &[]) };
                     let admission = engine.admission(rules(vec![quota], vec![route(&[(0, 1)])]), NOON);
                     grant_all(&engine, NOON);
                     admission
                 };
-                let admission = under(before);
+                let admission = admission_with(before);
                 for _ in 0..40 {
                     grant_all(&engine, NOON);
                     let _ = try_admit(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, cost| cost);
                 }
-                let view = &under(after).quotas(NOON)[0];
+                let view = &admission_with(after).quotas(NOON)[0];
                 assert!(view.used >= Units::from_whole(40), "{before:?}, then {after:?}: {}", view.used);
             }
         }
@@ -457,16 +458,16 @@ fn idle_clients_with_full_buckets_are_evicted() {
 
 /// Returns the decisions on `class` by sequence number, with whether a tier refused.
 fn concurrent_decisions(admission: &Admission, threads: usize, each: usize, held: usize) -> Vec<(u64, bool)> {
-    let one = |thread: usize| {
+    let run = |thread: usize| {
         let mut open = Vec::new();
-        let mut turns = Vec::new();
+        let mut decisions = Vec::new();
         for round in 0..each {
             let decision = admission.admit(ClientKey::from_number(thread as u64), BOT, 0, "/item/1", NOON);
-            let turn = decision.standings[0].sequence;
+            let sequence = decision.standings[0].sequence;
             match decision.ruling {
-                AdmissionOutcome::Refused(refusal) => turns.push((turn, refusal.reason == Reason::Tier)),
+                AdmissionOutcome::Refused(refusal) => decisions.push((sequence, refusal.reason == Reason::Tier)),
                 AdmissionOutcome::Admitted(mut permit) => {
-                    turns.push((turn, false));
+                    decisions.push((sequence, false));
                     if round % 2 == 0 {
                         permit.mark_sent();
                     }
@@ -477,14 +478,14 @@ fn concurrent_decisions(admission: &Admission, threads: usize, each: usize, held
                 drop(open.remove(0));
             }
         }
-        turns
+        decisions
     };
     std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || one(thread))).collect();
-        let mut turns: Vec<_> =
+        let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+        let mut decisions: Vec<_> =
             running.into_iter().flat_map(|thread| thread.join().expect("no thread panics")).collect();
-        turns.sort_unstable();
-        turns
+        decisions.sort_unstable();
+        decisions
     })
 }
 
@@ -496,13 +497,13 @@ proptest! {
         percent in 1u32..100, threads in 1usize..5,
     ) {
         let admission = admission(vec![quota("api", 1_000_000, &[(0, percent)])], vec![route(&[(0, 1)])]);
-        let turns = concurrent_decisions(&admission, threads, 500, 8);
-        prop_assert_eq!(turns.len(), threads * 500);
+        let decisions = concurrent_decisions(&admission, threads, 500, 8);
+        prop_assert_eq!(decisions.len(), threads * 500);
         for length in [1usize, 7, 100, 499] {
-            for run in turns.windows(length) {
+            for run in decisions.windows(length) {
                 let refused = run.iter().filter(|(_, refused)| *refused).count() as f64;
-                let due = length as f64 * f64::from(percent) / 100.0;
-                prop_assert!((refused - due).abs() <= 1.0, "{} of {}, {} due", refused, length, due);
+                let expected = length as f64 * f64::from(percent) / 100.0;
+                prop_assert!((refused - expected).abs() <= 1.0, "{} of {}, {} due", refused, length, expected);
             }
         }
     }

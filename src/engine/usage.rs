@@ -60,19 +60,19 @@ impl BucketUsage {
 impl QuotaUsage {
     /// Creates the usage of a quota of which `used` is taken, with window and sequence number 0. In shadow mode, tiers
     /// do not limit the remaining units of the class.
-    pub fn new(asked: &DecisionRequest<'_>, position: &QuotaSnapshot<'_>, used: Units) -> Self {
-        let ceiling = match asked.class_rules.enforce {
-            true => position.quota.shutoff_level(asked.class),
-            false => position.quota.limit,
+    pub fn new(request: &DecisionRequest<'_>, snapshot: &QuotaSnapshot<'_>, used: Units) -> Self {
+        let ceiling = match request.class_rules.enforce {
+            true => snapshot.quota.shutoff_level(request.class),
+            false => snapshot.quota.limit,
         };
         Self {
-            quota: position.id,
-            cost: position.cost,
+            quota: snapshot.id,
+            cost: snapshot.cost,
             used,
-            remaining: ceiling.min(position.limit).saturating_sub(used),
-            tier: position.shedding.tier,
-            guard_admitted: position.guard_admitted,
-            resets_at: position.resets_at,
+            remaining: ceiling.min(snapshot.limit).saturating_sub(used),
+            tier: snapshot.shedding.tier,
+            guard_admitted: snapshot.guard_admitted,
+            resets_at: snapshot.resets_at,
             window: 0,
             sequence: 0,
         }

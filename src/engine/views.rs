@@ -130,38 +130,39 @@ impl Admission {
         self.accounts
             .iter()
             .zip(&self.rules.quotas)
-            .map(|(account, quota)| {
-                let book = account.lock_at(now);
-                let by_class = self.rules.classes.iter().enumerate().map(|(place, class)| {
-                    let slot = self.class_ids[place];
-                    let kept = book.classes().get(usize::from(slot)).copied().unwrap_or_default();
-                    let ladder = quota.class_tiers.get(place).and_then(Option::as_ref).map(|of_class| &of_class.ladder);
-                    let counted = book.used_for_tiers(quota);
-                    let tier = ladder.map_or(0, |ladder| ladder.tier_at(kept.shedding.tier, counted));
-                    let shed = ladder.map_or(Share::NONE, |ladder| ladder.shed_share(tier));
+            .map(|(counter, quota)| {
+                let state = counter.lock_at(now);
+                let by_class = self.rules.classes.iter().enumerate().map(|(index, class)| {
+                    let class_id = self.class_ids[index];
+                    let usage = state.classes().get(usize::from(class_id)).copied().unwrap_or_default();
+                    let tiers =
+                        quota.class_tiers.get(index).and_then(Option::as_ref).map(|class_tiers| &class_tiers.ladder);
+                    let used = state.used_for_tiers(quota);
+                    let tier = tiers.map_or(0, |tiers| tiers.tier_at(usage.shedding.tier, used));
+                    let shed = tiers.map_or(Share::NONE, |tiers| tiers.shed_share(tier));
                     ClassView {
                         class: class.name.clone(),
-                        charged: kept.charged,
+                        charged: usage.charged,
                         shed,
                         tier,
-                        guard_admitted: kept.guarded,
-                        plan: class_plan(&book, quota, ClassId(place as u16), slot),
+                        guard_admitted: usage.guarded,
+                        plan: class_plan(&state, quota, ClassId(index as u16), class_id),
                     }
                 });
-                let span = book.effective_span();
+                let span = state.effective_span();
                 QuotaView {
-                    name: account.name().to_owned(),
-                    limit: book.limit(),
+                    name: counter.name().to_owned(),
+                    limit: state.limit(),
                     enforce: quota.enforce,
-                    used: book.used(),
-                    reserved: book.current.reserved,
-                    overrun: book.overrun,
-                    lost: book.lost,
-                    drift: book.drift,
-                    closed_until: book.exhausted_until(),
+                    used: state.used(),
+                    reserved: state.current.reserved,
+                    overrun: state.overrun,
+                    lost: state.lost,
+                    drift: state.drift,
+                    closed_until: state.exhausted_until(),
                     window_start: span.start,
                     window_end: span.end,
-                    plan: plan(&book, quota),
+                    plan: plan(&state, quota),
                     by_class: by_class.collect(),
                 }
             })
@@ -175,8 +176,8 @@ impl Admission {
         name: impl Fn(OperatorId) -> &'a str,
         now: Timestamp,
     ) -> Vec<ClientView> {
-        let view = |(key, slot, state): (ClientKey, StableClassId, super::clients::ClientState)| {
-            let class = self.rules.classes.get(self.class_ids.iter().position(|&of_class| of_class == slot)?)?;
+        let view = |(key, class_id, state): (ClientKey, StableClassId, super::clients::ClientState)| {
+            let class = self.rules.classes.get(self.class_ids.iter().position(|&id| id == class_id)?)?;
             let tokens = class.bucket.map(|bucket| bucket.remaining(state.bucket_state(), now));
             let (limited_by, limited_for) = match class.bucket {
                 _ if !class.enforce => (None, None),
@@ -209,8 +210,8 @@ impl Admission {
 
     /// Sets the used units of a quota manually. Returns the previous and the new value.
     pub fn set_used(&self, quota: &str, used: Units, now: Timestamp) -> Result<(Units, Units), UnknownQuota> {
-        let account = self.accounts.iter().find(|account| account.name() == quota).ok_or(UnknownQuota)?;
-        Ok(account.set_used(used, now))
+        let counter = self.accounts.iter().find(|counter| counter.name() == quota).ok_or(UnknownQuota)?;
+        Ok(counter.set_used(used, now))
     }
 
     /// Sets the taken units of a quota to the value of a log. Returns true if the count changed.
@@ -219,14 +220,14 @@ impl Admission {
     }
 }
 
-fn plan(book: &QuotaState, quota: &Quota) -> Option<PlanView> {
-    let (pacing, pacer) = quota.pacing.as_ref().zip(book.pacer())?;
+fn plan(state: &QuotaState, quota: &Quota) -> Option<PlanView> {
+    let (pacing, pacer) = quota.pacing.as_ref().zip(state.pacer())?;
     Some(PlanView { forecast: pacing.forecast, planned: pacer.planned(), earmarked: pacer.earmarked() })
 }
 
-fn class_plan(book: &QuotaState, quota: &Quota, class: ClassId, slot: StableClassId) -> Option<ClassPlan> {
-    let (pacing, pacer) = quota.pacing.as_ref().zip(book.pacer())?;
-    let paced = pacer.classes().get(usize::from(slot));
+fn class_plan(state: &QuotaState, quota: &Quota, class: ClassId, class_id: StableClassId) -> Option<ClassPlan> {
+    let (pacing, pacer) = quota.pacing.as_ref().zip(state.pacer())?;
+    let paced = pacer.classes().get(usize::from(class_id));
     let (admit_share, allotment) = match pacing.role(class) {
         Role::Unpaced => (None, None),
         Role::Paced(_) => {
@@ -238,6 +239,6 @@ fn class_plan(book: &QuotaState, quota: &Quota, class: ClassId, slot: StableClas
         admit_share,
         tokens: allotment.map(|allotment| allotment.bucket.balance()),
         refill_per_hour: allotment.map(|allotment| allotment.rate.refill_per_hour),
-        next_hours: book.hourly_forecast(slot),
+        next_hours: state.hourly_forecast(class_id),
     })
 }

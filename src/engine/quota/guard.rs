@@ -18,12 +18,13 @@ impl QuotaState {
         let last_admitted = *self.last_admitted(class, operator);
         let length = self.window.nominal_length().saturating_mul(self.window.lookback() + 1);
         let latest = self.latest_seen;
-        let lately = &mut self.class(class).guarded_lately;
-        if latest.saturating_duration_since(lately.0) >= length {
-            *lately = (latest, Units::ZERO);
+        let recent = &mut self.class(class).guarded_lately;
+        if latest.saturating_duration_since(recent.0) >= length {
+            *recent = (latest, Units::ZERO);
         }
-        let passed = Share::from_ratio(latest.saturating_duration_since(lately.0).as_secs_f64() / length.as_secs_f64());
-        GuardState { guard, last_admitted, is_overdue, spent: lately.1, window_elapsed: passed }
+        let elapsed =
+            Share::from_ratio(latest.saturating_duration_since(recent.0).as_secs_f64() / length.as_secs_f64());
+        GuardState { guard, last_admitted, is_overdue, spent: recent.1, window_elapsed: elapsed }
     }
 
     /// Records an admitted request of a guarded crawler, with the units that its tier refused and the guard admitted.
@@ -31,20 +32,20 @@ impl QuotaState {
         &mut self,
         class: StableClassId,
         operator: OperatorId,
-        by_guard: Units,
+        guard_admitted: Units,
     ) {
         *self.last_admitted(class, operator) = self.latest_seen;
-        let of_class = self.class(class);
-        of_class.guarded = of_class.guarded.saturating_add(by_guard);
-        of_class.guarded_lately.1 = of_class.guarded_lately.1.saturating_add(by_guard);
+        let usage = self.class(class);
+        usage.guarded = usage.guarded.saturating_add(guard_admitted);
+        usage.guarded_lately.1 = usage.guarded_lately.1.saturating_add(guard_admitted);
     }
 
     fn last_admitted(&mut self, class: StableClassId, operator: OperatorId) -> &mut Timestamp {
-        let known = self.crawlers.iter().position(|(whose, _)| *whose == (class, operator));
-        let place = known.unwrap_or_else(|| {
+        let existing = self.crawlers.iter().position(|(key, _)| *key == (class, operator));
+        let index = existing.unwrap_or_else(|| {
             self.crawlers.push(((class, operator), Timestamp::default()));
             self.crawlers.len() - 1
         });
-        &mut self.crawlers[place].1
+        &mut self.crawlers[index].1
     }
 }

@@ -42,7 +42,7 @@ impl QuotaCounter {
     pub(super) fn open(
         number: usize,
         quota: &Quota,
-        slots: &[StableClassId],
+        class_ids: &[StableClassId],
         max_cost: Units,
         lease_mode: LeaseMode,
         now: Timestamp,
@@ -71,7 +71,7 @@ impl QuotaCounter {
             corrected: false,
             by_class: Vec::new(),
             pacer: None,
-            planned_for: pacing_config(quota, slots),
+            planned_for: pacing_config(quota, class_ids),
             next_pacer: None,
             crawlers: Vec::new(),
         };
@@ -81,10 +81,10 @@ impl QuotaCounter {
 
     /// Applies a changed configuration. Spent units stay spent: usage of the old window counts in a window with other
     /// boundaries. The plan is kept if none of its inputs changed.
-    pub(super) fn update_config(&self, quota: &Quota, slots: &[StableClassId], max_cost: Units, now: Timestamp) {
+    pub(super) fn update_config(&self, quota: &Quota, class_ids: &[StableClassId], max_cost: Units, now: Timestamp) {
         let mut state = self.lock_at(now);
         let (before, taken, limit) = (state.definition(), state.taken(), state.limit);
-        let planned_for = pacing_config(quota, slots);
+        let planned_for = pacing_config(quota, class_ids);
         state.window = quota.window.clone();
         state.limit = quota.limit;
         state.enforce = quota.enforce;
@@ -98,7 +98,7 @@ impl QuotaCounter {
         if before != state.definition() {
             if !state.leased {
                 // Carry the usage over once, not once per window that it was taken from.
-                state.past_windows.iter_mut().for_each(|tally| tally.settled = Units::ZERO);
+                state.past_windows.iter_mut().for_each(|window| window.settled = Units::ZERO);
                 state.sum_overlapping();
             }
             state.raise_taken_to(taken);
@@ -173,8 +173,8 @@ impl QuotaCounter {
     }
 }
 
-fn pacing_config(quota: &Quota, slots: &[StableClassId]) -> Option<(Pacing, Vec<StableClassId>)> {
-    quota.pacing.clone().map(|pacing| (pacing, slots.to_vec()))
+fn pacing_config(quota: &Quota, class_ids: &[StableClassId]) -> Option<(Pacing, Vec<StableClassId>)> {
+    quota.pacing.clone().map(|pacing| (pacing, class_ids.to_vec()))
 }
 
 fn initial_window(window: &Window, now: Timestamp) -> WindowUsage {
@@ -189,6 +189,6 @@ fn initial_window(window: &Window, now: Timestamp) -> WindowUsage {
 
 /// Returns a window that its next charge opens.
 fn placeholder_window(ordinal: u64) -> WindowUsage {
-    let ever = Span { start: Timestamp(0), end: Timestamp(u64::MAX) };
-    WindowUsage { opened: false, first_use: true, ..WindowUsage::new(ordinal, ever) }
+    let all_time = Span { start: Timestamp(0), end: Timestamp(u64::MAX) };
+    WindowUsage { opened: false, first_use: true, ..WindowUsage::new(ordinal, all_time) }
 }

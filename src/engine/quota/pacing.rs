@@ -19,15 +19,15 @@ impl QuotaState {
     pub(in crate::engine) fn plan_for(
         &mut self,
         pacing: &Pacing,
-        slots: &[StableClassId],
+        class_ids: &[StableClassId],
         class: StableClassId,
     ) -> PlanSnapshot {
         let now = self.latest_seen;
         self.next_pacer = None;
         if self.pacer().is_none_or(|pacer| pacer.is_due(now)) {
-            let slot = |place: usize| slots.get(place).map_or(place, |slot| usize::from(*slot));
+            let class_index = |index: usize| class_ids.get(index).map_or(index, |class_id| usize::from(*class_id));
             let mut next = self.pacer.clone().unwrap_or_default();
-            next.plan(pacing, slot, &self.totals(), now);
+            next.plan(pacing, class_index, &self.totals(), now);
             self.next_pacer = Some(next);
         }
         let pacer = self.next_pacer.as_deref().or(self.pacer());
@@ -50,20 +50,20 @@ impl QuotaState {
     }
 
     /// Returns the forecast demand for the rest of a window, in units; 0 without a plan.
-    pub(in crate::engine) fn expected_demand(&self, tally: &WindowUsage) -> Units {
-        let span = self.span_of(tally);
-        let from = self.latest_seen.max(span.start);
-        let left = span.end.saturating_duration_since(from);
-        self.pacer().map_or(Units::ZERO, |pacer| pacer.expected_demand(self.week_at(from), left))
+    pub(in crate::engine) fn expected_demand(&self, window: &WindowUsage) -> Units {
+        let span = self.span_of(window);
+        let start = self.latest_seen.max(span.start);
+        let remaining = span.end.saturating_duration_since(start);
+        self.pacer().map_or(Units::ZERO, |pacer| pacer.expected_demand(self.week_at(start), remaining))
     }
 
     /// Returns the span of a window; for an unopened window, the span it would have if opened now.
-    pub(super) fn span_of(&self, tally: &WindowUsage) -> Span {
-        if tally.opened { tally.span } else { self.window.span(self.latest_seen) }
+    pub(super) fn span_of(&self, window: &WindowUsage) -> Span {
+        if window.opened { window.span } else { self.window.span(self.latest_seen) }
     }
 
-    fn week_at(&self, moment: Timestamp) -> WeekTime {
-        WeekTime(f64::from(self.window.second_of_week(moment)))
+    fn week_at(&self, time: Timestamp) -> WeekTime {
+        WeekTime(f64::from(self.window.second_of_week(time)))
     }
 
     /// Makes a new plan due after taken or available units were changed from outside.

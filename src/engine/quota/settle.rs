@@ -53,23 +53,23 @@ impl QuotaCounter {
             state.open_on_first_use();
         }
         let sequence = state.sequence;
-        let Some(tally) = state.tally(id) else { return (sequence, Units::ZERO) };
-        tally.reserved = tally.reserved.saturating_sub(expected);
-        let room = if enforce {
-            tally.held.min(limit).saturating_sub(tally.taken()).saturating_sub(tally.owed)
+        let Some(window) = state.tally(id) else { return (sequence, Units::ZERO) };
+        window.reserved = window.reserved.saturating_sub(expected);
+        let available = if enforce {
+            window.held.min(limit).saturating_sub(window.taken()).saturating_sub(window.owed)
         } else {
             Units::MAX
         };
-        tally.settled = tally.settled.saturating_add(actual.min(room));
-        let beyond = actual.saturating_sub(room);
+        window.settled = window.settled.saturating_add(actual.min(available));
+        let excess = actual.saturating_sub(available);
         // The limit may have room that the lease lacks; the ledger decides.
-        let left =
-            if leased { limit.saturating_sub(tally.taken_total()).saturating_sub(tally.owed) } else { Units::ZERO };
-        tally.owed = tally.owed.saturating_add(beyond.min(left));
-        let overrun = beyond.saturating_sub(left);
+        let remaining =
+            if leased { limit.saturating_sub(window.taken_total()).saturating_sub(window.owed) } else { Units::ZERO };
+        window.owed = window.owed.saturating_add(excess.min(remaining));
+        let overrun = excess.saturating_sub(remaining);
         state.overrun = state.overrun.saturating_add(overrun);
-        if !beyond.is_zero() {
-            self.add_shortfall(&mut state, beyond);
+        if !excess.is_zero() {
+            self.add_shortfall(&mut state, excess);
         }
         state.mark_changed(id);
         self.request_refill_if_low(&mut state);
@@ -80,38 +80,38 @@ impl QuotaCounter {
     pub(in crate::engine) fn sync_with_origin(
         &self,
         id: u64,
-        said: OriginReport,
+        report: OriginReport,
         now: Timestamp,
     ) -> Option<OriginQuotaEvent> {
         let mut state = self.lock_at(now);
-        let turns = state.window.lookback() == 0;
+        let has_fixed_end = state.window.lookback() == 0;
         let span = if state.current.opened { state.current.span } else { return None };
         let (limit, used, reserved) = (state.limit, state.used(), state.current.reserved);
         let length = state.window.nominal_length();
         let calibration =
-            quota_sync::reconcile(said, LocalCount { limit, used, reserved, span, has_fixed_end: turns, length }, now);
-        let closed = calibration.closed_until.filter(|moment| *moment > state.closed_until);
+            quota_sync::reconcile(report, LocalCount { limit, used, reserved, span, has_fixed_end, length }, now);
+        let closed = calibration.closed_until.filter(|until| *until > state.closed_until);
         state.closed_until = closed.unwrap_or(state.closed_until);
         let closed = closed.map(|until| OriginQuotaEvent::Exhausted { until });
-        if turns && state.current.id != id {
+        if has_fixed_end && state.current.id != id {
             return closed;
         }
         state.raise_taken_to(calibration.taken);
         state.drift = calibration.drift.unwrap_or(state.drift);
-        let moved = state.drift.abs_diff(state.last_reported_drift);
-        let is_worth_telling = closed.is_some() || moved > limit.milli() / DRIFT_REPORT_DIVISOR;
-        if is_worth_telling {
+        let change = state.drift.abs_diff(state.last_reported_drift);
+        let is_significant = closed.is_some() || change > limit.milli() / DRIFT_REPORT_DIVISOR;
+        if is_significant {
             state.last_reported_drift = state.drift;
         }
         let milli = state.drift;
-        closed.or_else(|| is_worth_telling.then_some(OriginQuotaEvent::Drift { milli }))
+        closed.or_else(|| is_significant.then_some(OriginQuotaEvent::Drift { milli }))
     }
 
     /// Releases a reservation of which nothing was spent.
     pub(in crate::engine) fn release(&self, id: u64, expected: Units) {
         let mut state = self.state.lock();
-        if let Some(tally) = state.tally(id) {
-            tally.reserved = tally.reserved.saturating_sub(expected);
+        if let Some(window) = state.tally(id) {
+            window.reserved = window.reserved.saturating_sub(expected);
         }
         state.mark_changed(id);
     }

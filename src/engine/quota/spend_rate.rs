@@ -15,15 +15,15 @@ impl SpendRate {
     /// Updates the rate. It increases at once and decreases over a second or two.
     pub(in crate::engine) fn update(&mut self, taken: Units, now: Timestamp) {
         const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
-        let passed = now.saturating_duration_since(self.looked);
-        if now >= self.looked && passed < MIN_SAMPLE_INTERVAL {
+        let elapsed = now.saturating_duration_since(self.looked);
+        if now >= self.looked && elapsed < MIN_SAMPLE_INTERVAL {
             return;
         }
-        let since = u128::from(taken.saturating_sub(self.taken).milli());
-        let rate = since * 1_000_000_000 / passed.max(MIN_SAMPLE_INTERVAL).as_nanos();
+        let spent = u128::from(taken.saturating_sub(self.taken).milli());
+        let rate = spent * 1_000_000_000 / elapsed.max(MIN_SAMPLE_INTERVAL).as_nanos();
         let rate = Units::from_milli(u64::try_from(rate).unwrap_or(u64::MAX));
-        let kept = 1.0 - (passed.as_secs_f64() / 2.0).min(1.0);
-        let faded = Units::from_milli((self.per_second.milli() as f64 * kept) as u64);
-        *self = Self { looked: now, taken, per_second: rate.max(faded) };
+        let decay_factor = 1.0 - (elapsed.as_secs_f64() / 2.0).min(1.0);
+        let decayed = Units::from_milli((self.per_second.milli() as f64 * decay_factor) as u64);
+        *self = Self { looked: now, taken, per_second: rate.max(decayed) };
     }
 }

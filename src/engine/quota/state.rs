@@ -101,17 +101,17 @@ impl QuotaState {
 
     /// Raises the units taken by all instances to at least `counted`.
     pub(super) fn raise_taken_to(&mut self, counted: Units) {
-        let beyond = counted.saturating_sub(self.taken());
-        if beyond.is_zero() {
+        let excess = counted.saturating_sub(self.taken());
+        if excess.is_zero() {
             return;
         }
         match self.leased {
             // Count the units as taken by others: several instances receive the same report from the origin.
             true => {
-                self.current.taken_by_others = self.current.taken_by_others.saturating_add(beyond);
+                self.current.taken_by_others = self.current.taken_by_others.saturating_add(excess);
                 self.corrected = true;
             }
-            false => self.current.settled = self.current.settled.saturating_add(beyond),
+            false => self.current.settled = self.current.settled.saturating_add(excess),
         }
     }
 
@@ -134,23 +134,23 @@ impl QuotaState {
     pub(in crate::engine) fn record_decision(
         &mut self,
         class: StableClassId,
-        position: &QuotaSnapshot<'_>,
+        snapshot: &QuotaSnapshot<'_>,
         verdict: &Verdict,
     ) {
-        self.class(class).shedding = position.shedding;
+        self.class(class).shedding = snapshot.shedding;
         self.adopt_plan();
-        let (Some(planned), Some(pacer)) = (&position.planned, &mut self.pacer) else { return };
+        let (Some(planned), Some(pacer)) = (&snapshot.planned, &mut self.pacer) else { return };
         let paced = pacer.class(usize::from(class));
         // Demand that a tier or bucket refuses is excluded, because no plan could serve it.
         if matches!(
             verdict,
             Verdict::Admit { .. } | Verdict::Refuse(Refusal { reason: Reason::Pacing | Reason::Quota, .. })
         ) {
-            paced.demand.record_request(position.cost);
+            paced.demand.record_request(snapshot.cost);
         }
         paced.allotment = planned.allowance;
         if let (Verdict::Admit { .. }, Some(allotment)) = (verdict, &mut paced.allotment) {
-            allotment.bucket.take(position.cost);
+            allotment.bucket.take(snapshot.cost);
         }
     }
 
@@ -190,17 +190,17 @@ impl QuotaState {
     pub(in crate::engine) fn tally(&mut self, id: u64) -> Option<&mut WindowUsage> {
         match self.current.id == id {
             true => Some(&mut self.current),
-            false => self.past_windows.iter_mut().find(|tally| tally.id == id),
+            false => self.past_windows.iter_mut().find(|window| window.id == id),
         }
     }
 
     /// Returns the usage of one class.
     pub(in crate::engine) fn class(&mut self, class: StableClassId) -> &mut ClassUsage {
-        let place = usize::from(class);
-        if place >= self.by_class.len() {
-            self.by_class.resize(place + 1, ClassUsage::default());
+        let index = usize::from(class);
+        if index >= self.by_class.len() {
+            self.by_class.resize(index + 1, ClassUsage::default());
         }
-        &mut self.by_class[place]
+        &mut self.by_class[index]
     }
 
     /// Returns the usage of all classes, by stable class id.
@@ -216,8 +216,8 @@ impl QuotaState {
     }
 
     pub(super) fn set_used(&mut self, used: Units) {
-        let back = self.window.lookback();
-        let key = self.current.key(back);
+        let lookback = self.window.lookback();
+        let key = self.current.key(lookback);
         self.current.owed = Units::ZERO;
         self.closed_until = Timestamp::default();
         self.evicted_windows = EvictedWindows::default();
@@ -230,8 +230,8 @@ impl QuotaState {
         // The value is below the usage of others or of overlapping windows, so these are corrected, too.
         self.current.spent = false;
         self.current.settled = Units::ZERO;
-        for tally in self.past_windows.iter_mut().filter(|tally| key.overlaps(tally.id, tally.known_span())) {
-            tally.settled = Units::ZERO;
+        for window in self.past_windows.iter_mut().filter(|window| key.overlaps(window.id, window.known_span())) {
+            window.settled = Units::ZERO;
         }
         match self.leased {
             true => self.current.taken_by_others = used,

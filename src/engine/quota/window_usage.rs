@@ -91,7 +91,7 @@ impl WindowUsage {
         self.opened.then_some(self.span)
     }
 
-    pub(in crate::engine) fn key(&self, back: u32) -> WindowKey {
-        WindowKey { id: self.id, span: self.known_span(), lookback: back }
+    pub(in crate::engine) fn key(&self, lookback: u32) -> WindowKey {
+        WindowKey { id: self.id, span: self.known_span(), lookback }
     }
 }

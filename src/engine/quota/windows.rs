@@ -32,35 +32,38 @@ impl QuotaState {
     /// certain. The ledger reports the exact value later. Until then the estimate errs high, so that no missing units
     /// are admitted.
     fn carry_over(&mut self, before: &WindowUsage) {
-        let back = self.window.lookback();
-        let (was, is) = (before.key(back), self.current.key(back));
-        if !self.leased || !is.overlaps(before.id, before.known_span()) {
+        let lookback = self.window.lookback();
+        let (old_key, new_key) = (before.key(lookback), self.current.key(lookback));
+        if !self.leased || !new_key.overlaps(before.id, before.known_span()) {
             return;
         }
-        let is_over = |tally: &&WindowUsage| {
-            let span = tally.known_span();
-            was.overlaps(tally.id, span) && !is.overlaps(tally.id, span)
+        let has_expired = |window: &&WindowUsage| {
+            let span = window.known_span();
+            old_key.overlaps(window.id, span) && !new_key.overlaps(window.id, span)
         };
-        let over =
-            self.past_windows.iter().filter(is_over).fold(Units::ZERO, |sum, tally| sum.saturating_add(tally.taken()));
-        let weight = before.taken_total().saturating_sub(over);
-        self.current.estimated = weight > self.current.taken_by_others;
-        self.current.held_by_others = self.current.held_by_others.max(weight);
-        self.current.taken_by_others = self.current.taken_by_others.max(weight);
+        let expired = self
+            .past_windows
+            .iter()
+            .filter(has_expired)
+            .fold(Units::ZERO, |sum, window| sum.saturating_add(window.taken()));
+        let overlapping = before.taken_total().saturating_sub(expired);
+        self.current.estimated = overlapping > self.current.taken_by_others;
+        self.current.held_by_others = self.current.held_by_others.max(overlapping);
+        self.current.taken_by_others = self.current.taken_by_others.max(overlapping);
     }
 
     /// Returns the usage of the window at `span`: the stored one, or a new one. A window that may have been evicted
     /// counts as fully used.
     pub(in crate::engine) fn at_span(&mut self, span: Span) -> WindowUsage {
         let id = span.start.0;
-        let tally = match self.take_past_window(|tally| tally.id == id && !tally.first_use) {
-            Some(tally) => WindowUsage { span, ..tally },
+        let window = match self.take_past_window(|window| window.id == id && !window.first_use) {
+            Some(window) => WindowUsage { span, ..window },
             None if self.evicted_windows.covers(span) => WindowUsage::new(id, span).spent(self.limit),
             None => WindowUsage::new(id, span),
         };
         match self.evicted_windows.overlaps(span, self.window.lookback()) {
-            true => tally.spent(self.limit),
-            false => tally,
+            true => window.spent(self.limit),
+            false => window,
         }
     }
 
@@ -70,26 +73,31 @@ impl QuotaState {
     /// window continues from there: it lasts longer, without additional units.
     pub(super) fn first_use_window(&mut self, length: Duration) -> WindowUsage {
         let now = self.latest_seen;
-        if let Some(open) = self.take_past_window(|tally| tally.first_use && tally.opened && tally.span.contains(now)) {
+        if let Some(open) =
+            self.take_past_window(|window| window.first_use && window.opened && window.span.contains(now))
+        {
             return open;
         }
-        let newest = self.past_windows.iter().filter(|tally| tally.first_use).map(|tally| tally.id).max();
-        match newest.and_then(|id| self.take_past_window(|tally| tally.first_use && tally.id == id)) {
-            Some(tally) if !tally.opened => tally,
-            Some(tally) if now < tally.span.start => {
-                WindowUsage { span: Span { start: now, end: now + length }, ..tally }
+        let newest = self.past_windows.iter().filter(|window| window.first_use).map(|window| window.id).max();
+        match newest.and_then(|id| self.take_past_window(|window| window.first_use && window.id == id)) {
+            Some(window) if !window.opened => window,
+            Some(window) if now < window.span.start => {
+                WindowUsage { span: Span { start: now, end: now + length }, ..window }
             }
-            Some(tally) => {
-                self.past_windows.push(tally);
-                placeholder_window(tally.id + 1)
+            Some(window) => {
+                self.past_windows.push(window);
+                placeholder_window(window.id + 1)
             }
             None => placeholder_window(0),
         }
     }
 
-    pub(in crate::engine) fn take_past_window(&mut self, is: impl Fn(&WindowUsage) -> bool) -> Option<WindowUsage> {
-        let place = self.past_windows.iter().position(is)?;
-        Some(self.past_windows.swap_remove(place))
+    pub(in crate::engine) fn take_past_window(
+        &mut self,
+        matches: impl Fn(&WindowUsage) -> bool,
+    ) -> Option<WindowUsage> {
+        let index = self.past_windows.iter().position(matches)?;
+        Some(self.past_windows.swap_remove(index))
     }
 
     /// Evicts the oldest windows beyond a maximum, except windows that overlap the current one or have open
@@ -97,53 +105,54 @@ impl QuotaState {
     fn evict_old(&mut self) {
         let key = self.current.key(self.window.lookback());
         while self.past_windows.len() > MAX_PAST_WINDOWS {
-            let idle = |tally: &&WindowUsage| {
-                tally.reserved.is_zero() && tally.owed.is_zero() && !key.overlaps(tally.id, tally.known_span())
+            let idle = |window: &&WindowUsage| {
+                window.reserved.is_zero() && window.owed.is_zero() && !key.overlaps(window.id, window.known_span())
             };
             let oldest =
-                self.past_windows.iter().filter(idle).min_by_key(|tally| tally.span.start).map(|tally| tally.id);
+                self.past_windows.iter().filter(idle).min_by_key(|window| window.span.start).map(|window| window.id);
             let Some(oldest) = oldest else { return };
-            if let Some(tally) = self.take_past_window(|tally| tally.id == oldest)
-                && tally.opened
+            if let Some(window) = self.take_past_window(|window| window.id == oldest)
+                && window.opened
             {
-                self.evicted_windows.evict(tally.span);
+                self.evicted_windows.evict(window.span);
             }
         }
     }
 
     /// Sums up the usage of other windows that overlaps the current one. A ledger does this for all instances.
     pub(in crate::engine) fn sum_overlapping(&mut self) {
-        let back = self.window.lookback();
+        let lookback = self.window.lookback();
         let span = self.span_of(&self.current);
-        let key = WindowKey { id: self.current.id, span: Some(span), lookback: back };
+        let key = WindowKey { id: self.current.id, span: Some(span), lookback };
         if !self.leased && !self.current.spent {
-            let weighs = |tally: &&WindowUsage| key.overlaps(tally.id, tally.known_span());
-            let weight = self
+            let overlaps = |window: &&WindowUsage| key.overlaps(window.id, window.known_span());
+            let overlapping = self
                 .past_windows
                 .iter()
-                .filter(weighs)
-                .fold(Units::ZERO, |sum, tally| sum.saturating_add(tally.taken()));
-            self.current.held_by_others = weight;
-            self.current.taken_by_others = weight;
-            self.current.held = self.limit.saturating_sub(weight);
+                .filter(overlaps)
+                .fold(Units::ZERO, |sum, window| sum.saturating_add(window.taken()));
+            self.current.held_by_others = overlapping;
+            self.current.taken_by_others = overlapping;
+            self.current.held = self.limit.saturating_sub(overlapping);
             self.current.refill_below = Units::MAX;
         }
-        self.resets_at = match back {
+        self.resets_at = match lookback {
             0 => self.current.span.end,
-            _ => self.first_expiry(back),
+            _ => self.first_expiry(lookback),
         };
     }
 
     /// Returns the time at which the earliest overlapping usage expires.
-    fn first_expiry(&self, back: u32) -> Timestamp {
+    fn first_expiry(&self, lookback: u32) -> Timestamp {
         let span = self.current.span;
-        let relief = |start: Timestamp| start + span.length().saturating_mul(back + 1);
-        let key = self.current.key(back);
-        let weighs = |tally: &&WindowUsage| !tally.taken().is_zero() && key.overlaps(tally.id, tally.known_span());
-        let oldest = self.past_windows.iter().filter(weighs).map(|tally| tally.span.start).min();
+        let expiry = |start: Timestamp| start + span.length().saturating_mul(lookback + 1);
+        let key = self.current.key(lookback);
+        let overlaps =
+            |window: &&WindowUsage| !window.taken().is_zero() && key.overlaps(window.id, window.known_span());
+        let oldest = self.past_windows.iter().filter(overlaps).map(|window| window.span.start).min();
         match oldest {
-            Some(start) => relief(start).max(span.end),
-            None if self.current.taken_by_others.is_zero() => relief(span.start),
+            Some(start) => expiry(start).max(span.end),
+            None if self.current.taken_by_others.is_zero() => expiry(span.start),
             // The usage belongs to other instances and may expire at any moment.
             None => span.end,
         }

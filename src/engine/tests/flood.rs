@@ -21,10 +21,10 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = (u64, Step)> {
-    let who =
+    let kind =
         prop_oneof![(0..ACTIVE).prop_map(Step::Active), (1u64..30).prop_map(Step::NewKeys), Just(Step::EvictIdle),];
     // All steps together take less than the ten minutes after which a client is idle.
-    (0u64..5_000, who)
+    (0u64..5_000, kind)
 }
 
 proptest! {
@@ -33,8 +33,8 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..100),
     ) {
         let small = Engine::new(LeaseMode::Local, MOST).admission(rules(vec![], vec![route(&[])]), NOON);
-        let endless = Engine::new(LeaseMode::Local, 1_000_000).admission(rules(vec![], vec![route(&[])]), NOON);
-        let ask = |admission: &Admission, key: u64, now| {
+        let unbounded = Engine::new(LeaseMode::Local, 1_000_000).admission(rules(vec![], vec![route(&[])]), NOON);
+        let request = |admission: &Admission, key: u64, now| {
             let decision = admission.admit(ClientKey::from_number(key), LIMITED, 0, "/item/1", now);
             let wait = match decision.ruling {
                 AdmissionOutcome::Admitted(_) => None,
@@ -43,25 +43,26 @@ proptest! {
             (wait, decision.bucket.map(|bucket| (bucket.remaining, bucket.full_after)))
         };
         for key in 0..ACTIVE {
-            prop_assert_eq!(ask(&small, key, NOON), ask(&endless, key, NOON));
+            prop_assert_eq!(request(&small, key, NOON), request(&unbounded, key, NOON));
         }
-        let (mut now, mut stranger, mut let_in) = (NOON, ACTIVE, 0);
+        let (mut now, mut next_key, mut admitted) = (NOON, ACTIVE, 0);
         for (pause_ms, step) in steps {
             now += Duration::from_millis(pause_ms);
             match step {
-                Step::Active(key) => prop_assert_eq!(ask(&small, key, now), ask(&endless, key, now)),
+                Step::Active(key) => prop_assert_eq!(request(&small, key, now), request(&unbounded, key, now)),
                 Step::EvictIdle => small.evict_idle(now),
                 Step::NewKeys(count) => {
-                    for key in stranger..stranger + count {
-                        let_in += [(); 2].iter().filter(|()| ask(&small, key, now).0.is_none()).count() as u64;
+                    for key in next_key..next_key + count {
+                        admitted += [(); 2].iter().filter(|()| request(&small, key, now).0.is_none()).count() as u64;
                     }
-                    stranger += count;
+                    next_key += count;
                 }
             }
             prop_assert!(small.engine().clients_tracked() <= MOST);
-            let free_places = MOST as u64 - ACTIVE;
+            let free_entries = MOST as u64 - ACTIVE;
             let shared = CAPACITY + now.saturating_duration_since(NOON).as_secs() / INTERVAL_S;
-            prop_assert!(let_in <= free_places * CAPACITY + shared, "{} of {} admitted", let_in, 2 * (stranger - ACTIVE));
+            let requests = 2 * (next_key - ACTIVE);
+            prop_assert!(admitted <= free_entries * CAPACITY + shared, "{} of {} admitted", admitted, requests);
         }
     }
 }

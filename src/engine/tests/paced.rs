@@ -92,15 +92,15 @@ fn learned_demand_survives_reload_and_restart() {
 fn reload_without_changes_keeps_the_plan() {
     let engine = Engine::new(LeaseMode::Local, 1000);
     let at = |second| MORNING + Duration::from_secs(second);
-    let line = |limit: u64, second| {
+    let planned = |limit: u64, second| {
         let quota = paced_quota(limit, true);
         let admission = engine.admission(rules(vec![quota], vec![route(&[(0, 1)])]), at(second));
         let _ = try_admit(&admission, BOT, 0, at(second));
         admission.plan(QuotaId(0), at(second)).expect("the quota is paced").planned
     };
-    let first = line(2400, 0);
-    assert_eq!(line(2400, 5), first, "a plan lasts ten seconds");
-    assert!(line(4800, 6) > first, "a new limit is planned for at once");
+    let first = planned(2400, 0);
+    assert_eq!(planned(2400, 5), first, "a plan lasts ten seconds");
+    assert!(planned(4800, 6) > first, "a new limit is planned for at once");
 }
 
 #[test]
