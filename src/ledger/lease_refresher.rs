@@ -63,14 +63,15 @@ impl LeaseRefresher {
         wake_handle: WakeHandle,
         now: impl Fn() -> Timestamp + Send + 'static,
     ) -> io::Result<Self> {
-        let (shared, answers) = (Arc::new(RefresherState::default()), Arc::new(Notify::new()));
+        let (shared, lease_updates) = (Arc::new(RefresherState::default()), Arc::new(Notify::new()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = {
-            let (bell, shared, answers) = (wake_handle.clone(), Arc::clone(&shared), Arc::clone(&answers));
-            let keep = move || runtime.block_on(run(store, &engine, &bell, &shared, &answers, now));
-            std::thread::Builder::new().name("ledger".into()).spawn(keep)?
+            let (wake_handle, shared, lease_updates) =
+                (wake_handle.clone(), Arc::clone(&shared), Arc::clone(&lease_updates));
+            let refresh = move || runtime.block_on(run(store, &engine, &wake_handle, &shared, &lease_updates, now));
+            std::thread::Builder::new().name("ledger".into()).spawn(refresh)?
         };
-        Ok(Self { wake_handle, shared, answers, thread: Mutex::new(Some(thread)) })
+        Ok(Self { wake_handle, shared, answers: lease_updates, thread: Mutex::new(Some(thread)) })
     }
 
     /// Returns a handle that is notified after each response of the ledger.
@@ -90,12 +91,12 @@ impl LeaseRefresher {
 
     /// Waits until a refresh that starts after this call has ended. Returns false if that takes longer than the
     /// timeout.
-    pub fn flush(&self, patience: Duration) -> bool {
+    pub fn flush(&self, timeout: Duration) -> bool {
         let mut progress = self.shared.progress.lock();
         let target = progress.begun + 1;
         self.wake_handle.0.notify_one();
         let waiting = |progress: &mut Progress| progress.ended < target && !progress.stopping;
-        !self.shared.progressed.wait_while_for(&mut progress, waiting, patience).timed_out()
+        !self.shared.progressed.wait_while_for(&mut progress, waiting, timeout).timed_out()
     }
 
     /// Returns held units that are not taken. No units may be taken afterwards.
@@ -113,10 +114,10 @@ async fn run<S: Store>(
     engine: &Engine,
     wake_handle: &WakeHandle,
     shared: &RefresherState,
-    answers: &Notify,
+    lease_updates: &Notify,
     now: impl Fn() -> Timestamp,
 ) {
-    let mut troubles = 0;
+    let mut failures = 0;
     loop {
         let stopping = {
             let mut progress = shared.progress.lock();
@@ -133,16 +134,16 @@ async fn run<S: Store>(
             Ok(false) => SHORTFALL_INTERVAL,
         };
         match &round {
-            Ok(_) if troubles > 0 => {
-                troubles = 0;
+            Ok(_) if failures > 0 => {
+                failures = 0;
                 info!("Ledger available again");
             }
             Ok(_) => {}
             Err(error) => {
-                if troubles % WARN_EVERY_FAILURES == 0 {
+                if failures % WARN_EVERY_FAILURES == 0 {
                     warn!("Ledger unavailable: {error}. Requests are admitted until the current leases are used up");
                 }
-                troubles += 1;
+                failures += 1;
             }
         }
         {
@@ -154,7 +155,7 @@ async fn run<S: Store>(
                 Err(error) => Some(format!("Ledger unavailable: {error}")),
             };
             shared.progressed.notify_all();
-            answers.notify_waiters();
+            lease_updates.notify_waiters();
         }
         if stopping {
             return;
@@ -167,14 +168,14 @@ async fn run<S: Store>(
 /// Refreshes all leases in one call. Returns true if each lease covers the current need.
 async fn refresh_once<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<bool, StoreError> {
     correct(store, engine, now).await?;
-    let asks = engine.lease_requests(now);
-    if asks.is_empty() {
+    let requests = engine.lease_requests(now);
+    if requests.is_empty() {
         return Ok(true);
     }
-    match store.lease(&asks, now).await {
+    match store.lease(&requests, now).await {
         Ok(leases) => {
-            engine.apply_leases(&asks, &leases, now);
-            Ok(asks.iter().zip(&leases).all(is_satisfied))
+            engine.apply_leases(&requests, &leases, now);
+            Ok(requests.iter().zip(&leases).all(is_satisfied))
         }
         Err(error) => {
             if matches!(error, StoreError::Unreachable(_)) {
@@ -191,10 +192,10 @@ async fn release_all<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -
 }
 
 async fn correct<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<(), StoreError> {
-    for (ask, used) in engine.pending_corrections(now) {
-        if let Err(error) = store.correct(&ask, used, now).await {
+    for (request, used) in engine.pending_corrections(now) {
+        if let Err(error) = store.correct(&request, used, now).await {
             if !matches!(error, StoreError::Refused(_)) {
-                engine.requeue_correction(&ask);
+                engine.requeue_correction(&request);
             }
             return Err(error);
         }
@@ -203,8 +204,11 @@ async fn correct<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Re
 }
 
 /// Returns false if more units are available than were leased, and they are needed soon.
-fn is_satisfied((ask, lease): (&LeaseRequest, &Lease)) -> bool {
-    let needed =
-        ask.taken.saturating_add(ask.urgent).min(ask.wanted).min(ask.limit.saturating_sub(lease.held_by_others));
+fn is_satisfied((request, lease): (&LeaseRequest, &Lease)) -> bool {
+    let needed = request
+        .taken
+        .saturating_add(request.urgent)
+        .min(request.wanted)
+        .min(request.limit.saturating_sub(lease.held_by_others));
     lease.held >= needed
 }

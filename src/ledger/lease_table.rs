@@ -51,93 +51,91 @@ const MAX_PAST_WINDOWS: usize = 8;
 
 impl LeaseTable {
     /// Grants the request of a holder as far as units are available. Returns the lease.
-    pub fn lease(&mut self, who: Holder, ask: &LeaseRequest, now: Timestamp) -> Lease {
-        let series = self.quotas.entry(ask.quota.clone()).or_default();
-        if series.is_evicted(&ask.window) {
-            return evicted_lease(ask);
+    pub fn lease(&mut self, holder: Holder, request: &LeaseRequest, now: Timestamp) -> Lease {
+        let quota = self.quotas.entry(request.quota.clone()).or_default();
+        if quota.is_evicted(&request.window) {
+            return evicted_lease(request);
         }
-        let (elsewhere, taken_elsewhere) = series.held_by_others(who, &ask.window, now);
-        let window = series.windows.entry(ask.window.id).or_default();
-        window.merge_span(ask.window.span);
-        let is_over = ask.window.span.is_none() && window.span.is_some_and(|span| span.end <= now);
-        let room = if is_over { Units::ZERO } else { ask.limit.saturating_sub(elsewhere) };
-        let held = if ask.wanted < ask.held { ask.wanted } else { ask.wanted.min(room).max(ask.held) };
-        let held = held.max(ask.taken);
-        window.holdings.insert(who, Holding { held, taken: ask.taken });
+        let (held_by_others, taken_by_others) = quota.held_by_others(holder, &request.window, now);
+        let window = quota.windows.entry(request.window.id).or_default();
+        window.merge_span(request.window.span);
+        let has_ended = request.window.span.is_none() && window.span.is_some_and(|span| span.end <= now);
+        let available = if has_ended { Units::ZERO } else { request.limit.saturating_sub(held_by_others) };
+        let held = if request.wanted < request.held {
+            request.wanted
+        } else {
+            request.wanted.min(available).max(request.held)
+        };
+        let held = held.max(request.taken);
+        window.holdings.insert(holder, Holding { held, taken: request.taken });
         let span = window.span;
-        Lease { held, held_by_others: elsewhere, taken_by_others: taken_elsewhere, span, ..Lease::default() }
+        Lease { held, held_by_others, taken_by_others, span, ..Lease::default() }
     }
 
-    /// Evicts the oldest windows that no request needs. `asks` must contain all requests of an instance: a window that
-    /// does not overlap a returned one may overlap the one in use.
-    pub fn evict_old(&mut self, asks: &[LeaseRequest]) {
-        for of_quota in asks.chunk_by(|one, next| one.quota == next.quota) {
-            if let Some(series) = self.quotas.get_mut(&of_quota[0].quota) {
-                series.evict_old(of_quota);
+    /// Evicts the oldest windows that no request needs. `requests` must contain all requests of an instance: a window
+    /// that does not overlap a returned one may overlap the one in use.
+    pub fn evict_old(&mut self, requests: &[LeaseRequest]) {
+        for quota_requests in requests.chunk_by(|one, next| one.quota == next.quota) {
+            if let Some(quota) = self.quotas.get_mut(&quota_requests[0].quota) {
+                quota.evict_old(quota_requests);
             }
         }
     }
 
     /// Records the final usage of a holder and retires it.
-    pub fn close(&mut self, who: Holder, ask: &LeaseRequest) {
-        let series = self.quotas.entry(ask.quota.clone()).or_default();
-        if !series.is_evicted(&ask.window) {
-            let window = series.windows.entry(ask.window.id).or_default();
-            window.merge_span(ask.window.span);
-            window.holdings.remove(&who);
-            window.add_to_earlier(ask.taken);
+    pub fn close(&mut self, holder: Holder, request: &LeaseRequest) {
+        let quota = self.quotas.entry(request.quota.clone()).or_default();
+        if !quota.is_evicted(&request.window) {
+            let window = quota.windows.entry(request.window.id).or_default();
+            window.merge_span(request.window.span);
+            window.holdings.remove(&holder);
+            window.add_to_earlier(request.taken);
         }
     }
 
     /// Counts `used` as taken in total of the request's window and what overlaps it. Replaces all usage except that of
     /// live instances.
-    pub fn correct(&mut self, who: Holder, ask: &LeaseRequest, used: Units, now: Timestamp) {
-        let series = self.quotas.entry(ask.quota.clone()).or_default();
-        let key = with_current_span(&ask.window, now);
+    pub fn correct(&mut self, holder: Holder, request: &LeaseRequest, used: Units, now: Timestamp) {
+        let quota = self.quotas.entry(request.quota.clone()).or_default();
+        let key = with_current_span(&request.window, now);
         // The administrator's value also covers evicted windows.
-        series.forgotten = EvictedWindows::default();
-        for (&id, window) in &mut series.windows {
+        quota.forgotten = EvictedWindows::default();
+        for (&id, window) in &mut quota.windows {
             if id == key.id || key.overlaps(id, window.span) {
-                window.holdings.retain(|&holder, _| holder != PREVIOUS_INCARNATIONS && holder != MANUAL_CORRECTION);
+                window.holdings.retain(|&other, _| other != PREVIOUS_INCARNATIONS && other != MANUAL_CORRECTION);
             }
         }
-        let window = series.windows.entry(key.id).or_default();
-        window.merge_span(ask.window.span);
-        window.holdings.insert(who, Holding { held: ask.held.max(ask.taken), taken: ask.taken });
-        let (_, live) = series.held_by_others(who, &ask.window, now);
-        let by_hand = used.saturating_sub(ask.taken).saturating_sub(live);
-        let window = series.windows.entry(key.id).or_default();
-        window.holdings.insert(MANUAL_CORRECTION, Holding { held: by_hand, taken: by_hand });
+        let window = quota.windows.entry(key.id).or_default();
+        window.merge_span(request.window.span);
+        window.holdings.insert(holder, Holding { held: request.held.max(request.taken), taken: request.taken });
+        let (_, live) = quota.held_by_others(holder, &request.window, now);
+        let manual = used.saturating_sub(request.taken).saturating_sub(live);
+        let window = quota.windows.entry(key.id).or_default();
+        window.holdings.insert(MANUAL_CORRECTION, Holding { held: manual, taken: manual });
     }
 
     /// Returns the current lease of a holder, without a change.
-    pub fn status(&self, who: Holder, ask: &LeaseRequest, now: Timestamp) -> Lease {
-        let nothing = QuotaWindows::default();
-        let series = self.quotas.get(&ask.quota).unwrap_or(&nothing);
-        if series.is_evicted(&ask.window) {
-            return evicted_lease(ask);
+    pub fn status(&self, holder: Holder, request: &LeaseRequest, now: Timestamp) -> Lease {
+        let empty = QuotaWindows::default();
+        let quota = self.quotas.get(&request.quota).unwrap_or(&empty);
+        if quota.is_evicted(&request.window) {
+            return evicted_lease(request);
         }
-        let (elsewhere, taken_elsewhere) = series.held_by_others(who, &ask.window, now);
-        let window = series.windows.get(&ask.window.id);
-        let held = self.holding(who, &ask.quota, ask.window.id).held;
-        Lease {
-            held,
-            held_by_others: elsewhere,
-            taken_by_others: taken_elsewhere,
-            span: window.and_then(|window| window.span),
-            ..Lease::default()
-        }
+        let (held_by_others, taken_by_others) = quota.held_by_others(holder, &request.window, now);
+        let window = quota.windows.get(&request.window.id);
+        let held = self.holding(holder, &request.quota, request.window.id).held;
+        Lease { held, held_by_others, taken_by_others, span: window.and_then(|window| window.span), ..Lease::default() }
     }
 
     /// Returns true if the window is stored.
     pub fn contains(&self, quota: &str, window: u64) -> bool {
-        self.quotas.get(quota).is_some_and(|series| series.windows.contains_key(&window))
+        self.quotas.get(quota).is_some_and(|quota| quota.windows.contains_key(&window))
     }
 
     /// Returns the units of a holder in a window.
-    pub fn holding(&self, who: Holder, quota: &str, window: u64) -> Holding {
-        let window = self.quotas.get(quota).and_then(|series| series.windows.get(&window));
-        window.and_then(|window| window.holdings.get(&who)).copied().unwrap_or_default()
+    pub fn holding(&self, holder: Holder, quota: &str, window: u64) -> Holding {
+        let window = self.quotas.get(quota).and_then(|quota| quota.windows.get(&window));
+        window.and_then(|window| window.holdings.get(&holder)).copied().unwrap_or_default()
     }
 
     /// Returns the span of the window, if it is known.
@@ -146,39 +144,44 @@ impl LeaseTable {
     }
 
     /// Sets the units of a holder in a stored window.
-    pub(super) fn put(&mut self, who: Holder, quota: &str, window: u64, holding: Holding) {
-        if let Some(window) = self.quotas.get_mut(quota).and_then(|series| series.windows.get_mut(&window)) {
-            window.holdings.insert(who, holding);
+    pub(super) fn put(&mut self, holder: Holder, quota: &str, window: u64, holding: Holding) {
+        if let Some(window) = self.quotas.get_mut(quota).and_then(|quota| quota.windows.get_mut(&window)) {
+            window.holdings.insert(holder, holding);
         }
     }
 
-    /// Retires a holder that has crashed. `fate` returns how many of its units count as taken.
+    /// Retires a holder that has crashed. `count_taken` returns how many of its units count as taken.
     ///
     /// A first-use window that is not known to be open counts as opened now if units may have been taken of it.
-    pub fn retire_holder(&mut self, who: Holder, now: Timestamp, mut fate: impl FnMut(&str, u64, Holding) -> Units) {
-        for (quota, series) in &mut self.quotas {
-            for (&id, window) in &mut series.windows {
-                let Some(held) = window.holdings.remove(&who) else { continue };
-                let taken = fate(quota, id, held);
+    pub fn retire_holder(
+        &mut self,
+        holder: Holder,
+        now: Timestamp,
+        mut count_taken: impl FnMut(&str, u64, Holding) -> Units,
+    ) {
+        for (name, quota) in &mut self.quotas {
+            for (&id, window) in &mut quota.windows {
+                let Some(holding) = window.holdings.remove(&holder) else { continue };
+                let taken = count_taken(name, id, holding);
                 window.add_to_earlier(taken);
                 if !taken.is_zero() {
                     window.span = window.span.or(Some(Span { start: now, end: Timestamp(u64::MAX) }));
                 }
             }
-            series.renumber();
+            quota.renumber();
         }
     }
 }
 
 impl QuotaWindows {
     /// Returns the held and the taken units of all other holders, including those of overlapping windows.
-    fn held_by_others(&self, who: Holder, key: &WindowKey, now: Timestamp) -> (Units, Units) {
+    fn held_by_others(&self, holder: Holder, key: &WindowKey, now: Timestamp) -> (Units, Units) {
         let key = with_current_span(key, now);
         let mut sum = (Units::ZERO, Units::ZERO);
         for (&id, window) in &self.windows {
-            let weighs = key.overlaps(id, window.span);
-            for (&holder, holding) in &window.holdings {
-                if weighs || (id == key.id && holder != who) {
+            let overlaps = key.overlaps(id, window.span);
+            for (&other, holding) in &window.holdings {
+                if overlaps || (id == key.id && other != holder) {
                     sum = (sum.0.saturating_add(holding.held), sum.1.saturating_add(holding.taken));
                 }
             }
@@ -188,28 +191,29 @@ impl QuotaWindows {
 
     /// Returns true if the usage of the window or of one that overlaps it was evicted.
     fn is_evicted(&self, key: &WindowKey) -> bool {
-        let known = self.windows.contains_key(&key.id);
+        let is_stored = self.windows.contains_key(&key.id);
         match key.span {
             Some(span) if is_ordinal(key.id, Some(span)) => false,
-            Some(span) => self.forgotten.overlaps(span, key.lookback) || (!known && self.forgotten.covers(span)),
-            None => !known && self.windows.iter().any(|(&id, window)| is_ordinal(id, window.span) && id > key.id),
+            Some(span) => self.forgotten.overlaps(span, key.lookback) || (!is_stored && self.forgotten.covers(span)),
+            None => !is_stored && self.windows.iter().any(|(&id, window)| is_ordinal(id, window.span) && id > key.id),
         }
     }
 
     /// Evicts the oldest windows beyond a maximum. Keeps one window more than those that overlap the requests, because
     /// it may be prefetched.
-    fn evict_old(&mut self, asks: &[LeaseRequest]) {
+    fn evict_old(&mut self, requests: &[LeaseRequest]) {
         let newest = self.windows.values().filter_map(|window| window.span).max_by_key(|span| span.start);
         let Some(newest) = newest else { return };
-        let needed = |ask: &LeaseRequest, id: u64, span: Option<Span>| {
-            let back = if ask.window.lookback == 0 { 0 } else { ask.window.lookback + 1 };
-            let spans = [ask.window.span.unwrap_or(newest), newest];
-            let mut keys = spans.map(|span| WindowKey { id: u64::MAX, span: Some(span), lookback: back }).into_iter();
-            id == ask.window.id || keys.any(|key| key.overlaps(id, span))
+        let needed = |request: &LeaseRequest, id: u64, span: Option<Span>| {
+            let lookback = if request.window.lookback == 0 { 0 } else { request.window.lookback + 1 };
+            let spans = [request.window.span.unwrap_or(newest), newest];
+            let mut keys = spans.map(|span| WindowKey { id: u64::MAX, span: Some(span), lookback }).into_iter();
+            id == request.window.id || keys.any(|key| key.overlaps(id, span))
         };
         while self.windows.len() > MAX_PAST_WINDOWS {
             let idle = |(id, window): &(&u64, &LeasedWindow)| {
-                window.span.is_some_and(|span| span != newest) && !asks.iter().any(|ask| needed(ask, **id, window.span))
+                window.span.is_some_and(|span| span != newest)
+                    && !requests.iter().any(|request| needed(request, **id, window.span))
             };
             let oldest = self.windows.iter().filter(idle).min_by_key(|(_, window)| window.span.map(|span| span.start));
             let Some((&id, window)) = oldest else { return };
@@ -222,12 +226,12 @@ impl QuotaWindows {
 
     /// Renumbers first-use windows from 0, so that an instance that starts finds the current one.
     fn renumber(&mut self) {
-        let (by_use, by_time): (Vec<_>, Vec<_>) = std::mem::take(&mut self.windows)
+        let (first_use, timed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.windows)
             .into_iter()
             .filter(|(_, window)| window.span.is_some())
             .partition(|(id, window)| is_ordinal(*id, window.span));
-        self.windows.extend(by_time);
-        self.windows.extend((0..).zip(by_use).map(|(ordinal, (_, window))| (ordinal, window)));
+        self.windows.extend(timed);
+        self.windows.extend((0..).zip(first_use).map(|(ordinal, (_, window))| (ordinal, window)));
     }
 }
 
@@ -240,21 +244,21 @@ impl LeasedWindow {
 
     /// Merges the span that an instance reports. Windows with one id are identical, whatever the clocks of the
     /// instances: the earliest start counts.
-    fn merge_span(&mut self, told: Option<Span>) {
-        self.span = match (self.span, told) {
+    fn merge_span(&mut self, reported: Option<Span>) {
+        self.span = match (self.span, reported) {
             (None, span) | (span, None) => span,
-            (Some(known), Some(told)) if told.start <= known.start => Some(told),
-            (Some(known), Some(told)) => Some(Span { start: known.start, end: known.start + told.length() }),
+            (Some(stored), Some(reported)) if reported.start <= stored.start => Some(reported),
+            (Some(stored), Some(reported)) => Some(Span { start: stored.start, end: stored.start + reported.length() }),
         };
     }
 }
 
 /// Returns the lease of an evicted window: fully used, and ended if it is a first-use window.
-fn evicted_lease(ask: &LeaseRequest) -> Lease {
-    let elsewhere = ask.limit.saturating_sub(ask.taken);
-    let over = Span { start: Timestamp(0), end: Timestamp(0) };
-    let span = ask.window.span.is_none().then_some(over);
-    Lease { held: ask.taken, held_by_others: elsewhere, taken_by_others: elsewhere, span, ..Lease::default() }
+fn evicted_lease(request: &LeaseRequest) -> Lease {
+    let unavailable = request.limit.saturating_sub(request.taken);
+    let ended = Span { start: Timestamp(0), end: Timestamp(0) };
+    let span = request.window.span.is_none().then_some(ended);
+    Lease { held: request.taken, held_by_others: unavailable, taken_by_others: unavailable, span, ..Lease::default() }
 }
 
 /// Returns the key with a span: a window that is not open yet would open now.

@@ -17,32 +17,36 @@ pub struct MemoryStore {
 
 impl MemoryStore {
     /// Creates the store of one instance, numbered from 1, on a shared table.
-    pub fn new(table: Arc<Mutex<LeaseTable>>, gate: Holder) -> Self {
-        Self { table, gate }
+    pub fn new(table: Arc<Mutex<LeaseTable>>, holder: Holder) -> Self {
+        Self { table, gate: holder }
     }
 }
 
 impl Store for MemoryStore {
-    fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
+    fn lease(
+        &mut self,
+        requests: &[LeaseRequest],
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
         let mut table = self.table.lock();
-        let leases = asks.iter().map(|ask| table.lease(self.gate, ask, now)).collect();
-        table.evict_old(asks);
+        let leases = requests.iter().map(|request| table.lease(self.gate, request, now)).collect();
+        table.evict_old(requests);
         ready(Ok(leases))
     }
 
-    fn close(&mut self, asks: &[LeaseRequest], _: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
+    fn close(&mut self, requests: &[LeaseRequest], _: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
         let mut table = self.table.lock();
-        asks.iter().for_each(|ask| table.close(self.gate, ask));
+        requests.iter().for_each(|request| table.close(self.gate, request));
         ready(Ok(()))
     }
 
     fn correct(
         &mut self,
-        ask: &LeaseRequest,
+        request: &LeaseRequest,
         used: Units,
         now: Timestamp,
     ) -> impl Future<Output = Result<(), StoreError>> {
-        self.table.lock().correct(self.gate, ask, used, now);
+        self.table.lock().correct(self.gate, request, used, now);
         ready(Ok(()))
     }
 }

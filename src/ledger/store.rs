@@ -12,7 +12,11 @@ use std::time::Duration;
 /// instance reports is recorded even above the limit.
 pub trait Store: Send + 'static {
     /// Returns a lease for each request, in their order. A lease is recorded before it is returned.
-    fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>>;
+    fn lease(
+        &mut self,
+        requests: &[LeaseRequest],
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Vec<Lease>, StoreError>>;
 
     /// Returns a problem that the administrator should fix although the ledger responds; `None` if there is none.
     fn last_error(&self) -> Option<String> {
@@ -20,19 +24,19 @@ pub trait Store: Send + 'static {
     }
 
     /// Closes the ledger at a clean shutdown: only taken units remain held.
-    fn close(&mut self, asks: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<(), StoreError>>;
+    fn close(&mut self, requests: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<(), StoreError>>;
 
     /// Applies a manual correction. The window of the request, with all usage that overlaps it, counts `used` as taken
     /// in total; units reserved by instances stay. The `taken` units of the request already include the correction.
     fn correct(
         &mut self,
-        ask: &LeaseRequest,
+        request: &LeaseRequest,
         used: Units,
         now: Timestamp,
     ) -> impl Future<Output = Result<(), StoreError>> {
         let _ = (used, now);
-        let told = format!("{}: this ledger does not support manual corrections", ask.quota);
-        std::future::ready(Err(StoreError::Refused(told)))
+        let message = format!("{}: this ledger does not support manual corrections", request.quota);
+        std::future::ready(Err(StoreError::Refused(message)))
     }
 }
 

@@ -62,15 +62,15 @@ impl SimulatedDir {
     /// Returns the directory as the next incarnation finds it.
     fn after_crash(&self, end: CrashKind) -> Self {
         let mut state = self.0.lock().clone();
-        for bytes in state.files.values_mut() {
+        for file in state.files.values_mut() {
             if let CrashKind::PowerCut(reached) = end {
-                let cut = bytes.cached.len() * reached / 16;
-                let mut torn = bytes.durable.clone();
-                torn.resize(bytes.cached.len(), 0);
-                torn[..cut].copy_from_slice(&bytes.cached[..cut]);
-                bytes.cached = torn;
+                let cut = file.cached.len() * reached / 16;
+                let mut torn = file.durable.clone();
+                torn.resize(file.cached.len(), 0);
+                torn[..cut].copy_from_slice(&file.cached[..cut]);
+                file.cached = torn;
             }
-            bytes.durable = bytes.cached.clone();
+            file.durable = file.cached.clone();
         }
         Self(Arc::new(Mutex::new(SimulatedDirState { lives_for: None, syncs_fail: false, ..state })))
     }
@@ -78,7 +78,7 @@ impl SimulatedDir {
 
 impl StateDir for SimulatedDir {
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.0.lock().files.get(name).map(|bytes| bytes.cached.clone()))
+        Ok(self.0.lock().files.get(name).map(|file| file.cached.clone()))
     }
 
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -90,10 +90,10 @@ impl StateDir for SimulatedDir {
         Ok(())
     }
 
-    fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.begin_operation()?;
         let file = state.files.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
-        file.cached[at as usize..][..bytes.len()].copy_from_slice(bytes);
+        file.cached[offset as usize..][..bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
 
@@ -132,8 +132,8 @@ fn window() -> WindowKey {
     WindowKey { id: 0, span: Some(Span { start, end: start + Duration::from_secs(86_400) }), lookback: 0 }
 }
 
-fn lease_request(taken: u64, held: u64, wanted: u64, soon: u64) -> LeaseRequest {
-    let [limit, taken, held, wanted, soon] = [LIMIT, taken, held, wanted, soon].map(Units::from_whole);
+fn lease_request(taken: u64, held: u64, wanted: u64, urgent: u64) -> LeaseRequest {
+    let [limit, taken, held, wanted, urgent] = [LIMIT, taken, held, wanted, urgent].map(Units::from_whole);
     LeaseRequest {
         quota: "api".into(),
         limit,
@@ -141,7 +141,7 @@ fn lease_request(taken: u64, held: u64, wanted: u64, soon: u64) -> LeaseRequest 
         taken,
         held,
         wanted,
-        urgent: soon,
+        urgent,
         expected_demand: Units::ZERO,
     }
 }
@@ -152,9 +152,9 @@ impl TestInstance {
         Self { sim, ledger, taken: 0, held: 0 }
     }
 
-    fn request_lease(&mut self, lease: u64, soon: u64) -> Result<Lease, StoreError> {
+    fn request_lease(&mut self, lease: u64, urgent: u64) -> Result<Lease, StoreError> {
         let wanted = (self.taken + lease).max(self.held);
-        let lease = self.ledger.lease(&[lease_request(self.taken, self.held, wanted, soon)], NOON)?.remove(0);
+        let lease = self.ledger.lease(&[lease_request(self.taken, self.held, wanted, urgent)], NOON)?.remove(0);
         self.held = lease.held.floor();
         Ok(lease)
     }
@@ -175,65 +175,72 @@ impl TestInstance {
 
 #[test]
 fn kill_loses_journal_mark_power_cut_loses_lease() {
-    let mut gate = TestInstance::start(SimulatedDir::default(), "this");
-    gate.request_lease(100, 10).expect("a lease");
-    assert_eq!(gate.held, 10, "the mark is granted, not the lease");
-    gate.spend(4);
-    assert_eq!(gate.counted_after_crash(CrashKind::Killed), (10, 10));
-    assert_eq!(gate.counted_after_crash(CrashKind::PowerCut(0)), (100, 100));
-    gate.request_lease(100, 10).expect("more");
-    assert_eq!((gate.held, gate.counted_after_crash(CrashKind::Killed)), (14, (14, 10)));
+    let mut instance = TestInstance::start(SimulatedDir::default(), "this");
+    instance.request_lease(100, 10).expect("a lease");
+    assert_eq!(instance.held, 10, "the mark is granted, not the lease");
+    instance.spend(4);
+    assert_eq!(instance.counted_after_crash(CrashKind::Killed), (10, 10));
+    assert_eq!(instance.counted_after_crash(CrashKind::PowerCut(0)), (100, 100));
+    instance.request_lease(100, 10).expect("more");
+    assert_eq!((instance.held, instance.counted_after_crash(CrashKind::Killed)), (14, (14, 10)));
 }
 
 #[test]
 fn small_leases_need_no_sync() {
-    let mut gate = TestInstance::start(SimulatedDir::default(), "this");
-    gate.request_lease(100, 10).expect("a lease");
-    gate.sim.0.lock().syncs_fail = true;
+    let mut instance = TestInstance::start(SimulatedDir::default(), "this");
+    instance.request_lease(100, 10).expect("a lease");
+    instance.sim.0.lock().syncs_fail = true;
     for _ in 0..4 {
-        gate.spend(10);
-        gate.request_lease(100, 10).expect("within the lease");
+        instance.spend(10);
+        instance.request_lease(100, 10).expect("within the lease");
     }
-    assert_eq!(gate.held, 50);
+    assert_eq!(instance.held, 50);
 }
 
 #[test]
 fn clean_shutdown_loses_nothing() {
-    let mut gate = TestInstance::start(SimulatedDir::default(), "this");
-    gate.request_lease(100, 10).expect("a lease");
-    gate.spend(4);
-    gate.ledger.close(&[lease_request(4, 10, 4, 0)]).expect("the disk is writable");
-    assert_eq!(gate.counted_after_crash(CrashKind::Killed), (4, 0));
-    assert_eq!(gate.counted_after_crash(CrashKind::PowerCut(0)), (4, 0));
+    let mut instance = TestInstance::start(SimulatedDir::default(), "this");
+    instance.request_lease(100, 10).expect("a lease");
+    instance.spend(4);
+    instance.ledger.close(&[lease_request(4, 10, 4, 0)]).expect("the disk is writable");
+    assert_eq!(instance.counted_after_crash(CrashKind::Killed), (4, 0));
+    assert_eq!(instance.counted_after_crash(CrashKind::PowerCut(0)), (4, 0));
 }
 
 #[test]
 fn disk_failure_limits_spending_to_the_lease() {
-    let mut gate = TestInstance::start(SimulatedDir::default(), "this");
-    gate.request_lease(100, 100).expect("a lease");
-    gate.sim.0.lock().syncs_fail = true;
-    gate.spend(100);
+    let mut instance = TestInstance::start(SimulatedDir::default(), "this");
+    instance.request_lease(100, 100).expect("a lease");
+    instance.sim.0.lock().syncs_fail = true;
+    instance.spend(100);
     for _ in 0..3 {
-        gate.request_lease(100, 100).expect("a lease");
-        assert_eq!(gate.held, 100);
-        assert!(gate.ledger.last_error.as_ref().is_some_and(|ill| ill.starts_with("Cannot write ledger: sync failed")));
+        instance.request_lease(100, 100).expect("a lease");
+        assert_eq!(instance.held, 100);
+        assert!(
+            instance
+                .ledger
+                .last_error
+                .as_ref()
+                .is_some_and(|error| error.starts_with("Cannot write ledger: sync failed"))
+        );
     }
     for end in [CrashKind::Killed, CrashKind::PowerCut(0), CrashKind::PowerCut(9), CrashKind::PowerCut(16)] {
-        assert!(gate.counted_after_crash(end).0 >= 100);
+        assert!(instance.counted_after_crash(end).0 >= 100);
     }
-    gate.sim.0.lock().syncs_fail = false;
-    gate.request_lease(100, 100).expect("the disk works again");
-    assert_eq!(gate.ledger.last_error, None);
-    assert_eq!((gate.held, gate.counted_after_crash(CrashKind::PowerCut(0)).0), (200, 200));
+    instance.sim.0.lock().syncs_fail = false;
+    instance.request_lease(100, 100).expect("the disk works again");
+    assert_eq!(instance.ledger.last_error, None);
+    assert_eq!((instance.held, instance.counted_after_crash(CrashKind::PowerCut(0)).0), (200, 200));
 }
 
 #[test]
 fn journal_of_another_boot_proves_nothing() {
-    let mut gate = TestInstance::start(SimulatedDir::default(), "this");
-    gate.request_lease(100, 10).expect("a lease");
+    let mut instance = TestInstance::start(SimulatedDir::default(), "this");
+    instance.request_lease(100, 10).expect("a lease");
     for boot in ["other", ""] {
-        let next =
-            TestInstance::start(gate.sim.after_crash(CrashKind::Killed), boot).request_lease(0, 0).expect("a lease");
+        let next = TestInstance::start(instance.sim.after_crash(CrashKind::Killed), boot)
+            .request_lease(0, 0)
+            .expect("a lease");
         assert_eq!(next.held_by_others, Units::from_whole(100), "{boot:?}");
     }
 }
@@ -241,10 +248,10 @@ fn journal_of_another_boot_proves_nothing() {
 #[test]
 fn oversized_record_moves_to_a_larger_file() {
     let mut sim = SimulatedDir::default();
-    let mut slots = RecordFile::create("ledger", b"ledger\0\0", &mut sim, 0, b"small").expect("the file is created");
+    let mut file = RecordFile::create("ledger", b"ledger\0\0", &mut sim, 0, b"small").expect("the file is created");
     let large = vec![b'x'; 100_000];
-    slots.commit(&mut sim, &large).expect("the record fits");
-    slots.commit(&mut sim, b"small again").expect("the record fits");
+    file.commit(&mut sim, &large).expect("the record fits");
+    file.commit(&mut sim, b"small again").expect("the record fits");
     let read = |end| {
         let bytes = sim.after_crash(end).read("ledger").expect("the file is readable").expect("the file exists");
         RecordFile::read("ledger", b"ledger\0\0", &bytes).map(|(_, record)| record)
@@ -255,13 +262,13 @@ fn oversized_record_moves_to_a_larger_file() {
 #[test]
 fn many_windows_and_long_names_can_be_leased() {
     let mut ledger = open(&SimulatedDir::default(), "this").expect("the ledger opens");
-    let part = Duration::from_secs(60);
+    let length = Duration::from_secs(60);
     for number in 100..300u64 {
         let start = Timestamp::from_seconds(number * 60);
-        let key = WindowKey { id: start.0, span: Some(Span { start, end: start + part }), lookback: 60 };
-        let mut ask = lease_request(1, 0, 2, 1);
-        (ask.quota, ask.window) = ("q".repeat(64), key);
-        let lease = ledger.lease(&[ask], start).expect("a lease").remove(0);
+        let key = WindowKey { id: start.0, span: Some(Span { start, end: start + length }), lookback: 60 };
+        let mut request = lease_request(1, 0, 2, 1);
+        (request.quota, request.window) = ("q".repeat(64), key);
+        let lease = ledger.lease(&[request], start).expect("a lease").remove(0);
         assert!(
             lease.held >= Units::from_whole(1)
                 && lease.held.saturating_add(lease.held_by_others) <= Units::from_whole(LIMIT)
@@ -272,18 +279,18 @@ fn many_windows_and_long_names_can_be_leased() {
 #[test]
 fn redefined_window_counts_usage_of_returned_windows() {
     let mut ledger = open(&SimulatedDir::default(), "this").expect("the ledger opens");
-    let second = |number: u64| {
+    let second_window = |number: u64| {
         let start = NOON + Duration::from_secs(number);
         WindowKey { id: start.0, span: Some(Span { start, end: start + Duration::from_secs(1) }), lookback: 0 }
     };
     for number in 0..8 {
         ledger
-            .lease(&[LeaseRequest { window: second(number), ..lease_request(1, 0, 1, 0) }], NOON)
+            .lease(&[LeaseRequest { window: second_window(number), ..lease_request(1, 0, 1, 0) }], NOON)
             .expect("the usage is recorded");
     }
-    let given_back = LeaseRequest { window: second(8), ..lease_request(0, 0, 0, 0) };
-    let today = ledger.lease(&[given_back, lease_request(0, 0, 2, 2)], NOON).expect("a lease").remove(1);
-    assert_eq!(today.taken_by_others, Units::from_whole(8), "the usage of each second counts in the day");
+    let returned = LeaseRequest { window: second_window(8), ..lease_request(0, 0, 0, 0) };
+    let day_lease = ledger.lease(&[returned, lease_request(0, 0, 2, 2)], NOON).expect("a lease").remove(1);
+    assert_eq!(day_lease.taken_by_others, Units::from_whole(8), "the usage of each second counts in the day");
 }
 
 proptest! {
@@ -296,29 +303,29 @@ proptest! {
         spends in proptest::collection::vec((0u64..60, 1u64..80, 1u64..20), 1..30),
         dies_after in 0usize..90, reached in 0usize..=16, killed: bool, failing in 0usize..60,
     ) {
-        let mut gate = TestInstance::start(SimulatedDir::default(), "this");
-        gate.sim.0.lock().lives_for = Some(dies_after);
+        let mut instance = TestInstance::start(SimulatedDir::default(), "this");
+        instance.sim.0.lock().lives_for = Some(dies_after);
         let (mut leased, mut marked) = (0, 0);
-        let a_sync_fails = failing < spends.len();
-        for (round, (units, lease, soon)) in spends.into_iter().enumerate() {
-            gate.sim.0.lock().syncs_fail = round % 60 == failing;
-            gate.spend(units);
-            leased = leased.max(gate.taken + lease);
-            marked = gate.held.max(gate.taken + soon);
-            if gate.request_lease(lease, soon).is_err() {
+        let sync_failed = failing < spends.len();
+        for (round, (units, lease, urgent)) in spends.into_iter().enumerate() {
+            instance.sim.0.lock().syncs_fail = round % 60 == failing;
+            instance.spend(units);
+            leased = leased.max(instance.taken + lease);
+            marked = instance.held.max(instance.taken + urgent);
+            if instance.request_lease(lease, urgent).is_err() {
                 break;
             }
-            prop_assert!(gate.held <= LIMIT);
+            prop_assert!(instance.held <= LIMIT);
         }
         let end = if killed { CrashKind::Killed } else { CrashKind::PowerCut(reached) };
-        let (counted, lost) = gate.counted_after_crash(end);
-        prop_assert!(counted >= gate.taken, "{counted} of {} counted", gate.taken);
-        prop_assert!(counted <= leased.max(gate.held), "{counted} of {leased} leased");
+        let (counted, lost) = instance.counted_after_crash(end);
+        prop_assert!(counted >= instance.taken, "{counted} of {} counted", instance.taken);
+        prop_assert!(counted <= leased.max(instance.held), "{counted} of {leased} leased");
         prop_assert!(lost <= counted);
         // After a failed sync, the lease may count.
-        if killed && !a_sync_fails {
+        if killed && !sync_failed {
             // The mark is written before its units are handed out: a crash may happen in between.
-            prop_assert!(counted <= gate.held.max(marked), "after a kill the mark counts: {counted} of {marked}");
+            prop_assert!(counted <= instance.held.max(marked), "after a kill the mark counts: {counted} of {marked}");
         }
     }
 

@@ -13,7 +13,7 @@ pub(in crate::ledger) trait StateDir: Send + 'static {
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
     /// Writes into an existing file. A kill of the process does not undo the write; a power cut may, until it is
     /// synced.
-    fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()>;
+    fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Syncs a file to the disk.
     fn sync(&mut self, name: &str) -> io::Result<()>;
     /// Returns the path of a file, for messages.
@@ -37,21 +37,21 @@ pub(in crate::ledger) enum DirError {
 
 impl LockedDir {
     /// Creates the directory if it is missing, accessible by the current user only, and locks it.
-    pub(in crate::ledger) fn lock(folder: &Path) -> Result<Self, DirError> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(DirError::Other)?;
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(folder.join("lock"));
+    pub(in crate::ledger) fn lock(dir: &Path) -> Result<Self, DirError> {
+        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        created.map_err(DirError::Other)?;
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
         let lock = lock.map_err(DirError::Other)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { folder: folder.to_owned(), open: Vec::new(), _lock: lock }),
+            Ok(()) => Ok(Self { folder: dir.to_owned(), open: Vec::new(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(DirError::Locked),
             Err(TryLockError::Error(error)) => Err(DirError::Other(error)),
         }
     }
 
     fn file(&mut self, name: &str) -> io::Result<&File> {
-        if let Some(place) = self.open.iter().position(|(open, _)| open == name) {
-            return Ok(&self.open[place].1);
+        if let Some(index) = self.open.iter().position(|(open, _)| open == name) {
+            return Ok(&self.open[index].1);
         }
         let file = OpenOptions::new().read(true).write(true).open(self.folder.join(name))?;
         self.open.push((name.to_owned(), file));
@@ -82,8 +82,8 @@ impl StateDir for LockedDir {
         File::open(&self.folder)?.sync_all()
     }
 
-    fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file(name)?.write_all_at(bytes, at)
+    fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file(name)?.write_all_at(bytes, offset)
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {

@@ -53,26 +53,26 @@ pub(in crate::ledger) struct JournalMark {
 pub(in crate::ledger) type ByWindow = BTreeMap<(String, u64), JournalMark>;
 
 impl LedgerRecord {
-    pub(in crate::ledger) fn of(life: u64, table: &LeaseTable) -> Self {
-        let quotas = table.quotas.iter().map(|(name, series)| (name.clone(), QuotaRecord::of(series)));
-        Self { life, quotas: quotas.collect() }
+    pub(in crate::ledger) fn of(incarnation: u64, table: &LeaseTable) -> Self {
+        let quotas = table.quotas.iter().map(|(name, quota)| (name.clone(), QuotaRecord::of(quota)));
+        Self { life: incarnation, quotas: quotas.collect() }
     }
 
     pub(in crate::ledger) fn table(self) -> LeaseTable {
-        let quotas = self.quotas.into_iter().map(|(name, series)| (name, series.series()));
+        let quotas = self.quotas.into_iter().map(|(name, quota)| (name, quota.series()));
         LeaseTable { quotas: quotas.collect() }
     }
 }
 
 impl QuotaRecord {
-    fn of(series: &QuotaWindows) -> Self {
-        let EvictedWindows { before, longest } = series.forgotten;
-        let windows = series.windows.iter().map(|(&id, window)| {
+    fn of(quota: &QuotaWindows) -> Self {
+        let EvictedWindows { before, longest } = quota.forgotten;
+        let windows = quota.windows.iter().map(|(&id, window)| {
             let span = window.span.map(|span| (span.start.0, span.end.0));
             // Omit previous incarnations without units.
-            let says =
+            let is_stored =
                 |(holder, holding): &(&Holder, &Holding)| **holder != PREVIOUS_INCARNATIONS || !holding.held.is_zero();
-            let holdings = window.holdings.iter().filter(says);
+            let holdings = window.holdings.iter().filter(is_stored);
             let milli =
                 |(&holder, &Holding { held, taken }): (&Holder, &Holding)| (holder, (held.milli(), taken.milli()));
             (id, WindowRecord { span, holdings: holdings.map(milli).collect() })
@@ -95,16 +95,16 @@ impl QuotaRecord {
 }
 
 impl JournalRecord {
-    pub(in crate::ledger) fn of(life: u64, boot: &str, number: u64, marks: &ByWindow) -> Self {
+    pub(in crate::ledger) fn of(incarnation: u64, boot: &str, number: u64, marks: &ByWindow) -> Self {
         let row = |((quota, id), mark): (&(String, u64), &JournalMark)| {
             (quota.clone(), *id, mark.most.milli(), mark.taken.milli())
         };
-        Self { life, boot: boot.to_owned(), number, marks: marks.iter().map(row).collect() }
+        Self { life: incarnation, boot: boot.to_owned(), number, marks: marks.iter().map(row).collect() }
     }
 
     pub(in crate::ledger) fn by_window(self) -> ByWindow {
-        let mark = |(quota, id, most, taken)| {
-            ((quota, id), JournalMark { most: Units::from_milli(most), taken: Units::from_milli(taken) })
+        let mark = |(quota, id, max_taken, taken)| {
+            ((quota, id), JournalMark { most: Units::from_milli(max_taken), taken: Units::from_milli(taken) })
         };
         self.marks.into_iter().map(mark).collect()
     }

@@ -78,14 +78,14 @@ struct SyncLimiter {
 }
 
 impl FileStore {
-    /// Opens the ledger in `folder` and creates missing files. `boot` identifies the boot of the machine; empty if
+    /// Opens the ledger in `dir` and creates missing files. `boot` identifies the boot of the machine; empty if
     /// unknown. Units held by an earlier incarnation count as taken, as far as they may have been taken.
-    pub fn open(folder: &Path, boot: &str, uptime: Uptime, now: Timestamp) -> Result<Self, OpenError> {
-        let disk = LockedDir::lock(folder).map_err(|error| match error {
-            DirError::Locked => OpenError::Locked(folder.to_owned()),
-            DirError::Other(source) => OpenError::Folder { folder: folder.to_owned(), source },
+    pub fn open(dir: &Path, boot: &str, uptime: Uptime, now: Timestamp) -> Result<Self, OpenError> {
+        let locked_dir = LockedDir::lock(dir).map_err(|error| match error {
+            DirError::Locked => OpenError::Locked(dir.to_owned()),
+            DirError::Other(source) => OpenError::Folder { folder: dir.to_owned(), source },
         })?;
-        Inner::open(disk, boot, uptime, now).map(Self)
+        Inner::open(locked_dir, boot, uptime, now).map(Self)
     }
 
     /// Returns the number of syncs for leases.
@@ -99,66 +99,72 @@ impl Store for FileStore {
         self.0.last_error.clone()
     }
 
-    fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
-        ready(self.0.lease(asks, now))
+    fn lease(
+        &mut self,
+        requests: &[LeaseRequest],
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
+        ready(self.0.lease(requests, now))
     }
 
-    fn close(&mut self, asks: &[LeaseRequest], _: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
-        ready(self.0.close(asks))
+    fn close(&mut self, requests: &[LeaseRequest], _: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
+        ready(self.0.close(requests))
     }
 
     fn correct(
         &mut self,
-        ask: &LeaseRequest,
+        request: &LeaseRequest,
         used: Units,
         now: Timestamp,
     ) -> impl Future<Output = Result<(), StoreError>> {
-        ready(self.0.correct(ask, used, now))
+        ready(self.0.correct(request, used, now))
     }
 }
 
 impl<F: StateDir> Inner<F> {
-    pub(super) fn open(mut folder: F, boot: &str, uptime: Uptime, now: Timestamp) -> Result<Self, OpenError> {
+    pub(super) fn open(mut dir: F, boot: &str, uptime: Uptime, now: Timestamp) -> Result<Self, OpenError> {
         let (name, kind) = LEDGER;
-        let path = folder.path(name);
-        let found = folder.read(name).map_err(|source| OpenError::Read { path: path.clone(), source })?;
-        let read = found.map(|bytes| RecordFile::read(name, kind, &bytes)).transpose();
-        let (ledger, before) = match read.map_err(|fault| OpenError::of(fault, &path))? {
-            Some((slots, record)) => {
-                let image = serde_json::from_slice::<LedgerRecord>(&record);
-                let image = image.map_err(|_| OpenError::of(RecordFileError::Damaged("invalid record"), &path))?;
-                (Some(slots), Some(image))
+        let path = dir.path(name);
+        let bytes = dir.read(name).map_err(|source| OpenError::Read { path: path.clone(), source })?;
+        let read = bytes.map(|bytes| RecordFile::read(name, kind, &bytes)).transpose();
+        let (ledger, before) = match read.map_err(|error| OpenError::of(error, &path))? {
+            Some((file, record)) => {
+                let ledger_record = serde_json::from_slice::<LedgerRecord>(&record);
+                let ledger_record =
+                    ledger_record.map_err(|_| OpenError::of(RecordFileError::Damaged("invalid record"), &path))?;
+                (Some(file), Some(ledger_record))
             }
             None => (None, None),
         };
-        let (incarnation, mut table) = before.map_or_else(Default::default, |image| (image.life, image.table()));
-        let number = ledger.as_ref().map_or(0, |slots| slots.number);
-        let (journal, marks) = read_journal(&folder, incarnation, boot, number);
+        let (last_incarnation, mut table) =
+            before.map_or_else(Default::default, |ledger_record| (ledger_record.life, ledger_record.table()));
+        let number = ledger.as_ref().map_or(0, |file| file.number);
+        let (journal, marks) = read_journal(&dir, last_incarnation, boot, number);
         let mut lost = BTreeMap::new();
         table.retire_holder(LOCAL_HOLDER, now, |quota, window, durable| {
             let mark = marks.get(&(quota.to_owned(), window));
             // Reported usage counts even beyond the lease, after a manual correction or for an unenforced quota.
             let taken = mark.map_or(durable.held, |mark| mark.most.min(durable.held).max(mark.taken));
-            let known = mark.map_or(durable.taken, |mark| mark.taken.max(durable.taken)).min(taken);
+            let known_taken = mark.map_or(durable.taken, |mark| mark.taken.max(durable.taken)).min(taken);
             let sum: &mut Units = lost.entry(quota.to_owned()).or_default();
-            *sum = sum.saturating_add(taken.saturating_sub(known));
+            *sum = sum.saturating_add(taken.saturating_sub(known_taken));
             taken
         });
 
-        let life = incarnation + 1;
-        let record = encode(&LedgerRecord::of(life, &table));
+        let incarnation = last_incarnation + 1;
+        let record = encode(&LedgerRecord::of(incarnation, &table));
         let written = match ledger {
-            Some(mut slots) => slots.commit(&mut folder, &record).map(|()| slots),
-            None => RecordFile::create(name, kind, &mut folder, 0, &record),
+            Some(mut file) => file.commit(&mut dir, &record).map(|()| file),
+            None => RecordFile::create(name, kind, &mut dir, 0, &record),
         };
         let ledger = written.map_err(|source| OpenError::Write { path, source })?;
         let boot = boot.to_owned();
         let mut opened = Self {
-            folder,
+            folder: dir,
             ledger,
             // The space of an existing journal is allocated, so a full disk does not matter.
             journal,
-            incarnation: life,
+            incarnation,
             boot,
             table,
             marks: ByWindow::new(),
@@ -174,112 +180,115 @@ impl<F: StateDir> Inner<F> {
         Ok(opened)
     }
 
-    pub(super) fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
-        self.make_durable(asks, now)?;
-        let mut leases = Vec::with_capacity(asks.len());
-        for ask in asks {
+    pub(super) fn lease(&mut self, requests: &[LeaseRequest], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+        self.make_durable(requests, now)?;
+        let mut leases = Vec::with_capacity(requests.len());
+        for request in requests {
             // Only the status is used. Units that the table would lease beyond the durable ones are dropped with the
             // copy.
-            let durable = self.table.holding(LOCAL_HOLDER, &ask.quota, ask.window.id);
-            let as_it_is = LeaseRequest { held: durable.held, wanted: durable.held, ..ask.clone() };
-            let stands = self.table.status(LOCAL_HOLDER, &as_it_is, now);
-            let enough = ask.taken.saturating_add(ask.urgent).min(ask.wanted);
-            let kept = if ask.wanted < ask.held { ask.wanted } else { ask.held.max(enough) };
-            let most = kept.min(durable.held).max(ask.taken);
-            self.marks.insert((ask.quota.clone(), ask.window.id), JournalMark { most, taken: ask.taken });
-            let taken_elsewhere = stands.taken_by_others.saturating_add(self.unjournaled(ask));
+            let durable = self.table.holding(LOCAL_HOLDER, &request.quota, request.window.id);
+            let unchanged = LeaseRequest { held: durable.held, wanted: durable.held, ..request.clone() };
+            let status = self.table.status(LOCAL_HOLDER, &unchanged, now);
+            let needed = request.taken.saturating_add(request.urgent).min(request.wanted);
+            let granted = if request.wanted < request.held { request.wanted } else { request.held.max(needed) };
+            let max_taken = granted.min(durable.held).max(request.taken);
+            self.marks.insert(
+                (request.quota.clone(), request.window.id),
+                JournalMark { most: max_taken, taken: request.taken },
+            );
+            let taken_by_others = status.taken_by_others.saturating_add(self.unjournaled(request));
             leases.push(Lease {
-                held: most,
-                taken_by_others: taken_elsewhere,
-                held_by_others: stands.held_by_others.max(taken_elsewhere),
-                ..stands
+                held: max_taken,
+                taken_by_others,
+                held_by_others: status.held_by_others.max(taken_by_others),
+                ..status
             });
         }
         self.marks.retain(|(quota, window), _| self.table.contains(quota, *window));
         self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
-        for (ask, lease) in asks.iter().zip(&mut leases) {
-            lease.lost = self.lost.remove(&ask.quota).unwrap_or_default();
+        for (request, lease) in requests.iter().zip(&mut leases) {
+            lease.lost = self.lost.remove(&request.quota).unwrap_or_default();
         }
         Ok(leases)
     }
 
-    pub(super) fn close(&mut self, asks: &[LeaseRequest]) -> Result<(), StoreError> {
-        settle_marks(&mut self.table, &self.marks, asks);
-        for ask in asks {
-            self.table.close(LOCAL_HOLDER, ask);
+    pub(super) fn close(&mut self, requests: &[LeaseRequest]) -> Result<(), StoreError> {
+        settle_marks(&mut self.table, &self.marks, requests);
+        for request in requests {
+            self.table.close(LOCAL_HOLDER, request);
         }
         let record = encode(&LedgerRecord::of(self.incarnation, &self.table));
         self.ledger.commit(&mut self.folder, &record).map_err(|source| self.failed(LEDGER.0, source))
     }
 
-    pub(super) fn correct(&mut self, ask: &LeaseRequest, used: Units, now: Timestamp) -> Result<(), StoreError> {
+    pub(super) fn correct(&mut self, request: &LeaseRequest, used: Units, now: Timestamp) -> Result<(), StoreError> {
         let mut table = self.table.clone();
-        let durable = table.holding(LOCAL_HOLDER, &ask.quota, ask.window.id);
-        table.correct(LOCAL_HOLDER, &LeaseRequest { held: durable.held, ..ask.clone() }, used, now);
+        let durable = table.holding(LOCAL_HOLDER, &request.quota, request.window.id);
+        table.correct(LOCAL_HOLDER, &LeaseRequest { held: durable.held, ..request.clone() }, used, now);
         self.commit(table).map_err(|source| self.failed(LEDGER.0, source))
     }
 
     /// Returns the reported usage of windows that overlap the requested one, as far as only the journal contains it.
-    fn unjournaled(&self, ask: &LeaseRequest) -> Units {
-        let told = self.marks.iter().filter(|((quota, _), _)| *quota == ask.quota);
-        let weighs = told.filter(|((quota, id), _)| ask.window.overlaps(*id, self.table.span(quota, *id)));
-        weighs.fold(Units::ZERO, |sum, ((quota, id), mark)| {
+    fn unjournaled(&self, request: &LeaseRequest) -> Units {
+        let marks = self.marks.iter().filter(|((quota, _), _)| *quota == request.quota);
+        let overlapping = marks.filter(|((quota, id), _)| request.window.overlaps(*id, self.table.span(quota, *id)));
+        overlapping.fold(Units::ZERO, |sum, ((quota, id), mark)| {
             sum.saturating_add(mark.taken.saturating_sub(self.table.holding(LOCAL_HOLDER, quota, *id).taken))
         })
     }
 
     /// Records new leases durably. If the disk fails, the leases that are already durable remain.
-    fn make_durable(&mut self, asks: &[LeaseRequest], now: Timestamp) -> Result<(), StoreError> {
+    fn make_durable(&mut self, requests: &[LeaseRequest], now: Timestamp) -> Result<(), StoreError> {
         let mut table = self.table.clone();
-        let (mut must, mut may) = (false, false);
-        for ask in asks {
-            let before = table.holding(LOCAL_HOLDER, &ask.quota, ask.window.id);
-            let enough = ask.taken.saturating_add(ask.urgent).min(ask.wanted);
-            let returns =
-                ask.wanted < ask.held || ask.wanted.saturating_add(ask.wanted.saturating_sub(ask.taken)) < before.held;
+        let (mut sync_required, mut sync_useful) = (false, false);
+        for request in requests {
+            let before = table.holding(LOCAL_HOLDER, &request.quota, request.window.id);
+            let needed = request.taken.saturating_add(request.urgent).min(request.wanted);
+            let is_return = request.wanted < request.held
+                || request.wanted.saturating_add(request.wanted.saturating_sub(request.taken)) < before.held;
             // Lease more only once half is used, so that a quiet quota does not sync for every request.
-            let half = Units::from_milli(ask.wanted.saturating_sub(ask.taken).milli() / 2);
-            let plenty = before.held >= enough && before.held.saturating_sub(ask.taken) >= half;
-            let wanted = match (returns, plenty) {
-                (true, _) => ask.wanted,
+            let half = Units::from_milli(request.wanted.saturating_sub(request.taken).milli() / 2);
+            let is_sufficient = before.held >= needed && before.held.saturating_sub(request.taken) >= half;
+            let wanted = match (is_return, is_sufficient) {
+                (true, _) => request.wanted,
                 (false, true) => before.held,
-                (false, false) => ask.wanted.max(before.held),
+                (false, false) => request.wanted.max(before.held),
             };
-            let span = table.span(&ask.quota, ask.window.id);
-            let lease = table.lease(LOCAL_HOLDER, &LeaseRequest { held: before.held, wanted, ..ask.clone() }, now);
-            must |= lease.held > before.held && enough > before.held;
-            may |= lease.held != before.held || span != table.span(&ask.quota, ask.window.id);
+            let span = table.span(&request.quota, request.window.id);
+            let lease = table.lease(LOCAL_HOLDER, &LeaseRequest { held: before.held, wanted, ..request.clone() }, now);
+            sync_required |= lease.held > before.held && needed > before.held;
+            sync_useful |= lease.held != before.held || span != table.span(&request.quota, request.window.id);
         }
-        table.evict_old(asks);
+        table.evict_old(requests);
         let uptime = (self.uptime)();
         let due = uptime.saturating_duration_since(self.syncs.last) >= MAX_UNSYNCED_AGE;
-        if !((must || (may && due)) && self.syncs.is_allowed(uptime)) {
+        if !((sync_required || (sync_useful && due)) && self.syncs.is_allowed(uptime)) {
             return Ok(());
         }
         // Mark windows that are leased for the first time: none of their units have been handed out yet.
-        for ask in asks {
-            let mark = JournalMark { most: ask.held.max(ask.taken), taken: ask.taken };
-            self.marks.entry((ask.quota.clone(), ask.window.id)).or_insert(mark);
+        for request in requests {
+            let mark = JournalMark { most: request.held.max(request.taken), taken: request.taken };
+            self.marks.entry((request.quota.clone(), request.window.id)).or_insert(mark);
         }
         self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
-        settle_marks(&mut table, &self.marks, asks);
+        settle_marks(&mut table, &self.marks, requests);
         self.syncs.record(uptime);
         if let Err(source) = self.commit(table.clone()) {
             self.syncs.defer(uptime);
             self.warn_rate_limited(uptime, &source);
-            self.mark_uncertain(asks, &table);
+            self.mark_uncertain(requests, &table);
         }
         Ok(())
     }
 
     /// Lowers leases after a failed sync. The record may be on disk all the same, so no more than it contains may be
     /// taken.
-    fn mark_uncertain(&mut self, asks: &[LeaseRequest], failed: &LeaseTable) {
-        for ask in asks {
-            let (quota, window) = (&ask.quota, ask.window.id);
-            let (ours, perhaps) =
+    fn mark_uncertain(&mut self, requests: &[LeaseRequest], failed: &LeaseTable) {
+        for request in requests {
+            let (quota, window) = (&request.quota, request.window.id);
+            let (durable, uncertain) =
                 (self.table.holding(LOCAL_HOLDER, quota, window), failed.holding(LOCAL_HOLDER, quota, window));
-            self.table.put(LOCAL_HOLDER, quota, window, Holding { held: ours.held.min(perhaps.held), ..ours });
+            self.table.put(LOCAL_HOLDER, quota, window, Holding { held: durable.held.min(uncertain.held), ..durable });
         }
     }
 
@@ -294,14 +303,18 @@ impl<F: StateDir> Inner<F> {
     /// Writes the marks. They are valid for the current record of the ledger and for the next one.
     fn write_marks(&mut self) -> io::Result<()> {
         let number = self.ledger.safe_next_number();
-        if self.written.as_ref().is_some_and(|(of, marks)| *of == number && *marks == self.marks) {
+        if self
+            .written
+            .as_ref()
+            .is_some_and(|(written_number, marks)| *written_number == number && *marks == self.marks)
+        {
             return Ok(());
         }
         let record = encode(&JournalRecord::of(self.incarnation, &self.boot, number, &self.marks));
         let (name, kind) = JOURNAL;
         self.written = None;
         match &mut self.journal {
-            Some(slots) => slots.write(&mut self.folder, &record)?,
+            Some(file) => file.write(&mut self.folder, &record)?,
             None => self.journal = Some(RecordFile::create(name, kind, &mut self.folder, 0, &record)?),
         }
         self.written = Some((number, self.marks.clone()));
@@ -344,10 +357,10 @@ impl SyncLimiter {
 }
 
 /// Lowers the leases of windows without a request to their marks.
-fn settle_marks(table: &mut LeaseTable, marks: &ByWindow, asks: &[LeaseRequest]) {
+fn settle_marks(table: &mut LeaseTable, marks: &ByWindow, requests: &[LeaseRequest]) {
     for ((quota, window), mark) in marks {
-        let is_asked = asks.iter().any(|ask| ask.quota == *quota && ask.window.id == *window);
-        if !is_asked && mark.most < table.holding(LOCAL_HOLDER, quota, *window).held {
+        let is_requested = requests.iter().any(|request| request.quota == *quota && request.window.id == *window);
+        if !is_requested && mark.most < table.holding(LOCAL_HOLDER, quota, *window).held {
             table.put(LOCAL_HOLDER, quota, *window, Holding { held: mark.most, taken: mark.taken });
         }
     }
@@ -355,16 +368,16 @@ fn settle_marks(table: &mut LeaseTable, marks: &ByWindow, asks: &[LeaseRequest])
 
 /// Returns the journal of the last incarnation, and its marks if they are provably its last ones. That requires the
 /// same boot, and marks for the last record of the ledger.
-fn read_journal(folder: &impl StateDir, incarnation: u64, boot: &str, number: u64) -> (Option<RecordFile>, ByWindow) {
+fn read_journal(dir: &impl StateDir, incarnation: u64, boot: &str, number: u64) -> (Option<RecordFile>, ByWindow) {
     let (name, kind) = JOURNAL;
-    let found = folder.read(name).ok().flatten();
-    let Some((slots, record)) = found.and_then(|bytes| RecordFile::read(name, kind, &bytes).ok()) else {
+    let bytes = dir.read(name).ok().flatten();
+    let Some((file, record)) = bytes.and_then(|bytes| RecordFile::read(name, kind, &bytes).ok()) else {
         return (None, ByWindow::new());
     };
     let marks = serde_json::from_slice::<JournalRecord>(&record)
         .ok()
         .filter(|marks| !boot.is_empty() && marks.boot == boot && marks.life == incarnation && marks.number >= number);
-    (Some(slots), marks.map(JournalRecord::by_window).unwrap_or_default())
+    (Some(file), marks.map(JournalRecord::by_window).unwrap_or_default())
 }
 
 fn encode(value: &impl serde::Serialize) -> Vec<u8> {

@@ -56,9 +56,9 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    pub(in crate::ledger) fn of(fault: RecordFileError, path: &Path) -> Self {
+    pub(in crate::ledger) fn of(error: RecordFileError, path: &Path) -> Self {
         let path = path.to_owned();
-        match fault {
+        match error {
             RecordFileError::Foreign => Self::Foreign(path),
             RecordFileError::Newer(found) => Self::Newer { path, found },
             RecordFileError::Damaged(what) => Self::Damaged { path, what },

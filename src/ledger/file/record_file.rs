@@ -66,46 +66,46 @@ impl RecordFile {
         if version > VERSION {
             return Err(RecordFileError::Newer(version));
         }
-        let slot = u32_at(bytes, 20).ok_or(RecordFileError::Damaged("truncated header"))? as usize;
+        let slot_len = u32_at(bytes, 20).ok_or(RecordFileError::Damaged("truncated header"))? as usize;
         if u32_at(bytes, 24) != Some(crc32fast::hash(&bytes[..24]))
-            || !(MIN_SLOT_BYTES..=MAX_SLOT_BYTES).contains(&slot)
+            || !(MIN_SLOT_BYTES..=MAX_SLOT_BYTES).contains(&slot_len)
         {
             return Err(RecordFileError::Damaged("header checksum mismatch"));
         }
-        if bytes.len() < HEADER + 2 * slot {
+        if bytes.len() < HEADER + 2 * slot_len {
             return Err(RecordFileError::Damaged("truncated file"));
         }
-        let records = (0..2).filter_map(|place| {
-            let (number, record) = record(&bytes[HEADER + place * slot..][..slot])?;
-            Some((number, place, record))
+        let records = (0..2).filter_map(|index| {
+            let (number, record) = record(&bytes[HEADER + index * slot_len..][..slot_len])?;
+            Some((number, index, record))
         });
         let (number, newest, record) =
             records.max_by_key(|(number, ..)| *number).ok_or(RecordFileError::Damaged("no intact record"))?;
-        Ok((Self { name, kind, slot, newest, number, tainted: false }, record.to_vec()))
+        Ok((Self { name, kind, slot: slot_len, newest, number, tainted: false }, record.to_vec()))
     }
 
     /// Creates the file with one record, numbered after `number`.
     pub(in crate::ledger) fn create(
         name: &'static str,
         kind: &'static [u8; 8],
-        folder: &mut impl StateDir,
+        dir: &mut impl StateDir,
         number: u64,
         record: &[u8],
     ) -> io::Result<Self> {
-        let mut slots = Self { name, kind, slot: MIN_SLOT_BYTES, newest: 0, number, tainted: true };
-        slots.recreate(folder, record)?;
-        Ok(slots)
+        let mut file = Self { name, kind, slot: MIN_SLOT_BYTES, newest: 0, number, tainted: true };
+        file.recreate(dir, record)?;
+        Ok(file)
     }
 
     /// Writes the next record. A kill does not undo the write; it is durable after [`RecordFile::commit`] or a flush by
     /// the system.
-    pub(in crate::ledger) fn write(&mut self, folder: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
-        self.write_slot(folder, record, |_, _| Ok(()))
+    pub(in crate::ledger) fn write(&mut self, dir: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
+        self.write_slot(dir, record, |_, _| Ok(()))
     }
 
     /// Writes the next record and syncs it. After a failure, the record may or may not be found after a crash.
-    pub(in crate::ledger) fn commit(&mut self, folder: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
-        self.write_slot(folder, record, |folder, name| folder.sync(name))
+    pub(in crate::ledger) fn commit(&mut self, dir: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
+        self.write_slot(dir, record, |dir, name| dir.sync(name))
     }
 
     /// Returns a number that no record written since the last intact one exceeds.
@@ -115,45 +115,45 @@ impl RecordFile {
 
     fn write_slot<F: StateDir>(
         &mut self,
-        folder: &mut F,
+        dir: &mut F,
         record: &[u8],
         sync: impl FnOnce(&mut F, &str) -> io::Result<()>,
     ) -> io::Result<()> {
         if self.tainted || SLOT_HEADER + record.len() > self.slot {
-            return self.recreate(folder, record);
+            return self.recreate(dir, record);
         }
-        let place = 1 - self.newest;
+        let index = 1 - self.newest;
         let bytes = encode_slot(self.number + 1, record);
-        let written = folder.write_at(self.name, (HEADER + place * self.slot) as u64, &bytes);
-        if let Err(error) = written.and_then(|()| sync(folder, self.name)) {
+        let written = dir.write_at(self.name, (HEADER + index * self.slot) as u64, &bytes);
+        if let Err(error) = written.and_then(|()| sync(dir, self.name)) {
             self.tainted = true;
             return Err(error);
         }
-        (self.newest, self.number) = (place, self.number + 1);
+        (self.newest, self.number) = (index, self.number + 1);
         Ok(())
     }
 
-    fn recreate(&mut self, folder: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
-        let mut slot = self.slot;
-        while slot < (SLOT_HEADER + record.len()) * 2 && slot < MAX_SLOT_BYTES {
-            slot *= 2;
+    fn recreate(&mut self, dir: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
+        let mut slot_len = self.slot;
+        while slot_len < (SLOT_HEADER + record.len()) * 2 && slot_len < MAX_SLOT_BYTES {
+            slot_len *= 2;
         }
-        if SLOT_HEADER + record.len() > slot {
+        if SLOT_HEADER + record.len() > slot_len {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "record too large"));
         }
         // Number the record above the one that may have been written.
         let number = self.safe_next_number();
-        let mut bytes = vec![0; HEADER + 2 * slot];
+        let mut bytes = vec![0; HEADER + 2 * slot_len];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..16].copy_from_slice(self.kind);
         bytes[16..20].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[20..24].copy_from_slice(&u32::try_from(slot).unwrap_or(u32::MAX).to_le_bytes());
+        bytes[20..24].copy_from_slice(&u32::try_from(slot_len).unwrap_or(u32::MAX).to_le_bytes());
         let checksum = crc32fast::hash(&bytes[..24]);
         bytes[24..28].copy_from_slice(&checksum.to_le_bytes());
         let record = encode_slot(number, record);
         bytes[HEADER..HEADER + record.len()].copy_from_slice(&record);
-        folder.replace(self.name, &bytes)?;
-        (self.slot, self.newest, self.number, self.tainted) = (slot, 0, number, false);
+        dir.replace(self.name, &bytes)?;
+        (self.slot, self.newest, self.number, self.tainted) = (slot_len, 0, number, false);
         Ok(())
     }
 }
@@ -184,6 +184,6 @@ fn checksum(number: u64, record: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
 }

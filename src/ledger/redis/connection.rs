@@ -60,7 +60,7 @@ impl RedisConnection {
         let mut replies = self.attempt(calls, now).await?;
         // The server has flushed the script (SCRIPT FLUSH) and executed none of the calls. A new connection loads the
         // script.
-        if replies.iter().any(|reply| matches!(reply, Reply::Error(told) if told.starts_with("NOSCRIPT"))) {
+        if replies.iter().any(|reply| matches!(reply, Reply::Error(message) if message.starts_with("NOSCRIPT"))) {
             self.open = None;
             replies = self.attempt(calls, now).await?;
         }
@@ -110,8 +110,8 @@ impl RedisConnection {
         let opened = match timeout(self.timeouts.connect, handshake(&self.server, &self.script)).await {
             Ok(opened) => opened,
             Err(_) => {
-                let late = format!("connect timed out after {:?}", self.timeouts.connect);
-                Err(error::unreachable(&self.server, late))
+                let message = format!("connect timed out after {:?}", self.timeouts.connect);
+                Err(error::unreachable(&self.server, message))
             }
         };
         match &opened {
@@ -128,9 +128,9 @@ impl RedisConnection {
 
 /// Opens a connection, authenticates and loads the script.
 async fn handshake(server: &RedisEndpoint, script: &str) -> Result<OpenConnection, StoreError> {
-    let lost = |error| error::unreachable(server, error);
-    let stream = TcpStream::connect((server.host.as_str(), server.port)).await.map_err(lost)?;
-    stream.set_nodelay(true).map_err(lost)?;
+    let unreachable = |error| error::unreachable(server, error);
+    let stream = TcpStream::connect((server.host.as_str(), server.port)).await.map_err(unreachable)?;
+    stream.set_nodelay(true).map_err(unreachable)?;
     let mut stream = BufReader::new(stream);
     let database = server.database.to_string();
     if let Some(password) = &server.password {
@@ -139,19 +139,19 @@ async fn handshake(server: &RedisEndpoint, script: &str) -> Result<OpenConnectio
             None => vec!["AUTH", password],
         };
         // The reply is not logged: some servers repeat arguments that they cannot parse.
-        if let Reply::Error(_) = command(&mut stream, &words).await.map_err(lost)? {
+        if let Reply::Error(_) = command(&mut stream, &words).await.map_err(unreachable)? {
             return Err(error::refused(server, "authentication failed; check user and password in ledger.redis.url"));
         }
     }
     if server.database != 0
-        && let Reply::Error(told) = command(&mut stream, &["SELECT", &database]).await.map_err(lost)?
+        && let Reply::Error(message) = command(&mut stream, &["SELECT", &database]).await.map_err(unreachable)?
     {
-        return Err(error::from_server(server, &told));
+        return Err(error::from_server(server, &message));
     }
-    match command(&mut stream, &["SCRIPT", "LOAD", script]).await.map_err(lost)? {
-        Reply::Error(told) => Err(error::from_server(server, &told)),
+    match command(&mut stream, &["SCRIPT", "LOAD", script]).await.map_err(unreachable)? {
+        Reply::Error(message) => Err(error::from_server(server, &message)),
         reply => match reply.text() {
-            Some(name) => Ok(OpenConnection { script: name.to_owned(), stream }),
+            Some(hash) => Ok(OpenConnection { script: hash.to_owned(), stream }),
             None => Err(error::refused(server, "scripts are not supported")),
         },
     }

@@ -4,37 +4,37 @@ use super::endpoint::RedisEndpoint;
 use crate::ledger::StoreError;
 use std::fmt::Display;
 
-pub(super) fn unreachable(server: &RedisEndpoint, why: impl Display) -> StoreError {
-    StoreError::Unreachable(format!("{server}: {why}"))
+pub(super) fn unreachable(server: &RedisEndpoint, reason: impl Display) -> StoreError {
+    StoreError::Unreachable(format!("{server}: {reason}"))
 }
 
-pub(super) fn refused(server: &RedisEndpoint, why: impl Display) -> StoreError {
-    StoreError::Refused(format!("{server}: {why}"))
+pub(super) fn refused(server: &RedisEndpoint, reason: impl Display) -> StoreError {
+    StoreError::Refused(format!("{server}: {reason}"))
 }
 
 /// Converts an error reply of a server.
-pub(super) fn from_server(server: &RedisEndpoint, told: &str) -> StoreError {
-    let shown: String = told.chars().filter(|sign| !sign.is_control()).take(200).collect();
+pub(super) fn from_server(server: &RedisEndpoint, message: &str) -> StoreError {
+    let excerpt: String = message.chars().filter(|c| !c.is_control()).take(200).collect();
     // Servers limit the length of arguments before authentication. The script exceeds it, so the error is another one.
-    let told = if told.contains("unauthenticated") { "NOAUTH" } else { told };
-    match told.split(' ').next().unwrap_or_default() {
+    let message = if message.contains("unauthenticated") { "NOAUTH" } else { message };
+    match message.split(' ').next().unwrap_or_default() {
         "NOAUTH" | "WRONGPASS" => {
             refused(server, "authentication required or failed; check user and password in ledger.redis.url")
         }
-        "NOPERM" => refused(server, format!("permission denied by ACL ({shown})")),
+        "NOPERM" => refused(server, format!("permission denied by ACL ({excerpt})")),
         "OOM" => refused(server, "out of memory (maxmemory reached): no leases until memory is free"),
         "READONLY" => refused(server, "read-only replica; set ledger.redis.url to the primary"),
         // These errors end without an intervention.
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "MISCONF" | "NOREPLICAS" => {
-            unreachable(server, shown)
+            unreachable(server, excerpt)
         }
-        _ => refused(server, shown),
+        _ => refused(server, excerpt),
     }
 }
 
 /// Returns the address to which a cluster redirects a key, or `None` for any other error.
-pub(super) fn parse_redirect(told: &str) -> Option<(&str, u16)> {
-    let address = told.strip_prefix("MOVED ")?.split(' ').nth(1)?;
+pub(super) fn parse_redirect(message: &str) -> Option<(&str, u16)> {
+    let address = message.strip_prefix("MOVED ")?.split(' ').nth(1)?;
     let (host, port) = address.rsplit_once(':')?;
     Some((host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?)).filter(|(host, _)| !host.is_empty())
 }

@@ -28,28 +28,28 @@ impl Incarnation {
     pub fn next(state_dir: &Path, fresh: u64, proven: bool) -> io::Result<Self> {
         fs::create_dir_all(state_dir)?;
         let path = state_dir.join(FILE);
-        let written = match fs::read_to_string(&path) {
-            Ok(written) => written,
+        let content = match fs::read_to_string(&path) {
+            Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             // The file is foreign or torn: an incarnation without predecessors is safe, because their leases are lost.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
             Err(error) => return Err(error),
         };
-        let mut lines = written.lines().filter(|line| is_token(line)).map(str::to_owned);
+        let mut lines = content.lines().filter(|line| is_token(line)).map(str::to_owned);
         let id = format!("{fresh:016x}");
-        let gate = lines.next().unwrap_or_else(|| id.clone());
+        let name = lines.next().unwrap_or_else(|| id.clone());
         let mut predecessors: Vec<String> =
             if proven { lines.filter(|line| *line != id).collect() } else { Vec::new() };
         predecessors.drain(..predecessors.len().saturating_sub(MAX_PREDECESSORS));
 
-        let lives: String = predecessors.iter().chain([&id]).map(|life| format!("{life}\n")).collect();
-        let draft = state_dir.join(format!("{FILE}.new"));
-        let mut file = File::create(&draft)?;
-        file.write_all(format!("{gate}\n{lives}").as_bytes())?;
+        let ids: String = predecessors.iter().chain([&id]).map(|id| format!("{id}\n")).collect();
+        let temp_path = state_dir.join(format!("{FILE}.new"));
+        let mut file = File::create(&temp_path)?;
+        file.write_all(format!("{name}\n{ids}").as_bytes())?;
         file.sync_all()?;
-        fs::rename(&draft, &path)?;
+        fs::rename(&temp_path, &path)?;
         File::open(state_dir)?.sync_all()?;
-        Ok(Self { gate, id, predecessors })
+        Ok(Self { gate: name, id, predecessors })
     }
 
     /// Returns an incarnation without predecessors.
@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn instance_keeps_its_name_and_inherits_proven_incarnations() {
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        let next = |fresh, proven| Incarnation::next(folder.path(), fresh, proven).expect("the directory is writable");
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let next = |fresh, proven| Incarnation::next(dir.path(), fresh, proven).expect("the directory is writable");
         let first = next(1, true);
         assert_eq!((first.holder(), first.predecessors()), ("0000000000000001.0000000000000001".into(), String::new()));
         let second = next(2, true);
@@ -97,9 +97,9 @@ mod tests {
 
     #[test]
     fn invalid_identity_file_starts_a_new_instance() {
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        fs::write(folder.path().join(FILE), b"\xff\xfe ../../etc \x00").expect("the directory is writable");
-        let identity = Incarnation::next(folder.path(), 7, true).expect("the directory is writable");
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        fs::write(dir.path().join(FILE), b"\xff\xfe ../../etc \x00").expect("the directory is writable");
+        let identity = Incarnation::next(dir.path(), 7, true).expect("the directory is writable");
         assert_eq!((identity.holder().len(), identity.predecessors()), (33, String::new()));
     }
 }

@@ -125,42 +125,44 @@ impl RedisStore {
 
     async fn round(
         &mut self,
-        asks: &[LeaseRequest],
+        requests: &[LeaseRequest],
         operation: Operation,
         now: Timestamp,
     ) -> Result<Vec<Option<GrantReply>>, StoreError> {
-        let mut granted: Vec<Option<GrantReply>> = vec![None; asks.len()];
+        let mut granted: Vec<Option<GrantReply>> = vec![None; requests.len()];
         self.last_error = None;
-        let mut open: Vec<usize> = (0..asks.len()).collect();
-        let mut told = vec![false; asks.len()];
+        let mut open: Vec<usize> = (0..requests.len()).collect();
+        let mut sends_state = vec![false; requests.len()];
         for _ in 0..MAX_PASSES {
             let mut by_address: BTreeMap<(String, u16), Vec<usize>> = BTreeMap::new();
-            for place in open.drain(..) {
-                by_address.entry(self.address_of(&asks[place].quota)).or_default().push(place);
+            for index in open.drain(..) {
+                by_address.entry(self.address_of(&requests[index].quota)).or_default().push(index);
             }
-            for (address, places) in by_address {
-                let calls =
-                    places.iter().map(|&place| self.call(&asks[place], operation, told[place])).collect::<Vec<_>>();
+            for (address, indices) in by_address {
+                let calls = indices
+                    .iter()
+                    .map(|&index| self.call(&requests[index], operation, sends_state[index]))
+                    .collect::<Vec<_>>();
                 let server = self.primary.with_address(&address.0, address.1);
                 let link = self
                     .links
                     .entry(address)
                     .or_insert_with(|| RedisConnection::new(server.clone(), &self.script, self.timeouts));
                 let replies = link.run(&calls, now).await?;
-                for (place, reply) in places.into_iter().zip(replies) {
-                    match self.read(&server, &asks[place], &reply) {
+                for (index, reply) in indices.into_iter().zip(replies) {
+                    match self.read(&server, &requests[index], &reply) {
                         // An error of one quota does not affect the others.
-                        Err(error) if asks.len() > 1 => self.last_error = Some(error),
+                        Err(error) if requests.len() > 1 => self.last_error = Some(error),
                         Err(error) => return Err(error),
                         Ok(read) => match read {
-                            Some(ScriptReply::Granted(answer)) => granted[place] = Some(answer),
+                            Some(ScriptReply::Granted(grant)) => granted[index] = Some(grant),
                             Some(ScriptReply::Done) => {}
                             // The call had no effect: repeat it with the last reported state.
                             Some(ScriptReply::StateRequested) => {
-                                told[place] = true;
-                                open.push(place);
+                                sends_state[index] = true;
+                                open.push(index);
                             }
-                            Some(ScriptReply::Superseded(_)) | None => open.push(place),
+                            Some(ScriptReply::Superseded(_)) | None => open.push(index),
                         },
                     }
                 }
@@ -180,40 +182,40 @@ impl RedisStore {
     fn read(
         &mut self,
         server: &RedisEndpoint,
-        ask: &LeaseRequest,
+        request: &LeaseRequest,
         reply: &Reply,
     ) -> Result<Option<ScriptReply>, StoreError> {
-        if let Reply::Error(told) = reply {
-            if let Some((host, port)) = error::parse_redirect(told) {
-                self.moved.insert(ask.quota.clone(), (host.to_owned(), port));
+        if let Reply::Error(message) = reply {
+            if let Some((host, port)) = error::parse_redirect(message) {
+                self.moved.insert(request.quota.clone(), (host.to_owned(), port));
                 return Ok(None);
             }
             // Reconnect after any error: the host name may resolve to another server by the next round.
             self.links.values_mut().for_each(RedisConnection::disconnect);
             self.moved.clear();
-            return Err(error::from_server(server, told));
+            return Err(error::from_server(server, message));
         }
-        let answer =
+        let parsed =
             ScriptReply::read(reply).ok_or_else(|| error::refused(server, "invalid reply of the lease script"))?;
-        match &answer {
+        match &parsed {
             ScriptReply::Superseded(ordinal) => {
-                self.ordinals.insert(ask.quota.clone(), i128::from(*ordinal) - i128::from(ask.window.id));
+                self.ordinals.insert(request.quota.clone(), i128::from(*ordinal) - i128::from(request.window.id));
             }
             ScriptReply::Granted(granted) => {
-                self.reported_state.insert(ask.quota.clone(), granted.quota_state.clone());
-                self.log_recovery(server, &ask.quota, granted);
+                self.reported_state.insert(request.quota.clone(), granted.quota_state.clone());
+                self.log_recovery(server, &request.quota, granted);
             }
             ScriptReply::StateRequested | ScriptReply::Done => {}
         }
-        Ok(Some(answer))
+        Ok(Some(parsed))
     }
 
     /// Logs once that leases are suspended, with the reason, and once that they are resumed.
     fn log_recovery(&mut self, server: &RedisEndpoint, quota: &str, granted: &GrantReply) {
-        let waiting = &granted.missing_holders;
+        let missing = &granted.missing_holders;
         if granted.standing == WindowStatus::Recovering {
-            if self.recovering.insert(quota.to_owned(), waiting.clone()).as_ref() != Some(waiting) {
-                warn!("{}", recovery_message(server, quota, waiting));
+            if self.recovering.insert(quota.to_owned(), missing.clone()).as_ref() != Some(missing) {
+                warn!("{}", recovery_message(server, quota, missing));
             }
         } else if granted.standing == WindowStatus::Open && self.recovering.remove(quota).is_some() {
             info!("{server}: leases for {quota} resumed");
@@ -221,25 +223,25 @@ impl RedisStore {
     }
 
     /// Returns the arguments of the script, in its order.
-    fn call(&mut self, ask: &LeaseRequest, operation: Operation, tell: bool) -> Vec<String> {
+    fn call(&mut self, request: &LeaseRequest, operation: Operation, include_state: bool) -> Vec<String> {
         self.calls += 1;
-        let known = self.windows.get(&(ask.quota.clone(), ask.window.id));
+        let window = self.windows.get(&(request.quota.clone(), request.window.id));
         let microseconds = |span: Duration| span.as_micros().to_string();
-        let moment = |pick: fn(Span) -> Timestamp| {
-            ask.window.span.map_or_else(String::new, |span| (pick(span).0 / 1000).to_string())
+        let bound = |pick: fn(Span) -> Timestamp| {
+            request.window.span.map_or_else(String::new, |span| (pick(span).0 / 1000).to_string())
         };
-        let is_ordinal = ask.window.id < MAX_ORDINAL;
-        let apart = self.ordinals.get(&ask.quota).filter(|_| is_ordinal).copied().unwrap_or(0);
+        let is_ordinal = request.window.id < MAX_ORDINAL;
+        let offset = self.ordinals.get(&request.quota).filter(|_| is_ordinal).copied().unwrap_or(0);
         let milli = |units: Units| units.milli().to_string();
-        let yes = |yes: bool| String::from(if yes { "1" } else { "0" });
-        let floor = || self.reported_state.get(&ask.quota).cloned().unwrap_or_default();
+        let flag = |flag: bool| String::from(if flag { "1" } else { "0" });
+        let reported_state = || self.reported_state.get(&request.quota).cloned().unwrap_or_default();
         let (name, used) = match operation {
             Operation::Lease => ("lease", Units::ZERO),
             Operation::Close => ("close", Units::ZERO),
             Operation::Correct(used) => ("correct", used),
         };
         vec![
-            self.key(&ask.quota),
+            self.key(&request.quota),
             name.into(),
             self.identity.holder(),
             self.calls.to_string(),
@@ -249,44 +251,44 @@ impl RedisStore {
             microseconds(self.timing.grace),
             microseconds(self.timing.takeover_after),
             self.identity.predecessors(),
-            (i128::from(ask.window.id) + apart).max(0).to_string(),
-            moment(|span| span.start),
-            moment(|span| span.end),
-            ask.window.lookback.to_string(),
-            yes(is_ordinal),
-            milli(ask.limit),
-            milli(ask.taken),
-            milli(ask.held),
-            milli(ask.wanted),
-            milli(ask.urgent),
-            milli(known.map_or(Units::ZERO, |known| known.share)),
-            yes(self.fallback_enabled),
-            yes(known.is_some()),
-            if tell { floor() } else { "-".into() },
+            (i128::from(request.window.id) + offset).max(0).to_string(),
+            bound(|span| span.start),
+            bound(|span| span.end),
+            request.window.lookback.to_string(),
+            flag(is_ordinal),
+            milli(request.limit),
+            milli(request.taken),
+            milli(request.held),
+            milli(request.wanted),
+            milli(request.urgent),
+            milli(window.map_or(Units::ZERO, |window| window.share)),
+            flag(self.fallback_enabled),
+            flag(window.is_some()),
+            if include_state { reported_state() } else { "-".into() },
             milli(used),
-            milli(ask.expected_demand),
+            milli(request.expected_demand),
         ]
     }
 
     /// Returns leases from the fallback units while the server is unavailable. These units have been reserved for this
     /// instance since the last response. Returns `None` if none are left.
-    fn lease_from_fallback(&mut self, asks: &[LeaseRequest]) -> Option<Vec<Lease>> {
-        let added = |known: Option<&WindowState>, ask: &LeaseRequest| {
-            let held = ask.held.min(ask.wanted).max(ask.taken);
-            (held, known.map_or(Units::ZERO, |known| known.share.min(ask.wanted.saturating_sub(held))))
+    fn lease_from_fallback(&mut self, requests: &[LeaseRequest]) -> Option<Vec<Lease>> {
+        let added = |window: Option<&WindowState>, request: &LeaseRequest| {
+            let held = request.held.min(request.wanted).max(request.taken);
+            (held, window.map_or(Units::ZERO, |window| window.share.min(request.wanted.saturating_sub(held))))
         };
-        let of = |ask: &LeaseRequest| (ask.quota.clone(), ask.window.id);
-        let has_share = |ask| self.windows.get(&of(ask)).is_some_and(|known| !known.share.is_zero());
-        if !asks.iter().any(has_share) {
+        let key = |request: &LeaseRequest| (request.quota.clone(), request.window.id);
+        let has_share = |request| self.windows.get(&key(request)).is_some_and(|window| !window.share.is_zero());
+        if !requests.iter().any(has_share) {
             return None;
         }
-        let leases = asks.iter().map(|ask| {
-            let known = self.windows.get_mut(&of(ask));
-            let (held, more) = added(known.as_deref(), ask);
-            match known {
-                Some(known) => {
-                    known.share = known.share.saturating_sub(more);
-                    Lease { held: held.saturating_add(more), lost: Units::ZERO, ..known.lease }
+        let leases = requests.iter().map(|request| {
+            let window = self.windows.get_mut(&key(request));
+            let (held, more) = added(window.as_deref(), request);
+            match window {
+                Some(window) => {
+                    window.share = window.share.saturating_sub(more);
+                    Lease { held: held.saturating_add(more), lost: Units::ZERO, ..window.lease }
                 }
                 None => Lease { held, ..Lease::default() },
             }
@@ -295,34 +297,34 @@ impl RedisStore {
     }
 
     /// Stores the reply for a window and returns its lease.
-    fn remember_grant(&mut self, ask: &LeaseRequest, granted: &GrantReply) -> Lease {
-        let known = self.windows.entry((ask.quota.clone(), ask.window.id)).or_default();
-        known.round = self.rounds;
-        let lost = granted.lost.saturating_sub(known.lost);
-        known.lost = known.lost.max(granted.lost);
-        known.share = granted.share;
-        known.lease = Lease {
+    fn remember_grant(&mut self, request: &LeaseRequest, granted: &GrantReply) -> Lease {
+        let window = self.windows.entry((request.quota.clone(), request.window.id)).or_default();
+        window.round = self.rounds;
+        let lost = granted.lost.saturating_sub(window.lost);
+        window.lost = window.lost.max(granted.lost);
+        window.share = granted.share;
+        window.lease = Lease {
             held: granted.held,
             held_by_others: granted.elsewhere,
             taken_by_others: granted.taken_elsewhere,
             fallback: Units::ZERO,
-            span: granted.span.filter(|_| ask.window.id < MAX_ORDINAL),
+            span: granted.span.filter(|_| request.window.id < MAX_ORDINAL),
             lost,
             held_by_dead: granted.withheld,
             expected_by_others: granted.expected_elsewhere,
         };
-        known.lease
+        window.lease
     }
 }
 
 /// Returns the reason why leases of a quota are suspended.
-fn recovery_message(server: &RedisEndpoint, quota: &str, waiting: &str) -> String {
-    match waiting {
+fn recovery_message(server: &RedisEndpoint, quota: &str, missing: &str) -> String {
+    match missing {
         "" => format!(
             "{server} has no state of {quota}: leases start in about three seconds, after instances have reported"
         ),
-        gates => format!(
-            "{server} has lost its state of {quota}, and instance {gates} has not reported since: no new leases until it \
+        names => format!(
+            "{server} has lost its state of {quota}, and instance {names} has not reported since: no new leases until it \
              reports or the window ends; if it is gone for good, set the usage with `tidegate quota set \
              {quota} USED`"
         ),
@@ -333,16 +335,16 @@ impl Store for RedisStore {
     fn last_error(&self) -> Option<String> {
         let last_error = self.last_error.as_ref().map(|error| format!("Ledger error: {error}"));
         last_error.or_else(|| {
-            self.recovering.first_key_value().map(|(quota, waiting)| recovery_message(&self.primary, quota, waiting))
+            self.recovering.first_key_value().map(|(quota, missing)| recovery_message(&self.primary, quota, missing))
         })
     }
 
-    async fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+    async fn lease(&mut self, requests: &[LeaseRequest], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
         self.rounds += 1;
-        let granted = match self.round(asks, Operation::Lease, now).await {
+        let granted = match self.round(requests, Operation::Lease, now).await {
             Ok(granted) => granted,
             Err(error) => {
-                let leases = self.lease_from_fallback(asks);
+                let leases = self.lease_from_fallback(requests);
                 if leases.is_some() && !self.using_fallback {
                     warn!("{error}. Fallback units are used until it is available");
                 }
@@ -353,29 +355,30 @@ impl Store for RedisStore {
         if std::mem::take(&mut self.using_fallback) {
             info!("{}: connected again, usage reported", self.primary);
         }
-        let mut leases = Vec::with_capacity(asks.len());
-        let mut wrong_clock = None;
-        for (ask, granted) in asks.iter().zip(granted) {
+        let mut leases = Vec::with_capacity(requests.len());
+        let mut clock_error = None;
+        for (request, granted) in requests.iter().zip(granted) {
             let Some(granted) = granted else {
-                let held = ask.held.min(ask.wanted).max(ask.taken);
-                let known = self.windows.get(&(ask.quota.clone(), ask.window.id));
-                leases.push(Lease { held, lost: Units::ZERO, ..known.map(|known| known.lease).unwrap_or_default() });
+                let held = request.held.min(request.wanted).max(request.taken);
+                let window = self.windows.get(&(request.quota.clone(), request.window.id));
+                leases.push(Lease { held, lost: Units::ZERO, ..window.map(|window| window.lease).unwrap_or_default() });
                 continue;
             };
             let closed = matches!(granted.standing, WindowStatus::Closed | WindowStatus::TooEarly);
-            let apart = now.saturating_duration_since(granted.now).max(granted.now.saturating_duration_since(now));
-            if closed && ask.wanted > granted.held && apart >= MAX_CLOCK_SKEW {
-                let (quota, ahead) = (ask.quota.clone(), now > granted.now);
-                wrong_clock = Some(StoreError::Clock { quota, ahead, apart, server: self.primary.to_string() });
+            let skew = now.saturating_duration_since(granted.now).max(granted.now.saturating_duration_since(now));
+            if closed && request.wanted > granted.held && skew >= MAX_CLOCK_SKEW {
+                let (quota, ahead) = (request.quota.clone(), now > granted.now);
+                clock_error = Some(StoreError::Clock { quota, ahead, apart: skew, server: self.primary.to_string() });
             }
-            leases.push(self.remember_grant(ask, &granted));
+            leases.push(self.remember_grant(request, &granted));
         }
         let (rounds, oldest) = (self.rounds, self.rounds.saturating_sub(ROUNDS_KEPT));
         if rounds.is_multiple_of(ROUNDS_KEPT) {
-            self.windows.retain(|_, known| known.round >= oldest);
+            self.windows.retain(|_, window| window.round >= oldest);
         }
-        self.last_error = self.last_error.take().or(wrong_clock);
-        let no_lease_grew = asks.iter().zip(&leases).all(|(ask, lease)| lease.held <= ask.held.min(ask.wanted));
+        self.last_error = self.last_error.take().or(clock_error);
+        let no_lease_grew =
+            requests.iter().zip(&leases).all(|(request, lease)| lease.held <= request.held.min(request.wanted));
         match self.last_error.take() {
             Some(error) if no_lease_grew => Err(error),
             last_error => {
@@ -385,13 +388,13 @@ impl Store for RedisStore {
         }
     }
 
-    async fn close(&mut self, asks: &[LeaseRequest], now: Timestamp) -> Result<(), StoreError> {
+    async fn close(&mut self, requests: &[LeaseRequest], now: Timestamp) -> Result<(), StoreError> {
         let last: Vec<LeaseRequest> =
-            asks.iter().map(|ask| LeaseRequest { wanted: ask.taken, ..ask.clone() }).collect();
+            requests.iter().map(|request| LeaseRequest { wanted: request.taken, ..request.clone() }).collect();
         self.round(&last, Operation::Close, now).await.map(|_| ())
     }
 
-    async fn correct(&mut self, ask: &LeaseRequest, used: Units, now: Timestamp) -> Result<(), StoreError> {
-        self.round(std::slice::from_ref(ask), Operation::Correct(used), now).await.map(|_| ())
+    async fn correct(&mut self, request: &LeaseRequest, used: Units, now: Timestamp) -> Result<(), StoreError> {
+        self.round(std::slice::from_ref(request), Operation::Correct(used), now).await.map(|_| ())
     }
 }

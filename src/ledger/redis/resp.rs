@@ -46,16 +46,16 @@ pub(super) fn write_command(out: &mut Vec<u8>, words: &[&str]) {
 }
 
 /// Reads one reply. After an error, the connection must not be reused.
-pub(super) async fn read_reply<R: AsyncBufRead + Unpin + Send>(from: &mut R) -> io::Result<Reply> {
-    read_nested(from, 0).await
+pub(super) async fn read_reply<R: AsyncBufRead + Unpin + Send>(reader: &mut R) -> io::Result<Reply> {
+    read_nested(reader, 0).await
 }
 
 fn read_nested<'a, R: AsyncBufRead + Unpin + Send>(
-    from: &'a mut R,
+    reader: &'a mut R,
     depth: usize,
 ) -> Pin<Box<dyn Future<Output = io::Result<Reply>> + Send + 'a>> {
     Box::pin(async move {
-        let line = read_line(from).await?;
+        let line = read_line(reader).await?;
         let (kind, rest) = line.split_at_checked(1).ok_or_else(|| unexpected_reply("empty line"))?;
         let number = || rest.parse::<i64>().map_err(|_| unexpected_reply("invalid number"));
         match kind {
@@ -67,7 +67,7 @@ fn read_nested<'a, R: AsyncBufRead + Unpin + Send>(
                 let length = length(number()?, MAX_BULK_LEN)?;
                 let mut text = Vec::new();
                 // Allocate with the received data, not by the announced length.
-                let read = AsyncReadExt::take(&mut *from, length as u64 + 2).read_to_end(&mut text).await?;
+                let read = AsyncReadExt::take(&mut *reader, length as u64 + 2).read_to_end(&mut text).await?;
                 if read < length + 2 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
@@ -81,7 +81,7 @@ fn read_nested<'a, R: AsyncBufRead + Unpin + Send>(
                 let length = length(number()?, MAX_ARRAY_LEN)?;
                 let mut list = Vec::new();
                 for _ in 0..length {
-                    list.push(read_nested(from, depth + 1).await?);
+                    list.push(read_nested(reader, depth + 1).await?);
                 }
                 Ok(Reply::List(list))
             }
@@ -90,9 +90,9 @@ fn read_nested<'a, R: AsyncBufRead + Unpin + Send>(
     })
 }
 
-async fn read_line<R: AsyncBufRead + Unpin>(from: &mut R) -> io::Result<String> {
+async fn read_line<R: AsyncBufRead + Unpin>(reader: &mut R) -> io::Result<String> {
     let mut line = Vec::new();
-    let read = AsyncReadExt::take(&mut *from, MAX_ARRAY_LEN as u64).read_until(b'\n', &mut line).await?;
+    let read = AsyncReadExt::take(&mut *reader, MAX_ARRAY_LEN as u64).read_until(b'\n', &mut line).await?;
     if read == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
@@ -103,12 +103,12 @@ async fn read_line<R: AsyncBufRead + Unpin>(from: &mut R) -> io::Result<String> 
     String::from_utf8(line).map_err(|_| unexpected_reply("invalid UTF-8"))
 }
 
-fn length(number: i64, most: usize) -> io::Result<usize> {
-    usize::try_from(number).ok().filter(|length| *length <= most).ok_or_else(|| unexpected_reply("invalid length"))
+fn length(number: i64, max: usize) -> io::Result<usize> {
+    usize::try_from(number).ok().filter(|length| *length <= max).ok_or_else(|| unexpected_reply("invalid length"))
 }
 
-fn unexpected_reply(found: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("not the Redis protocol: {found}"))
+fn unexpected_reply(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("not the Redis protocol: {reason}"))
 }
 
 #[cfg(test)]
@@ -146,8 +146,8 @@ mod tests {
         for bytes in
             ["HTTP/1.1 400 Bad Request\r\n", "\r\n", "$x\r\n", "$99999999999\r\n", "*-2\r\n", "$1\r\nabc", "+a\n"]
         {
-            let told = parse_reply(bytes.as_bytes()).expect_err(bytes).to_string();
-            assert!(told.contains("not the Redis protocol"), "{bytes:?}: {told}");
+            let error = parse_reply(bytes.as_bytes()).expect_err(bytes).to_string();
+            assert!(error.contains("not the Redis protocol"), "{bytes:?}: {error}");
         }
         for cut in ["", "$5\r\nab", "*2\r\n:1\r\n"] {
             assert_eq!(

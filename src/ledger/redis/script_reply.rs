@@ -55,7 +55,7 @@ impl ScriptReply {
     pub(super) fn read(reply: &Reply) -> Option<Self> {
         let Reply::List(list) = reply else { return None };
         let words: Vec<&str> = list.iter().map(Reply::text).collect::<Option<_>>()?;
-        let standing = match *words.first()? {
+        let status = match *words.first()? {
             "tell" => return Some(Self::StateRequested),
             "behind" => return Some(Self::Superseded(words.get(1)?.parse().ok()?)),
             // A later call has overtaken this one: impossible, because this instance sends calls one after the other.
@@ -71,10 +71,10 @@ impl ScriptReply {
         let [held, share, elsewhere, taken_elsewhere, lost, withheld, expected_elsewhere] = *amounts;
         let [starts, ends, now, missing_holders, quota_state] = *rest else { return None };
         let units = |word: &str| word.parse().ok().map(Units::from_milli);
-        let moment = |word: &str| word.parse::<u64>().ok().map(|moment| Timestamp(moment.saturating_mul(1000)));
-        let span = moment(starts).zip(moment(ends)).map(|(start, end)| Span { start, end });
+        let time = |word: &str| word.parse::<u64>().ok().map(|micros| Timestamp(micros.saturating_mul(1000)));
+        let span = time(starts).zip(time(ends)).map(|(start, end)| Span { start, end });
         Some(Self::Granted(GrantReply {
-            standing,
+            standing: status,
             held: units(held)?,
             share: units(share)?,
             elsewhere: units(elsewhere)?,
@@ -83,7 +83,7 @@ impl ScriptReply {
             withheld: units(withheld)?,
             expected_elsewhere: units(expected_elsewhere)?,
             span,
-            now: moment(now)?,
+            now: time(now)?,
             missing_holders: missing_holders.to_owned(),
             quota_state: quota_state.to_owned(),
         }))
