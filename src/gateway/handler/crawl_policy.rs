@@ -1,7 +1,8 @@
 //! Serves the crawl policy. Only GET and HEAD are supported; an admitted request with another method gets 405 and is
 //! not charged, because it is never sent to the origin.
 
-use super::{RequestHandler, prepare_client_response};
+use super::RequestHandler;
+use super::forward::prepare_client_response;
 use crate::gateway::body::{ClientBody, ResponseBody};
 use crate::gateway::crawl_policy::PolicyDocument;
 use crate::gateway::problem::{self, Problem, ResponseFormat};

@@ -1,10 +1,12 @@
 //! Serves robots.txt from a cache: fetched from the origin like any page, then served while fresh, or stale if the
 //! origin fails.
 
-use super::{RequestHandler, prepare_client_response};
+use super::RequestHandler;
+use super::forward::prepare_client_response;
 use crate::gateway::body::{ClientBody, RequestBody, ResponseBody};
 use crate::gateway::problem;
 use crate::gateway::request_context::RequestContext;
+use crate::gateway::target;
 use crate::gateway::upstream::{ForwardError, UpstreamResponse};
 use crate::http1::{Field, Fields, Name, RequestHead, Response};
 use crate::policy::ClientKind;
@@ -136,7 +138,7 @@ impl RequestHandler {
         let head = &visit.client_request().head;
         let believed = visit.current().settings.rules.trust.trusts(self.0.peer);
         let scheme = head.fields.get(Name::ForwardedProto).filter(|_| believed).unwrap_or(b"http");
-        let host = super::target::host(head);
+        let host = target::host(head);
         [scheme, b"://", host].concat().to_ascii_lowercase().iter().map(|&byte| char::from(byte)).collect()
     }
 

@@ -1,0 +1,202 @@
+//! Evaluation of a request: facts, identity, signature, class, route and admission.
+
+use super::{ConnectionContext, RequestHandler};
+use crate::engine::{AdmissionOutcome, Decision, Evaluation, Observation};
+use crate::gateway::observe;
+use crate::gateway::target::{self, RequestError, Target};
+use crate::gateway::worker::CurrentConfig;
+use crate::http1::{Fields, Name, RequestHead};
+use crate::policy::decide;
+use crate::policy::facts::claimed_operator;
+use crate::policy::identity::{ClientAddress, ClientKey, CredentialSource, ProxyTrust, cookie};
+use crate::policy::{
+    Claim, Classification, ClientKind, Facts, OperatorId, Proof, Reason, Refusal, Signature, Timestamp,
+};
+use crate::verify::signature::{SignaturePolicy, SignedMessage, VerifyTime};
+use smallvec::SmallVec;
+use std::cell::OnceCell;
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+/// Maximum wait of a request for a lease. A burst can exceed the leased units; the next lease usually takes a few
+/// milliseconds, on a busy disk a second.
+const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A request before its evaluation.
+pub(super) struct IncomingRequest<'a> {
+    pub(super) head: &'a RequestHead,
+    pub(super) has_body: bool,
+    /// Result of the signature verification; empty until it is needed.
+    pub(super) signature: OnceCell<Signature>,
+}
+
+/// A request with its evaluation.
+pub(super) struct EvaluatedRequest {
+    pub(super) origin: ClientAddress,
+    pub(super) key: ClientKey,
+    /// True if a signature was checked, whatever the result.
+    pub(super) signed: bool,
+    /// Operator of the crawler, verified or claimed without evidence against it.
+    pub(super) crawler: Option<OperatorId>,
+    pub(super) classified: Classification,
+    pub(super) observation: Option<Observation>,
+    pub(super) route: usize,
+    pub(super) decision: Decision,
+    /// True for a request for the crawl policy, which the gateway serves.
+    pub(super) is_crawl_policy: bool,
+    /// True for a request for the cached robots.txt.
+    pub(super) is_robots_txt: bool,
+}
+
+impl EvaluatedRequest {
+    /// Returns true if the only reason for the refusal is a missing lease.
+    pub(super) fn waits_for_lease(&self) -> bool {
+        matches!(self.decision.ruling, AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }))
+    }
+}
+
+impl RequestHandler {
+    /// Evaluates the request up to the verdict. Does not wait, and does not read the body.
+    pub(super) fn evaluate(
+        &self,
+        arrival: &IncomingRequest<'_>,
+        current: &CurrentConfig,
+        now: Timestamp,
+    ) -> Result<EvaluatedRequest, RequestError> {
+        let worker = &self.0.worker;
+        let rules = &current.settings.rules;
+        let head = arrival.head;
+        let target = Target::of(head, &worker.shared().via.pseudonym, current.settings.limits.max_body_size)?;
+        current.untrusted_proxy.observe(&rules.trust, self.0.peer, &head.fields);
+        let origin = self.identify(&rules.trust, &head.fields);
+        let user_agent = head.fields.get(Name::UserAgent).unwrap_or_default();
+        let (claim, browser) = worker.user_agent_claim(user_agent);
+        let signature = self.signature(arrival, current, origin.client, now);
+        let claimed = claimed_operator(claim, signature);
+        let proof = match claimed {
+            Some(operator) => worker.shared().operators.verify(operator, origin.client, worker.monotonic_now()),
+            None => Proof::Unknown,
+        };
+        let admission = &current.admission;
+        // A signed agent or a named bot does not claim to be a browser.
+        let observation = match claim {
+            Claim::Browser | Claim::NoUserAgent if rules.behaviour.is_some() && !signature.names_an_agent() => {
+                let seen = observe::headers_seen(head, rules, &origin, self.0.peer);
+                let look = observe::observed_request(head, &target, (origin.client, browser), seen);
+                Observation::of(&look, admission, now)
+            }
+            _ => None,
+        };
+        let facts = Facts {
+            method: &head.method,
+            host: &target.host,
+            path: &target.path,
+            query: target.query,
+            client: origin.client,
+            address_lists: current.lists_containing(origin.client),
+            user_agent,
+            claim,
+            proof,
+            signature,
+            api_key_classes: &rules.api_key_classes(|carrier| credential(carrier, &head.fields)),
+            bot_score: observation.and_then(|observation| observation.score_if_suspected(admission)),
+        };
+        let secret = |carrier: &CredentialSource| self.credential_hash(carrier, &head.fields);
+        let Evaluation { classified, route, key, decision } = admission.evaluate(&facts, secret, now);
+        let observation = observation.map(|observation| observation.with_costly(!rules.routes[route].is_free()));
+        let crawler = match classified.kind {
+            ClientKind::VerifiedBot => classified.operator.or(claimed),
+            ClientKind::DeclaredBot => claimed,
+            _ => None,
+        };
+        let signed = signature != Signature::Absent;
+        let is_crawl_policy = rules.is_crawl_policy(&target.path);
+        let is_robots_txt = decide::is_robots_txt_read(&head.method, &target.path);
+        Ok(EvaluatedRequest {
+            origin,
+            key,
+            signed,
+            crawler,
+            classified,
+            observation,
+            route,
+            decision,
+            is_crawl_policy,
+            is_robots_txt,
+        })
+    }
+
+    /// Verifies the signature of the request. Done once, because a nonce may be valid once only.
+    fn signature(
+        &self,
+        arrival: &IncomingRequest<'_>,
+        current: &CurrentConfig,
+        client: IpAddr,
+        now: Timestamp,
+    ) -> Signature {
+        let IncomingRequest { head, has_body, signature } = arrival;
+        let Some(terms) = &current.settings.verify.signatures else { return Signature::Absent };
+        if !head.fields.contains(Name::SignatureAgent) {
+            return Signature::Absent;
+        }
+        *signature.get_or_init(|| {
+            let ConnectionContext { worker, peer, .. } = &*self.0;
+            let trust = &current.settings.rules.trust;
+            // TLS, if any, ends at a proxy before the gateway.
+            let secure = trust.trusts(*peer)
+                && head.fields.get(Name::ForwardedProto).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
+            let message = SignedMessage { head, authority: target::host(head), secure, has_body: *has_body };
+            let terms = SignaturePolicy { unlisted: terms.unlisted_agents, max_lifetime: terms.max_lifetime };
+            let moment = VerifyTime { now, uptime: worker.monotonic_now() };
+            worker.shared().signatures.verify(&message, trust.key(client), terms, moment)
+        })
+    }
+
+    /// Evaluates again once the ledger has granted a lease, or after [`LEASE_WAIT_TIMEOUT`].
+    pub(super) async fn reevaluate_after_lease(
+        &self,
+        arrival: &IncomingRequest<'_>,
+        answers: &Notify,
+    ) -> (Rc<CurrentConfig>, Result<EvaluatedRequest, RequestError>) {
+        let worker = &self.0.worker;
+        let mut late = pin!(sleep(LEDGER_TIMEOUT));
+        loop {
+            let mut answer = pin!(answers.notified());
+            // Enabled before the lease state is read, so that no notification is missed.
+            answer.as_mut().enable();
+            let current = worker.current();
+            let judged = self.evaluate(arrival, &current, worker.now());
+            if !judged.as_ref().is_ok_and(EvaluatedRequest::waits_for_lease) || late.is_elapsed() {
+                return (current, judged);
+            }
+            tokio::select! { () = answer => {} () = &mut late => {} }
+        }
+    }
+
+    fn identify(&self, trust: &ProxyTrust, fields: &Fields) -> ClientAddress {
+        let Some(name) = trust.source.header() else { return ClientAddress { client: self.0.peer, hops: Vec::new() } };
+        let lines: SmallVec<[&[u8]; 2]> = fields.get_all_by_text(name).collect();
+        trust.client(self.0.peer, &lines)
+    }
+
+    /// Returns a hash of the client's credential: SipHash with a per-process key, because readers of the log may have
+    /// the credential itself.
+    fn credential_hash(&self, carrier: &CredentialSource, fields: &Fields) -> Option<u64> {
+        credential(carrier, fields).map(|value| self.0.worker.shared().secrets.hash_one(value))
+    }
+}
+
+/// Returns the credential that the client sends, if any.
+fn credential<'a>(carrier: &'a CredentialSource, fields: &'a Fields) -> Option<&'a [u8]> {
+    match carrier {
+        CredentialSource::Header(name) => {
+            fields.get_all_by_text(name.as_str()).next().filter(|value| !value.is_empty())
+        }
+        CredentialSource::Cookie(name) => cookie(fields.all(Name::Cookie), name),
+    }
+}

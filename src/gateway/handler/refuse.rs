@@ -1,0 +1,75 @@
+//! Responses of the gateway itself: refusals, rejections and errors.
+
+use super::RequestHandler;
+use crate::gateway::body::{ClientBody, ResponseBody};
+use crate::gateway::problem::{Problem, ResponseFormat};
+use crate::gateway::rate_limit_headers::RateLimitSnapshot;
+use crate::gateway::request_context::RequestContext;
+use crate::gateway::target::RequestError;
+use crate::http1::{Name, RequestHead, Response};
+use crate::policy::Refusal;
+use hyper::body::Body;
+
+impl RequestHandler {
+    /// Responds to a request that the rules refuse.
+    pub(super) fn refuse(&self, mut visit: Box<RequestContext>, refusal: &Refusal) -> Response<ResponseBody> {
+        let current = visit.current();
+        let rules = &current.settings.rules;
+        let told = RateLimitSnapshot { refusal: Some(refusal), ..visit.rate_limit_snapshot() };
+        let problem = Problem::refused(rules, told, visit.retry_after_spread()).expect("refusal present");
+        let retry_after = problem.retry_after();
+        let (response, bytes) = self.render_problem(&visit, problem, told);
+        visit.set_refused(refusal.reason, retry_after);
+        visit.finish_local_response(response.status, bytes);
+        response
+    }
+
+    /// Renders `problem` with the rate-limit fields of `told`. Returns the response and the length of its body.
+    fn render_problem(
+        &self,
+        visit: &RequestContext,
+        problem: Problem<'_>,
+        told: RateLimitSnapshot<'_>,
+    ) -> (Response<ResponseBody>, u64) {
+        let current = visit.current();
+        let status = problem.status();
+        let reader = ResponseFormat::of(&visit.client_request().head);
+        let (mut response, bytes) = problem.into_response(reader, visit.id(), &mut self.0.worker.scratch());
+        let (rules, fields) = (&current.settings.rules, &mut response.fields);
+        current.announcements.write(rules, told, visit.started_at(), status, fields);
+        (response, bytes)
+    }
+
+    /// Responds to a request that could not be parsed.
+    pub(in crate::gateway) fn reject_unparsed(&self, fault: crate::http1::Malformed) -> Response<ResponseBody> {
+        self.reject(RequestError::Unreadable(fault), ResponseFormat::UNKNOWN)
+    }
+
+    /// Responds to a request that is not valid, and counts it as a response without a class.
+    pub(super) fn reject(&self, fault: RequestError, reader: ResponseFormat) -> Response<ResponseBody> {
+        let worker = &self.0.worker;
+        let problem = Problem::malformed(fault);
+        worker.telemetry().response_without_class(problem.status().as_u16());
+        let id = worker.next_decision_id();
+        problem.into_response(reader, id, &mut worker.scratch()).0
+    }
+
+    /// Responds to an admitted request instead of the origin.
+    pub(super) fn respond_with_problem(
+        &self,
+        visit: Box<RequestContext>,
+        problem: Problem<'_>,
+    ) -> Response<ResponseBody> {
+        let (response, bytes) = self.render_problem(&visit, problem, visit.rate_limit_snapshot());
+        visit.finish_local_response(response.status, bytes);
+        response
+    }
+
+    /// Drains the body of a rejected request within bounds; otherwise the client would be disconnected before it reads
+    /// the response. Bodies that wait for 100-continue are not drained.
+    pub(super) fn drain_body(&self, head: &RequestHead, body: ClientBody) {
+        if !body.is_end_stream() && !head.fields.contains(Name::Expect) {
+            body.drain(&self.0.worker.drain());
+        }
+    }
+}
