@@ -1,32 +1,22 @@
 //! Per-request context. Collects the outcome of one request and writes exactly one access log line and one metrics
 //! update when it is dropped.
 
+mod feedback;
+mod record;
+
 use super::connection_timeouts::ConnectionState;
-use super::cost;
-use super::quota_sync::{self, BodyScan};
+use super::quota_sync::BodyScan;
 use super::rate_limit_headers::RateLimitSnapshot;
-use super::target;
-use super::upstream::{ForwardError, OriginBody};
 use super::worker::{CurrentConfig, Worker};
-use crate::engine::{
-    AdmissionOutcome, BucketUsage, Charged, Decision, Observation, Permit, QuotaUsage, Receipt, ResponseFeedback,
-    SlotGuard, ThrottleRejection,
-};
-use crate::gateway::upstream::rate_limit;
-use crate::http1::{Fields, Name, RequestHead, Response};
-use crate::policy::bot_detection::HeadersSeen;
+use crate::engine::{AdmissionOutcome, BucketUsage, Decision, Observation, Permit, QuotaUsage, Receipt, SlotGuard};
+use crate::http1::RequestHead;
 use crate::policy::identity::{ClientAddress, ClientKey};
-use crate::policy::quota_sync::OriginReport;
-use crate::policy::throttle;
-use crate::policy::throttle::autothrottle::Adjustment;
 use crate::policy::{Classification, QuotaId, Reason, Timestamp, Units};
-use crate::telemetry::{QuotaCharge, Record, RecordedOutcome, UpstreamCall};
 use http::StatusCode;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::{info, warn};
 
 /// A classified client request.
 pub(super) struct ClientRequest {
@@ -226,51 +216,6 @@ impl RequestContext {
         self.origin_status = status.map(|status| status.as_u16());
     }
 
-    /// Reports the upstream outcome to the scopes. Returns the rejection if a scope entered backoff.
-    pub(super) fn report_to_scopes(
-        &self,
-        answer: Result<&Response<OriginBody>, &ForwardError>,
-    ) -> Option<ThrottleRejection> {
-        let slots = self.slots.as_ref()?;
-        let (status, asked_for) = match answer {
-            // Not caused by the origin.
-            Err(ForwardError::PoolExhausted | ForwardError::ClientBody { .. }) => return None,
-            Err(_) => (None, None),
-            Ok(Response { status, fields, .. }) => {
-                let is_error = status.is_client_error() || status.is_server_error();
-                let asked_for = if is_error { rate_limit::retry_after } else { rate_limit::exhausted_for };
-                (Some(status.as_u16()), asked_for(fields, self.worker.now()))
-            }
-        };
-        let measured = self.route().measured && !answer.is_ok_and(|answer| cost::was_cache_hit(&answer.fields));
-        let heard = self.report(slots, status, measured, asked_for);
-        heard.delay_adjustments.iter().for_each(|(scope, adjustment)| log_delay_adjustment(scope, adjustment));
-        for (scope, wait) in &heard.entered_backoff {
-            warn!(%scope, backoff_ms = wait.as_millis(), "Origin overloaded: scope {scope} backs off for {wait:?}");
-        }
-        let rest = heard.backoff?;
-        Some(ThrottleRejection { retry_after: rest.retry_after.max(asked_for.unwrap_or_default()), ..rest })
-    }
-
-    /// Handles a response body that was aborted or timed out: reports it to the scopes and releases the slots.
-    pub(super) fn upstream_body_aborted(&mut self) {
-        if let Some(slots) = self.slots.take() {
-            self.report(&slots, None, false, None);
-        }
-    }
-
-    fn report(
-        &self,
-        slots: &SlotGuard,
-        status: Option<u16>,
-        measured: bool,
-        asked_for: Option<Duration>,
-    ) -> ResponseFeedback {
-        let latency = self.upstream_duration.unwrap_or_default();
-        let outcome = throttle::OriginOutcome { status, latency, measured, retry_after: asked_for };
-        slots.record_response(&outcome, self.random(), self.worker.monotonic_now())
-    }
-
     /// Returns the permit to send the request, and its head.
     pub(super) fn permit_and_head(&mut self) -> (&mut Permit, &RequestHead) {
         let permit = self.permit.as_mut().expect("sent upstream and not settled");
@@ -282,45 +227,6 @@ impl RequestContext {
         if let Some(permit) = self.permit.take() {
             self.receipt = permit.settle(actual);
         }
-    }
-
-    /// Synchronizes the charged quotas with the usage in the response headers (`sync_from`).
-    pub(super) fn sync_quotas(&mut self, status: StatusCode, fields: &Fields) {
-        let current = Rc::clone(&self.current);
-        let mut now = None;
-        for &Charged { quota, window, .. } in &self.receipt {
-            let Some(sync) = &current.settings.rules.quotas[usize::from(quota.0)].sync_from else { continue };
-            let now = *now.get_or_insert_with(|| self.worker.now());
-            let told = quota_sync::read(sync, status, fields, now);
-            self.worker.report_origin_count(&current, quota, window, told.count, now);
-            if let Some(header) = told.unreadable {
-                self.worker.warn_unreadable_header(&current, quota, window, header);
-            }
-            if let Some(text) = told.body_text {
-                self.body_scans.push(BodyScan::new(quota, window, told.count, text));
-            }
-        }
-    }
-
-    /// Returns true while the response body is scanned for exhaustion texts.
-    pub(super) fn is_scanning_body(&self) -> bool {
-        !self.body_scans.is_empty()
-    }
-
-    /// Scans a chunk of the response body for the exhaustion text.
-    pub(super) fn scan_body(&mut self, data: &[u8]) {
-        if !self.is_scanning_body() {
-            return;
-        }
-        let (worker, current) = (&self.worker, &self.current);
-        self.body_scans.retain_mut(|ear| {
-            let heard = ear.scan(data);
-            if heard {
-                let count = OriginReport { exhausted: true, ..ear.count };
-                worker.report_origin_count(current, ear.quota, ear.window, count, worker.now());
-            }
-            !heard && !ear.is_done()
-        });
     }
 
     /// Settles without a known cost: releases the reservation if the request was not sent, charges the expected cost
@@ -367,85 +273,6 @@ impl RequestContext {
             observation.finish(answered, &self.current.admission);
         }
     }
-
-    fn record(&self) {
-        let rules = &self.current.settings.rules;
-        let ClientRequest { head, classified, observation, .. } = &self.visitor;
-        let names = self.worker.names(&self.current);
-        let charges: SmallVec<[QuotaCharge<'_>; 2]> = self
-            .standings
-            .iter()
-            .map(|standing| QuotaCharge {
-                quota: standing.quota,
-                quota_name: &rules.quotas[usize::from(standing.quota.0)].name,
-                expected: standing.cost,
-                settled: self.charged(standing).map_or(Units::ZERO, |charged| charged.settled),
-                used: standing.used,
-                sequence: standing.sequence,
-                settle_sequence: self.charged(standing).map_or(standing.sequence, |charged| charged.sequence),
-                retry_sequence: self.charged(standing).and_then(|charged| charged.retry_sequence),
-            })
-            .collect();
-        let settled = self.worker.now();
-        self.worker.telemetry().record(&Record {
-            admitted: self.began,
-            settled,
-            id: self.id,
-            client: self.visitor.origin.client,
-            key: self.visitor.key,
-            method: &head.method,
-            host: target::host(head),
-            path: head.target.path(),
-            query: head.target.query(),
-            version: head.version,
-            status: self.status.as_u16(),
-            bytes: self.bytes,
-            user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
-            referer: head.fields.get(Name::Referer),
-            headers_seen: observation.map_or(HeadersSeen::USER_AGENT, |observation| observation.seen()),
-            kind: classified.kind,
-            class: classified.class,
-            class_name: &rules.classes[usize::from(classified.class.0)].name,
-            operator: classified.operator,
-            evidence: &classified.evidence,
-            signed: self.visitor.signed,
-            bot_score: observation.and_then(|observation| observation.score()),
-            route: self.visitor.route,
-            route_name: &self.route().name,
-            charges: &charges,
-            bucket_sequence: self.bucket.map(|bucket| bucket.sequence),
-            outcome: match self.refused {
-                Some(reason) => RecordedOutcome::Refused(reason),
-                None => RecordedOutcome::Admitted { shadow: self.shadow },
-            },
-            retry_after_s: self.retry_after,
-            scope: self.refused_by.as_deref(),
-            tier: self.standings.iter().map(|standing| standing.tier).max(),
-            guarded: self.refused.is_none() && self.standings.iter().any(|standing| standing.guard_admitted),
-            scope_wait: self.scope_wait,
-            origin: self.is_upstream.then(|| UpstreamCall {
-                scopes: &self.route().scopes,
-                status: self.origin_status,
-                duration: self
-                    .upstream_duration
-                    .unwrap_or_else(|| settled.saturating_duration_since(self.began + self.scope_wait)),
-            }),
-            total: settled.saturating_duration_since(self.began),
-            cache: None,
-            names: &names,
-        });
-    }
-
-    /// Returns the charge of a quota; `None` if the request was refused.
-    fn charged(&self, standing: &QuotaUsage) -> Option<&Charged> {
-        self.receipt.iter().find(|charged| charged.quota == standing.quota)
-    }
-}
-
-/// One line of each answer, where a scope's autothrottle says `log_adjustments: true`.
-fn log_delay_adjustment(scope: &str, adjustment: &Adjustment) {
-    let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old, new, reason: why } = adjustment;
-    info!(target: "autothrottle", scope, ?latency, status, ?old, ?new, why, "Delay of {scope}: {old:?} -> {new:?}, {why}");
 }
 
 impl Drop for RequestContext {

@@ -1,0 +1,107 @@
+//! Feedback of the origin's responses to the scopes and the quotas.
+
+use super::RequestContext;
+use crate::engine::{Charged, ResponseFeedback, SlotGuard, ThrottleRejection};
+use crate::gateway::cost;
+use crate::gateway::quota_sync::{self, BodyScan};
+use crate::gateway::upstream::{ForwardError, OriginBody, rate_limit};
+use crate::http1::{Fields, Response};
+use crate::policy::quota_sync::OriginReport;
+use crate::policy::throttle;
+use crate::policy::throttle::autothrottle::Adjustment;
+use http::StatusCode;
+use std::rc::Rc;
+use std::time::Duration;
+use tracing::{info, warn};
+
+impl RequestContext {
+    /// Reports the upstream outcome to the scopes. Returns the rejection if a scope entered backoff.
+    pub(in crate::gateway) fn report_to_scopes(
+        &self,
+        answer: Result<&Response<OriginBody>, &ForwardError>,
+    ) -> Option<ThrottleRejection> {
+        let slots = self.slots.as_ref()?;
+        let (status, asked_for) = match answer {
+            // Not caused by the origin.
+            Err(ForwardError::PoolExhausted | ForwardError::ClientBody { .. }) => return None,
+            Err(_) => (None, None),
+            Ok(Response { status, fields, .. }) => {
+                let is_error = status.is_client_error() || status.is_server_error();
+                let asked_for = if is_error { rate_limit::retry_after } else { rate_limit::exhausted_for };
+                (Some(status.as_u16()), asked_for(fields, self.worker.now()))
+            }
+        };
+        let measured = self.route().measured && !answer.is_ok_and(|answer| cost::was_cache_hit(&answer.fields));
+        let heard = self.report(slots, status, measured, asked_for);
+        heard.delay_adjustments.iter().for_each(|(scope, adjustment)| log_delay_adjustment(scope, adjustment));
+        for (scope, wait) in &heard.entered_backoff {
+            warn!(%scope, backoff_ms = wait.as_millis(), "Origin overloaded: scope {scope} backs off for {wait:?}");
+        }
+        let rest = heard.backoff?;
+        Some(ThrottleRejection { retry_after: rest.retry_after.max(asked_for.unwrap_or_default()), ..rest })
+    }
+
+    /// Handles a response body that was aborted or timed out: reports it to the scopes and releases the slots.
+    pub(in crate::gateway) fn upstream_body_aborted(&mut self) {
+        if let Some(slots) = self.slots.take() {
+            self.report(&slots, None, false, None);
+        }
+    }
+
+    fn report(
+        &self,
+        slots: &SlotGuard,
+        status: Option<u16>,
+        measured: bool,
+        asked_for: Option<Duration>,
+    ) -> ResponseFeedback {
+        let latency = self.upstream_duration.unwrap_or_default();
+        let outcome = throttle::OriginOutcome { status, latency, measured, retry_after: asked_for };
+        slots.record_response(&outcome, self.random(), self.worker.monotonic_now())
+    }
+
+    /// Synchronizes the charged quotas with the usage in the response headers (`sync_from`).
+    pub(in crate::gateway) fn sync_quotas(&mut self, status: StatusCode, fields: &Fields) {
+        let current = Rc::clone(&self.current);
+        let mut now = None;
+        for &Charged { quota, window, .. } in &self.receipt {
+            let Some(sync) = &current.settings.rules.quotas[usize::from(quota.0)].sync_from else { continue };
+            let now = *now.get_or_insert_with(|| self.worker.now());
+            let told = quota_sync::read(sync, status, fields, now);
+            self.worker.report_origin_count(&current, quota, window, told.count, now);
+            if let Some(header) = told.unreadable {
+                self.worker.warn_unreadable_header(&current, quota, window, header);
+            }
+            if let Some(text) = told.body_text {
+                self.body_scans.push(BodyScan::new(quota, window, told.count, text));
+            }
+        }
+    }
+
+    /// Returns true while the response body is scanned for exhaustion texts.
+    pub(in crate::gateway) fn is_scanning_body(&self) -> bool {
+        !self.body_scans.is_empty()
+    }
+
+    /// Scans a chunk of the response body for the exhaustion text.
+    pub(in crate::gateway) fn scan_body(&mut self, data: &[u8]) {
+        if !self.is_scanning_body() {
+            return;
+        }
+        let (worker, current) = (&self.worker, &self.current);
+        self.body_scans.retain_mut(|ear| {
+            let heard = ear.scan(data);
+            if heard {
+                let count = OriginReport { exhausted: true, ..ear.count };
+                worker.report_origin_count(current, ear.quota, ear.window, count, worker.now());
+            }
+            !heard && !ear.is_done()
+        });
+    }
+}
+
+/// One line of each answer, where a scope's autothrottle says `log_adjustments: true`.
+fn log_delay_adjustment(scope: &str, adjustment: &Adjustment) {
+    let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old, new, reason: why } = adjustment;
+    info!(target: "autothrottle", scope, ?latency, status, ?old, ?new, why, "Delay of {scope}: {old:?} -> {new:?}, {why}");
+}

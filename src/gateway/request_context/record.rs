@@ -1,0 +1,86 @@
+//! The record of a request, for the access log and the metrics.
+
+use super::{ClientRequest, RequestContext};
+use crate::engine::{Charged, QuotaUsage};
+use crate::gateway::target;
+use crate::http1::Name;
+use crate::policy::Units;
+use crate::policy::bot_detection::HeadersSeen;
+use crate::telemetry::{QuotaCharge, Record, RecordedOutcome, UpstreamCall};
+use smallvec::SmallVec;
+
+impl RequestContext {
+    /// Writes the record.
+    pub(super) fn record(&self) {
+        let rules = &self.current.settings.rules;
+        let ClientRequest { head, classified, observation, .. } = &self.visitor;
+        let names = self.worker.names(&self.current);
+        let charges: SmallVec<[QuotaCharge<'_>; 2]> = self
+            .standings
+            .iter()
+            .map(|standing| QuotaCharge {
+                quota: standing.quota,
+                quota_name: &rules.quotas[usize::from(standing.quota.0)].name,
+                expected: standing.cost,
+                settled: self.charged(standing).map_or(Units::ZERO, |charged| charged.settled),
+                used: standing.used,
+                sequence: standing.sequence,
+                settle_sequence: self.charged(standing).map_or(standing.sequence, |charged| charged.sequence),
+                retry_sequence: self.charged(standing).and_then(|charged| charged.retry_sequence),
+            })
+            .collect();
+        let settled = self.worker.now();
+        self.worker.telemetry().record(&Record {
+            admitted: self.began,
+            settled,
+            id: self.id,
+            client: self.visitor.origin.client,
+            key: self.visitor.key,
+            method: &head.method,
+            host: target::host(head),
+            path: head.target.path(),
+            query: head.target.query(),
+            version: head.version,
+            status: self.status.as_u16(),
+            bytes: self.bytes,
+            user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
+            referer: head.fields.get(Name::Referer),
+            headers_seen: observation.map_or(HeadersSeen::USER_AGENT, |observation| observation.seen()),
+            kind: classified.kind,
+            class: classified.class,
+            class_name: &rules.classes[usize::from(classified.class.0)].name,
+            operator: classified.operator,
+            evidence: &classified.evidence,
+            signed: self.visitor.signed,
+            bot_score: observation.and_then(|observation| observation.score()),
+            route: self.visitor.route,
+            route_name: &self.route().name,
+            charges: &charges,
+            bucket_sequence: self.bucket.map(|bucket| bucket.sequence),
+            outcome: match self.refused {
+                Some(reason) => RecordedOutcome::Refused(reason),
+                None => RecordedOutcome::Admitted { shadow: self.shadow },
+            },
+            retry_after_s: self.retry_after,
+            scope: self.refused_by.as_deref(),
+            tier: self.standings.iter().map(|standing| standing.tier).max(),
+            guarded: self.refused.is_none() && self.standings.iter().any(|standing| standing.guard_admitted),
+            scope_wait: self.scope_wait,
+            origin: self.is_upstream.then(|| UpstreamCall {
+                scopes: &self.route().scopes,
+                status: self.origin_status,
+                duration: self
+                    .upstream_duration
+                    .unwrap_or_else(|| settled.saturating_duration_since(self.began + self.scope_wait)),
+            }),
+            total: settled.saturating_duration_since(self.began),
+            cache: None,
+            names: &names,
+        });
+    }
+
+    /// Returns the charge of a quota; `None` if the request was refused.
+    fn charged(&self, standing: &QuotaUsage) -> Option<&Charged> {
+        self.receipt.iter().find(|charged| charged.quota == standing.quota)
+    }
+}
