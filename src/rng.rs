@@ -44,7 +44,8 @@ impl Rng {
     }
 }
 
-fn mix(bits: u64) -> u64 {
+/// Finalizer of SplitMix64: a bijection in which every input bit affects every output bit.
+pub fn mix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     bits ^ (bits >> 31)

@@ -1,11 +1,13 @@
 //! The data plane: accepts connections, handles requests, and forwards them to the origin.
 //!
-//! One [`worker`] accepts a connection and keeps it. [`connection`] detects the protocol; `http1` or hyper (HTTP/2)
-//! parses it. [`handler`] handles each request: [`target`] validates it, the engine decides, [`upstream`] forwards it,
-//! [`body`] streams the response, [`problem`] builds the gateway's own responses. A [`request_context`] accompanies
-//! each request and writes its log line. [`connection_timeouts`] bounds all waits for a client.
+//! One [`worker`] accepts a connection ([`accept`]) and keeps it. [`connection`] detects the protocol; `http1` or hyper
+//! (HTTP/2) parses it. [`handler`] handles each request: [`target`] validates it, the engine decides, [`upstream`]
+//! forwards it, [`body`] streams the response, [`problem`] builds the gateway's own responses. A [`request_context`]
+//! accompanies each request and writes its log line. [`connection_timeouts`] bounds all waits for a client.
 
+mod accept;
 mod body;
+mod config_names;
 mod config_snapshot;
 mod connection;
 mod connection_limits;
@@ -39,6 +41,7 @@ use crate::engine::{Admission, ClientView, Engine, QuotaView, UnknownQuota};
 use crate::policy::address_lists::AddressLists;
 use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::{Timestamp, Units};
+use crate::rng::mix;
 use crate::telemetry::WorkerTelemetry;
 use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
@@ -132,10 +135,10 @@ impl Gateway {
         let (stage, stages) = stages::channel(Stage::Serving);
         let start = |(number, listeners): (usize, Vec<_>)| {
             let (shared, stages, telemetry) = (Arc::clone(&shared), stages.clone(), telemetry(number));
-            let seed = worker::mix(seed ^ number as u64);
+            let seed = mix(seed ^ number as u64);
             std::thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn(move || worker::run(shared, listeners, telemetry, stages, seed))
+                .spawn(move || accept::run(shared, listeners, telemetry, stages, seed))
                 .map_err(StartError::Thread)
         };
         let workers = sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;

@@ -25,7 +25,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tune", &["policy", "config", "replay", "rng", "telemetry", "terminal"]),
     ("http1", &[]),
     ("terminal", &[]),
-    ("gateway", &["policy", "engine", "user_agents", "verify", "clock", "config", "telemetry", "http1", "robots"]),
+    (
+        "gateway",
+        &["policy", "engine", "user_agents", "verify", "clock", "config", "telemetry", "http1", "robots", "rng"],
+    ),
     ("explain", &["policy", "engine", "user_agents", "verify", "config", "telemetry", "replay", "gateway", "terminal"]),
     ("admin", &["policy", "explain", "engine", "config", "telemetry", "gateway", "clock"]),
 ];

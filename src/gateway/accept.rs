@@ -1,0 +1,130 @@
+//! The accept loop of a worker, and the thread it runs on.
+
+use super::connection;
+use super::shared::Shared;
+use super::worker::{Stage, Worker};
+use crate::policy::identity::ClientKey;
+use crate::telemetry::WorkerTelemetry;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tracing::warn;
+
+/// Pause before accepting again when file descriptors are exhausted.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+
+/// Maximum bodies of refused requests drained at once; further ones are aborted.
+const MAX_DRAINS: usize = 256;
+/// Limits of one drained body: bytes and time.
+const DRAIN_BYTES: usize = 256 * 1024;
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// Runs one worker on this thread until the gateway is closed.
+pub(super) fn run(
+    shared: Arc<Shared>,
+    listeners: Vec<TcpListener>,
+    telemetry: WorkerTelemetry,
+    stage: watch::Receiver<Stage>,
+    seed: u64,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
+    runtime.block_on(async move {
+        let (drain, drains) = mpsc::channel(MAX_DRAINS);
+        let worker = Worker::new(shared, telemetry, drain, seed);
+        tokio::task::spawn_local(drain_bodies(drains));
+        for listener in listeners {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::task::spawn_local(accept(Rc::clone(&worker), listener, stage.clone()));
+        }
+        let maintenance = tokio::task::spawn_local(worker.run_maintenance(stage));
+        maintenance.await.map_err(io::Error::other)
+    })
+}
+
+/// Accepts connections until the gateway drains.
+async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage: watch::Receiver<Stage>) {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            accepted = listener.accept() => accepted,
+            _ = stage.wait_for(|stage| *stage != Stage::Serving) => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                worker.monotonic_now();
+                let Some(place) = ConnectionSlot::try_acquire(&worker, peer.ip()) else { continue };
+                let worker = Rc::clone(&worker);
+                tokio::task::spawn_local(async move {
+                    connection::serve(worker, stream, peer).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                // A connection closed before it was accepted is harmless; any other error is a shortage.
+                if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+                    warn!(%error, "Cannot accept connections: {error}");
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+                }
+            }
+        }
+    }
+}
+
+/// Slot of an open connection.
+struct ConnectionSlot {
+    shared: Arc<Shared>,
+    telemetry: WorkerTelemetry,
+    /// Address it is counted for, if connections per address are limited.
+    counted_for: Option<ClientKey>,
+}
+
+impl ConnectionSlot {
+    fn try_acquire(worker: &Rc<Worker>, peer: IpAddr) -> Option<Self> {
+        let current = worker.current();
+        let limits = &current.settings.limits;
+        let bound = limits.max_connections_per_address.map(|most| (current.settings.rules.trust.key(peer), most));
+        let shared = &worker.shared;
+        let open = shared.connections.fetch_add(1, Ordering::Relaxed);
+        if open < limits.max_connections
+            && bound.is_none_or(|(key, most)| shared.connection_counts.try_acquire(key, most))
+        {
+            worker.telemetry().connection_opened();
+            let counted_for = bound.map(|(key, _)| key);
+            return Some(Self { shared: Arc::clone(shared), telemetry: worker.telemetry().clone(), counted_for });
+        }
+        shared.connections.fetch_sub(1, Ordering::Relaxed);
+        worker.telemetry().connection_refused();
+        None
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        if let Some(key) = self.counted_for {
+            self.shared.connection_counts.release(key);
+        }
+        self.telemetry.connection_closed();
+    }
+}
+
+/// Drains bodies of rejected requests within bounds, so that the clients can read the responses.
+async fn drain_bodies(mut bodies: mpsc::Receiver<Incoming>) {
+    while let Some(mut body) = bodies.recv().await {
+        tokio::task::spawn_local(tokio::time::timeout(DRAIN_TIME, async move {
+            let mut read = 0;
+            while let Some(Ok(frame)) = body.frame().await {
+                read += frame.data_ref().map_or(0, bytes::Bytes::len);
+                if read > DRAIN_BYTES {
+                    break;
+                }
+            }
+        }));
+    }
+}

@@ -1,0 +1,43 @@
+//! Names of configured items, for records.
+
+use super::shared::Shared;
+use crate::policy::address_lists::ListId;
+use crate::policy::{BotId, ClassId, OperatorId, Rules, ScopeId};
+use crate::telemetry::NameResolver;
+
+/// Names of configured items, by their index in records.
+pub(super) struct ConfigNames<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) rules: &'a Rules,
+    pub(super) number: u64,
+}
+
+impl NameResolver for ConfigNames<'_> {
+    fn settings(&self) -> u64 {
+        self.number
+    }
+
+    fn bot(&self, bot: BotId) -> &str {
+        self.shared.agents.name(bot)
+    }
+
+    fn operator(&self, operator: OperatorId) -> &str {
+        self.shared.operators.name(operator)
+    }
+
+    fn agent_rule(&self, place: u16) -> &str {
+        self.rules.user_agent_rules.get(usize::from(place)).map_or("", |rule| &rule.contains)
+    }
+
+    fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {
+        self.rules.key_headers(class, signed)
+    }
+
+    fn list(&self, list: ListId) -> &str {
+        self.rules.lists.get(usize::from(list.0)).map_or("", String::as_str)
+    }
+
+    fn scope(&self, scope: ScopeId) -> &str {
+        self.rules.scopes.get(usize::from(scope.0)).map_or("", |scope| &scope.name)
+    }
+}
