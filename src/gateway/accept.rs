@@ -58,11 +58,11 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
         match accepted {
             Ok((stream, peer)) => {
                 worker.monotonic_now();
-                let Some(place) = ConnectionSlot::try_acquire(&worker, peer.ip()) else { continue };
+                let Some(slot) = ConnectionSlot::try_acquire(&worker, peer.ip()) else { continue };
                 let worker = Rc::clone(&worker);
                 tokio::task::spawn_local(async move {
                     connection::serve(worker, stream, peer).await;
-                    drop(place);
+                    drop(slot);
                 });
             }
             Err(error) => {
@@ -88,14 +88,14 @@ impl ConnectionSlot {
     fn try_acquire(worker: &Rc<Worker>, peer: IpAddr) -> Option<Self> {
         let current = worker.current();
         let limits = &current.settings.limits;
-        let bound = limits.max_connections_per_address.map(|most| (current.settings.rules.trust.key(peer), most));
+        let address_limit = limits.max_connections_per_address.map(|max| (current.settings.rules.trust.key(peer), max));
         let shared = &worker.shared;
         let open = shared.connections.fetch_add(1, Ordering::Relaxed);
         if open < limits.max_connections
-            && bound.is_none_or(|(key, most)| shared.connection_counts.try_acquire(key, most))
+            && address_limit.is_none_or(|(key, max)| shared.connection_counts.try_acquire(key, max))
         {
             worker.telemetry().connection_opened();
-            let counted_for = bound.map(|(key, _)| key);
+            let counted_for = address_limit.map(|(key, _)| key);
             return Some(Self { shared: Arc::clone(shared), telemetry: worker.telemetry().clone(), counted_for });
         }
         shared.connections.fetch_sub(1, Ordering::Relaxed);

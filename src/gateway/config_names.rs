@@ -25,8 +25,8 @@ impl NameResolver for ConfigNames<'_> {
         self.shared.operators.name(operator)
     }
 
-    fn agent_rule(&self, place: u16) -> &str {
-        self.rules.user_agent_rules.get(usize::from(place)).map_or("", |rule| &rule.contains)
+    fn agent_rule(&self, index: u16) -> &str {
+        self.rules.user_agent_rules.get(usize::from(index)).map_or("", |rule| &rule.contains)
     }
 
     fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {

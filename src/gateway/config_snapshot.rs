@@ -59,8 +59,8 @@ impl ConfigSnapshot {
 
     /// Takes the resolved addresses from `before` if both have the same origin.
     pub(super) fn with_addresses_from(self, before: &Self) -> Self {
-        let (ours, theirs) = (&self.settings.origin, &before.settings.origin);
-        if (&ours.host, ours.port) == (&theirs.host, theirs.port) {
+        let (origin, previous) = (&self.settings.origin, &before.settings.origin);
+        if (&origin.host, origin.port) == (&previous.host, previous.port) {
             self.addresses.store(before.addresses.load_full());
         }
         self

@@ -40,16 +40,17 @@ const FIRST_READ: usize = 8 * 1024;
 /// Serves one client until it disconnects, times out, or the connection is closed by command.
 pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     let limits = worker.current().settings.limits.clone();
-    let watch = ConnectionState::new(worker.monotonic_tick(), limits.requests_per_connection);
-    worker.connections().add(&watch);
+    let connection_state = ConnectionState::new(worker.monotonic_tick(), limits.requests_per_connection);
+    worker.connections().add(&connection_state);
     let _ = stream.set_nodelay(true);
-    let mut stream = TrackedStream { io: stream, watch: Rc::clone(&watch) };
+    let mut stream = TrackedStream { io: stream, watch: Rc::clone(&connection_state) };
     let mut first = BytesMut::with_capacity(FIRST_READ);
-    let spoken = run_until_commanded(&watch, detect_http2(&mut stream, &mut first), |_| CloseMode::Immediate).await;
-    let exchange = RequestHandler::new(Rc::clone(&worker), Rc::clone(&watch), peer);
-    match spoken {
-        Some(Ok(true)) => serve_http2(&limits, &watch, RewindStream { first, io: stream }, exchange).await,
-        Some(Ok(false)) => serve_http1(&worker, &limits, &watch, stream, first, exchange).await,
+    let is_http2 =
+        run_until_commanded(&connection_state, detect_http2(&mut stream, &mut first), |_| CloseMode::Immediate).await;
+    let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), peer);
+    match is_http2 {
+        Some(Ok(true)) => serve_http2(&limits, &connection_state, RewindStream { first, io: stream }, handler).await,
+        Some(Ok(false)) => serve_http1(&worker, &limits, &connection_state, stream, first, handler).await,
         _ => {}
     }
 }
@@ -57,32 +58,37 @@ pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
 async fn serve_http1(
     worker: &Worker,
     limits: &Limits,
-    watch: &ConnectionState,
+    connection_state: &ConnectionState,
     stream: TrackedStream,
     first: BytesMut,
-    exchange: RequestHandler,
+    handler: RequestHandler,
 ) {
     let finish = Cell::new(false);
     let limits = http1::Limits { size: limits.max_head_size, fields: limits.max_headers };
-    let refuse = |fault| exchange.reject_unparsed(fault);
-    let terms = server::ServeOptions { limits, finish: &finish, date: || worker.date(), on_malformed: refuse };
-    let connection = server::serve(stream, first, terms, |Request { head, body }| {
-        exchange.clone().handle(Request { head, body: ClientBody::Http1(body) })
+    let on_malformed = |error| handler.reject_unparsed(error);
+    let options = server::ServeOptions { limits, finish: &finish, date: || worker.date(), on_malformed };
+    let connection = server::serve(stream, first, options, |Request { head, body }| {
+        handler.clone().handle(Request { head, body: ClientBody::Http1(body) })
     });
-    let ended = run_until_commanded(watch, connection, |_| {
+    let ended = run_until_commanded(connection_state, connection, |_| {
         finish.set(true);
         CloseMode::Graceful
     });
     if let Some(Some(lingering)) = ended.await {
-        let closed = run_until_commanded(watch, lingering.until_closed(), |_| CloseMode::Graceful);
+        let closed = run_until_commanded(connection_state, lingering.until_closed(), |_| CloseMode::Graceful);
         let _ = tokio::time::timeout(LINGER, closed).await;
     }
 }
 
-async fn serve_http2(limits: &Limits, watch: &ConnectionState, stream: RewindStream, exchange: RequestHandler) {
+async fn serve_http2(
+    limits: &Limits,
+    connection_state: &ConnectionState,
+    stream: RewindStream,
+    handler: RequestHandler,
+) {
     let service = service_fn(move |request: http::Request<_>| {
-        let answer = exchange.clone().handle(from_http2(request));
-        async move { Ok::<_, Infallible>(to_http2(answer.await)) }
+        let response = handler.clone().handle(from_http2(request));
+        async move { Ok::<_, Infallible>(to_http2(response.await)) }
     });
     let connection = hyper::server::conn::http2::Builder::new(LocalExecutor)
         .timer(TokioTimer::new())
@@ -92,7 +98,7 @@ async fn serve_http2(limits: &Limits, watch: &ConnectionState, stream: RewindStr
         .max_concurrent_streams(limits.http2_streams)
         .max_header_list_size(u32::try_from(limits.max_head_size).unwrap_or(u32::MAX))
         .serve_connection(TokioIo::new(stream), service);
-    run_until_commanded(watch, connection, |connection| {
+    run_until_commanded(connection_state, connection, |connection| {
         connection.graceful_shutdown();
         CloseMode::Graceful
     })
@@ -106,20 +112,20 @@ fn from_http2(request: http::Request<Incoming>) -> Request<ClientBody> {
 }
 
 fn to_http2(response: Response<ResponseBody>) -> http::Response<ResponseBody> {
-    let mut answer = http::Response::new(response.body);
-    *answer.status_mut() = response.status;
-    *answer.headers_mut() = response.fields.to_map();
-    answer
+    let mut converted = http::Response::new(response.body);
+    *converted.status_mut() = response.status;
+    *converted.headers_mut() = response.fields.to_map();
+    converted
 }
 
 /// Reads into `first` until the protocol is certain. Returns true for HTTP/2.
 async fn detect_http2(stream: &mut TrackedStream, first: &mut BytesMut) -> io::Result<bool> {
     loop {
-        let known = first.len().min(PREFACE.len());
-        if first[..known] != PREFACE[..known] {
+        let compared = first.len().min(PREFACE.len());
+        if first[..compared] != PREFACE[..compared] {
             return Ok(false);
         }
-        if known == PREFACE.len() {
+        if compared == PREFACE.len() {
             return Ok(true);
         }
         if stream.read_buf(first).await? == 0 {
@@ -131,14 +137,14 @@ async fn detect_http2(stream: &mut TrackedStream, first: &mut BytesMut) -> io::R
 /// Polls `work` until it completes or is commanded to stop; `finish` starts its graceful end. Returns `None` if it was
 /// aborted.
 async fn run_until_commanded<F: Future>(
-    watch: &ConnectionState,
+    connection_state: &ConnectionState,
     work: F,
     mut finish: impl FnMut(Pin<&mut F>) -> CloseMode,
 ) -> Option<F::Output> {
     let mut work = pin!(work);
     let mut finishing = false;
     std::future::poll_fn(|context| {
-        match watch.poll_command(context) {
+        match connection_state.poll_command(context) {
             ConnectionCommand::Serve => {}
             ConnectionCommand::Drain if finishing => {}
             ConnectionCommand::Drain => {

@@ -12,11 +12,11 @@ use std::num::NonZeroUsize;
 pub(super) struct ConnectionCounts(Mutex<HashMap<ClientKey, usize, foldhash::fast::RandomState>>);
 
 impl ConnectionCounts {
-    /// Counts a connection from `address`. Returns false, without counting it, if the address has `most` already.
-    pub(super) fn try_acquire(&self, address: ClientKey, most: NonZeroUsize) -> bool {
+    /// Counts a connection from `address`. Returns false, without counting it, if the address has `max` already.
+    pub(super) fn try_acquire(&self, address: ClientKey, max: NonZeroUsize) -> bool {
         let mut open = self.0.lock();
         let count = open.get(&address).copied().unwrap_or(0);
-        if count >= most.get() {
+        if count >= max.get() {
             return false;
         }
         open.insert(address, count + 1);
@@ -41,14 +41,14 @@ mod tests {
 
     #[test]
     fn disconnected_address_leaves_no_entry() {
-        let neighbours = ConnectionCounts::default();
+        let counts = ConnectionCounts::default();
         let key = ProxyTrust::default().key([192, 0, 2, 1].into());
         let two = NonZeroUsize::new(2).expect("nonzero");
-        assert_eq!([0; 3].map(|_| neighbours.try_acquire(key, two)), [true, true, false]);
-        neighbours.release(key);
-        assert!(neighbours.try_acquire(key, two));
-        neighbours.release(key);
-        neighbours.release(key);
-        assert!(neighbours.0.lock().is_empty());
+        assert_eq!([0; 3].map(|_| counts.try_acquire(key, two)), [true, true, false]);
+        counts.release(key);
+        assert!(counts.try_acquire(key, two));
+        counts.release(key);
+        counts.release(key);
+        assert!(counts.0.lock().is_empty());
     }
 }

@@ -88,8 +88,8 @@ impl ConnectionState {
     }
 
     /// Records whether a write waits for the client.
-    pub(super) fn on_write(&self, waits: bool) {
-        match (waits, self.write_blocked_since.get()) {
+    pub(super) fn on_write(&self, is_blocked: bool) {
+        match (is_blocked, self.write_blocked_since.get()) {
             (true, None) => self.write_blocked_since.set(Some(self.clock.get())),
             (false, Some(_)) => self.write_blocked_since.set(None),
             _ => {}
@@ -97,8 +97,8 @@ impl ConnectionState {
     }
 
     /// Records whether a request body waits for the client.
-    pub(super) fn on_body_wait(&self, waits: bool) {
-        match (waits, self.body_wait_since.get()) {
+    pub(super) fn on_body_wait(&self, is_waiting: bool) {
+        match (is_waiting, self.body_wait_since.get()) {
             (true, None) => self.body_wait_since.set(Some(self.clock.get())),
             (false, Some(_)) => self.body_wait_since.set(None),
             _ => {}
@@ -153,9 +153,9 @@ impl ConnectionState {
     }
 
     /// Sends a command, unless a stronger one was sent before.
-    pub(super) fn command(&self, order: ConnectionCommand) {
-        if order > self.order.get() {
-            self.order.set(order);
+    pub(super) fn command(&self, command: ConnectionCommand) {
+        if command > self.order.get() {
+            self.order.set(command);
             if let Some(waker) = self.waker.borrow().as_ref() {
                 waker.wake_by_ref();
             }
@@ -169,15 +169,16 @@ impl ConnectionState {
 
     fn check_timeouts(&self, limits: &Limits, response_timeout: Duration) -> ConnectionCommand {
         let now = self.clock.get();
-        let over = |since: Option<Timestamp>, limit: Duration| since.is_some_and(|since| is_overdue(since, limit, now));
-        if over(self.write_blocked_since.get(), limits.response_write_timeout)
-            || over(self.body_wait_since.get(), limits.request_body_timeout)
+        let exceeds =
+            |since: Option<Timestamp>, limit: Duration| since.is_some_and(|since| is_overdue(since, limit, now));
+        if exceeds(self.write_blocked_since.get(), limits.response_write_timeout)
+            || exceeds(self.body_wait_since.get(), limits.request_body_timeout)
         {
             return ConnectionCommand::Close;
         }
         // A wait for the origin would have ended earlier, by its own timeout.
-        let longest = response_timeout + limits.response_write_timeout;
-        if self.responses.borrow().iter().any(|(_, &moved)| over(Some(moved), longest)) {
+        let max_wait = response_timeout + limits.response_write_timeout;
+        if self.responses.borrow().iter().any(|(_, &last_progress)| exceeds(Some(last_progress), max_wait)) {
             return ConnectionCommand::Close;
         }
         let aborted = self.aborted.get();
@@ -189,11 +190,11 @@ impl ConnectionState {
         }
         let since = Some(self.since.get());
         match self.phase.get() {
-            Phase::AwaitingFirstByte if over(since, limits.first_byte_timeout) => ConnectionCommand::Close,
-            Phase::ReadingHead if over(since, limits.head_timeout) => ConnectionCommand::Close,
+            Phase::AwaitingFirstByte if exceeds(since, limits.first_byte_timeout) => ConnectionCommand::Close,
+            Phase::ReadingHead if exceeds(since, limits.head_timeout) => ConnectionCommand::Close,
             // An idle HTTP/2 client that does not respond to GOAWAY is disconnected.
-            Phase::Idle if over(since, limits.keep_alive_timeout * 2) => ConnectionCommand::Close,
-            Phase::Idle if over(since, limits.keep_alive_timeout) => ConnectionCommand::Drain,
+            Phase::Idle if exceeds(since, limits.keep_alive_timeout * 2) => ConnectionCommand::Close,
+            Phase::Idle if exceeds(since, limits.keep_alive_timeout) => ConnectionCommand::Drain,
             _ => ConnectionCommand::Serve,
         }
     }
@@ -210,28 +211,28 @@ pub(super) fn is_overdue(since: Timestamp, limit: Duration, now: Timestamp) -> b
 pub(super) struct ConnectionRegistry(RefCell<Vec<Weak<ConnectionState>>>);
 
 impl ConnectionRegistry {
-    pub(super) fn add(&self, watch: &Rc<ConnectionState>) {
-        self.0.borrow_mut().push(Rc::downgrade(watch));
+    pub(super) fn add(&self, connection: &Rc<ConnectionState>) {
+        self.0.borrow_mut().push(Rc::downgrade(connection));
     }
 
     /// Commands connections that exceed a timeout to end, and drops closed ones.
     pub(super) fn sweep(&self, limits: &Limits, response_timeout: Duration) {
-        self.0.borrow_mut().retain(|watch| {
-            let Some(watch) = watch.upgrade() else { return false };
-            watch.command(watch.check_timeouts(limits, response_timeout));
+        self.0.borrow_mut().retain(|connection| {
+            let Some(connection) = connection.upgrade() else { return false };
+            connection.command(connection.check_timeouts(limits, response_timeout));
             true
         });
     }
 
     /// Sends a command to all connections.
-    pub(super) fn command_all(&self, order: ConnectionCommand) {
-        for watch in self.0.borrow().iter().filter_map(Weak::upgrade) {
-            watch.command(order);
+    pub(super) fn command_all(&self, command: ConnectionCommand) {
+        for connection in self.0.borrow().iter().filter_map(Weak::upgrade) {
+            connection.command(command);
         }
     }
 
     /// Returns the number of open connections.
     pub(super) fn open(&self) -> usize {
-        self.0.borrow().iter().filter(|watch| watch.strong_count() > 0).count()
+        self.0.borrow().iter().filter(|connection| connection.strong_count() > 0).count()
     }
 }

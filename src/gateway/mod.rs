@@ -54,7 +54,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{Notify, watch as stages};
+use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 use worker::Stage;
 
@@ -88,7 +88,7 @@ pub struct Dependencies {
 pub struct Gateway {
     handle: Handle,
     listen: Vec<SocketAddr>,
-    stage: stages::Sender<Stage>,
+    stage: watch::Sender<Stage>,
     workers: Vec<JoinHandle<io::Result<()>>>,
 }
 
@@ -116,7 +116,7 @@ impl Gateway {
     /// Binds all sockets, then starts the workers. `telemetry` creates the counters of each worker.
     pub fn start(
         settings: Settings,
-        surroundings: Dependencies,
+        dependencies: Dependencies,
         mut telemetry: impl FnMut(usize) -> WorkerTelemetry,
     ) -> Result<Self, StartError> {
         let count = worker_count(&settings);
@@ -126,19 +126,19 @@ impl Gateway {
             let bound = listener::bind(address, count);
             let bound = bound.map_err(|source| StartError::Listen { address, source })?;
             listen.extend(bound.first().and_then(|socket| socket.local_addr().ok()));
-            sockets.iter_mut().zip(bound).for_each(|(of_worker, socket)| of_worker.push(socket));
+            sockets.iter_mut().zip(bound).for_each(|(worker_sockets, socket)| worker_sockets.push(socket));
         }
-        let seed = surroundings.seed;
-        let shared = Arc::new(Shared::new(surroundings, settings, count));
+        let seed = dependencies.seed;
+        let shared = Arc::new(Shared::new(dependencies, settings, count));
         let handle = Handle(Arc::clone(&shared));
         handle.refresh_robots();
-        let (stage, stages) = stages::channel(Stage::Serving);
+        let (stage, stage_receiver) = watch::channel(Stage::Serving);
         let start = |(number, listeners): (usize, Vec<_>)| {
-            let (shared, stages, telemetry) = (Arc::clone(&shared), stages.clone(), telemetry(number));
+            let (shared, stage_receiver, telemetry) = (Arc::clone(&shared), stage_receiver.clone(), telemetry(number));
             let seed = mix(seed ^ number as u64);
             std::thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn(move || accept::run(shared, listeners, telemetry, stages, seed))
+                .spawn(move || accept::run(shared, listeners, telemetry, stage_receiver, seed))
                 .map_err(StartError::Thread)
         };
         let workers = sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
@@ -157,19 +157,19 @@ impl Gateway {
 
     /// Shuts down: stops accepting, drains requests for `drain_timeout`, then aborts the rest.
     pub fn shut_down(self) {
-        let deadline = self.handle.0.generation().settings.limits.drain_timeout;
+        let drain_timeout = self.handle.0.generation().settings.limits.drain_timeout;
         self.stage.send_replace(Stage::Draining);
-        let (all_ended, waiting) = std::sync::mpsc::channel::<()>();
+        let (finished, finished_receiver) = std::sync::mpsc::channel::<()>();
         let joiner = std::thread::spawn(move || {
             for worker in self.workers {
                 if let Ok(Err(error)) = worker.join() {
                     warn!(%error, "Worker failed: {error}");
                 }
             }
-            drop(all_ended);
+            drop(finished);
         });
-        if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = waiting.recv_timeout(deadline) {
-            warn!("Drain timed out after {deadline:?}: aborting requests in flight");
+        if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = finished_receiver.recv_timeout(drain_timeout) {
+            warn!("Drain timed out after {drain_timeout:?}: aborting requests in flight");
             self.stage.send_replace(Stage::Closed);
         }
         let _ = joiner.join();
@@ -194,9 +194,9 @@ impl Handle {
         self.0.generation().replace_lists(lists);
     }
 
-    /// Calls `look` with the current settings.
-    pub fn with_settings<T>(&self, look: impl FnOnce(&Settings) -> T) -> T {
-        look(&self.0.generation().settings)
+    /// Calls `f` with the current settings.
+    pub fn with_settings<T>(&self, f: impl FnOnce(&Settings) -> T) -> T {
+        f(&self.0.generation().settings)
     }
 
     /// Returns the current networks of the address lists.
@@ -204,9 +204,9 @@ impl Handle {
         self.0.generation().lists()
     }
 
-    /// Calls `look` with the current quota and client state.
-    pub fn with_admission<T>(&self, look: impl FnOnce(&Admission) -> T) -> T {
-        look(&self.0.generation().admission)
+    /// Calls `f` with the current quota and client state.
+    pub fn with_admission<T>(&self, f: impl FnOnce(&Admission) -> T) -> T {
+        f(&self.0.generation().admission)
     }
 
     /// Returns the wall-clock time.
@@ -276,11 +276,11 @@ impl Handle {
 
     /// Updates the robots.txt directives, and the administrator's own file if there is one.
     fn refresh_robots(&self) {
-        let (shared, generation) = (&self.0, self.0.generation());
-        let settings = &generation.settings;
-        let asked = shared.adviser.advertised(settings, &shared.operators, &self.quotas(), self.uptime());
-        shared.conduct.set_delays(&asked.per_operator);
-        shared.robots_cache.set_directives(asked.directives);
+        let (shared, snapshot) = (&self.0, self.0.generation());
+        let settings = &snapshot.settings;
+        let advertised = shared.adviser.advertised(settings, &shared.operators, &self.quotas(), self.uptime());
+        shared.conduct.set_delays(&advertised.per_operator);
+        shared.robots_cache.set_directives(advertised.directives);
         match settings.robots.file.as_deref() {
             None => shared.robots_cache.set_override(None),
             Some(file) => {
@@ -308,17 +308,17 @@ impl Handle {
 
     /// Resolves the origin. A failed lookup keeps the previous addresses.
     pub async fn resolve_origin(&self) {
-        let generation = self.0.generation();
-        let origin = &generation.settings.origin;
+        let snapshot = self.0.generation();
+        let origin = &snapshot.settings.origin;
         if origin.address().is_some() {
             return;
         }
         match tokio::net::lookup_host((origin.host.as_str(), origin.port)).await.map(Vec::from_iter) {
-            Ok(found) if !found.is_empty() => {
-                if generation.addresses.load().is_empty() {
-                    info!("Origin {} resolved to {}", origin.authority, found[0]);
+            Ok(addresses) if !addresses.is_empty() => {
+                if snapshot.addresses.load().is_empty() {
+                    info!("Origin {} resolved to {}", origin.authority, addresses[0]);
                 }
-                generation.addresses.store(Arc::new(found));
+                snapshot.addresses.store(Arc::new(addresses));
             }
             Ok(_) => warn!("Origin {} has no address records", origin.host),
             Err(error) => warn!(%error, "Origin {} DNS lookup failed: {error}", origin.host),

@@ -73,18 +73,18 @@ impl RequestContext {
     /// Returns the context of a request that was evaluated.
     pub(super) fn new(
         worker: Rc<Worker>,
-        watch: Rc<ConnectionState>,
+        connection_state: Rc<ConnectionState>,
         current: Rc<CurrentConfig>,
-        visitor: ClientRequest,
+        client_request: ClientRequest,
         decision: &Decision,
         id: u64,
     ) -> Box<Self> {
         // Boxed, because it is moved often.
         Box::new(Self {
             worker,
-            watch,
+            watch: connection_state,
             current,
-            visitor,
+            visitor: client_request,
             id,
             began: decision.at,
             standings: decision.standings.clone(),
@@ -246,8 +246,8 @@ impl RequestContext {
     /// Adds `bytes` to the number of body bytes sent.
     pub(super) fn add_body_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
-        if let Some(answer) = self.answer {
-            self.watch.on_response_progress(answer);
+        if let Some(key) = self.answer {
+            self.watch.on_response_progress(key);
         }
     }
 
@@ -269,16 +269,16 @@ impl RequestContext {
 
     fn finish_observation(&self) {
         if let Some(observation) = &self.visitor.observation {
-            let answered = self.origin_status.filter(|_| self.refused.is_none());
-            observation.finish(answered, &self.current.admission);
+            let status = self.origin_status.filter(|_| self.refused.is_none());
+            observation.finish(status, &self.current.admission);
         }
     }
 }
 
 impl Drop for RequestContext {
     fn drop(&mut self) {
-        if let Some(answer) = self.answer {
-            self.watch.on_response_end(answer);
+        if let Some(key) = self.answer {
+            self.watch.on_response_end(key);
         }
         self.watch.on_request_end(!self.complete);
         // The client may have disconnected before the response, or before the request was sent.

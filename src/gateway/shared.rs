@@ -55,10 +55,10 @@ pub(super) struct Via {
 }
 
 impl Shared {
-    pub(super) fn new(surroundings: Dependencies, settings: Settings, workers: usize) -> Self {
-        let Dependencies { clock, engine, agents, operators, signatures, lists, ledger_answers, seed } = surroundings;
-        let generation = ConfigSnapshot::new(settings, lists, &engine, clock.now());
-        let conduct = CrawlCompliance::of(operators.names().count());
+    pub(super) fn new(dependencies: Dependencies, settings: Settings, workers: usize) -> Self {
+        let Dependencies { clock, engine, agents, operators, signatures, lists, ledger_answers, seed } = dependencies;
+        let snapshot = ConfigSnapshot::new(settings, lists, &engine, clock.now());
+        let compliance = CrawlCompliance::of(operators.names().count());
         Self {
             clock,
             engine,
@@ -74,9 +74,9 @@ impl Shared {
             secrets: RandomState::new(),
             robots_cache: RobotsCache::default(),
             adviser: CrawlDelayAdviser::default(),
-            conduct,
+            conduct: compliance,
             own_robots: Mutex::default(),
-            generation: ArcSwap::from_pointee(generation),
+            generation: ArcSwap::from_pointee(snapshot),
             snapshot_number: AtomicU64::new(0),
         }
     }
@@ -92,8 +92,8 @@ impl Shared {
     }
 
     /// Activates a new configuration snapshot.
-    pub(super) fn replace_generation(&self, generation: ConfigSnapshot) {
-        self.generation.store(Arc::new(generation));
+    pub(super) fn replace_generation(&self, snapshot: ConfigSnapshot) {
+        self.generation.store(Arc::new(snapshot));
         self.snapshot_number.fetch_add(1, Ordering::Release);
     }
 }

@@ -207,12 +207,12 @@ impl Worker {
         current: &CurrentConfig,
         quota: QuotaId,
         window: u64,
-        said: OriginReport,
+        report: OriginReport,
         now: Timestamp,
     ) {
-        let Some(news) = current.admission.sync_quota_with_origin(quota, window, said, now) else { return };
+        let Some(event) = current.admission.sync_quota_with_origin(quota, window, report, now) else { return };
         let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
-        let drift = match news {
+        let drift = match event {
             OriginQuotaEvent::Exhausted { until } => {
                 let until = rfc3339(until);
                 return warn!("Origin reports quota {quota} exhausted: refusing requests until {until}");

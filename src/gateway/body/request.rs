@@ -53,14 +53,20 @@ impl RequestBody {
     pub(in crate::gateway) fn streaming(
         incoming: ClientBody,
         limit: u64,
-        watch: Rc<ConnectionState>,
+        connection_state: Rc<ConnectionState>,
         drain: impl FnOnce() -> mpsc::Sender<Incoming>,
     ) -> Self {
         if incoming.is_end_stream() {
             return Self::none();
         }
         let (upload, drain) = (Rc::default(), drain());
-        Self(Some(Box::new(Streaming { incoming: Some(incoming), left: limit, watch, upload, drain })))
+        Self(Some(Box::new(Streaming {
+            incoming: Some(incoming),
+            left: limit,
+            watch: connection_state,
+            upload,
+            drain,
+        })))
     }
 
     /// Returns the progress of the body, for the task that waits for the response.
@@ -76,7 +82,7 @@ impl Upload {
 
     pub(in crate::gateway) fn aborted(&self) -> Option<BodyAborted> {
         match self.state.get() {
-            UploadState::Aborted(broke_off) => Some(broke_off),
+            UploadState::Aborted(aborted) => Some(aborted),
             _ => None,
         }
     }
@@ -94,20 +100,20 @@ impl Body for RequestBody {
         let Some(incoming) = &mut streaming.incoming else { return Poll::Ready(None) };
         let polled = Pin::new(&mut *incoming).poll_frame(context);
         streaming.watch.on_body_wait(polled.is_pending());
-        let broke_off = |too_large| streaming.upload.state.set(UploadState::Aborted(BodyAborted { too_large }));
+        let abort = |too_large| streaming.upload.state.set(UploadState::Aborted(BodyAborted { too_large }));
         match ready!(polled) {
             None => {
                 streaming.upload.state.set(UploadState::Done);
                 Poll::Ready(None)
             }
             Some(Err(error)) => {
-                broke_off(false);
+                abort(false);
                 Poll::Ready(Some(Err(error)))
             }
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 let Some(left) = streaming.left.checked_sub(length) else {
-                    broke_off(true);
+                    abort(true);
                     return Poll::Ready(Some(Err(BodyError::TooLarge)));
                 };
                 streaming.left = left;

@@ -36,16 +36,16 @@ impl ResponseBody {
         Self::Full((!bytes.is_empty()).then_some(bytes))
     }
 
-    /// Returns a body of `beginning`, already read, followed by `incoming`. Its end completes `visit`.
+    /// Returns a body of `beginning`, already read, followed by `incoming`. Its end completes `context`.
     pub(in crate::gateway) fn streamed(
         beginning: Bytes,
         incoming: OriginBody,
         lease: PoolGuard,
         deadline: Deadline,
-        visit: Box<RequestContext>,
+        context: Box<RequestContext>,
     ) -> Self {
-        let (lease, visit) = (Some(lease), Some(visit));
-        let mut streamed = Box::new(Streamed { beginning, incoming, lease, deadline, visit });
+        let mut streamed =
+            Box::new(Streamed { beginning, incoming, lease: Some(lease), deadline, visit: Some(context) });
         // A response without a body (to HEAD, or a 304) is never polled.
         if streamed.beginning.is_empty() && streamed.incoming.is_end_stream() {
             streamed.on_complete();
@@ -85,14 +85,18 @@ impl Body for ResponseBody {
 
 /// Reads a response that is not forwarded, while its body is scanned for quota usage. The whole body has the time limit
 /// of a single chunk.
-pub(in crate::gateway) async fn scan_to_end(mut answer: OriginBody, deadline: &Deadline, visit: &mut RequestContext) {
-    while visit.is_scanning_body() {
-        let piece = poll_fn(|context| match Pin::new(&mut answer).poll_frame(context) {
+pub(in crate::gateway) async fn scan_to_end(
+    mut body: OriginBody,
+    deadline: &Deadline,
+    request_context: &mut RequestContext,
+) {
+    while request_context.is_scanning_body() {
+        let frame = poll_fn(|context| match Pin::new(&mut body).poll_frame(context) {
             Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),
             polled => polled.map(|frame| frame?.ok()),
         });
-        let Some(piece) = piece.await else { return };
-        piece.data_ref().into_iter().for_each(|data| visit.scan_body(data));
+        let Some(frame) = frame.await else { return };
+        frame.data_ref().into_iter().for_each(|data| request_context.scan_body(data));
     }
 }
 
@@ -100,7 +104,7 @@ impl Streamed {
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if !self.beginning.is_empty() {
             let data = std::mem::take(&mut self.beginning);
-            self.visit.iter_mut().for_each(|visit| visit.add_body_bytes(data.len() as u64));
+            self.visit.iter_mut().for_each(|request_context| request_context.add_body_bytes(data.len() as u64));
             if self.incoming.is_end_stream() {
                 self.on_complete();
             }
@@ -129,9 +133,9 @@ impl Streamed {
                 Poll::Ready(Some(Err(error.into())))
             }
             Some(Ok(frame)) => {
-                if let (Some(visit), Some(data)) = (&mut self.visit, frame.data_ref()) {
-                    visit.add_body_bytes(data.len() as u64);
-                    visit.scan_body(data);
+                if let (Some(request_context), Some(data)) = (&mut self.visit, frame.data_ref()) {
+                    request_context.add_body_bytes(data.len() as u64);
+                    request_context.scan_body(data);
                 }
                 if self.incoming.is_end_stream() {
                     self.on_complete();
@@ -143,24 +147,24 @@ impl Streamed {
 
     fn size_hint(&self) -> SizeHint {
         let (beginning, rest) = (self.beginning.len() as u64, self.incoming.size_hint());
-        let mut whole = SizeHint::new();
-        whole.set_lower(rest.lower() + beginning);
-        rest.upper().into_iter().for_each(|upper| whole.set_upper(upper + beginning));
-        whole
+        let mut total = SizeHint::new();
+        total.set_lower(rest.lower() + beginning);
+        rest.upper().into_iter().for_each(|upper| total.set_upper(upper + beginning));
+        total
     }
 
     /// Handles a body that was aborted or timed out.
     fn on_abort(&mut self) {
-        self.visit.iter_mut().for_each(|visit| visit.upstream_body_aborted());
+        self.visit.iter_mut().for_each(|request_context| request_context.upstream_body_aborted());
     }
 
     /// Handles the end of the body. The connection is reusable, unless the request is still being sent on it. The
     /// request is recorded now, so that it is counted before the client sees the end of the response.
     fn on_complete(&mut self) {
-        let Some(visit) = self.visit.take() else { return };
+        let Some(request_context) = self.visit.take() else { return };
         if let Some((lease, connection)) = self.lease.take().zip(self.incoming.take_connection()) {
-            lease.put_back(connection, visit.uptime());
+            lease.put_back(connection, request_context.uptime());
         }
-        visit.finish();
+        request_context.finish();
     }
 }

@@ -15,26 +15,26 @@ impl RequestHandler {
     pub(super) fn serve_crawl_policy(
         &self,
         body: ClientBody,
-        mut visit: Box<RequestContext>,
+        mut context: Box<RequestContext>,
     ) -> Response<ResponseBody> {
-        visit.settle_unknown();
-        let head = &visit.client_request().head;
+        context.settle_unknown();
+        let head = &context.client_request().head;
         self.drain_body(head, body);
         if !is_read_method(&head.method) {
-            let mut response = self.respond_with_problem(visit, Problem::method_not_allowed());
+            let mut response = self.respond_with_problem(context, Problem::method_not_allowed());
             response.fields.append(Name::Allow, b"GET, HEAD");
             return response;
         }
         let worker = &self.0.worker;
-        let (current, reader, uptime) = (visit.current(), ResponseFormat::of(head), worker.monotonic_now());
-        let gather = || PolicyDocument::gather(worker.shared(), &current, visit.started_at(), uptime);
-        let handout = current.crawl_policy.render(reader.prefers_html, uptime, gather);
+        let (current, format, uptime) = (context.current(), ResponseFormat::of(head), worker.monotonic_now());
+        let gather = || PolicyDocument::gather(worker.shared(), &current, context.started_at(), uptime);
+        let cached = current.crawl_policy.render(format.prefers_html, uptime, gather);
         let (mut response, bytes) =
-            problem::cached_response(&handout, head.fields.get(Name::IfNoneMatch), reader.wants_body);
-        prepare_client_response(&visit, response.status, &mut response.fields);
+            problem::cached_response(&cached, head.fields.get(Name::IfNoneMatch), format.wants_body);
+        prepare_client_response(&context, response.status, &mut response.fields);
         response.fields.append(Name::Vary, b"accept");
-        response.fields.append(Name::Decision, &hexadecimal(visit.id()));
-        visit.finish_local_response(response.status, bytes);
+        response.fields.append(Name::Decision, &hexadecimal(context.id()));
+        context.finish_local_response(response.status, bytes);
         response
     }
 }

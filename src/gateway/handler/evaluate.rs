@@ -64,19 +64,19 @@ impl RequestHandler {
     /// Evaluates the request up to the verdict. Does not wait, and does not read the body.
     pub(super) fn evaluate(
         &self,
-        arrival: &IncomingRequest<'_>,
+        incoming: &IncomingRequest<'_>,
         current: &CurrentConfig,
         now: Timestamp,
     ) -> Result<EvaluatedRequest, RequestError> {
         let worker = &self.0.worker;
         let rules = &current.settings.rules;
-        let head = arrival.head;
+        let head = incoming.head;
         let target = Target::of(head, &worker.shared().via.pseudonym, current.settings.limits.max_body_size)?;
         current.untrusted_proxy.observe(&rules.trust, self.0.peer, &head.fields);
         let origin = self.identify(&rules.trust, &head.fields);
         let user_agent = head.fields.get(Name::UserAgent).unwrap_or_default();
         let (claim, browser) = worker.user_agent_claim(user_agent);
-        let signature = self.signature(arrival, current, origin.client, now);
+        let signature = self.signature(incoming, current, origin.client, now);
         let claimed = claimed_operator(claim, signature);
         let proof = match claimed {
             Some(operator) => worker.shared().operators.verify(operator, origin.client, worker.monotonic_now()),
@@ -87,8 +87,8 @@ impl RequestHandler {
         let observation = match claim {
             Claim::Browser | Claim::NoUserAgent if rules.behaviour.is_some() && !signature.names_an_agent() => {
                 let seen = observe::headers_seen(head, rules, &origin, self.0.peer);
-                let look = observe::observed_request(head, &target, (origin.client, browser), seen);
-                Observation::of(&look, admission, now)
+                let observed = observe::observed_request(head, &target, (origin.client, browser), seen);
+                Observation::of(&observed, admission, now)
             }
             _ => None,
         };
@@ -103,11 +103,11 @@ impl RequestHandler {
             claim,
             proof,
             signature,
-            api_key_classes: &rules.api_key_classes(|carrier| credential(carrier, &head.fields)),
+            api_key_classes: &rules.api_key_classes(|source| credential(source, &head.fields)),
             bot_score: observation.and_then(|observation| observation.score_if_suspected(admission)),
         };
-        let secret = |carrier: &CredentialSource| self.credential_hash(carrier, &head.fields);
-        let Evaluation { classified, route, key, decision } = admission.evaluate(&facts, secret, now);
+        let credential_hash = |source: &CredentialSource| self.credential_hash(source, &head.fields);
+        let Evaluation { classified, route, key, decision } = admission.evaluate(&facts, credential_hash, now);
         let observation = observation.map(|observation| observation.with_costly(!rules.routes[route].is_free()));
         let crawler = match classified.kind {
             ClientKind::VerifiedBot => classified.operator.or(claimed),
@@ -134,13 +134,13 @@ impl RequestHandler {
     /// Verifies the signature of the request. Done once, because a nonce may be valid once only.
     fn signature(
         &self,
-        arrival: &IncomingRequest<'_>,
+        incoming: &IncomingRequest<'_>,
         current: &CurrentConfig,
         client: IpAddr,
         now: Timestamp,
     ) -> Signature {
-        let IncomingRequest { head, has_body, signature } = arrival;
-        let Some(terms) = &current.settings.verify.signatures else { return Signature::Absent };
+        let IncomingRequest { head, has_body, signature } = incoming;
+        let Some(config) = &current.settings.verify.signatures else { return Signature::Absent };
         if !head.fields.contains(Name::SignatureAgent) {
             return Signature::Absent;
         }
@@ -151,30 +151,30 @@ impl RequestHandler {
             let secure = trust.trusts(*peer)
                 && head.fields.get(Name::ForwardedProto).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
             let message = SignedMessage { head, authority: target::host(head), secure, has_body: *has_body };
-            let terms = SignaturePolicy { unlisted: terms.unlisted_agents, max_lifetime: terms.max_lifetime };
-            let moment = VerifyTime { now, uptime: worker.monotonic_now() };
-            worker.shared().signatures.verify(&message, trust.key(client), terms, moment)
+            let policy = SignaturePolicy { unlisted: config.unlisted_agents, max_lifetime: config.max_lifetime };
+            let time = VerifyTime { now, uptime: worker.monotonic_now() };
+            worker.shared().signatures.verify(&message, trust.key(client), policy, time)
         })
     }
 
-    /// Evaluates again once the ledger has granted a lease, or after [`LEASE_WAIT_TIMEOUT`].
+    /// Evaluates again once the ledger has granted a lease, or after [`LEDGER_TIMEOUT`].
     pub(super) async fn reevaluate_after_lease(
         &self,
-        arrival: &IncomingRequest<'_>,
-        answers: &Notify,
+        incoming: &IncomingRequest<'_>,
+        ledger_responses: &Notify,
     ) -> (Rc<CurrentConfig>, Result<EvaluatedRequest, RequestError>) {
         let worker = &self.0.worker;
-        let mut late = pin!(sleep(LEDGER_TIMEOUT));
+        let mut timeout = pin!(sleep(LEDGER_TIMEOUT));
         loop {
-            let mut answer = pin!(answers.notified());
+            let mut notified = pin!(ledger_responses.notified());
             // Enabled before the lease state is read, so that no notification is missed.
-            answer.as_mut().enable();
+            notified.as_mut().enable();
             let current = worker.current();
-            let judged = self.evaluate(arrival, &current, worker.now());
-            if !judged.as_ref().is_ok_and(EvaluatedRequest::waits_for_lease) || late.is_elapsed() {
-                return (current, judged);
+            let evaluated = self.evaluate(incoming, &current, worker.now());
+            if !evaluated.as_ref().is_ok_and(EvaluatedRequest::waits_for_lease) || timeout.is_elapsed() {
+                return (current, evaluated);
             }
-            tokio::select! { () = answer => {} () = &mut late => {} }
+            tokio::select! { () = notified => {} () = &mut timeout => {} }
         }
     }
 
@@ -186,14 +186,14 @@ impl RequestHandler {
 
     /// Returns a hash of the client's credential: SipHash with a per-process key, because readers of the log may have
     /// the credential itself.
-    fn credential_hash(&self, carrier: &CredentialSource, fields: &Fields) -> Option<u64> {
-        credential(carrier, fields).map(|value| self.0.worker.shared().secrets.hash_one(value))
+    fn credential_hash(&self, source: &CredentialSource, fields: &Fields) -> Option<u64> {
+        credential(source, fields).map(|value| self.0.worker.shared().secrets.hash_one(value))
     }
 }
 
 /// Returns the credential that the client sends, if any.
-fn credential<'a>(carrier: &'a CredentialSource, fields: &'a Fields) -> Option<&'a [u8]> {
-    match carrier {
+fn credential<'a>(source: &'a CredentialSource, fields: &'a Fields) -> Option<&'a [u8]> {
+    match source {
         CredentialSource::Header(name) => {
             fields.get_all_by_text(name.as_str()).next().filter(|value| !value.is_empty())
         }

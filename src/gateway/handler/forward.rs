@@ -22,95 +22,95 @@ impl RequestHandler {
     pub(super) async fn forward(
         &self,
         body: ClientBody,
-        mut visit: Box<RequestContext>,
-        pass: Option<SlotGuard>,
+        mut context: Box<RequestContext>,
+        slots: Option<SlotGuard>,
     ) -> Response<ResponseBody> {
-        let current = visit.current();
-        let ConnectionContext { worker, watch, .. } = &*self.0;
-        self.prepare_upstream_request(&mut visit);
+        let current = context.current();
+        let ConnectionContext { worker, watch: connection_state, .. } = &*self.0;
+        self.prepare_upstream_request(&mut context);
         let limit = current.settings.limits.max_body_size;
-        let body = RequestBody::streaming(body, limit, Rc::clone(watch), || worker.drain());
-        let (answer, rest) = self.send_upstream(body, &mut visit, pass).await;
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => return self.origin_failed(visit, &error, rest),
+        let body = RequestBody::streaming(body, limit, Rc::clone(connection_state), || worker.drain());
+        let (result, backoff) = self.send_upstream(body, &mut context, slots).await;
+        let upstream = match result {
+            Ok(upstream) => upstream,
+            Err(error) => return self.origin_failed(context, &error, backoff),
         };
         let rules = &current.settings.rules;
         let quota = |id: crate::policy::QuotaId| &rules.quotas[usize::from(id.0)];
-        let Response { status, fields, .. } = &answer.response;
-        visit.settle(|id, expected| cost::actual_cost(quota(id), expected, fields));
-        visit.sync_quotas(*status, fields);
+        let Response { status, fields, .. } = &upstream.response;
+        context.settle(|id, expected| cost::actual_cost(quota(id), expected, fields));
+        context.sync_quotas(*status, fields);
         // Overload 429 of the origin: all clients get the same response of the gateway.
-        if let Some(ThrottleRejection { reason, retry_after: wait, .. }) =
-            rest.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS)
+        if let Some(ThrottleRejection { reason, retry_after, .. }) =
+            backoff.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS)
         {
-            Box::pin(scan_to_end(answer.response.body, &answer.deadline, &mut visit)).await;
-            let problem = Problem::throttled(reason, wait, 0.0);
-            visit.set_retry_after(problem.retry_after());
-            return self.respond_with_problem(visit, problem);
+            Box::pin(scan_to_end(upstream.response.body, &upstream.deadline, &mut context)).await;
+            let problem = Problem::throttled(reason, retry_after, 0.0);
+            context.set_retry_after(problem.retry_after());
+            return self.respond_with_problem(context, problem);
         }
-        self.stream_response(visit, answer, Bytes::new())
+        self.stream_response(context, upstream, Bytes::new())
     }
 
     /// Sends the request upstream. Returns the response, and the rejection if a scope entered backoff because of it.
     pub(super) async fn send_upstream(
         &self,
         body: RequestBody,
-        visit: &mut RequestContext,
-        pass: Option<SlotGuard>,
+        context: &mut RequestContext,
+        slots: Option<SlotGuard>,
     ) -> (Result<UpstreamResponse, ForwardError>, Option<ThrottleRejection>) {
-        let current = visit.current();
+        let current = context.current();
         let worker = &self.0.worker;
         let addresses = current.addresses.load_full();
         let origin = &current.settings.origin;
-        let most_connections = origin.max_connections.div_ceil(worker.shared().workers);
+        let max_connections = origin.max_connections.div_ceil(worker.shared().workers);
         let uptime = worker.monotonic_tick().get();
         let clock = &worker.shared().clock;
-        let route = UpstreamTarget { origin, addresses: &addresses, uptime, clock, most_connections };
-        visit.begin_upstream(pass);
-        let (permit, head) = visit.permit_and_head();
-        let answer = worker.upstream().send(permit, head, body, &route).await;
-        visit.record_upstream_response(worker.now(), answer.as_ref().map(|answer| answer.response.status).ok());
-        let rest = visit.report_to_scopes(answer.as_ref().map(|answer| &answer.response));
-        (answer, rest)
+        let target = UpstreamTarget { origin, addresses: &addresses, uptime, clock, most_connections: max_connections };
+        context.begin_upstream(slots);
+        let (permit, head) = context.permit_and_head();
+        let result = worker.upstream().send(permit, head, body, &target).await;
+        context.record_upstream_response(worker.now(), result.as_ref().map(|upstream| upstream.response.status).ok());
+        let backoff = context.report_to_scopes(result.as_ref().map(|upstream| &upstream.response));
+        (result, backoff)
     }
 
     /// Streams the origin's response to the client; `beginning` is the part of its body already read.
     pub(super) fn stream_response(
         &self,
-        mut visit: Box<RequestContext>,
-        answer: UpstreamResponse,
+        mut context: Box<RequestContext>,
+        upstream: UpstreamResponse,
         beginning: Bytes,
     ) -> Response<ResponseBody> {
-        let UpstreamResponse { response: Response { status, mut fields, body }, lease, deadline } = answer;
-        prepare_client_response(&visit, status, &mut fields);
-        visit.begin_response(status);
-        Response { status, fields, body: ResponseBody::streamed(beginning, body, lease, deadline, visit) }
+        let UpstreamResponse { response: Response { status, mut fields, body }, lease, deadline } = upstream;
+        prepare_client_response(&context, status, &mut fields);
+        context.begin_response(status);
+        Response { status, fields, body: ResponseBody::streamed(beginning, body, lease, deadline, context) }
     }
 
     /// Responds to a failure of the origin. `Retry-After` covers the backoff of the scopes.
     pub(super) fn origin_failed(
         &self,
-        mut visit: Box<RequestContext>,
+        mut context: Box<RequestContext>,
         error: &ForwardError,
-        rest: Option<ThrottleRejection>,
+        backoff: Option<ThrottleRejection>,
     ) -> Response<ResponseBody> {
-        visit.settle_unknown();
+        context.settle_unknown();
         self.0.worker.note_failure(error);
-        let rest = rest.map_or(Duration::ZERO, |rest| rest.retry_after);
-        let problem = Problem::origin_failed(error, rest);
+        let retry_after = backoff.map_or(Duration::ZERO, |rejection| rejection.retry_after);
+        let problem = Problem::origin_failed(error, retry_after);
         if let ForwardError::PoolExhausted = error {
-            visit.pool_exhausted(problem.retry_after());
+            context.pool_exhausted(problem.retry_after());
         }
-        self.respond_with_problem(visit, problem)
+        self.respond_with_problem(context, problem)
     }
 
     /// Prepares the head for the origin: removes connection-specific fields and adds the gateway's own.
-    pub(super) fn prepare_upstream_request(&self, visit: &mut RequestContext) {
+    pub(super) fn prepare_upstream_request(&self, context: &mut RequestContext) {
         let ConnectionContext { worker, peer, peer_text, .. } = &*self.0;
-        let current = visit.current();
+        let current = context.current();
         let rules = &current.settings.rules;
-        let ClientRequest { head, origin, classified, .. } = visit.client_request_mut();
+        let ClientRequest { head, origin, classified, .. } = context.client_request_mut();
         let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);
@@ -146,13 +146,13 @@ impl RequestHandler {
 
 /// Prepares the head of the origin's response for the client: removes connection-specific fields and adds the gateway's
 /// own.
-pub(super) fn prepare_client_response(visit: &RequestContext, status: StatusCode, fields: &mut Fields) {
-    let current = visit.current();
+pub(super) fn prepare_client_response(context: &RequestContext, status: StatusCode, fields: &mut Fields) {
+    let current = context.current();
     headers::strip_hop_by_hop(fields);
     current.announcements.write(
         &current.settings.rules,
-        visit.rate_limit_snapshot(),
-        visit.started_at(),
+        context.rate_limit_snapshot(),
+        context.started_at(),
         status,
         fields,
     );

@@ -33,30 +33,30 @@ struct ConnectionContext {
 }
 
 impl RequestHandler {
-    pub(super) fn new(worker: Rc<Worker>, watch: Rc<ConnectionState>, peer: SocketAddr) -> Self {
+    pub(super) fn new(worker: Rc<Worker>, connection_state: Rc<ConnectionState>, peer: SocketAddr) -> Self {
         let peer = peer.ip().to_canonical();
-        Self(Rc::new(ConnectionContext { worker, watch, peer, peer_text: peer.to_string() }))
+        Self(Rc::new(ConnectionContext { worker, watch: connection_state, peer, peer_text: peer.to_string() }))
     }
 
     /// Handles one request. Always returns a response.
     pub(super) async fn handle(self, request: Request<ClientBody>) -> Response<ResponseBody> {
-        let ConnectionContext { worker, watch, .. } = &*self.0;
+        let ConnectionContext { worker, watch: connection_state, .. } = &*self.0;
         let mut current = worker.current();
         let Request { head, body } = request;
-        watch.on_request_start(head.version);
-        let arrival = IncomingRequest { head: &head, has_body: !body.is_end_stream(), signature: OnceCell::new() };
-        let mut judged = self.evaluate(&arrival, &current, worker.now());
-        if judged.as_ref().is_ok_and(EvaluatedRequest::waits_for_lease)
-            && let Some(answers) = &worker.shared().ledger_answers
+        connection_state.on_request_start(head.version);
+        let incoming = IncomingRequest { head: &head, has_body: !body.is_end_stream(), signature: OnceCell::new() };
+        let mut evaluated = self.evaluate(&incoming, &current, worker.now());
+        if evaluated.as_ref().is_ok_and(EvaluatedRequest::waits_for_lease)
+            && let Some(ledger_responses) = &worker.shared().ledger_answers
         {
-            (current, judged) = Box::pin(self.reevaluate_after_lease(&arrival, answers)).await;
+            (current, evaluated) = Box::pin(self.reevaluate_after_lease(&incoming, ledger_responses)).await;
         }
-        let judged = match judged {
-            Ok(judged) => judged,
-            Err(fault) => {
-                watch.on_request_end(false);
+        let evaluated = match evaluated {
+            Ok(evaluated) => evaluated,
+            Err(error) => {
+                connection_state.on_request_end(false);
                 self.drain_body(&head, body);
-                return self.reject(fault, ResponseFormat::of(&head));
+                return self.reject(error, ResponseFormat::of(&head));
             }
         };
         let EvaluatedRequest {
@@ -70,28 +70,29 @@ impl RequestHandler {
             decision,
             is_crawl_policy,
             is_robots_txt,
-        } = judged;
+        } = evaluated;
         if let Some(operator) = crawler {
             worker.shared().conduct.record_request(operator, is_robots_txt, worker.monotonic_now());
         }
-        let visitor = ClientRequest { head, origin, key, signed, classified, observation, route };
+        let client_request = ClientRequest { head, origin, key, signed, classified, observation, route };
         let id = worker.next_decision_id();
-        let mut visit = RequestContext::new(Rc::clone(worker), Rc::clone(watch), current, visitor, &decision, id);
+        let mut context =
+            RequestContext::new(Rc::clone(worker), Rc::clone(connection_state), current, client_request, &decision, id);
         match decision.ruling {
             AdmissionOutcome::Refused(refusal) => {
-                self.drain_body(&visit.client_request().head, body);
-                self.refuse(visit, &refusal)
+                self.drain_body(&context.client_request().head, body);
+                self.refuse(context, &refusal)
             }
             AdmissionOutcome::Admitted(permit) if is_crawl_policy => {
-                visit.hold_permit(permit);
-                self.serve_crawl_policy(body, visit)
+                context.hold_permit(permit);
+                self.serve_crawl_policy(body, context)
             }
             AdmissionOutcome::Admitted(permit) => {
-                visit.hold_permit(permit);
+                context.hold_permit(permit);
                 match is_robots_txt {
                     // Boxed to keep the future of other requests small.
-                    true => Box::pin(self.serve_robots(body, visit)).await,
-                    false => self.throttle_and_forward(body, visit).await,
+                    true => Box::pin(self.serve_robots(body, context)).await,
+                    false => self.throttle_and_forward(body, context).await,
                 }
             }
         }
@@ -99,25 +100,25 @@ impl RequestHandler {
 
     /// Forwards the request once all its scopes grant slots. The permit is held meanwhile; a rejection releases its
     /// units.
-    async fn throttle_and_forward(&self, body: ClientBody, mut visit: Box<RequestContext>) -> Response<ResponseBody> {
-        let turn = match self.acquire_slots(&visit) {
-            AcquireOutcome::Acquired(pass) => Ok(pass),
-            AcquireOutcome::Rejected(closed) => Err(closed),
-            AcquireOutcome::Queued(waiting) => {
+    async fn throttle_and_forward(&self, body: ClientBody, mut context: Box<RequestContext>) -> Response<ResponseBody> {
+        let acquired = match self.acquire_slots(&context) {
+            AcquireOutcome::Acquired(slots) => Ok(slots),
+            AcquireOutcome::Rejected(rejection) => Err(rejection),
+            AcquireOutcome::Queued(queued) => {
                 // Boxed to keep the future of requests that need not wait small.
-                let turn = Box::pin(self.wait_for_slot(waiting)).await;
-                visit.end_queue_wait();
-                turn.map(Some)
+                let acquired = Box::pin(self.wait_for_slot(queued)).await;
+                context.end_queue_wait();
+                acquired.map(Some)
             }
         };
-        match turn {
-            Ok(pass) => self.forward(body, visit, pass).await,
-            Err(ThrottleRejection { scope, reason, retry_after: wait }) => {
-                visit.settle_unknown();
-                self.drain_body(&visit.client_request().head, body);
-                let problem = Problem::throttled(reason, wait, visit.retry_after_spread());
-                visit.set_refused_by_scope(scope, reason, problem.retry_after());
-                self.respond_with_problem(visit, problem)
+        match acquired {
+            Ok(slots) => self.forward(body, context, slots).await,
+            Err(ThrottleRejection { scope, reason, retry_after }) => {
+                context.settle_unknown();
+                self.drain_body(&context.client_request().head, body);
+                let problem = Problem::throttled(reason, retry_after, context.retry_after_spread());
+                context.set_refused_by_scope(scope, reason, problem.retry_after());
+                self.respond_with_problem(context, problem)
             }
         }
     }

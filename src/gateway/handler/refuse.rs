@@ -12,56 +12,56 @@ use hyper::body::Body;
 
 impl RequestHandler {
     /// Responds to a request that the rules refuse.
-    pub(super) fn refuse(&self, mut visit: Box<RequestContext>, refusal: &Refusal) -> Response<ResponseBody> {
-        let current = visit.current();
+    pub(super) fn refuse(&self, mut context: Box<RequestContext>, refusal: &Refusal) -> Response<ResponseBody> {
+        let current = context.current();
         let rules = &current.settings.rules;
-        let told = RateLimitSnapshot { refusal: Some(refusal), ..visit.rate_limit_snapshot() };
-        let problem = Problem::refused(rules, told, visit.retry_after_spread()).expect("refusal present");
+        let snapshot = RateLimitSnapshot { refusal: Some(refusal), ..context.rate_limit_snapshot() };
+        let problem = Problem::refused(rules, snapshot, context.retry_after_spread()).expect("refusal present");
         let retry_after = problem.retry_after();
-        let (response, bytes) = self.render_problem(&visit, problem, told);
-        visit.set_refused(refusal.reason, retry_after);
-        visit.finish_local_response(response.status, bytes);
+        let (response, bytes) = self.render_problem(&context, problem, snapshot);
+        context.set_refused(refusal.reason, retry_after);
+        context.finish_local_response(response.status, bytes);
         response
     }
 
-    /// Renders `problem` with the rate-limit fields of `told`. Returns the response and the length of its body.
+    /// Renders `problem` with the rate-limit fields of `snapshot`. Returns the response and the length of its body.
     fn render_problem(
         &self,
-        visit: &RequestContext,
+        context: &RequestContext,
         problem: Problem<'_>,
-        told: RateLimitSnapshot<'_>,
+        snapshot: RateLimitSnapshot<'_>,
     ) -> (Response<ResponseBody>, u64) {
-        let current = visit.current();
+        let current = context.current();
         let status = problem.status();
-        let reader = ResponseFormat::of(&visit.client_request().head);
-        let (mut response, bytes) = problem.into_response(reader, visit.id(), &mut self.0.worker.scratch());
+        let format = ResponseFormat::of(&context.client_request().head);
+        let (mut response, bytes) = problem.into_response(format, context.id(), &mut self.0.worker.scratch());
         let (rules, fields) = (&current.settings.rules, &mut response.fields);
-        current.announcements.write(rules, told, visit.started_at(), status, fields);
+        current.announcements.write(rules, snapshot, context.started_at(), status, fields);
         (response, bytes)
     }
 
     /// Responds to a request that could not be parsed.
-    pub(in crate::gateway) fn reject_unparsed(&self, fault: crate::http1::Malformed) -> Response<ResponseBody> {
-        self.reject(RequestError::Unreadable(fault), ResponseFormat::UNKNOWN)
+    pub(in crate::gateway) fn reject_unparsed(&self, error: crate::http1::Malformed) -> Response<ResponseBody> {
+        self.reject(RequestError::Unreadable(error), ResponseFormat::UNKNOWN)
     }
 
     /// Responds to a request that is not valid, and counts it as a response without a class.
-    pub(super) fn reject(&self, fault: RequestError, reader: ResponseFormat) -> Response<ResponseBody> {
+    pub(super) fn reject(&self, error: RequestError, format: ResponseFormat) -> Response<ResponseBody> {
         let worker = &self.0.worker;
-        let problem = Problem::malformed(fault);
+        let problem = Problem::malformed(error);
         worker.telemetry().response_without_class(problem.status().as_u16());
         let id = worker.next_decision_id();
-        problem.into_response(reader, id, &mut worker.scratch()).0
+        problem.into_response(format, id, &mut worker.scratch()).0
     }
 
     /// Responds to an admitted request instead of the origin.
     pub(super) fn respond_with_problem(
         &self,
-        visit: Box<RequestContext>,
+        context: Box<RequestContext>,
         problem: Problem<'_>,
     ) -> Response<ResponseBody> {
-        let (response, bytes) = self.render_problem(&visit, problem, visit.rate_limit_snapshot());
-        visit.finish_local_response(response.status, bytes);
+        let (response, bytes) = self.render_problem(&context, problem, context.rate_limit_snapshot());
+        context.finish_local_response(response.status, bytes);
         response
     }
 

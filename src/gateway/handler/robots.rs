@@ -48,144 +48,145 @@ impl RequestHandler {
     pub(super) async fn serve_robots(
         &self,
         body: ClientBody,
-        mut visit: Box<RequestContext>,
+        mut context: Box<RequestContext>,
     ) -> Response<ResponseBody> {
-        self.drain_body(&visit.client_request().head, body);
+        self.drain_body(&context.client_request().head, body);
         let worker = &self.0.worker;
-        let shelf = &worker.shared().robots_cache;
-        let wanted = ConditionalGet::of(&visit.client_request().head);
-        let site = self.site_key(&visit);
-        let asker = requester(&visit);
-        let (found, _errand) =
-            self.lookup_or_fetch(&site, asker, visit.current().settings.origin.response_timeout).await;
-        let old = match found {
-            CacheLookup::Fresh(handout) => return self.respond_cached(visit, &wanted, &handout),
-            CacheLookup::Revalidate(handout) => Some(handout),
+        let cache = &worker.shared().robots_cache;
+        let conditions = ConditionalGet::of(&context.client_request().head);
+        let site = self.site_key(&context);
+        let requester = requester(&context);
+        let (lookup, _guard) =
+            self.lookup_or_fetch(&site, requester, context.current().settings.origin.response_timeout).await;
+        let old = match lookup {
+            CacheLookup::Fresh(cached) => return self.respond_cached(context, &conditions, &cached),
+            CacheLookup::Revalidate(cached) => Some(cached),
             CacheLookup::Miss => None,
         };
-        self.prepare_upstream_request(&mut visit);
-        let head = &mut visit.client_request_mut().head;
+        self.prepare_upstream_request(&mut context);
+        let head = &mut context.client_request_mut().head;
         let method = std::mem::replace(&mut head.method, Method::GET);
         let target = std::mem::replace(&mut head.target, Uri::from_static(ROBOTS_TXT_PATH));
         strip_client_headers(&mut head.fields);
-        let (answer, _) = self.send_upstream(RequestBody::none(), &mut visit, None).await;
+        let (result, _) = self.send_upstream(RequestBody::none(), &mut context, None).await;
         // The access log shows the client's request.
-        let head = &mut visit.client_request_mut().head;
+        let head = &mut context.client_request_mut().head;
         (head.method, head.target) = (method, target);
-        let mut answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => return self.serve_stale(visit, &wanted, old, &error),
+        let mut upstream = match result {
+            Ok(upstream) => upstream,
+            Err(error) => return self.serve_stale(context, &conditions, old, &error),
         };
-        visit.settle(|_, expected| expected);
-        let status = answer.response.status;
-        let in_trouble = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-        if let Some(old) = old.as_ref().filter(|_| in_trouble) {
-            return self.respond_cached(visit, &wanted, old);
+        context.settle(|_, expected| expected);
+        let status = upstream.response.status;
+        let is_overload = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+        if let Some(old) = old.as_ref().filter(|_| is_overload) {
+            return self.respond_cached(context, &conditions, old);
         }
-        let can_be_kept = matches!(status.as_u16(), 200 | 404 | 410) && is_identity_encoded(&answer.response.fields);
-        if !can_be_kept || answer.response.body.size_hint().lower() > MAX_ROBOTS_BYTES as u64 {
-            if !in_trouble {
-                shelf.remove(&site);
+        let is_cacheable = matches!(status.as_u16(), 200 | 404 | 410) && is_identity_encoded(&upstream.response.fields);
+        if !is_cacheable || upstream.response.body.size_hint().lower() > MAX_ROBOTS_BYTES as u64 {
+            if !is_overload {
+                cache.remove(&site);
             }
-            return self.forward_response(visit, &wanted, answer, Bytes::new());
+            return self.forward_response(context, &conditions, upstream, Bytes::new());
         }
-        let patience = if old.is_some() { ReadTimeout::Total } else { ReadTimeout::PerChunk };
-        let text = match read(&mut answer, patience).await {
+        let read_timeout = if old.is_some() { ReadTimeout::Total } else { ReadTimeout::PerChunk };
+        let text = match read(&mut upstream, read_timeout).await {
             ReadResult::Complete(text) => text,
             ReadResult::Truncated(beginning) => {
-                shelf.remove(&site);
-                return self.forward_response(visit, &wanted, answer, beginning);
+                cache.remove(&site);
+                return self.forward_response(context, &conditions, upstream, beginning);
             }
-            ReadResult::Failed(error) => return self.serve_stale(visit, &wanted, old, &error),
+            ReadResult::Failed(error) => return self.serve_stale(context, &conditions, old, &error),
         };
-        let UpstreamResponse { response, lease, .. } = answer;
+        let UpstreamResponse { response, lease, .. } = upstream;
         let Response { fields, mut body, .. } = response;
         if let Some(connection) = body.take_connection() {
-            lease.put_back(connection, visit.uptime());
+            lease.put_back(connection, context.uptime());
         }
         let content_type = fields.get(Name::ContentType).map(Bytes::copy_from_slice);
         let fresh_for = robots::fresh_for(fields.all(Name::CacheControl));
         let original = OriginRobots { status: status.as_u16(), content_type, text };
-        let handout = shelf.insert(&site, original, fresh_for, asker, worker.monotonic_now());
-        self.respond_cached(visit, &wanted, &handout)
+        let cached = cache.insert(&site, original, fresh_for, requester, worker.monotonic_now());
+        self.respond_cached(context, &conditions, &cached)
     }
 
     /// Returns the cached document, and the guard for fetching it if this request has to. If another request is
-    /// fetching it, waits once, at most `longest`.
+    /// fetching it, waits once, at most `max_wait`.
     async fn lookup_or_fetch(
         &self,
         site: &str,
-        asker: Requester,
-        longest: Duration,
+        requester: Requester,
+        max_wait: Duration,
     ) -> (CacheLookup, Option<FetchGuard<'_>>) {
         let worker = &self.0.worker;
-        let shelf = &worker.shared().robots_cache;
-        let found = shelf.lookup(site, asker, worker.monotonic_now());
-        if !matches!(found, CacheLookup::Miss) {
-            return (found, None);
+        let cache = &worker.shared().robots_cache;
+        let lookup = cache.lookup(site, requester, worker.monotonic_now());
+        if !matches!(lookup, CacheLookup::Miss) {
+            return (lookup, None);
         }
-        match shelf.fetch_locks.acquire(site) {
-            FetchRole::Fetch(errand) => (found, Some(errand)),
-            FetchRole::Wait(others) => {
-                let _ = timeout(longest, others.wait()).await;
-                (shelf.lookup(site, asker, worker.monotonic_now()), None)
+        match cache.fetch_locks.acquire(site) {
+            FetchRole::Fetch(guard) => (lookup, Some(guard)),
+            FetchRole::Wait(waiter) => {
+                let _ = timeout(max_wait, waiter.wait()).await;
+                (cache.lookup(site, requester, worker.monotonic_now()), None)
             }
         }
     }
 
     /// Returns scheme and host as the client sees them. Each pair has its own robots.txt.
-    fn site_key(&self, visit: &RequestContext) -> String {
-        let head = &visit.client_request().head;
-        let believed = visit.current().settings.rules.trust.trusts(self.0.peer);
-        let scheme = head.fields.get(Name::ForwardedProto).filter(|_| believed).unwrap_or(b"http");
+    fn site_key(&self, context: &RequestContext) -> String {
+        let head = &context.client_request().head;
+        let is_trusted = context.current().settings.rules.trust.trusts(self.0.peer);
+        let scheme = head.fields.get(Name::ForwardedProto).filter(|_| is_trusted).unwrap_or(b"http");
         let host = target::host(head);
         [scheme, b"://", host].concat().to_ascii_lowercase().iter().map(|&byte| char::from(byte)).collect()
     }
 
     fn respond_cached(
         &self,
-        visit: Box<RequestContext>,
-        wanted: &ConditionalGet,
-        handout: &CachedRobots,
+        context: Box<RequestContext>,
+        conditions: &ConditionalGet,
+        cached: &CachedRobots,
     ) -> Response<ResponseBody> {
-        let (mut response, bytes) = problem::cached_response(handout, wanted.if_none_match.as_deref(), wanted.body);
-        prepare_client_response(&visit, response.status, &mut response.fields);
-        visit.finish_local_response(response.status, bytes);
+        let (mut response, bytes) =
+            problem::cached_response(cached, conditions.if_none_match.as_deref(), conditions.body);
+        prepare_client_response(&context, response.status, &mut response.fields);
+        context.finish_local_response(response.status, bytes);
         response
     }
 
     /// Serves the stale copy if the origin failed, or an error if there is none.
     fn serve_stale(
         &self,
-        visit: Box<RequestContext>,
-        wanted: &ConditionalGet,
+        context: Box<RequestContext>,
+        conditions: &ConditionalGet,
         old: Option<CachedRobots>,
         error: &ForwardError,
     ) -> Response<ResponseBody> {
         match old {
             Some(old) => {
                 self.0.worker.note_failure(error);
-                self.respond_cached(visit, wanted, &old)
+                self.respond_cached(context, conditions, &old)
             }
-            None => self.origin_failed(visit, error, None),
+            None => self.origin_failed(context, error, None),
         }
     }
 
     /// Forwards the origin's response unchanged; `beginning` is the part of its body already read.
     fn forward_response(
         &self,
-        visit: Box<RequestContext>,
-        wanted: &ConditionalGet,
-        answer: UpstreamResponse,
+        context: Box<RequestContext>,
+        conditions: &ConditionalGet,
+        upstream: UpstreamResponse,
         beginning: Bytes,
     ) -> Response<ResponseBody> {
-        if wanted.body {
-            return self.stream_response(visit, answer, beginning);
+        if conditions.body {
+            return self.stream_response(context, upstream, beginning);
         }
         // The upstream request was a full GET, whatever the client requested.
-        let Response { status, mut fields, .. } = answer.response;
-        prepare_client_response(&visit, status, &mut fields);
-        visit.finish_local_response(status, 0);
+        let Response { status, mut fields, .. } = upstream.response;
+        prepare_client_response(&context, status, &mut fields);
+        context.finish_local_response(status, 0);
         Response { status, fields, body: ResponseBody::whole(Bytes::new()) }
     }
 }
@@ -197,8 +198,8 @@ impl ConditionalGet {
     }
 }
 
-fn requester(visit: &RequestContext) -> Requester {
-    match visit.client_request().classified.kind {
+fn requester(context: &RequestContext) -> Requester {
+    match context.client_request().classified.kind {
         ClientKind::VerifiedBot => Requester::VerifiedCrawler,
         _ => Requester::Other,
     }
@@ -223,8 +224,8 @@ fn is_identity_encoded(fields: &Fields) -> bool {
 }
 
 /// Reads the response, up to the size limit of the cache.
-async fn read(answer: &mut UpstreamResponse, patience: ReadTimeout) -> ReadResult {
-    let UpstreamResponse { response, deadline, .. } = answer;
+async fn read(upstream: &mut UpstreamResponse, read_timeout: ReadTimeout) -> ReadResult {
+    let UpstreamResponse { response, deadline, .. } = upstream;
     let mut text = BytesMut::new();
     loop {
         let next = std::future::poll_fn(|context| match Pin::new(&mut response.body).poll_frame(context) {
@@ -233,7 +234,7 @@ async fn read(answer: &mut UpstreamResponse, patience: ReadTimeout) -> ReadResul
             Poll::Pending => Poll::Pending,
         })
         .await;
-        if matches!(patience, ReadTimeout::PerChunk) {
+        if matches!(read_timeout, ReadTimeout::PerChunk) {
             deadline.reset();
         }
         match next {

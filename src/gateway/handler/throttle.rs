@@ -14,47 +14,47 @@ use tokio::time::sleep;
 
 impl RequestHandler {
     /// Acquires a slot in each scope of the route, or queues the request.
-    pub(super) fn acquire_slots(&self, visit: &RequestContext) -> AcquireOutcome {
-        let (current, visitor) = (visit.current(), visit.client_request());
-        if !current.admission.is_throttled(visitor.route) {
+    pub(super) fn acquire_slots(&self, context: &RequestContext) -> AcquireOutcome {
+        let (current, request) = (context.current(), context.client_request());
+        if !current.admission.is_throttled(request.route) {
             return AcquireOutcome::Acquired(None);
         }
         // The path and query that the rules matched.
-        let head = &visitor.head;
+        let head = &request.head;
         let Ok(path) = normalize(head.target.path()) else { return AcquireOutcome::Acquired(None) };
-        let said = PartitionInput {
-            route: &current.settings.rules.routes[visitor.route].name,
+        let input = PartitionInput {
+            route: &current.settings.rules.routes[request.route].name,
             host: &target::asked_host(head),
             path: &path,
             query: head.target.query(),
             header: &|name| partition::single_value(head.fields.get_all_by_text(name.as_str())),
         };
-        let class = visitor.classified.class;
+        let class = request.classified.class;
         current.admission.acquire_slots(
-            visitor.key,
+            request.key,
             class,
-            visitor.route,
-            &said,
-            visit.random(),
+            request.route,
+            &input,
+            context.random(),
             self.0.worker.monotonic_now(),
         )
     }
 
     /// Waits until the queued request is granted its slots or rejected.
-    pub(super) async fn wait_for_slot(&self, mut waiting: QueuedRequest) -> Result<SlotGuard, ThrottleRejection> {
+    pub(super) async fn wait_for_slot(&self, mut queued: QueuedRequest) -> Result<SlotGuard, ThrottleRejection> {
         let worker = &self.0.worker;
-        let mut alarm = pin!(sleep(Duration::ZERO));
+        let mut timer = pin!(sleep(Duration::ZERO));
         std::future::poll_fn(|context| {
             loop {
                 let now = worker.monotonic_now();
-                let look_again = match waiting.poll(context.waker(), now) {
-                    QueuePoll::Granted(pass) => return Poll::Ready(Ok(pass)),
-                    QueuePoll::Rejected(closed) => return Poll::Ready(Err(closed)),
-                    QueuePoll::Pending { poll_at: look_again } => look_again,
+                let poll_at = match queued.poll(context.waker(), now) {
+                    QueuePoll::Granted(slots) => return Poll::Ready(Ok(slots)),
+                    QueuePoll::Rejected(rejection) => return Poll::Ready(Err(rejection)),
+                    QueuePoll::Pending { poll_at } => poll_at,
                 };
                 // The runtime's clock may differ from the gateway's: check again within a tick.
-                alarm.set(sleep(look_again.saturating_duration_since(now).min(TICK)));
-                if alarm.as_mut().poll(context).is_pending() {
+                timer.set(sleep(poll_at.saturating_duration_since(now).min(TICK)));
+                if timer.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
                 }
             }

@@ -18,27 +18,27 @@ impl RequestContext {
     /// Reports the upstream outcome to the scopes. Returns the rejection if a scope entered backoff.
     pub(in crate::gateway) fn report_to_scopes(
         &self,
-        answer: Result<&Response<OriginBody>, &ForwardError>,
+        result: Result<&Response<OriginBody>, &ForwardError>,
     ) -> Option<ThrottleRejection> {
         let slots = self.slots.as_ref()?;
-        let (status, asked_for) = match answer {
+        let (status, retry_after) = match result {
             // Not caused by the origin.
             Err(ForwardError::PoolExhausted | ForwardError::ClientBody { .. }) => return None,
             Err(_) => (None, None),
             Ok(Response { status, fields, .. }) => {
                 let is_error = status.is_client_error() || status.is_server_error();
-                let asked_for = if is_error { rate_limit::retry_after } else { rate_limit::exhausted_for };
-                (Some(status.as_u16()), asked_for(fields, self.worker.now()))
+                let parse = if is_error { rate_limit::retry_after } else { rate_limit::exhausted_for };
+                (Some(status.as_u16()), parse(fields, self.worker.now()))
             }
         };
-        let measured = self.route().measured && !answer.is_ok_and(|answer| cost::was_cache_hit(&answer.fields));
-        let heard = self.report(slots, status, measured, asked_for);
-        heard.delay_adjustments.iter().for_each(|(scope, adjustment)| log_delay_adjustment(scope, adjustment));
-        for (scope, wait) in &heard.entered_backoff {
+        let measured = self.route().measured && !result.is_ok_and(|response| cost::was_cache_hit(&response.fields));
+        let feedback = self.report(slots, status, measured, retry_after);
+        feedback.delay_adjustments.iter().for_each(|(scope, adjustment)| log_delay_adjustment(scope, adjustment));
+        for (scope, wait) in &feedback.entered_backoff {
             warn!(%scope, backoff_ms = wait.as_millis(), "Origin overloaded: scope {scope} backs off for {wait:?}");
         }
-        let rest = heard.backoff?;
-        Some(ThrottleRejection { retry_after: rest.retry_after.max(asked_for.unwrap_or_default()), ..rest })
+        let rejection = feedback.backoff?;
+        Some(ThrottleRejection { retry_after: rejection.retry_after.max(retry_after.unwrap_or_default()), ..rejection })
     }
 
     /// Handles a response body that was aborted or timed out: reports it to the scopes and releases the slots.
@@ -53,10 +53,10 @@ impl RequestContext {
         slots: &SlotGuard,
         status: Option<u16>,
         measured: bool,
-        asked_for: Option<Duration>,
+        retry_after: Option<Duration>,
     ) -> ResponseFeedback {
         let latency = self.upstream_duration.unwrap_or_default();
-        let outcome = throttle::OriginOutcome { status, latency, measured, retry_after: asked_for };
+        let outcome = throttle::OriginOutcome { status, latency, measured, retry_after };
         slots.record_response(&outcome, self.random(), self.worker.monotonic_now())
     }
 
@@ -67,13 +67,13 @@ impl RequestContext {
         for &Charged { quota, window, .. } in &self.receipt {
             let Some(sync) = &current.settings.rules.quotas[usize::from(quota.0)].sync_from else { continue };
             let now = *now.get_or_insert_with(|| self.worker.now());
-            let told = quota_sync::read(sync, status, fields, now);
-            self.worker.report_origin_count(&current, quota, window, told.count, now);
-            if let Some(header) = told.unreadable {
+            let reported = quota_sync::read(sync, status, fields, now);
+            self.worker.report_origin_count(&current, quota, window, reported.count, now);
+            if let Some(header) = reported.unreadable {
                 self.worker.warn_unreadable_header(&current, quota, window, header);
             }
-            if let Some(text) = told.body_text {
-                self.body_scans.push(BodyScan::new(quota, window, told.count, text));
+            if let Some(text) = reported.body_text {
+                self.body_scans.push(BodyScan::new(quota, window, reported.count, text));
             }
         }
     }
@@ -89,19 +89,22 @@ impl RequestContext {
             return;
         }
         let (worker, current) = (&self.worker, &self.current);
-        self.body_scans.retain_mut(|ear| {
-            let heard = ear.scan(data);
-            if heard {
-                let count = OriginReport { exhausted: true, ..ear.count };
-                worker.report_origin_count(current, ear.quota, ear.window, count, worker.now());
+        self.body_scans.retain_mut(|scan| {
+            let is_found = scan.scan(data);
+            if is_found {
+                let count = OriginReport { exhausted: true, ..scan.count };
+                worker.report_origin_count(current, scan.quota, scan.window, count, worker.now());
             }
-            !heard && !ear.is_done()
+            !is_found && !scan.is_done()
         });
     }
 }
 
-/// One line of each answer, where a scope's autothrottle says `log_adjustments: true`.
+/// Logs a delay adjustment of a scope whose autothrottle has `log_adjustments: true`.
 fn log_delay_adjustment(scope: &str, adjustment: &Adjustment) {
-    let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old, new, reason: why } = adjustment;
-    info!(target: "autothrottle", scope, ?latency, status, ?old, ?new, why, "Delay of {scope}: {old:?} -> {new:?}, {why}");
+    let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old, new, reason } = adjustment;
+    info!(
+        target: "autothrottle", scope, ?latency, status, ?old, ?new, why = reason,
+        "Delay of {scope}: {old:?} -> {new:?}, {reason}"
+    );
 }

@@ -18,15 +18,15 @@ impl RequestContext {
         let charges: SmallVec<[QuotaCharge<'_>; 2]> = self
             .standings
             .iter()
-            .map(|standing| QuotaCharge {
-                quota: standing.quota,
-                quota_name: &rules.quotas[usize::from(standing.quota.0)].name,
-                expected: standing.cost,
-                settled: self.charged(standing).map_or(Units::ZERO, |charged| charged.settled),
-                used: standing.used,
-                sequence: standing.sequence,
-                settle_sequence: self.charged(standing).map_or(standing.sequence, |charged| charged.sequence),
-                retry_sequence: self.charged(standing).and_then(|charged| charged.retry_sequence),
+            .map(|usage| QuotaCharge {
+                quota: usage.quota,
+                quota_name: &rules.quotas[usize::from(usage.quota.0)].name,
+                expected: usage.cost,
+                settled: self.charged(usage).map_or(Units::ZERO, |charged| charged.settled),
+                used: usage.used,
+                sequence: usage.sequence,
+                settle_sequence: self.charged(usage).map_or(usage.sequence, |charged| charged.sequence),
+                retry_sequence: self.charged(usage).and_then(|charged| charged.retry_sequence),
             })
             .collect();
         let settled = self.worker.now();
@@ -63,8 +63,8 @@ impl RequestContext {
             },
             retry_after_s: self.retry_after,
             scope: self.refused_by.as_deref(),
-            tier: self.standings.iter().map(|standing| standing.tier).max(),
-            guarded: self.refused.is_none() && self.standings.iter().any(|standing| standing.guard_admitted),
+            tier: self.standings.iter().map(|usage| usage.tier).max(),
+            guarded: self.refused.is_none() && self.standings.iter().any(|usage| usage.guard_admitted),
             scope_wait: self.scope_wait,
             origin: self.is_upstream.then(|| UpstreamCall {
                 scopes: &self.route().scopes,
@@ -80,7 +80,7 @@ impl RequestContext {
     }
 
     /// Returns the charge of a quota; `None` if the request was refused.
-    fn charged(&self, standing: &QuotaUsage) -> Option<&Charged> {
-        self.receipt.iter().find(|charged| charged.quota == standing.quota)
+    fn charged(&self, usage: &QuotaUsage) -> Option<&Charged> {
+        self.receipt.iter().find(|charged| charged.quota == usage.quota)
     }
 }

@@ -41,14 +41,14 @@ impl Deadlines {
     /// Wakes the tasks of expired waits.
     pub(in crate::gateway) fn sweep(&self) {
         let now = self.clock.get();
-        let mut late = Vec::new();
+        let mut expired = Vec::new();
         for (_, wait) in self.waits.borrow_mut().iter_mut() {
             if wait.since.is_some_and(|since| is_overdue(since, wait.limit, now)) {
                 wait.expired = true;
-                late.extend(wait.waker.take());
+                expired.extend(wait.waker.take());
             }
         }
-        late.into_iter().for_each(Waker::wake);
+        expired.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -115,17 +115,17 @@ impl Upstream {
         permit: &mut Permit,
         head: &RequestHead,
         mut body: RequestBody,
-        route: &UpstreamTarget<'_>,
+        target: &UpstreamTarget<'_>,
     ) -> Result<UpstreamResponse, ForwardError> {
-        let after = route.origin.response_timeout;
+        let after = target.origin.response_timeout;
         let deadline = self.deadlines.new_deadline(after);
         let upload = body.upload();
         let is_repeatable = is_idempotent(&head.method) && body.is_end_stream();
         let mut tries = 0;
         loop {
             let (lease, connection) = match tries {
-                0 => self.pool.lease(route.origin, route.most_connections, route.addresses, route.uptime).await?,
-                _ => self.pool.connect_new(route.origin, route.addresses).await?,
+                0 => self.pool.lease(target.origin, target.most_connections, target.addresses, target.uptime).await?,
+                _ => self.pool.connect_new(target.origin, target.addresses).await?,
             };
             tries += 1;
             let may_repeat = is_repeatable && lease.idle_for.is_some();
@@ -156,9 +156,9 @@ impl Upstream {
                     body = unsent;
                     continue;
                 }
-            } else if let Some(broke_off) = upload.as_ref().and_then(|upload| upload.aborted()) {
-                return Err(ForwardError::ClientBody { too_large: broke_off.too_large });
-            } else if may_repeat && is_unanswered && permit.reserve_retry(route.clock.now()) {
+            } else if let Some(aborted) = upload.as_ref().and_then(|upload| upload.aborted()) {
+                return Err(ForwardError::ClientBody { too_large: aborted.too_large });
+            } else if may_repeat && is_unanswered && permit.reserve_retry(target.clock.now()) {
                 body = RequestBody::none();
                 continue;
             }

@@ -62,7 +62,7 @@ impl Pool {
     pub(super) async fn lease(
         self: &Rc<Self>,
         origin: &Origin,
-        most: usize,
+        max_connections: usize,
         addresses: &[SocketAddr],
         now: Timestamp,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
@@ -74,7 +74,7 @@ impl Pool {
             if let Some(leased) = self.idle(now) {
                 return Ok(leased);
             }
-            if self.open.get() < most {
+            if self.open.get() < max_connections {
                 return self.connect_new(origin, addresses).await;
             }
             self.wait(origin.connect_timeout).await?;
@@ -101,13 +101,13 @@ impl Pool {
 
     /// Closes connections that were idle longer than the origin keeps them, and drops those that the origin closed.
     pub(super) fn sweep(&self, idle_timeout: Duration, now: Timestamp) {
-        let mut gone = 0;
+        let mut removed = 0;
         self.idle.borrow_mut().retain_mut(|idle| {
             let keep = idle.connection.is_idle() && now.saturating_duration_since(idle.since) < idle_timeout;
-            gone += usize::from(!keep);
+            removed += usize::from(!keep);
             keep
         });
-        (0..gone).for_each(|_| self.release_slot());
+        (0..removed).for_each(|_| self.release_slot());
     }
 
     fn set_origin(&self, origin: &Origin) {
@@ -137,17 +137,17 @@ impl Pool {
         }
     }
 
-    async fn wait(&self, at_most: Duration) -> Result<(), ForwardError> {
-        let (free, freed) = oneshot::channel();
+    async fn wait(&self, max_wait: Duration) -> Result<(), ForwardError> {
+        let (sender, receiver) = oneshot::channel();
         {
-            let mut waiting = self.waiting.borrow_mut();
-            waiting.retain(|waiter| !waiter.is_closed());
-            if waiting.len() >= MAX_WAITERS {
+            let mut waiters = self.waiting.borrow_mut();
+            waiters.retain(|waiter| !waiter.is_closed());
+            if waiters.len() >= MAX_WAITERS {
                 return Err(ForwardError::PoolExhausted);
             }
-            waiting.push_back(free);
+            waiters.push_back(sender);
         }
-        match timeout(at_most, freed).await {
+        match timeout(max_wait, receiver).await {
             Ok(_) => Ok(()),
             Err(_) => Err(ForwardError::PoolExhausted),
         }
@@ -159,8 +159,8 @@ impl Pool {
     }
 
     fn wake_one(&self) {
-        let mut waiting = self.waiting.borrow_mut();
-        while let Some(waiter) = waiting.pop_front() {
+        let mut waiters = self.waiting.borrow_mut();
+        while let Some(waiter) = waiters.pop_front() {
             if waiter.send(()).is_ok() {
                 break;
             }

@@ -37,15 +37,17 @@ pub(in crate::gateway) fn exhausted_for(fields: &Fields, now: Timestamp) -> Opti
         return left
             .resets_at
             .filter(|_| left.units.is_zero())
-            .and_then(|moment| nonzero(moment.saturating_duration_since(now)));
+            .and_then(|reset| nonzero(reset.saturating_duration_since(now)));
     }
-    let renewed = |remaining, renewals: &[Name]| {
+    let reset_if_exhausted = |remaining, reset_names: &[Name]| {
         fields.get(remaining).and_then(units).filter(|left| left.is_zero())?;
-        renewals.iter().find_map(|renewal| time_until(fields.get(*renewal)?, fields, now))
+        reset_names.iter().find_map(|name| time_until(fields.get(*name)?, fields, now))
     };
-    renewed(Name::RateLimitRemaining, &[Name::RateLimitReset])
+    reset_if_exhausted(Name::RateLimitRemaining, &[Name::RateLimitReset])
         // Buckets that are refilled in batches report the interval, not the next time.
-        .or_else(|| renewed(Name::XRateLimitRemaining, &[Name::XRateLimitReset, Name::XRateLimitIntervalSeconds]))
+        .or_else(|| {
+            reset_if_exhausted(Name::XRateLimitRemaining, &[Name::XRateLimitReset, Name::XRateLimitIntervalSeconds])
+        })
 }
 
 /// Returns the policy with the fewest units left, among equals the last one to reset. Accepts all formats of
@@ -54,16 +56,16 @@ pub(in crate::gateway) fn exhausted_for(fields: &Fields, now: Timestamp) -> Opti
 pub(in crate::gateway) fn most_restrictive(fields: &Fields, now: Timestamp) -> Option<RemainingQuota> {
     let lines = || fields.all(Name::RateLimit);
     let items = lines().flat_map(|line| quoted::split(line, b','));
-    let of_item = |item| {
+    let parse_item = |item| {
         let parameters = || quoted::split(item, b';').skip(1);
         Some((number(parameters(), &["r=", "a="])?, number(parameters(), &["t=", "w="])))
     };
-    let of_line = |line| {
+    let parse_line = |line| {
         let members = || quoted::split(line, b',');
         Some((number(members(), &["remaining="])?, number(members(), &["reset="])))
     };
-    let told = items.filter_map(of_item).chain(lines().filter_map(of_line));
-    let (left, reset) = told.min_by_key(|&(left, reset)| (left, std::cmp::Reverse(reset)))?;
+    let limits = items.filter_map(parse_item).chain(lines().filter_map(parse_line));
+    let (left, reset) = limits.min_by_key(|&(left, reset)| (left, std::cmp::Reverse(reset)))?;
     let resets_at = reset.map(|seconds| now + Duration::from_secs(seconds));
     Some(RemainingQuota { units: Units::from_whole(left), resets_at })
 }
@@ -80,7 +82,7 @@ fn number<'a>(mut members: impl Iterator<Item = &'a [u8]>, keys: &[&str]) -> Opt
 pub(in crate::gateway) fn units(value: &[u8]) -> Option<Units> {
     let text = std::str::from_utf8(value).ok()?.trim();
     match text.strip_prefix('-') {
-        Some(below) => below.parse::<Units>().ok().map(|_| Units::ZERO),
+        Some(magnitude) => magnitude.parse::<Units>().ok().map(|_| Units::ZERO),
         None => text.parse().ok(),
     }
 }
@@ -90,9 +92,9 @@ pub(in crate::gateway) fn units(value: &[u8]) -> Option<Units> {
 fn time_until(value: &[u8], fields: &Fields, now: Timestamp) -> Option<Duration> {
     match parse_reset_value(value)? {
         ResetValue::Delta(wait) => nonzero(wait),
-        ResetValue::At(moment) => {
-            let theirs = fields.get(Name::Date).and_then(|value| date(std::str::from_utf8(value).ok()?));
-            nonzero(moment.saturating_duration_since(theirs.unwrap_or(now)))
+        ResetValue::At(reset) => {
+            let origin_now = fields.get(Name::Date).and_then(|value| date(std::str::from_utf8(value).ok()?));
+            nonzero(reset.saturating_duration_since(origin_now.unwrap_or(now)))
         }
     }
 }
@@ -106,7 +108,7 @@ fn nonzero(wait: Duration) -> Option<Duration> {
 pub(in crate::gateway) fn parse_reset(value: &[u8], now: Timestamp) -> Option<Timestamp> {
     Some(match parse_reset_value(value)? {
         ResetValue::Delta(wait) => now + wait,
-        ResetValue::At(moment) => moment,
+        ResetValue::At(reset) => reset,
     })
 }
 
@@ -134,8 +136,8 @@ fn parse_reset_value(value: &[u8]) -> Option<ResetValue> {
 }
 
 fn date(text: &str) -> Option<Timestamp> {
-    if let Ok(moment) = httpdate::parse_http_date(text) {
-        return Some(Timestamp::default() + moment.duration_since(UNIX_EPOCH).ok()?);
+    if let Ok(time) = httpdate::parse_http_date(text) {
+        return Some(Timestamp::default() + time.duration_since(UNIX_EPOCH).ok()?);
     }
     let nanoseconds = text.parse::<jiff::Timestamp>().ok()?.as_nanosecond();
     Some(Timestamp(u64::try_from(nanoseconds).ok()?))
@@ -148,7 +150,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
     fn requested_backoff_s(fields: &[(&'static str, &'static str)]) -> Option<u64> {
-        retry_after(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs())
+        retry_after(&fields.iter().copied().collect(), NOW).map(|wait| wait.as_secs())
     }
 
     #[test]
@@ -218,17 +220,17 @@ mod tests {
             (&[("X-RateLimit-Reset", "30")], None),
         ] {
             assert_eq!(requested_backoff_s(fields), seconds, "{fields:?}");
-            assert_eq!(exhausted_for(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs()), seconds);
+            assert_eq!(exhausted_for(&fields.iter().copied().collect(), NOW).map(|wait| wait.as_secs()), seconds);
         }
     }
 
     #[test]
     fn retry_after_and_newer_header_forms_take_precedence() {
-        let spent = ("RateLimit", "\"a\";r=0;t=7");
-        assert_eq!(requested_backoff_s(&[spent, ("Retry-After", "5")]), Some(5));
-        assert_eq!(requested_backoff_s(&[spent, ("Retry-After", "0")]), Some(7), "a wait of zero is ignored");
+        let exhausted = ("RateLimit", "\"a\";r=0;t=7");
+        assert_eq!(requested_backoff_s(&[exhausted, ("Retry-After", "5")]), Some(5));
+        assert_eq!(requested_backoff_s(&[exhausted, ("Retry-After", "0")]), Some(7), "a wait of zero is ignored");
         let legacy = [("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", "30")];
-        assert_eq!(requested_backoff_s(&[legacy[0], legacy[1], spent]), Some(7));
+        assert_eq!(requested_backoff_s(&[legacy[0], legacy[1], exhausted]), Some(7));
         assert_eq!(requested_backoff_s(&[legacy[0], legacy[1], ("RateLimit", "\"a\";r=1;t=7")]), None);
         let fields: Fields = [("Retry-After", "5")].into_iter().collect();
         assert_eq!(exhausted_for(&fields, NOW), None, "Retry-After is not a limit");
