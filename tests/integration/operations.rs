@@ -409,7 +409,9 @@ fn sighup_reloads_config_or_logs_errors() {
     let rules = "operators: { acme: { product_tokens: AcmeBot } }\nclasses: [ { name: all, block: true } ]";
     write_config(folder.path(), &origin, rules);
     gate.signal("HUP");
-    gate.wait_for_error("WARN tidegate::service: Configuration reloaded; operators take effect at the next start");
+    gate.wait_for_error(
+        "WARN tidegate::service::reload: Configuration reloaded; operators take effect at the next start",
+    );
     write_config(folder.path(), &origin, "classes: [ { name: all, blok: true } ]");
     gate.signal("HUP");
     gate.wait_for_error("blok");

@@ -1,0 +1,174 @@
+//! The running gateway as the admin API sees it.
+
+use super::reload::needs_restart;
+use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
+use crate::admin::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
+use crate::engine::{ClientView, QuotaView, UnknownQuota};
+use crate::explain::{Environment, Explanation, explain, input_from_log};
+use crate::ledger::LeaseRefresher;
+use crate::policy::crawl_delay::ComplianceView;
+use crate::policy::throttle::Scope;
+use crate::policy::{Timestamp, Units};
+use crate::replay::log::LogLine;
+use crate::telemetry::{ListView, ListsView};
+use tracing::warn;
+
+/// Maximum number of busiest partitions shown per scope.
+const MAX_SHOWN_PARTITIONS: usize = 20;
+
+impl GatewayApi for ServiceState {
+    fn now(&self) -> Timestamp {
+        self.handle.now()
+    }
+
+    fn started(&self) -> Timestamp {
+        self.started
+    }
+
+    fn version(&self) -> &str {
+        BUILD.0
+    }
+
+    fn revision(&self) -> &str {
+        BUILD.1
+    }
+
+    fn addresses(&self) -> ListenAddresses {
+        let BoundAddresses { listen, admin } = &self.addresses;
+        ListenAddresses {
+            listen: listen.clone(),
+            admin: *admin,
+            origin: self.handle.with_settings(|settings| settings.origin.authority.clone()),
+            origin_addresses: self.handle.origin_addresses(),
+        }
+    }
+
+    fn settings(&self) -> SettingsView {
+        self.settings.lock().clone()
+    }
+
+    fn not_ready_reasons(&self) -> Vec<String> {
+        let origin = self.handle.with_settings(|settings| settings.origin.host.clone());
+        let mut missing = Vec::new();
+        if !self.handle.is_origin_resolved() {
+            missing.push(format!("The origin {origin} has not been resolved yet."));
+        }
+        if self.lease_refresher.as_ref().is_some_and(|lease_refresher| !lease_refresher.is_ready()) {
+            missing.push("The ledger has not granted any leases yet.".into());
+        }
+        missing
+    }
+
+    fn ledger_error(&self) -> Option<String> {
+        self.lease_refresher.as_ref().and_then(LeaseRefresher::last_error)
+    }
+
+    fn untrusted_proxy(&self) -> Option<String> {
+        self.handle.untrusted_proxy()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let (mut notes, waiting) = self.handle.with_settings(|settings| {
+            let waiting = needs_restart(&self.startup_settings, settings);
+            (settings.warnings.clone(), waiting)
+        });
+        notes.extend(waiting.iter().map(|key| format!("{key}: changed in the file, takes effect at the next start")));
+        notes.extend(self.lists(&self.files.lock()).filter_map(|(list, _, trouble)| {
+            Some(format!("address_lists.{list}: {}; keeping the previous version", trouble?))
+        }));
+        notes.extend(crawlers::stale_ranges_warning(&self.operators.errors()));
+        notes.extend(match self.handle.robots_over_limit() {
+            0 => None,
+            count => Some(format!("robots.txt of {count} hosts exceeds 500 KiB with directives: served without them")),
+        });
+        notes
+    }
+
+    fn metrics(&self) -> String {
+        self.telemetry.set_dns_queue_length(self.operators.dns().map_or(0, |names| names.waiting()));
+        let operators: Vec<&str> = self.operators.names().collect();
+        let (now, uptime) = (self.handle.now(), self.handle.uptime());
+        self.handle
+            .crawl_compliance()
+            .iter()
+            .for_each(|seen| self.telemetry.record_compliance(self.operators.name(seen.operator), seen));
+        let files = self.files.lock();
+        let view = |(name, networks, trouble): (String, usize, Option<&str>)| ListView {
+            name,
+            networks,
+            is_stale: trouble.is_some(),
+        };
+        let lists =
+            ListsView { lists: self.lists(&files).map(view).collect(), stale_ranges: self.operators.stale_lists() };
+        drop(files);
+        self.handle.with_admission(|admission| self.telemetry.render(admission, &operators, &lists, now, uptime))
+    }
+
+    fn quotas(&self) -> Vec<QuotaView> {
+        self.handle.quotas()
+    }
+
+    fn classes(&self) -> Vec<String> {
+        self.handle.with_settings(|settings| settings.rules.classes.iter().map(|class| class.name.clone()).collect())
+    }
+
+    fn scopes(&self) -> Vec<ScopeView> {
+        let scopes = self.handle.with_settings(|settings| settings.rules.scopes.clone());
+        let uptime = self.handle.uptime();
+        self.handle.with_admission(|admission| {
+            let mut throttled = admission.scopes(uptime);
+            let mut view = |Scope { name, .. }: Scope| {
+                let place = throttled.iter().position(|state| *state.name == *name);
+                let throttle = place.map(|place| throttled.swap_remove(place));
+                let is_by_value = throttle.as_ref().is_some_and(|state| state.partitions.is_some());
+                let shown = if is_by_value { MAX_SHOWN_PARTITIONS } else { 0 };
+                let busiest = admission.busiest_partitions(&name, shown, uptime);
+                ScopeView { inflight: self.telemetry.inflight(&name), name, throttle, busiest }
+            };
+            scopes.into_iter().map(&mut view).collect()
+        })
+    }
+
+    fn crawlers(&self) -> Vec<(String, ComplianceView)> {
+        let named = |seen: ComplianceView| (self.operators.name(seen.operator).to_owned(), seen);
+        self.handle.crawl_compliance().into_iter().map(named).collect()
+    }
+
+    fn connections(&self) -> usize {
+        self.handle.connections()
+    }
+
+    fn log_lines_dropped(&self) -> u64 {
+        self.telemetry.log_lines_dropped()
+    }
+
+    fn top_clients(&self, count: usize) -> Vec<ClientView> {
+        self.handle.top_clients(count)
+    }
+
+    fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
+        let corrected = self.handle.set_used(quota, used)?;
+        if self.lease_refresher.as_ref().is_some_and(|lease_refresher| !lease_refresher.flush(LEDGER_TIMEOUT)) {
+            warn!("The correction of {quota} is active, but not in the ledger yet");
+        }
+        Ok(corrected)
+    }
+
+    fn decision(&self, id: u64) -> Option<Vec<u8>> {
+        self.telemetry.decision(id)
+    }
+
+    fn explanation(&self, id: u64) -> Option<Explanation> {
+        let line = self.telemetry.decision(id)?;
+        let line = LogLine::read(&line).ok()??;
+        let (lists, quotas) = (self.handle.lists(), self.handle.quotas());
+        self.handle.with_settings(|settings| {
+            let known = Environment { settings, agents: &self.agents, operators: &self.operators, lists: &lists };
+            input_from_log(&line, known).ok().map(|case| explain(&case.with_quotas(&quotas)))
+        })
+    }
+
+    fn reload(&self) -> Result<String, String> {
+        self.reload_config()
+    }
+}

@@ -1,0 +1,64 @@
+//! The engine of the configured ledger, with its lease refresher.
+
+use super::{LEDGER_TIMEOUT, ServiceError};
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::config::settings::{Ledger, LedgerFailureMode};
+use crate::engine::{Engine, LeaseMode};
+use crate::ledger::redis::{Incarnation, RedisEndpoint};
+use crate::ledger::{self, LeaseRefresher, OpenError, RedisStore, Store, WakeHandle};
+use std::sync::Arc;
+use tracing::warn;
+
+/// Returns the engine, with leases if possible, and the refresher that keeps it supplied.
+pub(super) fn engine(
+    settings: &Settings,
+    clock: &Clock,
+    seed: u64,
+) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
+    match &settings.ledger {
+        Ledger::Memory => Ok((Engine::new(LeaseMode::Local, settings.limits.max_clients), None)),
+        Ledger::File => {
+            let uptime = {
+                let clock = clock.clone();
+                Box::new(move || clock.monotonic_now())
+            };
+            let file = ledger::FileStore::open(&settings.state_dir, &ledger::boot_id(), uptime, clock.now())?;
+            with_leases(file, settings, clock)
+        }
+        Ledger::Redis(redis) => {
+            // No local record of an earlier incarnation's spending exists, so its leases are lost if it crashed.
+            let identity = Incarnation::next(&settings.state_dir, seed, false);
+            let identity =
+                identity.map_err(|source| OpenError::Folder { folder: settings.state_dir.clone(), source })?;
+            let server = RedisEndpoint {
+                host: redis.host.clone(),
+                port: redis.port,
+                user: redis.user.clone(),
+                password: redis.password.as_ref().map(|password| password.expose_secret().to_owned()),
+                database: redis.database,
+            };
+            let shares = redis.when_lost == LedgerFailureMode::Fallback;
+            with_leases(RedisStore::new(server, &redis.prefix, shares, identity), settings, clock)
+        }
+    }
+}
+
+fn with_leases<S: Store>(
+    store: S,
+    settings: &Settings,
+    clock: &Clock,
+) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
+    let bell = WakeHandle::default();
+    let engine = Engine::new(bell.lease_mode(), settings.limits.max_clients);
+    engine.open_quotas(&settings.rules, clock.now());
+    let now = {
+        let clock = clock.clone();
+        move || clock.now()
+    };
+    let lease_refresher = LeaseRefresher::start(store, Arc::clone(&engine), bell, now).map_err(ServiceError::Thread)?;
+    if !lease_refresher.flush(LEDGER_TIMEOUT) {
+        warn!("Ledger granted no leases within {LEDGER_TIMEOUT:?}");
+    }
+    Ok((engine, Some(lease_refresher)))
+}

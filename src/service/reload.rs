@@ -1,0 +1,110 @@
+//! Reload of the settings and of changed address lists.
+
+use super::{LEDGER_TIMEOUT, ServiceState};
+use crate::address_list_files::{AddressListFiles, ReloadResult, count_text};
+use crate::admin::SettingsView;
+use crate::cli::check;
+use crate::config::Settings;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// Interval at which the files of address lists are checked for changes.
+const ADDRESS_LIST_POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+impl ServiceState {
+    /// Reloads the settings and their address lists. Returns a summary, or all errors.
+    pub(super) fn reload_config(&self) -> Result<String, String> {
+        let names: Vec<&str> = self.operators.names().collect();
+        let (settings, read) = self.reload_settings(&names).inspect_err(|mistakes| {
+            self.telemetry.reload_failed();
+            warn!("Configuration reload failed, keeping the current settings:\n{mistakes}");
+            self.settings.lock().last_reload_error = Some((self.handle.now(), mistakes.clone()));
+        })?;
+        let lists = read.lists();
+        let mut summary = check::summary(&settings, lists.counts());
+        let waiting = needs_restart(&self.startup_settings, &settings);
+        for key in &waiting {
+            summary.push_str(&format!("{key}: takes effect at the next start\n"));
+        }
+        let now = self.handle.now();
+        self.telemetry.config_loaded(&settings.rules, &names, now);
+        // New quota counters get leases before the first request needs them.
+        self.engine.open_quotas(&settings.rules, now);
+        if let Some(lease_refresher) = &self.lease_refresher {
+            lease_refresher.flush(LEDGER_TIMEOUT);
+        }
+        // The lock prevents a concurrent poll from putting lists of the old settings into the new ones.
+        let mut files = self.files.lock();
+        self.handle.replace_settings(settings, lists);
+        *files = read;
+        *self.settings.lock() = SettingsView { loaded: now, last_reload_error: None };
+        match waiting.is_empty() {
+            true => info!("Configuration reloaded"),
+            false => warn!("Configuration reloaded; {} take effect at the next start", waiting.join(", ")),
+        }
+        Ok(summary)
+    }
+
+    /// Loads the settings and their address lists. Returns all errors of either.
+    fn reload_settings(&self, names: &[&str]) -> Result<(Settings, AddressListFiles), String> {
+        let settings = (self.source)(names).map_err(|mistakes| mistakes.to_string())?;
+        let files = AddressListFiles::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
+        Ok((settings, files))
+    }
+
+    /// Polls the address lists until dropped.
+    pub(super) async fn poll_address_lists(&self) {
+        let mut ticks = tokio::time::interval(ADDRESS_LIST_POLL_INTERVAL);
+        loop {
+            ticks.tick().await;
+            self.reload_address_lists();
+        }
+    }
+
+    /// Reloads the changed address lists. A list with errors keeps its previous version.
+    pub(super) fn reload_address_lists(&self) {
+        let mut files = self.files.lock();
+        let ReloadResult { changed, lists, mistakes } = files.reload_changed();
+        for mistake in mistakes {
+            warn!("Rejected address list: {mistake}; keeping the previous version");
+        }
+        if let Some(lists) = lists {
+            let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
+            for place in changed {
+                info!("Address list {} changed: loaded {}", names[place], count_text(lists.counts()[place]));
+            }
+            self.handle.replace_lists(lists);
+        }
+    }
+
+    /// Returns the address lists by name, each with its number of networks and the current error of its file.
+    pub(super) fn lists<'f>(
+        &self,
+        files: &'f AddressListFiles,
+    ) -> impl Iterator<Item = (String, usize, Option<&'f str>)> + use<'f> {
+        let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
+        names.into_iter().zip(files.states()).map(|(name, (networks, trouble))| (name, networks, trouble))
+    }
+}
+
+/// Returns the changed keys that a running gateway cannot apply.
+pub(super) fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let admin = |settings: &Settings| settings.admin.as_ref().map(|admin| (admin.listen, admin.token.clone()));
+    let limits = |settings: &Settings| settings.limits.max_clients;
+    [
+        ("listen", old.listen != new.listen),
+        ("workers", old.workers != new.workers),
+        ("admin", admin(old) != admin(new)),
+        ("state_dir", old.state_dir != new.state_dir),
+        ("ledger", old.ledger != new.ledger),
+        ("operators", old.operators != new.operators),
+        ("verify.dns", old.verify.dns != new.verify.dns),
+        ("verify.refresh_interval", old.verify.refresh != new.verify.refresh),
+        ("log.access", old.log.access != new.log.access),
+        ("log.level", old.log.level != new.log.level),
+        ("limits.max_tracked_clients", limits(old) != limits(new)),
+    ]
+    .into_iter()
+    .filter_map(|(key, differs)| differs.then_some(key))
+    .collect()
+}
