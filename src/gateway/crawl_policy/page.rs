@@ -1,7 +1,7 @@
 //! Renders the crawl policy as an HTML page.
 
 use super::document::{ClassTerms, Operator, PolicyDocument, QuotaTerms};
-use crate::gateway::problem::{Escaped, begin_page};
+use crate::gateway::html::{Escaped, write_page_head};
 use std::fmt::{self, Write};
 
 pub(super) fn of(policy: &PolicyDocument<'_>) -> String {
@@ -11,7 +11,7 @@ pub(super) fn of(policy: &PolicyDocument<'_>) -> String {
 }
 
 fn write(policy: &PolicyDocument<'_>, out: &mut String) -> fmt::Result {
-    begin_page(out, "Crawl policy")?;
+    write_page_head(out, "Crawl policy")?;
     out.write_str("<h1>Crawl policy</h1>\n<p>What crawlers may do on this site now. Also available as JSON.</p>\n")?;
     if let Some(contact) = policy.contact {
         let shown = contact.strip_prefix("mailto:").unwrap_or(contact);

@@ -4,24 +4,27 @@
 //! 5, or a short HTML page. They are not cacheable, and contain a decision id and a retry time.
 
 mod cached;
-
-pub(super) use crate::gateway::html::{Escaped, write_page_head as begin_page};
+mod format;
+mod template;
 
 pub(super) use cached::cached_response;
+pub(super) use format::ResponseFormat;
 
 use super::body::ResponseBody;
+use super::html::write_page_head;
 use super::rate_limit_headers::RateLimitSnapshot;
 use super::scratch::ScratchBuffer;
 use super::target::RequestError;
 use super::upstream::ForwardError;
-use crate::http1::{self, Fields, Name, RequestHead, Response};
+use crate::http1::{Fields, Name, Response};
 use crate::policy::time::{ceil_seconds, with_spread};
 use crate::policy::{Reason, Rules};
 use crate::telemetry::hexadecimal;
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use std::fmt::{self, Write};
 use std::time::Duration;
+use template::ProblemTemplate;
 
 /// `Retry-After` if the origin is unreachable.
 const ORIGIN_RETRY: Duration = Duration::from_secs(5);
@@ -37,120 +40,20 @@ pub(super) struct Problem<'a> {
     retry_after: Option<u64>,
 }
 
-/// Constant parts of a problem. The document is built at compile time, except for the decision id and the violated
-/// policies.
-struct ProblemTemplate {
-    status: u16,
-    detail: &'static str,
-    until_id: &'static str,
-    after_id: &'static str,
-}
-
-/// Builds the document, with its members in the order of RFC 9457.
-macro_rules! words {
-    ($status:literal, $kind:literal, $title:literal, $detail:literal, $after_id:expr) => {
-        ProblemTemplate {
-            status: $status,
-            detail: $detail,
-            until_id: concat!(
-                "{\"type\":\"",
-                $kind,
-                "\",\"title\":\"",
-                $title,
-                "\",\"status\":",
-                $status,
-                ",\"detail\":\"",
-                $detail,
-                "\",\"instance\":\"urn:tidegate:decision:"
-            ),
-            after_id: $after_id,
-        }
-    };
-}
-
-/// Builds a problem without details beyond its status.
-macro_rules! plain {
-    ($status:literal, $title:literal, $detail:literal) => {
-        words!($status, "about:blank", $title, $detail, "\"}\n")
-    };
-}
-
-/// Builds a problem with a reason, one of [`Reason::name`], followed by the policies.
-macro_rules! refusal {
-    ($status:literal, $kind:literal, $title:literal, $detail:literal, $reason:literal) => {
-        words!($status, $kind, $title, $detail, concat!("\",\"reason\":\"", $reason, "\",\"violated-policies\":["))
-    };
-}
-
-macro_rules! quota_exceeded {
-    ($detail:literal, $reason:literal) => {
-        refusal!(
-            429,
-            "https://iana.org/assignments/http-problem-types#quota-exceeded",
-            "Request cannot be satisfied as assigned quota has been exceeded",
-            $detail,
-            $reason
-        )
-    };
-}
-
 /// Names of the policies that refused the request.
 #[derive(Clone, Copy)]
 struct ViolatedPolicies<'a>(Option<(&'a Rules, RateLimitSnapshot<'a>)>);
-
-/// Response format of a client. Determined only if the gateway itself responds.
-#[derive(Clone, Copy)]
-pub(super) struct ResponseFormat {
-    pub(super) prefers_html: bool,
-    pub(super) wants_body: bool,
-}
-
-impl ResponseFormat {
-    /// Format for a request that could not be parsed.
-    pub(super) const UNKNOWN: Self = Self { prefers_html: false, wants_body: true };
-
-    /// Returns the format that the request prefers.
-    pub(super) fn of(head: &RequestHead) -> Self {
-        // The usual value of programs.
-        let takes_anything = |accept: &&[u8]| *accept == b"*/*";
-        let accept = head.fields.get(Name::Accept).filter(|accept| !takes_anything(accept));
-        let prefers_html = accept.is_some_and(prefers_html);
-        Self { prefers_html, wants_body: head.method != Method::HEAD }
-    }
-}
 
 impl<'a> Problem<'a> {
     /// Returns the problem of a refusal by the rules; `None` without one. `spread`, between 0 and the configured ratio
     /// of the wait, is added to the retry time so that refused clients do not retry together.
     pub(super) fn refused(rules: &'a Rules, told: RateLimitSnapshot<'a>, spread: f64) -> Option<Self> {
         let refusal = told.refusal?;
-        let words = match refusal.reason {
-            Reason::Tier => {
-                quota_exceeded!("The quota share of this client class is used up.", "tier")
-            }
-            Reason::Pacing => {
-                quota_exceeded!("Requests of this client class exceed the pacing plan of the quota.", "pacing")
-            }
-            Reason::Quota => quota_exceeded!("The quota of this period is used up.", "quota"),
-            Reason::Bucket => quota_exceeded!("The request rate exceeds the limit of this client class.", "bucket"),
-            Reason::Blocked => refusal!(
-                429,
-                "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
-                "Request not satisfied due to detection of abnormal request pattern",
-                "This client class is blocked.",
-                "blocked"
-            ),
-            Reason::Throttle | Reason::Backoff => return Some(Self::throttled(refusal.reason, refusal.wait, spread)),
-            Reason::Ledger => refusal!(
-                503,
-                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-                "Request cannot be satisfied due to temporary server capacity constraints",
-                "Quota units are temporarily unavailable; retry shortly.",
-                "ledger"
-            ),
-        };
+        if matches!(refusal.reason, Reason::Throttle | Reason::Backoff) {
+            return Some(Self::throttled(refusal.reason, refusal.wait, spread));
+        }
         Some(Self {
-            words,
+            words: ProblemTemplate::for_refusal(refusal.reason),
             reason: Some(refusal.reason),
             violated: ViolatedPolicies(Some((rules, told))),
             retry_after: Some(refusal.retry_after(spread)),
@@ -168,68 +71,26 @@ impl<'a> Problem<'a> {
 
     /// Returns the problem of a failed origin, with the backoff `rest` as the retry time.
     pub(super) fn origin_failed(error: &ForwardError, rest: Duration) -> Self {
-        let words = match error {
-            ForwardError::PoolExhausted => return Self::no_capacity(ORIGIN_RETRY),
-            ForwardError::ConnectTimedOut { .. } => {
-                plain!(504, "Gateway Timeout", "The site did not accept the request in time.")
-            }
-            ForwardError::TimedOut { .. } | ForwardError::BodyTimedOut => {
-                plain!(504, "Gateway Timeout", "The site did not respond in time.")
-            }
-            ForwardError::ConnectFailed { .. } => plain!(502, "Bad Gateway", "The site is unreachable."),
-            ForwardError::OriginClosed { .. } => {
-                plain!(502, "Bad Gateway", "The site closed the connection without a response.")
-            }
-            ForwardError::ClientBody { too_large: true } => return Self::malformed(RequestError::TooLarge),
-            ForwardError::ClientBody { too_large: false } => {
-                plain!(400, "Bad Request", "The request body is incomplete.")
-            }
-        };
-        let plain = Self::plain(words);
+        if matches!(error, ForwardError::PoolExhausted) {
+            return Self::no_capacity(ORIGIN_RETRY);
+        }
+        let plain = Self::plain(ProblemTemplate::for_forward_error(error));
         Self { retry_after: plain.retry_after.map(|seconds| seconds.max(ceil_seconds(rest))), ..plain }
     }
 
     /// Returns the problem of a request that cannot be forwarded.
     pub(super) fn malformed(fault: RequestError) -> Self {
-        Self::plain(match fault {
-            RequestError::Host => plain!(400, "Bad Request", "The request needs exactly one valid host."),
-            RequestError::Path => plain!(400, "Bad Request", "The path contains an encoded NUL."),
-            RequestError::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
-            RequestError::Framing => {
-                plain!(400, "Bad Request", "Content-Length and Transfer-Encoding exclude each other.")
-            }
-            RequestError::Method => plain!(405, "Method Not Allowed", "CONNECT and TRACE are not supported."),
-            RequestError::Expectation => {
-                plain!(417, "Expectation Failed", "Only the expectation 100-continue is supported.")
-            }
-            RequestError::TooLarge => plain!(413, "Payload Too Large", "The request body is too large."),
-            RequestError::Loop => plain!(508, "Loop Detected", "The request has already passed through this gateway."),
-            RequestError::Unreadable(http1::Malformed::HeadTooLarge) => {
-                plain!(431, "Request Header Fields Too Large", "The request header is too large.")
-            }
-            RequestError::Unreadable(http1::Malformed::TargetTooLong) => {
-                plain!(414, "URI Too Long", "The request target is too long.")
-            }
-            RequestError::Unreadable(_) => {
-                plain!(400, "Bad Request", "The request is malformed or ambiguous HTTP/1.1.")
-            }
-        })
+        Self::plain(ProblemTemplate::for_request_error(fault))
     }
 
     /// Returns the problem of a method that the crawl policy does not support.
     pub(super) fn method_not_allowed() -> Self {
-        Self::plain(plain!(405, "Method Not Allowed", "The crawl policy supports only GET and HEAD."))
+        Self::plain(ProblemTemplate::METHOD_NOT_ALLOWED)
     }
 
     fn no_capacity(wait: Duration) -> Self {
         Self {
-            words: refusal!(
-                503,
-                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-                "Request cannot be satisfied due to temporary server capacity constraints",
-                "The site has no capacity for another request now.",
-                "throttle"
-            ),
+            words: ProblemTemplate::NO_CAPACITY,
             reason: Some(Reason::Throttle),
             violated: ViolatedPolicies(None),
             retry_after: Some(ceil_seconds(wait).max(1)),
@@ -239,13 +100,7 @@ impl<'a> Problem<'a> {
     /// Returns the problem of a scope in backoff.
     fn backing_off(wait: Duration) -> Self {
         Self {
-            words: refusal!(
-                503,
-                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-                "Request cannot be satisfied due to temporary server capacity constraints",
-                "The site is overloaded; requests are paused.",
-                "backoff"
-            ),
+            words: ProblemTemplate::BACKING_OFF,
             reason: Some(Reason::Backoff),
             violated: ViolatedPolicies(None),
             retry_after: Some(ceil_seconds(wait).max(1)),
@@ -314,7 +169,7 @@ impl<'a> Problem<'a> {
 
     fn write_html(&self, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
         let (status, number) = (self.status(), self.words.status);
-        begin_page(text, format_args!("{number} {}", status.canonical_reason().unwrap_or("Error")))?;
+        write_page_head(text, format_args!("{number} {}", status.canonical_reason().unwrap_or("Error")))?;
         writeln!(text, "<h1>{}</h1>\n<p>{}</p>", self.heading(), self.words.detail)?;
         if let Some(seconds) = self.retry_after {
             writeln!(text, "<p>Please try again in {}.</p>", Wait(seconds))?;
@@ -368,45 +223,9 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Returns true if HTML is accepted with the highest weight of all named types.
-fn prefers_html(accept: &[u8]) -> bool {
-    if std::str::from_utf8(accept).is_err() {
-        return false;
-    }
-    let [mut html, mut problem, mut json] = [None; 3];
-    for range in accept.split(|&byte| byte == b',') {
-        let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
-        let best = match parts.next() {
-            Some(name) if name.eq_ignore_ascii_case(b"text/html") => &mut html,
-            Some(name) if name.eq_ignore_ascii_case(b"application/problem+json") => &mut problem,
-            Some(name) if name.eq_ignore_ascii_case(b"application/json") => &mut json,
-            _ => continue,
-        };
-        let weight = match parts.find_map(|part| part.strip_prefix(b"q=")) {
-            Some(weight) => std::str::from_utf8(weight).ok().and_then(|weight| weight.parse().ok()),
-            None => Some(1.0),
-        };
-        *best = weight.map(|weight: f32| best.map_or(weight, |best: f32| best.max(weight))).or(*best);
-    }
-    let html = html.unwrap_or(0.0);
-    html > 0.0 && html >= problem.or(json).unwrap_or(0.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn browsers_get_html_and_programs_get_json() {
-        assert!(prefers_html(b"text/html,application/xhtml+xml,*/*;q=0.8"));
-        assert!(!prefers_html(b"*/*"));
-        assert!(!prefers_html(b"application/json, text/html;q=0.5"));
-        assert!(!prefers_html(b"text/html;q=0"));
-        assert!(prefers_html(b"application/json;q=0.4, Text/HTML; level=1; q=0.5"));
-        assert!(!prefers_html(b"application/problem+json, application/json;q=0.1, text/html;q=0.5"));
-        assert!(prefers_html(b"text/html;q=much, text/html;q=0.1"), "an invalid weight is ignored");
-        assert!(!prefers_html(b"\xff"));
-    }
 
     #[test]
     fn waits_are_shown_in_rounded_units() {

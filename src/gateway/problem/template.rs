@@ -1,0 +1,165 @@
+//! Texts of the problems, prebuilt as JSON at compile time.
+
+use crate::gateway::target::RequestError;
+use crate::gateway::upstream::ForwardError;
+use crate::http1;
+use crate::policy::Reason;
+
+/// Constant parts of a problem. The document is built at compile time, except for the decision id and the violated
+/// policies.
+pub(super) struct ProblemTemplate {
+    pub(super) status: u16,
+    pub(super) detail: &'static str,
+    pub(super) until_id: &'static str,
+    pub(super) after_id: &'static str,
+}
+
+/// Builds the document, with its members in the order of RFC 9457.
+macro_rules! words {
+    ($status:literal, $kind:literal, $title:literal, $detail:literal, $after_id:expr) => {
+        ProblemTemplate {
+            status: $status,
+            detail: $detail,
+            until_id: concat!(
+                "{\"type\":\"",
+                $kind,
+                "\",\"title\":\"",
+                $title,
+                "\",\"status\":",
+                $status,
+                ",\"detail\":\"",
+                $detail,
+                "\",\"instance\":\"urn:tidegate:decision:"
+            ),
+            after_id: $after_id,
+        }
+    };
+}
+
+/// Builds a problem without details beyond its status.
+macro_rules! plain {
+    ($status:literal, $title:literal, $detail:literal) => {
+        words!($status, "about:blank", $title, $detail, "\"}\n")
+    };
+}
+
+/// Builds a problem with a reason, one of [`Reason::name`], followed by the policies.
+macro_rules! refusal {
+    ($status:literal, $kind:literal, $title:literal, $detail:literal, $reason:literal) => {
+        words!($status, $kind, $title, $detail, concat!("\",\"reason\":\"", $reason, "\",\"violated-policies\":["))
+    };
+}
+
+macro_rules! quota_exceeded {
+    ($detail:literal, $reason:literal) => {
+        refusal!(
+            429,
+            "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "Request cannot be satisfied as assigned quota has been exceeded",
+            $detail,
+            $reason
+        )
+    };
+}
+
+impl ProblemTemplate {
+    /// No slot in time, or no free connection to the origin.
+    pub(super) const NO_CAPACITY: Self = refusal!(
+        503,
+        "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+        "Request cannot be satisfied due to temporary server capacity constraints",
+        "The site has no capacity for another request now.",
+        "throttle"
+    );
+
+    /// A scope in backoff.
+    pub(super) const BACKING_OFF: Self = refusal!(
+        503,
+        "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+        "Request cannot be satisfied due to temporary server capacity constraints",
+        "The site is overloaded; requests are paused.",
+        "backoff"
+    );
+
+    /// A method that the crawl policy does not support.
+    pub(super) const METHOD_NOT_ALLOWED: Self =
+        plain!(405, "Method Not Allowed", "The crawl policy supports only GET and HEAD.");
+
+    /// Returns the texts of a refusal.
+    pub(super) fn for_refusal(reason: Reason) -> Self {
+        match reason {
+            Reason::Tier => {
+                quota_exceeded!("The quota share of this client class is used up.", "tier")
+            }
+            Reason::Pacing => {
+                quota_exceeded!("Requests of this client class exceed the pacing plan of the quota.", "pacing")
+            }
+            Reason::Quota => quota_exceeded!("The quota of this period is used up.", "quota"),
+            Reason::Bucket => quota_exceeded!("The request rate exceeds the limit of this client class.", "bucket"),
+            Reason::Blocked => refusal!(
+                429,
+                "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
+                "Request not satisfied due to detection of abnormal request pattern",
+                "This client class is blocked.",
+                "blocked"
+            ),
+            Reason::Throttle => Self::NO_CAPACITY,
+            Reason::Backoff => Self::BACKING_OFF,
+            Reason::Ledger => refusal!(
+                503,
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "Request cannot be satisfied due to temporary server capacity constraints",
+                "Quota units are temporarily unavailable; retry shortly.",
+                "ledger"
+            ),
+        }
+    }
+
+    /// Returns the texts of a failed origin.
+    pub(super) fn for_forward_error(error: &ForwardError) -> Self {
+        match error {
+            ForwardError::PoolExhausted => Self::NO_CAPACITY,
+            ForwardError::ConnectTimedOut { .. } => {
+                plain!(504, "Gateway Timeout", "The site did not accept the request in time.")
+            }
+            ForwardError::TimedOut { .. } | ForwardError::BodyTimedOut => {
+                plain!(504, "Gateway Timeout", "The site did not respond in time.")
+            }
+            ForwardError::ConnectFailed { .. } => plain!(502, "Bad Gateway", "The site is unreachable."),
+            ForwardError::OriginClosed { .. } => {
+                plain!(502, "Bad Gateway", "The site closed the connection without a response.")
+            }
+            ForwardError::ClientBody { too_large: true } => Self::for_request_error(RequestError::TooLarge),
+            ForwardError::ClientBody { too_large: false } => {
+                plain!(400, "Bad Request", "The request body is incomplete.")
+            }
+        }
+    }
+
+    /// Returns the texts of a request that cannot be forwarded.
+    pub(super) fn for_request_error(error: RequestError) -> Self {
+        match error {
+            RequestError::Host => plain!(400, "Bad Request", "The request needs exactly one valid host."),
+            RequestError::Path => plain!(400, "Bad Request", "The path contains an encoded NUL."),
+            RequestError::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
+            RequestError::Framing => {
+                plain!(400, "Bad Request", "Content-Length and Transfer-Encoding exclude each other.")
+            }
+            RequestError::Method => plain!(405, "Method Not Allowed", "CONNECT and TRACE are not supported."),
+            RequestError::Expectation => {
+                plain!(417, "Expectation Failed", "Only the expectation 100-continue is supported.")
+            }
+            RequestError::TooLarge => plain!(413, "Payload Too Large", "The request body is too large."),
+            RequestError::Loop => plain!(508, "Loop Detected", "The request has already passed through this gateway."),
+            RequestError::Unreadable(http1::Malformed::HeadTooLarge) => {
+                plain!(431, "Request Header Fields Too Large", "The request header is too large.")
+            }
+            RequestError::Unreadable(http1::Malformed::TargetTooLong) => {
+                plain!(414, "URI Too Long", "The request target is too long.")
+            }
+            RequestError::Unreadable(_) => {
+                plain!(400, "Bad Request", "The request is malformed or ambiguous HTTP/1.1.")
+            }
+        }
+    }
+}
