@@ -49,14 +49,14 @@ impl GatewayApi for ServiceState {
 
     fn not_ready_reasons(&self) -> Vec<String> {
         let origin = self.handle.with_settings(|settings| settings.origin.host.clone());
-        let mut missing = Vec::new();
+        let mut reasons = Vec::new();
         if !self.handle.is_origin_resolved() {
-            missing.push(format!("The origin {origin} has not been resolved yet."));
+            reasons.push(format!("The origin {origin} has not been resolved yet."));
         }
         if self.lease_refresher.as_ref().is_some_and(|lease_refresher| !lease_refresher.is_ready()) {
-            missing.push("The ledger has not granted any leases yet.".into());
+            reasons.push("The ledger has not granted any leases yet.".into());
         }
-        missing
+        reasons
     }
 
     fn ledger_error(&self) -> Option<String> {
@@ -68,13 +68,15 @@ impl GatewayApi for ServiceState {
     }
 
     fn notes(&self) -> Vec<String> {
-        let (mut notes, waiting) = self.handle.with_settings(|settings| {
-            let waiting = needs_restart(&self.startup_settings, settings);
-            (settings.warnings.clone(), waiting)
+        let (mut notes, restart_keys) = self.handle.with_settings(|settings| {
+            let restart_keys = needs_restart(&self.startup_settings, settings);
+            (settings.warnings.clone(), restart_keys)
         });
-        notes.extend(waiting.iter().map(|key| format!("{key}: changed in the file, takes effect at the next start")));
-        notes.extend(self.lists(&self.files.lock()).filter_map(|(list, _, trouble)| {
-            Some(format!("address_lists.{list}: {}; keeping the previous version", trouble?))
+        notes.extend(
+            restart_keys.iter().map(|key| format!("{key}: changed in the file, takes effect at the next start")),
+        );
+        notes.extend(self.lists(&self.files.lock()).filter_map(|(list, _, error)| {
+            Some(format!("address_lists.{list}: {}; keeping the previous version", error?))
         }));
         notes.extend(crawlers::stale_ranges_warning(&self.operators.errors()));
         notes.extend(match self.handle.robots_over_limit() {
@@ -85,18 +87,17 @@ impl GatewayApi for ServiceState {
     }
 
     fn metrics(&self) -> String {
-        self.telemetry.set_dns_queue_length(self.operators.dns().map_or(0, |names| names.waiting()));
+        self.telemetry.set_dns_queue_length(self.operators.dns().map_or(0, |dns| dns.waiting()));
         let operators: Vec<&str> = self.operators.names().collect();
         let (now, uptime) = (self.handle.now(), self.handle.uptime());
-        self.handle
-            .crawl_compliance()
-            .iter()
-            .for_each(|seen| self.telemetry.record_compliance(self.operators.name(seen.operator), seen));
+        self.handle.crawl_compliance().iter().for_each(|compliance| {
+            self.telemetry.record_compliance(self.operators.name(compliance.operator), compliance);
+        });
         let files = self.files.lock();
-        let view = |(name, networks, trouble): (String, usize, Option<&str>)| ListView {
+        let view = |(name, networks, error): (String, usize, Option<&str>)| ListView {
             name,
             networks,
-            is_stale: trouble.is_some(),
+            is_stale: error.is_some(),
         };
         let lists =
             ListsView { lists: self.lists(&files).map(view).collect(), stale_ranges: self.operators.stale_lists() };
@@ -118,10 +119,10 @@ impl GatewayApi for ServiceState {
         self.handle.with_admission(|admission| {
             let mut throttled = admission.scopes(uptime);
             let mut view = |Scope { name, .. }: Scope| {
-                let place = throttled.iter().position(|state| *state.name == *name);
-                let throttle = place.map(|place| throttled.swap_remove(place));
-                let is_by_value = throttle.as_ref().is_some_and(|state| state.partitions.is_some());
-                let shown = if is_by_value { MAX_SHOWN_PARTITIONS } else { 0 };
+                let index = throttled.iter().position(|state| *state.name == *name);
+                let throttle = index.map(|index| throttled.swap_remove(index));
+                let is_partitioned = throttle.as_ref().is_some_and(|state| state.partitions.is_some());
+                let shown = if is_partitioned { MAX_SHOWN_PARTITIONS } else { 0 };
                 let busiest = admission.busiest_partitions(&name, shown, uptime);
                 ScopeView { inflight: self.telemetry.inflight(&name), name, throttle, busiest }
             };
@@ -130,7 +131,7 @@ impl GatewayApi for ServiceState {
     }
 
     fn crawlers(&self) -> Vec<(String, ComplianceView)> {
-        let named = |seen: ComplianceView| (self.operators.name(seen.operator).to_owned(), seen);
+        let named = |compliance: ComplianceView| (self.operators.name(compliance.operator).to_owned(), compliance);
         self.handle.crawl_compliance().into_iter().map(named).collect()
     }
 
@@ -163,8 +164,8 @@ impl GatewayApi for ServiceState {
         let line = LogLine::read(&line).ok()??;
         let (lists, quotas) = (self.handle.lists(), self.handle.quotas());
         self.handle.with_settings(|settings| {
-            let known = Environment { settings, agents: &self.agents, operators: &self.operators, lists: &lists };
-            input_from_log(&line, known).ok().map(|case| explain(&case.with_quotas(&quotas)))
+            let environment = Environment { settings, agents: &self.agents, operators: &self.operators, lists: &lists };
+            input_from_log(&line, environment).ok().map(|input| explain(&input.with_quotas(&quotas)))
         })
     }
 

@@ -14,11 +14,11 @@ const DEMAND_SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Runs the control thread: the admin listener and all background tasks.
 pub(super) fn run(
-    running: &Arc<ServiceState>,
+    state: &Arc<ServiceState>,
     admin: Option<(TcpListener, AccessControl)>,
-    refresh: RangeRefresher,
-    found: mpsc::Sender<()>,
-    ended: oneshot::Receiver<()>,
+    range_refresher: RangeRefresher,
+    resolved: mpsc::Sender<()>,
+    shutdown: oneshot::Receiver<()>,
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -26,29 +26,29 @@ pub(super) fn run(
     };
     runtime.block_on(async {
         if let Some((listener, access)) = admin {
-            let router = admin::router(Arc::clone(running) as Arc<dyn GatewayApi>, access);
+            let router = admin::router(Arc::clone(state) as Arc<dyn GatewayApi>, access);
             match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => drop(tokio::spawn(admin::serve(listener, router, std::future::pending()))),
                 Err(error) => warn!(%error, "Cannot start the admin listener: {error}"),
             }
         }
-        tokio::spawn(crawlers::run_dns_verification(Arc::clone(running)));
-        tokio::spawn(refresh.run());
+        tokio::spawn(crawlers::run_dns_verification(Arc::clone(state)));
+        tokio::spawn(range_refresher.run());
         let work = async move {
-            running.handle.resolve_origin().await;
-            let _ = found.send(());
-            let ExternalAccess { fetcher, reach } = &running.external;
-            let keys = running.signatures.run_fetches(fetcher, *reach, || running.handle.uptime());
+            state.handle.resolve_origin().await;
+            let _ = resolved.send(());
+            let ExternalAccess { fetcher, reach } = &state.external;
+            let key_fetches = state.signatures.run_fetches(fetcher, *reach, || state.handle.uptime());
             tokio::join!(
-                running.handle.run_maintenance(),
-                running.poll_address_lists(),
-                running.persist_demand_loop(),
-                keys
+                state.handle.run_maintenance(),
+                state.poll_address_lists(),
+                state.persist_demand_loop(),
+                key_fetches
             );
         };
         tokio::select! {
             () = work => {}
-            _ = ended => {}
+            _ = shutdown => {}
         }
     });
 }

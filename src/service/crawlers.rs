@@ -33,43 +33,43 @@ pub(super) fn refresh(
     clock: &Clock,
     seed: u64,
 ) -> RangeRefresher {
-    let (folder, every) = (&settings.state_dir, settings.verify.refresh);
-    RangeRefresher::new(Arc::clone(operators), fetcher.clone(), folder, every, clock.clone(), seed)
+    let (state_dir, interval) = (&settings.state_dir, settings.verify.refresh);
+    RangeRefresher::new(Arc::clone(operators), fetcher.clone(), state_dir, interval, clock.clone(), seed)
 }
 
 /// Returns a warning about range lists that could not be updated; one for all, because without internet access nearly
 /// all fail.
-pub(super) fn stale_ranges_warning(troubles: &[(String, String)]) -> Option<String> {
-    let (source, trouble) = troubles.first()?;
-    let others = match troubles.len() {
+pub(super) fn stale_ranges_warning(errors: &[(String, String)]) -> Option<String> {
+    let (source, error) = errors.first()?;
+    let others = match errors.len() {
         1 => String::new(),
         count => format!(" (and {} lists more)", count - 1),
     };
-    Some(format!("Rejected {source}{others}: {trouble}; keeping the previous version"))
+    Some(format!("Rejected {source}{others}: {error}; keeping the previous version"))
 }
 
 /// Runs DNS verification of queued crawler addresses until dropped.
-pub(super) async fn run_dns_verification(running: Arc<ServiceState>) {
-    let Some(names) = running.operators.dns() else { return };
-    let Some(settings) = running.handle.with_settings(|settings| settings.verify.dns.clone()) else { return };
-    let dns = match Resolver::new(&settings.nameservers, settings.timeout) {
-        Ok(dns) => dns,
+pub(super) async fn run_dns_verification(state: Arc<ServiceState>) {
+    let Some(verifier) = state.operators.dns() else { return };
+    let Some(settings) = state.handle.with_settings(|settings| settings.verify.dns.clone()) else { return };
+    let resolver = match Resolver::new(&settings.nameservers, settings.timeout) {
+        Ok(resolver) => resolver,
         Err(error) => return warn!(%error, "DNS verification disabled: {error}"),
     };
-    let clock = running.handle.clone();
-    let told = move |operator, said| {
-        let finding = match running.operators.interpret_dns(operator, said) {
+    let handle = state.handle.clone();
+    let on_result = move |operator, dns_result| {
+        let result = match state.operators.interpret_dns(operator, dns_result) {
             Proof::Proven(_) => VerificationResult::Verified,
             Proof::Disproven(_) => VerificationResult::Impostor,
             Proof::Unknown | Proof::PrivateAddress => VerificationResult::Unknown,
         };
-        running.telemetry.verification(running.operators.name(operator), Counted::Dns, finding);
+        state.telemetry.verification(state.operators.name(operator), Counted::Dns, result);
     };
-    names.run(dns, move || clock.uptime(), told).await;
+    verifier.run(resolver, move || handle.uptime(), on_result).await;
 }
 
 fn operator_override(operator: &CrawlerOperator) -> OperatorOverride {
-    let method = |known: &ProofMethod| match known {
+    let proof_method = |method: &ProofMethod| match method {
         ProofMethod::Addresses => OperatorProofMethod::Address,
         ProofMethod::Names => OperatorProofMethod::Dns,
     };
@@ -78,7 +78,7 @@ fn operator_override(operator: &CrawlerOperator) -> OperatorOverride {
         product_tokens: operator.tokens.clone(),
         ranges: operator.ranges.clone().map(|ranges| ranges.into_iter().map(RangeSource::from).collect()),
         dns_names: operator.names.clone(),
-        exhaustive: operator.complete.as_ref().map(|complete| complete.iter().map(method).collect()),
+        exhaustive: operator.complete.as_ref().map(|methods| methods.iter().map(proof_method).collect()),
         signature_agents: operator.signature_agents.clone(),
     }
 }

@@ -28,18 +28,18 @@ pub(super) fn engine(
         }
         Ledger::Redis(redis) => {
             // No local record of an earlier incarnation's spending exists, so its leases are lost if it crashed.
-            let identity = Incarnation::next(&settings.state_dir, seed, false);
-            let identity =
-                identity.map_err(|source| OpenError::Folder { folder: settings.state_dir.clone(), source })?;
-            let server = RedisEndpoint {
+            let incarnation = Incarnation::next(&settings.state_dir, seed, false);
+            let incarnation =
+                incarnation.map_err(|source| OpenError::Folder { folder: settings.state_dir.clone(), source })?;
+            let endpoint = RedisEndpoint {
                 host: redis.host.clone(),
                 port: redis.port,
                 user: redis.user.clone(),
                 password: redis.password.as_ref().map(|password| password.expose_secret().to_owned()),
                 database: redis.database,
             };
-            let shares = redis.when_lost == LedgerFailureMode::Fallback;
-            with_leases(RedisStore::new(server, &redis.prefix, shares, identity), settings, clock)
+            let fallback_enabled = redis.when_lost == LedgerFailureMode::Fallback;
+            with_leases(RedisStore::new(endpoint, &redis.prefix, fallback_enabled, incarnation), settings, clock)
         }
     }
 }
@@ -49,14 +49,15 @@ fn with_leases<S: Store>(
     settings: &Settings,
     clock: &Clock,
 ) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
-    let bell = WakeHandle::default();
-    let engine = Engine::new(bell.lease_mode(), settings.limits.max_clients);
+    let wake_handle = WakeHandle::default();
+    let engine = Engine::new(wake_handle.lease_mode(), settings.limits.max_clients);
     engine.open_quotas(&settings.rules, clock.now());
     let now = {
         let clock = clock.clone();
         move || clock.now()
     };
-    let lease_refresher = LeaseRefresher::start(store, Arc::clone(&engine), bell, now).map_err(ServiceError::Thread)?;
+    let lease_refresher =
+        LeaseRefresher::start(store, Arc::clone(&engine), wake_handle, now).map_err(ServiceError::Thread)?;
     if !lease_refresher.flush(LEDGER_TIMEOUT) {
         warn!("Ledger granted no leases within {LEDGER_TIMEOUT:?}");
     }

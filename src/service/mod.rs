@@ -155,17 +155,17 @@ impl Service {
         });
         let admin = admin.transpose()?;
 
-        let refresh = crawlers::refresh(&operators, &external.fetcher, &settings, &clock, seed);
+        let range_refresher = crawlers::refresh(&operators, &external.fetcher, &settings, &clock, seed);
         let (engine, lease_refresher) = ledger::engine(&settings, &clock, seed)?;
         let demand_store = DemandStore::of(&settings.state_dir);
         engine.open_quotas(&settings.rules, started);
         match demand_store.read() {
             Ok(learned) => engine.restore_demand(&learned),
-            Err(unreadable) => warn!("Demand history unreadable, starting empty: {unreadable}"),
+            Err(error) => warn!("Demand history unreadable, starting empty: {error}"),
         }
         let signatures = Arc::new(SignatureVerifier::of(operators.signature_agents()));
         let agents = Arc::new(UserAgentMatcher::builtin(operators.tokens()));
-        let surroundings = Dependencies {
+        let dependencies = Dependencies {
             clock,
             engine: Arc::clone(&engine),
             agents: Arc::clone(&agents),
@@ -180,12 +180,12 @@ impl Service {
             seed,
         };
         let startup_settings = settings.clone();
-        let gate = Gateway::start(settings, surroundings, |_| telemetry.worker())?;
+        let gateway = Gateway::start(settings, dependencies, |_| telemetry.worker())?;
         let admin_address = admin.as_ref().map(|(_, access)| access.listen);
-        let addresses = BoundAddresses { listen: gate.listen().to_vec(), admin: admin_address };
+        let addresses = BoundAddresses { listen: gateway.listen().to_vec(), admin: admin_address };
         let settings = Mutex::new(SettingsView { loaded: started, last_reload_error: None });
-        let running = Arc::new(ServiceState {
-            handle: gate.handle(),
+        let state = Arc::new(ServiceState {
+            handle: gateway.handle(),
             telemetry,
             agents,
             operators,
@@ -201,16 +201,18 @@ impl Service {
             settings,
             files: Mutex::new(files),
         });
-        let (end, ended) = oneshot::channel();
-        let (found, finding) = mpsc::channel();
+        let (shutdown_sender, shutdown) = oneshot::channel();
+        let (resolved_sender, resolved) = mpsc::channel();
         let control = {
-            let running = Arc::clone(&running);
+            let state = Arc::clone(&state);
             let thread = std::thread::Builder::new().name("control".into());
-            thread.spawn(move || control::run(&running, admin, refresh, found, ended)).map_err(ServiceError::Thread)?
+            thread
+                .spawn(move || control::run(&state, admin, range_refresher, resolved_sender, shutdown))
+                .map_err(ServiceError::Thread)?
         };
         // Ready means that the origin is resolved. A lookup that fails now is repeated while serving.
-        let _ = finding.recv_timeout(RESOLVE_TIMEOUT);
-        Ok(Self { gate, running, admin: admin_address, control, end })
+        let _ = resolved.recv_timeout(RESOLVE_TIMEOUT);
+        Ok(Self { gate: gateway, running: state, admin: admin_address, control, end: shutdown_sender })
     }
 
     /// Returns the addresses at which clients are served.

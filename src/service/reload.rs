@@ -15,15 +15,15 @@ impl ServiceState {
     /// Reloads the settings and their address lists. Returns a summary, or all errors.
     pub(super) fn reload_config(&self) -> Result<String, String> {
         let names: Vec<&str> = self.operators.names().collect();
-        let (settings, read) = self.reload_settings(&names).inspect_err(|mistakes| {
+        let (settings, new_files) = self.reload_settings(&names).inspect_err(|errors| {
             self.telemetry.reload_failed();
-            warn!("Configuration reload failed, keeping the current settings:\n{mistakes}");
-            self.settings.lock().last_reload_error = Some((self.handle.now(), mistakes.clone()));
+            warn!("Configuration reload failed, keeping the current settings:\n{errors}");
+            self.settings.lock().last_reload_error = Some((self.handle.now(), errors.clone()));
         })?;
-        let lists = read.lists();
+        let lists = new_files.lists();
         let mut summary = check::summary(&settings, lists.counts());
-        let waiting = needs_restart(&self.startup_settings, &settings);
-        for key in &waiting {
+        let restart_keys = needs_restart(&self.startup_settings, &settings);
+        for key in &restart_keys {
             summary.push_str(&format!("{key}: takes effect at the next start\n"));
         }
         let now = self.handle.now();
@@ -36,19 +36,19 @@ impl ServiceState {
         // The lock prevents a concurrent poll from putting lists of the old settings into the new ones.
         let mut files = self.files.lock();
         self.handle.replace_settings(settings, lists);
-        *files = read;
+        *files = new_files;
         *self.settings.lock() = SettingsView { loaded: now, last_reload_error: None };
-        match waiting.is_empty() {
+        match restart_keys.is_empty() {
             true => info!("Configuration reloaded"),
-            false => warn!("Configuration reloaded; {} take effect at the next start", waiting.join(", ")),
+            false => warn!("Configuration reloaded; {} take effect at the next start", restart_keys.join(", ")),
         }
         Ok(summary)
     }
 
     /// Loads the settings and their address lists. Returns all errors of either.
     fn reload_settings(&self, names: &[&str]) -> Result<(Settings, AddressListFiles), String> {
-        let settings = (self.source)(names).map_err(|mistakes| mistakes.to_string())?;
-        let files = AddressListFiles::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
+        let settings = (self.source)(names).map_err(|errors| errors.to_string())?;
+        let files = AddressListFiles::read(settings.list_files()).map_err(|errors| errors.to_string())?;
         Ok((settings, files))
     }
 
@@ -64,14 +64,14 @@ impl ServiceState {
     /// Reloads the changed address lists. A list with errors keeps its previous version.
     pub(super) fn reload_address_lists(&self) {
         let mut files = self.files.lock();
-        let ReloadResult { changed, lists, mistakes } = files.reload_changed();
-        for mistake in mistakes {
-            warn!("Rejected address list: {mistake}; keeping the previous version");
+        let ReloadResult { changed, lists, mistakes: errors } = files.reload_changed();
+        for error in errors {
+            warn!("Rejected address list: {error}; keeping the previous version");
         }
         if let Some(lists) = lists {
             let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
-            for place in changed {
-                info!("Address list {} changed: loaded {}", names[place], count_text(lists.counts()[place]));
+            for index in changed {
+                info!("Address list {} changed: loaded {}", names[index], count_text(lists.counts()[index]));
             }
             self.handle.replace_lists(lists);
         }
@@ -83,14 +83,14 @@ impl ServiceState {
         files: &'f AddressListFiles,
     ) -> impl Iterator<Item = (String, usize, Option<&'f str>)> + use<'f> {
         let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
-        names.into_iter().zip(files.states()).map(|(name, (networks, trouble))| (name, networks, trouble))
+        names.into_iter().zip(files.states()).map(|(name, (networks, error))| (name, networks, error))
     }
 }
 
 /// Returns the changed keys that a running gateway cannot apply.
 pub(super) fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let admin = |settings: &Settings| settings.admin.as_ref().map(|admin| (admin.listen, admin.token.clone()));
-    let limits = |settings: &Settings| settings.limits.max_clients;
+    let max_clients = |settings: &Settings| settings.limits.max_clients;
     [
         ("listen", old.listen != new.listen),
         ("workers", old.workers != new.workers),
@@ -102,7 +102,7 @@ pub(super) fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str>
         ("verify.refresh_interval", old.verify.refresh != new.verify.refresh),
         ("log.access", old.log.access != new.log.access),
         ("log.level", old.log.level != new.log.level),
-        ("limits.max_tracked_clients", limits(old) != limits(new)),
+        ("limits.max_tracked_clients", max_clients(old) != max_clients(new)),
     ]
     .into_iter()
     .filter_map(|(key, differs)| differs.then_some(key))
