@@ -8,8 +8,8 @@ use crate::policy::quoted;
 /// Returns the actual cost: the value of `cost_header`; else zero if the origin served from its cache; else `expected`.
 /// A cost header that is not a number is ignored.
 pub(super) fn actual_cost(quota: &Quota, expected: Units, fields: &Fields) -> Units {
-    let said = quota.cost_header.as_ref().and_then(|name| fields.get_all_by_text(name.as_str()).next());
-    if let Some(cost) = said.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok()) {
+    let value = quota.cost_header.as_ref().and_then(|name| fields.get_all_by_text(name.as_str()).next());
+    if let Some(cost) = value.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok()) {
         return cost;
     }
     if quota.free_when_cached && was_cache_hit(fields) {
@@ -22,11 +22,11 @@ pub(super) fn actual_cost(quota: &Quota, expected: Units, fields: &Fields) -> Un
 /// section 5.1), which a fresh response does not have.
 pub(super) fn was_cache_hit(fields: &Fields) -> bool {
     let hit = fields.all(Name::CacheStatus).any(|line| quoted::split(line, b',').any(is_hit_member));
-    let aged = || {
+    let has_age = || {
         let age = fields.get(Name::Age).and_then(|age| std::str::from_utf8(age).ok()?.trim().parse::<u64>().ok());
         age.is_some_and(|age| age > 0)
     };
-    hit || aged()
+    hit || has_age()
 }
 
 fn is_hit_member(member: &[u8]) -> bool {

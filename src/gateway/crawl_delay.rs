@@ -41,22 +41,21 @@ impl CrawlDelayAdviser {
         let seconds = |delay: CrawlDelay| match delay {
             CrawlDelay::Seconds(seconds) => Some(seconds),
             CrawlDelay::Auto(class) => {
-                let others = |place| {
+                let others = |index| {
                     quotas
-                        .get(place)
-                        .map_or(Units::ZERO, |quota| usage_of_others(quota, class, settings, place, uptime))
+                        .get(index)
+                        .map_or(Units::ZERO, |quota| usage_of_others(quota, class, settings, index, uptime))
                 };
-                let affords = budgets(&settings.rules, class, others)
+                let affordable = budgets(&settings.rules, class, others)
                     .map(|budget| CrawlBudget::affordable_delay(&budget))
                     .max()?;
-                Some(self.advised(class, affords, uptime))
+                Some(self.advised(class, affordable, uptime))
             }
         };
         let per_operator: Vec<(OperatorId, u32)> =
             delays.per_operator.iter().filter_map(|(operator, delay)| Some((*operator, seconds(*delay)?))).collect();
-        let asked_of =
-            |operator| per_operator.iter().find(|(known, _)| *known == operator).map(|(_, seconds)| *seconds);
-        let crawlers = operators.tokens().filter_map(|(token, operator)| Some((token.to_owned(), asked_of(operator)?)));
+        let delay_of = |operator| per_operator.iter().find(|(id, _)| *id == operator).map(|(_, seconds)| *seconds);
+        let crawlers = operators.tokens().filter_map(|(token, operator)| Some((token.to_owned(), delay_of(operator)?)));
         let directives = RobotsDirectives {
             per_crawler: crawlers.collect(),
             default: delays.default.and_then(seconds),
@@ -66,22 +65,22 @@ impl CrawlDelayAdviser {
     }
 
     fn advised(&self, class: ClassId, seconds: u32, now: Timestamp) -> u32 {
-        let mut advice = self.0.lock();
-        let standing = advice.entry(class).or_insert(AdvisedDelay { seconds, since: now });
-        *standing = standing.updated(seconds, now);
-        standing.seconds
+        let mut delays = self.0.lock();
+        let advised = delays.entry(class).or_insert(AdvisedDelay { seconds, since: now });
+        *advised = advised.updated(seconds, now);
+        advised.seconds
     }
 }
 
 /// Returns the units of a quota that all classes but `class` use per window; zero until that is known.
-fn usage_of_others(quota: &QuotaView, class: ClassId, settings: &Settings, place: usize, uptime: Timestamp) -> Units {
-    let seen = uptime.saturating_duration_since(Timestamp::default());
-    if seen < MIN_OBSERVATION {
+fn usage_of_others(quota: &QuotaView, class: ClassId, settings: &Settings, index: usize, uptime: Timestamp) -> Units {
+    let observed = uptime.saturating_duration_since(Timestamp::default());
+    if observed < MIN_OBSERVATION {
         return Units::ZERO;
     }
-    let window = settings.rules.quotas[place].window.nominal_length();
+    let window = settings.rules.quotas[index].window.nominal_length();
     let of_others = quota.by_class.iter().enumerate().filter(|(other, _)| *other != usize::from(class.0));
     let charged: u128 = of_others.map(|(_, of_class)| u128::from(of_class.charged.milli())).sum();
-    let milli = charged * window.as_secs() as u128 / u128::from(seen.as_secs());
+    let milli = charged * window.as_secs() as u128 / u128::from(observed.as_secs());
     Units::from_milli(u64::try_from(milli).unwrap_or(u64::MAX))
 }

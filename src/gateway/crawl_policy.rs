@@ -39,20 +39,20 @@ impl CrawlPolicy {
         now: Timestamp,
         gather: impl FnOnce() -> PolicyDocument<'a>,
     ) -> CachedRobots {
-        let mut written = self.0.lock();
-        let written = match &mut *written {
-            Some(written) if now.saturating_duration_since(written.at) < RENDER_INTERVAL => written,
+        let mut rendered = self.0.lock();
+        let rendered = match &mut *rendered {
+            Some(rendered) if now.saturating_duration_since(rendered.at) < RENDER_INTERVAL => rendered,
             old => old.insert(RenderedPolicy::new(&gather(), now)),
         };
-        let edition = Arc::clone(if page { &written.page } else { &written.document });
-        CachedRobots { edition, age: now.saturating_duration_since(written.at), fresh_for: MAX_AGE }
+        let document = Arc::clone(if page { &rendered.page } else { &rendered.document });
+        CachedRobots { edition: document, age: now.saturating_duration_since(rendered.at), fresh_for: MAX_AGE }
     }
 }
 
 impl RenderedPolicy {
     fn new(policy: &PolicyDocument<'_>, at: Timestamp) -> Self {
-        let edition = |content_type, text| Arc::new(RobotsDocument::of(200, Bytes::from_static(content_type), text));
-        let document = serde_json::to_vec_pretty(policy).expect("serializable document");
-        Self { at, document: edition(JSON, document.into()), page: edition(HTML, page::of(policy).into()) }
+        let document = |content_type, text| Arc::new(RobotsDocument::of(200, Bytes::from_static(content_type), text));
+        let json = serde_json::to_vec_pretty(policy).expect("serializable document");
+        Self { at, document: document(JSON, json.into()), page: document(HTML, page::of(policy).into()) }
     }
 }

@@ -69,11 +69,11 @@ pub(super) fn strip_hop_by_hop(fields: &mut Fields) {
         return;
     }
     drop_listed_trailers(fields);
-    let goes_anyway = |name: &[u8]| is_hop_by_hop(Name::of(name)) || name.eq_ignore_ascii_case(b"close");
+    let is_removed_anyway = |name: &[u8]| is_hop_by_hop(Name::of(name)) || name.eq_ignore_ascii_case(b"close");
     let listed: Vec<Vec<u8>> = fields
         .all(Name::Connection)
         .flat_map(list)
-        .filter(|name| !goes_anyway(name) && !is_protected(Name::of(name)))
+        .filter(|name| !is_removed_anyway(name) && !is_protected(Name::of(name)))
         .map(<[u8]>::to_vec)
         .collect();
     let trailers = fields.all(Name::Te).flat_map(list).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
@@ -92,15 +92,15 @@ fn drop_listed_trailers(fields: &mut Fields) {
     }
 }
 
-/// Removes what a client could forge: copies of the gateway's own fields, and untrusted forwarding fields. `believed`
+/// Removes what a client could forge: copies of the gateway's own fields, and untrusted forwarding fields. `trusted`
 /// means that the peer is a trusted proxy. Of the address headers it is trusted for `source` only, because it may
 /// forward others as a client sent them.
 ///
 /// CGI, WSGI and others treat `_` as `-`. Fields spelled with `_` are always removed: no proxy sends them.
-pub(super) fn strip_untrusted(fields: &mut Fields, source: &AddressSource, believed: bool) {
-    let must_go = |field: Field<'_>| is_untrusted(field, source, believed);
-    if fields.with_names(may_be_untrusted).any(must_go) {
-        fields.retain(|field| !must_go(field));
+pub(super) fn strip_untrusted(fields: &mut Fields, source: &AddressSource, trusted: bool) {
+    let should_remove = |field: Field<'_>| is_untrusted(field, source, trusted);
+    if fields.with_names(may_be_untrusted).any(should_remove) {
+        fields.retain(|field| !should_remove(field));
     }
     retain_trailers(fields, is_allowed_trailer);
 }
@@ -110,15 +110,15 @@ fn may_be_untrusted(name: Name) -> bool {
     is_reserved(name) || is_forwarding(name) || is_vendor_header(name) || matches!(name, Name::Expect | Name::Other)
 }
 
-fn is_untrusted(field: Field<'_>, source: &AddressSource, believed: bool) -> bool {
+fn is_untrusted(field: Field<'_>, source: &AddressSource, trusted: bool) -> bool {
     match field.name {
         Name::Other => {
-            is_reserved_or_forwarding_variant(field.text) || is_untrusted_vendor_header(field.text, source, believed)
+            is_reserved_or_forwarding_variant(field.text) || is_untrusted_vendor_header(field.text, source, trusted)
         }
         Name::Expect => true,
-        name if is_vendor_header(name) => is_untrusted_vendor_header(field.text, source, believed),
-        name if is_address_header(name) => !(believed && source.header() == Some(name.text())),
-        name => is_reserved(name) || (!believed && is_forwarding(name)),
+        name if is_vendor_header(name) => is_untrusted_vendor_header(field.text, source, trusted),
+        name if is_address_header(name) => !(trusted && source.header() == Some(name.text())),
+        name => is_reserved(name) || (!trusted && is_forwarding(name)),
     }
 }
 
@@ -131,10 +131,10 @@ fn is_reserved_or_forwarding_variant(text: &[u8]) -> bool {
 }
 
 /// Returns true for a vendor's address header that is untrusted, or not spelled as configured.
-fn is_untrusted_vendor_header(text: &[u8], source: &AddressSource, believed: bool) -> bool {
+fn is_untrusted_vendor_header(text: &[u8], source: &AddressSource, trusted: bool) -> bool {
     let AddressSource::Header(name) = source else { return false };
     let name = name.as_str().as_bytes();
-    eq_as_cgi(text, name) && !(believed && text.eq_ignore_ascii_case(name))
+    eq_as_cgi(text, name) && !(trusted && text.eq_ignore_ascii_case(name))
 }
 
 /// Returns true if an origin that treats `_` as `-` reads both names as one.
@@ -146,11 +146,11 @@ fn eq_as_cgi(one: &[u8], other: &[u8]) -> bool {
 /// Returns true for a trailer that an origin can safely merge into the head. http1 removes trailers that change the
 /// framing, in their usual spelling.
 fn is_allowed_trailer(name: &[u8]) -> bool {
-    let read = Name::of_cgi(name);
-    !is_reserved(read)
-        && !is_forwarding(read)
-        && !is_hop_by_hop(read)
-        && !matches!(read, Name::Host | Name::Via | Name::Expect | Name::ContentLength)
+    let parsed = Name::of_cgi(name);
+    !is_reserved(parsed)
+        && !is_forwarding(parsed)
+        && !is_hop_by_hop(parsed)
+        && !matches!(parsed, Name::Host | Name::Via | Name::Expect | Name::ContentLength)
         && !is_reserved_or_forwarding_variant(name)
 }
 
@@ -171,8 +171,8 @@ fn retain_trailers(fields: &mut Fields, keep: impl Fn(&[u8]) -> bool) {
 /// 8.2.3).
 pub(super) fn join_cookies(fields: &mut Fields) {
     if fields.all(Name::Cookie).nth(1).is_some() {
-        let crumbs: Vec<&[u8]> = fields.all(Name::Cookie).collect();
-        let joined = crumbs.join(&b"; "[..]);
+        let cookies: Vec<&[u8]> = fields.all(Name::Cookie).collect();
+        let joined = cookies.join(&b"; "[..]);
         fields.insert(Name::Cookie, &joined);
     }
 }
@@ -181,43 +181,43 @@ pub(super) fn join_cookies(fields: &mut Fields) {
 mod tests {
     use super::*;
 
-    fn fields(given: &[(&'static str, &'static str)]) -> Fields {
-        given.iter().copied().collect()
+    fn fields(pairs: &[(&'static str, &'static str)]) -> Fields {
+        pairs.iter().copied().collect()
     }
 
     #[test]
     fn connection_listed_fields_are_removed() {
-        let mut found =
+        let mut headers =
             fields(&[("Connection", "close, X-Hop"), ("x-hop", "1"), ("Keep-Alive", "5"), ("accept", "*/*")]);
-        strip_hop_by_hop(&mut found);
-        assert_eq!(found, fields(&[("accept", "*/*")]));
+        strip_hop_by_hop(&mut headers);
+        assert_eq!(headers, fields(&[("accept", "*/*")]));
     }
 
     #[test]
     fn connection_cannot_remove_protected_fields() {
         let kept = [("host", "a"), ("user-agent", "b"), ("x-forwarded-for", "192.0.2.1")];
         let listing = ("connection", "x-forwarded-for, host, user-agent, x-tidegate-class");
-        let mut found: Fields = [listing].into_iter().chain(kept).collect();
-        strip_hop_by_hop(&mut found);
-        assert_eq!(found, fields(&kept));
+        let mut headers: Fields = [listing].into_iter().chain(kept).collect();
+        strip_hop_by_hop(&mut headers);
+        assert_eq!(headers, fields(&kept));
     }
 
     #[test]
     fn te_keeps_only_trailers() {
-        let mut found = fields(&[("te", "gzip, trailers")]);
-        strip_hop_by_hop(&mut found);
-        assert_eq!(found, fields(&[("te", "trailers")]));
+        let mut headers = fields(&[("te", "gzip, trailers")]);
+        strip_hop_by_hop(&mut headers);
+        assert_eq!(headers, fields(&[("te", "trailers")]));
     }
 
     #[test]
     fn reserved_fields_from_clients_are_removed() {
         let forged =
             [("x-tidegate-class", "person"), ("X-Tidegate-Operator", "googlebot"), ("x-forwarded-for", "1.2.3.4")];
-        let mut found = fields(&forged);
-        strip_untrusted(&mut found, &AddressSource::XForwardedFor, true);
-        assert_eq!(found, fields(&[("x-forwarded-for", "1.2.3.4")]), "a trusted proxy's chain stays");
-        strip_untrusted(&mut found, &AddressSource::XForwardedFor, false);
-        assert!(found.is_empty());
+        let mut headers = fields(&forged);
+        strip_untrusted(&mut headers, &AddressSource::XForwardedFor, true);
+        assert_eq!(headers, fields(&[("x-forwarded-for", "1.2.3.4")]), "a trusted proxy's chain stays");
+        strip_untrusted(&mut headers, &AddressSource::XForwardedFor, false);
+        assert!(headers.is_empty());
     }
 
     #[test]
@@ -234,10 +234,10 @@ mod tests {
             "CF_Connecting_IP",
         ];
         let source = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
-        for (name, believed) in forged.into_iter().flat_map(|name| [(name, true), (name, false)]) {
-            let mut found = fields(&[(name, "1"), ("x_api_key", "2"), ("x-tide", "3"), ("accept", "*/*")]);
-            strip_untrusted(&mut found, &source, believed);
-            assert_eq!(found, fields(&[("x_api_key", "2"), ("x-tide", "3"), ("accept", "*/*")]), "{name}");
+        for (name, trusted) in forged.into_iter().flat_map(|name| [(name, true), (name, false)]) {
+            let mut headers = fields(&[(name, "1"), ("x_api_key", "2"), ("x-tide", "3"), ("accept", "*/*")]);
+            strip_untrusted(&mut headers, &source, trusted);
+            assert_eq!(headers, fields(&[("x_api_key", "2"), ("x-tide", "3"), ("accept", "*/*")]), "{name}");
         }
     }
 
@@ -253,33 +253,33 @@ mod tests {
             (real_ip, &[2, 3, 4]),
             (vendor, &[3, 4]),
         ] {
-            let mut found: Fields = all.iter().map(|name| (*name, "1")).collect();
-            strip_untrusted(&mut found, &source, true);
-            assert_eq!(found, kept.iter().map(|place| (all[*place], "1")).collect(), "{source:?}");
+            let mut headers: Fields = all.iter().map(|name| (*name, "1")).collect();
+            strip_untrusted(&mut headers, &source, true);
+            assert_eq!(headers, kept.iter().map(|index| (all[*index], "1")).collect(), "{source:?}");
         }
         let vendor = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
-        let mut found = fields(&[("CF-Connecting-IP", "1")]);
-        strip_untrusted(&mut found, &vendor, false);
-        assert!(found.is_empty());
+        let mut headers = fields(&[("CF-Connecting-IP", "1")]);
+        strip_untrusted(&mut headers, &vendor, false);
+        assert!(headers.is_empty());
     }
 
     #[test]
     fn announced_trailers_exclude_reserved_and_hop_fields() {
         let announced = "X-Sum, X_Tidegate_Operator, X-Forwarded-For, forwarded, Host, via, Expect, Content_Length, \
                          transfer-encoding, keep-alive, X-Hop, x_real_ip, Digest";
-        let mut found = fields(&[("connection", "x-hop, digest"), ("trailer", announced)]);
-        strip_hop_by_hop(&mut found);
-        strip_untrusted(&mut found, &AddressSource::XForwardedFor, true);
-        assert_eq!(found, fields(&[("trailer", "X-Sum")]));
-        let mut found = fields(&[("trailer", "x-forwarded-for")]);
-        strip_untrusted(&mut found, &AddressSource::XForwardedFor, true);
-        assert!(found.is_empty());
+        let mut headers = fields(&[("connection", "x-hop, digest"), ("trailer", announced)]);
+        strip_hop_by_hop(&mut headers);
+        strip_untrusted(&mut headers, &AddressSource::XForwardedFor, true);
+        assert_eq!(headers, fields(&[("trailer", "X-Sum")]));
+        let mut headers = fields(&[("trailer", "x-forwarded-for")]);
+        strip_untrusted(&mut headers, &AddressSource::XForwardedFor, true);
+        assert!(headers.is_empty());
     }
 
     #[test]
     fn split_cookie_fields_are_joined() {
-        let mut found = fields(&[("cookie", "a=1"), ("cookie", "b=2")]);
-        join_cookies(&mut found);
-        assert_eq!(found, fields(&[("cookie", "a=1; b=2")]));
+        let mut headers = fields(&[("cookie", "a=1"), ("cookie", "b=2")]);
+        join_cookies(&mut headers);
+        assert_eq!(headers, fields(&[("cookie", "a=1; b=2")]));
     }
 }

@@ -29,22 +29,22 @@ pub(super) fn observed_request<'a>(
 }
 
 /// Returns which headers are present and how the request arrived. `peer` is the address of the connection.
-pub(super) fn headers_seen(head: &RequestHead, rules: &Rules, origin: &ClientAddress, peer: IpAddr) -> HeadersSeen {
-    let is = |name| head.fields.contains(name);
+pub(super) fn headers_seen(head: &RequestHead, rules: &Rules, address: &ClientAddress, peer: IpAddr) -> HeadersSeen {
+    let has = |name| head.fields.contains(name);
     let through_proxy = rules.trust.trusts(peer);
     let proto = || head.fields.all(Name::ForwardedProto).flat_map(list).last();
     let secure = through_proxy && proto().is_some_and(|proto| proto.eq_ignore_ascii_case(b"https"));
     // The HTTP version of a proxy does not show that of the client.
-    let old_http = head.version == Version::HTTP_10 && !through_proxy && origin.client == peer;
+    let old_http = head.version == Version::HTTP_10 && !through_proxy && address.client == peer;
     HeadersSeen::INSPECTED
-        .with(HeadersSeen::ACCEPT, is(Name::Accept))
-        .with(HeadersSeen::ENCODING, is(Name::AcceptEncoding))
-        .with(HeadersSeen::LANGUAGE, is(Name::AcceptLanguage))
-        .with(HeadersSeen::REFERER, is(Name::Referer))
-        .with(HeadersSeen::HINTS, is(Name::SecChUa))
-        .with(HeadersSeen::FETCH, is(Name::SecFetchMode))
-        .with(HeadersSeen::UPGRADE, is(Name::UpgradeInsecureRequests))
-        .with(HeadersSeen::USER_AGENT, is(Name::UserAgent))
+        .with(HeadersSeen::ACCEPT, has(Name::Accept))
+        .with(HeadersSeen::ENCODING, has(Name::AcceptEncoding))
+        .with(HeadersSeen::LANGUAGE, has(Name::AcceptLanguage))
+        .with(HeadersSeen::REFERER, has(Name::Referer))
+        .with(HeadersSeen::HINTS, has(Name::SecChUa))
+        .with(HeadersSeen::FETCH, has(Name::SecFetchMode))
+        .with(HeadersSeen::UPGRADE, has(Name::UpgradeInsecureRequests))
+        .with(HeadersSeen::USER_AGENT, has(Name::UserAgent))
         .with(HeadersSeen::TLS, secure)
         .with(HeadersSeen::HTTP_10, old_http)
 }

@@ -39,11 +39,11 @@ pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, 
     };
     let reset = header_value(fields, &sync.reset_header).and_then(|value| parse_reset(value, now));
     let resets_at = reset.or(limits_reset);
-    let unread = |name: &'a Option<HeaderName>, is_read: bool| {
-        name.as_ref().filter(|_| !is_read && header_value(fields, name).is_some())
+    let unparsed_name = |name: &'a Option<HeaderName>, is_parsed: bool| {
+        name.as_ref().filter(|_| !is_parsed && header_value(fields, name).is_some())
     };
-    let unreadable =
-        unread(&sync.remaining_header, remaining.is_some()).or(unread(&sync.reset_header, reset.is_some()));
+    let unreadable = unparsed_name(&sync.remaining_header, remaining.is_some())
+        .or(unparsed_name(&sync.reset_header, reset.is_some()));
     let mut count = OriginReport { remaining, resets_at, exhausted: false };
     let mut body_text = None;
     if let Some(exhausted) = sync.exhausted.as_ref().filter(|exhausted| exhausted.statuses.contains(&status.as_u16())) {
@@ -54,8 +54,8 @@ pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, 
             _ => count.exhausted = true,
         }
         // A request to retry later contains the time.
-        let retry = || fields.get(Name::RetryAfter).and_then(|value| parse_reset(value, now));
-        count.resets_at = count.resets_at.or_else(retry);
+        let retry_after = || fields.get(Name::RetryAfter).and_then(|value| parse_reset(value, now));
+        count.resets_at = count.resets_at.or_else(retry_after);
     }
     SyncHeaders { count, unreadable, body_text }
 }
@@ -68,8 +68,8 @@ impl BodyScan {
     /// Scans a chunk of the body. Returns true once the text is found.
     pub(super) fn scan(&mut self, data: &[u8]) -> bool {
         let from = self.read.len().saturating_sub(self.needle.len());
-        let room = MAX_SCAN_BYTES.saturating_sub(self.read.len());
-        self.read.extend_from_slice(&data[..data.len().min(room)]);
+        let capacity = MAX_SCAN_BYTES.saturating_sub(self.read.len());
+        self.read.extend_from_slice(&data[..data.len().min(capacity)]);
         contains(&self.read[from..], self.needle.as_bytes())
     }
 
@@ -132,8 +132,8 @@ mod tests {
         assert_eq!(reset("1800000060000"), at(1_800_000_060));
         assert_eq!(reset("Fri, 15 Jan 2027 08:01:00 GMT"), at(1_800_000_060));
         assert_eq!(reset("2027-01-15T08:01:00Z"), at(1_800_000_060));
-        for junk in ["", "soon", "-1", "NaN", "1e300", "inf"] {
-            assert_eq!(reset(junk), None, "{junk}");
+        for invalid in ["", "soon", "-1", "NaN", "1e300", "inf"] {
+            assert_eq!(reset(invalid), None, "{invalid}");
         }
         let fields = [("ratelimit", "\"day\";r=7;t=60")];
         assert_eq!(sync_headers(&sync("ratelimit", None), 200, &fields).count.resets_at, at(1_800_000_060));
@@ -153,7 +153,7 @@ mod tests {
         let exhausted = |needle: Option<&str>| {
             sync("x-left", Some(ExhaustedRule { statuses: vec![403, 429], contains: needle.map(str::to_owned) }))
         };
-        let (any, of_text) = (exhausted(None), exhausted(Some("dailyLimit")));
+        let (any, with_text) = (exhausted(None), exhausted(Some("dailyLimit")));
         let by_status = sync_headers(&any, 429, &[("retry-after", "60")]);
         assert!(by_status.count.exhausted && by_status.body_text.is_none());
         assert_eq!(by_status.count.resets_at, Some(NOW + Duration::from_secs(60)));
@@ -161,20 +161,20 @@ mod tests {
         assert!(
             sync_headers(&exhausted(Some("dailyLimit")), 403, &[("x-error", "a dailyLimitExceeded")]).count.exhausted
         );
-        let perhaps = sync_headers(&of_text, 403, &[]);
-        assert_eq!((perhaps.count.exhausted, perhaps.body_text.as_deref()), (false, Some("dailyLimit")));
+        let pending = sync_headers(&with_text, 403, &[]);
+        assert_eq!((pending.count.exhausted, pending.body_text.as_deref()), (false, Some("dailyLimit")));
     }
 
     #[test]
     fn body_scan_spans_chunks_up_to_a_bound() {
-        let listening = || BodyScan::new(QuotaId(0), 0, OriginReport::default(), "dailyLimit".into());
-        let hears = |pieces: &[&[u8]]| {
-            let mut ear = listening();
-            pieces.iter().any(|piece| ear.scan(piece))
+        let new_scan = || BodyScan::new(QuotaId(0), 0, OriginReport::default(), "dailyLimit".into());
+        let finds_text = |chunks: &[&[u8]]| {
+            let mut scan = new_scan();
+            chunks.iter().any(|chunk| scan.scan(chunk))
         };
-        assert!(hears(&[b"{\"reason\": \"dai", b"lyLimitExceeded\"}"]));
-        assert!(!hears(&[b"dailylimit"]));
-        let mut ear = listening();
-        assert!(!ear.scan(&[b'x'; 20_000]) && ear.is_done());
+        assert!(finds_text(&[b"{\"reason\": \"dai", b"lyLimitExceeded\"}"]));
+        assert!(!finds_text(&[b"dailylimit"]));
+        let mut scan = new_scan();
+        assert!(!scan.scan(&[b'x'; 20_000]) && scan.is_done());
     }
 }

@@ -47,7 +47,7 @@ impl<'a> RateLimitSnapshot<'a> {
     /// Returns the enforced quotas, each with its index among the quotas of the route. Quotas in shadow mode are never
     /// announced.
     fn enforced(self, rules: &'a Rules) -> impl Iterator<Item = (usize, &'a QuotaUsage)> {
-        let is_enforced = |(_, standing): &(usize, &QuotaUsage)| rules.quotas[usize::from(standing.quota.0)].enforce;
+        let is_enforced = |(_, usage): &(usize, &QuotaUsage)| rules.quotas[usize::from(usage.quota.0)].enforce;
         self.standings.iter().enumerate().filter(is_enforced)
     }
 }
@@ -55,39 +55,39 @@ impl<'a> RateLimitSnapshot<'a> {
 impl RateLimitHeaders {
     pub(super) fn new(headers: &Headers, rules: &Rules) -> Self {
         let of_class = |class: &Class| rules.routes.iter().map(|route| policies(class, route, rules)).collect();
-        let opening = |name: &str| format!("\"{name}\";r=");
+        let prefix = |name: &str| format!("\"{name}\";r=");
         Self {
             ratelimit: headers.ratelimit,
             families: headers.legacy.clone(),
             policies: rules.classes.iter().map(of_class).collect(),
-            buckets: rules.classes.iter().map(|class| opening(&class.name)).collect(),
-            quotas: rules.quotas.iter().map(|quota| opening(&quota.name)).collect(),
+            buckets: rules.classes.iter().map(|class| prefix(&class.name)).collect(),
+            quotas: rules.quotas.iter().map(|quota| prefix(&quota.name)).collect(),
         }
     }
 
-    /// Writes the fields for `told` into a response with `status`. Replaces those of the origin.
+    /// Writes the fields for `snapshot` into a response with `status`. Replaces those of the origin.
     pub(super) fn write(
         &self,
         rules: &Rules,
-        told: RateLimitSnapshot<'_>,
+        snapshot: RateLimitSnapshot<'_>,
         now: Timestamp,
         status: StatusCode,
         fields: &mut Fields,
     ) {
-        let Some(policy) = &self.policies[usize::from(told.class.0)][told.route] else { return };
-        let told = RateLimitSnapshot {
-            bucket: told.bucket.filter(|_| rules.classes[usize::from(told.class.0)].enforce),
-            ..told
+        let Some(policy) = &self.policies[usize::from(snapshot.class.0)][snapshot.route] else { return };
+        let snapshot = RateLimitSnapshot {
+            bucket: snapshot.bucket.filter(|_| rules.classes[usize::from(snapshot.class.0)].enforce),
+            ..snapshot
         };
         // robots.txt on a route with costs is not limited.
-        if told.standings.is_empty() && told.bucket.is_none() {
+        if snapshot.standings.is_empty() && snapshot.bucket.is_none() {
             return;
         }
         if self.ratelimit {
             fields.insert(Name::RateLimitPolicy, policy.as_bytes());
-            fields.insert_with(Name::RateLimit, |text| self.ratelimit(text, rules, told, now));
+            fields.insert_with(Name::RateLimit, |text| self.ratelimit(text, rules, snapshot, now));
         }
-        legacy::write(&self.families, rules, told, now, status, fields);
+        legacy::write(&self.families, rules, snapshot, now, status, fields);
     }
 
     /// Writes the remaining amount of each policy. A policy that refused the request has zero remaining until the retry
@@ -96,40 +96,40 @@ impl RateLimitHeaders {
         &self,
         text: &mut impl Write,
         rules: &Rules,
-        told: RateLimitSnapshot<'_>,
+        snapshot: RateLimitSnapshot<'_>,
         now: Timestamp,
     ) -> std::fmt::Result {
-        let refused_wait = told.refusal.map(|refusal| ceil_seconds(refusal.wait));
-        if let Some(bucket) = told.bucket {
-            let said_no = told.refusal.is_some_and(|refusal| refusal.quotas == 0);
-            let (remaining, wait) = match refused_wait.filter(|_| said_no) {
+        let refused_wait = snapshot.refusal.map(|refusal| ceil_seconds(refusal.wait));
+        if let Some(bucket) = snapshot.bucket {
+            let is_violated = snapshot.refusal.is_some_and(|refusal| refusal.quotas == 0);
+            let (remaining, wait) = match refused_wait.filter(|_| is_violated) {
                 Some(wait) => (0, wait),
                 None => (bucket.remaining.into(), ceil_seconds(bucket.full_after)),
             };
-            write_item(text, &self.buckets[usize::from(told.class.0)], remaining, wait)?;
+            write_item(text, &self.buckets[usize::from(snapshot.class.0)], remaining, wait)?;
         }
-        let mut is_first = told.bucket.is_none();
-        for (place, standing) in told.enforced(rules) {
+        let mut is_first = snapshot.bucket.is_none();
+        for (index, usage) in snapshot.enforced(rules) {
             if !std::mem::take(&mut is_first) {
                 text.write_str(", ")?;
             }
-            let said_no = told.refusal.is_some_and(|refusal| refusal.quotas >> place.min(7) & 1 == 1);
-            let (remaining, wait) = match refused_wait.filter(|_| said_no) {
+            let is_violated = snapshot.refusal.is_some_and(|refusal| refusal.quotas >> index.min(7) & 1 == 1);
+            let (remaining, wait) = match refused_wait.filter(|_| is_violated) {
                 Some(wait) => (0, wait),
                 None => (
-                    standing.remaining.floor().min(MAX_SF_INTEGER),
-                    ceil_seconds(standing.resets_at.saturating_duration_since(now)),
+                    usage.remaining.floor().min(MAX_SF_INTEGER),
+                    ceil_seconds(usage.resets_at.saturating_duration_since(now)),
                 ),
             };
-            write_item(text, &self.quotas[usize::from(standing.quota.0)], remaining, wait)?;
+            write_item(text, &self.quotas[usize::from(usage.quota.0)], remaining, wait)?;
         }
         Ok(())
     }
 }
 
 /// Writes an item such as `"places_api";r=12;t=3600`.
-fn write_item(text: &mut impl Write, opening: &str, remaining: u64, wait: u64) -> std::fmt::Result {
-    text.write_str(opening)?;
+fn write_item(text: &mut impl Write, prefix: &str, remaining: u64, wait: u64) -> std::fmt::Result {
+    text.write_str(prefix)?;
     text.write_str(itoa::Buffer::new().format(remaining))?;
     text.write_str(";t=")?;
     text.write_str(itoa::Buffer::new().format(wait))
@@ -153,6 +153,6 @@ fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
 
 /// Returns the seconds in which the bucket refills completely, the window of its policy.
 fn seconds_to_fill(bucket: &Bucket) -> u64 {
-    let fills = bucket.capacity.div_ceil(bucket.fill.max(1));
-    ceil_seconds(bucket.interval.saturating_mul(fills)).max(1)
+    let refills = bucket.capacity.div_ceil(bucket.fill.max(1));
+    ceil_seconds(bucket.interval.saturating_mul(refills)).max(1)
 }

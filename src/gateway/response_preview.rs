@@ -18,14 +18,14 @@ pub struct ResponsePreview {
     pub fields: HeaderMap,
 }
 
-/// Returns the response for `told`, with a retry time increased by `spread`, a ratio of the wait.
-pub fn preview(settings: &Settings, told: RateLimitSnapshot<'_>, spread: f64, now: Timestamp) -> ResponsePreview {
+/// Returns the response for `snapshot`, with a retry time increased by `spread`, a ratio of the wait.
+pub fn preview(settings: &Settings, snapshot: RateLimitSnapshot<'_>, spread: f64, now: Timestamp) -> ResponsePreview {
     let rules = &settings.rules;
-    let problem = Problem::refused(rules, told, spread);
+    let problem = Problem::refused(rules, snapshot, spread);
     let status = problem.as_ref().map(Problem::status);
     let mut fields = Fields::new();
-    let announcements = RateLimitHeaders::new(&settings.headers, rules);
-    announcements.write(rules, told, now, status.unwrap_or(StatusCode::OK), &mut fields);
+    let headers = RateLimitHeaders::new(&settings.headers, rules);
+    headers.write(rules, snapshot, now, status.unwrap_or(StatusCode::OK), &mut fields);
     let retry_after_s = problem.as_ref().and_then(Problem::retry_after);
     ResponsePreview { status, retry_after_s, fields: fields.to_map() }
 }

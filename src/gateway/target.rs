@@ -84,7 +84,7 @@ pub(super) fn asked_host(head: &RequestHead) -> Cow<'_, str> {
 
 fn without_port(host: &[u8]) -> Cow<'_, str> {
     let host = match host.iter().rposition(|byte| matches!(byte, b':' | b']')) {
-        Some(at) if host[at] == b':' => &host[..at],
+        Some(index) if host[index] == b':' => &host[..index],
         _ => host,
     };
     let host = std::str::from_utf8(host).unwrap_or_default();
@@ -105,12 +105,12 @@ fn via_contains(via: &[u8], pseudonym: &str) -> bool {
 /// Checks that there is exactly one host, the same in the target and the field (RFC 9112 section 3.2, RFC 9113 section
 /// 8.3.1).
 fn check_host(head: &RequestHead) -> Result<(), RequestError> {
-    let mut given = head.fields.all(Name::Host);
-    let (field, second) = (given.next(), given.next());
+    let mut hosts = head.fields.all(Name::Host);
+    let (field, second) = (hosts.next(), hosts.next());
     if second.is_some() {
         return Err(RequestError::Host);
     }
-    let fits = match (head.target.authority(), field) {
+    let is_valid = match (head.target.authority(), field) {
         (Some(authority), _) if authority.as_str().contains('@') => false,
         (Some(authority), Some(field)) if head.version == Version::HTTP_2 => {
             field.eq_ignore_ascii_case(authority.as_str().as_bytes())
@@ -119,23 +119,23 @@ fn check_host(head: &RequestHead) -> Result<(), RequestError> {
         (None, Some(field)) => is_host(field),
         (None, None) => head.version == Version::HTTP_10,
     };
-    if fits { Ok(()) } else { Err(RequestError::Host) }
+    if is_valid { Ok(()) } else { Err(RequestError::Host) }
 }
 
 fn is_host(value: &[u8]) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte);
-    if value.is_empty() || value.len() > 255 || !value.iter().all(plain) {
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte);
+    if value.is_empty() || value.len() > 255 || !value.iter().all(is_allowed) {
         return false;
     }
     // Only names and ports that are certainly valid skip the parser.
-    let simple = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-' || *byte == b'.';
-    value.iter().all(simple) || Authority::try_from(value).is_ok_and(|authority| authority.host().len() > 1)
+    let is_simple = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-' || *byte == b'.';
+    value.iter().all(is_simple) || Authority::try_from(value).is_ok_and(|authority| authority.host().len() > 1)
 }
 
 fn check_path(head: &RequestHead) -> Result<(), RequestError> {
-    let fits = match head.target.path_and_query() {
+    let is_valid = match head.target.path_and_query() {
         Some(path) => path.as_str().starts_with('/') || (path.as_str() == "*" && head.method == Method::OPTIONS),
         None => head.target.authority().is_some(),
     };
-    if fits { Ok(()) } else { Err(RequestError::Target) }
+    if is_valid { Ok(()) } else { Err(RequestError::Target) }
 }

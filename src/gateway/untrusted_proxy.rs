@@ -47,10 +47,10 @@ impl UntrustedProxy {
         self.sighting.lock().as_ref().map(ToString::to_string)
     }
 
-    fn report(&self, sighting: Detection) {
+    fn report(&self, detection: Detection) {
         if !self.is_found.swap(true, Ordering::Relaxed) {
-            warn!("{sighting}");
-            *self.sighting.lock() = Some(sighting);
+            warn!("{detection}");
+            *self.sighting.lock() = Some(detection);
         }
     }
 }
@@ -102,7 +102,7 @@ fn forwarding_header(trust: &ProxyTrust, fields: &Fields) -> Option<&'static str
 fn address_from(header: &str) -> String {
     match header {
         "X-Forwarded-For" | "Forwarded" => header.to_ascii_lowercase(),
-        vendors => format!("{{ header: {vendors} }}"),
+        vendor_header => format!("{{ header: {vendor_header} }}"),
     }
 }
 

@@ -109,19 +109,19 @@ const VERIFICATION_METHODS: [Verification; 3] = [
     Verification {
         name: "addresses",
         how: "The address is among those that the operator publishes for the crawler.",
-        proves: |sight, operator| sight.operators.supports(operator, OperatorProofMethod::Address),
+        proves: |context, operator| context.operators.supports(operator, OperatorProofMethod::Address),
     },
     Verification {
         name: "names",
         how: "The address has a name of the operator in DNS, and that name has the address.",
-        proves: |sight, operator| sight.operators.supports(operator, OperatorProofMethod::Dns),
+        proves: |context, operator| context.operators.supports(operator, OperatorProofMethod::Dns),
     },
     Verification {
         name: "signatures",
         how: "The request is signed with a key that the operator publishes (Web Bot Auth).",
-        proves: |sight, operator| {
-            let mut agents = sight.operators.signature_agents();
-            sight.settings.verify.signatures.is_some() && agents.any(|(_, whose)| whose == operator)
+        proves: |context, operator| {
+            let mut agents = context.operators.signature_agents();
+            context.settings.verify.signatures.is_some() && agents.any(|(_, owner)| owner == operator)
         },
     },
 ];
@@ -130,19 +130,25 @@ impl<'a> PolicyDocument<'a> {
     /// Builds the document for the time `now`, with the crawl delays at `uptime`.
     pub(in crate::gateway) fn gather(
         shared: &'a Shared,
-        generation: &'a ConfigSnapshot,
+        snapshot: &'a ConfigSnapshot,
         now: Timestamp,
         uptime: Timestamp,
     ) -> Self {
-        let books = generation.admission.quotas(now);
-        let asked = shared.adviser.advertised(&generation.settings, &shared.operators, &books, uptime);
-        let sight = PolicyContext { settings: &generation.settings, operators: &shared.operators, books, asked, now };
+        let quotas = snapshot.admission.quotas(now);
+        let delays = shared.adviser.advertised(&snapshot.settings, &shared.operators, &quotas, uptime);
+        let context = PolicyContext {
+            settings: &snapshot.settings,
+            operators: &shared.operators,
+            books: quotas,
+            asked: delays,
+            now,
+        };
         Self {
-            contact: sight.config().contact.as_deref(),
+            contact: context.config().contact.as_deref(),
             verification: VERIFICATION_METHODS.into(),
-            operators: sight.operators(),
-            undeclared_or_unverified_bots: sight.other_bots(),
-            classes: sight.classes(),
+            operators: context.operators(),
+            undeclared_or_unverified_bots: context.other_bots(),
+            classes: context.classes(),
         }
     }
 }
@@ -163,18 +169,18 @@ impl<'a> PolicyContext<'a> {
 
     fn operators(&self) -> Vec<Operator<'a>> {
         let with_ids = (0..).map(OperatorId).zip(self.operators.names());
-        let told = with_ids.filter(|(id, _)| self.operators.is_built_in(*id)).map(|(id, name)| Operator {
+        let operators = with_ids.filter(|(id, _)| self.operators.is_built_in(*id)).map(|(id, name)| Operator {
             name,
-            crawlers: self.operators.tokens().filter(|(_, whose)| *whose == id).map(|(token, _)| token).collect(),
+            crawlers: self.operators.tokens().filter(|(_, owner)| *owner == id).map(|(token, _)| token).collect(),
             verified_by: VERIFICATION_METHODS
                 .iter()
-                .filter(|means| (means.proves)(self, id))
-                .map(|means| means.name)
+                .filter(|method| (method.proves)(self, id))
+                .map(|method| method.name)
                 .collect(),
             class: self.class_of_operator(id).and_then(|class| self.name_of(class)),
             crawl_delay_s: self.crawl_delay_of(id),
         });
-        told.collect()
+        operators.collect()
     }
 
     fn other_bots(&self) -> OtherBots<'a> {
@@ -184,8 +190,9 @@ impl<'a> PolicyContext<'a> {
 
     fn classes(&self) -> Vec<ClassTerms<'a>> {
         let with_ids = (0..).map(ClassId).zip(&self.settings.rules.classes);
-        let told = with_ids.filter(|(id, class)| self.is_public(&class.when) && self.accepts_bots(*id, &class.when));
-        told.map(|(id, class)| self.class(id, class)).collect()
+        let public_classes =
+            with_ids.filter(|(id, class)| self.is_public(&class.when) && self.accepts_bots(*id, &class.when));
+        public_classes.map(|(id, class)| self.class(id, class)).collect()
     }
 
     fn class(&self, id: ClassId, class: &'a Class) -> ClassTerms<'a> {
@@ -210,20 +217,20 @@ impl<'a> PolicyContext<'a> {
             blocked,
             crawl_delay_s: self.crawl_delay_of_class(id),
             bucket,
-            quotas: quotas.map(|(quota, book)| self.quota(id, class, quota, book)).collect(),
+            quotas: quotas.map(|(quota, view)| self.quota(id, class, quota, view)).collect(),
         }
     }
 
-    fn quota(&self, id: ClassId, class: &Class, quota: &'a Quota, book: &QuotaView) -> QuotaTerms<'a> {
-        let ladder = quota.tiers_for(id).filter(|_| class.enforce && quota.enforced_for(id));
-        let ceiling = if ladder.is_some() { quota.shutoff_level(id) } else { quota.limit };
-        let is_closed = book.closed_until.is_some_and(|moment| moment > self.now);
+    fn quota(&self, id: ClassId, class: &Class, quota: &'a Quota, view: &QuotaView) -> QuotaTerms<'a> {
+        let tier_set = quota.tiers_for(id).filter(|_| class.enforce && quota.enforced_for(id));
+        let ceiling = if tier_set.is_some() { quota.shutoff_level(id) } else { quota.limit };
+        let is_closed = view.closed_until.is_some_and(|until| until > self.now);
         let left = match is_closed {
             true => Units::ZERO,
-            false => ceiling.min(book.limit).saturating_sub(book.used).saturating_sub(book.reserved),
+            false => ceiling.min(view.limit).saturating_sub(view.used).saturating_sub(view.reserved),
         };
-        let of_class = book.by_class.get(usize::from(id.0));
-        let shed = of_class.filter(|_| ladder.is_some()).map(|of_class| of_class.shed);
+        let of_class = view.by_class.get(usize::from(id.0));
+        let shed = of_class.filter(|_| tier_set.is_some()).map(|of_class| of_class.shed);
         let paced = of_class.filter(|_| class.enforce && quota.enforced_pacing().is_some());
         let unplanned = paced.and_then(|of_class| Some(of_class.plan.as_ref()?.admit_share?.complement()));
         let tier = |tier: &crate::policy::tier::Tier| TierTerms {
@@ -232,11 +239,11 @@ impl<'a> PolicyContext<'a> {
         };
         QuotaTerms {
             name: &quota.name,
-            remaining: ratio(left, book.limit),
+            remaining: ratio(left, view.limit),
             refused_ratio: if left.is_zero() { 1.0 } else { shed.max(unplanned).map_or(0.0, |shed| shed.ratio()) },
-            tiers: ladder.map_or_else(Vec::new, |ladder| ladder.tiers().iter().map(tier).collect()),
-            window_ends: rfc3339(book.window_end),
-            units: self.config().units.then(|| UnitTerms { limit: book.limit.as_f64(), remaining: left.as_f64() }),
+            tiers: tier_set.map_or_else(Vec::new, |tier_set| tier_set.tiers().iter().map(tier).collect()),
+            window_ends: rfc3339(view.window_end),
+            units: self.config().units.then(|| UnitTerms { limit: view.limit.as_f64(), remaining: left.as_f64() }),
         }
     }
 
@@ -247,18 +254,20 @@ impl<'a> PolicyContext<'a> {
 
     /// Returns true for classes that match bots by public criteria. Other classes, and operators that only this site
     /// has, are private agreements with a client.
-    fn is_public(&self, when: &ClassMatcher) -> bool {
-        let is_arranged = when.keys.is_some() || !when.addresses.is_empty() || when.lists != ListSet::default();
-        let is_own = !when.operators.is_empty() && when.operators.iter().all(|id| self.public_name(*id).is_none());
-        !is_arranged && !is_own && when.kinds != [ClientKind::Human]
+    fn is_public(&self, matcher: &ClassMatcher) -> bool {
+        let has_private_criteria =
+            matcher.keys.is_some() || !matcher.addresses.is_empty() || matcher.lists != ListSet::default();
+        let has_only_private_operators =
+            !matcher.operators.is_empty() && matcher.operators.iter().all(|id| self.public_name(*id).is_none());
+        !has_private_criteria && !has_only_private_operators && matcher.kinds != [ClientKind::Human]
     }
 
     /// Returns true if a bot can be in the class, given the order of classes. A match by user agent counts as possible.
-    fn accepts_bots(&self, class: ClassId, when: &ClassMatcher) -> bool {
-        let takes = |kind| class_of(&self.settings.rules.classes, kind, None) == Some(class);
+    fn accepts_bots(&self, class: ClassId, matcher: &ClassMatcher) -> bool {
+        let accepts = |kind| class_of(&self.settings.rules.classes, kind, None) == Some(class);
         let mut operators = (0..).map(OperatorId).take(self.operators.names().count());
-        !when.user_agents.is_empty()
-            || ClientKind::ALL.into_iter().filter(|kind| *kind != ClientKind::Human).any(takes)
+        !matcher.user_agents.is_empty()
+            || ClientKind::ALL.into_iter().filter(|kind| *kind != ClientKind::Human).any(accepts)
             || operators.any(|operator| self.class_of_operator(operator) == Some(class))
     }
 
@@ -275,7 +284,7 @@ impl<'a> PolicyContext<'a> {
     }
 
     fn crawl_delay_of(&self, operator: OperatorId) -> Option<u32> {
-        self.asked.per_operator.iter().find(|(known, _)| *known == operator).map(|(_, seconds)| *seconds)
+        self.asked.per_operator.iter().find(|(id, _)| *id == operator).map(|(_, seconds)| *seconds)
     }
 
     fn crawl_delay_of_class(&self, class: ClassId) -> Option<u32> {

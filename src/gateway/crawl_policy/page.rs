@@ -19,8 +19,8 @@ fn write(policy: &PolicyDocument<'_>, out: &mut String) -> fmt::Result {
     }
     policy.classes.iter().try_for_each(|class| write_class(class, out))?;
     out.write_str("<h2>Verification</h2>\n<ul>\n")?;
-    for means in &policy.verification {
-        writeln!(out, "<li><b>{}</b>: {}</li>", means.name, means.how)?;
+    for method in &policy.verification {
+        writeln!(out, "<li><b>{}</b>: {}</li>", method.name, method.how)?;
     }
     out.write_str("</ul>\n<p>Other bots are classified by their user agents")?;
     policy
@@ -41,15 +41,15 @@ fn write(policy: &PolicyDocument<'_>, out: &mut String) -> fmt::Result {
 fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
     writeln!(out, "<h2>Class {}</h2>\n<ul>", Escaped(class.name))?;
     let kinds: Vec<String> = class.kinds.iter().map(|kind| kind.replace('_', " ")).collect();
-    let who = [
+    let criteria = [
         ("Kinds", kinds.join(", ")),
         ("Operators", class.operators.join(", ")),
         ("User agents", class.user_agents.join(", ")),
     ];
-    for (what, whom) in who.iter().filter(|(_, whom)| !whom.is_empty()) {
-        writeln!(out, "<li>{what}: {}</li>", Escaped(whom))?;
+    for (label, values) in criteria.iter().filter(|(_, values)| !values.is_empty()) {
+        writeln!(out, "<li>{label}: {}</li>", Escaped(values))?;
     }
-    if who.iter().all(|(_, whom)| whom.is_empty()) {
+    if criteria.iter().all(|(_, values)| values.is_empty()) {
         out.write_str("<li>All other clients</li>\n")?;
     }
     if class.blocked {
@@ -58,13 +58,13 @@ fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
     class.crawl_delay_s.iter().try_for_each(|seconds| writeln!(out, "<li>{}</li>", DelayText(*seconds)))?;
     if let Some(bucket) = &class.bucket {
         let (capacity, fill, interval) = (bucket.capacity, bucket.fill, bucket.interval_s);
-        let whose = match bucket.shared_by {
+        let sharing = match bucket.shared_by {
             "operator" => "Each operator's crawlers together",
             "class" => "All clients of the class together",
             _ => "Each client",
         };
-        let which = if bucket.counts == "costed" { "requests that cost something" } else { "requests" };
-        writeln!(out, "<li>{whose}: {capacity} {which} at once, then {fill} every {interval}\u{a0}s</li>")?;
+        let requests = if bucket.counts == "costed" { "requests that cost something" } else { "requests" };
+        writeln!(out, "<li>{sharing}: {capacity} {requests} at once, then {fill} every {interval}\u{a0}s</li>")?;
     }
     class.quotas.iter().try_for_each(|quota| write_quota(quota, out))?;
     out.write_str("</ul>\n")

@@ -17,8 +17,8 @@ impl ResponseFormat {
     /// Returns the format that the request prefers.
     pub(in crate::gateway) fn of(head: &RequestHead) -> Self {
         // The usual value of programs.
-        let takes_anything = |accept: &&[u8]| *accept == b"*/*";
-        let accept = head.fields.get(Name::Accept).filter(|accept| !takes_anything(accept));
+        let is_wildcard = |accept: &&[u8]| *accept == b"*/*";
+        let accept = head.fields.get(Name::Accept).filter(|accept| !is_wildcard(accept));
         let prefers_html = accept.is_some_and(prefers_html);
         Self { prefers_html, wants_body: head.method != Method::HEAD }
     }

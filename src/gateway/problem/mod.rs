@@ -47,15 +47,15 @@ struct ViolatedPolicies<'a>(Option<(&'a Rules, RateLimitSnapshot<'a>)>);
 impl<'a> Problem<'a> {
     /// Returns the problem of a refusal by the rules; `None` without one. `spread`, between 0 and the configured ratio
     /// of the wait, is added to the retry time so that refused clients do not retry together.
-    pub(super) fn refused(rules: &'a Rules, told: RateLimitSnapshot<'a>, spread: f64) -> Option<Self> {
-        let refusal = told.refusal?;
+    pub(super) fn refused(rules: &'a Rules, snapshot: RateLimitSnapshot<'a>, spread: f64) -> Option<Self> {
+        let refusal = snapshot.refusal?;
         if matches!(refusal.reason, Reason::Throttle | Reason::Backoff) {
             return Some(Self::throttled(refusal.reason, refusal.wait, spread));
         }
         Some(Self {
             words: ProblemTemplate::for_refusal(refusal.reason),
             reason: Some(refusal.reason),
-            violated: ViolatedPolicies(Some((rules, told))),
+            violated: ViolatedPolicies(Some((rules, snapshot))),
             retry_after: Some(refusal.retry_after(spread)),
         })
     }
@@ -69,18 +69,18 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Returns the problem of a failed origin, with the backoff `rest` as the retry time.
-    pub(super) fn origin_failed(error: &ForwardError, rest: Duration) -> Self {
+    /// Returns the problem of a failed origin, with the remaining `backoff` as the retry time.
+    pub(super) fn origin_failed(error: &ForwardError, backoff: Duration) -> Self {
         if matches!(error, ForwardError::PoolExhausted) {
             return Self::no_capacity(ORIGIN_RETRY);
         }
-        let plain = Self::plain(ProblemTemplate::for_forward_error(error));
-        Self { retry_after: plain.retry_after.map(|seconds| seconds.max(ceil_seconds(rest))), ..plain }
+        let problem = Self::plain(ProblemTemplate::for_forward_error(error));
+        Self { retry_after: problem.retry_after.map(|seconds| seconds.max(ceil_seconds(backoff))), ..problem }
     }
 
     /// Returns the problem of a request that cannot be forwarded.
-    pub(super) fn malformed(fault: RequestError) -> Self {
-        Self::plain(ProblemTemplate::for_request_error(fault))
+    pub(super) fn malformed(error: RequestError) -> Self {
+        Self::plain(ProblemTemplate::for_request_error(error))
     }
 
     /// Returns the problem of a method that the crawl policy does not support.
@@ -107,9 +107,9 @@ impl<'a> Problem<'a> {
         }
     }
 
-    fn plain(words: ProblemTemplate) -> Self {
-        let retry_after = (words.status >= 500).then(|| ceil_seconds(ORIGIN_RETRY));
-        Self { words, reason: None, violated: ViolatedPolicies(None), retry_after }
+    fn plain(template: ProblemTemplate) -> Self {
+        let retry_after = (template.status >= 500).then(|| ceil_seconds(ORIGIN_RETRY));
+        Self { words: template, reason: None, violated: ViolatedPolicies(None), retry_after }
     }
 
     /// Returns the status of the response.
@@ -122,16 +122,16 @@ impl<'a> Problem<'a> {
         self.retry_after
     }
 
-    /// Returns the response in the format `reader`, with decision `id`, and the length of its body.
+    /// Returns the response in `format`, with decision `id`, and the length of its body.
     pub(super) fn into_response(
         self,
-        reader: ResponseFormat,
+        format: ResponseFormat,
         id: u64,
         scratch: &mut ScratchBuffer,
     ) -> (Response<ResponseBody>, u64) {
         let id = hexadecimal(id);
         let id = std::str::from_utf8(&id).expect("hexadecimal digits");
-        let ResponseFormat { prefers_html, wants_body } = reader;
+        let ResponseFormat { prefers_html, wants_body } = format;
         let body = match prefers_html {
             true => scratch.bytes(|text| self.write_html(id, text)),
             false => scratch.bytes(|text| self.write_json(id, text)),
@@ -188,19 +188,19 @@ impl<'a> Problem<'a> {
 
 impl ViolatedPolicies<'_> {
     fn write(self, text: &mut ScratchBuffer) -> fmt::Result {
-        let Some((rules, told)) = self.0 else { return Ok(()) };
-        let Some(refusal) = told.refusal else { return Ok(()) };
+        let Some((rules, snapshot)) = self.0 else { return Ok(()) };
+        let Some(refusal) = snapshot.refusal else { return Ok(()) };
         if refusal.quotas == 0 {
             text.write_char('"')?;
-            text.write_str(&rules.classes[usize::from(told.class.0)].name)?;
+            text.write_str(&rules.classes[usize::from(snapshot.class.0)].name)?;
             return text.write_char('"');
         }
         let mut separator = "";
-        for (place, standing) in told.standings.iter().enumerate() {
-            if refusal.quotas >> place.min(7) & 1 == 1 {
+        for (index, usage) in snapshot.standings.iter().enumerate() {
+            if refusal.quotas >> index.min(7) & 1 == 1 {
                 text.write_str(separator)?;
                 text.write_char('"')?;
-                text.write_str(&rules.quotas[usize::from(standing.quota.0)].name)?;
+                text.write_str(&rules.quotas[usize::from(usage.quota.0)].name)?;
                 text.write_char('"')?;
                 separator = ",";
             }
@@ -209,7 +209,7 @@ impl ViolatedPolicies<'_> {
     }
 }
 
-/// Formats a wait for people.
+/// Formats a wait in words.
 struct Wait(u64);
 
 impl fmt::Display for Wait {
@@ -237,8 +237,8 @@ mod tests {
     #[test]
     fn problem_title_matches_its_status() {
         use RequestError::*;
-        for fault in [Host, Path, Target, Framing, Method, Expectation, TooLarge, Loop] {
-            let problem = Problem::malformed(fault);
+        for error in [Host, Path, Target, Framing, Method, Expectation, TooLarge, Loop] {
+            let problem = Problem::malformed(error);
             let json = problem_json(&problem);
             assert_eq!(json["title"].as_str(), problem.status().canonical_reason());
             assert_eq!(json["status"], problem.status().as_u16());
@@ -260,14 +260,14 @@ mod tests {
         };
         for reason in Reason::ALL {
             let refusal = crate::policy::Refusal { reason, quotas: 1, wait: Duration::from_secs(1) };
-            let told = RateLimitSnapshot {
+            let snapshot = RateLimitSnapshot {
                 class: crate::policy::ClassId(0),
                 route: 0,
                 standings: &[],
                 bucket: None,
                 refusal: Some(&refusal),
             };
-            let problem = Problem::refused(&rules, told, 0.0).expect("refusal");
+            let problem = Problem::refused(&rules, snapshot, 0.0).expect("refusal");
             let json = problem_json(&problem);
             assert_eq!((&json["reason"], &json["detail"]), (&reason.name().into(), &problem.words.detail.into()));
             assert_eq!(

@@ -15,7 +15,7 @@ pub(super) struct ProblemTemplate {
 }
 
 /// Builds the document, with its members in the order of RFC 9457.
-macro_rules! words {
+macro_rules! template {
     ($status:literal, $kind:literal, $title:literal, $detail:literal, $after_id:expr) => {
         ProblemTemplate {
             status: $status,
@@ -39,14 +39,14 @@ macro_rules! words {
 /// Builds a problem without details beyond its status.
 macro_rules! plain {
     ($status:literal, $title:literal, $detail:literal) => {
-        words!($status, "about:blank", $title, $detail, "\"}\n")
+        template!($status, "about:blank", $title, $detail, "\"}\n")
     };
 }
 
 /// Builds a problem with a reason, one of [`Reason::name`], followed by the policies.
 macro_rules! refusal {
     ($status:literal, $kind:literal, $title:literal, $detail:literal, $reason:literal) => {
-        words!($status, $kind, $title, $detail, concat!("\",\"reason\":\"", $reason, "\",\"violated-policies\":["))
+        template!($status, $kind, $title, $detail, concat!("\",\"reason\":\"", $reason, "\",\"violated-policies\":["))
     };
 }
 

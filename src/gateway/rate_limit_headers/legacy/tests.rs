@@ -137,7 +137,7 @@ fn legacy_fields(
         routes: Vec::new(),
         scopes: Vec::new(),
     };
-    let standings: Vec<QuotaUsage> = units
+    let usages: Vec<QuotaUsage> = units
         .into_iter()
         .map(|(left, cost)| QuotaUsage {
             quota: QuotaId(0),
@@ -157,9 +157,9 @@ fn legacy_fields(
         full_after: Duration::from_secs(60),
         sequence: 0,
     });
-    let told = RateLimitSnapshot { class: ClassId(0), route: 0, standings: &standings, bucket, refusal };
+    let snapshot = RateLimitSnapshot { class: ClassId(0), route: 0, standings: &usages, bucket, refusal };
     let mut fields = Fields::new();
-    write(families, &rules, told, NOON, status, &mut fields);
+    write(families, &rules, snapshot, NOON, status, &mut fields);
     fields
 }
 
