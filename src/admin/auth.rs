@@ -42,13 +42,13 @@ impl AccessControl {
     /// rebinding) still sends its own name.
     fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let host = headers.get(HOST).and_then(authority);
-        let here = host.is_some_and(|authority| {
+        let is_local = host.is_some_and(|authority| {
             let name = authority.host().trim_start_matches('[').trim_end_matches(']');
             let address: Option<IpAddr> = name.parse().ok();
             name.eq_ignore_ascii_case("localhost")
                 || address.is_some_and(|address| address.is_loopback() || address == self.listen.ip())
         });
-        match here {
+        match is_local {
             true => Ok(()),
             false => Err(Problem::new(
                 StatusCode::MISDIRECTED_REQUEST,
@@ -77,8 +77,8 @@ fn check_not_browser(headers: &HeaderMap) -> Result<(), Problem> {
     let foreign_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");
     let foreign_origin = headers.get(ORIGIN).is_some_and(|origin| {
         let host = headers.get(HOST).map(HeaderValue::as_bytes).unwrap_or_default();
-        let from = origin.as_bytes();
-        from.strip_prefix(b"http://").or(from.strip_prefix(b"https://")) != Some(host)
+        let origin = origin.as_bytes();
+        origin.strip_prefix(b"http://").or(origin.strip_prefix(b"https://")) != Some(host)
     });
     match foreign_site || foreign_origin {
         true => Err(Problem::new(StatusCode::FORBIDDEN, "Requests of other sites' pages are not allowed.")),

@@ -76,14 +76,14 @@ impl Client {
     /// Sends a request with a JSON `body`, or without a body if it is empty.
     pub async fn request(&self, method: Method, path: &str, body: &str) -> Result<AdminResponse, AdminClientError> {
         match tokio::time::timeout(TIMEOUT, self.exchange(method, path, body)).await {
-            Ok(answered) => answered,
+            Ok(result) => result,
             Err(_) => Err(AdminClientError::TimedOut { address: self.address.clone() }),
         }
     }
 
     async fn exchange(&self, method: Method, path: &str, body: &str) -> Result<AdminResponse, AdminClientError> {
-        let not_there = |source| AdminClientError::Unreachable { address: self.address.clone(), source };
-        let stream = TcpStream::connect(&self.address).await.map_err(not_there)?;
+        let unreachable = |source| AdminClientError::Unreachable { address: self.address.clone(), source };
+        let stream = TcpStream::connect(&self.address).await.map_err(unreachable)?;
         let (mut connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.invalid_response(error))?;

@@ -42,12 +42,12 @@ impl Corrections {
 
     /// Logs the correction and stores it.
     pub(super) fn record(&self, correction: Correction) {
-        let Correction { quota, from, to, who, .. } = &correction;
-        let (peer, claimed) = (who.peer.map(|peer| peer.to_string()), who.claimed.as_deref());
+        let Correction { quota, from, to, who: actor, .. } = &correction;
+        let (peer, claimed) = (actor.peer.map(|peer| peer.to_string()), actor.claimed.as_deref());
         info!(
             target: "audit",
             quota, %from, %to, peer, by = claimed, token = self.token,
-            "Quota {quota} corrected from {from} to {to} by {who}{}",
+            "Quota {quota} corrected from {from} to {to} by {actor}{}",
             if self.token { ", with the token" } else { "" }
         );
         let mut last = self.last.lock();

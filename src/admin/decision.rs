@@ -11,15 +11,15 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
 /// Returns the access log line of decision `id`, as sent in `X-Tidegate-Decision`.
-pub(super) async fn show(State(gate): State<Gate>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let line = gate.decision(number(&id)?).ok_or_else(not_found)?;
+pub(super) async fn show(State(gateway): State<Gate>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let line = gateway.decision(number(&id)?).ok_or_else(not_found)?;
     Ok(([(CONTENT_TYPE, "application/json")], line).into_response())
 }
 
 /// Returns the explanation of decision `id`: its steps, and the changes that would admit the request. It is the
 /// document of `tidegate explain ID --json`.
-pub(super) async fn explain(State(gate): State<Gate>, Path(id): Path<String>) -> Result<Json<Explanation>, Problem> {
-    gate.explanation(number(&id)?).map(Json).ok_or_else(not_found)
+pub(super) async fn explain(State(gateway): State<Gate>, Path(id): Path<String>) -> Result<Json<Explanation>, Problem> {
+    gateway.explanation(number(&id)?).map(Json).ok_or_else(not_found)
 }
 
 fn number(id: &str) -> Result<u64, Problem> {
@@ -30,9 +30,9 @@ fn number(id: &str) -> Result<u64, Problem> {
 }
 
 fn not_found() -> Problem {
-    let kept = format!(
+    let detail = format!(
         "Decision not found: each worker keeps its last {DECISION_RING_LEN}. If the access log has it, use `tidegate \
          explain --log FILE:LINE`."
     );
-    Problem::new(StatusCode::NOT_FOUND, kept)
+    Problem::new(StatusCode::NOT_FOUND, detail)
 }

@@ -13,10 +13,10 @@ pub(super) async fn liveness() -> Json<Value> {
 }
 
 /// Responds that the gateway is ready: the origin is resolved and the ledger is open. Otherwise 503 with the reasons.
-pub(super) async fn readiness(State(gate): State<Gate>) -> Result<Json<Value>, Problem> {
-    let missing = gate.not_ready_reasons();
-    match missing.is_empty() {
+pub(super) async fn readiness(State(gateway): State<Gate>) -> Result<Json<Value>, Problem> {
+    let reasons = gateway.not_ready_reasons();
+    match reasons.is_empty() {
         true => Ok(Json(json!({ "status": "ready" }))),
-        false => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, missing.join(" "))),
+        false => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, reasons.join(" "))),
     }
 }

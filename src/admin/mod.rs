@@ -51,30 +51,30 @@ struct AdminState {
 }
 
 impl FromRef<AdminState> for Gate {
-    fn from_ref(shared: &AdminState) -> Self {
-        Arc::clone(&shared.gate)
+    fn from_ref(state: &AdminState) -> Self {
+        Arc::clone(&state.gate)
     }
 }
 
 impl FromRef<AdminState> for Arc<Corrections> {
-    fn from_ref(shared: &AdminState) -> Self {
-        Arc::clone(&shared.corrections)
+    fn from_ref(state: &AdminState) -> Self {
+        Arc::clone(&state.corrections)
     }
 }
 
-/// Serves `router` on `listener` until `end` completes; requests in flight are finished.
+/// Serves `router` on `listener` until `shutdown` completes; requests in flight are finished.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
-    end: impl Future<Output = ()> + Send + 'static,
+    shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(end).await
+    axum::serve(listener, service).with_graceful_shutdown(shutdown).await
 }
 
 /// Returns the routes of the admin listener.
-pub fn router(gate: Gate, access: AccessControl) -> Router {
-    let shared = AdminState { gate, corrections: Arc::new(Corrections::new(access.token.is_some())) };
+pub fn router(gateway: Gate, access: AccessControl) -> Router {
+    let state = AdminState { gate: gateway, corrections: Arc::new(Corrections::new(access.token.is_some())) };
     let guarded = Router::new()
         .route("/metrics", get(metrics))
         .route("/api/v1/state", get(state::show))
@@ -93,7 +93,7 @@ pub fn router(gate: Gate, access: AccessControl) -> Router {
         .route("/healthz", get(health::liveness))
         .route("/readyz", get(health::readiness))
         .merge(guarded)
-        .with_state(shared)
+        .with_state(state)
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
         .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_WITHIN))
         // Above all layers that may reject a request, so that each error is a problem document.
@@ -104,20 +104,20 @@ pub fn router(gate: Gate, access: AccessControl) -> Router {
 }
 
 /// Returns the metrics in the Prometheus text format. Dashboard and alert rules for them are in `grafana/`.
-async fn metrics(State(gate): State<Gate>) -> Response {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], gate.metrics()).into_response()
+async fn metrics(State(gateway): State<Gate>) -> Response {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], gateway.metrics()).into_response()
 }
 
 /// Reads the configuration again: 200 with `reloaded` and `summary`, or 422 with all errors; the current config then
 /// stays.
-async fn reload(State(gate): State<Gate>) -> Result<axum::Json<serde_json::Value>, Problem> {
+async fn reload(State(gateway): State<Gate>) -> Result<axum::Json<serde_json::Value>, Problem> {
     // A reload reads files, and must not block the control runtime.
-    let told = tokio::task::spawn_blocking(move || gate.reload()).await;
-    match told {
+    let result = tokio::task::spawn_blocking(move || gateway.reload()).await;
+    match result {
         Ok(Ok(summary)) => Ok(axum::Json(serde_json::json!({ "reloaded": true, "summary": summary }))),
-        Ok(Err(mistakes)) => Err(Problem::new(
+        Ok(Err(errors)) => Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
-            format!("Configuration reload failed; the current configuration stays.\n{mistakes}"),
+            format!("Configuration reload failed; the current configuration stays.\n{errors}"),
         )),
         Err(_) => Err(Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,

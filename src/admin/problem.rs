@@ -38,8 +38,8 @@ impl IntoResponse for Problem {
 /// Replaces bare error responses of routing and limits by problem documents.
 pub(super) async fn explain(response: Response) -> Response {
     let status = response.status();
-    let told = response.headers().get(CONTENT_TYPE).is_some_and(|form| form == PROBLEM_JSON);
-    if told || !(status.is_client_error() || status.is_server_error()) {
+    let is_problem = response.headers().get(CONTENT_TYPE).is_some_and(|value| value == PROBLEM_JSON);
+    if is_problem || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
     let detail = match status {
@@ -49,13 +49,13 @@ pub(super) async fn explain(response: Response) -> Response {
         StatusCode::SERVICE_UNAVAILABLE => "No response within 10 s.",
         _ => "The request failed.",
     };
-    let mut explained = Problem::new(status, detail).into_response();
+    let mut problem = Problem::new(status, detail).into_response();
     for (name, value) in response.headers() {
         if name != CONTENT_TYPE && name != CONTENT_LENGTH {
-            explained.headers_mut().append(name, value.clone());
+            problem.headers_mut().append(name, value.clone());
         }
     }
-    explained
+    problem
 }
 
 const PROBLEM_JSON: &str = "application/problem+json";

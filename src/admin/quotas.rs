@@ -34,17 +34,17 @@ struct ResetBody {
 }
 
 /// Lists all quotas of the current rules; the data of `tidegate quota show`.
-pub(super) async fn list(State(gate): State<Gate>) -> Json<Value> {
-    let now = gate.now();
-    Json(gate.quotas().iter().map(|view| quota(view, now)).collect())
+pub(super) async fn list(State(gateway): State<Gate>) -> Json<Value> {
+    let now = gateway.now();
+    Json(gateway.quotas().iter().map(|view| quota(view, now)).collect())
 }
 
 /// Returns one quota.
-pub(super) async fn show(State(gate): State<Gate>, Path(name): Path<String>) -> Result<Json<Value>, Problem> {
-    let quotas = gate.quotas();
+pub(super) async fn show(State(gateway): State<Gate>, Path(name): Path<String>) -> Result<Json<Value>, Problem> {
+    let quotas = gateway.quotas();
     match named(&name, &quotas) {
-        Ok(view) => Ok(Json(quota(view, gate.now()))),
-        Err(unknown) => Err(Problem::new(StatusCode::NOT_FOUND, unknown)),
+        Ok(view) => Ok(Json(quota(view, gateway.now()))),
+        Err(error) => Err(Problem::new(StatusCode::NOT_FOUND, error)),
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn show(State(gate): State<Gate>, Path(name): Path<String>) -> 
 /// Ends a Redis recovery of the quota and a closure by `sync_from`. Responds with `name`, `from` and `to`. The
 /// correction is active at once, and stored before the response (or a warning is logged after 2 s).
 pub(super) async fn set_used(
-    State(gate): State<Gate>,
+    State(gateway): State<Gate>,
     State(corrections): State<Arc<Corrections>>,
     Path(name): Path<String>,
     peer: Peer,
@@ -62,12 +62,12 @@ pub(super) async fn set_used(
 ) -> Result<Json<Value>, Problem> {
     let sent: SetUsedBody = serde_json::from_slice(&body)
         .map_err(|error| unreadable(r#"{"used": N} or {"used": N, "by": "NAME"}"#, &error))?;
-    correct(&gate, &corrections, &name, &sent.used, peer, sent.by)
+    correct(&gateway, &corrections, &name, &sent.used, peer, sent.by)
 }
 
 /// Sets the usage to 0: the full limit of the window is available again, less reserved units.
 pub(super) async fn reset(
-    State(gate): State<Gate>,
+    State(gateway): State<Gate>,
     State(corrections): State<Arc<Corrections>>,
     Path(name): Path<String>,
     peer: Peer,
@@ -79,23 +79,23 @@ pub(super) async fn reset(
             serde_json::from_slice(&body).map_err(|error| unreadable(r#"an empty body or {"by": "NAME"}"#, &error))?
         }
     };
-    correct(&gate, &corrections, &name, &json!(0), peer, sent.by)
+    correct(&gateway, &corrections, &name, &json!(0), peer, sent.by)
 }
 
 fn correct(
-    gate: &Gate,
+    gateway: &Gate,
     corrections: &Corrections,
     name: &str,
     used: &Value,
     peer: Peer,
     by: Option<String>,
 ) -> Result<Json<Value>, Problem> {
-    let used = check(name, used, by.as_deref(), &gate.quotas())?;
+    let used = check(name, used, by.as_deref(), &gateway.quotas())?;
     // The quota can disappear in between only by a reload.
-    let gone = |_| Problem::new(StatusCode::NOT_FOUND, format!("quota: {name} was removed by a reload"));
-    let (from, to) = gate.set_used(name, used).map_err(gone)?;
-    let who = Actor { peer: peer.map(|Extension(ConnectInfo(peer))| peer), claimed: by };
-    corrections.record(Correction { time: gate.now(), quota: name.to_owned(), from, to, who });
+    let not_found = |_| Problem::new(StatusCode::NOT_FOUND, format!("quota: {name} was removed by a reload"));
+    let (from, to) = gateway.set_used(name, used).map_err(not_found)?;
+    let actor = Actor { peer: peer.map(|Extension(ConnectInfo(peer))| peer), claimed: by };
+    corrections.record(Correction { time: gateway.now(), quota: name.to_owned(), from, to, who: actor });
     Ok(Json(json!({ "name": name, "from": amount(from), "to": amount(to) })))
 }
 
@@ -109,20 +109,20 @@ fn check(name: &str, used: &Value, by: Option<&str>, quotas: &[QuotaView]) -> Re
     match (&quota, &used, &by) {
         (Ok(_), Ok(used), Ok(())) => Ok(*used),
         _ => {
-            let wrong: Vec<String> = [quota.err(), used.err(), by.err()].into_iter().flatten().collect();
-            Err(Problem::new(status, wrong.join("\n")))
+            let errors: Vec<String> = [quota.err(), used.err(), by.err()].into_iter().flatten().collect();
+            Err(Problem::new(status, errors.join("\n")))
         }
     }
 }
 
 fn named<'a>(name: &str, quotas: &'a [QuotaView]) -> Result<&'a QuotaView, String> {
     quotas.iter().find(|view| view.name == name).ok_or_else(|| {
-        let known: Vec<&str> = quotas.iter().map(|view| view.name.as_str()).collect();
-        let remedy = match known.is_empty() {
+        let names: Vec<&str> = quotas.iter().map(|view| view.name.as_str()).collect();
+        let hint = match names.is_empty() {
             true => "the current config has no quotas".to_owned(),
-            false => format!("known: {}", known.join(", ")),
+            false => format!("known: {}", names.join(", ")),
         };
-        format!("quota: unknown name {name:?}; {remedy}")
+        format!("quota: unknown name {name:?}; {hint}")
     })
 }
 
@@ -144,8 +144,8 @@ fn amount_of(sent: &Value, limit: Option<Units>) -> Result<Units, String> {
 
 /// Checks that a name fits into one log line.
 fn check_actor_name(name: &str) -> Result<(), String> {
-    let fits = (1..=MAX_ACTOR_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control);
-    match fits {
+    let is_valid = (1..=MAX_ACTOR_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+    match is_valid {
         true => Ok(()),
         false => Err(format!("by: found {name:?}; give a name of 1 to {MAX_ACTOR_NAME} characters, or none")),
     }

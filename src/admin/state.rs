@@ -21,37 +21,37 @@ use std::sync::Arc;
 /// `trusted_proxies` does not name, with the YAML to write; null if none was seen. `notes`: warnings, such as keys that
 /// wait for a restart. `top_clients`: the twenty clients refused most often. `corrections`: the last twenty manual
 /// corrections.
-pub(super) async fn show(State(gate): State<Gate>, State(corrections): State<Arc<Corrections>>) -> Json<Value> {
-    let (now, started) = (gate.now(), gate.started());
-    let quotas: Vec<Value> = gate.quotas().iter().map(|view| quota(view, now)).collect();
-    let scopes: Vec<Value> = gate.scopes().iter().map(scope).collect();
-    let clients: Vec<Value> = gate.top_clients(TOP_CLIENTS).iter().map(client).collect();
-    let places = gate.addresses();
+pub(super) async fn show(State(gateway): State<Gate>, State(corrections): State<Arc<Corrections>>) -> Json<Value> {
+    let (now, started) = (gateway.now(), gateway.started());
+    let quotas: Vec<Value> = gateway.quotas().iter().map(|view| quota(view, now)).collect();
+    let scopes: Vec<Value> = gateway.scopes().iter().map(scope).collect();
+    let clients: Vec<Value> = gateway.top_clients(TOP_CLIENTS).iter().map(client).collect();
+    let listen_addresses = gateway.addresses();
     Json(json!({
         "time": rfc3339(now),
         "started": rfc3339(started),
         "uptime_s": now.saturating_duration_since(started).as_secs(),
-        "version": gate.version(),
-        "revision": gate.revision(),
-        "listen": addresses(&places.listen),
-        "admin": places.admin.map(|admin| admin.to_string()),
+        "version": gateway.version(),
+        "revision": gateway.revision(),
+        "listen": addresses(&listen_addresses.listen),
+        "admin": listen_addresses.admin.map(|admin| admin.to_string()),
         "origin": {
-            "authority": places.origin,
-            "resolved": !places.origin_addresses.is_empty(),
-            "addresses": addresses(&places.origin_addresses),
+            "authority": listen_addresses.origin,
+            "resolved": !listen_addresses.origin_addresses.is_empty(),
+            "addresses": addresses(&listen_addresses.origin_addresses),
         },
-        "settings": settings(&gate.settings()),
-        "not_ready_reasons": gate.not_ready_reasons(),
-        "ledger_error": gate.ledger_error(),
-        "untrusted_proxy": gate.untrusted_proxy(),
-        "notes": gate.notes(),
+        "settings": settings(&gateway.settings()),
+        "not_ready_reasons": gateway.not_ready_reasons(),
+        "ledger_error": gateway.ledger_error(),
+        "untrusted_proxy": gateway.untrusted_proxy(),
+        "notes": gateway.notes(),
         "quotas": quotas,
-        "classes": gate.classes(),
+        "classes": gateway.classes(),
         "scopes": scopes,
-        "crawlers": gate.crawlers().iter().map(|(operator, seen)| crawler(operator, seen)).collect::<Vec<Value>>(),
-        "connections": gate.connections(),
+        "crawlers": gateway.crawlers().iter().map(|(operator, view)| crawler(operator, view)).collect::<Vec<Value>>(),
+        "connections": gateway.connections(),
         "top_clients": clients,
-        "log_lines_dropped": gate.log_lines_dropped(),
+        "log_lines_dropped": gateway.log_lines_dropped(),
         "corrections": corrections.list(),
     }))
 }
@@ -122,47 +122,48 @@ pub(super) fn amount(units: Units) -> Value {
 /// Returns the crawl compliance of one operator. `robots_share`: share of its requests for robots.txt.
 /// `mean_interval_s`: mean interval between two page requests. `violations`: page requests before the crawl delay was
 /// over. `violation_ratio`: violations per interval.
-fn crawler(operator: &str, seen: &ComplianceView) -> Value {
+fn crawler(operator: &str, view: &ComplianceView) -> Value {
     let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
     json!({
         "operator": operator,
-        "crawl_delay_s": seen.advertised,
-        "requests": seen.requests,
-        "robots_share": share(seen.robots, seen.requests),
-        "mean_interval_s": (seen.intervals > 0).then(|| seen.intervals_total.as_secs_f64() / seen.intervals as f64),
-        "violations": seen.violations,
-        "violation_ratio": share(seen.violations, seen.intervals),
+        "crawl_delay_s": view.advertised,
+        "requests": view.requests,
+        "robots_share": share(view.robots, view.requests),
+        "mean_interval_s": (view.intervals > 0).then(|| view.intervals_total.as_secs_f64() / view.intervals as f64),
+        "violations": view.violations,
+        "violation_ratio": share(view.violations, view.intervals),
     })
 }
 
 fn settings(view: &SettingsView) -> Value {
-    let failed = view.last_reload_error.as_ref().map(|(time, why)| json!({ "time": rfc3339(*time), "errors": why }));
+    let failed =
+        view.last_reload_error.as_ref().map(|(time, errors)| json!({ "time": rfc3339(*time), "errors": errors }));
     json!({ "loaded_at": rfc3339(view.loaded), "last_reload_failed": failed })
 }
 
-fn addresses(of: &[SocketAddr]) -> Vec<String> {
-    of.iter().map(ToString::to_string).collect()
+fn addresses(addresses: &[SocketAddr]) -> Vec<String> {
+    addresses.iter().map(ToString::to_string).collect()
 }
 
 /// Returns one scope. A partitioned scope has the number of `partitions` and up to 20 `busiest_partitions`. These
 /// contain partition keys: do not partition by a header with a secret.
 fn scope(view: &ScopeView) -> Value {
     let throttle = view.throttle.as_ref();
-    let mut told = throttle.map_or_else(|| json!({}), throttle_state);
-    told["name"] = json!(view.name);
-    told["inflight"] = json!(view.inflight);
-    if let Some(values) = throttle.and_then(|state| state.partitions) {
-        told["partitions"] = json!(values);
-        told["busiest_partitions"] = view.busiest.iter().map(partition).collect();
+    let mut document = throttle.map_or_else(|| json!({}), throttle_state);
+    document["name"] = json!(view.name);
+    document["inflight"] = json!(view.inflight);
+    if let Some(count) = throttle.and_then(|state| state.partitions) {
+        document["partitions"] = json!(count);
+        document["busiest_partitions"] = view.busiest.iter().map(partition).collect();
     }
-    told
+    document
 }
 
-fn partition(of: &ScopeState) -> Value {
-    let mut told = throttle_state(of);
-    told["partition"] = json!(&*of.name);
-    told["inflight"] = json!(of.in_flight);
-    told
+fn partition(state: &ScopeState) -> Value {
+    let mut document = throttle_state(state);
+    document["partition"] = json!(&*state.name);
+    document["inflight"] = json!(state.in_flight);
+    document
 }
 
 /// Returns the state of a scope or partition. `delay_s`: current time between two requests. `backoff_level`:

@@ -16,20 +16,21 @@ use tower::ServiceExt;
 
 #[tokio::test]
 async fn gateway_without_origin_address_is_alive_not_ready() {
-    let desk = FakeGateway { missing: vec!["The origin's name has not been resolved.".into()], ..FakeGateway::new() };
-    let alive = desk.request_with_headers("GET /healthz").await;
-    assert_eq!(alive.status, 200);
-    let ready = desk.request_with_headers("GET /readyz").await;
-    assert_eq!(ready.status, 503);
-    assert_eq!(ready.json()["detail"], "The origin's name has not been resolved.");
+    let gateway =
+        FakeGateway { missing: vec!["The origin's name has not been resolved.".into()], ..FakeGateway::new() };
+    let liveness = gateway.request_with_headers("GET /healthz").await;
+    assert_eq!(liveness.status, 200);
+    let readiness = gateway.request_with_headers("GET /readyz").await;
+    assert_eq!(readiness.status, 503);
+    assert_eq!(readiness.json()["detail"], "The origin's name has not been resolved.");
     assert_eq!(FakeGateway::new().request_with_headers("GET /readyz").await.status, 200);
 }
 
 #[tokio::test]
 async fn metrics_use_the_prometheus_text_format() {
-    let answer = FakeGateway::new().request_with_headers("GET /metrics").await;
-    assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
-    assert_eq!(answer.body, "tidegate_up 1\n");
+    let response = FakeGateway::new().request_with_headers("GET /metrics").await;
+    assert_eq!(response.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    assert_eq!(response.body, "tidegate_up 1\n");
 }
 
 #[tokio::test]
@@ -47,8 +48,8 @@ async fn state_shows_quotas_classes_scopes_and_top_clients() {
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "bucket_remaining": 0, "limited_by": "bucket", "limited_for_s": 8});
     assert_eq!(state["top_clients"][0], limited);
     assert_eq!(state["classes"], json!(["bot"]));
-    let resting = json!({"name": "default", "inflight": 2, "queue_length": 3, "limit": 4, "delay_s": 0.25, "backoff_s": 7.5, "backoff_level": 2, "controller": "gradient"});
-    assert_eq!(state["scopes"][0], resting);
+    let throttled = json!({"name": "default", "inflight": 2, "queue_length": 3, "limit": 4, "delay_s": 0.25, "backoff_s": 7.5, "backoff_level": 2, "controller": "gradient"});
+    assert_eq!(state["scopes"][0], throttled);
     assert_eq!(
         state["scopes"][1],
         json!({"name": "open", "inflight": 0}),
@@ -82,35 +83,35 @@ async fn state_shows_addresses_and_failed_reload() {
 
 #[tokio::test]
 async fn single_quota_is_returned_by_name() {
-    let desk = FakeGateway::new();
-    let alone = desk.request_with_headers("GET /api/v1/quotas/places_api").await;
-    assert_eq!(alone.json(), desk.request_with_headers("GET /api/v1/quotas").await.json()[0]);
-    assert_eq!(alone.json()["window_ends_in_s"], 86_400 - 160);
-    let unknown = desk.request_with_headers("GET /api/v1/quotas/places").await;
+    let gateway = FakeGateway::new();
+    let single = gateway.request_with_headers("GET /api/v1/quotas/places_api").await;
+    assert_eq!(single.json(), gateway.request_with_headers("GET /api/v1/quotas").await.json()[0]);
+    assert_eq!(single.json()["window_ends_in_s"], 86_400 - 160);
+    let unknown = gateway.request_with_headers("GET /api/v1/quotas/places").await;
     assert_eq!(unknown.json()["detail"], "quota: unknown name \"places\"; known: places_api");
     assert_eq!(unknown.problem_status(), 404);
 }
 
 #[tokio::test]
 async fn manual_correction_is_exact_to_a_thousandth() {
-    let desk = FakeGateway::new();
-    let answer = desk.put("/api/v1/quotas/places_api/used", r#"{"used": 40.125}"#).await;
-    assert_eq!(answer.json(), json!({"name": "places_api", "from": 12.25, "to": 40.125}));
-    let answer = desk.put("/api/v1/quotas/places_api/used", r#"{"used": "12.25", "by": "ann"}"#).await;
-    assert_eq!(answer.json(), json!({"name": "places_api", "from": 40.125, "to": 12.25}));
-    assert_eq!(desk.put("/api/v1/quotas/places_api/used", r#"{"used": 100}"#).await.status, 200, "the whole limit");
+    let gateway = FakeGateway::new();
+    let response = gateway.put("/api/v1/quotas/places_api/used", r#"{"used": 40.125}"#).await;
+    assert_eq!(response.json(), json!({"name": "places_api", "from": 12.25, "to": 40.125}));
+    let response = gateway.put("/api/v1/quotas/places_api/used", r#"{"used": "12.25", "by": "ann"}"#).await;
+    assert_eq!(response.json(), json!({"name": "places_api", "from": 40.125, "to": 12.25}));
+    assert_eq!(gateway.put("/api/v1/quotas/places_api/used", r#"{"used": 100}"#).await.status, 200, "the whole limit");
     for (body, from) in [("", 100), (r#"{"by": "ann"}"#, 0)] {
-        let answer = desk.send("POST /api/v1/quotas/places_api/reset", Body::from(body)).await;
-        assert_eq!(answer.json(), json!({"name": "places_api", "from": from, "to": 0}));
+        let response = gateway.send("POST /api/v1/quotas/places_api/reset", Body::from(body)).await;
+        assert_eq!(response.json(), json!({"name": "places_api", "from": from, "to": 0}));
     }
 }
 
 #[tokio::test]
 async fn invalid_correction_reports_every_error_and_changes_nothing() {
-    let desk = FakeGateway::new();
+    let gateway = FakeGateway::new();
     let name = "by: found \"a\\nb\"; give a name of 1 to 64 characters, or none";
     let range = "give a number from 0 to 100, such as 12 or 0.25";
-    for (sent, told) in [
+    for (sent, errors) in [
         (r#"{"used": 100.001}"#, vec!["used: 100.001 exceeds the limit; give a number from 0 to 100".to_owned()]),
         (r#"{"used": -1}"#, vec![format!("used: found -1; {range}")]),
         (r#"{"used": "many"}"#, vec![format!("used: found \"many\"; {range}")]),
@@ -118,29 +119,35 @@ async fn invalid_correction_reports_every_error_and_changes_nothing() {
         (r#"{"used": [], "by": "a\nb"}"#, vec![format!("used: found []; {range}"), name.to_owned()]),
         (r#"{"used": 1, "by": "a\nb"}"#, vec![name.to_owned()]),
     ] {
-        let answer = desk.put("/api/v1/quotas/places_api/used", sent).await;
-        assert_eq!(answer.json()["detail"], told.join("\n"), "{sent}");
-        assert_eq!(answer.problem_status(), 422);
+        let response = gateway.put("/api/v1/quotas/places_api/used", sent).await;
+        assert_eq!(response.json()["detail"], errors.join("\n"), "{sent}");
+        assert_eq!(response.problem_status(), 422);
     }
-    for wrong in ["", "{}", "[]", r#"{"used": 1, "limit": 2}"#, "{\"used\": 1e300}"] {
-        assert_eq!(desk.put("/api/v1/quotas/places_api/used", wrong).await.problem_status(), 422, "{wrong}");
+    for invalid in ["", "{}", "[]", r#"{"used": 1, "limit": 2}"#, "{\"used\": 1e300}"] {
+        assert_eq!(gateway.put("/api/v1/quotas/places_api/used", invalid).await.problem_status(), 422, "{invalid}");
     }
-    assert_eq!(desk.send("POST /api/v1/quotas/places_api/reset", Body::from("[]")).await.problem_status(), 422);
-    let nobodys = desk.put("/api/v1/quotas/nobodys/used", r#"{"used": -1}"#).await;
-    let told = nobodys.json()["detail"].as_str().unwrap_or_default().to_owned();
-    assert!(told.contains("known: places_api\nused: found -1; give a number of at least 0"), "{told}");
-    assert_eq!(nobodys.problem_status(), 404);
-    assert_eq!(desk.send("POST /api/v1/quotas/nobodys/reset", Body::empty()).await.problem_status(), 404);
-    assert_eq!(*desk.used.lock(), Units::from_milli(12_250));
+    assert_eq!(gateway.send("POST /api/v1/quotas/places_api/reset", Body::from("[]")).await.problem_status(), 422);
+    let unknown = gateway.put("/api/v1/quotas/nobodys/used", r#"{"used": -1}"#).await;
+    let errors = unknown.json()["detail"].as_str().unwrap_or_default().to_owned();
+    assert!(errors.contains("known: places_api\nused: found -1; give a number of at least 0"), "{errors}");
+    assert_eq!(unknown.problem_status(), 404);
+    assert_eq!(gateway.send("POST /api/v1/quotas/nobodys/reset", Body::empty()).await.problem_status(), 404);
+    assert_eq!(*gateway.used.lock(), Units::from_milli(12_250));
 }
 
 #[tokio::test]
 async fn recent_corrections_are_listed_with_their_actor() {
     let corrections = Corrections::new(true);
     for used in 1..=25 {
-        let who = Actor { peer: "127.0.0.1:4000".parse().ok(), claimed: (used == 25).then(|| "ann".to_owned()) };
+        let actor = Actor { peer: "127.0.0.1:4000".parse().ok(), claimed: (used == 25).then(|| "ann".to_owned()) };
         let (from, to) = (Units::from_whole(used - 1), Units::from_whole(used));
-        corrections.record(Correction { time: Timestamp::from_seconds(used), quota: "api".into(), from, to, who });
+        corrections.record(Correction {
+            time: Timestamp::from_seconds(used),
+            quota: "api".into(),
+            from,
+            to,
+            who: actor,
+        });
     }
     let list = corrections.list();
     assert_eq!(list.len(), 20);
@@ -153,15 +160,15 @@ async fn recent_corrections_are_listed_with_their_actor() {
 
 #[tokio::test]
 async fn decision_is_found_by_its_hexadecimal_id() {
-    let desk = FakeGateway::new();
-    let found = desk.request_with_headers("GET /api/v1/decisions/000000000000beef").await;
+    let gateway = FakeGateway::new();
+    let found = gateway.request_with_headers("GET /api/v1/decisions/000000000000beef").await;
     assert_eq!((found.status, &found.json()["verdict"]), (200, &json!("refused")));
-    assert_eq!(desk.request_with_headers("GET /api/v1/decisions/000000000000dead").await.problem_status(), 404);
-    for wrong in ["beef", "zzzzzzzzzzzzzzzz", "+00000000000beef"] {
+    assert_eq!(gateway.request_with_headers("GET /api/v1/decisions/000000000000dead").await.problem_status(), 404);
+    for invalid in ["beef", "zzzzzzzzzzzzzzzz", "+00000000000beef"] {
         assert_eq!(
-            desk.request_with_headers(&format!("GET /api/v1/decisions/{wrong}")).await.problem_status(),
+            gateway.request_with_headers(&format!("GET /api/v1/decisions/{invalid}")).await.problem_status(),
             400,
-            "{wrong}"
+            "{invalid}"
         );
     }
 }
@@ -169,77 +176,85 @@ async fn decision_is_found_by_its_hexadecimal_id() {
 #[tokio::test]
 async fn failed_reload_returns_the_config_errors() {
     assert_eq!(FakeGateway::new().request_with_headers("POST /api/v1/reload").await.json()["reloaded"], true);
-    let wrong = FakeGateway { mistakes: Some("routes[0].cost: found -1".into()), ..FakeGateway::new() };
-    let answer = wrong.request_with_headers("POST /api/v1/reload").await;
-    assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("routes[0].cost")));
-    assert_eq!(answer.problem_status(), 422);
+    let gateway = FakeGateway { mistakes: Some("routes[0].cost: found -1".into()), ..FakeGateway::new() };
+    let response = gateway.request_with_headers("POST /api/v1/reload").await;
+    assert!(response.json()["detail"].as_str().is_some_and(|detail| detail.contains("routes[0].cost")));
+    assert_eq!(response.problem_status(), 422);
 }
 
 #[tokio::test]
 async fn every_error_is_a_problem_document() {
-    let desk = FakeGateway::new();
-    assert_eq!(desk.request_with_headers("GET /nothing").await.problem_status(), 404);
-    let wrong_method = desk.request_with_headers("DELETE /api/v1/state").await;
-    assert_eq!(wrong_method.problem_status(), 405);
-    assert_eq!(wrong_method.header("allow"), "GET,HEAD");
+    let gateway = FakeGateway::new();
+    assert_eq!(gateway.request_with_headers("GET /nothing").await.problem_status(), 404);
+    let unsupported = gateway.request_with_headers("DELETE /api/v1/state").await;
+    assert_eq!(unsupported.problem_status(), 405);
+    assert_eq!(unsupported.header("allow"), "GET,HEAD");
     let long = "1".repeat(BODY_BYTES_MAX + 1);
-    assert_eq!(desk.put("/api/v1/quotas/places_api/used", &long).await.problem_status(), 413);
-    assert_eq!(desk.request_with_headers("GET /api/v1/decisions/%ff").await.problem_status(), 400);
+    assert_eq!(gateway.put("/api/v1/quotas/places_api/used", &long).await.problem_status(), 413);
+    assert_eq!(gateway.request_with_headers("GET /api/v1/decisions/%ff").await.problem_status(), 400);
 }
 
 #[tokio::test]
 async fn token_is_required_except_for_health_checks() {
-    let desk = FakeGateway { token: Some("secret".into()), ..FakeGateway::new() };
-    for wrong in ["", "authorization: Bearer secre", "authorization: Bearer secretly", "authorization: Basic secret"] {
+    let gateway = FakeGateway { token: Some("secret".into()), ..FakeGateway::new() };
+    for header in ["", "authorization: Bearer secre", "authorization: Bearer secretly", "authorization: Basic secret"] {
         for path in ["/metrics", "/api/v1/state", "/nothing"] {
-            let answer = desk.request_with_headers(&format!("GET {path}\n{wrong}")).await;
-            assert_eq!(answer.problem_status(), 401, "{path} {wrong}");
-            assert_eq!(answer.header("www-authenticate"), "Bearer");
+            let response = gateway.request_with_headers(&format!("GET {path}\n{header}")).await;
+            assert_eq!(response.problem_status(), 401, "{path} {header}");
+            assert_eq!(response.header("www-authenticate"), "Bearer");
         }
     }
-    assert_eq!(desk.request_with_headers("GET /healthz").await.status, 200);
-    let from_afar = "GET /metrics\nauthorization: bearer secret\nhost: gate.internal:9090";
-    assert_eq!(desk.request_with_headers(from_afar).await.status, 200, "a valid token is accepted with any Host");
+    assert_eq!(gateway.request_with_headers("GET /healthz").await.status, 200);
+    let remote = "GET /metrics\nauthorization: bearer secret\nhost: gate.internal:9090";
+    assert_eq!(gateway.request_with_headers(remote).await.status, 200, "a valid token is accepted with any Host");
 }
 
 #[tokio::test]
 async fn non_loopback_host_is_rejected_without_a_token() {
-    let desk = FakeGateway::new();
-    for here in ["127.0.0.1:9090", "localhost:9090", "[::1]:9090", "127.9.9.9"] {
-        assert_eq!(desk.request_with_headers(&format!("GET /api/v1/state\nhost: {here}")).await.status, 200, "{here}");
-    }
-    for elsewhere in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:9090", "203.0.113.7", "a b"] {
+    let gateway = FakeGateway::new();
+    for loopback in ["127.0.0.1:9090", "localhost:9090", "[::1]:9090", "127.9.9.9"] {
         assert_eq!(
-            desk.request_with_headers(&format!("GET /api/v1/state\nhost: {elsewhere}")).await.problem_status(),
+            gateway.request_with_headers(&format!("GET /api/v1/state\nhost: {loopback}")).await.status,
+            200,
+            "{loopback}"
+        );
+    }
+    for foreign in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:9090", "203.0.113.7", "a b"] {
+        assert_eq!(
+            gateway.request_with_headers(&format!("GET /api/v1/state\nhost: {foreign}")).await.problem_status(),
             421,
-            "{elsewhere}"
+            "{foreign}"
         );
     }
 }
 
 #[tokio::test]
 async fn cross_site_requests_are_rejected() {
-    let desk = FakeGateway::new();
-    for page in
+    let gateway = FakeGateway::new();
+    for header in
         ["sec-fetch-site: cross-site", "sec-fetch-site: same-site", "origin: http://evil.example", "origin: null"]
     {
         assert_eq!(
-            desk.request_with_headers(&format!("POST /api/v1/reload\n{page}")).await.problem_status(),
+            gateway.request_with_headers(&format!("POST /api/v1/reload\n{header}")).await.problem_status(),
             403,
-            "{page}"
+            "{header}"
         );
     }
-    for own in ["sec-fetch-site: same-origin", "sec-fetch-site: none", "origin: http://127.0.0.1:9090"] {
-        assert_eq!(desk.request_with_headers(&format!("POST /api/v1/reload\n{own}")).await.status, 200, "{own}");
+    for header in ["sec-fetch-site: same-origin", "sec-fetch-site: none", "origin: http://127.0.0.1:9090"] {
+        assert_eq!(
+            gateway.request_with_headers(&format!("POST /api/v1/reload\n{header}")).await.status,
+            200,
+            "{header}"
+        );
     }
 }
 
 #[tokio::test]
 async fn responses_disable_caching_and_content_sniffing() {
     for path in ["/healthz", "/metrics", "/nothing"] {
-        let answer = FakeGateway::new().request_with_headers(&format!("GET {path}")).await;
-        assert_eq!(answer.header("cache-control"), "no-store");
-        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+        let response = FakeGateway::new().request_with_headers(&format!("GET {path}")).await;
+        assert_eq!(response.header("cache-control"), "no-store");
+        assert_eq!(response.header("x-content-type-options"), "nosniff");
     }
 }
 
@@ -247,18 +262,18 @@ async fn responses_disable_caching_and_content_sniffing() {
 async fn server_runs_until_the_shutdown_signal() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let listen = listener.local_addr().expect("an address");
-    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let (shutdown_sender, shutdown) = tokio::sync::oneshot::channel::<()>();
     let router = router(Arc::new(FakeGateway::new()), AccessControl { token: None, listen });
-    let server = tokio::spawn(serve(listener, router, async { drop(ended.await) }));
+    let server = tokio::spawn(serve(listener, router, async { drop(shutdown.await) }));
     let mut client = tokio::net::TcpStream::connect(listen).await.expect("a connection");
     let body = r#"{"used": 1}"#;
     let head = format!("PUT /api/v1/quotas/places_api/used HTTP/1.1\r\nHost: {listen}\r\nConnection: close\r\n");
     let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
     client.write_all(request.as_bytes()).await.expect("sent");
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).await.expect("answered");
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    drop(end);
+    let mut response = String::new();
+    client.read_to_string(&mut response).await.expect("answered");
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    drop(shutdown_sender);
     server.await.expect("no panic").expect("no error");
 }
 
@@ -281,16 +296,16 @@ impl FakeGateway {
     }
 
     /// Sends a request given as method and path, with headers on further lines.
-    async fn request_with_headers(&self, asked: &str) -> TestResponse {
-        self.send(asked, Body::empty()).await
+    async fn request_with_headers(&self, request_text: &str) -> TestResponse {
+        self.send(request_text, Body::empty()).await
     }
 
     async fn put(&self, path: &str, body: &str) -> TestResponse {
         self.send(&format!("PUT {path}"), Body::from(body.to_owned())).await
     }
 
-    async fn send(&self, asked: &str, body: Body) -> TestResponse {
-        let mut lines = asked.lines();
+    async fn send(&self, request_text: &str, body: Body) -> TestResponse {
+        let mut lines = request_text.lines();
         let (method, path) = lines.next().and_then(|line| line.split_once(' ')).expect("a method and a path");
         let mut request = Request::builder().method(method).uri(path);
         let headers: Vec<_> = lines.filter_map(|line| line.split_once(": ")).collect();
@@ -300,7 +315,7 @@ impl FakeGateway {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let gate = FakeGateway {
+        let gateway = FakeGateway {
             missing: self.missing.clone(),
             mistakes: self.mistakes.clone(),
             token: None,
@@ -310,7 +325,7 @@ impl FakeGateway {
             token: self.token.clone().map(Secret::new),
             listen: "127.0.0.1:9090".parse().expect("an address"),
         };
-        let response = router(Arc::new(gate), access).oneshot(request.body(body).expect("a request")).await;
+        let response = router(Arc::new(gateway), access).oneshot(request.body(body).expect("a request")).await;
         let (head, body) = response.expect("never fails").into_parts();
         let body = to_bytes(body, usize::MAX).await.expect("a body");
         let body = String::from_utf8(body.to_vec()).expect("text");
@@ -421,7 +436,7 @@ impl GatewayApi for FakeGateway {
         vec!["bot".into()]
     }
     fn scopes(&self) -> Vec<ScopeView> {
-        let resting = |name: &str, values| ScopeState {
+        let throttled = |name: &str, partitions| ScopeState {
             name: name.into(),
             in_flight: 2,
             queue_length: 3,
@@ -430,16 +445,16 @@ impl GatewayApi for FakeGateway {
             backoff_remaining: Duration::from_millis(7500),
             backoff_level: 2,
             controller: Some("gradient"),
-            partitions: values,
+            partitions,
         };
         let scope =
             |name: &str, inflight, throttle| ScopeView { name: name.into(), inflight, throttle, busiest: vec![] };
         vec![
-            scope("default", 2, Some(resting("default", None))),
+            scope("default", 2, Some(throttled("default", None))),
             scope("open", 0, None),
             ScopeView {
-                busiest: vec![resting("acme", None)],
-                ..scope("tenant", 2, Some(resting("tenant", Some(1200))))
+                busiest: vec![throttled("acme", None)],
+                ..scope("tenant", 2, Some(throttled("tenant", Some(1200))))
             },
         ]
     }
