@@ -46,19 +46,19 @@ const MAX_FILE_BYTES: usize = 64 << 20;
 
 impl AddressListFiles {
     /// Reads the files at these paths, each with the location of its key, or returns all errors.
-    pub fn read<'a>(named: impl Iterator<Item = (&'a Path, &'a str)>) -> Result<Self, AddressListErrors> {
-        let mut mistakes = Vec::new();
+    pub fn read<'a>(sources: impl Iterator<Item = (&'a Path, &'a str)>) -> Result<Self, AddressListErrors> {
+        let mut errors = Vec::new();
         let read = |(path, named_at): (&Path, &str)| {
             let text = text_of(path);
-            let networks = networks((path, named_at), &text).unwrap_or_else(|told| {
-                mistakes.extend(told);
+            let networks = networks((path, named_at), &text).unwrap_or_else(|file_errors| {
+                errors.extend(file_errors);
                 Vec::new()
             });
             let (path, named_at) = (path.to_owned(), named_at.to_owned());
             AddressListFile { path, named_at, text, networks, error: None, emptied: EmptyFileDebounce::default() }
         };
-        let files = named.map(read).collect();
-        if mistakes.is_empty() { Ok(Self(files)) } else { Err(AddressListErrors(mistakes)) }
+        let files = sources.map(read).collect();
+        if errors.is_empty() { Ok(Self(files)) } else { Err(AddressListErrors(errors)) }
     }
 
     /// Returns the networks of all files as last read.
@@ -73,38 +73,38 @@ impl AddressListFiles {
 
     /// Reads the files that have changed. An error is reported once, until the file changes again.
     pub fn reload_changed(&mut self) -> ReloadResult {
-        let mut news = ReloadResult::default();
-        for (place, file) in self.0.iter_mut().enumerate() {
+        let mut result = ReloadResult::default();
+        for (index, file) in self.0.iter_mut().enumerate() {
             let text = text_of(&file.path);
             if text == file.text {
                 file.emptied = EmptyFileDebounce::default();
                 continue;
             }
-            let found = networks((&file.path, &file.named_at), &text);
-            let is_something = found.as_ref().map_or(true, |networks| !networks.is_empty());
-            if !file.emptied.accept(!file.networks.is_empty(), is_something) {
+            let parsed = networks((&file.path, &file.named_at), &text);
+            let is_nonempty = parsed.as_ref().map_or(true, |networks| !networks.is_empty());
+            if !file.emptied.accept(!file.networks.is_empty(), is_nonempty) {
                 continue;
             }
-            match found {
+            match parsed {
                 Ok(networks) => {
                     if networks != file.networks {
-                        news.changed.push(place);
+                        result.changed.push(index);
                     }
                     file.networks = networks;
                     file.error = None;
                 }
-                Err(told) => {
-                    file.error = told.first().map(|first| match told.len() {
+                Err(errors) => {
+                    file.error = errors.first().map(|first| match errors.len() {
                         1 => first.clone(),
                         count => format!("{first} (and {} lines more)", count - 1),
                     });
-                    news.mistakes.extend(told);
+                    result.mistakes.extend(errors);
                 }
             }
             file.text = text;
         }
-        news.lists = (!news.changed.is_empty()).then(|| self.lists());
-        news
+        result.lists = (!result.changed.is_empty()).then(|| self.lists());
+        result
     }
 }
 
@@ -122,10 +122,10 @@ fn networks((path, named_at): (&Path, &str), text: &Result<String, String>) -> R
     let file = path.display();
     let unreadable = |error| vec![format!("{named_at}: {file} cannot be read: {error}; name a UTF-8 file")];
     let text = text.as_ref().map_err(unreadable)?;
-    let told = |InvalidLine { number, found }: InvalidLine| {
+    let message = |InvalidLine { number, found }: InvalidLine| {
         format!("{file}:{number}: {found:?} is not an address or network; write e.g. 192.0.2.0/24 or 2001:db8::/32")
     };
-    address_lists::parse(text).map_err(|bad| bad.into_iter().map(told).collect())
+    address_lists::parse(text).map_err(|invalid_lines| invalid_lines.into_iter().map(message).collect())
 }
 
 impl fmt::Display for AddressListErrors {
@@ -147,28 +147,28 @@ mod tests {
 
     #[test]
     fn changed_file_is_reloaded_invalid_file_is_not() {
-        let folder = tempfile::tempdir().expect("temporary directory");
-        let path = folder.path().join("hosting.txt");
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("hosting.txt");
         let write = |text: &str| std::fs::write(&path, text).expect("write file");
         write("192.0.2.0/24\n");
         let mut files = AddressListFiles::read(list_sources(&[&path])).expect("valid lists");
-        let on_it = |lists: &AddressLists, address: &str| {
+        let is_listed = |lists: &AddressLists, address: &str| {
             lists.lookup(address.parse().expect("an IP")) == ListSet::from_ids([ListId(0)])
         };
-        assert!(on_it(&files.lists(), "192.0.2.7"));
+        assert!(is_listed(&files.lists(), "192.0.2.7"));
         assert!(files.reload_changed().lists.is_none(), "unchanged file");
 
         write("198.51.100.0/24 # moved\n");
-        let news = files.reload_changed().lists.expect("changed lists");
-        assert!(on_it(&news, "198.51.100.7") && !on_it(&news, "192.0.2.7"));
+        let lists = files.reload_changed().lists.expect("changed lists");
+        assert!(is_listed(&lists, "198.51.100.7") && !is_listed(&lists, "192.0.2.7"));
 
         write("198.51.100.0/24\nnonsense\n");
-        let told = files.reload_changed();
-        assert!(told.lists.is_none() && on_it(&files.lists(), "198.51.100.7"), "the previous networks stay");
-        let place = format!("{}:2: \"nonsense\" is not an address or network", path.display());
-        assert!(told.mistakes.len() == 1 && told.mistakes[0].starts_with(&place), "{:?}", told.mistakes);
+        let result = files.reload_changed();
+        assert!(result.lists.is_none() && is_listed(&files.lists(), "198.51.100.7"), "the previous networks stay");
+        let prefix = format!("{}:2: \"nonsense\" is not an address or network", path.display());
+        assert!(result.mistakes.len() == 1 && result.mistakes[0].starts_with(&prefix), "{:?}", result.mistakes);
         assert!(files.reload_changed().mistakes.is_empty(), "reported once");
-        assert!(files.states().eq([(1, Some(&*told.mistakes[0]))]), "the error stays");
+        assert!(files.states().eq([(1, Some(&*result.mistakes[0]))]), "the error stays");
 
         std::fs::remove_file(&path).expect("remove file");
         assert!(files.reload_changed().mistakes[0].contains("cannot be read"));
@@ -180,14 +180,14 @@ mod tests {
 
     #[test]
     fn briefly_empty_file_keeps_its_networks() {
-        let folder = tempfile::tempdir().expect("temporary directory");
-        let path = folder.path().join("partners.txt");
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("partners.txt");
         let write = |text: &str| std::fs::write(&path, text).expect("write file");
         write("192.0.2.0/24\n");
         let mut files = AddressListFiles::read(list_sources(&[&path])).expect("valid lists");
-        for nothing in ["", "# being written\n"] {
-            write(nothing);
-            assert!(files.reload_changed().lists.is_none(), "{nothing:?} may be an unfinished write");
+        for empty_text in ["", "# being written\n"] {
+            write(empty_text);
+            assert!(files.reload_changed().lists.is_none(), "{empty_text:?} may be an unfinished write");
             write("192.0.2.0/24\n");
             assert!(files.reload_changed().lists.is_none(), "unchanged file");
         }
@@ -200,20 +200,20 @@ mod tests {
 
     #[test]
     fn unreadable_list_error_names_the_file() {
-        let told = AddressListFiles::read(list_sources(&["/dev/zero"])).expect_err("an invalid list").to_string();
+        let error = AddressListFiles::read(list_sources(&["/dev/zero"])).expect_err("an invalid list").to_string();
         assert_eq!(
-            told,
+            error,
             "gate.yaml:2:9: address_lists.a.file: /dev/zero cannot be read: not a regular file; name a UTF-8 file"
         );
     }
 
     #[test]
     fn all_list_errors_are_reported_at_startup() {
-        let folder = tempfile::tempdir().expect("temporary directory");
-        let paths = ["a.txt", "b.txt"].map(|name| folder.path().join(name));
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let paths = ["a.txt", "b.txt"].map(|name| dir.path().join(name));
         std::fs::write(&paths[0], "1.2.3.4\n1.2.3\n::/129\n").expect("write file");
-        let told = AddressListFiles::read(list_sources(&paths)).expect_err("invalid lists").to_string();
-        assert_eq!(told.lines().count(), 3, "{told}");
-        assert!(told.lines().nth(1).is_some_and(|line| line.contains("a.txt:3: \"::/129\"")), "{told}");
+        let errors = AddressListFiles::read(list_sources(&paths)).expect_err("invalid lists").to_string();
+        assert_eq!(errors.lines().count(), 3, "{errors}");
+        assert!(errors.lines().nth(1).is_some_and(|line| line.contains("a.txt:3: \"::/129\"")), "{errors}");
     }
 }

@@ -44,13 +44,13 @@ impl CivilCalendar {
         Ok(Self { unit, zone, reset_time })
     }
 
-    fn span_at(&self, moment: jiff::Timestamp) -> (jiff::Timestamp, jiff::Timestamp) {
+    fn span_at(&self, time: jiff::Timestamp) -> (jiff::Timestamp, jiff::Timestamp) {
         if self.unit == Unit::Hour {
-            return self.hour(moment);
+            return self.hour(time);
         }
-        let today = self.zone.to_datetime(moment).date();
+        let today = self.zone.to_datetime(time).date();
         let mut first = self.first_day(today);
-        while self.reset(first) > moment {
+        while self.reset(first) > time {
             first = self.first_day(first.saturating_sub(1.day()));
         }
         loop {
@@ -58,7 +58,7 @@ impl CivilCalendar {
             if next == first {
                 return (self.reset(first), jiff::Timestamp::MAX);
             }
-            if moment < self.reset(next) {
+            if time < self.reset(next) {
                 return (self.reset(first), self.reset(next));
             }
             first = next;
@@ -84,50 +84,50 @@ impl CivilCalendar {
 
     /// Returns the first instant of `date` at or after the reset time.
     fn reset(&self, date: Date) -> jiff::Timestamp {
-        let due = date.to_datetime(self.reset_time);
-        match self.zone.to_ambiguous_timestamp(due).offset() {
-            AmbiguousOffset::Unambiguous { offset } => moment_of(due, offset),
-            AmbiguousOffset::Fold { before, .. } => moment_of(due, before),
+        let local = date.to_datetime(self.reset_time);
+        match self.zone.to_ambiguous_timestamp(local).offset() {
+            AmbiguousOffset::Unambiguous { offset } => moment_of(local, offset),
+            AmbiguousOffset::Fold { before, .. } => moment_of(local, before),
             AmbiguousOffset::Gap { after, .. } => {
-                let just_before = moment_of(due, after);
-                self.zone.following(just_before).next().map_or(just_before, |turn| turn.timestamp())
+                let just_before = moment_of(local, after);
+                self.zone.following(just_before).next().map_or(just_before, |transition| transition.timestamp())
             }
         }
     }
 
-    /// Returns the hour that contains `moment`. Some zones change by half hours; such a change cuts the current hour.
-    fn hour(&self, moment: jiff::Timestamp) -> (jiff::Timestamp, jiff::Timestamp) {
+    /// Returns the hour that contains `time`. Some zones change by half hours; such a change cuts the current hour.
+    fn hour(&self, time: jiff::Timestamp) -> (jiff::Timestamp, jiff::Timestamp) {
         const HOUR: i64 = 3600;
-        let offset = |moment| i64::from(self.zone.to_offset(moment).seconds());
+        let offset = |time| i64::from(self.zone.to_offset(time).seconds());
         let minutes = i64::from(self.reset_time.minute()) * 60;
-        let here = offset(moment);
-        let start = moment.as_second() - (moment.as_second() + here - minutes).rem_euclid(HOUR);
-        let cuts = |turn: jiff::Timestamp| {
-            let before = turn.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(turn);
-            (offset(turn) - offset(before)).rem_euclid(HOUR) != 0
+        let current_offset = offset(time);
+        let start = time.as_second() - (time.as_second() + current_offset - minutes).rem_euclid(HOUR);
+        let splits_hour = |transition: jiff::Timestamp| {
+            let before = transition.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(transition);
+            (offset(transition) - offset(before)).rem_euclid(HOUR) != 0
         };
-        let just_after = moment.checked_add(SignedDuration::from_nanos(1)).unwrap_or(moment);
+        let just_after = time.checked_add(SignedDuration::from_nanos(1)).unwrap_or(time);
         let last_cut = self
             .zone
             .preceding(just_after)
-            .map(|turn| turn.timestamp())
-            .take_while(|turn| turn.as_second() > start)
-            .find(|&turn| cuts(turn));
+            .map(|transition| transition.timestamp())
+            .take_while(|transition| transition.as_second() > start)
+            .find(|&transition| splits_hour(transition));
         let next_cut = self
             .zone
-            .following(moment)
-            .map(|turn| turn.timestamp())
-            .take_while(|turn| turn.as_second() < start + HOUR)
-            .find(|&turn| cuts(turn));
+            .following(time)
+            .map(|transition| transition.timestamp())
+            .take_while(|transition| transition.as_second() < start + HOUR)
+            .find(|&transition| splits_hour(transition));
         let second = |second| jiff::Timestamp::from_second(second).unwrap_or(jiff::Timestamp::MAX);
         (last_cut.unwrap_or_else(|| second(start)), next_cut.unwrap_or_else(|| second(start + HOUR)))
     }
 }
 
 impl Calendar for CivilCalendar {
-    fn span(&self, moment: Timestamp) -> Span {
-        let moment = jiff::Timestamp::from_nanosecond(i128::from(moment.0)).unwrap_or(jiff::Timestamp::MAX);
-        let (start, end) = self.span_at(moment);
+    fn span(&self, time: Timestamp) -> Span {
+        let time = jiff::Timestamp::from_nanosecond(i128::from(time.0)).unwrap_or(jiff::Timestamp::MAX);
+        let (start, end) = self.span_at(time);
         Span { start: timestamp(start), end: timestamp(end) }
     }
 
@@ -141,11 +141,11 @@ impl Calendar for CivilCalendar {
         })
     }
 
-    fn second_of_week(&self, moment: Timestamp) -> u32 {
-        let moment = jiff::Timestamp::from_nanosecond(i128::from(moment.0)).unwrap_or(jiff::Timestamp::MAX);
-        let shown = self.zone.to_datetime(moment);
-        let days = u32::from(shown.weekday().to_monday_zero_offset().unsigned_abs());
-        let of_day = i32::from(shown.hour()) * 3600 + i32::from(shown.minute()) * 60 + i32::from(shown.second());
+    fn second_of_week(&self, time: Timestamp) -> u32 {
+        let time = jiff::Timestamp::from_nanosecond(i128::from(time.0)).unwrap_or(jiff::Timestamp::MAX);
+        let local = self.zone.to_datetime(time);
+        let days = u32::from(local.weekday().to_monday_zero_offset().unsigned_abs());
+        let of_day = i32::from(local.hour()) * 3600 + i32::from(local.minute()) * 60 + i32::from(local.second());
         days * 86_400 + of_day.unsigned_abs()
     }
 
@@ -173,13 +173,13 @@ impl fmt::Debug for CivilCalendar {
     }
 }
 
-fn moment_of(due: DateTime, offset: jiff::tz::Offset) -> jiff::Timestamp {
-    offset.to_timestamp(due).unwrap_or(if due.year() > 0 { jiff::Timestamp::MAX } else { jiff::Timestamp::MIN })
+fn moment_of(local: DateTime, offset: jiff::tz::Offset) -> jiff::Timestamp {
+    offset.to_timestamp(local).unwrap_or(if local.year() > 0 { jiff::Timestamp::MAX } else { jiff::Timestamp::MIN })
 }
 
 /// Converts a time; a time before 1970 becomes the epoch, a time out of range becomes the maximum.
-fn timestamp(moment: jiff::Timestamp) -> Timestamp {
-    let nanoseconds = moment.as_nanosecond().max(0);
+fn timestamp(time: jiff::Timestamp) -> Timestamp {
+    let nanoseconds = time.as_nanosecond().max(0);
     Timestamp(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
 }
 

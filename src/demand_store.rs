@@ -58,17 +58,17 @@ impl DemandStore {
 
     /// Returns the stored demand, or an empty list if there is no file.
     pub fn read(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
-        let unreadable = |why: String| DemandStoreError { path: self.path.clone(), why };
+        let unreadable = |reason: String| DemandStoreError { path: self.path.clone(), why: reason };
         let bytes = match bounded_file::read(&self.path, MAX_FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(unreadable(error.to_string())),
         };
-        let page: DemandFile = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
-        if page.version != VERSION {
-            return Err(unreadable(format!("unsupported version {} (this build supports {VERSION})", page.version)));
+        let file: DemandFile = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+        if file.version != VERSION {
+            return Err(unreadable(format!("unsupported version {} (this build supports {VERSION})", file.version)));
         }
-        let learned: Option<Vec<LearnedDemand>> = page.demand.into_iter().map(DemandEntry::into_demand).collect();
+        let learned: Option<Vec<LearnedDemand>> = file.demand.into_iter().map(DemandEntry::into_demand).collect();
         learned.ok_or_else(|| unreadable("invalid hour".into()))
     }
 
@@ -80,8 +80,8 @@ impl DemandStore {
         if learned.is_empty() || *written == bytes {
             return Ok(());
         }
-        if let Some(folder) = self.path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        if let Some(dir) = self.path.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         }
         let new = self.path.with_extension("new");
         let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
@@ -101,8 +101,8 @@ impl DemandEntry {
 
     fn into_demand(self) -> Option<LearnedDemand> {
         let hour = |(milli, weeks): (u64, u32)| {
-            let is_one = milli <= Units::MAX.milli() && weeks <= MAX_WEEKS;
-            is_one.then(|| HourProfile { units: Units::from_milli(milli).as_f64(), weeks: f64::from(weeks) })
+            let is_valid = milli <= Units::MAX.milli() && weeks <= MAX_WEEKS;
+            is_valid.then(|| HourProfile { units: Units::from_milli(milli).as_f64(), weeks: f64::from(weeks) })
         };
         let hours: Option<Vec<HourProfile>> = self.hours.into_iter().map(hour).collect();
         let week: [HourProfile; HOURS] = hours?.try_into().ok()?;
@@ -121,18 +121,18 @@ mod tests {
 
     #[test]
     fn invalid_demand_file_is_an_error() {
-        let folder = tempfile::tempdir().expect("temporary directory");
-        let notebook = DemandStore::of(folder.path());
-        assert_eq!(notebook.read().expect("readable store"), []);
-        for (text, why) in [
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let store = DemandStore::of(dir.path());
+        assert_eq!(store.read().expect("readable store"), []);
+        for (text, expected) in [
             ("", "EOF"),
             ("{\"version\":2,\"demand\":[]}", "unsupported version 2"),
             ("{\"version\":1,\"demand\":[{\"quota\":\"q\",\"class\":\"c\",\"hours\":[[1,1]]}]}", "invalid hour"),
             ("\0\0\0", "expected value"),
         ] {
-            fs::write(folder.path().join("demand.json"), text).expect("write file");
-            let told = notebook.read().expect_err("a damaged file").to_string();
-            assert!(told.contains("demand.json: ") && told.contains(why), "{told}");
+            fs::write(dir.path().join("demand.json"), text).expect("write file");
+            let error = store.read().expect_err("a damaged file").to_string();
+            assert!(error.contains("demand.json: ") && error.contains(expected), "{error}");
         }
         for hour in [(u64::MAX, 1), (1, u32::MAX)] {
             let entry = DemandEntry { quota: "q".into(), class: "c".into(), hours: vec![hour; HOURS] };
@@ -145,10 +145,10 @@ mod tests {
 
         #[test]
         fn demand_file_round_trips(hours in prop::collection::vec((0u64..1_000_000_000, 0u32..4), HOURS)) {
-            let folder = tempfile::tempdir().expect("temporary directory");
-            let (written, learned) = (DemandStore::of(folder.path()), demand_with_hours(hours));
-            written.save(std::slice::from_ref(&learned)).expect("write file");
-            prop_assert_eq!(DemandStore::of(folder.path()).read().expect("readable store"), vec![learned]);
+            let dir = tempfile::tempdir().expect("temporary directory");
+            let (store, learned) = (DemandStore::of(dir.path()), demand_with_hours(hours));
+            store.save(std::slice::from_ref(&learned)).expect("write file");
+            prop_assert_eq!(DemandStore::of(dir.path()).read().expect("readable store"), vec![learned]);
         }
     }
 }

@@ -7,8 +7,8 @@ pub struct Rng(u64);
 impl Rng {
     /// Returns the generator of the stream `name`. Streams are independent: a change of one does not affect the others.
     pub fn from_seed(seed: u64, name: &str) -> Self {
-        let named = name.bytes().fold(seed ^ 0x9E37_79B9_7F4A_7C15, |hash, byte| mix(hash ^ u64::from(byte)));
-        Self(named)
+        let stream = name.bytes().fold(seed ^ 0x9E37_79B9_7F4A_7C15, |hash, byte| mix(hash ^ u64::from(byte)));
+        Self(stream)
     }
 
     /// Returns 64 random bits.
@@ -28,14 +28,14 @@ impl Rng {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns true with probability `share`.
-    pub fn gen_bool(&mut self, share: f64) -> bool {
-        self.gen_f64() < share
+    /// Returns true with the given probability.
+    pub fn gen_bool(&mut self, probability: f64) -> bool {
+        self.gen_f64() < probability
     }
 
-    /// Returns a random element of `things`, which must not be empty.
-    pub fn choose<'a, T>(&mut self, things: &'a [T]) -> &'a T {
-        &things[self.gen_below(things.len() as u64) as usize]
+    /// Returns a random element of `items`, which must not be empty.
+    pub fn choose<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.gen_below(items.len() as u64) as usize]
     }
 
     /// Returns an exponentially distributed value.
@@ -58,8 +58,8 @@ mod tests {
     #[test]
     fn same_seed_and_name_give_the_same_sequence() {
         let draw = |seed, name| {
-            let mut chance = Rng::from_seed(seed, name);
-            [chance.next_u64(), chance.gen_below(1000), chance.next_u64()]
+            let mut rng = Rng::from_seed(seed, name);
+            [rng.next_u64(), rng.gen_below(1000), rng.next_u64()]
         };
         assert_eq!(draw(1, "bingbot"), draw(1, "bingbot"));
         assert_ne!(draw(1, "bingbot"), draw(2, "bingbot"));
@@ -68,13 +68,13 @@ mod tests {
 
     #[test]
     fn random_numbers_fill_their_bounds_evenly() {
-        let mut chance = Rng::from_seed(7, "bounds");
-        let mut seen = [0u32; 10];
+        let mut rng = Rng::from_seed(7, "bounds");
+        let mut counts = [0u32; 10];
         for _ in 0..10_000 {
-            seen[chance.gen_below(10) as usize] += 1;
-            assert!((0.0..1.0).contains(&chance.gen_f64()));
-            assert!(chance.exponential(2.0) >= 0.0);
+            counts[rng.gen_below(10) as usize] += 1;
+            assert!((0.0..1.0).contains(&rng.gen_f64()));
+            assert!(rng.exponential(2.0) >= 0.0);
         }
-        assert!(seen.iter().all(|&count| (850..1150).contains(&count)), "{seen:?}");
+        assert!(counts.iter().all(|&count| (850..1150).contains(&count)), "{counts:?}");
     }
 }

@@ -35,8 +35,8 @@ pub fn format_duration(seconds: u64) -> String {
 pub fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -67,25 +67,25 @@ pub fn bar(filled: f64, marks: &[f64], width: usize) -> String {
 /// Draws a line of small bars, scaled to the largest of `amounts`.
 pub fn sparkline(amounts: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let most = amounts.iter().copied().fold(0.0, f64::max);
-    let bar = |amount: &f64| BARS[((amount / most * 7.0).round().max(0.0) as usize).min(7)];
+    let max = amounts.iter().copied().fold(0.0, f64::max);
+    let bar = |amount: &f64| BARS[((amount / max * 7.0).round().max(0.0) as usize).min(7)];
     amounts.iter().map(bar).collect()
 }
 
 /// Aligns rows of cells in columns, indented by `indent`. Color sequences have no width.
 pub fn columns(indent: usize, alignment: &[Align], rows: impl Iterator<Item = Vec<String>>) -> String {
     let rows: Vec<Vec<String>> = rows.collect();
-    let width_of = |place: usize| rows.iter().filter_map(|row| row.get(place)).map(|cell| display_width(cell)).max();
-    let widths: Vec<usize> = (0..alignment.len()).map(|place| width_of(place).unwrap_or_default()).collect();
+    let width_of = |index: usize| rows.iter().filter_map(|row| row.get(index)).map(|cell| display_width(cell)).max();
+    let widths: Vec<usize> = (0..alignment.len()).map(|index| width_of(index).unwrap_or_default()).collect();
     let mut text = String::new();
     for row in rows {
         let mut line = " ".repeat(indent);
-        for (place, cell) in row.iter().enumerate() {
-            let room = " ".repeat(widths[place] - display_width(cell));
-            let gap = if place > 0 { "  " } else { "" };
-            line += &match alignment[place] {
-                Align::Left => format!("{gap}{cell}{room}"),
-                Align::Right => format!("{gap}{room}{cell}"),
+        for (index, cell) in row.iter().enumerate() {
+            let padding = " ".repeat(widths[index] - display_width(cell));
+            let gap = if index > 0 { "  " } else { "" };
+            line += &match alignment[index] {
+                Align::Left => format!("{gap}{cell}{padding}"),
+                Align::Right => format!("{gap}{padding}{cell}"),
             };
         }
         text += line.trim_end();
@@ -98,28 +98,28 @@ pub fn columns(indent: usize, alignment: &[Align], rows: impl Iterator<Item = Ve
 /// longer word is not broken, so that it can be copied.
 pub fn wrap(text: &str, first: usize, indent: usize, width: usize) -> String {
     let mut out = String::new();
-    let mut at = first;
+    let mut column = first;
     for (count, line) in text.lines().enumerate() {
-        let mut begins = count == 0;
+        let mut is_line_start = count == 0;
         if count > 0 {
             out += &format!("\n{}", " ".repeat(indent));
-            (at, begins) = (indent, true);
+            (column, is_line_start) = (indent, true);
         }
         for word in line.split(' ') {
             let length = word.chars().count();
-            match begins {
-                true => at += length,
-                false if at + 1 + length > width => {
+            match is_line_start {
+                true => column += length,
+                false if column + 1 + length > width => {
                     out += &format!("\n{}", " ".repeat(indent));
-                    at = indent + length;
+                    column = indent + length;
                 }
                 false => {
                     out.push(' ');
-                    at += 1 + length;
+                    column += 1 + length;
                 }
             }
             out += word;
-            begins = false;
+            is_line_start = false;
         }
     }
     out
@@ -169,12 +169,12 @@ impl ColorMode {
 
     /// Colors a text green, yellow or red by the used share of a quota.
     pub fn by_level(self, share: f64, text: &str) -> String {
-        let colour = match share {
+        let code = match share {
             low if low < 0.5 => "32",
             middle if middle < 0.9 => "33",
             _ => "31",
         };
-        self.paint(colour, text)
+        self.paint(code, text)
     }
 
     fn paint(self, code: &str, text: &str) -> String {
@@ -199,10 +199,10 @@ mod tests {
 
     #[test]
     fn column_width_ignores_color_codes() {
-        let ink = ColorMode::Color;
-        let rows = [vec![ink.bold("a"), "1,000".into()], vec!["bcd".into(), ink.red("2")]];
-        let drawn = columns(1, &[Align::Left, Align::Right], rows.into_iter());
-        assert_eq!(drawn, " \x1b[1ma\x1b[0m    1,000\n bcd      \x1b[31m2\x1b[0m\n");
+        let color = ColorMode::Color;
+        let rows = [vec![color.bold("a"), "1,000".into()], vec!["bcd".into(), color.red("2")]];
+        let text = columns(1, &[Align::Left, Align::Right], rows.into_iter());
+        assert_eq!(text, " \x1b[1ma\x1b[0m    1,000\n bcd      \x1b[31m2\x1b[0m\n");
         assert_eq!(columns(0, &[], std::iter::empty()), "");
     }
 

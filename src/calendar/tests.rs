@@ -36,7 +36,7 @@ fn length_hours(span: Span) -> f64 {
 fn clock_changes(zone: &str) -> Vec<jiff::Timestamp> {
     let zone = TimeZoneDatabase::bundled().get(zone).expect("known zone");
     let (from, to) = ("1971-01-01T00:00Z".parse().expect("a time"), "2037-01-01T00:00Z".parse().expect("a time"));
-    zone.following(from).map(|turn| turn.timestamp()).take_while(|&turn| turn < to).collect()
+    zone.following(from).map(|transition| transition.timestamp()).take_while(|&transition| transition < to).collect()
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_pacific_day_begins_at_pacific_midnight() {
 
 #[test]
 fn dst_days_have_23_or_25_hours() {
-    let day = |moment| length_hours(civil(Unit::Day, "America/New_York", "00:00").span(at(moment)));
+    let day = |time| length_hours(civil(Unit::Day, "America/New_York", "00:00").span(at(time)));
     assert_eq!(day("2026-03-08T12:00:00Z"), 23.0);
     assert_eq!(day("2026-11-01T12:00:00Z"), 25.0);
     assert_eq!(day("2026-06-01T12:00:00Z"), 24.0);
@@ -91,9 +91,9 @@ fn weeks_start_monday_and_months_on_the_first() {
 
 #[test]
 fn hourly_windows_split_at_repeated_and_shifted_hours() {
-    let hour = |zone, moment| civil(Unit::Hour, zone, "00:15").span(at(moment));
-    let twice = hour("Europe/Berlin", "2026-10-25T00:30:00Z");
-    assert_eq!((twice.start, twice.end), (at("2026-10-25T00:15:00Z"), at("2026-10-25T01:15:00Z")));
+    let hour = |zone, time| civil(Unit::Hour, zone, "00:15").span(at(time));
+    let repeated = hour("Europe/Berlin", "2026-10-25T00:30:00Z");
+    assert_eq!((repeated.start, repeated.end), (at("2026-10-25T00:15:00Z"), at("2026-10-25T01:15:00Z")));
     let cut = hour("Australia/Lord_Howe", "2026-10-03T15:20:00Z");
     assert_eq!((cut.start, cut.end), (at("2026-10-03T14:45:00Z"), at("2026-10-03T15:30:00Z")));
 }
@@ -118,14 +118,14 @@ fn unit() -> impl Strategy<Value = Unit> {
 /// Times within three days of a clock change.
 fn moment_near_clock_change() -> impl Strategy<Value = (&'static str, Timestamp)> {
     (select(ZONES.to_vec()), any::<prop::sample::Index>(), -3 * 86_400i64..3 * 86_400, 0u64..1_000_000_000).prop_map(
-        |(zone, which, seconds, nanoseconds)| {
-            let turns = clock_changes(zone);
-            let turn = if turns.is_empty() {
+        |(zone, index, seconds, nanoseconds)| {
+            let transitions = clock_changes(zone);
+            let transition = if transitions.is_empty() {
                 jiff::Timestamp::from_second(1_000_000_000).expect("in range")
             } else {
-                turns[which.index(turns.len())]
+                transitions[index.index(transitions.len())]
             };
-            let second = u64::try_from(turn.as_second() + seconds).expect("after 1970");
+            let second = u64::try_from(transition.as_second() + seconds).expect("after 1970");
             (zone, Timestamp(second * 1_000_000_000 + nanoseconds))
         },
     )
@@ -142,28 +142,28 @@ fn length_bounds(unit: Unit) -> (f64, f64) {
 
 proptest! {
     #[test]
-    fn windows_tile_time_and_contain_their_moments((zone, moment) in moment_near_clock_change(), unit in unit(), hour in 0i8..24, minute in 0i8..60) {
+    fn windows_tile_time_and_contain_their_moments((zone, time) in moment_near_clock_change(), unit in unit(), hour in 0i8..24, minute in 0i8..60) {
         let calendar = CivilCalendar::new(unit, zone, Time::constant(hour, minute, 0, 0)).expect("known zone");
-        let span = calendar.span(moment);
-        prop_assert!(span.contains(moment), "{calendar:?}: {span:?}");
+        let span = calendar.span(time);
+        prop_assert!(span.contains(time), "{calendar:?}: {span:?}");
         prop_assert_eq!(calendar.span(span.start), span);
         prop_assert_eq!(calendar.span(Timestamp(span.end.0 - 1)), span);
         prop_assert_eq!(calendar.span(span.end).start, span.end);
         prop_assert_eq!(calendar.span(Timestamp(span.start.0 - 1)).end, span.start);
-        let (least, most) = length_bounds(unit);
-        prop_assert!(length_hours(span) > least && length_hours(span) <= most, "{calendar:?}: {} hours", length_hours(span));
+        let (min, max) = length_bounds(unit);
+        prop_assert!(length_hours(span) > min && length_hours(span) <= max, "{calendar:?}: {} hours", length_hours(span));
     }
 
     #[test]
-    fn window_starts_at_reset_time_or_gap_end((zone, moment) in moment_near_clock_change(), hour in 0i8..24, minute in 0i8..60) {
-        let due = Time::constant(hour, minute, 0, 0);
-        let calendar = CivilCalendar::new(Unit::Day, zone, due).expect("known zone");
-        let start = jiff::Timestamp::from_nanosecond(i128::from(calendar.span(moment).start.0)).expect("in range");
-        let shown = calendar.zone.to_datetime(start);
-        let is_a_turn = clock_changes(zone).contains(&start);
-        prop_assert!(shown.time() == due || is_a_turn, "{calendar:?} began when the clocks showed {shown}");
+    fn window_starts_at_reset_time_or_gap_end((zone, time) in moment_near_clock_change(), hour in 0i8..24, minute in 0i8..60) {
+        let reset_time = Time::constant(hour, minute, 0, 0);
+        let calendar = CivilCalendar::new(Unit::Day, zone, reset_time).expect("known zone");
+        let start = jiff::Timestamp::from_nanosecond(i128::from(calendar.span(time).start.0)).expect("in range");
+        let local = calendar.zone.to_datetime(start);
+        let is_transition = clock_changes(zone).contains(&start);
+        prop_assert!(local.time() == reset_time || is_transition, "{calendar:?} began when the clocks showed {local}");
         let before = calendar.zone.to_datetime(start - SignedDuration::from_secs(1));
-        prop_assert!(before < shown, "the first of two: {before} then {shown}");
+        prop_assert!(before < local, "the first of two: {before} then {local}");
     }
 }
 
@@ -172,11 +172,11 @@ fn windows_tile_every_clock_change_of_every_zone() {
     for zone in ZONES {
         for unit in [Unit::Hour, Unit::Day] {
             let calendar = civil(unit, zone, "00:00");
-            for turn in clock_changes(zone) {
-                let mut span = calendar.span(timestamp(turn) - Duration::from_secs(2 * 86_400));
-                while span.start < timestamp(turn) + Duration::from_secs(86_400) {
+            for transition in clock_changes(zone) {
+                let mut span = calendar.span(timestamp(transition) - Duration::from_secs(2 * 86_400));
+                while span.start < timestamp(transition) + Duration::from_secs(86_400) {
                     let next = calendar.span(span.end);
-                    assert_eq!(next.start, span.end, "{calendar:?} around {turn}");
+                    assert_eq!(next.start, span.end, "{calendar:?} around {transition}");
                     span = next;
                 }
             }
