@@ -1,8 +1,8 @@
 //! State of one scope instance: its limiter and the wait queues that need it.
 
 use super::limiter::ScopeLimiter;
-use super::scheduler::WaiterId;
 use super::wait_queue::QueueId;
+use super::waiter::WaiterId;
 use crate::policy::throttle::ThrottleConfig;
 use crate::policy::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};

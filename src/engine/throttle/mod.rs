@@ -9,6 +9,7 @@
 //! no request holds one scope while it waits for another, and no lock order can be wrong. Instances with requests or
 //! waiters are never evicted. Requests without a throttled scope never take the lock.
 
+mod dispatch;
 mod group;
 mod instance;
 mod limiter;
@@ -19,6 +20,7 @@ mod slot_guard;
 #[cfg(test)]
 mod tests;
 mod wait_queue;
+mod waiter;
 
 pub use limiter::ScopeState;
 pub use queued::{QueuePoll, QueuedRequest};

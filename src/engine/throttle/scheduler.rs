@@ -1,15 +1,11 @@
 //! Scheduler of the origin's concurrency slots: all scope instances and wait queues, behind the lock of
 //! [`Throttle`](super::Throttle).
-//!
-//! An operation examines only the wait queues of the instances it changed, and none of a blocked instance. One
-//! exception: an instance reserves its last free slot for its oldest waiter, unless that waiter is blocked by something
-//! other than a missing slot. Therefore, when an instance enters backoff, or a slot of it is free before its delay has
-//! passed, slots that other instances reserved for its waiters become available.
 
 use super::group::ScopeGroup;
 use super::instance::{InstanceId, ScopeInstance};
 use super::limiter::{BlockedBy, ScopeState};
 use super::wait_queue::{QueueId, WaitQueue};
+use super::waiter::{Waiter, WaiterId, WaiterState};
 use super::{Few, ResponseFeedback, ScopeRef, ScopeTarget, SlotRequest, ThrottleRejection};
 use crate::policy::Reason;
 use crate::policy::throttle::backoff::BackoffEpoch;
@@ -18,7 +14,6 @@ use crate::policy::time::Timestamp;
 use foldhash::fast::RandomState;
 use slab::Slab;
 use std::borrow::Cow;
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::task::Waker;
@@ -28,20 +23,16 @@ use std::time::Duration;
 #[derive(Default)]
 pub(super) struct Scheduler {
     /// Latest time seen. Used by guards that are dropped without a time.
-    now: Timestamp,
+    pub(super) now: Timestamp,
     groups: Vec<ScopeGroup>,
-    doors: Slab<ScopeInstance>,
+    pub(super) doors: Slab<ScopeInstance>,
     /// Non-empty wait queues.
-    queues: Slab<WaitQueue>,
-    queue_by_instances: HashMap<Few<InstanceId>, QueueId, RandomState>,
-    waiters: BTreeMap<WaiterId, Waiter>,
-    next_place: u64,
-    wakers: Vec<Waker>,
+    pub(super) queues: Slab<WaitQueue>,
+    pub(super) queue_by_instances: HashMap<Few<InstanceId>, QueueId, RandomState>,
+    pub(super) waiters: BTreeMap<WaiterId, Waiter>,
+    pub(super) next_place: u64,
+    pub(super) wakers: Vec<Waker>,
 }
-
-/// Identifies a waiter. A smaller id has waited longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct WaiterId(u64);
 
 /// Index of a scope group. Groups are never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,27 +45,11 @@ pub(super) struct PartitionValue<'a> {
     pub(super) text: Cow<'a, [u8]>,
 }
 
-struct Waiter {
-    lane: QueueId,
-    request: SlotRequest,
-    until: Timestamp,
-    waker: Option<Waker>,
-    standing: WaiterState,
-}
-
-enum WaiterState {
-    Queued,
-    /// Slots are granted and held from now on.
-    Granted(SlotGrant),
-    /// Evicted by a waiter of higher priority.
-    Evicted(ThrottleRejection),
-}
-
 /// Slots held by a request, one per scope instance.
 #[derive(Clone, Debug)]
 pub(super) struct SlotGrant {
-    doors: Few<(InstanceId, BackoffEpoch)>,
-    started: Timestamp,
+    pub(super) doors: Few<(InstanceId, BackoffEpoch)>,
+    pub(super) started: Timestamp,
 }
 
 /// Result of [`Scheduler::acquire`].
@@ -289,222 +264,9 @@ impl Scheduler {
         family.map_or_else(Vec::new, |family| family.busiest(count, &self.doors, self.now.max(now)))
     }
 
-    /// Grants slots, in order, to all waiters that can start after a change of `instances`, with the slots that this
-    /// change unreserves elsewhere.
-    fn dispatch(&mut self, doors: &[InstanceId]) {
-        if !doors.iter().any(|door| self.doors[door.0].has_waiters()) {
-            return;
-        }
-        let mut changed: Few<InstanceId> = doors.into();
-        changed.extend(self.unreserved_by(doors));
-        while let Some(id) = self.next_waiter(&changed) {
-            let Some(&Waiter { lane, request: SlotRequest { random: chance, .. }, .. }) = self.waiters.get(&id) else {
-                break;
-            };
-            let doors = self.queues[lane.0].doors.clone();
-            let ticket = self.grant(Some(id), &doors, chance);
-            self.dequeue(id);
-            if let Some(place) = self.waiters.get_mut(&id) {
-                place.standing = WaiterState::Granted(ticket);
-                self.wakers.extend(place.waker.take());
-            }
-            for door in self.unreserved_by(&doors).into_iter().chain(doors) {
-                if !changed.contains(&door) {
-                    changed.push(door);
-                }
-            }
-        }
-        self.rearm_timers(&changed);
-    }
-
-    /// Returns the instances that no longer reserve a slot for waiters of `instances`, because these are now blocked by
-    /// something other than a slot.
-    fn unreserved_by(&self, doors: &[InstanceId]) -> Few<InstanceId> {
-        let rests = |door: &&InstanceId| !self.waits_only_for_slots(**door);
-        let queues = doors.iter().filter(rests).flat_map(|door| self.doors[door.0].queues());
-        let others = queues.flat_map(|lane| &self.queues[lane.0].doors).copied();
-        let mut released: Few<InstanceId> =
-            others.filter(|door| self.doors[door.0].limiter.oldest_first_due()).collect();
-        released.sort_unstable();
-        released.dedup();
-        released
-    }
-
-    /// For each instance whose next slot opens at a known time: wakes its oldest waiter if no waiter owns the timer, or
-    /// the timer owner if its timer expires too late.
-    fn rearm_timers(&mut self, doors: &[InstanceId]) {
-        for door in doors.iter().map(|door| &self.doors[door.0]) {
-            let Some(oldest) = door.oldest() else { continue };
-            let Some(opens) = door.limiter.opens_at(self.now) else { continue };
-            let sleeper = match door.timer_owner {
-                None => oldest,
-                Some((watchman, told)) if told > opens => watchman,
-                Some(_) => continue,
-            };
-            if let Some(place) = self.waiters.get_mut(&sleeper) {
-                self.wakers.extend(place.waker.take());
-            }
-        }
-    }
-
-    /// Makes waiter `id` the timer owner of its instances whose next slot opens at a known time and that have no owner.
-    /// Returns the earliest expiry.
-    fn claim_timer(&mut self, id: WaiterId, doors: &[InstanceId]) -> Option<Timestamp> {
-        let mut first: Option<Timestamp> = None;
-        for door in doors {
-            let door = &mut self.doors[door.0];
-            if door.timer_owner.is_some_and(|(known, _)| known != id) {
-                continue;
-            }
-            let opens = door.limiter.opens_at(self.now);
-            door.timer_owner = opens.map(|opens| (id, opens));
-            first = opens.into_iter().chain(first).min();
-        }
-        first
-    }
-
-    /// Returns the next waiter to start, over all wait queues of `instances`.
-    fn next_waiter(&self, doors: &[InstanceId]) -> Option<WaiterId> {
-        let is_open = |door: &&InstanceId| self.doors[door.0].limiter.blocked_by(self.now).is_none();
-        let queues = doors.iter().filter(is_open).flat_map(|&door| {
-            // If the only free slot is reserved, only the queue of its waiter can start.
-            let kept = self.slot_reserved_for(door).filter(|_| self.doors[door.0].limiter.has_one_slot_left(self.now));
-            let kept = kept.and_then(|place| self.waiters.get(&place)).map(|place| place.lane);
-            self.doors[door.0].queues().filter(move |lane| kept.is_none_or(|kept| kept == *lane))
-        });
-        let can_go = queues.filter(|&lane| self.queue_blocked_by(lane).is_none());
-        let first = |lane: QueueId| {
-            let it = &self.queues[lane.0];
-            let oldest = it.oldest()?;
-            let is_its_turn = it.doors.iter().any(|door| self.slot_reserved_for(*door) == Some(oldest));
-            let (priority, place) = if is_its_turn { (u8::MAX, oldest) } else { it.front()? };
-            Some((is_its_turn, priority, Reverse(place)))
-        };
-        can_go.filter_map(first).max().map(|(.., Reverse(place))| place)
-    }
-
-    /// Returns the oldest waiter of `instance` if oldest-first is due. Considers only waiters that are blocked by
-    /// nothing but slots.
-    fn slot_reserved_for(&self, InstanceId(door): InstanceId) -> Option<WaiterId> {
-        let door = &self.doors[door];
-        if !door.has_waiters() || !door.limiter.oldest_first_due() {
-            return None;
-        }
-        door.queues().find(|lane| self.queue_waits_only_for_slots(*lane)).and_then(|lane| self.queues[lane.0].oldest())
-    }
-
-    /// Returns what blocks a request at `instances`; if several things do, the one that persists longest.
-    fn blocked_by(&self, doors: &[InstanceId]) -> Option<BlockedBy> {
-        let lane = || self.queue_by_instances.get(doors).copied();
-        self.scopes_blocked_by(doors).or_else(|| self.is_reserved_for_other(doors, lane).then_some(BlockedBy::NoSlot))
-    }
-
-    fn queue_blocked_by(&self, lane: QueueId) -> Option<BlockedBy> {
-        let doors = &self.queues[lane.0].doors;
-        self.scopes_blocked_by(doors)
-            .or_else(|| self.is_reserved_for_other(doors, || Some(lane)).then_some(BlockedBy::NoSlot))
-    }
-
-    fn scopes_blocked_by(&self, doors: &[InstanceId]) -> Option<BlockedBy> {
-        doors.iter().filter_map(|door| self.doors[door.0].limiter.blocked_by(self.now)).max()
-    }
-
-    /// Returns true if the last slot of one of `instances` is reserved for a waiter in another queue.
-    fn is_reserved_for_other(&self, doors: &[InstanceId], lane: impl Fn() -> Option<QueueId>) -> bool {
-        let mut last = doors.iter().filter(|door| self.doors[door.0].limiter.has_one_slot_left(self.now));
-        let is_of_another = |place: WaiterId| self.waiters.get(&place).is_some_and(|place| Some(place.lane) != lane());
-        last.any(|door| self.slot_reserved_for(*door).is_some_and(is_of_another))
-    }
-
-    /// Returns true if the queue is blocked by nothing but missing slots.
-    fn queue_waits_only_for_slots(&self, QueueId(lane): QueueId) -> bool {
-        self.queues[lane].doors.iter().all(|door| self.waits_only_for_slots(*door))
-    }
-
-    fn waits_only_for_slots(&self, InstanceId(door): InstanceId) -> bool {
-        self.doors[door].limiter.blocked_by(self.now).is_none_or(BlockedBy::is_slot)
-    }
-
-    /// Grants slots of `instances` to waiter `id`, or to a new request.
-    fn grant(&mut self, id: Option<WaiterId>, doors: &[InstanceId], chance: f64) -> SlotGrant {
-        let now = self.now;
-        let started = |&door: &InstanceId| {
-            let takes_turn = self.slot_reserved_for(door).is_none_or(|kept| Some(kept) == id);
-            (door, takes_turn)
-        };
-        let turns: Few<(InstanceId, bool)> = doors.iter().map(started).collect();
-        let start =
-            |(door, takes_turn): (InstanceId, bool)| (door, self.doors[door.0].limiter.grant(takes_turn, chance, now));
-        SlotGrant { doors: turns.into_iter().map(start).collect(), started: now }
-    }
-
-    fn enqueue(&mut self, doors: Few<InstanceId>, request: SlotRequest, until: Timestamp) -> WaiterId {
-        let id = WaiterId(self.next_place);
-        self.next_place += 1;
-        let lane = self.queue_by_instances.get(&doors).copied().unwrap_or_else(|| {
-            let lane = QueueId(self.queues.insert(WaitQueue::new(doors.clone())));
-            self.queue_by_instances.insert(doors.clone(), lane);
-            lane
-        });
-        self.waiters.insert(id, Waiter { lane, request, until, waker: None, standing: WaiterState::Queued });
-        let it = &mut self.queues[lane.0];
-        let before = it.oldest();
-        it.enqueue(id, request.client, request.priority);
-        let oldest = it.oldest();
-        for InstanceId(door) in doors {
-            self.doors[door].on_enqueue(request.priority);
-            self.doors[door].set_queue_head(lane, before, oldest);
-        }
-        id
-    }
-
-    /// Removes a waiter from its queue. Returns the instances of that queue.
-    fn dequeue(&mut self, id: WaiterId) -> Few<InstanceId> {
-        let Some(&Waiter { lane, request, .. }) = self.waiters.get(&id) else { return Few::new() };
-        let it = &mut self.queues[lane.0];
-        let (doors, before) = (it.doors.clone(), it.oldest());
-        it.remove(id, request.client, request.priority);
-        let oldest = it.oldest();
-        for door in &doors {
-            self.doors[door.0].on_dequeue(id, request.priority);
-            self.doors[door.0].set_queue_head(lane, before, oldest);
-        }
-        if oldest.is_none() {
-            self.queues.remove(lane.0);
-            self.queue_by_instances.remove(&doors);
-        }
-        doors
-    }
-
-    fn evict(&mut self, id: WaiterId) {
-        let doors = self.dequeue(id);
-        let closed = self.rejection(&doors);
-        if let Some(place) = self.waiters.get_mut(&id) {
-            place.standing = WaiterState::Evicted(closed);
-            self.wakers.extend(place.waker.take());
-        }
-        self.dispatch(&doors);
-    }
-
-    fn full_instance(&self, doors: &[InstanceId]) -> Option<InstanceId> {
-        let is_full = |door: &InstanceId| {
-            let book = &self.doors[door.0].limiter;
-            book.rules.as_ref().is_some_and(|rules| book.queue_length >= rules.queue.max_length)
-        };
-        doors.iter().copied().find(is_full)
-    }
-
-    /// Returns the waiter that a request of `priority` may evict from a full queue.
-    fn eviction_candidate(&self, InstanceId(door): InstanceId, priority: u8) -> Option<WaiterId> {
-        let door = &self.doors[door];
-        door.lowest_priority().filter(|lowest| *lowest < priority)?;
-        let last = door.queues().filter_map(|lane| self.queues[lane.0].back());
-        last.min_by_key(|&(priority, place)| (priority, Reverse(place))).map(|(_, place)| place)
-    }
-
     /// Builds the rejection for a request that cannot be served in time. Its `Retry-After` lies behind all current
     /// waiters, regardless of priority.
-    fn rejection(&self, doors: &[InstanceId]) -> ThrottleRejection {
+    pub(super) fn rejection(&self, doors: &[InstanceId]) -> ThrottleRejection {
         let all = || doors.iter().map(|door| &self.doors[door.0]);
         let wait = all().map(|door| door.limiter.estimated_wait(self.now)).max();
         let worst = all().max_by_key(|door| (door.limiter.blocked_by(self.now), door.limiter.estimated_wait(self.now)));
@@ -521,12 +283,6 @@ impl Scheduler {
 
 #[cfg(test)]
 impl Scheduler {
-    /// Test only: returns true if any waiter could start at `now`.
-    pub(super) fn has_runnable_waiter(&mut self, now: Timestamp) -> bool {
-        self.now = self.now.max(now);
-        self.queues.iter().any(|(lane, _)| self.queue_blocked_by(QueueId(lane)).is_none())
-    }
-
     /// Test only: returns true if there are no waiters, slots or queues.
     pub(super) fn is_empty(&self) -> bool {
         let is_bare = |door: &ScopeInstance| {

@@ -3,7 +3,7 @@
 
 use super::Few;
 use super::instance::InstanceId;
-use super::scheduler::WaiterId;
+use super::waiter::WaiterId;
 use crate::policy::identity::ClientKey;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
