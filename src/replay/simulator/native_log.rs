@@ -1,6 +1,7 @@
 //! Synchronizes the simulated quotas with the gateway's own log.
 
-use super::{Simulator, logged_origin_refusal};
+use super::Simulator;
+use super::decide::logged_origin_refusal;
 use crate::engine::{Engine, QuotaUsage};
 use crate::policy::{QuotaId, Timestamp, Units};
 use crate::replay::RetryModel;
