@@ -17,26 +17,26 @@ use std::cmp::Reverse;
 impl Scheduler {
     /// Grants slots, in order, to all waiters that can start after a change of `instances`, with the slots that this
     /// change unreserves elsewhere.
-    pub(super) fn dispatch(&mut self, doors: &[InstanceId]) {
-        if !doors.iter().any(|door| self.doors[door.0].has_waiters()) {
+    pub(super) fn dispatch(&mut self, instances: &[InstanceId]) {
+        if !instances.iter().any(|instance| self.doors[instance.0].has_waiters()) {
             return;
         }
-        let mut changed: Few<InstanceId> = doors.into();
-        changed.extend(self.unreserved_by(doors));
+        let mut changed: Few<InstanceId> = instances.into();
+        changed.extend(self.unreserved_by(instances));
         while let Some(id) = self.next_waiter(&changed) {
-            let Some(&Waiter { lane, request: SlotRequest { random: chance, .. }, .. }) = self.waiters.get(&id) else {
+            let Some(&Waiter { lane: queue, request: SlotRequest { random, .. }, .. }) = self.waiters.get(&id) else {
                 break;
             };
-            let doors = self.queues[lane.0].doors.clone();
-            let ticket = self.grant(Some(id), &doors, chance);
+            let instances = self.queues[queue.0].doors.clone();
+            let grant = self.grant(Some(id), &instances, random);
             self.dequeue(id);
-            if let Some(place) = self.waiters.get_mut(&id) {
-                place.standing = WaiterState::Granted(ticket);
-                self.wakers.extend(place.waker.take());
+            if let Some(waiter) = self.waiters.get_mut(&id) {
+                waiter.standing = WaiterState::Granted(grant);
+                self.wakers.extend(waiter.waker.take());
             }
-            for door in self.unreserved_by(&doors).into_iter().chain(doors) {
-                if !changed.contains(&door) {
-                    changed.push(door);
+            for instance in self.unreserved_by(&instances).into_iter().chain(instances) {
+                if !changed.contains(&instance) {
+                    changed.push(instance);
                 }
             }
         }
@@ -45,123 +45,130 @@ impl Scheduler {
 
     /// Returns the instances that no longer reserve a slot for waiters of `instances`, because these are now blocked by
     /// something other than a slot.
-    fn unreserved_by(&self, doors: &[InstanceId]) -> Few<InstanceId> {
-        let rests = |door: &&InstanceId| !self.waits_only_for_slots(**door);
-        let queues = doors.iter().filter(rests).flat_map(|door| self.doors[door.0].queues());
-        let others = queues.flat_map(|lane| &self.queues[lane.0].doors).copied();
-        let mut released: Few<InstanceId> =
-            others.filter(|door| self.doors[door.0].limiter.oldest_first_due()).collect();
-        released.sort_unstable();
-        released.dedup();
-        released
+    fn unreserved_by(&self, instances: &[InstanceId]) -> Few<InstanceId> {
+        let is_blocked = |instance: &&InstanceId| !self.waits_only_for_slots(**instance);
+        let queues = instances.iter().filter(is_blocked).flat_map(|instance| self.doors[instance.0].queues());
+        let others = queues.flat_map(|queue| &self.queues[queue.0].doors).copied();
+        let mut unreserved: Few<InstanceId> =
+            others.filter(|instance| self.doors[instance.0].limiter.oldest_first_due()).collect();
+        unreserved.sort_unstable();
+        unreserved.dedup();
+        unreserved
     }
 
     /// For each instance whose next slot opens at a known time: wakes its oldest waiter if no waiter owns the timer, or
     /// the timer owner if its timer expires too late.
-    fn rearm_timers(&mut self, doors: &[InstanceId]) {
-        for door in doors.iter().map(|door| &self.doors[door.0]) {
-            let Some(oldest) = door.oldest() else { continue };
-            let Some(opens) = door.limiter.opens_at(self.now) else { continue };
-            let sleeper = match door.timer_owner {
+    fn rearm_timers(&mut self, instances: &[InstanceId]) {
+        for instance in instances.iter().map(|instance| &self.doors[instance.0]) {
+            let Some(oldest) = instance.oldest() else { continue };
+            let Some(opens_at) = instance.limiter.opens_at(self.now) else { continue };
+            let to_wake = match instance.timer_owner {
                 None => oldest,
-                Some((watchman, told)) if told > opens => watchman,
+                Some((owner, expires_at)) if expires_at > opens_at => owner,
                 Some(_) => continue,
             };
-            if let Some(place) = self.waiters.get_mut(&sleeper) {
-                self.wakers.extend(place.waker.take());
+            if let Some(waiter) = self.waiters.get_mut(&to_wake) {
+                self.wakers.extend(waiter.waker.take());
             }
         }
     }
 
     /// Makes waiter `id` the timer owner of its instances whose next slot opens at a known time and that have no owner.
     /// Returns the earliest expiry.
-    pub(super) fn claim_timer(&mut self, id: WaiterId, doors: &[InstanceId]) -> Option<Timestamp> {
-        let mut first: Option<Timestamp> = None;
-        for door in doors {
-            let door = &mut self.doors[door.0];
-            if door.timer_owner.is_some_and(|(known, _)| known != id) {
+    pub(super) fn claim_timer(&mut self, id: WaiterId, instances: &[InstanceId]) -> Option<Timestamp> {
+        let mut earliest: Option<Timestamp> = None;
+        for instance in instances {
+            let instance = &mut self.doors[instance.0];
+            if instance.timer_owner.is_some_and(|(owner, _)| owner != id) {
                 continue;
             }
-            let opens = door.limiter.opens_at(self.now);
-            door.timer_owner = opens.map(|opens| (id, opens));
-            first = opens.into_iter().chain(first).min();
+            let opens_at = instance.limiter.opens_at(self.now);
+            instance.timer_owner = opens_at.map(|opens_at| (id, opens_at));
+            earliest = opens_at.into_iter().chain(earliest).min();
         }
-        first
+        earliest
     }
 
     /// Returns the next waiter to start, over all wait queues of `instances`.
-    fn next_waiter(&self, doors: &[InstanceId]) -> Option<WaiterId> {
-        let is_open = |door: &&InstanceId| self.doors[door.0].limiter.blocked_by(self.now).is_none();
-        let queues = doors.iter().filter(is_open).flat_map(|&door| {
+    fn next_waiter(&self, instances: &[InstanceId]) -> Option<WaiterId> {
+        let is_open = |instance: &&InstanceId| self.doors[instance.0].limiter.blocked_by(self.now).is_none();
+        let queues = instances.iter().filter(is_open).flat_map(|&instance| {
             // If the only free slot is reserved, only the queue of its waiter can start.
-            let kept = self.slot_reserved_for(door).filter(|_| self.doors[door.0].limiter.has_one_slot_left(self.now));
-            let kept = kept.and_then(|place| self.waiters.get(&place)).map(|place| place.lane);
-            self.doors[door.0].queues().filter(move |lane| kept.is_none_or(|kept| kept == *lane))
+            let reserved =
+                self.slot_reserved_for(instance).filter(|_| self.doors[instance.0].limiter.has_one_slot_left(self.now));
+            let reserved = reserved.and_then(|waiter| self.waiters.get(&waiter)).map(|waiter| waiter.lane);
+            self.doors[instance.0].queues().filter(move |queue| reserved.is_none_or(|reserved| reserved == *queue))
         });
-        let can_go = queues.filter(|&lane| self.queue_blocked_by(lane).is_none());
-        let first = |lane: QueueId| {
-            let it = &self.queues[lane.0];
-            let oldest = it.oldest()?;
-            let is_its_turn = it.doors.iter().any(|door| self.slot_reserved_for(*door) == Some(oldest));
-            let (priority, place) = if is_its_turn { (u8::MAX, oldest) } else { it.front()? };
-            Some((is_its_turn, priority, Reverse(place)))
+        let startable = queues.filter(|&queue| self.queue_blocked_by(queue).is_none());
+        let first = |queue: QueueId| {
+            let queue = &self.queues[queue.0];
+            let oldest = queue.oldest()?;
+            let is_reserved = queue.doors.iter().any(|instance| self.slot_reserved_for(*instance) == Some(oldest));
+            let (priority, waiter) = if is_reserved { (u8::MAX, oldest) } else { queue.front()? };
+            Some((is_reserved, priority, Reverse(waiter)))
         };
-        can_go.filter_map(first).max().map(|(.., Reverse(place))| place)
+        startable.filter_map(first).max().map(|(.., Reverse(waiter))| waiter)
     }
 
     /// Returns the oldest waiter of `instance` if oldest-first is due. Considers only waiters that are blocked by
     /// nothing but slots.
-    fn slot_reserved_for(&self, InstanceId(door): InstanceId) -> Option<WaiterId> {
-        let door = &self.doors[door];
-        if !door.has_waiters() || !door.limiter.oldest_first_due() {
+    fn slot_reserved_for(&self, InstanceId(instance): InstanceId) -> Option<WaiterId> {
+        let instance = &self.doors[instance];
+        if !instance.has_waiters() || !instance.limiter.oldest_first_due() {
             return None;
         }
-        door.queues().find(|lane| self.queue_waits_only_for_slots(*lane)).and_then(|lane| self.queues[lane.0].oldest())
+        instance
+            .queues()
+            .find(|queue| self.queue_waits_only_for_slots(*queue))
+            .and_then(|queue| self.queues[queue.0].oldest())
     }
 
     /// Returns what blocks a request at `instances`; if several things do, the one that persists longest.
-    pub(super) fn blocked_by(&self, doors: &[InstanceId]) -> Option<BlockedBy> {
-        let lane = || self.queue_by_instances.get(doors).copied();
-        self.scopes_blocked_by(doors).or_else(|| self.is_reserved_for_other(doors, lane).then_some(BlockedBy::NoSlot))
+    pub(super) fn blocked_by(&self, instances: &[InstanceId]) -> Option<BlockedBy> {
+        let queue = || self.queue_by_instances.get(instances).copied();
+        self.scopes_blocked_by(instances)
+            .or_else(|| self.is_reserved_for_other(instances, queue).then_some(BlockedBy::NoSlot))
     }
 
-    fn queue_blocked_by(&self, lane: QueueId) -> Option<BlockedBy> {
-        let doors = &self.queues[lane.0].doors;
-        self.scopes_blocked_by(doors)
-            .or_else(|| self.is_reserved_for_other(doors, || Some(lane)).then_some(BlockedBy::NoSlot))
+    fn queue_blocked_by(&self, queue: QueueId) -> Option<BlockedBy> {
+        let instances = &self.queues[queue.0].doors;
+        self.scopes_blocked_by(instances)
+            .or_else(|| self.is_reserved_for_other(instances, || Some(queue)).then_some(BlockedBy::NoSlot))
     }
 
-    fn scopes_blocked_by(&self, doors: &[InstanceId]) -> Option<BlockedBy> {
-        doors.iter().filter_map(|door| self.doors[door.0].limiter.blocked_by(self.now)).max()
+    fn scopes_blocked_by(&self, instances: &[InstanceId]) -> Option<BlockedBy> {
+        instances.iter().filter_map(|instance| self.doors[instance.0].limiter.blocked_by(self.now)).max()
     }
 
     /// Returns true if the last slot of one of `instances` is reserved for a waiter in another queue.
-    fn is_reserved_for_other(&self, doors: &[InstanceId], lane: impl Fn() -> Option<QueueId>) -> bool {
-        let mut last = doors.iter().filter(|door| self.doors[door.0].limiter.has_one_slot_left(self.now));
-        let is_of_another = |place: WaiterId| self.waiters.get(&place).is_some_and(|place| Some(place.lane) != lane());
-        last.any(|door| self.slot_reserved_for(*door).is_some_and(is_of_another))
+    fn is_reserved_for_other(&self, instances: &[InstanceId], queue: impl Fn() -> Option<QueueId>) -> bool {
+        let mut last = instances.iter().filter(|instance| self.doors[instance.0].limiter.has_one_slot_left(self.now));
+        let is_in_other_queue =
+            |waiter: WaiterId| self.waiters.get(&waiter).is_some_and(|waiter| Some(waiter.lane) != queue());
+        last.any(|instance| self.slot_reserved_for(*instance).is_some_and(is_in_other_queue))
     }
 
     /// Returns true if the queue is blocked by nothing but missing slots.
-    fn queue_waits_only_for_slots(&self, QueueId(lane): QueueId) -> bool {
-        self.queues[lane].doors.iter().all(|door| self.waits_only_for_slots(*door))
+    fn queue_waits_only_for_slots(&self, QueueId(queue): QueueId) -> bool {
+        self.queues[queue].doors.iter().all(|instance| self.waits_only_for_slots(*instance))
     }
 
-    fn waits_only_for_slots(&self, InstanceId(door): InstanceId) -> bool {
-        self.doors[door].limiter.blocked_by(self.now).is_none_or(BlockedBy::is_slot)
+    fn waits_only_for_slots(&self, InstanceId(instance): InstanceId) -> bool {
+        self.doors[instance].limiter.blocked_by(self.now).is_none_or(BlockedBy::is_slot)
     }
 
     /// Grants slots of `instances` to waiter `id`, or to a new request.
-    pub(super) fn grant(&mut self, id: Option<WaiterId>, doors: &[InstanceId], chance: f64) -> SlotGrant {
+    pub(super) fn grant(&mut self, id: Option<WaiterId>, instances: &[InstanceId], random: f64) -> SlotGrant {
         let now = self.now;
-        let started = |&door: &InstanceId| {
-            let takes_turn = self.slot_reserved_for(door).is_none_or(|kept| Some(kept) == id);
-            (door, takes_turn)
+        let with_oldest_first = |&instance: &InstanceId| {
+            let advances_oldest_first = self.slot_reserved_for(instance).is_none_or(|reserved| Some(reserved) == id);
+            (instance, advances_oldest_first)
         };
-        let turns: Few<(InstanceId, bool)> = doors.iter().map(started).collect();
-        let start =
-            |(door, takes_turn): (InstanceId, bool)| (door, self.doors[door.0].limiter.grant(takes_turn, chance, now));
-        SlotGrant { doors: turns.into_iter().map(start).collect(), started: now }
+        let starts: Few<(InstanceId, bool)> = instances.iter().map(with_oldest_first).collect();
+        let start = |(instance, advances_oldest_first): (InstanceId, bool)| {
+            (instance, self.doors[instance.0].limiter.grant(advances_oldest_first, random, now))
+        };
+        SlotGrant { doors: starts.into_iter().map(start).collect(), started: now }
     }
 }
 
@@ -170,6 +177,6 @@ impl Scheduler {
     /// Test only: returns true if any waiter could start at `now`.
     pub(super) fn has_runnable_waiter(&mut self, now: Timestamp) -> bool {
         self.now = self.now.max(now);
-        self.queues.iter().any(|(lane, _)| self.queue_blocked_by(QueueId(lane)).is_none())
+        self.queues.iter().any(|(queue, _)| self.queue_blocked_by(QueueId(queue)).is_none())
     }
 }

@@ -47,13 +47,13 @@ impl ScopeGroup {
     }
 
     /// Applies the configuration of `scope` to all of its instances.
-    pub(super) fn update_config(&mut self, scope: &Scope, doors: &mut Slab<ScopeInstance>, now: Timestamp) {
+    pub(super) fn update_config(&mut self, scope: &Scope, instances: &mut Slab<ScopeInstance>, now: Timestamp) {
         self.rules = scope.throttle.clone().map(Arc::new);
-        self.max_partitions = scope.partitioning.as_ref().map(|by_value| by_value.max_partitions.get());
-        let one = self.single.filter(|_| self.max_partitions.is_none());
+        self.max_partitions = scope.partitioning.as_ref().map(|partitioning| partitioning.max_partitions.get());
+        let single = self.single.filter(|_| self.max_partitions.is_none());
         let each = self.partitions.values().chain(&self.overflow).filter(|_| self.max_partitions.is_some());
-        for door in each.copied().chain(one) {
-            doors[door.0].limiter.update_config(self.rules.clone(), now);
+        for instance in each.copied().chain(single) {
+            instances[instance.0].limiter.update_config(self.rules.clone(), now);
         }
     }
 
@@ -63,71 +63,72 @@ impl ScopeGroup {
     }
 
     /// Returns the merged snapshot of all instances, or `None` if the scope is not configured.
-    pub(super) fn state(&self, doors: &Slab<ScopeInstance>, now: Timestamp) -> Option<ScopeState> {
+    pub(super) fn state(&self, instances: &Slab<ScopeInstance>, now: Timestamp) -> Option<ScopeState> {
         let mut fresh = ScopeLimiter::new(&self.name);
         fresh.update_config(self.rules.clone(), now);
         let fresh = fresh.state(now)?;
-        let state = |door: &InstanceId| doors[door.0].limiter.state(now);
+        let state = |instance: &InstanceId| instances[instance.0].limiter.state(now);
         let Some(_) = self.max_partitions else { return self.single.as_ref().and_then(state).or(Some(fresh)) };
         let each = self.partitions.values().chain(&self.overflow).filter_map(state);
-        let together = each.reduce(|one, other| one.merge(&other)).unwrap_or_else(|| fresh.clone());
-        Some(ScopeState { name: fresh.name, partitions: Some(self.partitions.len()), ..together })
+        let merged = each.reduce(|one, other| one.merge(&other)).unwrap_or_else(|| fresh.clone());
+        Some(ScopeState { name: fresh.name, partitions: Some(self.partitions.len()), ..merged })
     }
 
     /// Returns snapshots of the `count` busiest partitions.
-    pub(super) fn busiest(&self, count: usize, doors: &Slab<ScopeInstance>, now: Timestamp) -> Vec<ScopeState> {
+    pub(super) fn busiest(&self, count: usize, instances: &Slab<ScopeInstance>, now: Timestamp) -> Vec<ScopeState> {
         let each = self.partitions.values().chain(&self.overflow);
-        let mut states: Vec<ScopeState> = each.filter_map(|door| doors[door.0].limiter.state(now)).collect();
-        let business = |of: &ScopeState| (of.in_flight + of.queue_length, of.backoff_remaining);
-        states.sort_by(|one, other| business(other).cmp(&business(one)).then_with(|| one.name.cmp(&other.name)));
+        let mut states: Vec<ScopeState> =
+            each.filter_map(|instance| instances[instance.0].limiter.state(now)).collect();
+        let load = |state: &ScopeState| (state.in_flight + state.queue_length, state.backoff_remaining);
+        states.sort_by(|one, other| load(other).cmp(&load(one)).then_with(|| one.name.cmp(&other.name)));
         states.truncate(count);
         states
     }
 
-    pub(super) fn single(&mut self, doors: &mut Slab<ScopeInstance>, now: Timestamp) -> InstanceId {
+    pub(super) fn single(&mut self, instances: &mut Slab<ScopeInstance>, now: Timestamp) -> InstanceId {
         let Self { name, rules, max_partitions, .. } = self;
         let rules = rules.clone().filter(|_| max_partitions.is_none());
-        *self.single.get_or_insert_with(|| InstanceId(doors.insert(ScopeInstance::new(name, name, rules, now))))
+        *self.single.get_or_insert_with(|| InstanceId(instances.insert(ScopeInstance::new(name, name, rules, now))))
     }
 
     /// Returns the instance for `value`, and creates a missing one.
     pub(super) fn instance_for(
         &mut self,
         value: &PartitionValue<'_>,
-        doors: &mut Slab<ScopeInstance>,
+        instances: &mut Slab<ScopeInstance>,
         now: Timestamp,
     ) -> InstanceId {
-        let door = match self.partitions.get(&value.hash) {
-            Some(known) => *known,
-            None => self.create_partition(value, doors, now),
+        let instance = match self.partitions.get(&value.hash) {
+            Some(instance) => *instance,
+            None => self.create_partition(value, instances, now),
         };
-        doors[door.0].touch(now);
-        door
+        instances[instance.0].touch(now);
+        instance
     }
 
     fn create_partition(
         &mut self,
         value: &PartitionValue<'_>,
-        doors: &mut Slab<ScopeInstance>,
+        instances: &mut Slab<ScopeInstance>,
         now: Timestamp,
     ) -> InstanceId {
-        self.evict_one_idle(doors, now);
+        self.evict_one_idle(instances, now);
         let (scope, rules) = (&self.name, &self.rules);
-        let mut make = |name: &str| InstanceId(doors.insert(ScopeInstance::new(scope, name, rules.clone(), now)));
+        let mut make = |name: &str| InstanceId(instances.insert(ScopeInstance::new(scope, name, rules.clone(), now)));
         if self.partitions.len() >= self.max_partitions.unwrap_or(0) {
             return *self.overflow.get_or_insert_with(|| make(OVERFLOW_NAME));
         }
-        let door = make(&partition::display_value(&value.text));
-        self.partitions.insert(value.hash, door);
+        let instance = make(&partition::display_value(&value.text));
+        self.partitions.insert(value.hash, instance);
         self.eviction_order.push_back(value.hash);
-        door
+        instance
     }
 
     /// Evicts at most one idle partition among the next few. So a flood of new values makes room for itself.
-    fn evict_one_idle(&mut self, doors: &mut Slab<ScopeInstance>, now: Timestamp) {
+    fn evict_one_idle(&mut self, instances: &mut Slab<ScopeInstance>, now: Timestamp) {
         for _ in 0..EVICTION_SCAN.min(self.eviction_order.len()) {
             let Some(value) = self.eviction_order.pop_front() else { return };
-            if self.evict_if_idle(value, doors, now) {
+            if self.evict_if_idle(value, instances, now) {
                 return;
             }
             self.eviction_order.push_back(value);
@@ -135,17 +136,17 @@ impl ScopeGroup {
     }
 
     /// Evicts all idle partitions.
-    pub(super) fn evict_idle(&mut self, doors: &mut Slab<ScopeInstance>, now: Timestamp) {
+    pub(super) fn evict_idle(&mut self, instances: &mut Slab<ScopeInstance>, now: Timestamp) {
         let mut eviction_order = std::mem::take(&mut self.eviction_order);
-        eviction_order.retain(|&value| !self.evict_if_idle(value, doors, now));
+        eviction_order.retain(|&value| !self.evict_if_idle(value, instances, now));
         self.eviction_order = eviction_order;
     }
 
-    fn evict_if_idle(&mut self, value: u64, doors: &mut Slab<ScopeInstance>, now: Timestamp) -> bool {
-        let idle = self.partitions.get(&value).copied().filter(|door| doors[door.0].is_idle(now));
-        if let Some(door) = idle {
+    fn evict_if_idle(&mut self, value: u64, instances: &mut Slab<ScopeInstance>, now: Timestamp) -> bool {
+        let idle = self.partitions.get(&value).copied().filter(|instance| instances[instance.0].is_idle(now));
+        if let Some(instance) = idle {
             self.partitions.remove(&value);
-            doors.remove(door.0);
+            instances.remove(instance.0);
         }
         idle.is_some()
     }

@@ -60,12 +60,12 @@ impl ScopeInstance {
 
     /// Returns the queues of the instance, ordered by their oldest waiter.
     pub(super) fn queues(&self) -> impl Iterator<Item = QueueId> {
-        self.lanes.iter().map(|(_, lane)| *lane)
+        self.lanes.iter().map(|(_, queue)| *queue)
     }
 
     /// Returns the waiter that has waited longest.
     pub(super) fn oldest(&self) -> Option<WaiterId> {
-        self.lanes.first().map(|(place, _)| *place)
+        self.lanes.first().map(|(waiter, _)| *waiter)
     }
 
     /// Returns the lowest priority among the waiters.
@@ -78,7 +78,7 @@ impl ScopeInstance {
         *self.waiters_by_priority.entry(priority).or_default() += 1;
     }
 
-    pub(super) fn on_dequeue(&mut self, place: WaiterId, priority: u8) {
+    pub(super) fn on_dequeue(&mut self, waiter: WaiterId, priority: u8) {
         self.limiter.queue_length = self.limiter.queue_length.saturating_sub(1);
         if let Some(count) = self.waiters_by_priority.get_mut(&priority) {
             *count -= 1;
@@ -86,21 +86,21 @@ impl ScopeInstance {
                 self.waiters_by_priority.remove(&priority);
             }
         }
-        if self.timer_owner.is_some_and(|(known, _)| known == place) {
+        if self.timer_owner.is_some_and(|(owner, _)| owner == waiter) {
             self.timer_owner = None;
         }
     }
 
-    /// Records that the oldest waiter of a queue was `before` and is `now`.
-    pub(super) fn set_queue_head(&mut self, lane: QueueId, before: Option<WaiterId>, now: Option<WaiterId>) {
-        if before == now {
+    /// Records that the oldest waiter of a queue was `before` and is `after`.
+    pub(super) fn set_queue_head(&mut self, queue: QueueId, before: Option<WaiterId>, after: Option<WaiterId>) {
+        if before == after {
             return;
         }
         if let Some(before) = before {
-            self.lanes.remove(&(before, lane));
+            self.lanes.remove(&(before, queue));
         }
-        if let Some(now) = now {
-            self.lanes.insert((now, lane));
+        if let Some(after) = after {
+            self.lanes.insert((after, queue));
         }
     }
 }

@@ -95,7 +95,7 @@ impl ScopeState {
 impl BlockedBy {
     pub(super) fn until(self) -> Option<Timestamp> {
         match self {
-            Self::NoSlotUntil(moment) | Self::Spacing(moment) | Self::Backoff(moment) => Some(moment),
+            Self::NoSlotUntil(time) | Self::Spacing(time) | Self::Backoff(time) => Some(time),
             Self::NoSlot | Self::Probing => None,
         }
     }
@@ -104,8 +104,8 @@ impl BlockedBy {
         matches!(self, Self::NoSlot | Self::NoSlotUntil(_))
     }
 
-    pub(super) fn persists_after(self, moment: Timestamp) -> bool {
-        !self.is_slot() && self.until().is_some_and(|opens| opens > moment)
+    pub(super) fn persists_after(self, time: Timestamp) -> bool {
+        !self.is_slot() && self.until().is_some_and(|opens_at| opens_at > time)
     }
 }
 
@@ -143,7 +143,7 @@ impl ScopeLimiter {
         let has_learned = |rules: &Arc<throttle::ThrottleConfig>| {
             let backoff_state = rules.backoff.as_ref().map(|backoff| backoff.decayed(self.backoff_state, now));
             self.limits != rules.effective_limits(&rules.update_controller(ControllerState::Fixed, now))
-                || backoff_state.is_some_and(|pressure| pressure.level() > 0)
+                || backoff_state.is_some_and(|state| state.level() > 0)
         };
         self.is_empty(now) && !self.rules.as_ref().is_some_and(has_learned)
     }
@@ -160,7 +160,7 @@ impl ScopeLimiter {
         let rules = self.rules.as_ref()?;
         if let Some(backoff) = &rules.backoff {
             match backoff.decayed(self.backoff_state, now).blocked_by(now) {
-                Some(BackoffBlock::BackingOff(moment)) => return Some(BlockedBy::Backoff(moment)),
+                Some(BackoffBlock::BackingOff(until)) => return Some(BlockedBy::Backoff(until)),
                 Some(BackoffBlock::Probing) => return Some(BlockedBy::Probing),
                 None => {}
             }
@@ -175,21 +175,21 @@ impl ScopeLimiter {
     /// free slot may be reserved for the oldest waiter, the other waiters need the slot that cools down next.
     pub(super) fn opens_at(&self, now: Timestamp) -> Option<Timestamp> {
         match self.blocked_by(now) {
-            Some(blocked) => blocked.until(),
+            Some(block) => block.until(),
             None if self.oldest_first_due() && self.has_one_slot_left(now) => self.slot_cooldowns.next_free(now),
             None => None,
         }
     }
 
-    fn slot_blocked_by(&self, most: u32, now: Timestamp) -> Option<BlockedBy> {
-        if self.in_flight >= most {
+    fn slot_blocked_by(&self, limit: u32, now: Timestamp) -> Option<BlockedBy> {
+        if self.in_flight >= limit {
             return Some(BlockedBy::NoSlot);
         }
-        let opens = self.slot_cooldowns.next_free(now)?;
-        let is_free = self.in_flight + self.slot_cooldowns.cooling_slots(now) < most;
+        let opens_at = self.slot_cooldowns.next_free(now)?;
+        let is_free = self.in_flight + self.slot_cooldowns.cooling_slots(now) < limit;
         // A request in flight may finish earlier, and its slot may be past its delay by then.
-        let hindrance = if self.in_flight > 0 { BlockedBy::NoSlotUntil(opens) } else { BlockedBy::Spacing(opens) };
-        (!is_free).then_some(hindrance)
+        let block = if self.in_flight > 0 { BlockedBy::NoSlotUntil(opens_at) } else { BlockedBy::Spacing(opens_at) };
+        (!is_free).then_some(block)
     }
 
     /// Returns the earliest start behind `others` starts, considering only the delay between requests.
@@ -204,31 +204,31 @@ impl ScopeLimiter {
     /// Returns whether one more start takes the last free slot.
     pub(super) fn has_one_slot_left(&self, now: Timestamp) -> bool {
         let taken = self.in_flight + self.slot_cooldowns.cooling_slots(now);
-        self.limits.limit.is_some_and(|most| taken.saturating_add(1) >= most)
+        self.limits.limit.is_some_and(|limit| taken.saturating_add(1) >= limit)
     }
 
-    /// Grants a slot. Without `takes_turn`, a pending oldest-first grant stays pending.
-    pub(super) fn grant(&mut self, takes_turn: bool, chance: f64, now: Timestamp) -> BackoffEpoch {
+    /// Grants a slot. Without `advances_oldest_first`, a pending oldest-first grant stays pending.
+    pub(super) fn grant(&mut self, advances_oldest_first: bool, random: f64, now: Timestamp) -> BackoffEpoch {
         self.in_flight += 1;
-        self.starts_since_oldest = self.starts_since_oldest.wrapping_add(u32::from(takes_turn));
+        self.starts_since_oldest = self.starts_since_oldest.wrapping_add(u32::from(advances_oldest_first));
         if let Some(rules) = &self.rules {
-            self.next_start = rules.spacing.next_start(self.limits.delay, chance, now);
+            self.next_start = rules.spacing.next_start(self.limits.delay, random, now);
             rules.on_sent(&mut self.controller_state, self.in_flight, now);
         }
         if let Some(backoff) = self.rules.as_ref().and_then(|rules| rules.backoff.as_ref()) {
             self.backoff_state = backoff.decayed(self.backoff_state, now);
         }
-        let (backoff_state, spell) = self.backoff_state.on_sent();
+        let (backoff_state, epoch) = self.backoff_state.on_sent();
         self.backoff_state = backoff_state;
-        spell
+        epoch
     }
 
     /// Records the response to a request that was sent at `sent`.
     pub(super) fn record_response(
         &mut self,
-        spell: BackoffEpoch,
+        epoch: BackoffEpoch,
         outcome: &OriginOutcome,
-        chance: f64,
+        random: f64,
         sent: Timestamp,
         now: Timestamp,
     ) -> FeedbackEffect {
@@ -237,7 +237,7 @@ impl ScopeLimiter {
         rules.on_outcome(&mut self.controller_state, outcome, sent, self.in_flight, now);
         self.limits = rules.effective_limits(&self.controller_state);
         let adjustment = match &rules.controller {
-            Some(Controller::Autothrottle(auto)) => auto.adjustment(delay, self.limits.delay, outcome),
+            Some(Controller::Autothrottle(autothrottle)) => autothrottle.adjustment(delay, self.limits.delay, outcome),
             _ => None,
         };
         self.latency = match self.latency.is_zero() {
@@ -246,14 +246,14 @@ impl ScopeLimiter {
         };
         let Some(backoff) = &rules.backoff else { return FeedbackEffect { backoff: None, adjustment } };
         self.backoff_state =
-            rules.backoff_after(self.backoff_state, &self.controller_state, spell, outcome, chance, now);
+            rules.backoff_after(self.backoff_state, &self.controller_state, epoch, outcome, random, now);
         FeedbackEffect { backoff: backoff.is_overload(outcome).then(|| self.backoff_state.remaining(now)), adjustment }
     }
 
     /// Releases the slot of a request that was sent at `sent`, whatever its outcome.
-    pub(super) fn release(&mut self, spell: BackoffEpoch, sent: Timestamp, now: Timestamp) {
+    pub(super) fn release(&mut self, epoch: BackoffEpoch, sent: Timestamp, now: Timestamp) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.backoff_state = self.backoff_state.on_finished(spell);
+        self.backoff_state = self.backoff_state.on_finished(epoch);
         if let Some(rules) = &self.rules {
             self.slot_cooldowns.push(rules.spacing.slot_free_at(sent), now);
         }
@@ -263,17 +263,16 @@ impl ScopeLimiter {
     /// even if all were taken just now.
     pub(super) fn estimated_wait(&self, now: Timestamp) -> Duration {
         let Some(rules) = &self.rules else { return Duration::ZERO };
-        let rested = now + self.backoff_state.remaining(now);
-        let spaced = self.earliest_start_after(self.queue_length, rested).saturating_duration_since(now);
-        let most_at_once =
-            self.limits.limit.into_iter().chain(self.backoff_state.probe_limit().map(NonZeroU32::get)).min();
-        let Some(most) = most_at_once.map(|most| most.max(1)) else { return spaced };
-        let slot = self.slot_blocked_by(most, now).and_then(BlockedBy::until).unwrap_or(now);
-        let cooled = slot
+        let backoff_end = now + self.backoff_state.remaining(now);
+        let spacing_wait = self.earliest_start_after(self.queue_length, backoff_end).saturating_duration_since(now);
+        let limit = self.limits.limit.into_iter().chain(self.backoff_state.probe_limit().map(NonZeroU32::get)).min();
+        let Some(limit) = limit.map(|limit| limit.max(1)) else { return spacing_wait };
+        let slot_free_at = self.slot_blocked_by(limit, now).and_then(BlockedBy::until).unwrap_or(now);
+        let cooldown_wait = slot_free_at
             .saturating_duration_since(now)
-            .saturating_add(rules.spacing.per_slot.saturating_mul(self.queue_length / most));
-        let served = self.latency.saturating_mul(self.queue_length.saturating_add(1).div_ceil(most));
-        spaced.max(cooled).max(served)
+            .saturating_add(rules.spacing.per_slot.saturating_mul(self.queue_length / limit));
+        let service_wait = self.latency.saturating_mul(self.queue_length.saturating_add(1).div_ceil(limit));
+        spacing_wait.max(cooldown_wait).max(service_wait)
     }
 
     pub(super) fn state(&self, now: Timestamp) -> Option<ScopeState> {

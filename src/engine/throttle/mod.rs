@@ -128,36 +128,36 @@ impl Throttle {
     /// Returns references to the throttled scopes among `scopes`, or `None` if there are none.
     pub(super) fn route_scopes<'a>(&self, scopes: impl Iterator<Item = &'a Scope>) -> Option<RouteScopes> {
         let mut scheduler = self.scheduler.lock();
-        let steps: Few<ScopeRef> =
+        let scope_refs: Few<ScopeRef> =
             scopes.filter(|scope| scope.throttle.is_some()).map(|scope| scheduler.scope_ref(scope)).collect();
-        (!steps.is_empty()).then_some(RouteScopes(steps))
+        (!scope_refs.is_empty()).then_some(RouteScopes(scope_refs))
     }
 
     /// Acquires slots in all scopes of a route, or queues the request. The partition input selects the partitions.
     pub(super) fn acquire<'a>(
         self: &Arc<Self>,
-        way: &RouteScopes,
-        said: &PartitionInput<'a>,
+        scopes: &RouteScopes,
+        input: &PartitionInput<'a>,
         request: SlotRequest,
         now: Timestamp,
     ) -> AcquireOutcome {
-        let goal = |step: &ScopeRef| match step {
-            ScopeRef::Single(door) => ScopeTarget::Single(*door),
-            ScopeRef::Partitioned(family, from) => {
-                let text = from.extract(said);
-                ScopeTarget::Partitioned(*family, PartitionValue { hash: self.partition_hasher.hash_one(&text), text })
+        let target = |scope_ref: &ScopeRef| match scope_ref {
+            ScopeRef::Single(instance) => ScopeTarget::Single(*instance),
+            ScopeRef::Partitioned(group, from) => {
+                let text = from.extract(input);
+                ScopeTarget::Partitioned(*group, PartitionValue { hash: self.partition_hasher.hash_one(&text), text })
             }
         };
         // Hash the values before the lock is taken.
-        let goals: Few<ScopeTarget<'a>> = way.0.iter().map(goal).collect();
-        let arrival = self.with_scheduler(|scheduler| {
-            let doors = scheduler.resolve_instances(&goals, now);
-            scheduler.acquire(doors, request, now)
+        let targets: Few<ScopeTarget<'a>> = scopes.0.iter().map(target).collect();
+        let result = self.with_scheduler(|scheduler| {
+            let instances = scheduler.resolve_instances(&targets, now);
+            scheduler.acquire(instances, request, now)
         });
-        match arrival {
-            ScheduleResult::Granted(ticket) => AcquireOutcome::Acquired(Some(SlotGuard::new(Arc::clone(self), ticket))),
-            ScheduleResult::Queued(place) => AcquireOutcome::Queued(QueuedRequest::new(Arc::clone(self), place)),
-            ScheduleResult::Rejected(closed) => AcquireOutcome::Rejected(closed),
+        match result {
+            ScheduleResult::Granted(grant) => AcquireOutcome::Acquired(Some(SlotGuard::new(Arc::clone(self), grant))),
+            ScheduleResult::Queued(waiter) => AcquireOutcome::Queued(QueuedRequest::new(Arc::clone(self), waiter)),
+            ScheduleResult::Rejected(rejection) => AcquireOutcome::Rejected(rejection),
         }
     }
 
@@ -171,12 +171,12 @@ impl Throttle {
 
     /// Runs a change under the lock, then wakes the affected waiters without the lock.
     fn with_scheduler<T>(&self, change: impl FnOnce(&mut Scheduler) -> T) -> T {
-        let (result, woken) = {
+        let (result, wakers) = {
             let mut scheduler = self.scheduler.lock();
             let result = change(&mut scheduler);
             (result, scheduler.take_wakers())
         };
-        woken.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
         result
     }
 }

@@ -35,16 +35,16 @@ impl QueuedRequest {
 
     /// Polls for the slots. Must not be polled again after [`QueuePoll::Granted`] or [`QueuePoll::Rejected`].
     pub fn poll(&mut self, waker: &Waker, now: Timestamp) -> QueuePoll {
-        match self.throttle.with_scheduler(|floor| floor.poll_waiter(self.waiter, waker, now)) {
-            WaiterPoll::Granted(ticket) => QueuePoll::Granted(SlotGuard::new(Arc::clone(&self.throttle), ticket)),
+        match self.throttle.with_scheduler(|scheduler| scheduler.poll_waiter(self.waiter, waker, now)) {
+            WaiterPoll::Granted(grant) => QueuePoll::Granted(SlotGuard::new(Arc::clone(&self.throttle), grant)),
             WaiterPoll::Queued(poll_at) => QueuePoll::Pending { poll_at },
-            WaiterPoll::Rejected(closed) => QueuePoll::Rejected(closed),
+            WaiterPoll::Rejected(rejection) => QueuePoll::Rejected(rejection),
         }
     }
 }
 
 impl Drop for QueuedRequest {
     fn drop(&mut self) {
-        self.throttle.with_scheduler(|floor| floor.cancel(self.waiter));
+        self.throttle.with_scheduler(|scheduler| scheduler.cancel(self.waiter));
     }
 }

@@ -70,214 +70,223 @@ impl Scheduler {
     pub(super) fn update_config(&mut self, scopes: &[Scope]) {
         self.groups.iter_mut().for_each(ScopeGroup::remove_config);
         // Waiters of a removed instance keep its old limits; otherwise all of them would start at once.
-        let empty = self.doors.iter_mut().filter(|(_, door)| !door.has_waiters());
-        empty.for_each(|(_, door)| door.limiter.rules = None);
+        let empty = self.doors.iter_mut().filter(|(_, instance)| !instance.has_waiters());
+        empty.for_each(|(_, instance)| instance.limiter.rules = None);
         for scope in scopes.iter().filter(|scope| scope.throttle.is_some()) {
-            let ScopeGroupId(family) = self.group_id(&scope.name);
-            self.groups[family].update_config(scope, &mut self.doors, self.now);
+            let ScopeGroupId(group) = self.group_id(&scope.name);
+            self.groups[group].update_config(scope, &mut self.doors, self.now);
         }
-        let all: Vec<InstanceId> = self.doors.iter().map(|(door, _)| InstanceId(door)).collect();
+        let all: Vec<InstanceId> = self.doors.iter().map(|(instance, _)| InstanceId(instance)).collect();
         self.dispatch(&all);
         // Wake all waiters: the condition that blocks them may have changed.
-        for place in self.waiters.values_mut() {
-            self.wakers.extend(place.waker.take());
+        for waiter in self.waiters.values_mut() {
+            self.wakers.extend(waiter.waker.take());
         }
     }
 
     /// Returns the reference by which routes address `scope`.
     pub(super) fn scope_ref(&mut self, scope: &Scope) -> ScopeRef {
-        let ScopeGroupId(family) = self.group_id(&scope.name);
+        let ScopeGroupId(group) = self.group_id(&scope.name);
         match &scope.partitioning {
-            None => ScopeRef::Single(self.groups[family].single(&mut self.doors, self.now)),
-            Some(by_value) => ScopeRef::Partitioned(ScopeGroupId(family), by_value.from.clone()),
+            None => ScopeRef::Single(self.groups[group].single(&mut self.doors, self.now)),
+            Some(partitioning) => ScopeRef::Partitioned(ScopeGroupId(group), partitioning.from.clone()),
         }
     }
 
     fn group_id(&mut self, name: &str) -> ScopeGroupId {
-        ScopeGroupId(self.groups.iter().position(|family| *family.name == *name).unwrap_or_else(|| {
+        ScopeGroupId(self.groups.iter().position(|group| *group.name == *name).unwrap_or_else(|| {
             self.groups.push(ScopeGroup::new(name));
             self.groups.len() - 1
         }))
     }
 
     /// Returns the instances of `targets`, sorted. Creates missing partitions.
-    pub(super) fn resolve_instances(&mut self, goals: &[ScopeTarget<'_>], now: Timestamp) -> Few<InstanceId> {
+    pub(super) fn resolve_instances(&mut self, targets: &[ScopeTarget<'_>], now: Timestamp) -> Few<InstanceId> {
         self.now = self.now.max(now);
-        let door = |goal: &ScopeTarget<'_>| match goal {
-            ScopeTarget::Single(door) => *door,
-            ScopeTarget::Partitioned(ScopeGroupId(family), value) => {
-                self.groups[*family].instance_for(value, &mut self.doors, self.now)
+        let instance = |target: &ScopeTarget<'_>| match target {
+            ScopeTarget::Single(instance) => *instance,
+            ScopeTarget::Partitioned(ScopeGroupId(group), value) => {
+                self.groups[*group].instance_for(value, &mut self.doors, self.now)
             }
         };
-        let mut doors: Few<InstanceId> = goals.iter().map(door).collect();
-        doors.sort_unstable();
-        doors
+        let mut instances: Few<InstanceId> = targets.iter().map(instance).collect();
+        instances.sort_unstable();
+        instances
     }
 
     pub(super) fn take_wakers(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.wakers)
     }
 
-    pub(super) fn acquire(&mut self, doors: Few<InstanceId>, request: SlotRequest, now: Timestamp) -> ScheduleResult {
+    pub(super) fn acquire(
+        &mut self,
+        instances: Few<InstanceId>,
+        request: SlotRequest,
+        now: Timestamp,
+    ) -> ScheduleResult {
         self.now = self.now.max(now);
-        self.dispatch(&doors);
-        let Some(hindrance) = self.blocked_by(&doors) else {
-            let ticket = self.grant(None, &doors, request.random);
-            self.dispatch(&doors);
-            return ScheduleResult::Granted(ticket);
+        self.dispatch(&instances);
+        let Some(block) = self.blocked_by(&instances) else {
+            let grant = self.grant(None, &instances, request.random);
+            self.dispatch(&instances);
+            return ScheduleResult::Granted(grant);
         };
-        let max_wait = self.rules(&doors).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
+        let max_wait = self.rules(&instances).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
         let until = self.now + max_wait;
-        if hindrance.persists_after(until) || max_wait.is_zero() || self.estimate_start(&doors, request) > until {
-            return ScheduleResult::Rejected(self.rejection(&doors));
+        if block.persists_after(until) || max_wait.is_zero() || self.estimate_start(&instances, request) > until {
+            return ScheduleResult::Rejected(self.rejection(&instances));
         }
-        while let Some(full) = self.full_instance(&doors) {
+        while let Some(full) = self.full_instance(&instances) {
             match self.eviction_candidate(full, request.priority) {
-                Some(place) => self.evict(place),
-                None => return ScheduleResult::Rejected(self.rejection(&doors)),
+                Some(candidate) => self.evict(candidate),
+                None => return ScheduleResult::Rejected(self.rejection(&instances)),
             }
         }
-        ScheduleResult::Queued(self.enqueue(doors, request, until))
+        ScheduleResult::Queued(self.enqueue(instances, request, until))
     }
 
     /// Returns the earliest time at which a request could start if it were queued now.
-    fn estimate_start(&self, doors: &[InstanceId], request: SlotRequest) -> Timestamp {
-        let lane = self.queue_by_instances.get(doors).map(|lane| &self.queues[lane.0]);
-        let ahead = lane.map_or(0, |lane| lane.waiters_ahead(request.client, request.priority));
+    fn estimate_start(&self, instances: &[InstanceId], request: SlotRequest) -> Timestamp {
+        let queue = self.queue_by_instances.get(instances).map(|queue| &self.queues[queue.0]);
+        let ahead = queue.map_or(0, |queue| queue.waiters_ahead(request.client, request.priority));
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-        let starts = doors.iter().map(|door| self.doors[door.0].limiter.earliest_start_after(ahead, self.now));
+        let starts =
+            instances.iter().map(|instance| self.doors[instance.0].limiter.earliest_start_after(ahead, self.now));
         starts.max().unwrap_or(self.now)
     }
 
     pub(super) fn poll_waiter(&mut self, id: WaiterId, waker: &Waker, now: Timestamp) -> WaiterPoll {
         self.now = self.now.max(now);
-        if let Some(Waiter { lane, standing: WaiterState::Queued, .. }) = self.waiters.get(&id) {
-            let doors = self.queues[lane.0].doors.clone();
-            self.dispatch(&doors);
+        if let Some(Waiter { lane: queue, standing: WaiterState::Queued, .. }) = self.waiters.get(&id) {
+            let instances = self.queues[queue.0].doors.clone();
+            self.dispatch(&instances);
         }
-        let Some(place) = self.waiters.get(&id) else {
+        let Some(waiter) = self.waiters.get(&id) else {
             return WaiterPoll::Rejected(ThrottleRejection {
                 scope: "".into(),
                 reason: Reason::Throttle,
                 retry_after: Duration::ZERO,
             });
         };
-        let (lane, until) = (place.lane, place.until);
-        match &place.standing {
-            WaiterState::Granted(ticket) => {
-                let ticket = ticket.clone();
+        let (queue, until) = (waiter.lane, waiter.until);
+        match &waiter.standing {
+            WaiterState::Granted(grant) => {
+                let grant = grant.clone();
                 self.waiters.remove(&id);
-                return WaiterPoll::Granted(ticket);
+                return WaiterPoll::Granted(grant);
             }
-            WaiterState::Evicted(closed) => {
-                let closed = closed.clone();
+            WaiterState::Evicted(rejection) => {
+                let rejection = rejection.clone();
                 self.waiters.remove(&id);
-                return WaiterPoll::Rejected(closed);
+                return WaiterPoll::Rejected(rejection);
             }
             WaiterState::Queued => {}
         }
-        let doors = self.queues[lane.0].doors.clone();
-        if until <= self.now || self.blocked_by(&doors).is_some_and(|hindrance| hindrance.persists_after(until)) {
+        let instances = self.queues[queue.0].doors.clone();
+        if until <= self.now || self.blocked_by(&instances).is_some_and(|block| block.persists_after(until)) {
             self.dequeue(id);
             self.waiters.remove(&id);
-            self.dispatch(&doors);
-            return WaiterPoll::Rejected(self.rejection(&doors));
+            self.dispatch(&instances);
+            return WaiterPoll::Rejected(self.rejection(&instances));
         }
-        let opens = self.claim_timer(id, &doors);
-        if let Some(place) = self.waiters.get_mut(&id) {
-            place.waker = Some(waker.clone());
+        let opens_at = self.claim_timer(id, &instances);
+        if let Some(waiter) = self.waiters.get_mut(&id) {
+            waiter.waker = Some(waker.clone());
         }
-        WaiterPoll::Queued(opens.map_or(until, |opens| opens.min(until)))
+        WaiterPoll::Queued(opens_at.map_or(until, |opens_at| opens_at.min(until)))
     }
 
     pub(super) fn cancel(&mut self, id: WaiterId) {
-        match self.waiters.get(&id).map(|place| &place.standing) {
+        match self.waiters.get(&id).map(|waiter| &waiter.standing) {
             None => {}
             Some(WaiterState::Queued) => {
-                let doors = self.dequeue(id);
+                let instances = self.dequeue(id);
                 self.waiters.remove(&id);
-                self.dispatch(&doors);
+                self.dispatch(&instances);
             }
             Some(WaiterState::Evicted(_)) => {
                 self.waiters.remove(&id);
             }
-            Some(WaiterState::Granted(ticket)) => {
-                let ticket = ticket.clone();
+            Some(WaiterState::Granted(grant)) => {
+                let grant = grant.clone();
                 self.waiters.remove(&id);
-                self.release(&ticket);
+                self.release(&grant);
             }
         }
     }
 
     pub(super) fn record_response(
         &mut self,
-        ticket: &SlotGrant,
+        grant: &SlotGrant,
         outcome: &OriginOutcome,
-        chance: f64,
+        random: f64,
         now: Timestamp,
     ) -> ResponseFeedback {
         self.now = self.now.max(now);
-        let mut heard = ResponseFeedback::default();
-        for &(InstanceId(door), spell) in &ticket.doors {
-            let ScopeInstance { scope, limiter: book, .. } = &mut self.doors[door];
-            let rested = book.backoff_state.remaining(self.now);
-            let lesson = book.record_response(spell, outcome, chance, ticket.started, self.now);
-            if let Some(wait) = lesson.backoff {
-                if rested.is_zero() && !wait.is_zero() {
-                    heard.entered_backoff.push((Arc::clone(scope), wait));
+        let mut feedback = ResponseFeedback::default();
+        for &(InstanceId(instance), epoch) in &grant.doors {
+            let ScopeInstance { scope, limiter, .. } = &mut self.doors[instance];
+            let old_backoff = limiter.backoff_state.remaining(self.now);
+            let effect = limiter.record_response(epoch, outcome, random, grant.started, self.now);
+            if let Some(backoff) = effect.backoff {
+                if old_backoff.is_zero() && !backoff.is_zero() {
+                    feedback.entered_backoff.push((Arc::clone(scope), backoff));
                 }
-                if heard.backoff.as_ref().is_none_or(|longest| longest.retry_after < wait) {
-                    heard.backoff = Some(ThrottleRejection {
+                if feedback.backoff.as_ref().is_none_or(|longest| longest.retry_after < backoff) {
+                    feedback.backoff = Some(ThrottleRejection {
                         scope: Arc::clone(scope),
                         reason: Reason::Backoff,
-                        retry_after: wait,
+                        retry_after: backoff,
                     });
                 }
             }
-            heard.delay_adjustments.extend(lesson.adjustment.map(|adjustment| (Arc::clone(&book.name), adjustment)));
+            feedback
+                .delay_adjustments
+                .extend(effect.adjustment.map(|adjustment| (Arc::clone(&limiter.name), adjustment)));
         }
-        self.dispatch(&ticket.doors());
-        heard
+        self.dispatch(&grant.doors());
+        feedback
     }
 
-    pub(super) fn release(&mut self, ticket: &SlotGrant) {
-        for &(InstanceId(door), spell) in &ticket.doors {
-            self.doors[door].limiter.release(spell, ticket.started, self.now);
+    pub(super) fn release(&mut self, grant: &SlotGrant) {
+        for &(InstanceId(instance), epoch) in &grant.doors {
+            self.doors[instance].limiter.release(epoch, grant.started, self.now);
         }
-        self.dispatch(&ticket.doors());
+        self.dispatch(&grant.doors());
     }
 
     /// Returns snapshots of all configured scopes. Evicts idle partitions on the way.
     pub(super) fn snapshots(&mut self, now: Timestamp) -> Vec<ScopeState> {
         self.now = self.now.max(now);
-        let (now, doors) = (self.now, &mut self.doors);
-        let states = self.groups.iter_mut().filter_map(|family| {
-            family.evict_idle(doors, now);
-            family.state(doors, now)
+        let (now, instances) = (self.now, &mut self.doors);
+        let states = self.groups.iter_mut().filter_map(|group| {
+            group.evict_idle(instances, now);
+            group.state(instances, now)
         });
         states.collect()
     }
 
     /// Returns the `count` busiest partitions of the scope `name`.
     pub(super) fn busiest(&self, name: &str, count: usize, now: Timestamp) -> Vec<ScopeState> {
-        let family = self.groups.iter().find(|family| *family.name == *name);
-        family.map_or_else(Vec::new, |family| family.busiest(count, &self.doors, self.now.max(now)))
+        let group = self.groups.iter().find(|group| *group.name == *name);
+        group.map_or_else(Vec::new, |group| group.busiest(count, &self.doors, self.now.max(now)))
     }
 
     /// Builds the rejection for a request that cannot be served in time. Its `Retry-After` lies behind all current
     /// waiters, regardless of priority.
-    pub(super) fn rejection(&self, doors: &[InstanceId]) -> ThrottleRejection {
-        let all = || doors.iter().map(|door| &self.doors[door.0]);
-        let wait = all().map(|door| door.limiter.estimated_wait(self.now)).max();
-        let worst = all().max_by_key(|door| (door.limiter.blocked_by(self.now), door.limiter.estimated_wait(self.now)));
-        let scope = worst.map_or_else(|| "".into(), |door| Arc::clone(&door.scope));
-        let rests = matches!(self.blocked_by(doors), Some(BlockedBy::Backoff(_) | BlockedBy::Probing));
-        let reason = if rests { Reason::Backoff } else { Reason::Throttle };
-        ThrottleRejection { scope, reason, retry_after: wait.unwrap_or_default() }
+    pub(super) fn rejection(&self, instances: &[InstanceId]) -> ThrottleRejection {
+        let all = || instances.iter().map(|instance| &self.doors[instance.0]);
+        let max_wait = all().map(|instance| instance.limiter.estimated_wait(self.now)).max();
+        let worst = all()
+            .max_by_key(|instance| (instance.limiter.blocked_by(self.now), instance.limiter.estimated_wait(self.now)));
+        let scope = worst.map_or_else(|| "".into(), |instance| Arc::clone(&instance.scope));
+        let backs_off = matches!(self.blocked_by(instances), Some(BlockedBy::Backoff(_) | BlockedBy::Probing));
+        let reason = if backs_off { Reason::Backoff } else { Reason::Throttle };
+        ThrottleRejection { scope, reason, retry_after: max_wait.unwrap_or_default() }
     }
 
-    fn rules(&self, doors: &[InstanceId]) -> impl Iterator<Item = &throttle::ThrottleConfig> {
-        doors.iter().filter_map(|door| self.doors[door.0].limiter.rules.as_deref())
+    fn rules(&self, instances: &[InstanceId]) -> impl Iterator<Item = &throttle::ThrottleConfig> {
+        instances.iter().filter_map(|instance| self.doors[instance.0].limiter.rules.as_deref())
     }
 }
 
@@ -285,18 +294,18 @@ impl Scheduler {
 impl Scheduler {
     /// Test only: returns true if there are no waiters, slots or queues.
     pub(super) fn is_empty(&self) -> bool {
-        let is_bare = |door: &ScopeInstance| {
-            !door.has_waiters() && door.lowest_priority().is_none() && door.timer_owner.is_none()
+        let is_unused = |instance: &ScopeInstance| {
+            !instance.has_waiters() && instance.lowest_priority().is_none() && instance.timer_owner.is_none()
         };
         self.waiters.is_empty()
             && self.queues.is_empty()
             && self.queue_by_instances.is_empty()
-            && self.doors.iter().all(|(_, door)| is_bare(door))
+            && self.doors.iter().all(|(_, instance)| is_unused(instance))
     }
 }
 
 impl SlotGrant {
     fn doors(&self) -> Few<InstanceId> {
-        self.doors.iter().map(|(door, _)| *door).collect()
+        self.doors.iter().map(|(instance, _)| *instance).collect()
     }
 }

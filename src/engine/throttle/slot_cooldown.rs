@@ -9,17 +9,17 @@ pub(super) struct SlotCooldowns(VecDeque<Timestamp>);
 
 impl SlotCooldowns {
     pub(super) fn push(&mut self, until: Timestamp, now: Timestamp) {
-        while self.0.front().is_some_and(|opens| *opens <= now) {
+        while self.0.front().is_some_and(|opens_at| *opens_at <= now) {
             self.0.pop_front();
         }
         if until > now {
-            self.0.insert(self.0.partition_point(|opens| *opens <= until), until);
+            self.0.insert(self.0.partition_point(|opens_at| *opens_at <= until), until);
         }
     }
 
     /// Limits all times to `latest`.
     pub(super) fn truncate_to(&mut self, latest: Timestamp) {
-        self.0.iter_mut().for_each(|opens| *opens = (*opens).min(latest));
+        self.0.iter_mut().for_each(|opens_at| *opens_at = (*opens_at).min(latest));
     }
 
     pub(super) fn cooling_slots(&self, now: Timestamp) -> u32 {
@@ -32,6 +32,6 @@ impl SlotCooldowns {
     }
 
     fn expired(&self, now: Timestamp) -> usize {
-        self.0.partition_point(|opens| *opens <= now)
+        self.0.partition_point(|opens_at| *opens_at <= now)
     }
 }

@@ -14,18 +14,18 @@ pub struct SlotGuard {
 }
 
 impl SlotGuard {
-    pub(super) fn new(throttle: Arc<Throttle>, ticket: SlotGrant) -> Self {
-        Self { throttle, ticket }
+    pub(super) fn new(throttle: Arc<Throttle>, grant: SlotGrant) -> Self {
+        Self { throttle, ticket: grant }
     }
 
     /// Reports the outcome of the request to its scopes. Returns the effects.
-    pub fn record_response(&self, outcome: &OriginOutcome, chance: f64, now: Timestamp) -> ResponseFeedback {
-        self.throttle.with_scheduler(|floor| floor.record_response(&self.ticket, outcome, chance, now))
+    pub fn record_response(&self, outcome: &OriginOutcome, random: f64, now: Timestamp) -> ResponseFeedback {
+        self.throttle.with_scheduler(|scheduler| scheduler.record_response(&self.ticket, outcome, random, now))
     }
 }
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        self.throttle.with_scheduler(|floor| floor.release(&self.ticket));
+        self.throttle.with_scheduler(|scheduler| scheduler.release(&self.ticket));
     }
 }

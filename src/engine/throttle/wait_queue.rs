@@ -29,33 +29,33 @@ struct RoundRobin {
 }
 
 impl WaitQueue {
-    pub(super) fn new(doors: Few<InstanceId>) -> Self {
-        Self { doors, ..Self::default() }
+    pub(super) fn new(instances: Few<InstanceId>) -> Self {
+        Self { doors: instances, ..Self::default() }
     }
 
-    pub(super) fn enqueue(&mut self, place: WaiterId, client: ClientKey, priority: u8) {
-        self.by_age.insert(place);
-        let turns = self.by_priority.entry(Reverse(priority)).or_default();
-        let of_client = turns.of.entry(client).or_default();
-        if of_client.is_empty() {
-            turns.next.push_back(client);
+    pub(super) fn enqueue(&mut self, waiter: WaiterId, client: ClientKey, priority: u8) {
+        self.by_age.insert(waiter);
+        let round_robin = self.by_priority.entry(Reverse(priority)).or_default();
+        let waiters = round_robin.of.entry(client).or_default();
+        if waiters.is_empty() {
+            round_robin.next.push_back(client);
         }
-        of_client.push_back(place);
+        waiters.push_back(waiter);
     }
 
-    pub(super) fn remove(&mut self, place: WaiterId, client: ClientKey, priority: u8) {
-        self.by_age.remove(&place);
-        let Some(turns) = self.by_priority.get_mut(&Reverse(priority)) else { return };
-        turns.remove(place, client);
-        if turns.next.is_empty() {
+    pub(super) fn remove(&mut self, waiter: WaiterId, client: ClientKey, priority: u8) {
+        self.by_age.remove(&waiter);
+        let Some(round_robin) = self.by_priority.get_mut(&Reverse(priority)) else { return };
+        round_robin.remove(waiter, client);
+        if round_robin.next.is_empty() {
             self.by_priority.remove(&Reverse(priority));
         }
     }
 
     /// Returns the next waiter by priority, with its priority.
     pub(super) fn front(&self) -> Option<(u8, WaiterId)> {
-        let (Reverse(priority), turns) = self.by_priority.first_key_value()?;
-        Some((*priority, *turns.of.get(turns.next.front()?)?.front()?))
+        let (Reverse(priority), round_robin) = self.by_priority.first_key_value()?;
+        Some((*priority, *round_robin.of.get(round_robin.next.front()?)?.front()?))
     }
 
     /// Returns the waiter that has waited longest.
@@ -65,32 +65,33 @@ impl WaitQueue {
 
     /// Returns the last waiter in order: of the lowest priority, the youngest of the client with the most waiters.
     pub(super) fn back(&self) -> Option<(u8, WaiterId)> {
-        let (Reverse(priority), turns) = self.by_priority.last_key_value()?;
-        let greediest = turns.of.values().max_by_key(|places| (places.len(), places.back().copied()))?;
-        Some((*priority, *greediest.back()?))
+        let (Reverse(priority), round_robin) = self.by_priority.last_key_value()?;
+        let longest = round_robin.of.values().max_by_key(|waiters| (waiters.len(), waiters.back().copied()))?;
+        Some((*priority, *longest.back()?))
     }
 
     /// Returns the minimum number of waiters that start before another one of `client`. These are all of a higher
     /// priority, and of each client of the same priority as many as this client has.
     pub(super) fn waiters_ahead(&self, client: ClientKey, priority: u8) -> usize {
-        let higher = self.by_priority.range(..Reverse(priority)).flat_map(|(_, turns)| turns.of.values());
-        let alike = self.by_priority.get(&Reverse(priority)).map(|turns| &turns.of);
-        let own = alike.and_then(|of| of.get(&client)).map_or(0, VecDeque::len);
-        let alike = alike.into_iter().flat_map(BTreeMap::values).map(|places| places.len().min(own.max(1)));
-        higher.map(VecDeque::len).chain(alike).sum()
+        let higher = self.by_priority.range(..Reverse(priority)).flat_map(|(_, round_robin)| round_robin.of.values());
+        let same_priority = self.by_priority.get(&Reverse(priority)).map(|round_robin| &round_robin.of);
+        let own_count = same_priority.and_then(|by_client| by_client.get(&client)).map_or(0, VecDeque::len);
+        let same_priority =
+            same_priority.into_iter().flat_map(BTreeMap::values).map(|waiters| waiters.len().min(own_count.max(1)));
+        higher.map(VecDeque::len).chain(same_priority).sum()
     }
 }
 
 impl RoundRobin {
-    fn remove(&mut self, place: WaiterId, client: ClientKey) {
-        let Some(places) = self.of.get_mut(&client) else { return };
-        places.retain(|known| *known != place);
-        let is_empty = places.is_empty();
+    fn remove(&mut self, waiter: WaiterId, client: ClientKey) {
+        let Some(waiters) = self.of.get_mut(&client) else { return };
+        waiters.retain(|other| *other != waiter);
+        let is_empty = waiters.is_empty();
         if is_empty {
             self.of.remove(&client);
         }
-        if let Some(turn) = self.next.iter().position(|known| *known == client) {
-            self.next.remove(turn);
+        if let Some(position) = self.next.iter().position(|other| *other == client) {
+            self.next.remove(position);
             if !is_empty {
                 // The client has used its turn and moves to the end.
                 self.next.push_back(client);

@@ -31,67 +31,67 @@ pub(super) enum WaiterState {
 }
 
 impl Scheduler {
-    pub(super) fn enqueue(&mut self, doors: Few<InstanceId>, request: SlotRequest, until: Timestamp) -> WaiterId {
+    pub(super) fn enqueue(&mut self, instances: Few<InstanceId>, request: SlotRequest, until: Timestamp) -> WaiterId {
         let id = WaiterId(self.next_place);
         self.next_place += 1;
-        let lane = self.queue_by_instances.get(&doors).copied().unwrap_or_else(|| {
-            let lane = QueueId(self.queues.insert(WaitQueue::new(doors.clone())));
-            self.queue_by_instances.insert(doors.clone(), lane);
-            lane
+        let queue_id = self.queue_by_instances.get(&instances).copied().unwrap_or_else(|| {
+            let queue_id = QueueId(self.queues.insert(WaitQueue::new(instances.clone())));
+            self.queue_by_instances.insert(instances.clone(), queue_id);
+            queue_id
         });
-        self.waiters.insert(id, Waiter { lane, request, until, waker: None, standing: WaiterState::Queued });
-        let it = &mut self.queues[lane.0];
-        let before = it.oldest();
-        it.enqueue(id, request.client, request.priority);
-        let oldest = it.oldest();
-        for InstanceId(door) in doors {
-            self.doors[door].on_enqueue(request.priority);
-            self.doors[door].set_queue_head(lane, before, oldest);
+        self.waiters.insert(id, Waiter { lane: queue_id, request, until, waker: None, standing: WaiterState::Queued });
+        let queue = &mut self.queues[queue_id.0];
+        let before = queue.oldest();
+        queue.enqueue(id, request.client, request.priority);
+        let oldest = queue.oldest();
+        for InstanceId(instance) in instances {
+            self.doors[instance].on_enqueue(request.priority);
+            self.doors[instance].set_queue_head(queue_id, before, oldest);
         }
         id
     }
 
     /// Removes a waiter from its queue. Returns the instances of that queue.
     pub(super) fn dequeue(&mut self, id: WaiterId) -> Few<InstanceId> {
-        let Some(&Waiter { lane, request, .. }) = self.waiters.get(&id) else { return Few::new() };
-        let it = &mut self.queues[lane.0];
-        let (doors, before) = (it.doors.clone(), it.oldest());
-        it.remove(id, request.client, request.priority);
-        let oldest = it.oldest();
-        for door in &doors {
-            self.doors[door.0].on_dequeue(id, request.priority);
-            self.doors[door.0].set_queue_head(lane, before, oldest);
+        let Some(&Waiter { lane: queue_id, request, .. }) = self.waiters.get(&id) else { return Few::new() };
+        let queue = &mut self.queues[queue_id.0];
+        let (instances, before) = (queue.doors.clone(), queue.oldest());
+        queue.remove(id, request.client, request.priority);
+        let oldest = queue.oldest();
+        for instance in &instances {
+            self.doors[instance.0].on_dequeue(id, request.priority);
+            self.doors[instance.0].set_queue_head(queue_id, before, oldest);
         }
         if oldest.is_none() {
-            self.queues.remove(lane.0);
-            self.queue_by_instances.remove(&doors);
+            self.queues.remove(queue_id.0);
+            self.queue_by_instances.remove(&instances);
         }
-        doors
+        instances
     }
 
     pub(super) fn evict(&mut self, id: WaiterId) {
-        let doors = self.dequeue(id);
-        let closed = self.rejection(&doors);
-        if let Some(place) = self.waiters.get_mut(&id) {
-            place.standing = WaiterState::Evicted(closed);
-            self.wakers.extend(place.waker.take());
+        let instances = self.dequeue(id);
+        let rejection = self.rejection(&instances);
+        if let Some(waiter) = self.waiters.get_mut(&id) {
+            waiter.standing = WaiterState::Evicted(rejection);
+            self.wakers.extend(waiter.waker.take());
         }
-        self.dispatch(&doors);
+        self.dispatch(&instances);
     }
 
-    pub(super) fn full_instance(&self, doors: &[InstanceId]) -> Option<InstanceId> {
-        let is_full = |door: &InstanceId| {
-            let book = &self.doors[door.0].limiter;
-            book.rules.as_ref().is_some_and(|rules| book.queue_length >= rules.queue.max_length)
+    pub(super) fn full_instance(&self, instances: &[InstanceId]) -> Option<InstanceId> {
+        let is_full = |instance: &InstanceId| {
+            let limiter = &self.doors[instance.0].limiter;
+            limiter.rules.as_ref().is_some_and(|rules| limiter.queue_length >= rules.queue.max_length)
         };
-        doors.iter().copied().find(is_full)
+        instances.iter().copied().find(is_full)
     }
 
     /// Returns the waiter that a request of `priority` may evict from a full queue.
-    pub(super) fn eviction_candidate(&self, InstanceId(door): InstanceId, priority: u8) -> Option<WaiterId> {
-        let door = &self.doors[door];
-        door.lowest_priority().filter(|lowest| *lowest < priority)?;
-        let last = door.queues().filter_map(|lane| self.queues[lane.0].back());
-        last.min_by_key(|&(priority, place)| (priority, Reverse(place))).map(|(_, place)| place)
+    pub(super) fn eviction_candidate(&self, InstanceId(instance): InstanceId, priority: u8) -> Option<WaiterId> {
+        let instance = &self.doors[instance];
+        instance.lowest_priority().filter(|lowest| *lowest < priority)?;
+        let last = instance.queues().filter_map(|queue| self.queues[queue.0].back());
+        last.min_by_key(|&(priority, waiter)| (priority, Reverse(waiter))).map(|(_, waiter)| waiter)
     }
 }

@@ -2,141 +2,147 @@
 
 use super::*;
 
-fn partitioned_by_tenant(rules: throttle::ThrottleConfig, most: usize) -> ThrottleFixture {
-    ThrottleFixture::with_scopes(&[("all", permissive()), ("tenant", rules)]).partitioned("tenant", most)
+fn partitioned_by_tenant(rules: throttle::ThrottleConfig, max_partitions: usize) -> ThrottleFixture {
+    ThrottleFixture::with_scopes(&[("all", permissive()), ("tenant", rules)]).partitioned("tenant", max_partitions)
 }
 
 #[test]
 fn each_partition_is_throttled_separately() {
-    let gate = partitioned_by_tenant(with_concurrency(1), 10);
-    let _acme = gate.expect_acquired(&["tenant=acme"], 0);
-    let _other = gate.expect_acquired(&["tenant=other"], 0);
-    let mut second = gate.expect_queued(&["tenant=acme"], 2, PERSON, 0);
+    let fixture = partitioned_by_tenant(with_concurrency(1), 10);
+    let _acme = fixture.expect_acquired(&["tenant=acme"], 0);
+    let _other = fixture.expect_acquired(&["tenant=other"], 0);
+    let mut second = fixture.expect_queued(&["tenant=acme"], 2, PERSON, 0);
     second.pending_until(0);
-    let state = gate.state("tenant", 0);
+    let state = fixture.state("tenant", 0);
     assert_eq!((state.in_flight, state.queue_length, state.limit, state.partitions), (2, 1, Some(1), Some(2)));
-    let values: Vec<_> =
-        gate.partitions("tenant", 0).into_iter().map(|of| (of.name.to_string(), of.queue_length)).collect();
+    let values: Vec<_> = fixture
+        .partitions("tenant", 0)
+        .into_iter()
+        .map(|partition| (partition.name.to_string(), partition.queue_length))
+        .collect();
     assert_eq!(values, [("acme".to_owned(), 1), ("other".to_owned(), 0)]);
 }
 
 #[test]
 fn requests_without_value_share_one_partition() {
-    let gate = partitioned_by_tenant(with_concurrency(1), 10);
-    let _first = gate.expect_acquired(&["tenant"], 0);
-    for nothing in ["tenant", "tenant=", "tenant=a&tenant=b"] {
-        gate.expect_queued(&[nothing], 2, PERSON, 0).pending_until(0);
+    let fixture = partitioned_by_tenant(with_concurrency(1), 10);
+    let _first = fixture.expect_acquired(&["tenant"], 0);
+    for without_value in ["tenant", "tenant=", "tenant=a&tenant=b"] {
+        fixture.expect_queued(&[without_value], 2, PERSON, 0).pending_until(0);
     }
-    assert_eq!(gate.partitions("tenant", 0).len(), 1);
+    assert_eq!(fixture.partitions("tenant", 0).len(), 1);
 }
 
 #[test]
 fn idle_partition_without_state_is_evicted() {
-    let gate = partitioned_by_tenant(with_concurrency(1), 10);
-    drop(gate.expect_acquired(&["tenant=acme"], 0));
-    assert_eq!(gate.state("tenant", 0).partitions, Some(0));
+    let fixture = partitioned_by_tenant(with_concurrency(1), 10);
+    drop(fixture.expect_acquired(&["tenant=acme"], 0));
+    assert_eq!(fixture.state("tenant", 0).partitions, Some(0));
 
     let spaced = Spacing { delay: seconds(5), ..Spacing::default() };
-    let gate = partitioned_by_tenant(throttle::ThrottleConfig { spacing: spaced, ..permissive() }, 10);
-    drop(gate.expect_acquired(&["tenant=acme"], 0));
-    assert_eq!(gate.state("tenant", 4999).partitions, Some(1), "the spacing still blocks the next request");
-    assert_eq!(gate.state("tenant", 5000).partitions, Some(0));
+    let fixture = partitioned_by_tenant(throttle::ThrottleConfig { spacing: spaced, ..permissive() }, 10);
+    drop(fixture.expect_acquired(&["tenant=acme"], 0));
+    assert_eq!(fixture.state("tenant", 4999).partitions, Some(1), "the spacing still blocks the next request");
+    assert_eq!(fixture.state("tenant", 5000).partitions, Some(0));
 
-    let gate = partitioned_by_tenant(with_backoff(), 10);
-    let pass = gate.expect_acquired(&["tenant=acme"], 0);
-    let _ = pass.record_response(&origin_outcome(429), 0.0, ms(0));
-    drop(pass);
-    assert_eq!(gate.state("tenant", 1000).backoff_level, 1, "the backoff is over, its level remains");
-    assert_eq!(gate.state("tenant", 599_999).partitions, Some(1));
-    assert_eq!(gate.state("tenant", 600_000).partitions, Some(0));
+    let fixture = partitioned_by_tenant(with_backoff(), 10);
+    let guard = fixture.expect_acquired(&["tenant=acme"], 0);
+    let _ = guard.record_response(&origin_outcome(429), 0.0, ms(0));
+    drop(guard);
+    assert_eq!(fixture.state("tenant", 1000).backoff_level, 1, "the backoff is over, its level remains");
+    assert_eq!(fixture.state("tenant", 599_999).partitions, Some(1));
+    assert_eq!(fixture.state("tenant", 600_000).partitions, Some(0));
 }
 
 #[test]
 fn partition_flood_is_bounded_and_throttled_as_one() {
-    let gate = partitioned_by_tenant(with_long_queue(with_concurrency(2)), 10);
-    let mut inside: Vec<SlotGuard> =
-        (0..10).map(|value| gate.expect_acquired(&[&format!("tenant={value}")], 0)).collect();
-    inside.extend((10..12).map(|value| gate.expect_acquired(&[&format!("tenant={value}")], 0)));
-    let mut line: Vec<TestClient> =
-        (12..100).map(|value| gate.expect_queued(&[&format!("tenant={value}")], value, PERSON, 0)).collect();
-    line.iter_mut().for_each(|guest| assert!(guest.pending_until(0) > 0));
-    let state = gate.state("tenant", 0);
+    let fixture = partitioned_by_tenant(with_long_queue(with_concurrency(2)), 10);
+    let mut guards: Vec<SlotGuard> =
+        (0..10).map(|value| fixture.expect_acquired(&[&format!("tenant={value}")], 0)).collect();
+    guards.extend((10..12).map(|value| fixture.expect_acquired(&[&format!("tenant={value}")], 0)));
+    let mut waiters: Vec<TestClient> =
+        (12..100).map(|value| fixture.expect_queued(&[&format!("tenant={value}")], value, PERSON, 0)).collect();
+    waiters.iter_mut().for_each(|waiter| assert!(waiter.pending_until(0) > 0));
+    let state = fixture.state("tenant", 0);
     assert_eq!((state.partitions, state.in_flight, state.queue_length), (Some(10), 12, 88));
-    let others = &gate.partitions("tenant", 0)[0];
+    let others = &fixture.partitions("tenant", 0)[0];
     assert_eq!((&*others.name, others.in_flight), ("(others)", 2));
-    let _known = gate.expect_acquired(&["tenant=3"], 0);
+    let _known = fixture.expect_acquired(&["tenant=3"], 0);
 
-    drop(inside.swap_remove(0));
-    let _newcomer = gate.expect_acquired(&["tenant=new"], 0);
-    assert!(gate.partitions("tenant", 0).iter().any(|of| &*of.name == "new"), "an idle partition is evicted");
+    drop(guards.swap_remove(0));
+    let _new = fixture.expect_acquired(&["tenant=new"], 0);
+    assert!(
+        fixture.partitions("tenant", 0).iter().any(|partition| &*partition.name == "new"),
+        "an idle partition is evicted"
+    );
 }
 
 #[test]
 fn partition_count_stays_bounded_over_many_values() {
-    let gate = partitioned_by_tenant(with_backoff(), 100);
+    let fixture = partitioned_by_tenant(with_backoff(), 100);
     for value in 0..100_000u64 {
-        let pass = match gate.acquire(&[&format!("tenant={value}")], value, PERSON, value) {
-            AcquireOutcome::Acquired(Some(pass)) => pass,
+        let guard = match fixture.acquire(&[&format!("tenant={value}")], value, PERSON, value) {
+            AcquireOutcome::Acquired(Some(guard)) => guard,
             AcquireOutcome::Queued(_) | AcquireOutcome::Rejected(_) => continue,
             AcquireOutcome::Acquired(None) => panic!("the scope is throttled"),
         };
         if value % 7 == 0 {
             // A backoff level prevents the eviction.
-            let _ = pass.record_response(&origin_outcome(429), 0.0, ms(value));
+            let _ = guard.record_response(&origin_outcome(429), 0.0, ms(value));
         }
     }
-    assert_eq!(gate.partitions("tenant", 100_000).len(), 101);
+    assert_eq!(fixture.partitions("tenant", 100_000).len(), 101);
 }
 
 #[test]
 fn reload_can_partition_and_unpartition_a_scope() {
-    let mut gate = ThrottleFixture::with_scopes(&[("tenant", with_concurrency(1))]);
-    let before = gate.expect_acquired(&["tenant"], 0);
-    gate = gate.partitioned("tenant", 10);
-    let acme = gate.expect_acquired(&["tenant=acme"], 0);
-    assert_eq!(gate.state("tenant", 0).partitions, Some(1));
-    gate.scopes[0].partitioning = None;
-    gate.throttle.update_config(&gate.scopes);
-    assert_eq!(gate.state("tenant", 0).in_flight, 1, "the earlier instance is used again");
-    gate.expect_queued(&["tenant=acme"], 2, PERSON, 0).pending_until(0);
+    let mut fixture = ThrottleFixture::with_scopes(&[("tenant", with_concurrency(1))]);
+    let before = fixture.expect_acquired(&["tenant"], 0);
+    fixture = fixture.partitioned("tenant", 10);
+    let acme = fixture.expect_acquired(&["tenant=acme"], 0);
+    assert_eq!(fixture.state("tenant", 0).partitions, Some(1));
+    fixture.scopes[0].partitioning = None;
+    fixture.throttle.update_config(&fixture.scopes);
+    assert_eq!(fixture.state("tenant", 0).in_flight, 1, "the earlier instance is used again");
+    fixture.expect_queued(&["tenant=acme"], 2, PERSON, 0).pending_until(0);
     drop((before, acme));
-    gate = gate.partitioned("tenant", 10);
-    assert_eq!(gate.state("tenant", 0).partitions, Some(0), "slots released meanwhile stay released");
+    fixture = fixture.partitioned("tenant", 10);
+    assert_eq!(fixture.state("tenant", 0).partitions, Some(0), "slots released meanwhile stay released");
 }
 
 #[test]
 fn waiter_for_two_scopes_reserves_only_one_slot() {
-    let gate = ThrottleFixture::with_scopes(&[
+    let fixture = ThrottleFixture::with_scopes(&[
         ("all", with_long_queue(with_concurrency(8))),
         ("reports", with_long_queue(with_concurrency(1))),
     ]);
-    let report = gate.expect_acquired(&["all", "reports"], 0);
-    let mut waits = gate.expect_queued(&["all", "reports"], 1, BOT, 0);
-    waits.pending_until(0);
-    let pages: Vec<SlotGuard> = (0..5).map(|_| gate.expect_acquired(&["all"], 0)).collect();
+    let report = fixture.expect_acquired(&["all", "reports"], 0);
+    let mut waiter = fixture.expect_queued(&["all", "reports"], 1, BOT, 0);
+    waiter.pending_until(0);
+    let pages: Vec<SlotGuard> = (0..5).map(|_| fixture.expect_acquired(&["all"], 0)).collect();
     // After seven grants, the next one is reserved for the oldest waiter until it can start.
     for _ in 0..20 {
-        let page = gate.expect_acquired(&["all"], 0);
-        gate.expect_queued(&["all"], 2, PERSON, 0).pending_until(0);
+        let page = fixture.expect_acquired(&["all"], 0);
+        fixture.expect_queued(&["all"], 2, PERSON, 0).pending_until(0);
         drop(page);
     }
     drop(pages);
     drop(report);
-    assert!(waits.is_woken(), "the slot stayed reserved");
+    assert!(waiter.is_woken(), "the slot stayed reserved");
 }
 
 #[test]
 fn slot_reservation_ends_when_oldest_waiter_backs_off() {
-    let gate = ThrottleFixture::with_scopes(&[
+    let fixture = ThrottleFixture::with_scopes(&[
         ("a", with_long_queue(with_concurrency(1))),
         ("b", with_long_queue(throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..with_backoff() })),
     ]);
     // After seven grants, the next grant of `a` is oldest-first.
-    (0..7).for_each(|_| drop(gate.expect_acquired(&["a"], 0)));
-    let in_b = gate.expect_acquired(&["b"], 0);
-    let mut both = gate.expect_queued(&["a", "b"], 2, PERSON, 0);
+    (0..7).for_each(|_| drop(fixture.expect_acquired(&["a"], 0)));
+    let in_b = fixture.expect_acquired(&["b"], 0);
+    let mut both = fixture.expect_queued(&["a", "b"], 2, PERSON, 0);
     both.pending_until(0);
-    let mut only_a = gate.expect_queued(&["a"], 3, PERSON, 0);
+    let mut only_a = fixture.expect_queued(&["a"], 3, PERSON, 0);
     only_a.pending_until(0);
     assert!(!only_a.is_woken(), "the slot of `a` is reserved");
     let _ = in_b.record_response(&origin_outcome(429), 0.0, ms(0));
@@ -147,15 +153,15 @@ fn slot_reservation_ends_when_oldest_waiter_backs_off() {
 #[test]
 fn cooling_slot_behind_reserved_slot_opens_by_time() {
     let spacing = Spacing { per_slot: Duration::from_millis(400), ..Spacing::default() };
-    let gate = ThrottleFixture::with_scopes(&[
+    let fixture = ThrottleFixture::with_scopes(&[
         ("a", with_long_queue(with_concurrency(1))),
         ("b", with_long_queue(throttle::ThrottleConfig { spacing, ..with_concurrency(2) })),
     ]);
     // After seven grants, the next grant of `b` is oldest-first. The slot of the seventh cools down until 2800.
-    (0..7).for_each(|number| drop(gate.expect_acquired(&["b"], 400 * number)));
-    let _in_a = gate.expect_acquired(&["a"], 2400);
-    let mut both = gate.expect_queued(&["a", "b"], 2, PERSON, 2400);
-    let mut only_b = gate.expect_queued(&["b"], 3, PERSON, 2400);
+    (0..7).for_each(|number| drop(fixture.expect_acquired(&["b"], 400 * number)));
+    let _in_a = fixture.expect_acquired(&["a"], 2400);
+    let mut both = fixture.expect_queued(&["a", "b"], 2, PERSON, 2400);
+    let mut only_b = fixture.expect_queued(&["b"], 3, PERSON, 2400);
     let timers = [both.pending_until(2400), only_b.pending_until(2400)];
     assert!(timers.contains(&2800), "a waiter polls when the second slot of `b` is free: {timers:?}");
     both.pending_until(2800);
@@ -182,12 +188,12 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let enter = (0usize..WAYS.len(), 0u64..7, 0u64..5, 0u8..3);
+    let acquire = (0usize..WAYS.len(), 0u64..7, 0u64..5, 0u8..3);
     prop_oneof![
-        6 => enter.prop_map(|(way, value, client, priority)| Step::Acquire { way, value, client, priority }),
+        6 => acquire.prop_map(|(way, value, client, priority)| Step::Acquire { way, value, client, priority }),
         4 => (0usize..20).prop_map(Step::Poll),
         1 => (0usize..20).prop_map(Step::Cancel),
-        2 => (0usize..20, prop_oneof![Just(200u16), Just(429), Just(500)]).prop_map(|(who, status)| Step::Respond(who, status)),
+        2 => (0usize..20, prop_oneof![Just(200u16), Just(429), Just(500)]).prop_map(|(index, status)| Step::Respond(index, status)),
         4 => (0usize..20).prop_map(Step::Release),
         2 => (0u64..700).prop_map(Step::Advance),
         1 => (0usize..3).prop_map(Step::Reload),
@@ -218,9 +224,9 @@ impl SchedulerModel {
         let spaced =
             Spacing { delay: Duration::from_millis(50), per_slot: Duration::from_millis(400), ..Spacing::default() };
         let b = throttle::ThrottleConfig { spacing: spaced, ..limited(2) };
-        let gate = ThrottleFixture::with_scopes(&[("a", limited(3)), ("b", b.clone()), ("t", limited(2)), ("u", b)]);
-        let gate = gate.partitioned("t", MOST_VALUES).partitioned("u", MOST_VALUES);
-        Self { gate, guests: Vec::new(), inside: Vec::new(), now: 0 }
+        let fixture = ThrottleFixture::with_scopes(&[("a", limited(3)), ("b", b.clone()), ("t", limited(2)), ("u", b)]);
+        let fixture = fixture.partitioned("t", MOST_VALUES).partitioned("u", MOST_VALUES);
+        Self { gate: fixture, guests: Vec::new(), inside: Vec::new(), now: 0 }
     }
 
     fn apply(&mut self, step: Step) {
@@ -229,57 +235,57 @@ impl SchedulerModel {
                 let names: Vec<String> = WAYS[way].iter().map(|name| format!("{name}={value}")).collect();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 match self.gate.acquire(&names, client, priority, self.now) {
-                    AcquireOutcome::Acquired(pass) => self.inside.extend(pass),
-                    AcquireOutcome::Queued(waiting) => {
+                    AcquireOutcome::Acquired(guard) => self.inside.extend(guard),
+                    AcquireOutcome::Queued(request) => {
                         self.guests
-                            .push(PolledClient { guest: TestClient::new(waiting), look_again: Timestamp::default() });
+                            .push(PolledClient { guest: TestClient::new(request), look_again: Timestamp::default() });
                     }
                     AcquireOutcome::Rejected(_) => {}
                 }
             }
-            Step::Poll(who) if who < self.guests.len() => self.poll_waiter(who),
-            Step::Cancel(who) if who < self.guests.len() => drop(self.guests.remove(who)),
-            Step::Respond(who, status) if who < self.inside.len() => {
-                let _ = self.inside[who].record_response(&origin_outcome(status), 0.5, ms(self.now));
+            Step::Poll(index) if index < self.guests.len() => self.poll_waiter(index),
+            Step::Cancel(index) if index < self.guests.len() => drop(self.guests.remove(index)),
+            Step::Respond(index, status) if index < self.inside.len() => {
+                let _ = self.inside[index].record_response(&origin_outcome(status), 0.5, ms(self.now));
             }
-            Step::Release(who) if who < self.inside.len() => drop(self.inside.remove(who)),
+            Step::Release(index) if index < self.inside.len() => drop(self.inside.remove(index)),
             Step::Advance(span) => self.now += span,
-            Step::Reload(form) => self.reload(form),
+            Step::Reload(variant) => self.reload(variant),
             Step::PollDue => self.poll_due_waiters(),
             _ => {}
         }
     }
 
-    fn poll_waiter(&mut self, who: usize) {
-        match self.guests[who].guest.poll_at(self.now) {
-            QueuePoll::Granted(pass) => {
-                self.inside.push(pass);
-                self.guests.remove(who);
+    fn poll_waiter(&mut self, index: usize) {
+        match self.guests[index].guest.poll_at(self.now) {
+            QueuePoll::Granted(guard) => {
+                self.inside.push(guard);
+                self.guests.remove(index);
             }
-            QueuePoll::Rejected(_) => drop(self.guests.remove(who)),
-            QueuePoll::Pending { poll_at: look_again } => {
-                assert!(look_again > ms(self.now));
-                self.guests[who].look_again = look_again;
+            QueuePoll::Rejected(_) => drop(self.guests.remove(index)),
+            QueuePoll::Pending { poll_at } => {
+                assert!(poll_at > ms(self.now));
+                self.guests[index].look_again = poll_at;
             }
         }
     }
 
-    fn reload(&mut self, form: usize) {
+    fn reload(&mut self, variant: usize) {
         let scopes = &mut self.gate.scopes;
-        scopes[0].throttle = Some(limited([3, 1, 5][form]));
-        scopes[3].throttle = Some(limited(2)).filter(|_| form != 1);
-        let by_value = Partitioning {
+        scopes[0].throttle = Some(limited([3, 1, 5][variant]));
+        scopes[3].throttle = Some(limited(2)).filter(|_| variant != 1);
+        let partitioning = Partitioning {
             from: PartitionKey::Query("t".into()),
             max_partitions: NonZeroUsize::new(MOST_VALUES).expect("the maximum is positive"),
         };
-        scopes[2].partitioning = Some(by_value).filter(|_| form != 2);
+        scopes[2].partitioning = Some(partitioning).filter(|_| variant != 2);
         self.gate.throttle.update_config(&self.gate.scopes);
     }
 
     fn poll_due_waiters(&mut self) {
         let is_due = |now: u64| move |waiter: &PolledClient| waiter.guest.is_woken() || waiter.look_again <= ms(now);
-        while let Some(who) = self.guests.iter().position(is_due(self.now)) {
-            self.poll_waiter(who);
+        while let Some(index) = self.guests.iter().position(is_due(self.now)) {
+            self.poll_waiter(index);
         }
         assert!(
             !self.gate.throttle.scheduler.lock().has_runnable_waiter(ms(self.now)),
@@ -297,40 +303,40 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
     #[test]
     fn limits_hold_and_all_state_is_released(steps in proptest::collection::vec(step(), 1..300)) {
-        let mut world = SchedulerModel::new();
+        let mut model = SchedulerModel::new();
         let mut before: Vec<ScopeState> = Vec::new();
         for step in steps {
             let is_reload = matches!(step, Step::Reload(_));
-            world.apply(step);
-            let mut each: Vec<ScopeState> = ["a", "b"].map(|name| world.gate.state(name, world.now)).into();
+            model.apply(step);
+            let mut states: Vec<ScopeState> = ["a", "b"].map(|name| model.gate.state(name, model.now)).into();
             for name in ["t", "u"] {
-                let values = world.gate.partitions(name, world.now);
+                let values = model.gate.partitions(name, model.now);
                 prop_assert!(values.len() <= MOST_VALUES + 1, "{values:?}");
-                each.extend(values.into_iter().map(|of| ScopeState { name: format!("{name} {}", of.name).into(), ..of }));
+                states.extend(values.into_iter().map(|state| ScopeState { name: format!("{name} {}", state.name).into(), ..state }));
             }
-            for of in &each {
+            for state in &states {
                 // A reload may lower the limit below the requests in flight; from then on these only decrease.
-                let was = before.iter().find(|was| was.name == of.name).map_or(0, |was| was.in_flight);
-                let most = of.limit.unwrap_or(u32::MAX);
-                prop_assert!(is_reload || of.in_flight <= most.max(was), "{of:?}");
-                prop_assert!(of.queue_length <= MOST_WAITING, "{of:?}");
+                let old = before.iter().find(|old| old.name == state.name).map_or(0, |old| old.in_flight);
+                let limit = state.limit.unwrap_or(u32::MAX);
+                prop_assert!(is_reload || state.in_flight <= limit.max(old), "{state:?}");
+                prop_assert!(state.queue_length <= MOST_WAITING, "{state:?}");
             }
-            before = each;
+            before = states;
         }
         // Each remaining waiter is served or rejected within its maximum wait if it polls when required.
-        drop(std::mem::take(&mut world.inside));
+        drop(std::mem::take(&mut model.inside));
         for _ in 0..2000 {
-            world.now += 10;
-            world.poll_due_waiters();
-            world.inside.clear();
+            model.now += 10;
+            model.poll_due_waiters();
+            model.inside.clear();
         }
-        prop_assert!(world.guests.is_empty());
+        prop_assert!(model.guests.is_empty());
         for name in ["a", "b"] {
-            let state = world.gate.state(name, world.now);
+            let state = model.gate.state(name, model.now);
             prop_assert_eq!((state.in_flight, state.queue_length), (0, 0));
         }
-        prop_assert!(world.gate.throttle.scheduler.lock().is_empty(), "queues are removed");
-        world.now += 600_000;
-        prop_assert_eq!(world.gate.state("t", world.now).partitions.unwrap_or(0), 0, "partitions are evicted");
+        prop_assert!(model.gate.throttle.scheduler.lock().is_empty(), "queues are removed");
+        model.now += 600_000;
+        prop_assert_eq!(model.gate.state("t", model.now).partitions.unwrap_or(0), 0, "partitions are evicted");
     }
 }
