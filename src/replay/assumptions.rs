@@ -64,7 +64,7 @@ impl Assumptions {
 impl AssumptionsReport {
     /// Returns each assumption as a sentence.
     pub(super) fn sentences(&self) -> Vec<String> {
-        let kept = match self.cache_ttl_s {
+        let cache = match self.cache_ttl_s {
             Some(seconds) => {
                 format!("The origin caches a page for {}; a cached page costs nothing.", format_duration(seconds))
             }
@@ -78,7 +78,7 @@ impl AssumptionsReport {
         };
         let costs = self.costs.iter();
         let costs = costs.map(|(route, units)| format!("The actual cost of {route} is {}.", amount(*units)));
-        [kept, latency, clients.to_owned()].into_iter().chain(costs).collect()
+        [cache, latency, clients.to_owned()].into_iter().chain(costs).collect()
     }
 
     fn latency(&self) -> String {

@@ -44,14 +44,14 @@ impl Differences {
             _ => self.other_reason += 1,
         }
         if self.examples.len() < MAX_EXAMPLES {
-            let said = |decided: &ReplayedDecision| decided.refused.map_or("admitted", Reason::name);
+            let label = |decision: &ReplayedDecision| decision.refused.map_or("admitted", Reason::name);
             self.examples.push(ExampleReport {
                 place: first.place.into(),
                 time: rfc3339(first.at),
                 class: class.clone(),
                 second_class: second_class.clone(),
-                first: said(first),
-                second: said(second),
+                first: label(first),
+                second: label(second),
             });
         }
     }

@@ -39,9 +39,9 @@ impl ReplayedDecision {
     }
 
     /// Returns the usage of a quota before the request.
-    pub fn used_before(&self, standing: &QuotaUsage) -> Units {
-        let had_a_share = matches!(self.refused, None | Some(Reason::Throttle | Reason::Backoff));
-        if had_a_share { standing.used.saturating_sub(standing.cost) } else { standing.used }
+    pub fn used_before(&self, usage: &QuotaUsage) -> Units {
+        let is_included = matches!(self.refused, None | Some(Reason::Throttle | Reason::Backoff));
+        if is_included { usage.used.saturating_sub(usage.cost) } else { usage.used }
     }
 
     /// Returns true if the refusal followed from the state of the origin or of the ledger. It cannot be reproduced, so

@@ -29,8 +29,8 @@ impl DisplayZone {
     }
 
     /// Formats a time, in seconds since 1970, with a `strftime` format.
-    pub(super) fn format(&self, seconds: i64, form: &str) -> String {
-        moment(seconds).to_zoned(self.0.clone()).strftime(form).to_string()
+    pub(super) fn format(&self, seconds: i64, format: &str) -> String {
+        moment(seconds).to_zoned(self.0.clone()).strftime(format).to_string()
     }
 
     /// Returns the local time at `seconds`, as seconds since the local start of 1970.
@@ -40,8 +40,8 @@ impl DisplayZone {
 
     /// Returns the first time at which the local time is `local` or later.
     pub(super) fn moment_of(&self, local: i64) -> i64 {
-        let shown: DateTime = TimeZone::UTC.to_datetime(moment(local));
-        self.0.to_timestamp(shown).map_or(local, Timestamp::as_second)
+        let datetime: DateTime = TimeZone::UTC.to_datetime(moment(local));
+        self.0.to_timestamp(datetime).map_or(local, Timestamp::as_second)
     }
 }
 

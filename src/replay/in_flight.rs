@@ -44,12 +44,12 @@ pub(super) struct PendingCharge {
 
 impl InFlight {
     /// Adds a request. Returns the earliest completion if there is no room for both; it must be settled now.
-    pub(super) fn add(&mut self, ending: Completion) -> Option<Completion> {
-        let line = &mut self.by_time;
-        let first = if line.len() >= MAX_IN_FLIGHT { line.pop_front() } else { None };
-        match line.back().is_some_and(|last| last.due > ending.due) {
-            true => line.insert(line.partition_point(|other| other.due <= ending.due), ending),
-            false => line.push_back(ending),
+    pub(super) fn add(&mut self, completion: Completion) -> Option<Completion> {
+        let queue = &mut self.by_time;
+        let first = if queue.len() >= MAX_IN_FLIGHT { queue.pop_front() } else { None };
+        match queue.back().is_some_and(|last| last.due > completion.due) {
+            true => queue.insert(queue.partition_point(|other| other.due <= completion.due), completion),
+            false => queue.push_back(completion),
         }
         first
     }
@@ -59,18 +59,23 @@ impl InFlight {
         if self.by_time.front()?.due > now { None } else { self.by_time.pop_front() }
     }
 
-    /// Adds a charge with sequence number `turn` on `account`. Returns another charge if there is no room for both; it
-    /// must be settled now.
-    pub(super) fn add_charge(&mut self, account: Account, turn: u64, charge: PendingCharge) -> Option<PendingCharge> {
+    /// Adds a charge with a sequence number on `account`. Returns another charge if there is no room for both; it must
+    /// be settled now.
+    pub(super) fn add_charge(
+        &mut self,
+        account: Account,
+        sequence: u64,
+        charge: PendingCharge,
+    ) -> Option<PendingCharge> {
         let first = if self.by_turn.len() >= MAX_IN_FLIGHT { self.pop_any() } else { None };
         self.count += 1;
-        self.by_turn.insert((account, turn, self.count), charge);
+        self.by_turn.insert((account, sequence, self.count), charge);
         first
     }
 
-    /// Removes and returns the next charge that was settled before sequence number `turn` of an account.
-    pub(super) fn settled_before(&mut self, account: Account, turn: u64) -> Option<PendingCharge> {
-        let (&next, _) = self.by_turn.range((account, 0, 0)..(account, turn, 0)).next()?;
+    /// Removes and returns the next charge that was settled before a sequence number of an account.
+    pub(super) fn settled_before(&mut self, account: Account, sequence: u64) -> Option<PendingCharge> {
+        let (&next, _) = self.by_turn.range((account, 0, 0)..(account, sequence, 0)).next()?;
         self.by_turn.remove(&next)
     }
 

@@ -22,43 +22,43 @@ pub struct LoggedEvidence {
 
 impl LoggedEvidence {
     /// Parses the evidence of a log line. `operator` resolves an operator by name.
-    pub fn of(own: &NativeFields<'_>, rules: &Rules, operator: impl Fn(&str) -> Option<OperatorId>) -> Self {
-        let secret = own.key.strip_prefix("hash:").and_then(|hash| u64::from_str_radix(hash, 16).ok());
+    pub fn of(native: &NativeFields<'_>, rules: &Rules, operator: impl Fn(&str) -> Option<OperatorId>) -> Self {
+        let secret = native.key.strip_prefix("hash:").and_then(|hash| u64::from_str_radix(hash, 16).ok());
         // A user agent rule or a signature that decides ends the classification before other evidence is collected.
-        let mut said = Self { proof: Some(Proof::Unknown), secret, ..Self::default() };
-        for found in &own.evidence {
-            let (what, name) = found.split_once(':').unwrap_or((found, ""));
-            let whose = operator(name);
-            match what {
-                "address_verified" => said.proof = Some(Proof::Proven(ProofMethod::Address)),
-                "address_mismatch" => said.proof = Some(Proof::Disproven(ProofMethod::Address)),
-                "address_private" => said.proof = Some(Proof::PrivateAddress),
-                "dns_verified" => said.proof = Some(Proof::Proven(ProofMethod::Dns)),
-                "dns_mismatch" => said.proof = Some(Proof::Disproven(ProofMethod::Dns)),
-                "user_agent_rule" => said.proof = None,
-                "signature_valid" => said.signature = whose.map_or(Signature::Unlisted, Signature::Verified),
-                "signature_malformed" => said.signature = Signature::Unreadable,
-                "signature_unlisted" => said.signature = Signature::Unlisted,
-                "signature_invalid" => said.signature = Signature::Invalid(whose),
+        let mut evidence = Self { proof: Some(Proof::Unknown), secret, ..Self::default() };
+        for entry in &native.evidence {
+            let (kind, name) = entry.split_once(':').unwrap_or((entry, ""));
+            let operator_id = operator(name);
+            match kind {
+                "address_verified" => evidence.proof = Some(Proof::Proven(ProofMethod::Address)),
+                "address_mismatch" => evidence.proof = Some(Proof::Disproven(ProofMethod::Address)),
+                "address_private" => evidence.proof = Some(Proof::PrivateAddress),
+                "dns_verified" => evidence.proof = Some(Proof::Proven(ProofMethod::Dns)),
+                "dns_mismatch" => evidence.proof = Some(Proof::Disproven(ProofMethod::Dns)),
+                "user_agent_rule" => evidence.proof = None,
+                "signature_valid" => evidence.signature = operator_id.map_or(Signature::Unlisted, Signature::Verified),
+                "signature_malformed" => evidence.signature = Signature::Unreadable,
+                "signature_unlisted" => evidence.signature = Signature::Unlisted,
+                "signature_invalid" => evidence.signature = Signature::Invalid(operator_id),
                 "signature_unknown" => {
-                    said.signature = match whose.filter(|_| own.kind == ClientKind::DeclaredBot.name()) {
+                    evidence.signature = match operator_id.filter(|_| native.kind == ClientKind::DeclaredBot.name()) {
                         Some(operator) => Signature::Pending(operator),
-                        None => Signature::Unknown(whose),
+                        None => Signature::Unknown(operator_id),
                     }
                 }
                 // The strongest signal is logged last.
                 "behavior" => {
-                    let signals = &mut said.suspicion.get_or_insert_default().signals;
+                    let signals = &mut evidence.suspicion.get_or_insert_default().signals;
                     signals.rotate_right(1);
                     signals[0] = Signal::ALL.into_iter().find(|signal| signal.name() == name);
                 }
                 "api_key" => {
-                    let class = rules.classes.iter().position(|class| class.name == own.class);
-                    said.holds_key_of = class.map(|place| ClassId(place as u16));
+                    let class = rules.classes.iter().position(|class| class.name == native.class);
+                    evidence.holds_key_of = class.map(|position| ClassId(position as u16));
                 }
                 _ => {}
             }
         }
-        said
+        evidence
     }
 }

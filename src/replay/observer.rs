@@ -9,18 +9,18 @@ use crate::policy::{Facts, Timestamp};
 /// Observer of every decision.
 pub(super) trait Observer {
     /// Called before a request is decided.
-    fn before_decision(&mut self, _asking: &PendingRequest<'_, '_>) {}
+    fn before_decision(&mut self, _request: &PendingRequest<'_, '_>) {}
 
     /// Called after a request was decided.
-    fn after_decision(&mut self, trial: &Simulator, decided: &ReplayedDecision);
+    fn after_decision(&mut self, simulator: &Simulator, decision: &ReplayedDecision);
 }
 
 /// Observer that calls a closure after each decision.
 pub(super) struct FnObserver<T>(pub(super) T);
 
 impl<T: FnMut(&Simulator, &ReplayedDecision)> Observer for FnObserver<T> {
-    fn after_decision(&mut self, trial: &Simulator, decided: &ReplayedDecision) {
-        self.0(trial, decided);
+    fn after_decision(&mut self, simulator: &Simulator, decision: &ReplayedDecision) {
+        self.0(simulator, decision);
     }
 }
 

@@ -26,15 +26,16 @@ impl OriginCache {
 
     /// Returns the requested page; `None` if the method is not cacheable.
     pub(super) fn page(&self, request: &ReplayRequest<'_>) -> Option<PageNumber> {
-        let kept = matches!(*request.method, Method::GET | Method::HEAD);
+        let is_cacheable = matches!(*request.method, Method::GET | Method::HEAD);
         // Never zero, which marks an empty slot.
-        kept.then(|| PageNumber(FixedState::default().hash_one((request.host, &*request.path, request.query)) | 1))
+        is_cacheable
+            .then(|| PageNumber(FixedState::default().hash_one((request.host, &*request.path, request.query)) | 1))
     }
 
     /// Returns true if the page is cached and fresh.
     pub(super) fn is_fresh(&self, page: PageNumber, now: Timestamp) -> bool {
-        let (known, fetched) = self.places[slot(page)];
-        known == page.0 && now.saturating_duration_since(Timestamp::from_seconds(fetched.into())) < self.ttl
+        let (stored, fetched) = self.places[slot(page)];
+        stored == page.0 && now.saturating_duration_since(Timestamp::from_seconds(fetched.into())) < self.ttl
     }
 
     /// Stores a fetched page.

@@ -388,7 +388,7 @@ impl NameLookup<'_> {
 }
 
 impl From<super::log::LinePosition> for PlaceReport {
-    fn from(place: super::log::LinePosition) -> Self {
-        Self { file: place.file + 1, line: place.number }
+    fn from(position: super::log::LinePosition) -> Self {
+        Self { file: position.file + 1, line: position.number }
     }
 }

@@ -33,9 +33,9 @@ pub struct ReplayRequest<'a> {
 impl<'a> ReplayRequest<'a> {
     /// Returns the request of a line; `None` if the gateway rejects it as invalid.
     pub fn of(line: &'a LogLine<'_>) -> Option<Self> {
-        let asked = line.request.as_ref()?;
-        let fits = asked.path.starts_with('/') || (asked.path == "*" && asked.method == Method::OPTIONS);
-        if !fits || matches!(asked.method, Method::CONNECT | Method::TRACE) {
+        let request = line.request.as_ref()?;
+        let is_valid = request.path.starts_with('/') || (request.path == "*" && request.method == Method::OPTIONS);
+        if !is_valid || matches!(request.method, Method::CONNECT | Method::TRACE) {
             return None;
         }
         let host = line.host.as_deref().unwrap_or_default();
@@ -43,12 +43,12 @@ impl<'a> ReplayRequest<'a> {
             true => Referer::Unknown,
             false => Referer::of(line.referer.as_deref(), host),
         };
-        let old_http = asked.version == Version::HTTP_10;
+        let is_http_10 = request.version == Version::HTTP_10;
         Some(Self {
-            method: &asked.method,
+            method: &request.method,
             host,
-            path: normalize(&asked.path).ok()?,
-            query: asked.query.as_deref(),
+            path: normalize(&request.path).ok()?,
+            query: request.query.as_deref(),
             client: line.client.address(),
             is_named: matches!(line.client, LoggedClient::HostName(_)),
             user_agent: line.user_agent.as_deref().unwrap_or_default(),
@@ -56,7 +56,7 @@ impl<'a> ReplayRequest<'a> {
             seen: line
                 .native
                 .as_ref()
-                .map_or(HeadersSeen::default().with(HeadersSeen::HTTP_10, old_http), |own| own.seen),
+                .map_or(HeadersSeen::default().with(HeadersSeen::HTTP_10, is_http_10), |native| native.seen),
         })
     }
 }

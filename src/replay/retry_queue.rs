@@ -66,10 +66,10 @@ impl RetryQueue {
     }
 
     /// Defers a request of a client that already has deferred requests.
-    pub(super) fn defer(&mut self, client: ClientHash, later: DeferredRequest) {
+    pub(super) fn defer(&mut self, client: ClientHash, deferred: DeferredRequest) {
         match self.behind.get_mut(&client).filter(|_| self.put_off < MAX_DEFERRED) {
-            Some(behind) => {
-                behind.later.push_back(later);
+            Some(entry) => {
+                entry.later.push_back(deferred);
                 self.put_off += 1;
             }
             None => self.given_up += 1,
@@ -81,7 +81,7 @@ impl RetryQueue {
     pub(super) fn on_refused(
         &mut self,
         client: ClientHash,
-        mut later: DeferredRequest,
+        mut deferred: DeferredRequest,
         now: Timestamp,
         wait: Duration,
     ) {
@@ -89,14 +89,14 @@ impl RetryQueue {
             self.given_up += 1;
             return;
         }
-        let behind = self.behind.entry(client).or_default();
-        behind.until = now + wait;
-        behind.delay = behind.until.saturating_duration_since(later.planned);
-        later.refusals += 1;
-        match later.refusals > MAX_RETRIES || self.put_off >= MAX_DEFERRED {
+        let entry = self.behind.entry(client).or_default();
+        entry.until = now + wait;
+        entry.delay = entry.until.saturating_duration_since(deferred.planned);
+        deferred.refusals += 1;
+        match deferred.refusals > MAX_RETRIES || self.put_off >= MAX_DEFERRED {
             true => self.given_up += 1,
             false => {
-                behind.later.push_front(later);
+                entry.later.push_front(deferred);
                 self.put_off += 1;
             }
         }
@@ -105,9 +105,9 @@ impl RetryQueue {
 
     /// Schedules the client's next deferred request, or removes a client without any.
     pub(super) fn on_submitted(&mut self, client: ClientHash) {
-        let Some(behind) = self.behind.get(&client) else { return };
-        match behind.later.front() {
-            Some(next) => self.due.push(Reverse((behind.until.max(next.planned + behind.delay), client))),
+        let Some(entry) = self.behind.get(&client) else { return };
+        match entry.later.front() {
+            Some(next) => self.due.push(Reverse((entry.until.max(next.planned + entry.delay), client))),
             None => drop(self.behind.remove(&client)),
         }
     }
@@ -119,9 +119,9 @@ impl RetryQueue {
             return None;
         }
         self.due.pop();
-        let later = self.behind.get_mut(&client)?.later.pop_front()?;
+        let deferred = self.behind.get_mut(&client)?.later.pop_front()?;
         self.put_off -= 1;
-        Some((client, at, later))
+        Some((client, at, deferred))
     }
 
     /// Returns the number of requests never retried: refused too often, or deferred beyond the end of the log.

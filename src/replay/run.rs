@@ -67,52 +67,52 @@ impl Replay {
                 watch(&self.lines.counts);
             }
             let Some(next) = self.lines.next_line()? else { break };
-            let place = next.place;
-            if let Err(broken) = pass.process_line(next) {
-                self.lines.count_line_error(broken, place);
+            let position = next.place;
+            if let Err(error) = pass.process_line(next) {
+                self.lines.count_line_error(error, position);
             }
             pass.check_writable()?;
         }
         watch(&self.lines.counts);
         pass.verdicts.as_mut().map_or(Ok(()), |out| out.flush())?;
-        let ReplayPass { trials, differences, seen, .. } = pass;
-        if seen.requests == 0 {
+        let ReplayPass { trials: simulators, differences, seen: stats, .. } = pass;
+        if stats.requests == 0 {
             return Err(ReplayError::no_requests(&self.lines.counts));
         }
         Ok(Report {
-            log: self.log(&seen),
+            log: self.log(&stats),
             assumptions: self.assumptions.report(),
-            policies: trials.into_iter().map(Simulator::end).collect(),
+            policies: simulators.into_iter().map(Simulator::end).collect(),
             comparison: differences.map(Differences::report),
         })
     }
 
-    fn log(&self, seen: &LogStats) -> LogReport {
+    fn log(&self, stats: &LogStats) -> LogReport {
         let counts = &self.lines.counts;
-        let broken = |(kind, (lines, first)): (&LineError, &(u64, LinePosition))| {
+        let error_report = |(kind, (lines, first)): (&LineError, &(u64, LinePosition))| {
             (kind.name(), LineErrorReport { lines: *lines, first: self.named(*first), what: kind.message() })
         };
         LogReport {
             files: self.files.clone(),
             lines: counts.lines,
-            requests: seen.requests,
+            requests: stats.requests,
             empty: counts.empty,
-            invalid_lines: counts.broken.iter().map(broken).collect(),
-            non_requests: seen.not_requests,
-            first_non_request: seen.first_not_request.map(|place| self.named(place)),
+            invalid_lines: counts.broken.iter().map(error_report).collect(),
+            non_requests: stats.not_requests,
+            first_non_request: stats.first_not_request.map(|position| self.named(position)),
             out_of_order: counts.out_of_order,
             late: counts.late,
             window_s: self.window.as_secs(),
-            first: Some(rfc3339(seen.first)),
-            last: Some(rfc3339(seen.last)),
-            span_s: seen.last.saturating_duration_since(seen.first).as_secs(),
-            missing_fields: seen.missing_field_reports(&self.assumptions),
+            first: Some(rfc3339(stats.first)),
+            last: Some(rfc3339(stats.last)),
+            span_s: stats.last.saturating_duration_since(stats.first).as_secs(),
+            missing_fields: stats.missing_field_reports(&self.assumptions),
         }
     }
 
     /// Returns a position as FILE:LINE.
-    fn named(&self, place: LinePosition) -> String {
-        format!("{}:{}", self.files[place.file], place.number)
+    fn named(&self, position: LinePosition) -> String {
+        format!("{}:{}", self.files[position.file], position.number)
     }
 }
 
@@ -137,17 +137,26 @@ impl<'a> ReplayPass<'a> {
         verdicts: Option<&'a mut dyn Write>,
     ) -> Self {
         let differences = policies.1.is_some().then(Differences::default);
-        let (trials, seen) = (Vec::new(), LogStats::default());
-        Self { files, assumptions, waiting: Some(policies), trials, differences, seen, verdicts, written: Ok(()) }
+        let (simulators, stats) = (Vec::new(), LogStats::default());
+        Self {
+            files,
+            assumptions,
+            waiting: Some(policies),
+            trials: simulators,
+            differences,
+            seen: stats,
+            verdicts,
+            written: Ok(()),
+        }
     }
 
     fn process_line(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
         // Parsed in place: a line is expensive to move.
-        let read = LogLine::read(next.text);
-        let line = match &read {
+        let parsed = LogLine::read(next.text);
+        let line = match &parsed {
             Ok(Some(line)) => line,
             Ok(None) => return Ok(()),
-            Err(broken) => return Err(*broken),
+            Err(error) => return Err(*error),
         };
         let Some(request) = ReplayRequest::of(line) else {
             self.seen.not_requests += 1;
@@ -155,29 +164,29 @@ impl<'a> ReplayPass<'a> {
             return Ok(());
         };
         if let Some((policy, other)) = self.waiting.take() {
-            let trial = |policy| Simulator::new(policy, self.assumptions, next.at);
-            self.trials.extend([Some(policy), other].into_iter().flatten().map(trial));
+            let simulator = |policy| Simulator::new(policy, self.assumptions, next.at);
+            self.trials.extend([Some(policy), other].into_iter().flatten().map(simulator));
             self.seen.first = next.at;
         }
         self.seen.add(next.at, line.missing);
-        let Self { files, trials, differences, verdicts, written, .. } = self;
-        let mut said: [Option<ReplayedDecision>; 2] = [None, None];
-        for (number, trial) in trials.iter_mut().enumerate() {
-            trial.process(next, line, &request, &mut |trial, decided| {
+        let Self { files, trials: simulators, differences, verdicts, written, .. } = self;
+        let mut decisions: [Option<ReplayedDecision>; 2] = [None, None];
+        for (index, simulator) in simulators.iter_mut().enumerate() {
+            simulator.process(next, line, &request, &mut |simulator, decision| {
                 if written.is_ok()
                     && let Some(out) = verdicts
                 {
-                    let policy = differences.is_some().then(|| trial.name());
-                    *written = verdicts::write(out, files, trial, decided, policy);
+                    let policy = differences.is_some().then(|| simulator.name());
+                    *written = verdicts::write(out, files, simulator, decision, policy);
                 }
                 // Retries are excluded from the comparison.
-                if differences.is_some() && decided.place == next.place {
-                    said[number] = Some(decided.clone());
+                if differences.is_some() && decision.place == next.place {
+                    decisions[index] = Some(decision.clone());
                 }
             });
         }
-        if let (Some(differences), [Some(first), Some(second)]) = (differences, &said) {
-            differences.add((first, trials[0].rules()), (second, trials[1].rules()));
+        if let (Some(differences), [Some(first), Some(second)]) = (differences, &decisions) {
+            differences.add((first, simulators[0].rules()), (second, simulators[1].rules()));
         }
         Ok(())
     }
@@ -207,31 +216,32 @@ impl Default for LogStats {
 }
 
 impl LogStats {
-    fn add(&mut self, at: Timestamp, lacks: MissingFields) {
+    fn add(&mut self, at: Timestamp, missing: MissingFields) {
         self.requests += 1;
         self.last = self.last.max(at);
-        self.lacks[usize::from(lacks.bits())] += 1;
+        self.lacks[usize::from(missing.bits())] += 1;
     }
 
     fn missing_field_reports(&self, assumptions: &Assumptions) -> Vec<MissingFieldReport> {
         let lines = |fact: LogField| {
-            let lacks = |number: &usize| MissingFields::from_bits(*number as u8).contains(fact);
-            (0..self.lacks.len()).filter(lacks).map(|number| self.lacks[number]).sum()
+            let is_missing = |bits: &usize| MissingFields::from_bits(*bits as u8).contains(fact);
+            (0..self.lacks.len()).filter(is_missing).map(|bits| self.lacks[bits]).sum()
         };
-        let lack = |fact: LogField| MissingFieldReport {
+        let report = |fact: LogField| MissingFieldReport {
             fact: fact.name(),
             lines: lines(fact),
             instead: assumptions.substitute_for(fact),
         };
-        LogField::ALL.into_iter().map(lack).filter(|lack| lack.lines > 0).collect()
+        LogField::ALL.into_iter().map(report).filter(|report| report.lines > 0).collect()
     }
 }
 
 impl ReplayError {
     /// Creates the error for a log without requests.
     pub fn no_requests(counts: &Counts) -> Self {
-        let most = counts.broken.iter().max_by_key(|(_, (lines, _))| *lines);
-        let hint = most.map_or(String::new(), |(kind, (lines, _))| format!(", {lines} of them {}", kind.message()));
+        let most_frequent = counts.broken.iter().max_by_key(|(_, (lines, _))| *lines);
+        let hint =
+            most_frequent.map_or(String::new(), |(kind, (lines, _))| format!(", {lines} of them {}", kind.message()));
         Self::NoRequests { lines: counts.lines, hint }
     }
 }

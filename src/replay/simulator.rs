@@ -70,15 +70,15 @@ impl Simulator {
         }
     }
 
-    /// Processes the next line, after all retries due before it. Calls `tell` after every decision.
+    /// Processes the next line, after all retries due before it. Calls `on_decision` after every decision.
     pub fn process(
         &mut self,
         next: OrderedLine<'_>,
         line: &LogLine<'_>,
         request: &ReplayRequest<'_>,
-        tell: &mut impl FnMut(&Self, &ReplayedDecision),
+        on_decision: &mut impl FnMut(&Self, &ReplayedDecision),
     ) {
-        self.process_observed(next, line, request, &mut FnObserver(tell));
+        self.process_observed(next, line, request, &mut FnObserver(on_decision));
     }
 
     /// Like [`Self::process`], with an observer that is also called before every decision.
@@ -87,17 +87,17 @@ impl Simulator {
         next: OrderedLine<'_>,
         line: &LogLine<'_>,
         request: &ReplayRequest<'_>,
-        listener: &mut impl Observer,
+        observer: &mut impl Observer,
     ) {
-        self.run_due_retries(next.at, listener);
+        self.run_due_retries(next.at, observer);
         if self.retry_queue.is_deferred(|| ClientHash::of(request)) {
             return self.retry_queue.defer(ClientHash::of(request), DeferredRequest::new(next));
         }
-        let decided = self.submit(next, line, request, listener);
-        if let Some(wait) = self.retry_delay(&decided) {
+        let decision = self.submit(next, line, request, observer);
+        if let Some(wait) = self.retry_delay(&decision) {
             self.retry_queue.on_refused(ClientHash::of(request), DeferredRequest::new(next), next.at, wait);
         }
-        listener.after_decision(self, &decided);
+        observer.after_decision(self, &decision);
     }
 
     /// Ends the simulation: settles all requests in flight, drops deferred requests, and returns the results.
@@ -134,19 +134,24 @@ impl Simulator {
     }
 
     /// Submits the retries due by `now`.
-    fn run_due_retries(&mut self, now: Timestamp, listener: &mut impl Observer) {
-        while let Some((client, at, later)) = self.retry_queue.pop_due(now) {
-            let decided = match LogLine::read(&later.text) {
+    fn run_due_retries(&mut self, now: Timestamp, observer: &mut impl Observer) {
+        while let Some((client, at, deferred)) = self.retry_queue.pop_due(now) {
+            let decision = match LogLine::read(&deferred.text) {
                 Ok(Some(line)) => ReplayRequest::of(&line).map(|request| {
-                    self.submit(OrderedLine { at, place: later.place, text: &later.text }, &line, &request, listener)
+                    self.submit(
+                        OrderedLine { at, place: deferred.place, text: &deferred.text },
+                        &line,
+                        &request,
+                        observer,
+                    )
                 }),
                 _ => None,
             };
-            match decided.as_ref().and_then(|decided| self.retry_delay(decided)) {
-                Some(wait) => self.retry_queue.on_refused(client, later, at, wait),
+            match decision.as_ref().and_then(|decision| self.retry_delay(decision)) {
+                Some(wait) => self.retry_queue.on_refused(client, deferred, at, wait),
                 None => self.retry_queue.on_submitted(client),
             }
-            decided.iter().for_each(|decided| listener.after_decision(self, decided));
+            decision.iter().for_each(|decision| observer.after_decision(self, decision));
         }
     }
 
@@ -155,32 +160,32 @@ impl Simulator {
         next: OrderedLine<'_>,
         line: &LogLine<'_>,
         request: &ReplayRequest<'_>,
-        listener: &mut impl Observer,
+        observer: &mut impl Observer,
     ) -> ReplayedDecision {
         self.advance_to(next.at);
-        if let Some(own) = &line.native {
-            self.sync_with_log(own, next);
+        if let Some(native) = &line.native {
+            self.sync_with_log(native, next);
         }
-        let decided = self.decide(next, line, request, listener);
-        self.tally.record_decision(&decided, request);
-        for QuotaUsage { quota, .. } in &decided.standings {
+        let decision = self.decide(next, line, request, observer);
+        self.tally.record_decision(&decision, request);
+        for QuotaUsage { quota, .. } in &decision.standings {
             if let Some(plan) = self.admission.plan(*quota, next.at) {
                 self.tally.record_plan(*quota, plan.planned, next.at);
             }
         }
-        if let Some(own) = &line.native {
-            self.tally.record_agreement(&decided, own, &self.rules);
+        if let Some(native) = &line.native {
+            self.tally.record_agreement(&decision, native, &self.rules);
         }
-        decided
+        decision
     }
 
     /// Returns the time for which the client pauses after a refusal; `None` if it does not obey.
-    fn retry_delay(&self, decided: &ReplayedDecision) -> Option<Duration> {
+    fn retry_delay(&self, decision: &ReplayedDecision) -> Option<Duration> {
         let obeys = match self.clients {
             RetryModel::Ignore => false,
-            RetryModel::Obey => decided.classified.kind != ClientKind::Human,
-            RetryModel::VerifiedOnly => decided.classified.kind == ClientKind::VerifiedBot,
+            RetryModel::Obey => decision.classified.kind != ClientKind::Human,
+            RetryModel::VerifiedOnly => decision.classified.kind == ClientKind::VerifiedBot,
         };
-        decided.retry_after_s.filter(|_| obeys && decided.refused.is_some()).map(Duration::from_secs)
+        decision.retry_after_s.filter(|_| obeys && decision.refused.is_some()).map(Duration::from_secs)
     }
 }

@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Renders the report as text and tables.
-pub fn summary(report: &Report, ink: ColorMode) -> String {
+pub fn summary(report: &Report, color: ColorMode) -> String {
     let clock = Clock(DisplayZone::of(report));
-    let mut out = log(&report.log, &clock, ink);
-    out += &assumed(&report.assumptions, ink);
+    let mut out = log(&report.log, &clock, color);
+    out += &assumed(&report.assumptions, color);
     for policy in &report.policies {
-        let _ = write!(out, "\n{}", ink.bold(&format!("Under {}", policy.name)));
-        out += &self::policy(policy, report.log.requests, &clock, ink);
+        let _ = write!(out, "\n{}", color.bold(&format!("Under {}", policy.name)));
+        out += &self::policy(policy, report.log.requests, &clock, color);
     }
     if let (Some(comparison), [first, second]) = (&report.comparison, &report.policies[..]) {
-        out += &self::comparison(comparison, first, second, ink);
+        out += &self::comparison(comparison, first, second, color);
     }
     out
 }
@@ -41,71 +41,71 @@ impl Clock {
     }
 }
 
-fn log(log: &LogReport, clock: &Clock, ink: ColorMode) -> String {
+fn log(log: &LogReport, clock: &Clock, color: ColorMode) -> String {
     let mut out = String::new();
     let day_and_time = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.day_and_time(time));
     let (first, last) = (day_and_time(&log.first), day_and_time(&log.last));
     let _ = writeln!(
         out,
         "{}",
-        ink.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s)))
+        color.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s)))
     );
     let _ = writeln!(out, "  {} lines, {first} to {last} ({})", group_digits(log.lines), clock.0.name());
     let first = log.first_non_request.as_deref().unwrap_or("-");
-    for (count, what) in [
+    for (count, label) in [
         (log.empty, "empty".to_owned()),
         (log.non_requests, format!("invalid requests (first: {first})")),
         (log.out_of_order, "out of order, sorted".to_owned()),
         (log.late, format!("more than {} late, moved to the latest time before them", format_duration(log.window_s))),
     ] {
         if count > 0 {
-            out += &note(&format!("{} {what}", group_digits(count)));
+            out += &note(&format!("{} {label}", group_digits(count)));
         }
     }
-    for broken in log.invalid_lines.values() {
-        out += &note(&format!("{} skipped: {} (first: {})", group_digits(broken.lines), broken.what, broken.first));
+    for error in log.invalid_lines.values() {
+        out += &note(&format!("{} skipped: {} (first: {})", group_digits(error.lines), error.what, error.first));
     }
-    for lack in &log.missing_fields {
-        let all = if lack.lines == log.requests { "all".to_owned() } else { group_digits(lack.lines) };
-        out += &dimmed(&format!("{all} lines: {}", lack.instead), ink);
+    for missing in &log.missing_fields {
+        let all = if missing.lines == log.requests { "all".to_owned() } else { group_digits(missing.lines) };
+        out += &dimmed(&format!("{all} lines: {}", missing.instead), color);
     }
     out
 }
 
 /// Renders the assumptions that differ from the defaults.
-fn assumed(assumptions: &AssumptionsReport, ink: ColorMode) -> String {
-    let usual = Assumptions::default().report().sentences();
-    let asked_for = assumptions.sentences().into_iter().filter(|told| !usual.contains(told));
-    asked_for.map(|told| dimmed(&format!("assumed: {told}"), ink)).collect()
+fn assumed(assumptions: &AssumptionsReport, color: ColorMode) -> String {
+    let defaults = Assumptions::default().report().sentences();
+    let differing = assumptions.sentences().into_iter().filter(|sentence| !defaults.contains(sentence));
+    differing.map(|sentence| dimmed(&format!("assumed: {sentence}"), color)).collect()
 }
 
-fn policy(policy: &PolicyReport, requests: u64, clock: &Clock, ink: ColorMode) -> String {
+fn policy(policy: &PolicyReport, requests: u64, clock: &Clock, color: ColorMode) -> String {
     let mut out = String::new();
     let _ = writeln!(out, ": {} admitted, {} refused", group_digits(policy.admitted), group_digits(policy.refused));
     if policy.requests != requests {
-        let (decided, asked) = (group_digits(policy.requests), group_digits(requests));
-        out += &note(&format!("{decided} decisions on {asked} requests: refused clients retry or pause"));
+        let (decisions, requests) = (group_digits(policy.requests), group_digits(requests));
+        out += &note(&format!("{decisions} decisions on {requests} requests: refused clients retry or pause"));
     }
     out += &classes(&policy.classes);
-    policy.quotas.iter().for_each(|quota| out += &self::quota(quota, clock, ink));
-    let served = &policy.verified_bots;
-    if served.costly > 0 {
-        let share = percent(served.admitted as f64 / served.costly as f64);
+    policy.quotas.iter().for_each(|quota| out += &self::quota(quota, clock, color));
+    let verified_bots = &policy.verified_bots;
+    if verified_bots.costly > 0 {
+        let share = percent(verified_bots.admitted as f64 / verified_bots.costly as f64);
         let _ = writeln!(out, "\n  verified bots: {share} of their requests with a cost admitted");
-        for (what, hour) in [("worst", &served.worst), ("best", &served.best)] {
-            if let Some(ServedHourReport { start, costly, admit_ratio: served }) = hour {
-                let (share, all, from) = (percent(*served), group_digits(*costly), clock.day_and_time(start));
-                let _ = writeln!(out, "    {what} hour  {share} of {all} from {from}");
+        for (label, hour) in [("worst", &verified_bots.worst), ("best", &verified_bots.best)] {
+            if let Some(ServedHourReport { start, costly, admit_ratio }) = hour {
+                let (share, all, from) = (percent(*admit_ratio), group_digits(*costly), clock.day_and_time(start));
+                let _ = writeln!(out, "    {label} hour  {share} of {all} from {from}");
             }
         }
     }
     out += &bots(policy);
-    policy.agreement.iter().for_each(|agreement| out += &self::agreement(agreement, ink));
+    policy.agreement.iter().for_each(|agreement| out += &self::agreement(agreement, color));
     if policy.abandoned > 0 {
         out += &note(&format!("{} deferred requests were never retried", group_digits(policy.abandoned)));
     }
-    for untried in &policy.unsupported {
-        out += &dimmed(&format!("not tested: {untried}"), ink);
+    for setting in &policy.unsupported {
+        out += &dimmed(&format!("not tested: {setting}"), color);
     }
     out
 }
@@ -114,10 +114,13 @@ fn classes(classes: &[ClassReport]) -> String {
     let heading = ["class", "requests", "admitted", "refused", "units", "by"].map(str::to_owned).to_vec();
     let row = |class: &ClassReport| {
         let units: f64 = class.units.values().sum();
-        let reasons = |told: &BTreeMap<&'static str, u64>, what: &str| {
-            told.iter().map(|(reason, count)| format!("{what}{reason} {}", group_digits(*count))).collect::<Vec<_>>()
+        let reasons = |counts: &BTreeMap<&'static str, u64>, prefix: &str| {
+            counts
+                .iter()
+                .map(|(reason, count)| format!("{prefix}{reason} {}", group_digits(*count)))
+                .collect::<Vec<_>>()
         };
-        let by = [reasons(&class.refused, ""), reasons(&class.shadow, "shadow ")].concat().join(", ");
+        let refused_by = [reasons(&class.refused, ""), reasons(&class.shadow, "shadow ")].concat().join(", ");
         let refused = class.requests - class.admitted;
         vec![
             class.name.clone(),
@@ -125,32 +128,32 @@ fn classes(classes: &[ClassReport]) -> String {
             group_digits(class.admitted),
             group_digits(refused),
             amount(units),
-            by,
+            refused_by,
         ]
     };
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Left];
     columns(2, &alignment, [heading].into_iter().chain(classes.iter().map(row)))
 }
 
-fn quota(quota: &QuotaReport, clock: &Clock, ink: ColorMode) -> String {
-    let mut out = format!("\n  {} {} units\n", ink.bold(&quota.name), amount(quota.limit));
+fn quota(quota: &QuotaReport, clock: &Clock, color: ColorMode) -> String {
+    let mut out = format!("\n  {} {} units\n", color.bold(&quota.name), amount(quota.limit));
     let heading = ["from", "used", "left", "first refused", "spent"].map(str::to_owned).to_vec();
     let row = |window: &WindowReport| {
         let share = window.used / quota.limit.max(0.001);
-        let moment = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.moment(time));
+        let format_time = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.moment(time));
         vec![
             clock.day_and_time(&window.start),
-            ink.by_level(share, &amount(window.used)),
+            color.by_level(share, &amount(window.used)),
             amount(window.left),
-            moment(&window.first_refused),
-            moment(&window.spent),
+            format_time(&window.first_refused),
+            format_time(&window.spent),
         ]
     };
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Left, Align::Left];
     let skipped = quota.windows.len().saturating_sub(MAX_WINDOWS_SHOWN);
     if skipped > 0 {
-        let before = quota.windows_in_all - MAX_WINDOWS_SHOWN as u64;
-        let _ = writeln!(out, "    {}", ink.dim(&format!("{} earlier windows", group_digits(before))));
+        let earlier = quota.windows_in_all - MAX_WINDOWS_SHOWN as u64;
+        let _ = writeln!(out, "    {}", color.dim(&format!("{} earlier windows", group_digits(earlier))));
     }
     out += &columns(4, &alignment, [heading].into_iter().chain(quota.windows.iter().skip(skipped).map(row)));
     let overrun: f64 = quota.windows.iter().map(|window| window.overrun).sum();
@@ -180,29 +183,29 @@ fn bots(policy: &PolicyReport) -> String {
     format!("\n{}", columns(2, &alignment, [heading].into_iter().chain(rows)))
 }
 
-fn agreement(agreement: &AgreementReport, ink: ColorMode) -> String {
+fn agreement(agreement: &AgreementReport, color: ColorMode) -> String {
     let all = agreement.same + agreement.different;
     let mut out = format!("\n  {} of {} verdicts agree with the log", group_digits(agreement.same), group_digits(all));
     if let Some(first) = agreement.first_different {
-        out += &ink.red(&format!("; first difference: line {} of file {}", first.line, first.file));
+        out += &color.red(&format!("; first difference: line {} of file {}", first.line, first.file));
     }
     out.push('\n');
     if agreement.copied_from_log > 0 {
-        let given = group_digits(agreement.copied_from_log);
-        let _ = writeln!(out, "  {given} refusals by throttle, backoff or ledger are copied from the log");
+        let copied = group_digits(agreement.copied_from_log);
+        let _ = writeln!(out, "  {copied} refusals by throttle, backoff or ledger are copied from the log");
     }
     if agreement.restarts > 0 {
         let _ = writeln!(out, "  the gateway was restarted {} times", group_digits(agreement.restarts));
     }
     if agreement.corrections > 0 {
-        let times = group_digits(agreement.corrections);
-        let _ = writeln!(out, "  {times} corrections: the logged usage differs from what its requests explain");
+        let corrections = group_digits(agreement.corrections);
+        let _ = writeln!(out, "  {corrections} corrections: the logged usage differs from what its requests explain");
     }
     out
 }
 
-fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &PolicyReport, ink: ColorMode) -> String {
-    let mut out = format!("\n{}\n", ink.bold("Side by side"));
+fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &PolicyReport, color: ColorMode) -> String {
+    let mut out = format!("\n{}\n", color.bold("Side by side"));
     let heading = ["", &first.name, &second.name].map(str::to_owned).to_vec();
     let mut rows = vec![
         heading,
@@ -211,10 +214,10 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
     ];
     for class in &first.classes {
         let other = second.classes.iter().find(|other| other.name == class.name);
-        let served = |class: &ClassReport| percent(class.costly_admitted as f64 / class.costly.max(1) as f64);
+        let admit_share = |class: &ClassReport| percent(class.costly_admitted as f64 / class.costly.max(1) as f64);
         if class.costly > 0 {
-            let other = other.filter(|other| other.costly > 0).map_or_else(|| "-".to_owned(), served);
-            rows.push(vec![format!("{} admitted", class.name), served(class), other]);
+            let other = other.filter(|other| other.costly > 0).map_or_else(|| "-".to_owned(), admit_share);
+            rows.push(vec![format!("{} admitted", class.name), admit_share(class), other]);
         }
     }
     for quota in &first.quotas {
@@ -256,8 +259,8 @@ fn note(text: &str) -> String {
 }
 
 /// Formats a note of minor importance.
-fn dimmed(text: &str, ink: ColorMode) -> String {
-    format!("  {}\n", ink.dim(&wrap(text, 2, 4, WIDTH)))
+fn dimmed(text: &str, color: ColorMode) -> String {
+    format!("  {}\n", color.dim(&wrap(text, 2, 4, WIDTH)))
 }
 
 /// Formats units like `1,234.5`.

@@ -8,19 +8,19 @@ use crate::policy::identity::KeySource;
 pub(super) fn unsupported(settings: &Settings) -> Vec<String> {
     let rules = &settings.rules;
     let quotas = rules.quotas.iter().filter(|quota| quota.sync_from.is_some());
-    let counted = quotas
+    let synced = quotas
         .map(|quota| format!("quotas.{}.sync_from: the origin's counter is copied from the gateway's log", quota.name));
     let scopes = (!rules.scopes.is_empty()).then(|| {
         "scopes: no request waits here; refusals by throttle and backoff are copied from the gateway's log".to_owned()
     });
-    let secrets = uses_credentials(rules)
+    let credentials = uses_credentials(rules)
         .then(|| "classes by key, cookie or header: only the gateway's own log contains them".to_owned());
     let dns = settings
         .verify
         .dns
         .is_some()
         .then(|| "verify.dns: no name is resolved; results are copied from the gateway's log".to_owned());
-    counted.chain(scopes).chain(secrets).chain(dns).collect()
+    synced.chain(scopes).chain(credentials).chain(dns).collect()
 }
 
 /// Returns true if the buckets of a class depend on credentials, which only the gateway's own log contains.

@@ -9,17 +9,17 @@ use super::run::{PROGRESS_INTERVAL_LINES, Replay, ReplayError, Watcher};
 use super::simulator::Simulator;
 
 impl Replay {
-    /// Replays all lines before the one at `place` and passes its request to `look`. Returns `None` if the log ends
-    /// first, or if the line contains no request to decide.
+    /// Replays all lines before the one at `position` and passes its request to `examine`. Returns `None` if the log
+    /// ends first, or if the line contains no request to decide.
     pub fn run_until<T>(
         mut self,
-        place: LinePosition,
+        position: LinePosition,
         policy: Policy,
-        look: impl FnOnce(&PendingRequest<'_, '_>) -> T,
+        examine: impl FnOnce(&PendingRequest<'_, '_>) -> T,
         watch: &mut Watcher<'_>,
     ) -> Result<Option<T>, ReplayError> {
-        let mut sought = LineObserver { place, look: Some(look), seen: None };
-        let (mut waiting, mut trial) = (Some(policy), None);
+        let mut observer = LineObserver { place: position, look: Some(examine), seen: None };
+        let (mut pending_policy, mut simulator) = (Some(policy), None);
         loop {
             if self.lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
                 watch(&self.lines.counts);
@@ -27,12 +27,12 @@ impl Replay {
             let Some(next) = self.lines.next_line()? else { return Ok(None) };
             let Ok(Some(line)) = LogLine::read(next.text) else { continue };
             let Some(request) = ReplayRequest::of(&line) else { continue };
-            if let Some(policy) = waiting.take() {
-                trial = Some(Simulator::new(policy, &self.assumptions, next.at));
+            if let Some(policy) = pending_policy.take() {
+                simulator = Some(Simulator::new(policy, &self.assumptions, next.at));
             }
-            trial.iter_mut().for_each(|trial| trial.process_observed(next, &line, &request, &mut sought));
-            if sought.seen.is_some() {
-                return Ok(sought.seen);
+            simulator.iter_mut().for_each(|simulator| simulator.process_observed(next, &line, &request, &mut observer));
+            if observer.seen.is_some() {
+                return Ok(observer.seen);
             }
         }
     }
@@ -46,13 +46,13 @@ struct LineObserver<L, T> {
 }
 
 impl<T, L: FnOnce(&PendingRequest<'_, '_>) -> T> Observer for LineObserver<L, T> {
-    fn before_decision(&mut self, asking: &PendingRequest<'_, '_>) {
-        if asking.place == self.place
-            && let Some(look) = self.look.take()
+    fn before_decision(&mut self, request: &PendingRequest<'_, '_>) {
+        if request.place == self.place
+            && let Some(examine) = self.look.take()
         {
-            self.seen = Some(look(asking));
+            self.seen = Some(examine(request));
         }
     }
 
-    fn after_decision(&mut self, _trial: &Simulator, _decided: &ReplayedDecision) {}
+    fn after_decision(&mut self, _simulator: &Simulator, _decision: &ReplayedDecision) {}
 }

@@ -32,38 +32,37 @@ struct VerdictLine<'a> {
     policy: Option<&'a str>,
 }
 
-/// Appends `decided` to `out`, with the name of the `policy` if there are several.
+/// Appends `decision` to `out`, with the name of the `policy` if there are several.
 pub(super) fn write(
     out: &mut dyn Write,
     files: &[String],
-    trial: &Simulator,
-    decided: &ReplayedDecision,
+    simulator: &Simulator,
+    decision: &ReplayedDecision,
     policy: Option<&str>,
 ) -> io::Result<()> {
-    let rules = trial.rules();
-    let classified = &decided.classified;
+    let rules = simulator.rules();
+    let classified = &decision.classified;
     let quota = |quota: QuotaId| rules.quotas[usize::from(quota.0)].name.as_str();
-    let standings = || decided.standings.iter();
-    let of_each = |amount: &dyn Fn(&QuotaUsage) -> f64| {
-        standings().map(|standing| (quota(standing.quota), amount(standing))).collect()
-    };
+    let usages = || decision.standings.iter();
+    let by_quota =
+        |amount: &dyn Fn(&QuotaUsage) -> f64| usages().map(|usage| (quota(usage.quota), amount(usage))).collect();
     let verdict = VerdictLine {
-        file: &files[decided.place.file],
-        line: decided.place.number,
-        time: rfc3339_exact(decided.at),
+        file: &files[decision.place.file],
+        line: decision.place.number,
+        time: rfc3339_exact(decision.at),
         kind: classified.kind.name(),
         class: &rules.classes[usize::from(classified.class.0)].name,
-        operator: classified.operator.map(|operator| trial.operator(operator)),
-        route: &rules.routes[decided.route].name,
-        cost: decided.costs.iter().map(|(id, cost)| (quota(*id), cost.as_f64())).collect(),
-        verdict: if decided.refused.is_none() { "admitted" } else { "refused" },
-        reason: decided.refused.map(Reason::name),
-        retry_after_s: decided.retry_after_s,
-        bot: decided.bot.map(|bot| trial.bot(bot)),
-        expected: of_each(&|standing| standing.cost.as_f64()),
-        tier: standings().map(|standing| standing.tier).max(),
-        used: of_each(&|standing| decided.used_before(standing).as_f64()),
-        window_end: standings().map(|standing| (quota(standing.quota), rfc3339(standing.resets_at))).collect(),
+        operator: classified.operator.map(|operator| simulator.operator(operator)),
+        route: &rules.routes[decision.route].name,
+        cost: decision.costs.iter().map(|(id, cost)| (quota(*id), cost.as_f64())).collect(),
+        verdict: if decision.refused.is_none() { "admitted" } else { "refused" },
+        reason: decision.refused.map(Reason::name),
+        retry_after_s: decision.retry_after_s,
+        bot: decision.bot.map(|bot| simulator.bot(bot)),
+        expected: by_quota(&|usage| usage.cost.as_f64()),
+        tier: usages().map(|usage| usage.tier).max(),
+        used: by_quota(&|usage| decision.used_before(usage).as_f64()),
+        window_end: usages().map(|usage| (quota(usage.quota), rfc3339(usage.resets_at))).collect(),
         policy,
     };
     serde_json::to_writer(&mut *out, &verdict)?;

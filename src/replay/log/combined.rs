@@ -21,26 +21,26 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
     let status =
         status_of(status).ok_or(if status.is_empty() { LineError::Truncated } else { LineError::InvalidStatus })?;
     let (bytes, rest) = split_word(rest);
-    let behind = Behind::read(rest)?;
-    let (asked, named) = parse_request_line(request);
-    let host = named.or_else(|| host.map(Cow::Borrowed)).map(line::host);
-    let lacks = LACKED
+    let trailing = Behind::read(rest)?;
+    let (request_line, request_host) = parse_request_line(request);
+    let host = request_host.or_else(|| host.map(Cow::Borrowed)).map(line::host);
+    let missing = LACKED
         .with(LogField::Address, matches!(client, LoggedClient::HostName(_)))
         .with(LogField::Fraction, !has_fraction)
         .with(LogField::Host, host.is_none())
-        .with(LogField::Referer, behind.is_none())
-        .with(LogField::UserAgent, behind.is_none());
-    let Behind { referer, user_agent } = behind.unwrap_or_default();
+        .with(LogField::Referer, trailing.is_none())
+        .with(LogField::UserAgent, trailing.is_none());
+    let Behind { referer, user_agent } = trailing.unwrap_or_default();
     Ok(LogLine {
         at,
         client,
-        request: asked,
+        request: request_line,
         host,
         status,
         bytes: number(bytes),
         referer,
         user_agent,
-        missing: lacks,
+        missing,
         native: None,
     })
 }
@@ -117,7 +117,7 @@ struct RequestTarget<'a> {
 
 fn split<'a, 'b>(
     line: &'b str,
-    keep: impl Fn(&'b str) -> Cow<'a, str>,
+    to_cow: impl Fn(&'b str) -> Cow<'a, str>,
 ) -> (Option<RequestLine<'a>>, Option<Cow<'a, str>>) {
     let Some((method, rest)) = at_blank(line, line.bytes().position(is_blank)) else { return (None, None) };
     let Ok(method) = Method::from_bytes(method.as_bytes()) else { return (None, None) };
@@ -127,7 +127,7 @@ fn split<'a, 'b>(
         _ => (rest, Version::HTTP_09),
     };
     let RequestTarget { host, path, query } = RequestTarget::of(target);
-    (Some(RequestLine { method, path: keep(path), query: query.map(&keep), version }), host.map(&keep))
+    (Some(RequestLine { method, path: to_cow(path), query: query.map(&to_cow), version }), host.map(&to_cow))
 }
 
 impl<'a> RequestTarget<'a> {

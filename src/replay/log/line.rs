@@ -82,12 +82,12 @@ pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
 }
 
 /// Normalizes a host for rules: lower case, without port.
-pub(super) fn host(written: Cow<'_, str>) -> Cow<'_, str> {
-    let end = match written.rsplit_once(':') {
+pub(super) fn host(host: Cow<'_, str>) -> Cow<'_, str> {
+    let end = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name.len(),
-        _ => written.len(),
+        _ => host.len(),
     };
-    match (written.bytes().any(|byte| byte.is_ascii_uppercase()), written) {
+    match (host.bytes().any(|byte| byte.is_ascii_uppercase()), host) {
         (false, Cow::Borrowed(text)) => Cow::Borrowed(&text[..end]),
         (_, text) => Cow::Owned(text[..end].to_ascii_lowercase()),
     }

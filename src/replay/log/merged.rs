@@ -108,18 +108,18 @@ impl MergedLog {
     /// Returns the next line; `None` at the end.
     pub fn next_line(&mut self) -> Result<Option<OrderedLine<'_>>, LogReadError> {
         while !self.is_ready() {
-            let Some(least) = (0..self.streams.len()).min_by_key(|&place| self.streams[place].latest) else { break };
-            self.read(least)?;
+            let Some(earliest) = (0..self.streams.len()).min_by_key(|&index| self.streams[index].latest) else { break };
+            self.read(earliest)?;
         }
-        let Some(place) = self.first() else { return Ok(None) };
-        self.emit(place);
-        let BufferedLine { key: (at, _), place, text, .. } = &self.current;
-        Ok(Some(OrderedLine { at: *at, place: *place, text }))
+        let Some(index) = self.first() else { return Ok(None) };
+        self.emit(index);
+        let BufferedLine { key: (at, _), place: position, text, .. } = &self.current;
+        Ok(Some(OrderedLine { at: *at, place: *position, text }))
     }
 
     /// Counts a line as invalid, such as the line returned last.
-    pub fn count_line_error(&mut self, broken: LineError, place: LinePosition) {
-        self.counts.broken.entry(broken).or_insert((0, place)).0 += 1;
+    pub fn count_line_error(&mut self, error: LineError, position: LinePosition) {
+        self.counts.broken.entry(error).or_insert((0, position)).0 += 1;
     }
 
     /// Returns true if no line before the first buffered one can follow, or the buffer is full.
@@ -130,25 +130,25 @@ impl MergedLog {
         is_full || read_up_to.is_some_and(|read| read.saturating_duration_since(first.key.0) >= self.window)
     }
 
-    /// Reads a line of the stream at `place`; removes the stream at its end.
-    fn read(&mut self, place: usize) -> Result<(), LogReadError> {
-        let Stream { source, file, latest } = &mut self.streams[place];
+    /// Reads a line of the stream at `index`; removes the stream at its end.
+    fn read(&mut self, index: usize) -> Result<(), LogReadError> {
+        let Stream { source, file, latest } = &mut self.streams[index];
         let Some(Numbered { number, text }) = source.next_line()? else {
-            self.streams.remove(place);
+            self.streams.remove(index);
             return Ok(());
         };
         self.counts.lines += 1;
-        let place = LinePosition { file: *file, number };
+        let position = LinePosition { file: *file, number };
         let text = match text {
             Ok(text) => text,
-            Err(broken) => {
-                self.count_line_error(broken, place);
+            Err(error) => {
+                self.count_line_error(error, position);
                 return Ok(());
             }
         };
         let Some(at) = line::moment(text) else {
             match LogLine::read(text).err() {
-                Some(broken) => self.count_line_error(broken, place),
+                Some(error) => self.count_line_error(error, position),
                 None => self.counts.empty += 1,
             }
             return Ok(());
@@ -161,31 +161,33 @@ impl MergedLog {
         }
         *latest = at.max(*latest);
         self.count += 1;
-        let mut waiting = BufferedLine {
+        let mut buffered = BufferedLine {
             key: (at.max(self.latest), self.count),
-            place,
+            place: position,
             sequences: SmallVec::new(),
             text: self.spare.pop().unwrap_or_default(),
         };
-        waiting.text.extend_from_slice(text);
+        buffered.text.extend_from_slice(text);
         if text.starts_with(b"{") {
-            waiting.sequences = native::turns(&waiting.text)
-                .filter_map(|(by, turn)| Some((account(&mut self.accounts, (place.file, by))?, turn)))
+            buffered.sequences = native::turns(&buffered.text)
+                .filter_map(|(domain, sequence)| {
+                    Some((account(&mut self.accounts, (position.file, domain))?, sequence))
+                })
                 .collect();
             self.sequences.resize_with(self.accounts.len(), BTreeMap::new);
-            for &(account, turn) in &waiting.sequences {
-                self.sequences[account].insert(turn, waiting.key);
+            for &(account, sequence) in &buffered.sequences {
+                self.sequences[account].insert(sequence, buffered.key);
             }
         }
-        self.wait(waiting);
+        self.wait(buffered);
         Ok(())
     }
 
-    fn wait(&mut self, waiting: BufferedLine) {
-        self.waiting_bytes += waiting.text.len();
-        match self.waiting.back().is_some_and(|last| last.key > waiting.key) {
-            true => self.waiting.insert(self.place_of(waiting.key), waiting),
-            false => self.waiting.push_back(waiting),
+    fn wait(&mut self, buffered: BufferedLine) {
+        self.waiting_bytes += buffered.text.len();
+        match self.waiting.back().is_some_and(|last| last.key > buffered.key) {
+            true => self.waiting.insert(self.place_of(buffered.key), buffered),
+            false => self.waiting.push_back(buffered),
         }
     }
 
@@ -195,26 +197,26 @@ impl MergedLog {
 
     /// Returns the index of the next line: the earliest, or one whose decision precedes it.
     fn first(&self) -> Option<usize> {
-        let mut place = 0;
+        let mut index = 0;
         let mut line = self.waiting.front()?;
         // A log that contradicts itself must not cause an endless loop.
         for _ in 0..MAX_REORDER_STEPS {
-            let before = line.sequences.iter().find_map(|&(account, turn)| {
+            let preceding = line.sequences.iter().find_map(|&(account, sequence)| {
                 let (&first, &key) = self.sequences[account].first_key_value()?;
-                (first < turn && key.0.saturating_duration_since(line.key.0) <= MAX_DECISION_SKEW).then_some(key)
+                (first < sequence && key.0.saturating_duration_since(line.key.0) <= MAX_DECISION_SKEW).then_some(key)
             });
-            let Some(before) = before else { break };
-            place = self.place_of(before);
-            line = &self.waiting[place];
+            let Some(preceding) = preceding else { break };
+            index = self.place_of(preceding);
+            line = &self.waiting[index];
         }
-        Some(place)
+        Some(index)
     }
 
-    fn emit(&mut self, place: usize) {
-        let Some(current) = self.waiting.remove(place) else { return };
+    fn emit(&mut self, index: usize) {
+        let Some(current) = self.waiting.remove(index) else { return };
         self.waiting_bytes -= current.text.len();
-        for (account, turn) in &current.sequences {
-            self.sequences[*account].remove(turn);
+        for (account, sequence) in &current.sequences {
+            self.sequences[*account].remove(sequence);
         }
         self.latest = self.latest.max(current.key.0);
         let mut spare = std::mem::replace(&mut self.current, current).text;
@@ -226,11 +228,11 @@ impl MergedLog {
 }
 
 /// Returns the index of a sequence domain of a file; instances count separately.
-fn account(known: &mut HashMap<(usize, SequenceDomain), usize>, account: (usize, SequenceDomain)) -> Option<usize> {
-    let next = known.len();
-    match known.get(&account) {
-        Some(place) => Some(*place),
-        None => (next < MAX_SEQUENCE_DOMAINS).then(|| *known.entry(account).or_insert(next)),
+fn account(accounts: &mut HashMap<(usize, SequenceDomain), usize>, account: (usize, SequenceDomain)) -> Option<usize> {
+    let next = accounts.len();
+    match accounts.get(&account) {
+        Some(index) => Some(*index),
+        None => (next < MAX_SEQUENCE_DOMAINS).then(|| *accounts.entry(account).or_insert(next)),
     }
 }
 

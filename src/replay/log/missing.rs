@@ -75,10 +75,10 @@ impl MissingFields {
 
     /// Creates a set of `facts`.
     pub const fn of(facts: &[LogField]) -> Self {
-        let (mut bits, mut place) = (0, 0);
-        while place < facts.len() {
-            bits |= 1 << facts[place] as u8;
-            place += 1;
+        let (mut bits, mut index) = (0, 0);
+        while index < facts.len() {
+            bits |= 1 << facts[index] as u8;
+            index += 1;
         }
         Self(bits)
     }

@@ -79,52 +79,52 @@ impl NativeFields<'_> {
 
 /// Parses a line.
 pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
-    let written: NativeLine<'_> = serde_json::from_slice(text).map_err(|error| match error.classify() {
+    let line: NativeLine<'_> = serde_json::from_slice(text).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => LineError::ForeignJson,
         _ => LineError::Truncated,
     })?;
     let time = |text: &str| timestamp::rfc3339(text.as_bytes()).map(|(at, _)| at).ok_or(LineError::InvalidTime);
-    let (at, settled) = (time(written.time)?, time(written.settled)?);
-    let (seen, accounts) = (written.seen(), written.accounts());
-    let asked = Method::from_bytes(written.method.0.as_bytes()).ok().map(|method| RequestLine {
+    let (at, settled) = (time(line.time)?, time(line.settled)?);
+    let (seen, accounts) = (line.seen(), line.accounts());
+    let request = Method::from_bytes(line.method.0.as_bytes()).ok().map(|method| RequestLine {
         method,
-        path: written.path.0,
-        query: written.query.map(|query| query.0),
-        version: match written.version {
+        path: line.path.0,
+        query: line.query.map(|query| query.0),
+        version: match line.version {
             "1.0" => Version::HTTP_10,
             "2" => Version::HTTP_2,
             "3" => Version::HTTP_3,
             _ => Version::HTTP_11,
         },
     });
-    let own = NativeFields {
-        run: written.started_us,
-        id: u64::from_str_radix(written.id, 16).unwrap_or(0),
+    let native = NativeFields {
+        run: line.started_us,
+        id: u64::from_str_radix(line.id, 16).unwrap_or(0),
         settled,
-        key: written.key.0,
+        key: line.key.0,
         seen,
-        kind: written.kind,
-        class: written.class.0,
-        evidence: written.evidence.into_iter().map(|found| found.0).collect(),
+        kind: line.kind,
+        class: line.class.0,
+        evidence: line.evidence.into_iter().map(|entry| entry.0).collect(),
         accounts,
-        reason: written.reason,
-        retry_after_s: written.retry_after_s,
-        tier: written.tier,
-        scope: written.scope.map(|scope| scope.0),
-        scope_wait: milliseconds(written.scope_wait_ms),
-        origin: written.origin_ms.map(milliseconds),
+        reason: line.reason,
+        retry_after_s: line.retry_after_s,
+        tier: line.tier,
+        scope: line.scope.map(|scope| scope.0),
+        scope_wait: milliseconds(line.scope_wait_ms),
+        origin: line.origin_ms.map(milliseconds),
     };
     Ok(LogLine {
         at,
-        client: LoggedClient::Address(written.client),
-        request: asked,
-        host: Some(host(written.host.0)),
-        status: written.status,
-        bytes: written.bytes,
-        referer: written.referer.map(Text::into_bytes),
-        user_agent: Some(written.user_agent.into_bytes()).filter(|agent| !agent.is_empty()),
+        client: LoggedClient::Address(line.client),
+        request,
+        host: Some(host(line.host.0)),
+        status: line.status,
+        bytes: line.bytes,
+        referer: line.referer.map(Text::into_bytes),
+        user_agent: Some(line.user_agent.into_bytes()).filter(|agent| !agent.is_empty()),
         missing: MissingFields::NONE,
-        native: Some(Box::new(own)),
+        native: Some(Box::new(native)),
     })
 }
 
@@ -151,17 +151,18 @@ pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (SequenceDomain, Sequen
     const RUN: &[u8] = b",\"started_us\":";
     const QUOTAS: &[u8] = b",\"seq\":{";
     const BUCKET: &[u8] = b",\"bucket_seq\":";
-    let behind = |key: &[u8], from: &[u8]| memchr::memmem::rfind(from, key).map(|at| at + key.len());
-    let run = behind(RUN, &text[..text.len().min(BEFORE_CLIENT)]).and_then(|at| parse_u64_at(&text[at..])).unwrap_or(0);
-    let quotas = behind(QUOTAS, text).map_or(&[][..], |at| &text[at..]);
-    let bucket = behind(BUCKET, quotas).and_then(|at| parse_u64_at(&quotas[at..]));
-    let bucket = bucket.map(|turn| (SequenceDomain::Buckets(turn % BucketUsage::SEQUENCE_SHARDS), turn));
+    let after_key = |key: &[u8], from: &[u8]| memchr::memmem::rfind(from, key).map(|at| at + key.len());
+    let run =
+        after_key(RUN, &text[..text.len().min(BEFORE_CLIENT)]).and_then(|at| parse_u64_at(&text[at..])).unwrap_or(0);
+    let quotas = after_key(QUOTAS, text).map_or(&[][..], |at| &text[at..]);
+    let bucket = after_key(BUCKET, quotas).and_then(|at| parse_u64_at(&quotas[at..]));
+    let bucket = bucket.map(|sequence| (SequenceDomain::Buckets(sequence % BucketUsage::SEQUENCE_SHARDS), sequence));
     let end = memchr::memchr(b'}', quotas).unwrap_or(0);
-    let of_quotas = quotas[..end].split(|&byte| byte == b',').filter_map(|pair| {
+    let quota_sequences = quotas[..end].split(|&byte| byte == b',').filter_map(|pair| {
         let colon = memchr::memrchr(b':', pair)?;
         Some((SequenceDomain::Quota(pair[..colon].into()), parse_u64_at(&pair[colon + 1..])?))
     });
-    of_quotas.chain(bucket).map(move |(by, turn)| (by, (run, turn)))
+    quota_sequences.chain(bucket).map(move |(domain, sequence)| (domain, (run, sequence)))
 }
 
 /// Maximum length of the start of a line before any data of the client.
@@ -229,8 +230,8 @@ impl<'a> NativeLine<'a> {
             charged: units(self.charged.of(quota).unwrap_or_default()),
             used: units(self.used.of(quota).unwrap_or_default()),
             turn: self.seq.of(quota).unwrap_or_default(),
-            settled_turn: self.settle_seq.as_ref().and_then(|turns| turns.of(quota)),
-            again_turn: self.retry_seq.as_ref().and_then(|turns| turns.of(quota)?),
+            settled_turn: self.settle_seq.as_ref().and_then(|sequences| sequences.of(quota)),
+            again_turn: self.retry_seq.as_ref().and_then(|sequences| sequences.of(quota)?),
         };
         self.cost.0.iter().map(account).collect()
     }

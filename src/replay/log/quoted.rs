@@ -5,17 +5,17 @@ use std::borrow::Cow;
 /// Returns the field at the start of `text` without its quotes, and the rest. Only a quote before a space or the end
 /// closes the field: some servers write quotes without escaping them.
 pub(super) fn field(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
-    let inside = text.strip_prefix(b"\"")?;
+    let inner = text.strip_prefix(b"\"")?;
     let (mut end, mut has_escapes) = (0, false);
     loop {
-        end += memchr::memchr2(b'"', b'\\', inside.get(end..)?)?;
-        match (inside[end], inside.get(end + 1)) {
+        end += memchr::memchr2(b'"', b'\\', inner.get(end..)?)?;
+        match (inner[end], inner.get(end + 1)) {
             (b'"', None | Some(b' ')) => break,
             (b'"', _) => end += 1,
             _ => (end, has_escapes) = (end + 2, true),
         }
     }
-    let (field, rest) = (&inside[..end], &inside[end + 1..]);
+    let (field, rest) = (&inner[..end], &inner[end + 1..]);
     Some((if has_escapes { Cow::Owned(unescaped(field)) } else { Cow::Borrowed(field) }, rest))
 }
 
@@ -75,14 +75,14 @@ mod tests {
 
     #[test]
     fn unescaped_quote_does_not_end_a_field() {
-        let (found, rest) = field(b"\"http://a/\"b\" \"x\"").expect("a field");
-        assert_eq!((&*found, rest), (&b"http://a/\"b"[..], &b" \"x\""[..]));
+        let (value, rest) = field(b"\"http://a/\"b\" \"x\"").expect("a field");
+        assert_eq!((&*value, rest), (&b"http://a/\"b"[..], &b" \"x\""[..]));
     }
 
     #[test]
     fn escaped_backslash_does_not_escape_the_quote() {
-        let (found, rest) = field(b"\"a\\\\\" b").expect("a field");
-        assert_eq!((&*found, rest), (&b"a\\"[..], &b" b"[..]));
+        let (value, rest) = field(b"\"a\\\\\" b").expect("a field");
+        assert_eq!((&*value, rest), (&b"a\\"[..], &b" b"[..]));
     }
 
     proptest! {
@@ -92,8 +92,8 @@ mod tests {
                 b'"' | b'\\' | 0..32 | 127.. => format!("\\x{byte:02X}").into_bytes(),
                 plain => vec![*plain],
             });
-            let written: Vec<u8> = [b'"'].into_iter().chain(nginx).chain([b'"']).collect();
-            let (read, rest) = field(&written).expect("a field");
+            let encoded: Vec<u8> = [b'"'].into_iter().chain(nginx).chain([b'"']).collect();
+            let (read, rest) = field(&encoded).expect("a field");
             prop_assert_eq!(&*read, &*bytes);
             prop_assert!(rest.is_empty());
         }

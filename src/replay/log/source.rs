@@ -58,11 +58,11 @@ impl LogFiles {
                 }
                 false => {
                     let file = File::open(path).map_err(unreadable)?;
-                    let about = file.metadata().map_err(unreadable)?;
-                    if about.is_dir() {
+                    let metadata = file.metadata().map_err(unreadable)?;
+                    if metadata.is_dir() {
                         return Err(unreadable(io::Error::other("is a directory; name its files")));
                     }
-                    bytes = bytes.filter(|_| about.is_file()).map(|bytes| bytes + about.len());
+                    bytes = bytes.filter(|_| metadata.is_file()).map(|bytes| bytes + metadata.len());
                     Box::new(file)
                 }
             };
@@ -90,21 +90,21 @@ impl LogSource {
         Self { name, stream, block: vec![0; BLOCK], ready: 0..0, ended: false, number: 0 }
     }
 
-    /// Reads the whole source before its first line; returns `None` if it has more than `most` bytes.
-    pub fn into_text(self, most: u64) -> Result<Option<Vec<u8>>, LogReadError> {
+    /// Reads the whole source before its first line; returns `None` if it has more than `max_bytes` bytes.
+    pub fn into_text(self, max_bytes: u64) -> Result<Option<Vec<u8>>, LogReadError> {
         let mut text = Vec::new();
-        let read = self.stream.take(most + 1).read_to_end(&mut text);
+        let read = self.stream.take(max_bytes + 1).read_to_end(&mut text);
         let length = read.map_err(|source| LogReadError { name: self.name, source })?;
-        Ok(Some(text).filter(|_| length as u64 <= most))
+        Ok(Some(text).filter(|_| length as u64 <= max_bytes))
     }
 
     /// Returns the next line; `None` at the end.
     pub fn next_line(&mut self) -> Result<Option<Numbered<'_>>, LogReadError> {
-        let Some(found) = self.read_line()? else { return Ok(None) };
+        let Some(line) = self.read_line()? else { return Ok(None) };
         self.number += 1;
-        let text = match found {
-            Found::Line(place) => {
-                let text = &self.block[place];
+        let text = match line {
+            Found::Line(range) => {
+                let text = &self.block[range];
                 let text = if self.number == 1 { text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) } else { text };
                 Ok(text.strip_suffix(b"\r").unwrap_or(text))
             }
@@ -114,14 +114,14 @@ impl LogSource {
     }
 
     fn read_line(&mut self) -> Result<Option<Found>, LogReadError> {
-        let (mut seen, mut too_long) = (0, false);
+        let (mut scanned, mut too_long) = (0, false);
         loop {
-            let unseen = self.ready.start + seen;
-            let end = memchr::memchr(b'\n', &self.block[unseen..self.ready.end]).map(|at| unseen + at);
+            let unscanned = self.ready.start + scanned;
+            let end = memchr::memchr(b'\n', &self.block[unscanned..self.ready.end]).map(|at| unscanned + at);
             if end.is_none() && !self.ended {
-                seen = self.ready.len();
-                if seen > MAX_LINE_BYTES {
-                    (too_long, seen, self.ready) = (true, 0, 0..0);
+                scanned = self.ready.len();
+                if scanned > MAX_LINE_BYTES {
+                    (too_long, scanned, self.ready) = (true, 0, 0..0);
                 }
                 self.fill()?;
                 continue;
@@ -165,8 +165,8 @@ struct CountingReader {
 }
 
 impl Read for CountingReader {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.stream.read(into)?;
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(buffer)?;
         self.read.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
     }
@@ -175,9 +175,9 @@ impl Read for CountingReader {
 fn decompress(mut stream: CountingReader) -> io::Result<Box<dyn Read>> {
     let mut first = Vec::new();
     stream.by_ref().take(GZIP.len() as u64).read_to_end(&mut first)?;
-    let is_packed = first == GZIP;
+    let is_gzip = first == GZIP;
     let whole = io::Cursor::new(first).chain(stream);
-    Ok(if is_packed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
+    Ok(if is_gzip { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
 }
 
 /// Read size: large enough to save system calls, small enough for the CPU caches.

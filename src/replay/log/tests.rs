@@ -12,8 +12,8 @@ fn parse_line(text: &str) -> LogLine<'_> {
 }
 
 fn merged_log(texts: &[&str], window: u64) -> MergedLog {
-    let source = |(place, text): (usize, &&str)| {
-        LogSource::new(format!("log {place}"), Box::new(Cursor::new(text.as_bytes().to_vec())))
+    let source = |(index, text): (usize, &&str)| {
+        LogSource::new(format!("log {index}"), Box::new(Cursor::new(text.as_bytes().to_vec())))
     };
     MergedLog::new(texts.iter().enumerate().map(source).collect(), Duration::from_secs(window))
 }
@@ -23,31 +23,31 @@ fn line_at(second: u32) -> String {
 }
 
 fn drain(mut merged: MergedLog) -> (Vec<(u64, usize, u64)>, MergedLog) {
-    let mut given = Vec::new();
-    while let Some(OrderedLine { at, place, .. }) = merged.next_line().expect("a log in memory") {
-        given.push((at.seconds() % 60, place.file, place.number));
+    let mut lines = Vec::new();
+    while let Some(OrderedLine { at, place: position, .. }) = merged.next_line().expect("a log in memory") {
+        lines.push((at.seconds() % 60, position.file, position.number));
     }
-    (given, merged)
+    (lines, merged)
 }
 
 #[test]
 fn client_and_host_are_found_before_the_time() {
-    let behind = "- - [07/Jun/2024:00:00:00 +0000] \"GET /a?b=1 HTTP/1.1\" 200 5 \"-\" \"x\"";
-    for (before, client, host) in [
+    let suffix = "- - [07/Jun/2024:00:00:00 +0000] \"GET /a?b=1 HTTP/1.1\" 200 5 \"-\" \"x\"";
+    for (prefix, client, host) in [
         ("192.0.2.1", "192.0.2.1", None),
         ("2001:db8::1", "2001:db8::1", None),
         ("::ffff:192.0.2.9", "192.0.2.9", None),
         ("Shop.example:8080 192.0.2.1", "192.0.2.1", Some("shop.example")),
         ("192.0.2.1, 10.0.0.1", "192.0.2.1", None),
     ] {
-        let text = format!("{before} {behind}");
-        let read = parse_line(&text);
-        assert_eq!(read.client, LoggedClient::Address(client.parse().expect("an address")), "{before}");
-        assert_eq!(read.host.as_deref(), host, "{before}");
-        assert_eq!(read.missing.contains(LogField::Host), host.is_none(), "{before}");
-        assert_eq!(read.request.map(|asked| asked.path.into_owned()), Some("/a".to_owned()), "{before}");
+        let text = format!("{prefix} {suffix}");
+        let parsed = parse_line(&text);
+        assert_eq!(parsed.client, LoggedClient::Address(client.parse().expect("an address")), "{prefix}");
+        assert_eq!(parsed.host.as_deref(), host, "{prefix}");
+        assert_eq!(parsed.missing.contains(LogField::Host), host.is_none(), "{prefix}");
+        assert_eq!(parsed.request.map(|request| request.path.into_owned()), Some("/a".to_owned()), "{prefix}");
     }
-    let text = format!("Dialup-7.example.net {behind}");
+    let text = format!("Dialup-7.example.net {suffix}");
     let named = parse_line(&text);
     assert_eq!(named.client, LoggedClient::HostName("Dialup-7.example.net"));
     assert_eq!(named.client.address(), LoggedClient::HostName("dialup-7.EXAMPLE.net").address());
@@ -57,23 +57,23 @@ fn client_and_host_are_found_before_the_time() {
 #[test]
 fn each_invalid_line_has_its_error_kind() {
     let long = "x".repeat(70_000);
-    let whole = "192.0.2.1 - - [07/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" ";
-    for (text, broken) in [
+    let prefix = "192.0.2.1 - - [07/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" ";
+    for (text, expected) in [
         ("hello", LineError::UnknownFormat),
         ("{\"a\":1}", LineError::ForeignJson),
         ("{\"time\":\"2024-06-07T00:00:00Z\",\"settled", LineError::Truncated),
         ("192.0.2.1 - - [31/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5", LineError::InvalidTime),
-        (&format!("{whole}abc 5"), LineError::InvalidStatus),
-        (&format!("{whole}200 5 \"-\" \"unterm"), LineError::Truncated),
-        (&format!("{whole}200 5 \"{long}\" \"x\""), LineError::TooLong),
+        (&format!("{prefix}abc 5"), LineError::InvalidStatus),
+        (&format!("{prefix}200 5 \"-\" \"unterm"), LineError::Truncated),
+        (&format!("{prefix}200 5 \"{long}\" \"x\""), LineError::TooLong),
     ] {
-        let (given, merged) = drain(merged_log(&[&format!("{text}\n")], 60));
+        let (lines, merged) = drain(merged_log(&[&format!("{text}\n")], 60));
         let all: Vec<(u64, Option<LineError>)> = match LogLine::read(text.as_bytes()) {
-            Err(found) => vec![(1, Some(found))],
+            Err(error) => vec![(1, Some(error))],
             Ok(_) => merged.counts.broken.iter().map(|(kind, (count, _))| (*count, Some(*kind))).collect(),
         };
-        assert_eq!(all, [(1, Some(broken))], "{}", &text[..text.len().min(80)]);
-        assert!(given.len() <= 1);
+        assert_eq!(all, [(1, Some(expected))], "{}", &text[..text.len().min(80)]);
+        assert!(lines.len() <= 1);
     }
 }
 
@@ -97,8 +97,8 @@ fn year_beyond_the_timestamp_range_is_an_error() {
 
 #[test]
 fn standard_input_is_read_once() {
-    let twice = LogFiles::open(&["-".into(), "-".into()]).err().expect("standard input is rejected the second time");
-    assert!(twice.to_string().contains("named twice"), "{twice}");
+    let error = LogFiles::open(&["-".into(), "-".into()]).err().expect("standard input is rejected the second time");
+    assert!(error.to_string().contains("named twice"), "{error}");
 }
 
 #[test]
@@ -137,31 +137,34 @@ fn native_log_lines_round_trip() {
     let mut text = Vec::new();
     LineWriter::starting_at(Timestamp::from_seconds(1)).write_json(&mut text, &record);
     let text = text.trim_ascii_end();
-    let read = LogLine::read(text).expect("a line").expect("not empty");
-    assert_eq!((read.at, read.client), (record.admitted.truncate_to_micros(), LoggedClient::Address(record.client)));
-    assert_eq!(line::moment(text), Some(read.at));
-    let asked = read.request.expect("a request");
-    assert_eq!((&*asked.path, asked.query.as_deref()), (record.path, record.query));
-    assert_eq!(read.host.as_deref(), Some("shop.example"));
-    assert_eq!(read.user_agent.as_deref(), Some(record.user_agent));
-    assert_eq!(read.missing, MissingFields::NONE);
-    let own = read.native.expect("native fields");
-    assert_eq!((own.id, own.seen, own.kind), (record.id, record.headers_seen, record.kind.name()));
-    let (account, charge) = (&own.accounts[0], &record.charges[0]);
+    let parsed = LogLine::read(text).expect("a line").expect("not empty");
+    assert_eq!(
+        (parsed.at, parsed.client),
+        (record.admitted.truncate_to_micros(), LoggedClient::Address(record.client))
+    );
+    assert_eq!(line::moment(text), Some(parsed.at));
+    let request = parsed.request.expect("a request");
+    assert_eq!((&*request.path, request.query.as_deref()), (record.path, record.query));
+    assert_eq!(parsed.host.as_deref(), Some("shop.example"));
+    assert_eq!(parsed.user_agent.as_deref(), Some(record.user_agent));
+    assert_eq!(parsed.missing, MissingFields::NONE);
+    let native = parsed.native.expect("native fields");
+    assert_eq!((native.id, native.seen, native.kind), (record.id, record.headers_seen, record.kind.name()));
+    let (account, charge) = (&native.accounts[0], &record.charges[0]);
     assert_eq!((&*account.quota, account.cost, account.charged), (charge.quota_name, charge.expected, charge.settled));
     assert_eq!((account.turn, account.settled_turn), (charge.sequence, Some(charge.settle_sequence)));
-    let turns: Vec<(SequenceDomain, Sequence)> = native::turns(text).collect();
+    let sequences: Vec<(SequenceDomain, Sequence)> = native::turns(text).collect();
     let quota = SequenceDomain::Quota(format!("\"{}\"", charge.quota_name).into_bytes().into());
     let run = 1_000_000;
-    assert_eq!(own.run, run);
-    assert_eq!(turns, [(quota, (run, charge.sequence)), (SequenceDomain::Buckets(7), (run, 7))]);
+    assert_eq!(native.run, run);
+    assert_eq!(sequences, [(quota, (run, charge.sequence)), (SequenceDomain::Buckets(7), (run, 7))]);
 }
 
 #[test]
 fn same_time_requests_follow_their_sequence_numbers() {
-    let line = |microsecond: u32, turns: &str| {
+    let line = |microsecond: u32, sequences: &str| {
         format!(
-            "{{\"time\":\"2026-11-21T09:14:03.{microsecond:06}Z\",\"settled\":\"\",\"seq\":{{{turns}}},\"bucket_seq\":null}}\n"
+            "{{\"time\":\"2026-11-21T09:14:03.{microsecond:06}Z\",\"settled\":\"\",\"seq\":{{{sequences}}},\"bucket_seq\":null}}\n"
         )
     };
     let log = [
@@ -172,17 +175,17 @@ fn same_time_requests_follow_their_sequence_numbers() {
         line(4, ""),
     ];
     let (order, _) = drain(merged_log(&[&log.concat()], 60));
-    let places: Vec<u64> = order.iter().map(|(.., number)| *number).collect();
-    assert_eq!(places, [4, 3, 2, 5, 1], "search 8 and api 1 precede api 2 with search 9");
+    let line_numbers: Vec<u64> = order.iter().map(|(.., number)| *number).collect();
+    assert_eq!(line_numbers, [4, 3, 2, 5, 1], "search 8 and api 1 precede api 2 with search 9");
     // An hour between equal numbers means a restart of the gateway.
-    let anew = [line(1, r#""api":2"#), line(2, r#""api":1"#).replace("T09", "T10")].concat();
-    let (order, _) = drain(merged_log(&[&anew], 60));
+    let restarted = [line(1, r#""api":2"#), line(2, r#""api":1"#).replace("T09", "T10")].concat();
+    let (order, _) = drain(merged_log(&[&restarted], 60));
     assert_eq!(order.iter().map(|(.., number)| *number).collect::<Vec<_>>(), [1, 2]);
     // The process start time separates restarts within a moment.
     let of_run =
         |run: &str, line: String| line.replace("\"settled\":\"\"", &format!("\"settled\":\"\",\"started_us\":{run}"));
-    let anew = [of_run("7", line(1, r#""api":2"#)), of_run("8", line(2, r#""api":1"#))].concat();
-    let (order, _) = drain(merged_log(&[&anew], 60));
+    let restarted = [of_run("7", line(1, r#""api":2"#)), of_run("8", line(2, r#""api":1"#))].concat();
+    let (order, _) = drain(merged_log(&[&restarted], 60));
     assert_eq!(order.iter().map(|(.., number)| *number).collect::<Vec<_>>(), [1, 2]);
 }
 
@@ -194,15 +197,15 @@ proptest! {
     ) {
         let source = LogSource::new("noise".into(), Box::new(Cursor::new(bytes.clone())));
         let mut merged = MergedLog::new(vec![source], Duration::from_secs(window));
-        let mut given = 0;
+        let mut count = 0;
         while let Some(next) = merged.next_line().expect("a log in memory") {
             let _ = LogLine::read(next.text);
-            given += 1;
+            count += 1;
         }
         let counts = &merged.counts;
         let lines = bytes.split(|byte| *byte == b'\n').count() - usize::from(bytes.last().is_none_or(|last| *last == b'\n'));
         prop_assert_eq!(counts.lines, lines as u64);
-        prop_assert_eq!(given + counts.empty + counts.broken.values().map(|(count, _)| count).sum::<u64>(), counts.lines);
+        prop_assert_eq!(count + counts.empty + counts.broken.values().map(|(count, _)| count).sum::<u64>(), counts.lines);
     }
 
     #[test]
@@ -211,7 +214,7 @@ proptest! {
         let (order, merged) = drain(merged_log(&[&log], window));
         prop_assert!(order.is_sorted_by_key(|(at, ..)| *at));
         prop_assert_eq!(order.len(), seconds.len());
-        let furthest = seconds.iter().enumerate().map(|(place, second)| seconds[..place].iter().max().map_or(0, |latest| latest.saturating_sub(*second)));
+        let furthest = seconds.iter().enumerate().map(|(index, second)| seconds[..index].iter().max().map_or(0, |latest| latest.saturating_sub(*second)));
         if furthest.max().is_none_or(|furthest| u64::from(furthest) < window) {
             prop_assert_eq!(merged.counts.late, 0);
         }

@@ -66,9 +66,9 @@ fn days_since_1970(date: Date) -> i64 {
 fn fraction(text: &[u8]) -> Option<(Option<u64>, &[u8])> {
     let Some(digits) = text.strip_prefix(b".").or_else(|| text.strip_prefix(b",")) else { return Some((None, text)) };
     let length = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let kept = &digits[..length.min(9)];
-    let scale = 10_u64.pow(9 - kept.len() as u32);
-    Some((Some(parse_digits(kept)? * scale), &digits[length..]))
+    let significant = &digits[..length.min(9)];
+    let scale = 10_u64.pow(9 - significant.len() as u32);
+    Some((Some(parse_digits(significant)? * scale), &digits[length..]))
 }
 
 /// Parses a UTC offset in seconds: `Z`, `+0900`, `-05:30`.
@@ -120,8 +120,8 @@ mod tests {
     proptest! {
         #[test]
         fn time_formats_round_trip(second in 0..4_000_000_000_i64, micro in 0..1_000_000_i64, east in -14 * 60..=14 * 60_i32) {
-            let moment = jiff::Timestamp::from_microsecond(second * 1_000_000 + micro).expect("in range");
-            let zoned = moment.to_zoned(jiff::tz::Offset::from_seconds(east * 60).expect("in range").to_time_zone());
+            let time = jiff::Timestamp::from_microsecond(second * 1_000_000 + micro).expect("in range");
+            let zoned = time.to_zoned(jiff::tz::Offset::from_seconds(east * 60).expect("in range").to_time_zone());
             let at = Timestamp((second * 1_000_000 + micro) as u64 * 1000);
             let common = zoned.strftime("%d/%b/%Y:%H:%M:%S.%6f %z").to_string();
             prop_assert_eq!(read(common.as_bytes()), Some((at, true)));

@@ -12,10 +12,10 @@ pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
         out.raw("<p>No bot used units.</p>\n");
         return;
     }
-    let most = bots.iter().map(|bot| bot.units_asked).fold(f64::MIN_POSITIVE, f64::max);
+    let max_units = bots.iter().map(|bot| bot.units_asked).fold(f64::MIN_POSITIVE, f64::max);
     let rows = bots.iter().map(|bot| {
         vec![
-            named(bot, most),
+            named(bot, max_units),
             Html::of(amount(bot.units)),
             Html::of(amount(bot.units_asked)),
             Html::of(format!("{} of {}", group_digits(bot.refused), group_digits(bot.requests))),
@@ -26,12 +26,12 @@ pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
 }
 
 /// Renders the name and kind of a bot, with a bar of its units.
-fn named(bot: &BotReport, most: f64) -> Html {
+fn named(bot: &BotReport, max_units: f64) -> Html {
     let mut cell = Html::of(&bot.name);
     cell.raw(" <small>").text(bot.kind.replace('_', " ")).raw("</small><span class=\"bar\" aria-hidden=\"true\">");
     for (class, units) in [("spent", bot.units), ("unspent", bot.units_asked - bot.units)] {
         if units > 0.0 {
-            let width = format!("{:.1}", units / most * 100.0);
+            let width = format!("{:.1}", units / max_units * 100.0);
             cell.raw("<span class=\"").raw(class).raw("\" style=\"width:").text(width).raw("%\"></span>");
         }
     }

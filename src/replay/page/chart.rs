@@ -46,7 +46,7 @@ impl<'a> Chart<'a> {
         (self.span.position(at) * SIZE, (1.0 - self.scale.position(quantity)) * SIZE)
     }
 
-    /// Draws a bar from one quantity to a higher one, with `says` as its tooltip.
+    /// Draws a bar from one quantity to a higher one, with `description` as its tooltip.
     pub(super) fn bar(&mut self, class: &'static str, [from, to]: [i64; 2], [low, high]: [f64; 2], description: &str) {
         let ((left, bottom), (right, top)) = (self.point(from, low), self.point(to, high));
         let gap = (right - left) * GAP;
@@ -63,34 +63,34 @@ impl<'a> Chart<'a> {
     }
 
     /// Moves the step line to a quantity at time `at`.
-    pub(super) fn step(&self, stairs: &mut StepLine, at: i64, quantity: f64) {
+    pub(super) fn step(&self, line: &mut StepLine, at: i64, quantity: f64) {
         let (x, y) = self.point(at, quantity);
-        let _ = match stairs.0.is_empty() {
-            true => write!(stairs.0, "M{} {}", Short(x), Short(y)),
-            false => write!(stairs.0, "H{}V{}", Short(x), Short(y)),
+        let _ = match line.0.is_empty() {
+            true => write!(line.0, "M{} {}", Short(x), Short(y)),
+            false => write!(line.0, "H{}V{}", Short(x), Short(y)),
         };
     }
 
-    pub(super) fn step_line(&mut self, class: &'static str, stairs: &StepLine) {
-        self.shapes.raw("<path class=\"").raw(class).raw("\" d=\"").text(&stairs.0).raw("\"/>\n");
+    pub(super) fn step_line(&mut self, class: &'static str, line: &StepLine) {
+        self.shapes.raw("<path class=\"").raw(class).raw("\" d=\"").text(&line.0).raw("\"/>\n");
     }
 
     /// Writes a label beside each quantity, lowest first. Moves a label up if it would overlap the previous one.
     pub(super) fn name_levels<'b>(&mut self, levels: impl IntoIterator<Item = (f64, &'b str)>) {
-        let mut free = 0.0_f64;
-        for (quantity, word) in levels {
-            let bottom = free.max(self.scale.position(quantity) * 100.0);
-            self.name_level(bottom, word);
-            free = bottom + LINE;
+        let mut min_bottom = 0.0_f64;
+        for (quantity, label) in levels {
+            let bottom = min_bottom.max(self.scale.position(quantity) * 100.0);
+            self.name_level(bottom, label);
+            min_bottom = bottom + LINE;
         }
     }
 
-    fn name_level(&mut self, bottom: f64, word: &str) {
+    fn name_level(&mut self, bottom: f64, label: &str) {
         self.words
             .raw("<span class=\"level\" style=\"bottom:")
             .text(Short(bottom))
             .raw("%\">")
-            .text(word)
+            .text(label)
             .raw("</span>\n");
     }
 
@@ -99,7 +99,7 @@ impl<'a> Chart<'a> {
         self,
         out: &mut Html,
         height: Height,
-        about: &ChartLabels<'_>,
+        labels: &ChartLabels<'_>,
         unit: impl Fn(f64, String) -> String,
     ) {
         let kind = match height {
@@ -117,7 +117,7 @@ impl<'a> Chart<'a> {
                 .raw("</span>");
         }
         out.raw("</div>\n<div class=\"plot\"><svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\" role=\"img\">\n<title>");
-        out.text(about.title).raw("</title>\n<desc>").text(&about.description).raw("</desc>\n");
+        out.text(labels.title).raw("</title>\n<desc>").text(&labels.description).raw("</desc>\n");
         let mut frame = Self::new(self.span, self.scale);
         for (quantity, _) in &marks {
             frame.line("grid", (self.span.from, *quantity), (self.span.to, *quantity));

@@ -18,7 +18,7 @@ impl<'a> ClassColors<'a> {
 
     /// Returns the CSS class of a class's color. Colors repeat; charts also show the class name.
     pub(super) fn colour(&self, name: &str) -> &'static str {
-        COLOURS[self.0.iter().position(|known| *known == name).unwrap_or(0) % COLOURS.len()]
+        COLOURS[self.0.iter().position(|other| *other == name).unwrap_or(0) % COLOURS.len()]
     }
 }
 

@@ -22,8 +22,8 @@ pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &
         out.raw(", from ").text(first).raw(" to ").text(last).raw(" (").text(zone.name()).raw(")");
     }
     out.raw(", under ");
-    for (place, policy) in report.policies.iter().enumerate() {
-        out.raw(if place > 0 { " and under " } else { "" }).raw("<strong>").text(&policy.name).raw("</strong>");
+    for (index, policy) in report.policies.iter().enumerate() {
+        out.raw(if index > 0 { " and under " } else { "" }).raw("<strong>").text(&policy.name).raw("</strong>");
     }
     out.raw(".</p>\n</header>\n<section>\n<h2>At a glance</h2>\n");
     match &report.policies[..] {
@@ -40,11 +40,15 @@ fn alone(out: &mut Html, figures: Vec<(String, String)>) {
     table::write(out, &[("", Align::Left), ("", Align::Right)], rows);
 }
 
-fn compared(out: &mut Html, [(first, ours), (second, theirs)]: [(&PolicyReport, Vec<(String, String)>); 2]) {
-    let of_second = |name: &str| theirs.iter().find(|(other, _)| other == name).map_or("-", |(_, figure)| figure);
+fn compared(
+    out: &mut Html,
+    [(first, first_figures), (second, second_figures)]: [(&PolicyReport, Vec<(String, String)>); 2],
+) {
+    let of_second =
+        |name: &str| second_figures.iter().find(|(other, _)| other == name).map_or("-", |(_, figure)| figure);
     let row = |(name, figure): (String, String)| vec![Html::of(&name), Html::of(figure), Html::of(of_second(&name))];
     let head = [("", Align::Left), (first.name.as_str(), Align::Right), (second.name.as_str(), Align::Right)];
-    table::write(out, &head, ours.into_iter().map(row));
+    table::write(out, &head, first_figures.into_iter().map(row));
 }
 
 /// Returns the key figures of a policy with their names; `requests` is the number of requests in the log.
@@ -54,22 +58,22 @@ fn key_figures(policy: &PolicyReport, requests: u64, span: TimeAxis<'_>) -> Vec<
         ("requests refused".to_owned(), group_digits(policy.refused)),
     ];
     if policy.requests != requests {
-        let what = "decisions (refused clients retry or pause)";
-        figures.push((what.to_owned(), group_digits(policy.requests)));
+        let label = "decisions (refused clients retry or pause)";
+        figures.push((label.to_owned(), group_digits(policy.requests)));
     }
     for class in policy.classes.iter().filter(|class| class.costly > 0) {
-        let served = percent(class.costly_admitted as f64 / class.costly as f64);
-        figures.push((format!("{} admitted", class.name), served));
+        let admit_share = percent(class.costly_admitted as f64 / class.costly as f64);
+        figures.push((format!("{} admitted", class.name), admit_share));
     }
     if let Some(worst) = &policy.verified_bots.worst {
-        let when = span.time(&worst.start);
-        let figure = format!("{} ({when})", percent(worst.admit_ratio));
+        let time = span.time(&worst.start);
+        let figure = format!("{} ({time})", percent(worst.admit_ratio));
         figures.push(("verified bots admitted in their worst hour".into(), figure));
     }
     for quota in &policy.quotas {
         let used: f64 = quota.windows.iter().map(|window| window.used).sum();
-        let bought = quota.limit * quota.windows.len() as f64;
-        let share = if bought > 0.0 { percent(used / bought) } else { "-".into() };
+        let total_limit = quota.limit * quota.windows.len() as f64;
+        let share = if total_limit > 0.0 { percent(used / total_limit) } else { "-".into() };
         figures.push((format!("{} used", quota.name), format!("{} units ({share})", amount(used))));
     }
     figures

@@ -12,7 +12,7 @@ pub(super) fn write(out: &mut Html, report: &Report, zone: &DisplayZone) {
     counts(out, &report.log);
     missing_fields(out, &report.log);
     out.raw("<h3>Assumptions</h3>\n<ul>\n");
-    report.assumptions.sentences().into_iter().for_each(|told| item(out, &told));
+    report.assumptions.sentences().into_iter().for_each(|sentence| item(out, &sentence));
     out.raw("</ul>\n");
     for policy in &report.policies {
         if let Some(agreement) = &policy.agreement {
@@ -20,7 +20,7 @@ pub(super) fn write(out: &mut Html, report: &Report, zone: &DisplayZone) {
         }
         if !policy.unsupported.is_empty() {
             out.raw("<h3>Settings of ").text(&policy.name).raw(" that were not tested</h3>\n<ul>\n");
-            policy.unsupported.iter().for_each(|untried| item(out, untried));
+            policy.unsupported.iter().for_each(|setting| item(out, setting));
             out.raw("</ul>\n");
         }
     }
@@ -33,22 +33,22 @@ fn item(out: &mut Html, text: &str) {
 }
 
 fn counts(out: &mut Html, log: &LogReport) {
-    let mut told = vec![format!("{} lines, {} of them requests", group_digits(log.lines), group_digits(log.requests))];
-    let mut tell = |count: u64, what: String| {
+    let mut items = vec![format!("{} lines, {} of them requests", group_digits(log.lines), group_digits(log.requests))];
+    let mut add = |count: u64, label: String| {
         if count > 0 {
-            told.push(format!("{} {what}", group_digits(count)));
+            items.push(format!("{} {label}", group_digits(count)));
         }
     };
-    tell(log.empty, "empty".into());
+    add(log.empty, "empty".into());
     let first = log.first_non_request.as_deref().unwrap_or("-");
-    tell(log.non_requests, format!("invalid requests; the first is {first}"));
-    tell(log.out_of_order, format!("out of order by less than {}, sorted", format_duration(log.window_s)));
-    tell(log.late, "later than that, moved to the latest time before them".into());
-    for broken in log.invalid_lines.values() {
-        tell(broken.lines, format!("skipped: {}; the first is {}", broken.what, broken.first));
+    add(log.non_requests, format!("invalid requests; the first is {first}"));
+    add(log.out_of_order, format!("out of order by less than {}, sorted", format_duration(log.window_s)));
+    add(log.late, "later than that, moved to the latest time before them".into());
+    for error in log.invalid_lines.values() {
+        add(error.lines, format!("skipped: {}; the first is {}", error.what, error.first));
     }
     out.raw("<ul>\n");
-    told.iter().for_each(|told| item(out, told));
+    items.iter().for_each(|text| item(out, text));
     out.raw("</ul>\n");
 }
 
@@ -57,9 +57,9 @@ fn missing_fields(out: &mut Html, log: &LogReport) {
         return;
     }
     out.raw("<h3>Missing fields</h3>\n");
-    let rows = log.missing_fields.iter().map(|lack| {
-        let lines = if lack.lines == log.requests { "all".into() } else { group_digits(lack.lines) };
-        vec![Html::of(lack.fact.replace('_', " ")), Html::of(lines), Html::of(&lack.instead)]
+    let rows = log.missing_fields.iter().map(|field| {
+        let lines = if field.lines == log.requests { "all".into() } else { group_digits(field.lines) };
+        vec![Html::of(field.fact.replace('_', " ")), Html::of(lines), Html::of(&field.instead)]
     });
     table::write(out, &[("Field", Align::Left), ("lines", Align::Right), ("substitute", Align::Left)], rows);
 }

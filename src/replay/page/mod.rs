@@ -36,16 +36,16 @@ pub fn page(report: &Report) -> String {
     let zone = DisplayZone::of(report);
     let span = TimeAxis::of(report, &zone);
     header::write(&mut out, report, span, &zone);
-    let names = classes::ClassColors::of(report);
+    let colors = classes::ClassColors::of(report);
     section(&mut out, "Quota usage", report, |out, policy| {
         policy.quotas.iter().for_each(|quota| quota::write(out, quota, report, span));
     });
     let steps: Vec<Steps> = report.policies.iter().map(|policy| Steps::of(policy, span)).collect();
     section(&mut out, "Admitted and refused requests", report, |out, policy| {
-        verdicts::write(out, policy, &names, &steps, span, place_of(report, policy));
+        verdicts::write(out, policy, &colors, &steps, span, place_of(report, policy));
     });
     section(&mut out, "Admitted share of requests with a cost", report, |out, policy| {
-        served::write(out, policy, &names, &steps[place_of(report, policy)], span);
+        served::write(out, policy, &colors, &steps[place_of(report, policy)], span);
     });
     section(&mut out, "Most expensive bots", report, |out, policy| bots::write(out, &policy.bots));
     section(&mut out, "Pages refused to verified bots", report, |out, policy| {

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 
 /// Writes the chart of a quota, and its windows as a table.
 pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: TimeAxis<'_>) {
-    let is_seen = |window: &&WindowReport| span.overlaps(seconds(&window.start), seconds(&window.end));
-    let windows: Vec<&WindowReport> = quota.windows.iter().filter(is_seen).collect();
+    let is_visible = |window: &&WindowReport| span.overlaps(seconds(&window.start), seconds(&window.end));
+    let windows: Vec<&WindowReport> = quota.windows.iter().filter(is_visible).collect();
     let mut chart = Chart::new(span, Scale::up_to(most(quota, report), 4.0));
     let limit = quota.limit;
     let pace = draw_pace(&mut chart, quota, &windows);
@@ -23,23 +23,28 @@ pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: 
         chart.line("tier", (span.from, *above), (span.to, *above));
     }
     chart.line("limit", (span.from, limit), (span.to, limit));
-    let limit_named = (limit, format!("limit {}", amount(limit)));
-    chart.name_levels(tiers.iter().chain([&limit_named]).map(|(level, word)| (*level, word.as_str())));
-    let stairs = match windows.len() > MAX_DRAWN_WINDOWS {
+    let limit_label = (limit, format!("limit {}", amount(limit)));
+    chart.name_levels(tiers.iter().chain([&limit_label]).map(|(level, label)| (*level, label.as_str())));
+    let line = match windows.len() > MAX_DRAWN_WINDOWS {
         true => peaks(&chart, &windows),
         false => window_lines(&chart, (&quota.used, quota.step_s), &windows, |window| window.used),
     };
-    chart.step_line("used", &stairs);
-    let says = description(quota, &windows);
-    out.raw("<figure>\n<figcaption><strong>").text(&quota.name).raw("</strong>: ").text(&says).raw("</figcaption>\n");
+    chart.step_line("used", &line);
+    let description = description(quota, &windows);
+    out.raw("<figure>\n<figcaption><strong>")
+        .text(&quota.name)
+        .raw("</strong>: ")
+        .text(&description)
+        .raw("</figcaption>\n");
     let title = format!("Usage of {}", quota.name);
-    chart.write(out, Height::Tall, &ChartLabels { title: &title, description: says }, |_, label| label);
+    chart.write(out, Height::Tall, &ChartLabels { title: &title, description }, |_, label| label);
     out.raw("<p class=\"key\"><span class=\"swatch used\"></span> units used <span class=\"swatch even\"></span> ");
     out.text(pace).raw(" ");
     out.raw("<span class=\"swatch tier\"></span> tiers: above the line, this share of the class is refused");
-    let named: Vec<String> = tiers.iter().map(|(above, word)| format!("{word} from {}", amount(*above))).collect();
-    if !named.is_empty() {
-        out.raw("<span class=\"below\">: ").text(named.join("; ")).raw("</span>");
+    let tier_labels: Vec<String> =
+        tiers.iter().map(|(above, label)| format!("{label} from {}", amount(*above))).collect();
+    if !tier_labels.is_empty() {
+        out.raw("<span class=\"below\">: ").text(tier_labels.join("; ")).raw("</span>");
     }
     out.raw("</p>\n");
     windows_table(out, &windows, span);
@@ -49,10 +54,10 @@ pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: 
 /// Returns the maximum of the quantity axis: the highest usage under any policy, so that charts are comparable. A
 /// policy with a much higher value is ignored; otherwise the tiers here could not be distinguished.
 fn most(quota: &QuotaReport, report: &Report) -> f64 {
-    let most = |quota: &QuotaReport| quota.windows.iter().map(|window| window.used).fold(quota.limit, f64::max);
-    let ours = most(quota);
+    let max_used = |quota: &QuotaReport| quota.windows.iter().map(|window| window.used).fold(quota.limit, f64::max);
+    let own_max = max_used(quota);
     let same = report.policies.iter().flat_map(|policy| &policy.quotas).filter(|other| other.name == quota.name);
-    same.map(most).filter(|other| *other < ours * 1.5).fold(ours, f64::max)
+    same.map(max_used).filter(|other| *other < own_max * 1.5).fold(own_max, f64::max)
 }
 
 /// Draws the planned usage, or an even pace if there is no plan. Returns the label of the line.
@@ -75,20 +80,18 @@ fn draw_pace(chart: &mut Chart<'_>, quota: &QuotaReport, windows: &[&WindowRepor
 fn limit_lines(quota: &QuotaReport) -> Vec<(f64, String)> {
     let mut levels: Vec<(f64, Vec<String>)> = Vec::new();
     let mut tiers: Vec<(f64, String)> = Vec::new();
-    for ladder in &quota.tiers {
-        let begins_above_nothing = ladder.tiers.iter().filter(|tier| tier.above > 0.0);
-        tiers.extend(
-            begins_above_nothing.map(|tier| (tier.above, format!("{} {:.0} %", ladder.class, tier.shed * 100.0))),
-        );
+    for class_tiers in &quota.tiers {
+        let above_zero = class_tiers.tiers.iter().filter(|tier| tier.above > 0.0);
+        tiers.extend(above_zero.map(|tier| (tier.above, format!("{} {:.0} %", class_tiers.class, tier.shed * 100.0))));
     }
     tiers.sort_by(|one, other| one.0.total_cmp(&other.0));
-    for (above, word) in tiers {
+    for (above, label) in tiers {
         match levels.last_mut() {
-            Some((level, words)) if *level == above => words.push(word),
-            _ => levels.push((above, vec![word])),
+            Some((level, labels)) if *level == above => labels.push(label),
+            _ => levels.push((above, vec![label])),
         }
     }
-    levels.into_iter().map(|(above, words)| (above, words.join(", "))).collect()
+    levels.into_iter().map(|(above, labels)| (above, labels.join(", "))).collect()
 }
 
 /// Draws one line through the points of all windows. Each window starts at 0 and ends at `ends_at`.
@@ -98,57 +101,57 @@ fn window_lines(
     windows: &[&WindowReport],
     ends_at: impl Fn(&WindowReport) -> f64,
 ) -> StepLine {
-    let mut stairs = StepLine::default();
+    let mut line = StepLine::default();
     let mut points = points.iter().map(|point| (seconds(&point.time) + step_s as i64, point.units)).peekable();
-    let least = chart.span.seconds() / MAX_POINTS;
+    let min_step = chart.span.seconds() / MAX_POINTS;
     for window in windows {
         let (start, end) = (seconds(&window.start), seconds(&window.end));
-        chart.step(&mut stairs, start, 0.0);
+        chart.step(&mut line, start, 0.0);
         let mut drawn = start;
         let mut last = None;
         while let Some((at, units)) = points.next_if(|(at, _)| *at <= end) {
-            match at - drawn >= least {
+            match at - drawn >= min_step {
                 true => (drawn, last) = (at, None),
                 false => {
                     last = Some((at, units));
                     continue;
                 }
             }
-            chart.step(&mut stairs, at, units);
+            chart.step(&mut line, at, units);
         }
         if let Some((at, units)) = last {
-            chart.step(&mut stairs, at, units);
+            chart.step(&mut line, at, units);
         }
-        chart.step(&mut stairs, end.min(chart.span.to), ends_at(window));
+        chart.step(&mut line, end.min(chart.span.to), ends_at(window));
     }
-    stairs
+    line
 }
 
 /// Draws the usage of each window as a level, if there are too many windows to draw their course.
 fn peaks(chart: &Chart<'_>, windows: &[&WindowReport]) -> StepLine {
-    let mut stairs = StepLine::default();
+    let mut line = StepLine::default();
     for window in windows {
-        chart.step(&mut stairs, seconds(&window.start), window.used);
-        chart.step(&mut stairs, seconds(&window.end).min(chart.span.to), window.used);
+        chart.step(&mut line, seconds(&window.start), window.used);
+        chart.step(&mut line, seconds(&window.end).min(chart.span.to), window.used);
     }
-    stairs
+    line
 }
 
 fn description(quota: &QuotaReport, windows: &[&WindowReport]) -> String {
     let spent = windows.iter().filter(|window| window.spent.is_some()).count();
     let used: f64 = windows.iter().map(|window| window.used).sum();
     let share = percent(used / (quota.limit * windows.len().max(1) as f64));
-    let ended = match (windows.len(), spent) {
+    let ending = match (windows.len(), spent) {
         (1, 0) => "units were left at its end".to_owned(),
         (1, _) => "all units were used before its end".to_owned(),
         (_, 0) => "units were left at the end of each".to_owned(),
         (_, spent) => format!("in {spent} of them all units were used before the end"),
     };
     match windows.len() {
-        1 => format!("{} of {} units used in its window; {ended}.", amount(used), amount(quota.limit)),
-        many => {
-            let last = if quota.windows_in_all > many as u64 { "the last " } else { "" };
-            format!("{share} of {} units used in {last}{many} windows; {ended}.", amount(quota.limit))
+        1 => format!("{} of {} units used in its window; {ending}.", amount(used), amount(quota.limit)),
+        count => {
+            let last = if quota.windows_in_all > count as u64 { "the last " } else { "" };
+            format!("{share} of {} units used in {last}{count} windows; {ending}.", amount(quota.limit))
         }
     }
 }
@@ -162,14 +165,14 @@ fn windows_table(out: &mut Html, windows: &[&WindowReport], span: TimeAxis<'_>) 
         ("spent", Align::Left),
         ("by class", Align::Left),
     ];
-    let when = |time: &Option<String>| Html::of(time.as_deref().map_or("never".into(), |time| span.time(time)));
+    let time_cell = |time: &Option<String>| Html::of(time.as_deref().map_or("never".into(), |time| span.time(time)));
     let rows = windows.iter().map(|window| {
         vec![
             Html::of(span.time(&window.start)),
             Html::of(amount(window.used)),
             Html::of(amount(window.left)),
-            when(&window.first_refused),
-            when(&window.spent),
+            time_cell(&window.first_refused),
+            time_cell(&window.spent),
             Html::of(by_class(&window.by_class)),
         ]
     });
@@ -179,8 +182,8 @@ fn windows_table(out: &mut Html, windows: &[&WindowReport], span: TimeAxis<'_>) 
 fn by_class(units: &BTreeMap<String, f64>) -> String {
     let mut classes: Vec<(&String, &f64)> = units.iter().collect();
     classes.sort_by(|one, other| other.1.total_cmp(one.1));
-    let told: Vec<String> = classes.iter().map(|(class, units)| format!("{class} {}", amount(**units))).collect();
-    told.join(", ")
+    let parts: Vec<String> = classes.iter().map(|(class, units)| format!("{class} {}", amount(**units))).collect();
+    parts.join(", ")
 }
 
 /// With more windows, lines of an even pace would obscure the chart.

@@ -11,16 +11,16 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Creates an axis up to at least `most`, with about `steps` steps.
-    pub(super) fn up_to(most: f64, steps: f64) -> Self {
-        let rough = (most / steps).max(f64::MIN_POSITIVE);
-        let ten = 10_f64.powf(rough.log10().floor());
+    /// Creates an axis up to at least `max`, with about `steps` steps.
+    pub(super) fn up_to(max: f64, steps: f64) -> Self {
+        let rough = (max / steps).max(f64::MIN_POSITIVE);
+        let magnitude = 10_f64.powf(rough.log10().floor());
         // A quantity that is always a whole number has only whole marks.
-        let is_whole = |step: &f64| ten < 1.0 || step.fract() == 0.0;
-        let mut steps = ROUND.into_iter().map(|round| round * ten).filter(is_whole);
+        let is_whole = |step: &f64| magnitude < 1.0 || step.fract() == 0.0;
+        let mut steps = ROUND.into_iter().map(|round| round * magnitude).filter(is_whole);
         let step = steps.find(|step| *step >= rough * 0.999);
-        let step = if most > 0.0 { step.unwrap_or(rough) } else { 1.0 };
-        Self { top: (most / step - 0.001).ceil().max(1.0) * step, step }
+        let step = if max > 0.0 { step.unwrap_or(rough) } else { 1.0 };
+        Self { top: (max / step - 0.001).ceil().max(1.0) * step, step }
     }
 
     /// Creates an axis for shares from 0 to 1.
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn axis_marks_are_round_numbers() {
-        let marks = |most| Scale::up_to(most, 4.0).marks().into_iter().map(|(_, label)| label).collect::<Vec<_>>();
+        let marks = |max| Scale::up_to(max, 4.0).marks().into_iter().map(|(_, label)| label).collect::<Vec<_>>();
         assert_eq!(marks(10_000.0), ["0", "2,500", "5,000", "7,500", "10,000"]);
         assert_eq!(marks(43_000.0), ["0", "15,000", "30,000", "45,000"]);
         assert_eq!(marks(4000.0), ["0", "1,000", "2,000", "3,000", "4,000"]);
@@ -60,9 +60,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn scale_fits_every_value_with_few_marks(most in 0.0..1e12_f64) {
-            let scale = Scale::up_to(most, 4.0);
-            prop_assert!(scale.top >= most * 0.999);
+        fn scale_fits_every_value_with_few_marks(max in 0.0..1e12_f64) {
+            let scale = Scale::up_to(max, 4.0);
+            prop_assert!(scale.top >= max * 0.999);
             prop_assert!(scale.marks().len() <= 6, "{:?}", scale.marks());
         }
     }

@@ -11,21 +11,27 @@ use crate::replay::summary::percent;
 use crate::terminal::group_digits;
 
 /// Writes a chart for each class that sent requests with a cost.
-pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &ClassColors<'_>, steps: &Steps, span: TimeAxis<'_>) {
+pub(super) fn write(
+    out: &mut Html,
+    policy: &PolicyReport,
+    colors: &ClassColors<'_>,
+    steps: &Steps,
+    span: TimeAxis<'_>,
+) {
     for class in policy.classes.iter().filter(|class| class.costly > 0) {
         let mut chart = Chart::new(span, Scale::shares());
         for (start, step) in steps.of_class(&class.name) {
             let Some(share) = step.served() else { continue };
-            let says = format!("{}: {} of {}", span.moment(start), percent(share), group_digits(step.costly));
-            let stretch = steps.step_bounds(start, span);
+            let tooltip = format!("{}: {} of {}", span.moment(start), percent(share), group_digits(step.costly));
+            let bounds = steps.step_bounds(start, span);
             // A step that admitted nothing has a mark at the bottom; one without requests has none.
-            chart.bar("served", stretch, [0.0, share.max(MIN_VISIBLE_SHARE)], &says);
+            chart.bar("served", bounds, [0.0, share.max(MIN_VISIBLE_SHARE)], &tooltip);
         }
-        let says = description(class, policy, span);
-        out.raw("<figure class=\"").raw(names.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
-        out.raw("</strong>: ").text(&says).raw("</figcaption>\n");
+        let description = description(class, policy, span);
+        out.raw("<figure class=\"").raw(colors.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
+        out.raw("</strong>: ").text(&description).raw("</figcaption>\n");
         let title = format!("Admitted share of {}", class.name);
-        chart.write(out, Height::Low, &ChartLabels { title: &title, description: says }, |share, _| {
+        chart.write(out, Height::Low, &ChartLabels { title: &title, description }, |share, _| {
             format!("{:.0} %", share * 100.0)
         });
         out.raw("</figure>\n");

@@ -16,8 +16,8 @@ pub(super) fn write(out: &mut Html, head: &[(&str, Align)], rows: impl IntoItera
     out.raw("<tbody>\n");
     for row in rows {
         out.raw("<tr>");
-        for (place, (cell, (_, align))) in row.iter().zip(head).enumerate() {
-            let (begin, end) = if place == 0 { ("<th scope=\"row\"", "</th>") } else { ("<td", "</td>") };
+        for (column, (cell, (_, align))) in row.iter().zip(head).enumerate() {
+            let (begin, end) = if column == 0 { ("<th scope=\"row\"", "</th>") } else { ("<td", "</td>") };
             out.raw(begin).raw(class(*align)).raw(">").add(cell).raw(end);
         }
         out.raw("</tr>\n");

@@ -96,7 +96,7 @@ fn report(days: u32) -> Report {
 #[test]
 fn report_page_is_self_contained_and_complete() {
     let page = page(&report(1));
-    for told in [
+    for text in [
         "bot</strong>: 240 requests, 144 refused (by tier 144).",
         "api</strong>: 96 of 100 units used in its window; units were left at its end.",
         "<title>Usage of api</title>",
@@ -104,10 +104,10 @@ fn report_page_is_self_contained_and_complete() {
         "limit 100",
         "40.0 % of 240 admitted; 40.0 % in the worst hour, from 1 Jan 00:00.",
     ] {
-        assert!(page.contains(told), "{told}");
+        assert!(page.contains(text), "{text}");
     }
-    for asks in ["http:", "https:", "<script", "<link", "url(", "@import", "src="] {
-        assert!(!page.contains(asks), "{asks}");
+    for reference in ["http:", "https:", "<script", "<link", "url(", "@import", "src="] {
+        assert!(!page.contains(reference), "{reference}");
     }
 }
 
@@ -117,13 +117,13 @@ fn report_uses_quota_zone_and_draws_early_windows() {
     report.policies[0].quotas[0].zone = Some("Etc/GMT-9".into());
     report.log.first = Some("1970-01-01T06:30:00Z".into());
     let page = page(&report);
-    for told in [
+    for text in [
         "from 1 Jan 15:30 to 3 Jan 08:00 (+09:00)",
         "<title>1 Jan 15:00: 4 admitted, 6 refused</title>",
         "96.0 % of 100 units used in 2 windows",
         "Times are in +09:00.",
     ] {
-        assert!(page.contains(told), "{told}");
+        assert!(page.contains(text), "{text}");
     }
 }
 
@@ -134,14 +134,14 @@ fn the_same_report_gives_the_same_bytes() {
 
 #[test]
 fn long_logs_use_longer_chart_steps() {
-    for (days, told) in [
+    for (days, text) in [
         (1, "Each bar is an hour"),
         (7, "Each bar is 2 hours"),
         (30, "Each bar is 12 hours"),
         (365, "Each bar is 7 days"),
     ] {
         let page = page(&report(days));
-        assert!(page.contains(told), "{days}: {told}");
+        assert!(page.contains(text), "{days}: {text}");
         let bars = page.matches("<rect ").count();
         assert!(bars <= 3 * 85, "{days}: {bars} bars");
     }

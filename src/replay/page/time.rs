@@ -61,9 +61,9 @@ impl<'a> TimeAxis<'a> {
         self.moment(seconds(time))
     }
 
-    /// Returns the shortest step, in seconds, with at most `most` steps on the axis.
-    pub(super) fn step(self, most: i64) -> i64 {
-        let fits = |step: &&i64| self.seconds() <= **step * HOUR * most;
+    /// Returns the shortest step, in seconds, with at most `max_steps` steps on the axis.
+    pub(super) fn step(self, max_steps: i64) -> i64 {
+        let fits = |step: &&i64| self.seconds() <= **step * HOUR * max_steps;
         STEPS.iter().find(fits).unwrap_or(&STEPS[STEPS.len() - 1]) * HOUR
     }
 
@@ -82,7 +82,7 @@ impl<'a> TimeAxis<'a> {
         let fine = self.step(MAX_TICKS);
         // A multiple of the fine step; below a day only divisors of a day.
         let is_coarse = |step: &i64| self.seconds() / step < MAX_TICKS_NARROW && (DAY % step == 0 || step % DAY == 0);
-        let coarse = (1..=MAX_TICKS).map(|several| several * fine).find(is_coarse).unwrap_or(fine * MAX_TICKS);
+        let coarse = (1..=MAX_TICKS).map(|multiple| multiple * fine).find(is_coarse).unwrap_or(fine * MAX_TICKS);
         let first = self.zone.local(self.from).div_euclid(fine);
         let mark = |local: i64| {
             let is_day = local.rem_euclid(DAY) == 0;
@@ -149,8 +149,8 @@ mod tests {
             let span = TimeAxis { from: from * HOUR, to: (from + hours) * HOUR, zone: &zone };
             let marks = span.marks();
             prop_assert!(marks.len() <= 14, "{}", marks.len());
-            let on_phone = marks.iter().filter(|mark| mark.is_coarse).count();
-            prop_assert!(on_phone <= 6 && (on_phone > 0 || hours < 24), "{on_phone} of {}", marks.len());
+            let coarse_count = marks.iter().filter(|mark| mark.is_coarse).count();
+            prop_assert!(coarse_count <= 6 && (coarse_count > 0 || hours < 24), "{coarse_count} of {}", marks.len());
             let from = span.from - span.seconds() / EDGE_TOLERANCE;
             prop_assert!(marks.iter().all(|mark| (from..=span.to).contains(&mark.at)));
         }

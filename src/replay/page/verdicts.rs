@@ -11,56 +11,56 @@ use crate::replay::report::{ClassReport, PolicyReport};
 use crate::terminal::{Align, group_digits};
 use std::collections::BTreeMap;
 
-/// Writes a chart for each class with requests; `place` is the index of the policy in `steps`.
+/// Writes a chart for each class with requests; `index` is the index of the policy in `steps`.
 pub(super) fn write(
     out: &mut Html,
     policy: &PolicyReport,
-    names: &ClassColors<'_>,
+    colors: &ClassColors<'_>,
     steps: &[Steps],
     span: TimeAxis<'_>,
-    place: usize,
+    index: usize,
 ) {
-    let ours = &steps[place];
-    out.raw("<p class=\"note\">Each bar is ").text(length(ours.length));
+    let policy_steps = &steps[index];
+    out.raw("<p class=\"note\">Each bar is ").text(length(policy_steps.length));
     out.raw("; each class has its own scale. Solid: admitted. Outlined: refused.</p>\n");
     for class in policy.classes.iter().filter(|class| class.requests > 0) {
         // Both policies use the same scale.
-        let most =
+        let max_requests =
             steps.iter().flat_map(|steps| steps.of_class(&class.name)).map(|(_, step)| step.admitted + step.refused);
-        let mut chart = Chart::new(span, Scale::up_to(most.max().unwrap_or(0) as f64, 2.0));
-        for (start, step) in ours.of_class(&class.name) {
+        let mut chart = Chart::new(span, Scale::up_to(max_requests.max().unwrap_or(0) as f64, 2.0));
+        for (start, step) in policy_steps.of_class(&class.name) {
             let (admitted, all) = (step.admitted as f64, (step.admitted + step.refused) as f64);
-            let (let_through, refused) = (group_digits(step.admitted), group_digits(step.refused));
-            let says = format!("{}: {let_through} admitted, {refused} refused", span.moment(start));
-            let stretch = ours.step_bounds(start, span);
+            let (admitted_count, refused_count) = (group_digits(step.admitted), group_digits(step.refused));
+            let tooltip = format!("{}: {admitted_count} admitted, {refused_count} refused", span.moment(start));
+            let bounds = policy_steps.step_bounds(start, span);
             if step.admitted > 0 {
-                chart.bar("admitted", stretch, [0.0, admitted], &says);
+                chart.bar("admitted", bounds, [0.0, admitted], &tooltip);
             }
             if step.refused > 0 {
-                chart.bar("refused", stretch, [admitted, all], &says);
+                chart.bar("refused", bounds, [admitted, all], &tooltip);
             }
         }
-        let says = description(class);
-        out.raw("<figure class=\"").raw(names.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
-        out.raw("</strong>: ").text(&says).raw("</figcaption>\n");
+        let description = description(class);
+        out.raw("<figure class=\"").raw(colors.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
+        out.raw("</strong>: ").text(&description).raw("</figcaption>\n");
         let title = format!("Verdicts on {}", class.name);
-        chart.write(out, Height::Low, &ChartLabels { title: &title, description: says }, |_, label| label);
+        chart.write(out, Height::Low, &ChartLabels { title: &title, description }, |_, label| label);
         out.raw("</figure>\n");
     }
-    as_table(out, policy, ours, span);
+    as_table(out, policy, policy_steps, span);
 }
 
 fn description(class: &ClassReport) -> String {
     let refused: u64 = class.refused.values().sum();
     let shadow: u64 = class.shadow.values().sum();
-    let tried = match shadow {
+    let shadow_text = match shadow {
         0 => String::new(),
         shadow => format!("; {} more in shadow mode", group_digits(shadow)),
     };
     match refused {
-        0 => format!("{} requests, none refused{tried}.", group_digits(class.requests)),
+        0 => format!("{} requests, none refused{shadow_text}.", group_digits(class.requests)),
         _ => format!(
-            "{} requests, {} refused ({}){tried}.",
+            "{} requests, {} refused ({}){shadow_text}.",
             group_digits(class.requests),
             group_digits(refused),
             reasons(&class.refused)
@@ -70,9 +70,9 @@ fn description(class: &ClassReport) -> String {
 
 /// Formats reasons like `by tier 1,234, by quota 5`.
 fn reasons(refused: &BTreeMap<&'static str, u64>) -> String {
-    let told: Vec<String> =
+    let parts: Vec<String> =
         refused.iter().map(|(reason, count)| format!("by {reason} {}", group_digits(*count))).collect();
-    told.join(", ")
+    parts.join(", ")
 }
 
 fn as_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, span: TimeAxis<'_>) {

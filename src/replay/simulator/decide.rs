@@ -20,13 +20,14 @@ impl Simulator {
         next: OrderedLine<'_>,
         line: &LogLine<'_>,
         request: &ReplayRequest<'_>,
-        listener: &mut impl Observer,
+        observer: &mut impl Observer,
     ) -> ReplayedDecision {
-        let (at, own) = (next.at, line.native.as_deref());
+        let (at, native) = (next.at, line.native.as_deref());
         let (claim, browser) = self.claims.claim(&self.policy.agents, request.user_agent);
-        let said = own.map(|own| LoggedEvidence::of(own, &self.rules, |name| self.policy.operators.id(name)));
-        let signature = said.as_ref().map_or(Signature::Absent, |said| said.signature);
-        let look = ObservedRequest {
+        let evidence =
+            native.map(|native| LoggedEvidence::of(native, &self.rules, |name| self.policy.operators.id(name)));
+        let signature = evidence.as_ref().map_or(Signature::Absent, |evidence| evidence.signature);
+        let observed = ObservedRequest {
             method: request.method,
             path: &request.path,
             query: request.query,
@@ -37,12 +38,12 @@ impl Simulator {
             seen: request.seen,
         };
         let observation = match claim {
-            Claim::Browser | Claim::NoUserAgent if own.is_none() && !signature.names_an_agent() => {
-                Observation::of(&look, &self.admission, at)
+            Claim::Browser | Claim::NoUserAgent if native.is_none() && !signature.names_an_agent() => {
+                Observation::of(&observed, &self.admission, at)
             }
             _ => None,
         };
-        let holds_key_of = said.as_ref().and_then(|said| said.holds_key_of);
+        let api_key_class = evidence.as_ref().and_then(|evidence| evidence.holds_key_of);
         let facts = Facts {
             method: request.method,
             host: request.host,
@@ -55,34 +56,37 @@ impl Simulator {
             },
             user_agent: request.user_agent,
             claim,
-            proof: said.as_ref().and_then(|said| said.proof).unwrap_or_else(|| self.proof(claim, signature, request)),
+            proof: evidence
+                .as_ref()
+                .and_then(|evidence| evidence.proof)
+                .unwrap_or_else(|| self.proof(claim, signature, request)),
             signature,
-            api_key_classes: holds_key_of.as_slice(),
-            bot_score: match &said {
-                Some(said) => said.suspicion,
+            api_key_classes: api_key_class.as_slice(),
+            bot_score: match &evidence {
+                Some(evidence) => evidence.suspicion,
                 None => observation.and_then(|observation| observation.score_if_suspected(&self.admission)),
             },
         };
-        let secret = said.as_ref().and_then(|said| said.secret);
-        listener.before_decision(&PendingRequest {
+        let secret = evidence.as_ref().and_then(|evidence| evidence.secret);
+        observer.before_decision(&PendingRequest {
             place: next.place,
             at,
             line,
             facts: &facts,
-            spread: self.retry_after_spread(own),
+            spread: self.retry_after_spread(native),
             secret,
             admission: &self.admission,
         });
-        if own.is_some_and(|own| own.reason == Some(Reason::Ledger.name())) {
+        if native.is_some_and(|native| native.reason == Some(Reason::Ledger.name())) {
             // The ledger refusal was the only one, and it changed no state.
             return self.copy_logged_refusal(next, line, &facts);
         }
-        let judgement = self.admission.evaluate(&facts, |_| secret, at);
+        let evaluation = self.admission.evaluate(&facts, |_| secret, at);
         let bot = match claim {
             Claim::Bot { bot, .. } => bot,
             _ => None,
         };
-        self.apply_decision(next, line, request, (judgement, observation, bot))
+        self.apply_decision(next, line, request, (evaluation, observation, bot))
     }
 
     /// Returns a refusal by `ledger` as logged: the missing units cannot be reproduced.
@@ -96,7 +100,7 @@ impl Simulator {
             refused: Some(Reason::Ledger),
             shadow: None,
             refused_by: 0,
-            retry_after_s: line.native.as_ref().and_then(|own| own.retry_after_s),
+            retry_after_s: line.native.as_ref().and_then(|native| native.retry_after_s),
             standings: SmallVec::new(),
             costs: SmallVec::new(),
         }
@@ -108,11 +112,11 @@ impl Simulator {
         next: OrderedLine<'_>,
         line: &LogLine<'_>,
         request: &ReplayRequest<'_>,
-        (judgement, observation, bot): (Evaluation, Option<Observation>, Option<BotId>),
+        (evaluation, observation, bot): (Evaluation, Option<Observation>, Option<BotId>),
     ) -> ReplayedDecision {
-        let (at, own) = (next.at, line.native.as_deref());
-        let Evaluation { classified, route, decision, .. } = judgement;
-        let mut decided = ReplayedDecision {
+        let (at, native) = (next.at, line.native.as_deref());
+        let Evaluation { classified, route, decision, .. } = evaluation;
+        let mut replayed = ReplayedDecision {
             place: next.place,
             at,
             classified,
@@ -122,29 +126,29 @@ impl Simulator {
             shadow: decision.shadow,
             refused_by: 0,
             // The response to an admitted request may contain a Retry-After of the origin.
-            retry_after_s: own.filter(|own| own.reason.is_none()).and_then(|own| own.retry_after_s),
+            retry_after_s: native.filter(|native| native.reason.is_none()).and_then(|native| native.retry_after_s),
             standings: decision.standings,
             costs: SmallVec::new(),
         };
         let mut page = None;
-        if decided.is_costly() {
+        if replayed.is_costly() {
             page = self.page(request, at);
-            let is_kept = page.is_some_and(|(_, is_kept)| is_kept);
-            decided.costs = self.costs(&decided.standings, route, own, is_kept);
+            let is_cached = page.is_some_and(|(_, is_cached)| is_cached);
+            replayed.costs = self.costs(&replayed.standings, route, native, is_cached);
         }
-        let mut bill = None;
+        let mut charge = None;
         match decision.ruling {
             AdmissionOutcome::Refused(refusal) => {
-                decided.refused = Some(refusal.reason);
-                decided.refused_by = refusal.quotas;
-                decided.retry_after_s = Some(refusal.retry_after(self.retry_after_spread(own)));
+                replayed.refused = Some(refusal.reason);
+                replayed.refused_by = refusal.quotas;
+                replayed.retry_after_s = Some(refusal.retry_after(self.retry_after_spread(native)));
             }
-            AdmissionOutcome::Admitted(permit) => match own.and_then(|own| Some((logged_origin_refusal(own)?, own))) {
-                Some((reason, own)) => {
-                    decided.refused = Some(reason);
-                    decided.retry_after_s = own.retry_after_s;
+            AdmissionOutcome::Admitted(permit) => match native.and_then(|it| Some((logged_origin_refusal(it)?, it))) {
+                Some((reason, native)) => {
+                    replayed.refused = Some(reason);
+                    replayed.retry_after_s = native.retry_after_s;
                     // The request waited for slots; then its reservation was released.
-                    bill = Some(PendingCharge {
+                    charge = Some(PendingCharge {
                         permit,
                         class: classified.class,
                         costs: None,
@@ -152,10 +156,10 @@ impl Simulator {
                         page: None,
                     });
                 }
-                None if decided.is_costly() => {
-                    let fetched = page.filter(|(_, is_kept)| !is_kept).map(|(page, _)| page);
-                    let costs = Some(decided.costs.clone());
-                    bill = Some(PendingCharge {
+                None if replayed.is_costly() => {
+                    let fetched = page.filter(|(_, is_cached)| !is_cached).map(|(page, _)| page);
+                    let costs = Some(replayed.costs.clone());
+                    charge = Some(PendingCharge {
                         permit,
                         class: classified.class,
                         costs,
@@ -167,24 +171,24 @@ impl Simulator {
             },
         }
         let is_costly = !self.rules.routes[route].is_free();
-        let status = Some(line.status).filter(|status| decided.refused.is_none() && *status != CLIENT_LEFT);
-        let lesson = observation.map(|observation| (observation.with_costly(is_costly), status));
-        let due = match own {
-            Some(own) => at + own.scope_wait + own.origin.unwrap_or_default(),
+        let status = Some(line.status).filter(|status| replayed.refused.is_none() && *status != CLIENT_LEFT);
+        let observation = observation.map(|observation| (observation.with_costly(is_costly), status));
+        let due = match native {
+            Some(native) => at + native.scope_wait + native.origin.unwrap_or_default(),
             None => at + self.latency,
         };
-        if let Some(turns) = own.and_then(|own| self.sequences(own, &decided.standings, next.place.file))
-            && let Some(bill) = bill.take()
+        if let Some(sequences) = native.and_then(|native| self.sequences(native, &replayed.standings, next.place.file))
+            && let Some(charge) = charge.take()
         {
-            self.settle_in_sequence(&turns, bill, at);
+            self.settle_in_sequence(&sequences, charge, at);
         }
-        self.schedule_completion(Completion { due, charge: bill.map(Box::new), observation: lesson });
-        decided
+        self.schedule_completion(Completion { due, charge: charge.map(Box::new), observation });
+        replayed
     }
 
     /// Returns the fraction of `retry_after_spread` that the gateway added to the `Retry-After` of a decision.
-    fn retry_after_spread(&self, own: Option<&NativeFields<'_>>) -> f64 {
-        own.map_or(0.0, |own| self.policy.settings.headers.retry_after_spread.ratio() * chance(own.id))
+    fn retry_after_spread(&self, native: Option<&NativeFields<'_>>) -> f64 {
+        native.map_or(0.0, |native| self.policy.settings.headers.retry_after_spread.ratio() * chance(native.id))
     }
 
     /// Returns the requested page, and true if it is cached; `None` without a cache.
@@ -197,18 +201,18 @@ impl Simulator {
     /// Returns the actual cost by quota: as logged, else as assumed for the route, else the expected cost.
     fn costs(
         &self,
-        standings: &[QuotaUsage],
+        usages: &[QuotaUsage],
         route: usize,
-        own: Option<&NativeFields<'_>>,
-        is_kept: bool,
+        native: Option<&NativeFields<'_>>,
+        is_cached: bool,
     ) -> SmallVec<[(QuotaId, Units); 2]> {
-        let cost = |standing: &QuotaUsage| {
-            let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
-            let told = own.filter(|own| own.reason.is_none()).and_then(|own| own.charged(name));
-            let assumed = || if is_kept { Units::ZERO } else { self.costs[route].unwrap_or(standing.cost) };
-            (standing.quota, told.unwrap_or_else(assumed))
+        let cost = |usage: &QuotaUsage| {
+            let name = &self.rules.quotas[usize::from(usage.quota.0)].name;
+            let logged = native.filter(|native| native.reason.is_none()).and_then(|native| native.charged(name));
+            let assumed = || if is_cached { Units::ZERO } else { self.costs[route].unwrap_or(usage.cost) };
+            (usage.quota, logged.unwrap_or_else(assumed))
         };
-        standings.iter().map(cost).collect()
+        usages.iter().map(cost).collect()
     }
 
     /// Verifies a claim by the published address ranges.
@@ -221,9 +225,9 @@ impl Simulator {
 }
 
 /// Returns the reason of a logged refusal that followed from the state of the origin and cannot be reproduced.
-pub(super) fn logged_origin_refusal(own: &NativeFields<'_>) -> Option<Reason> {
-    let given = [Reason::Throttle, Reason::Backoff];
-    given.into_iter().find(|reason| own.reason == Some(reason.name()))
+pub(super) fn logged_origin_refusal(native: &NativeFields<'_>) -> Option<Reason> {
+    let reasons = [Reason::Throttle, Reason::Backoff];
+    reasons.into_iter().find(|reason| native.reason == Some(reason.name()))
 }
 
 /// Returns the random number in [0, 1] that the gateway derived from the decision id.

@@ -16,27 +16,27 @@ impl Simulator {
     ///
     /// While all decisions agree with the log, other usage follows it, too: manual corrections, usage reported by the
     /// origin, usage of other instances, and units lost in a crash.
-    pub(super) fn sync_with_log(&mut self, own: &NativeFields<'_>, next: OrderedLine<'_>) {
-        if self.run.is_some_and(|latest| latest < own.run) {
+    pub(super) fn sync_with_log(&mut self, native: &NativeFields<'_>, next: OrderedLine<'_>) {
+        if self.run.is_some_and(|latest| latest < native.run) {
             self.restart(next.at);
         }
-        self.run = self.run.max(Some(own.run));
-        for account in &own.accounts {
+        self.run = self.run.max(Some(native.run));
+        for account in &native.accounts {
             let Some(quota) = self.quota(&account.quota) else { continue };
-            while let Some(bill) = self.in_flight.settled_before((next.place.file, quota), account.turn) {
-                self.settle_or_retry(bill, (next.place.file, quota), next.at);
+            while let Some(charge) = self.in_flight.settled_before((next.place.file, quota), account.turn) {
+                self.settle_or_retry(charge, (next.place.file, quota), next.at);
             }
             // A request that the state of the origin refused had been admitted first.
-            let was_let_through = own.reason.is_none() || logged_origin_refusal(own).is_some();
-            let own_share = if was_let_through { account.cost } else { Units::ZERO };
-            let used = account.used.saturating_sub(own_share);
-            let has_begun = std::mem::replace(&mut self.initial_usage_known[usize::from(quota.0)], true);
-            if !has_begun && !used.is_zero() {
-                let known = self.admission.set_used(&account.quota, used, next.at);
-                self.tally.set_initial_usage(quota, known.map_or(Units::ZERO, |(_, used)| used));
+            let was_admitted = native.reason.is_none() || logged_origin_refusal(native).is_some();
+            let own_cost = if was_admitted { account.cost } else { Units::ZERO };
+            let used = account.used.saturating_sub(own_cost);
+            let is_known = std::mem::replace(&mut self.initial_usage_known[usize::from(quota.0)], true);
+            if !is_known && !used.is_zero() {
+                let applied = self.admission.set_used(&account.quota, used, next.at);
+                self.tally.set_initial_usage(quota, applied.map_or(Units::ZERO, |(_, used)| used));
             }
-            let is_as_logged = self.tally.is_consistent() && self.clients == RetryModel::Ignore;
-            if has_begun && is_as_logged && self.admission.sync_used_from_log(quota, used, next.at) {
+            let follows_log = self.tally.is_consistent() && self.clients == RetryModel::Ignore;
+            if is_known && follows_log && self.admission.sync_used_from_log(quota, used, next.at) {
                 self.tally.record_correction();
             }
         }
@@ -57,25 +57,25 @@ impl Simulator {
 
     /// Resolves a quota by name.
     fn quota(&self, name: &str) -> Option<QuotaId> {
-        let place = self.rules.quotas.iter().position(|quota| quota.name == name)?;
-        Some(QuotaId(place as u16))
+        let index = self.rules.quotas.iter().position(|quota| quota.name == name)?;
+        Some(QuotaId(index as u16))
     }
 
     /// Returns the sequence numbers of the request's settlements; `None` unless the log contains all of them.
-    pub(super) fn sequences(&self, own: &NativeFields<'_>, standings: &[QuotaUsage], file: usize) -> Option<Sequences> {
-        let turn = |standing: &QuotaUsage| {
-            let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
-            let account = own.accounts.iter().find(|account| account.quota == **name)?;
-            let turn = Sequence { settled: account.settled_turn?, again: account.again_turn };
-            Some(((file, standing.quota), turn))
+    pub(super) fn sequences(&self, native: &NativeFields<'_>, usages: &[QuotaUsage], file: usize) -> Option<Sequences> {
+        let sequence = |usage: &QuotaUsage| {
+            let name = &self.rules.quotas[usize::from(usage.quota.0)].name;
+            let account = native.accounts.iter().find(|account| account.quota == **name)?;
+            let sequence = Sequence { settled: account.settled_turn?, again: account.again_turn };
+            Some(((file, usage.quota), sequence))
         };
-        standings.iter().map(turn).collect()
+        usages.iter().map(sequence).collect()
     }
 
     /// Registers each quota's part of a charge under its own sequence number.
-    pub(super) fn settle_in_sequence(&mut self, turns: &Sequences, bill: PendingCharge, now: Timestamp) {
-        let PendingCharge { permit, class, costs, mut page, .. } = bill;
-        for (&(account, Sequence { settled, again }), permit) in turns.iter().zip(permit.split_by_quota()) {
+    pub(super) fn settle_in_sequence(&mut self, sequences: &Sequences, charge: PendingCharge, now: Timestamp) {
+        let PendingCharge { permit, class, costs, mut page, .. } = charge;
+        for (&(account, Sequence { settled, again }), permit) in sequences.iter().zip(permit.split_by_quota()) {
             let then_settled = again.map(|_| settled);
             let part = PendingCharge { permit, class, costs: costs.clone(), then_settled, page: page.take() };
             self.add_charge(account, again.unwrap_or(settled), part, now);
@@ -83,18 +83,18 @@ impl Simulator {
     }
 
     /// Settles a charge whose sequence number is reached, or charges it a second time and registers its settlement.
-    fn settle_or_retry(&mut self, mut bill: PendingCharge, account: Account, now: Timestamp) {
-        match bill.then_settled.take() {
-            None => self.settle_charge(bill, now),
-            Some(turn) => {
-                bill.permit.reserve_retry(now);
-                self.add_charge(account, turn, bill, now);
+    fn settle_or_retry(&mut self, mut charge: PendingCharge, account: Account, now: Timestamp) {
+        match charge.then_settled.take() {
+            None => self.settle_charge(charge, now),
+            Some(sequence) => {
+                charge.permit.reserve_retry(now);
+                self.add_charge(account, sequence, charge, now);
             }
         }
     }
 
-    fn add_charge(&mut self, account: Account, turn: u64, bill: PendingCharge, now: Timestamp) {
-        if let Some(other) = self.in_flight.add_charge(account, turn, bill) {
+    fn add_charge(&mut self, account: Account, sequence: u64, charge: PendingCharge, now: Timestamp) {
+        if let Some(other) = self.in_flight.add_charge(account, sequence, charge) {
             self.settle_charge(other, now);
         }
     }

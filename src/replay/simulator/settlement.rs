@@ -8,8 +8,8 @@ use std::time::Duration;
 impl Simulator {
     /// Settles the requests that completed by `now`, updates bot detection, and evicts idle clients.
     pub(super) fn advance_to(&mut self, now: Timestamp) {
-        while let Some(ending) = self.in_flight.pop_completed(now) {
-            self.settle(ending);
+        while let Some(completion) = self.in_flight.pop_completed(now) {
+            self.settle(completion);
         }
         if now.saturating_duration_since(self.last_evicted) >= EVICTION_INTERVAL {
             self.admission.evict_idle(now);
@@ -19,29 +19,29 @@ impl Simulator {
 
     /// Settles all requests in flight.
     pub(super) fn settle_all(&mut self, now: Timestamp) {
-        while let Some(ending) = self.in_flight.pop_completed(Timestamp(u64::MAX)) {
-            self.settle(ending);
+        while let Some(completion) = self.in_flight.pop_completed(Timestamp(u64::MAX)) {
+            self.settle(completion);
         }
-        while let Some(bill) = self.in_flight.pop_any() {
-            self.settle_charge(bill, now);
+        while let Some(charge) = self.in_flight.pop_any() {
+            self.settle_charge(charge, now);
         }
     }
 
-    fn settle(&mut self, ending: Completion) {
-        let Completion { due, charge: bill, observation: lesson } = ending;
-        if let Some(bill) = bill {
-            self.settle_charge(*bill, due);
+    fn settle(&mut self, completion: Completion) {
+        let Completion { due, charge, observation } = completion;
+        if let Some(charge) = charge {
+            self.settle_charge(*charge, due);
         }
-        if let Some((observation, status)) = lesson {
+        if let Some((observation, status)) = observation {
             observation.finish(status, &self.admission);
         }
     }
 
-    pub(super) fn settle_charge(&mut self, bill: PendingCharge, now: Timestamp) {
-        let PendingCharge { permit, class, costs, page, .. } = bill;
+    pub(super) fn settle_charge(&mut self, charge: PendingCharge, now: Timestamp) {
+        let PendingCharge { permit, class, costs, page, .. } = charge;
         let receipt = match costs {
             Some(costs) => permit.settle_total(|quota, expected| {
-                costs.iter().find(|(known, _)| *known == quota).map_or(expected, |(_, cost)| *cost)
+                costs.iter().find(|(id, _)| *id == quota).map_or(expected, |(_, cost)| *cost)
             }),
             None => permit.settle_unknown(),
         };
@@ -51,11 +51,11 @@ impl Simulator {
         }
     }
 
-    pub(super) fn schedule_completion(&mut self, ending: Completion) {
-        if ending.charge.is_none() && ending.observation.is_none() {
+    pub(super) fn schedule_completion(&mut self, completion: Completion) {
+        if completion.charge.is_none() && completion.observation.is_none() {
             return;
         }
-        if let Some(first) = self.in_flight.add(ending) {
+        if let Some(first) = self.in_flight.add(completion) {
             self.settle(first);
         }
     }

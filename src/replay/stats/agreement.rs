@@ -17,16 +17,16 @@ pub(super) struct Agreement {
 }
 
 impl Agreement {
-    pub(super) fn add(&mut self, decided: &ReplayedDecision, own: &NativeFields<'_>, rules: &Rules) {
-        let class = &rules.classes[usize::from(decided.classified.class.0)].name;
-        match own.reason == decided.refused.map(Reason::name) && own.class == **class {
+    pub(super) fn add(&mut self, decision: &ReplayedDecision, native: &NativeFields<'_>, rules: &Rules) {
+        let class = &rules.classes[usize::from(decision.classified.class.0)].name;
+        match native.reason == decision.refused.map(Reason::name) && native.class == **class {
             true => self.same += 1,
             false => {
                 self.different += 1;
-                self.first_different.get_or_insert(decided.place);
+                self.first_different.get_or_insert(decision.place);
             }
         }
-        self.taken_as_logged += u64::from(decided.is_copied_from_log());
+        self.taken_as_logged += u64::from(decision.is_copied_from_log());
     }
 
     /// Returns true if no decision has differed so far.

@@ -26,17 +26,17 @@ struct BotCounts {
 }
 
 impl Bots {
-    pub(super) fn add(&mut self, decided: &ReplayedDecision) {
-        let known = match (decided.classified.operator, decided.bot) {
+    pub(super) fn add(&mut self, decision: &ReplayedDecision) {
+        let key = match (decision.classified.operator, decision.bot) {
             (Some(operator), _) => BotKey::Operator(operator),
             (None, Some(bot)) => BotKey::Bot(bot),
             (None, None) => BotKey::Unknown,
         };
-        let cost = decided.costs.iter().fold(Units::ZERO, |sum, (_, cost)| sum.saturating_add(*cost));
-        let counts = self.0.entry((decided.classified.kind, known)).or_default();
+        let cost = decision.costs.iter().fold(Units::ZERO, |sum, (_, cost)| sum.saturating_add(*cost));
+        let counts = self.0.entry((decision.classified.kind, key)).or_default();
         counts.requests += 1;
         counts.units_asked = counts.units_asked.saturating_add(cost);
-        match decided.refused {
+        match decision.refused {
             Some(_) => counts.refused += 1,
             None => counts.units = counts.units.saturating_add(cost),
         }
@@ -44,8 +44,8 @@ impl Bots {
 
     /// Returns the most expensive bots, in descending order.
     pub(super) fn report(&self, names: &NameLookup<'_>) -> Vec<BotReport> {
-        let report = |(&(kind, known), counts): (&(ClientKind, BotKey), &BotCounts)| BotReport {
-            name: match known {
+        let report = |(&(kind, key), counts): (&(ClientKind, BotKey), &BotCounts)| BotReport {
+            name: match key {
                 BotKey::Operator(operator) => names.operator(operator).to_owned(),
                 BotKey::Bot(bot) => names.bot(bot).to_owned(),
                 BotKey::Unknown => "(unnamed)".to_owned(),

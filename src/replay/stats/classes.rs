@@ -24,7 +24,7 @@ const REASONS: usize = Reason::ALL.len();
 
 impl Classes {
     pub(super) fn new(classes: usize, quotas: usize) -> Self {
-        let nothing = ClassStats {
+        let empty = ClassStats {
             requests: 0,
             admitted: 0,
             costly: 0,
@@ -33,17 +33,17 @@ impl Classes {
             shadow: [0; REASONS],
             units: vec![Units::ZERO; quotas].into(),
         };
-        Self(vec![nothing; classes])
+        Self(vec![empty; classes])
     }
 
-    pub(super) fn add(&mut self, decided: &ReplayedDecision) {
-        let class = &mut self.0[usize::from(decided.classified.class.0)];
-        let (admitted, costly) = (decided.refused.is_none(), decided.is_costly());
+    pub(super) fn add(&mut self, decision: &ReplayedDecision) {
+        let class = &mut self.0[usize::from(decision.classified.class.0)];
+        let (admitted, costly) = (decision.refused.is_none(), decision.is_costly());
         class.requests += 1;
         class.admitted += u64::from(admitted);
         class.costly += u64::from(costly);
         class.costly_admitted += u64::from(costly && admitted);
-        for (reason, counts) in [(decided.refused, &mut class.refused), (decided.shadow, &mut class.shadow)] {
+        for (reason, counts) in [(decision.refused, &mut class.refused), (decision.shadow, &mut class.shadow)] {
             if let Some(reason) = reason {
                 counts[reason as usize] += 1;
             }

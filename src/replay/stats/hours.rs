@@ -41,14 +41,14 @@ impl Hours {
         Self { classes, quotas, hours: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, decided: &ReplayedDecision) {
-        let Some(hour) = self.at(decided.at) else { return };
-        let (admitted, costly) = (decided.refused.is_none(), decided.is_costly());
-        let class = &mut hour.classes[usize::from(decided.classified.class.0)];
+    pub(super) fn add(&mut self, decision: &ReplayedDecision) {
+        let Some(hour) = self.at(decision.at) else { return };
+        let (admitted, costly) = (decision.refused.is_none(), decision.is_costly());
+        let class = &mut hour.classes[usize::from(decision.classified.class.0)];
         class.requests += 1;
         class.admitted += u64::from(admitted);
         class.served.add(costly, admitted);
-        if decided.classified.kind == ClientKind::VerifiedBot {
+        if decision.classified.kind == ClientKind::VerifiedBot {
             hour.verified.add(costly, admitted);
         }
     }
@@ -60,12 +60,12 @@ impl Hours {
         *charged = charged.saturating_add(units);
     }
 
-    /// Returns the hour of `moment`; `None` if there are too many. Time seldom goes back, and never far.
-    fn at(&mut self, moment: Timestamp) -> Option<&mut Hour> {
-        let number = moment.seconds() / 3600;
-        let place = match self.hours.iter().rposition(|hour| hour.number <= number) {
-            Some(place) if self.hours[place].number == number => return self.hours.get_mut(place),
-            before => before.map_or(0, |place| place + 1),
+    /// Returns the hour of `time`; `None` if there are too many. Time seldom goes back, and never far.
+    fn at(&mut self, time: Timestamp) -> Option<&mut Hour> {
+        let number = time.seconds() / 3600;
+        let index = match self.hours.iter().rposition(|hour| hour.number <= number) {
+            Some(index) if self.hours[index].number == number => return self.hours.get_mut(index),
+            preceding => preceding.map_or(0, |index| index + 1),
         };
         if self.hours.len() >= MAX_HOURS {
             return None;
@@ -76,15 +76,15 @@ impl Hours {
             units: vec![Units::ZERO; self.classes * self.quotas].into(),
             verified: AdmitCount::default(),
         };
-        self.hours.insert(place, hour);
-        self.hours.get_mut(place)
+        self.hours.insert(index, hour);
+        self.hours.get_mut(index)
     }
 
     pub(super) fn report(&self, rules: &Rules) -> Vec<HourReport> {
         let hour = |hour: &Hour| {
             let classes = rules.classes.iter().zip(&hour.classes).zip(hour.units.chunks(self.quotas.max(1)));
-            let of_class = |((class, of_class), units): ((&crate::policy::class::Class, &ClassHour), &[Units])| {
-                let ClassHour { requests, admitted, served } = *of_class;
+            let class_report = |((class, counts), units): ((&crate::policy::class::Class, &ClassHour), &[Units])| {
+                let ClassHour { requests, admitted, served } = *counts;
                 let idle = requests == 0 && units.iter().all(|units| units.is_zero());
                 (!idle).then(|| HourOfClassReport {
                     name: class.name.clone(),
@@ -97,22 +97,22 @@ impl Hours {
                     units: by_quota(units, rules),
                 })
             };
-            HourReport { start: start(hour), classes: classes.filter_map(of_class).collect() }
+            HourReport { start: start(hour), classes: classes.filter_map(class_report).collect() }
         };
         self.hours.iter().map(hour).collect()
     }
 
     /// Returns the admitted requests of verified bots, with their worst and best hour.
     pub(super) fn served(&self) -> ServedReport {
-        let told = |hour: &Hour| {
-            let served = hour.verified.ratio().filter(|_| hour.verified.costly >= MIN_REQUESTS_PER_HOUR)?;
-            Some(ServedHourReport { start: start(hour), costly: hour.verified.costly, admit_ratio: served })
+        let report = |hour: &Hour| {
+            let admit_ratio = hour.verified.ratio().filter(|_| hour.verified.costly >= MIN_REQUESTS_PER_HOUR)?;
+            Some(ServedHourReport { start: start(hour), costly: hour.verified.costly, admit_ratio })
         };
-        let hours = || self.hours.iter().filter_map(told);
+        let hours = || self.hours.iter().filter_map(report);
         let sum = |count: fn(&AdmitCount) -> u64| self.hours.iter().map(|hour| count(&hour.verified)).sum();
         ServedReport {
-            costly: sum(|served| served.costly),
-            admitted: sum(|served| served.admitted),
+            costly: sum(|count| count.costly),
+            admitted: sum(|count| count.admitted),
             worst: hours().min_by(|one, other| one.admit_ratio.total_cmp(&other.admit_ratio)),
             // The earliest of equal hours, as above.
             best: hours().rev().max_by(|one, other| one.admit_ratio.total_cmp(&other.admit_ratio)),

@@ -52,27 +52,27 @@ impl ReplayStats {
     }
 
     /// Records a decision.
-    pub(super) fn record_decision(&mut self, decided: &ReplayedDecision, request: &ReplayRequest<'_>) {
-        self.classes.add(decided);
-        self.hours.add(decided);
-        for (place, standing) in decided.standings.iter().enumerate() {
-            let quota = usize::from(standing.quota.0);
-            let said_no = decided.refused_by & 1 << place.min(7) != 0;
-            let refused = decided.refused.filter(|_| said_no).map(|reason| (reason, decided.classified.class));
-            self.windows[quota].add(standing, refused, decided.at);
-            self.used[quota].add(decided.at, standing.used);
+    pub(super) fn record_decision(&mut self, decision: &ReplayedDecision, request: &ReplayRequest<'_>) {
+        self.classes.add(decision);
+        self.hours.add(decision);
+        for (index, usage) in decision.standings.iter().enumerate() {
+            let quota = usize::from(usage.quota.0);
+            let is_refusing = decision.refused_by & 1 << index.min(7) != 0;
+            let refused = decision.refused.filter(|_| is_refusing).map(|reason| (reason, decision.classified.class));
+            self.windows[quota].add(usage, refused, decision.at);
+            self.used[quota].add(decision.at, usage.used);
         }
-        if decided.classified.kind != ClientKind::Human {
-            self.bots.add(decided);
+        if decision.classified.kind != ClientKind::Human {
+            self.bots.add(decision);
         }
-        if decided.classified.kind == ClientKind::VerifiedBot && decided.refused.is_some() {
-            self.refused_pages.add(decided, request);
+        if decision.classified.kind == ClientKind::VerifiedBot && decision.refused.is_some() {
+            self.refused_pages.add(decision, request);
         }
     }
 
     /// Records the planned usage of a quota at `now`.
-    pub(super) fn record_plan(&mut self, quota: QuotaId, line: Units, now: Timestamp) {
-        self.planned[usize::from(quota.0)].add(now, line);
+    pub(super) fn record_plan(&mut self, quota: QuotaId, planned: Units, now: Timestamp) {
+        self.planned[usize::from(quota.0)].add(now, planned);
     }
 
     /// Records a settled request of `class`.
@@ -91,8 +91,8 @@ impl ReplayStats {
     }
 
     /// Compares a decision with the logged one.
-    pub(super) fn record_agreement(&mut self, decided: &ReplayedDecision, own: &NativeFields<'_>, rules: &Rules) {
-        self.agreement.add(decided, own, rules);
+    pub(super) fn record_agreement(&mut self, decision: &ReplayedDecision, native: &NativeFields<'_>, rules: &Rules) {
+        self.agreement.add(decision, native, rules);
     }
 
     /// Returns true if all decisions so far agree with the log.
@@ -115,8 +115,8 @@ impl ReplayStats {
         name: &str,
         rules: &Rules,
         names: &NameLookup<'_>,
-        never_asked_again: u64,
-        untried: Vec<String>,
+        abandoned: u64,
+        unsupported: Vec<String>,
     ) -> PolicyReport {
         let (requests, admitted) = self.classes.totals();
         let series = self.used.iter().zip(&self.planned);
@@ -133,17 +133,17 @@ impl ReplayStats {
             bots: self.bots.report(names),
             refused_pages: self.refused_pages.report(names),
             agreement: self.agreement.report(),
-            abandoned: never_asked_again,
-            unsupported: untried,
+            abandoned,
+            unsupported,
         }
     }
 }
 
 fn report_of(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Series), rules: &Rules) -> QuotaReport {
     let tier = |tier: &crate::policy::tier::Tier| TierReport { above: tier.above.as_f64(), shed: tier.shed.ratio() };
-    let ladder = |(class, of_class): (&crate::policy::class::Class, _)| {
-        let of_class: &Option<crate::policy::quota::ClassTiers> = of_class;
-        let tiers = of_class.as_ref()?.ladder.tiers().iter().map(tier).collect();
+    let tiers_report = |(class, class_tiers): (&crate::policy::class::Class, _)| {
+        let class_tiers: &Option<crate::policy::quota::ClassTiers> = class_tiers;
+        let tiers = class_tiers.as_ref()?.ladder.tiers().iter().map(tier).collect();
         Some(LadderReport { class: class.name.clone(), tiers })
     };
     let (step_s, used) = used.report();
@@ -151,7 +151,7 @@ fn report_of(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Serie
         name: quota.name.clone(),
         limit: quota.limit.as_f64(),
         zone: quota.window.zone().map(str::to_owned),
-        tiers: rules.classes.iter().zip(&quota.class_tiers).filter_map(ladder).collect(),
+        tiers: rules.classes.iter().zip(&quota.class_tiers).filter_map(tiers_report).collect(),
         windows_in_all: windows.count(),
         windows: windows.report(quota.limit, rules),
         step_s,

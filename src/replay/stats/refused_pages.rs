@@ -24,22 +24,22 @@ struct RefusedPage {
 }
 
 impl RefusedPages {
-    pub(super) fn add(&mut self, decided: &ReplayedDecision, request: &ReplayRequest<'_>) {
-        let Some(operator) = decided.classified.operator else { return };
-        let number = FixedState::default().hash_one((operator, request.host, &*request.path, request.query));
+    pub(super) fn add(&mut self, decision: &ReplayedDecision, request: &ReplayRequest<'_>) {
+        let Some(operator) = decision.classified.operator else { return };
+        let hash = FixedState::default().hash_one((operator, request.host, &*request.path, request.query));
         let is_full = self.0.len() >= MAX_PAGES;
-        let page = match self.0.entry(number) {
+        let page = match self.0.entry(hash) {
             Entry::Vacant(_) if is_full => return,
             entry => entry.or_insert_with(|| RefusedPage {
                 operator,
                 page: page(request),
                 refused: 0,
-                first: decided.at,
-                last: decided.at,
+                first: decision.at,
+                last: decision.at,
             }),
         };
         page.refused += 1;
-        page.last = decided.at;
+        page.last = decision.at;
     }
 
     /// Returns the most often refused pages, in descending order.

@@ -58,8 +58,8 @@ mod tests {
     #[test]
     fn sparse_points_are_merged_until_they_fit() {
         let mut series = Series::default();
-        for place in 0..=MAX_POINTS as u64 {
-            series.add(Timestamp::from_seconds(place * 10 * MIN_STEP_S), Units::from_whole(place));
+        for index in 0..=MAX_POINTS as u64 {
+            series.add(Timestamp::from_seconds(index * 10 * MIN_STEP_S), Units::from_whole(index));
         }
         let (step, points) = series.report();
         assert_eq!((step, points.len()), (16 * MIN_STEP_S, MAX_POINTS / 8 * 5 + 1));
@@ -70,9 +70,9 @@ mod tests {
         fn bounded_series_is_sorted_and_keeps_last_point(gaps in proptest::collection::vec(1..100_000_u64, 1..6000)) {
             let mut series = Series::default();
             let mut second = 0;
-            for (place, gap) in gaps.iter().enumerate() {
+            for (index, gap) in gaps.iter().enumerate() {
                 second += gap;
-                series.add(Timestamp::from_seconds(second), Units::from_whole(place as u64));
+                series.add(Timestamp::from_seconds(second), Units::from_whole(index as u64));
             }
             let (step, points) = series.report();
             prop_assert!(points.len() <= MAX_POINTS && step.is_multiple_of(MIN_STEP_S));

@@ -43,11 +43,11 @@ impl Windows {
     }
 
     /// Records a decision; `refused` is the reason and class of a refusal by this quota.
-    pub(super) fn add(&mut self, standing: &QuotaUsage, refused: Option<(Reason, ClassId)>, now: Timestamp) {
-        let (id, classes) = (if self.is_sliding { 0 } else { standing.window }, self.shut_out.len());
+    pub(super) fn add(&mut self, usage: &QuotaUsage, refused: Option<(Reason, ClassId)>, now: Timestamp) {
+        let (id, classes) = (if self.is_sliding { 0 } else { usage.window }, self.shut_out.len());
         if !self.windows.iter().rev().any(|window| window.id == id) {
             let start = match self.first_use_length {
-                Some(length) => standing.resets_at - length,
+                Some(length) => usage.resets_at - length,
                 None if self.is_sliding => now,
                 None => Timestamp(id),
             };
@@ -69,7 +69,7 @@ impl Windows {
             });
         }
         let Some(window) = self.windows.iter_mut().rev().find(|window| window.id == id) else { return };
-        window.end = if self.is_sliding { now } else { standing.resets_at };
+        window.end = if self.is_sliding { now } else { usage.resets_at };
         if refused.is_some_and(|(_, class)| !self.shut_out[usize::from(class.0)]) {
             window.first_refused.get_or_insert(now);
         }
