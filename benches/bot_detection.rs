@@ -29,12 +29,16 @@ fn bot_detection(criterion: &mut Criterion) {
     let admission = engine.admission(Arc::clone(&settings.rules), NOON);
     let before = resident_bytes();
     for number in 0..CLIENTS {
-        for aim in [ResourceKind::Page(1), ResourceKind::Asset, ResourceKind::Asset, ResourceKind::Page(2)] {
-            admission.record_request(profile_key(&admission, number), &request_features(aim), ResponseOutcome::Served);
+        for resource in [ResourceKind::Page(1), ResourceKind::Asset, ResourceKind::Asset, ResourceKind::Page(2)] {
+            admission.record_request(
+                profile_key(&admission, number),
+                &request_features(resource),
+                ResponseOutcome::Served,
+            );
         }
     }
-    let each = (resident_bytes() - before) as f64 / f64::from(CLIENTS);
-    println!("{each:.1} bytes per tracked client, including its network; {CLIENTS} clients");
+    let bytes_per_client = (resident_bytes() - before) as f64 / f64::from(CLIENTS);
+    println!("{bytes_per_client:.1} bytes per tracked client, including its network; {CLIENTS} clients");
 
     let later = NOON + Duration::from_secs(600);
     let mut number = 0_u32;
@@ -89,9 +93,16 @@ fn profile_key(admission: &Admission, number: u32) -> ProfileKey {
     admission.profile_key(ProxyTrust::default().key(client), BROWSER)
 }
 
-fn request_features(aim: ResourceKind) -> RequestFeatures {
+fn request_features(resource: ResourceKind) -> RequestFeatures {
     let browser = BrowserTraits { graphical: true, ..BrowserTraits::default() };
-    RequestFeatures { at: NOON, browser, aim, costly: true, referer: Referer::Internal, seen: HeadersSeen::INSPECTED }
+    RequestFeatures {
+        at: NOON,
+        browser,
+        aim: resource,
+        costly: true,
+        referer: Referer::Internal,
+        seen: HeadersSeen::INSPECTED,
+    }
 }
 
 fn resident_bytes() -> u64 {

@@ -86,13 +86,13 @@ impl DecisionFixture {
 }
 
 fn decisions(criterion: &mut Criterion) {
-    let mut gate = DecisionFixture::new();
+    let mut fixture = DecisionFixture::new();
     let before = resident_bytes();
     for number in 0..CLIENTS {
-        gate.decide(number, "/item/1");
+        fixture.decide(number, "/item/1");
     }
-    let each = (resident_bytes() - before) as f64 / f64::from(CLIENTS);
-    println!("{each:.1} bytes per tracked client; {CLIENTS} clients");
+    let bytes_per_client = (resident_bytes() - before) as f64 / f64::from(CLIENTS);
+    println!("{bytes_per_client:.1} bytes per tracked client; {CLIENTS} clients");
 
     let mut group = criterion.benchmark_group("decision");
     let mut number = 0u32;
@@ -100,14 +100,14 @@ fn decisions(criterion: &mut Criterion) {
         bench.iter(|| {
             // Odd multiples modulo 2^32 visit the clients in an order without cache locality.
             number = number.wrapping_add(0x9e37_79b9);
-            black_box(gate.decide(number % CLIENTS, black_box("/item/1")))
+            black_box(fixture.decide(number % CLIENTS, black_box("/item/1")))
         });
     });
     group.bench_function("a million clients, the same one", |bench| {
-        bench.iter(|| black_box(gate.decide(black_box(7), black_box("/item/1"))));
+        bench.iter(|| black_box(fixture.decide(black_box(7), black_box("/item/1"))));
     });
     group.bench_function("a free route", |bench| {
-        bench.iter(|| black_box(gate.decide(black_box(7), black_box("/style.css"))));
+        bench.iter(|| black_box(fixture.decide(black_box(7), black_box("/style.css"))));
     });
     group.finish();
 }

@@ -26,15 +26,15 @@ fn main() {
         let mut rates: Vec<u64> = (0..ROUNDS).map(|_| (lines as f64 / replay_cpu_seconds(&path)) as u64).collect();
         rates.sort_unstable();
         let (median, best) = (rates[ROUNDS / 2], rates[ROUNDS - 1]);
-        let most = peak_memory_kib().map_or_else(|| "?".to_owned(), |kibibytes| (kibibytes / 1024).to_string());
-        println!("{lines} lines: median {median} lines/s, best {best} lines/s; peak memory {most} MiB");
+        let peak_mib = peak_memory_kib().map_or_else(|| "?".to_owned(), |kibibytes| (kibibytes / 1024).to_string());
+        println!("{lines} lines: median {median} lines/s, best {best} lines/s; peak memory {peak_mib} MiB");
     }
     let _ = fs::remove_file(path);
 }
 
 /// Replays the log. Returns the CPU time, in seconds.
 fn replay_cpu_seconds(path: &Path) -> f64 {
-    let (policy, began) = (policy(), thread_cpu_ns());
+    let (policy, start) = (policy(), thread_cpu_ns());
     let files = LogFiles::open(&[PathBuf::from(path)]).expect("log was written");
     let window = Duration::from_secs(60);
     let replay = Replay {
@@ -45,7 +45,7 @@ fn replay_cpu_seconds(path: &Path) -> f64 {
     };
     let report = replay.run(policy, None, None, &mut |_| ()).expect("log has requests");
     assert!(report.policies[0].refused > 0, "the policy refuses requests");
-    (thread_cpu_ns() - began) as f64 / 1e9
+    (thread_cpu_ns() - start) as f64 / 1e9
 }
 
 fn policy() -> Policy {
@@ -53,7 +53,7 @@ fn policy() -> Policy {
     let names: Vec<&str> = operators.names().collect();
     let yaml = include_str!("../config/tidegate.yaml");
     let settings = config::load(Path::new("config/tidegate.yaml"), yaml, &[], &[], &names);
-    let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let settings = settings.unwrap_or_else(|errors| panic!("{errors}"));
     Policy::new("config/tidegate.yaml".into(), settings, operators, AddressLists::default())
 }
 
@@ -64,18 +64,18 @@ fn write_log(path: &Path, days: u64) -> std::io::Result<u64> {
     let mut line = String::new();
     for number in 0..days {
         let (date, month) = (number % 28 + 1, MONTHS[(number / 28 % 12) as usize]);
-        for visit in traffic::generate(number, 1.0) {
-            let second = visit.at.as_secs();
+        for request in traffic::generate(number, 1.0) {
+            let second = request.at.as_secs();
             let (hour, minute, second) = (second / 3600 % 24, second / 60 % 60, second % 60);
             line.clear();
             let _ = writeln!(
                 line,
                 "{} - - [{date:02}/{month}/2024:{hour:02}:{minute:02}:{second:02} +0000] \"{} {} HTTP/1.1\" 200 5120 \"{}\" \"{}\"",
-                visit.client,
-                visit.method,
-                visit.path,
-                visit.referer.as_deref().unwrap_or("-"),
-                visit.user_agent,
+                request.client,
+                request.method,
+                request.path,
+                request.referer.as_deref().unwrap_or("-"),
+                request.user_agent,
             );
             file.write_all(line.as_bytes())?;
             lines += 1;

@@ -19,45 +19,45 @@ const NOW: u64 = 1_800_000_000;
 const MOMENT: VerifyTime = VerifyTime { now: Timestamp::from_seconds(NOW), uptime: Timestamp::from_seconds(60) };
 const TERMS: SignaturePolicy = SignaturePolicy { unlisted: false, max_lifetime: Duration::from_secs(24 * 3600) };
 
-/// Returns the head of a browser request, with the additional fields `more`.
-fn request_head(more: &str) -> RequestHead {
-    let usual = "Host: example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: text/html\r\nAccept-Language: en\r\n\
+/// Returns the head of a browser request, with additional fields.
+fn request_head(extra_fields: &str) -> RequestHead {
+    let default_fields = "Host: example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: text/html\r\nAccept-Language: en\r\n\
                  Accept-Encoding: gzip, br\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Site: none\r\n";
-    let lines = usual.lines().chain(more.lines());
+    let lines = default_fields.lines().chain(extra_fields.lines());
     let fields: Fields = lines.filter_map(|line| line.split_once(": ")).collect();
     RequestHead { method: Method::GET, target: Uri::from_static("/item/7"), version: Version::HTTP_11, fields }
 }
 
 fn signatures(c: &mut Criterion) {
     let agent = Signer::new(AGENT);
-    let known = SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter());
-    known.insert_for_test(AGENT, agent.directory().as_bytes(), MOMENT);
-    let said = |host| SignatureParams { host, created: NOW, expires: NOW + 3600, nonce: None };
-    let judge = |signatures: &SignatureVerifier, head: &RequestHead, client| {
+    let verifier = SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter());
+    verifier.insert_for_test(AGENT, agent.directory().as_bytes(), MOMENT);
+    let params = |host| SignatureParams { host, created: NOW, expires: NOW + 3600, nonce: None };
+    let verify = |verifier: &SignatureVerifier, head: &RequestHead, client| {
         let message = SignedMessage { head, authority: b"example.com", secure: true, has_body: false };
-        signatures.verify(&message, ClientKey::from_number(client), TERMS, MOMENT)
+        verifier.verify(&message, ClientKey::from_number(client), TERMS, MOMENT)
     };
 
     let unsigned = request_head("");
     c.bench_function("unsigned", |b| b.iter(|| black_box(&unsigned).fields.contains(Name::SignatureAgent)));
 
-    let right = request_head(&agent.signed_fields(&said("example.com")));
-    assert_eq!(judge(&known, &right, 0), Signature::Verified(OperatorId(0)));
-    c.bench_function("verified", |b| b.iter(|| judge(&known, black_box(&right), 0)));
+    let valid = request_head(&agent.signed_fields(&params("example.com")));
+    assert_eq!(verify(&verifier, &valid, 0), Signature::Verified(OperatorId(0)));
+    c.bench_function("verified", |b| b.iter(|| verify(&verifier, black_box(&valid), 0)));
 
-    let stranger = SignatureVerifier::of(std::iter::empty());
-    assert_eq!(judge(&stranger, &right, 0), Signature::Unknown(None));
-    c.bench_function("agent_unknown", |b| b.iter(|| judge(&stranger, black_box(&right), 0)));
+    let empty_verifier = SignatureVerifier::of(std::iter::empty());
+    assert_eq!(verify(&empty_verifier, &valid, 0), Signature::Unknown(None));
+    c.bench_function("agent_unknown", |b| b.iter(|| verify(&empty_verifier, black_box(&valid), 0)));
 
-    let wrong = request_head(&agent.signed_fields(&said("other.example")));
+    let forged = request_head(&agent.signed_fields(&params("other.example")));
     let mut client = 0;
     c.bench_function("forged_by_ever_new_clients", |b| {
         b.iter(|| {
             client += 1;
-            judge(&known, black_box(&wrong), client)
+            verify(&verifier, black_box(&forged), client)
         });
     });
-    c.bench_function("forged_by_one_client", |b| b.iter(|| judge(&known, black_box(&wrong), 0)));
+    c.bench_function("forged_by_one_client", |b| b.iter(|| verify(&verifier, black_box(&forged), 0)));
 }
 
 criterion_group!(benches, signatures);

@@ -41,33 +41,38 @@ fn new_admission() -> Arc<Admission> {
     Arc::new(Engine::new(LeaseMode::Local, 1000).admission(Arc::clone(&settings.rules), NOW))
 }
 
-fn acquire(gate: &Admission, route: usize, client: u64, tenant: &str) -> AcquireOutcome {
-    let said = PartitionInput { route: "", host: "a", path: "/", query: Some(tenant), header: &|_| None };
-    gate.acquire_slots(ClientKey::from_number(client), ClassId(0), route, &said, 0.5, NOW)
+fn acquire(admission: &Admission, route: usize, client: u64, tenant: &str) -> AcquireOutcome {
+    let input = PartitionInput { route: "", host: "a", path: "/", query: Some(tenant), header: &|_| None };
+    admission.acquire_slots(ClientKey::from_number(client), ClassId(0), route, &input, 0.5, NOW)
 }
 
 /// Acquires slots, records a response and releases the slots.
-fn run_request(gate: &Admission, route: usize, tenant: &str) {
-    match acquire(gate, route, 1, tenant) {
-        AcquireOutcome::Acquired(Some(pass)) => {
-            black_box(pass.record_response(&GOOD, 0.5, NOW));
+fn run_request(admission: &Admission, route: usize, tenant: &str) {
+    match acquire(admission, route, 1, tenant) {
+        AcquireOutcome::Acquired(Some(guard)) => {
+            black_box(guard.record_response(&GOOD, 0.5, NOW));
         }
         _ => panic!("no free slot"),
     }
 }
 
 /// In a full scope: queues one request, completes one in flight and grants its slot to the oldest waiter.
-fn rotate_waiters(gate: &Admission, line: &mut VecDeque<QueuedRequest>, inside: &mut VecDeque<SlotGuard>, name: &str) {
-    if let AcquireOutcome::Queued(waiting) = acquire(gate, BOTH, 1, name) {
-        line.push_back(waiting);
+fn rotate_waiters(
+    admission: &Admission,
+    waiters: &mut VecDeque<QueuedRequest>,
+    guards: &mut VecDeque<SlotGuard>,
+    name: &str,
+) {
+    if let AcquireOutcome::Queued(request) = acquire(admission, BOTH, 1, name) {
+        waiters.push_back(request);
     }
-    if let Some(pass) = inside.pop_front() {
-        black_box(pass.record_response(&GOOD, 0.5, NOW));
+    if let Some(guard) = guards.pop_front() {
+        black_box(guard.record_response(&GOOD, 0.5, NOW));
     }
     // All waiters have the same priority, so the oldest waiter is next.
-    let next = line.pop_front().map(|mut waiting| waiting.poll(Waker::noop(), NOW));
+    let next = waiters.pop_front().map(|mut request| request.poll(Waker::noop(), NOW));
     match next {
-        Some(QueuePoll::Granted(pass)) => inside.push_back(pass),
+        Some(QueuePoll::Granted(guard)) => guards.push_back(guard),
         _ => panic!("no slot granted"),
     }
 }
@@ -82,55 +87,57 @@ fn throttle(criterion: &mut Criterion) {
     // Many partitions, each with one request in flight and one waiter.
     let before = resident_bytes();
     let names: Vec<String> = (0..10_100).map(|value| format!("tenant=tenant-{value}")).collect();
-    let inside: Vec<AcquireOutcome> = names.iter().map(|name| acquire(&free, TENANT, 1, name)).collect();
+    let guards: Vec<AcquireOutcome> = names.iter().map(|name| acquire(&free, TENANT, 1, name)).collect();
     println!("{:.0} bytes per partition in use", (resident_bytes() - before) as f64 / names.len() as f64);
-    let line: Vec<AcquireOutcome> = names.iter().map(|name| acquire(&free, TENANT, 2, name)).collect();
+    let waiters: Vec<AcquireOutcome> = names.iter().map(|name| acquire(&free, TENANT, 2, name)).collect();
     group.bench_function("one partition, 10,000 others busy", |bench| {
         bench.iter(|| run_request(&free, TENANT, "tenant=acme"));
     });
-    drop((line, inside));
+    drop((waiters, guards));
 
-    for waiting in [10, 250, 10_000] {
+    for waiter_count in [10, 250, 10_000] {
         let full = new_admission();
         let mut outcomes = names.iter().map(|name| acquire(&full, BOTH, 1, name));
-        let mut inside: VecDeque<SlotGuard> = outcomes
+        let mut guards: VecDeque<SlotGuard> = outcomes
             .by_ref()
             .take(64)
-            .map(|entrance| match entrance {
-                AcquireOutcome::Acquired(Some(pass)) => pass,
+            .map(|outcome| match outcome {
+                AcquireOutcome::Acquired(Some(guard)) => guard,
                 _ => panic!("no free slot"),
             })
             .collect();
         // Each waiter is of another tenant, and so in a wait queue of its own.
-        let mut line: VecDeque<QueuedRequest> = outcomes
-            .take(waiting)
-            .map(|entrance| match entrance {
-                AcquireOutcome::Queued(waiting) => waiting,
+        let mut waiters: VecDeque<QueuedRequest> = outcomes
+            .take(waiter_count)
+            .map(|outcome| match outcome {
+                AcquireOutcome::Queued(request) => request,
                 _ => panic!("not queued"),
             })
             .collect();
-        let mut comers = names.iter().cycle().skip(inside.len() + line.len());
-        group.bench_function(BenchmarkId::new("a full scope, wait queues", waiting), |bench| {
-            bench.iter(|| rotate_waiters(&full, &mut line, &mut inside, comers.next().expect("iterator is a cycle")));
+        let mut next_names = names.iter().cycle().skip(guards.len() + waiters.len());
+        group.bench_function(BenchmarkId::new("a full scope, wait queues", waiter_count), |bench| {
+            bench.iter(|| {
+                rotate_waiters(&full, &mut waiters, &mut guards, next_names.next().expect("iterator is a cycle"))
+            });
         });
     }
     group.finish();
 
     for threads in [1u32, 2] {
         for (name, route) in [("one scope", BACKEND), ("partitions", TENANT)] {
-            let gate = new_admission();
+            let admission = new_admission();
             criterion.bench_function(&format!("requests per thread, {name}/{threads} threads"), |bench| {
-                bench.iter_custom(|rounds| run_threads(&gate, route, threads, rounds));
+                bench.iter_custom(|rounds| run_threads(&admission, route, threads, rounds));
             });
         }
     }
 }
 
 /// Returns the time in which `threads` concurrent threads complete `rounds` requests each.
-fn run_threads(gate: &Admission, route: usize, threads: u32, rounds: u64) -> Duration {
+fn run_threads(admission: &Admission, route: usize, threads: u32, rounds: u64) -> Duration {
     let (clock, ready) = (Clock::system(), AtomicU32::new(0));
     std::thread::scope(|scope| {
-        let runs: Vec<_> = (0..threads)
+        let handles: Vec<_> = (0..threads)
             .map(|thread| {
                 let (clock, ready) = (&clock, &ready);
                 scope.spawn(move || {
@@ -139,15 +146,15 @@ fn run_threads(gate: &Admission, route: usize, threads: u32, rounds: u64) -> Dur
                     while ready.load(Ordering::SeqCst) < threads {
                         std::hint::spin_loop();
                     }
-                    let began = clock.monotonic_now();
+                    let start = clock.monotonic_now();
                     for _ in 0..rounds {
-                        run_request(gate, route, &tenant);
+                        run_request(admission, route, &tenant);
                     }
-                    clock.monotonic_now().saturating_duration_since(began)
+                    clock.monotonic_now().saturating_duration_since(start)
                 })
             })
             .collect();
-        runs.into_iter().map(|run| run.join().expect("thread does not panic")).max().unwrap_or_default()
+        handles.into_iter().map(|handle| handle.join().expect("thread does not panic")).max().unwrap_or_default()
     })
 }
 

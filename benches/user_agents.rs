@@ -56,9 +56,9 @@ fn user_agents(criterion: &mut Criterion) {
     criterion.bench_function("claim/new browser", |b| {
         b.iter(|| agents.claim(black_box(BROWSER)));
     });
-    let unkind = worst_case_user_agent();
+    let worst_case = worst_case_user_agent();
     criterion.bench_function("claim/worst case", |b| {
-        b.iter(|| agents.claim(black_box(&unkind)));
+        b.iter(|| agents.claim(black_box(&worst_case)));
     });
     criterion.bench_function("proof/inside", |b| {
         b.iter(|| operators.verify(google, black_box(inside), NOW));
@@ -69,15 +69,15 @@ fn user_agents(criterion: &mut Criterion) {
     criterion.bench_function("proof/IPv6", |b| {
         b.iter(|| operators.verify(google, black_box(v6), NOW));
     });
-    let (crowded, acme, addresses) = operators_with_many_ranges();
+    let (many_ranges, acme, addresses) = operators_with_many_ranges();
     let mut next = addresses.iter().cycle();
     criterion.bench_function("proof/20,000 prefixes", |b| {
-        b.iter(|| crowded.verify(acme, *next.next().expect("iterator is a cycle"), NOW));
+        b.iter(|| many_ranges.verify(acme, *next.next().expect("iterator is a cycle"), NOW));
     });
-    let asking = OperatorTable::builtin().with_dns();
-    let (yandex, stranger) = (asking.id("yandexbot").expect("operator is built in"), at("203.0.113.64"));
+    let with_dns = OperatorTable::builtin().with_dns();
+    let (yandex, unverified) = (with_dns.id("yandexbot").expect("operator is built in"), at("203.0.113.64"));
     criterion.bench_function("proof/waits for DNS", |b| {
-        b.iter(|| asking.verify(yandex, black_box(stranger), NOW));
+        b.iter(|| with_dns.verify(yandex, black_box(unverified), NOW));
     });
     criterion.bench_function("start/agents", |b| {
         b.iter(|| UserAgentMatcher::builtin(operators.tokens()));

@@ -15,17 +15,17 @@ use tidegate::verify::signature::read_signed_fields;
 /// A robots.txt with directives merged in keeps every line of the origin in order, except delays. A second merge does
 /// not change it.
 pub(crate) fn robots(text: &[u8]) {
-    let asked = [("bingbot", 30), ("msnbot-media", 30), ("CCBot", 5), ("Applebot", 7), ("AdsBot-Google", 9)];
-    let wishes = RobotsDirectives {
-        per_crawler: asked.map(|(name, seconds)| (name.to_owned(), seconds)).to_vec(),
+    let delays = [("bingbot", 30), ("msnbot-media", 30), ("CCBot", 5), ("Applebot", 7), ("AdsBot-Google", 9)];
+    let directives = RobotsDirectives {
+        per_crawler: delays.map(|(name, seconds)| (name.to_owned(), seconds)).to_vec(),
         default: Some(10),
         honeypot: Some("/t-r-a-p".into()),
     };
-    let Some(once) = merged(text, &wishes) else { return };
+    let Some(once) = merged(text, &directives) else { return };
     let mut rest = lines(&once);
-    let mut due = lines(text).filter(|line| !line.to_ascii_lowercase().starts_with(b"crawl"));
-    assert!(due.all(|line| rest.any(|kept| kept == line)), "a line of the origin is lost");
-    assert_eq!(merged(&once, &wishes).as_ref(), Some(&once), "a second merge changes the text");
+    let mut expected = lines(text).filter(|line| !line.to_ascii_lowercase().starts_with(b"crawl"));
+    assert!(expected.all(|line| rest.any(|other| other == line)), "a line of the origin is lost");
+    assert_eq!(merged(&once, &directives).as_ref(), Some(&once), "a second merge changes the text");
 }
 
 /// A pattern made of a path matches that path. A pattern that ignores spelling also matches its other spellings.
@@ -53,7 +53,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// entries that a client puts in front of the chain change nothing.
 pub(crate) fn forwarded(bytes: &[u8]) {
     let (choice, rest) = bytes.split_first().unwrap_or((&b'x', &[]));
-    let (source, more): (_, &[u8]) = match choice % 3 {
+    let (source, forged): (_, &[u8]) = match choice % 3 {
         0 => (AddressSource::XForwardedFor, b"198.51.100.9"),
         1 => (AddressSource::Forwarded, b"for=198.51.100.9"),
         _ => (AddressSource::Header(HeaderName::from_static("x-real-ip")), b""),
@@ -63,18 +63,21 @@ pub(crate) fn forwarded(bytes: &[u8]) {
     let trust = ProxyTrust { source, proxies: proxies.to_vec(), ipv6_prefix: 64 };
     let lines: Vec<&[u8]> = rest.split(|&byte| byte == b'\n').collect();
 
-    let stranger = address("203.0.113.5");
-    let unbelieved = trust.client(stranger, &lines);
-    assert_eq!((unbelieved.client, unbelieved.hops.len()), (stranger, 0), "an untrusted peer is trusted");
+    let untrusted = address("203.0.113.5");
+    let from_untrusted = trust.client(untrusted, &lines);
+    assert_eq!((from_untrusted.client, from_untrusted.hops.len()), (untrusted, 0), "an untrusted peer is trusted");
     let proxy = address("10.1.2.3");
-    let origin = trust.client(proxy, &lines);
-    assert!(origin.hops.iter().all(|hop| trust.trusts(*hop)), "an untrusted hop is accepted");
-    assert!(origin.hops.len() <= 32, "a chain beyond the maximum length is accepted");
-    if !more.is_empty() && !trust.trusts(origin.client) {
-        let longer: Vec<&[u8]> = std::iter::once(more).chain(lines).collect();
-        let found = trust.client(proxy, &longer);
+    let resolved = trust.client(proxy, &lines);
+    assert!(resolved.hops.iter().all(|hop| trust.trusts(*hop)), "an untrusted hop is accepted");
+    assert!(resolved.hops.len() <= 32, "a chain beyond the maximum length is accepted");
+    if !forged.is_empty() && !trust.trusts(resolved.client) {
+        let longer: Vec<&[u8]> = std::iter::once(forged).chain(lines).collect();
+        let with_forged = trust.client(proxy, &longer);
         // A chain beyond the maximum length is ignored.
-        assert!(found == origin || found.client == proxy, "an entry written by the client changes its address");
+        assert!(
+            with_forged == resolved || with_forged.client == proxy,
+            "an entry written by the client changes its address"
+        );
     }
 }
 
@@ -82,18 +85,18 @@ pub(crate) fn forwarded(bytes: &[u8]) {
 pub(crate) fn ranges(bytes: &[u8]) {
     let Ok(networks) = read_list(bytes) else { return };
     assert!(!networks.is_empty(), "an empty list would make every crawler an impostor");
-    let stated = stated(std::str::from_utf8(bytes).expect("parsed list is UTF-8"));
+    let expected = stated(std::str::from_utf8(bytes).expect("parsed list is UTF-8"));
     for network in &networks {
-        let inside = stated.iter().filter(|known| network.contains(*known));
-        let known = addresses(inside);
-        assert!(known >= addresses([network]), "{network} is wider than the text");
+        let inside = expected.iter().filter(|address| network.contains(*address));
+        let covered = addresses(inside);
+        assert!(covered >= addresses([network]), "{network} is wider than the text");
     }
     let overlap = networks.windows(2).find(|pair| pair[0].contains(&pair[1]) || pair[1].contains(&pair[0]));
     assert_eq!(overlap, None, "networks overlap");
-    let written: String = networks.iter().map(|network| format!("{network}\n")).collect();
+    let text: String = networks.iter().map(|network| format!("{network}\n")).collect();
     // Two adjacent networks of the maximum width are merged into a wider one, which is refused.
-    if let Ok(again) = read_list(written.as_bytes()) {
-        assert_eq!(again, networks, "the round trip changes the list");
+    if let Ok(reparsed) = read_list(text.as_bytes()) {
+        assert_eq!(reparsed, networks, "the round trip changes the list");
     }
 }
 
