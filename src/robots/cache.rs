@@ -95,11 +95,11 @@ impl RobotsCache {
 
     /// Serves `text` for every site instead of the origin's robots.txt; `None` restores the origin's.
     pub fn set_override(&self, text: Option<Bytes>) {
-        let is_known = match (&*self.r#override.load(), &text) {
-            (Some(own), Some(text)) => own.original().text == *text,
-            (own, text) => own.is_none() == text.is_none(),
+        let is_unchanged = match (&*self.r#override.load(), &text) {
+            (Some(source), Some(text)) => source.original().text == *text,
+            (source, text) => source.is_none() == text.is_none(),
         };
-        if !is_known {
+        if !is_unchanged {
             let original = |text| OriginRobots { status: 200, content_type: None, text };
             self.r#override.store(text.map(|text| Arc::new(RenderedSource::new(original(text)))));
         }
@@ -107,31 +107,31 @@ impl RobotsCache {
 
     /// Returns the text served instead of the origin's, if one is set.
     pub fn override_text(&self) -> Option<Bytes> {
-        self.r#override.load().as_ref().map(|own| own.original().text.clone())
+        self.r#override.load().as_ref().map(|source| source.original().text.clone())
     }
 
     /// Returns the cached robots.txt of `site`, and whether the origin must be requested.
-    pub fn lookup(&self, site: &str, asker: Requester, now: Timestamp) -> CacheLookup {
-        if let Some(own) = &*self.r#override.load() {
-            return CacheLookup::Fresh(self.cached_robots(own, Duration::ZERO, OVERRIDE_TTL));
+    pub fn lookup(&self, site: &str, requester: Requester, now: Timestamp) -> CacheLookup {
+        if let Some(source) = &*self.r#override.load() {
+            return CacheLookup::Fresh(self.cached_robots(source, Duration::ZERO, OVERRIDE_TTL));
         }
-        let (kept, age, fresh_for, is_due) = {
+        let (source, age, fresh_for, is_due) = {
             let mut sites = self.sites.lock();
-            let Some(known) = sites.get_mut(site) else { return CacheLookup::Miss };
-            let age = now.saturating_duration_since(known.fetched);
+            let Some(cached) = sites.get_mut(site) else { return CacheLookup::Miss };
+            let age = now.saturating_duration_since(cached.fetched);
             if age > STALE_IF_ERROR {
                 sites.remove(site);
                 return CacheLookup::Miss;
             }
-            known.touch(asker, now);
-            let is_due = age >= known.fresh_for && now >= known.next_try;
+            cached.touch(requester, now);
+            let is_due = age >= cached.fresh_for && now >= cached.next_try;
             if is_due {
-                known.next_try = now + RETRY_INTERVAL;
+                cached.next_try = now + RETRY_INTERVAL;
             }
-            (Arc::clone(&known.kept), age, known.fresh_for, is_due)
+            (Arc::clone(&cached.kept), age, cached.fresh_for, is_due)
         };
-        let handout = self.cached_robots(&kept, age, fresh_for);
-        if is_due { CacheLookup::Revalidate(handout) } else { CacheLookup::Fresh(handout) }
+        let robots = self.cached_robots(&source, age, fresh_for);
+        if is_due { CacheLookup::Revalidate(robots) } else { CacheLookup::Fresh(robots) }
     }
 
     /// Stores the origin's response for `site`, unless `fresh_for` is `None`. Returns what to serve.
@@ -140,15 +140,15 @@ impl RobotsCache {
         site: &str,
         original: OriginRobots,
         fresh_for: Option<Duration>,
-        asker: Requester,
+        requester: Requester,
         now: Timestamp,
     ) -> CachedRobots {
-        let kept = Arc::new(RenderedSource::new(original));
+        let source = Arc::new(RenderedSource::new(original));
         match fresh_for {
             None => self.remove(site),
-            Some(fresh_for) => self.store(site, Arc::clone(&kept), fresh_for, asker, now),
+            Some(fresh_for) => self.store(site, Arc::clone(&source), fresh_for, requester, now),
         }
-        self.cached_robots(&kept, Duration::ZERO, fresh_for.unwrap_or_default())
+        self.cached_robots(&source, Duration::ZERO, fresh_for.unwrap_or_default())
     }
 
     /// Removes the copy of `site` after another response of the origin.
@@ -158,25 +158,32 @@ impl RobotsCache {
 
     /// Returns the number of served texts that exceed the size limit with directives.
     pub fn over_limit_count(&self) -> usize {
-        let kept: Vec<Arc<RenderedSource>> = match self.r#override.load_full() {
-            Some(own) => vec![own],
+        let sources: Vec<Arc<RenderedSource>> = match self.r#override.load_full() {
+            Some(source) => vec![source],
             None => self.sites.lock().values().map(|site| Arc::clone(&site.kept)).collect(),
         };
         let directives = self.directives.load_full();
-        kept.iter().filter(|kept| kept.render(&directives).directives_omitted).count()
+        sources.iter().filter(|source| source.render(&directives).directives_omitted).count()
     }
 
-    fn store(&self, site: &str, kept: Arc<RenderedSource>, fresh_for: Duration, asker: Requester, now: Timestamp) {
+    fn store(
+        &self,
+        site: &str,
+        source: Arc<RenderedSource>,
+        fresh_for: Duration,
+        requester: Requester,
+        now: Timestamp,
+    ) {
         let mut sites = self.sites.lock();
-        if let Some(known) = sites.get_mut(site) {
-            (known.kept, known.fetched, known.fresh_for, known.next_try) = (kept, now, fresh_for, now);
+        if let Some(cached) = sites.get_mut(site) {
+            (cached.kept, cached.fetched, cached.fresh_for, cached.next_try) = (source, now, fresh_for, now);
             return;
         }
         if sites.len() >= MAX_SITES {
             evict_one(&mut sites, now);
         }
         let mut new = CachedSite {
-            kept,
+            kept: source,
             fetched: now,
             fresh_for,
             last_requested: now,
@@ -184,24 +191,24 @@ impl RobotsCache {
             is_crawled: false,
             next_try: now,
         };
-        new.touch(asker, now);
+        new.touch(requester, now);
         sites.insert(site.to_owned(), new);
     }
 
-    fn cached_robots(&self, kept: &RenderedSource, age: Duration, fresh_for: Duration) -> CachedRobots {
-        let edition = kept.render(&self.directives.load_full());
-        if edition.directives_omitted && !self.warned.swap(true, Ordering::Relaxed) {
+    fn cached_robots(&self, source: &RenderedSource, age: Duration, fresh_for: Duration) -> CachedRobots {
+        let document = source.render(&self.directives.load_full());
+        if document.directives_omitted && !self.warned.swap(true, Ordering::Relaxed) {
             warn!("robots.txt exceeds 500 KiB with directives: serving it without them");
         }
-        CachedRobots { edition, age, fresh_for }
+        CachedRobots { edition: document, age, fresh_for }
     }
 }
 
 impl CachedSite {
-    fn touch(&mut self, asker: Requester, now: Timestamp) {
+    fn touch(&mut self, requester: Requester, now: Timestamp) {
         self.last_requested = now;
         self.requests = self.requests.saturating_add(1);
-        self.is_crawled |= asker == Requester::VerifiedCrawler;
+        self.is_crawled |= requester == Requester::VerifiedCrawler;
     }
 
     /// Returns the eviction order: the site with the lowest rank is evicted first.
@@ -217,8 +224,8 @@ impl CachedSite {
 
 /// Evicts the site with the lowest rank.
 fn evict_one(sites: &mut HashMap<String, CachedSite>, now: Timestamp) {
-    let least = sites.iter().min_by_key(|(_, site)| site.retention_rank(now)).map(|(name, _)| name.clone());
-    least.and_then(|name| sites.remove(&name));
+    let evicted = sites.iter().min_by_key(|(_, site)| site.retention_rank(now)).map(|(name, _)| name.clone());
+    evicted.and_then(|name| sites.remove(&name));
 }
 
 #[cfg(test)]
@@ -237,52 +244,54 @@ mod tests {
 
     #[test]
     fn one_request_refreshes_while_others_get_stale_text() {
-        let shelf = RobotsCache::default();
-        assert!(matches!(shelf.lookup("a", Requester::Other, at(0)), CacheLookup::Miss));
-        shelf.insert("a", origin_robots("x"), Some(HOUR), Requester::Other, at(0));
-        assert!(matches!(shelf.lookup("a", Requester::Other, at(0)), CacheLookup::Fresh(_)));
-        assert!(matches!(shelf.lookup("a", Requester::Other, at(1)), CacheLookup::Revalidate(_)));
+        let cache = RobotsCache::default();
+        assert!(matches!(cache.lookup("a", Requester::Other, at(0)), CacheLookup::Miss));
+        cache.insert("a", origin_robots("x"), Some(HOUR), Requester::Other, at(0));
+        assert!(matches!(cache.lookup("a", Requester::Other, at(0)), CacheLookup::Fresh(_)));
+        assert!(matches!(cache.lookup("a", Requester::Other, at(1)), CacheLookup::Revalidate(_)));
         assert!(
-            matches!(shelf.lookup("a", Requester::Other, at(1)), CacheLookup::Fresh(CachedRobots { age, .. }) if age == HOUR)
+            matches!(cache.lookup("a", Requester::Other, at(1)), CacheLookup::Fresh(CachedRobots { age, .. }) if age == HOUR)
         );
-        assert!(matches!(shelf.lookup("a", Requester::Other, at(1) + RETRY_INTERVAL), CacheLookup::Revalidate(_)));
-        assert!(matches!(shelf.lookup("a", Requester::Other, at(30 * 24)), CacheLookup::Revalidate(_)));
+        assert!(matches!(cache.lookup("a", Requester::Other, at(1) + RETRY_INTERVAL), CacheLookup::Revalidate(_)));
+        assert!(matches!(cache.lookup("a", Requester::Other, at(30 * 24)), CacheLookup::Revalidate(_)));
         assert!(
-            matches!(shelf.lookup("a", Requester::Other, at(30 * 24 + 1)), CacheLookup::Miss),
+            matches!(cache.lookup("a", Requester::Other, at(30 * 24 + 1)), CacheLookup::Miss),
             "a copy expires after 30 days"
         );
     }
 
     #[test]
     fn host_flood_does_not_evict_crawled_sites() {
-        let shelf = RobotsCache::default();
-        let keep = |site: &str, asker, hours| shelf.insert(site, origin_robots("x"), Some(HOUR), asker, at(hours));
-        let is_kept = |site: &str, hours| !matches!(shelf.lookup(site, Requester::Other, at(hours)), CacheLookup::Miss);
-        keep("crawled", Requester::VerifiedCrawler, 0);
-        keep("visited", Requester::Other, 0);
-        assert!((0..5).all(|hour| is_kept("visited", hour)));
+        let cache = RobotsCache::default();
+        let insert =
+            |site: &str, requester, hours| cache.insert(site, origin_robots("x"), Some(HOUR), requester, at(hours));
+        let is_cached =
+            |site: &str, hours| !matches!(cache.lookup(site, Requester::Other, at(hours)), CacheLookup::Miss);
+        insert("crawled", Requester::VerifiedCrawler, 0);
+        insert("visited", Requester::Other, 0);
+        assert!((0..5).all(|hour| is_cached("visited", hour)));
         for number in 0..1000 {
             // Invented, and requested several times.
             keep(&number.to_string(), Requester::Other, 5);
-            assert!((0..3).all(|_| is_kept(&number.to_string(), 5)), "a new site is cached");
+            assert!((0..3).all(|_| is_cached(&number.to_string(), 5)), "a new site is cached");
         }
-        assert_eq!(shelf.sites.lock().len(), MAX_SITES);
-        assert!(is_kept("crawled", 5) && is_kept("visited", 5));
+        assert_eq!(cache.sites.lock().len(), MAX_SITES);
+        assert!(is_cached("crawled", 5) && is_cached("visited", 5));
         for number in 0..MAX_SITES {
-            keep(&number.to_string(), Requester::Other, 6);
-            assert!((0..100).all(|_| is_kept(&number.to_string(), 6)));
+            insert(&number.to_string(), Requester::Other, 6);
+            assert!((0..100).all(|_| is_cached(&number.to_string(), 6)));
         }
-        assert!(is_kept("crawled", 6), "a site of verified crawlers outranks any number of other requests");
-        keep("late", Requester::Other, 8 * 24);
-        assert!(is_kept("late", 8 * 24), "it replaces an idle site");
+        assert!(is_cached("crawled", 6), "a site of verified crawlers outranks any number of other requests");
+        insert("late", Requester::Other, 8 * 24);
+        assert!(is_cached("late", 8 * 24), "it replaces an idle site");
     }
 
     #[test]
     fn new_directives_apply_to_cached_texts() {
-        let shelf = RobotsCache::default();
-        let first = shelf.insert("a", origin_robots("User-agent: *\n"), Some(HOUR), Requester::Other, at(0));
-        shelf.set_directives(RobotsDirectives { default: Some(7), ..RobotsDirectives::default() });
-        let CacheLookup::Fresh(second) = shelf.lookup("a", Requester::Other, at(0)) else {
+        let cache = RobotsCache::default();
+        let first = cache.insert("a", origin_robots("User-agent: *\n"), Some(HOUR), Requester::Other, at(0));
+        cache.set_directives(RobotsDirectives { default: Some(7), ..RobotsDirectives::default() });
+        let CacheLookup::Fresh(second) = cache.lookup("a", Requester::Other, at(0)) else {
             panic!("the copy is not fresh")
         };
         assert_eq!(second.edition.text, "User-agent: *\nCrawl-delay: 7\n");
@@ -292,48 +301,48 @@ mod tests {
 
     #[test]
     fn directives_are_served_alone_after_origin_404() {
-        let shelf = RobotsCache::default();
-        let none =
+        let cache = RobotsCache::default();
+        let not_found =
             OriginRobots { status: 404, content_type: Some(Bytes::from_static(b"text/html")), text: Bytes::new() };
-        assert_eq!(shelf.insert("a", none.clone(), Some(HOUR), Requester::Other, at(0)).edition.status, 404);
-        shelf.set_directives(RobotsDirectives { honeypot: Some("/trap".into()), ..RobotsDirectives::default() });
-        let edition = shelf.insert("a", none, Some(HOUR), Requester::Other, at(0)).edition;
-        assert_eq!((edition.status, &edition.text[..]), (200, &b"User-agent: *\nDisallow: /trap\n"[..]));
+        assert_eq!(cache.insert("a", not_found.clone(), Some(HOUR), Requester::Other, at(0)).edition.status, 404);
+        cache.set_directives(RobotsDirectives { honeypot: Some("/trap".into()), ..RobotsDirectives::default() });
+        let document = cache.insert("a", not_found, Some(HOUR), Requester::Other, at(0)).edition;
+        assert_eq!((document.status, &document.text[..]), (200, &b"User-agent: *\nDisallow: /trap\n"[..]));
     }
 
     #[test]
     fn oversized_text_is_served_without_directives() {
-        let shelf = RobotsCache::default();
-        shelf.set_directives(RobotsDirectives { default: Some(7), ..RobotsDirectives::default() });
+        let cache = RobotsCache::default();
+        cache.set_directives(RobotsDirectives { default: Some(7), ..RobotsDirectives::default() });
         let rules = format!("User-agent: *\n{}", "Disallow: /a\n".repeat(500 * 1024 / 13 - 2));
-        for (more, is_bare) in [(0, false), (10, true)] {
-            let text = Bytes::from(format!("{rules}#{}\n", "x".repeat(more)));
+        for (padding, is_oversized) in [(0, false), (10, true)] {
+            let text = Bytes::from(format!("{rules}#{}\n", "x".repeat(padding)));
             let original = OriginRobots { status: 200, content_type: None, text: text.clone() };
-            let edition = shelf.insert("a", original, Some(HOUR), Requester::Other, at(0)).edition;
+            let document = cache.insert("a", original, Some(HOUR), Requester::Other, at(0)).edition;
             assert_eq!(
-                (edition.directives_omitted, shelf.over_limit_count()),
-                (is_bare, usize::from(is_bare)),
+                (document.directives_omitted, cache.over_limit_count()),
+                (is_oversized, usize::from(is_oversized)),
                 "{}",
                 text.len()
             );
-            assert_eq!(edition.text == text, is_bare);
-            assert!(edition.text.len() <= 500 * 1024);
+            assert_eq!(document.text == text, is_oversized);
+            assert!(document.text.len() <= 500 * 1024);
         }
-        shelf.set_directives(RobotsDirectives::default());
-        assert_eq!(shelf.over_limit_count(), 0, "no directives");
+        cache.set_directives(RobotsDirectives::default());
+        assert_eq!(cache.over_limit_count(), 0, "no directives");
     }
 
     #[test]
     fn override_file_takes_precedence_over_the_origin() {
-        let shelf = RobotsCache::default();
-        shelf.insert("a", origin_robots("theirs"), Some(HOUR), Requester::Other, at(0));
-        shelf.set_override(Some(Bytes::from_static(b"ours")));
+        let cache = RobotsCache::default();
+        cache.insert("a", origin_robots("theirs"), Some(HOUR), Requester::Other, at(0));
+        cache.set_override(Some(Bytes::from_static(b"ours")));
         assert!(
-            matches!(shelf.lookup("b", Requester::Other, at(99)), CacheLookup::Fresh(handout) if handout.edition.text == "ours")
+            matches!(cache.lookup("b", Requester::Other, at(99)), CacheLookup::Fresh(robots) if robots.edition.text == "ours")
         );
-        shelf.set_override(None);
+        cache.set_override(None);
         assert!(
-            matches!(shelf.lookup("a", Requester::Other, at(0)), CacheLookup::Fresh(handout) if handout.edition.text == "theirs")
+            matches!(cache.lookup("a", Requester::Other, at(0)), CacheLookup::Fresh(robots) if robots.edition.text == "theirs")
         );
     }
 }

@@ -32,8 +32,8 @@ impl CrawlCompliance {
 
     /// Sets the advertised crawl delay of each operator; operators that are not in `delays` have none.
     pub fn set_delays(&self, delays: &[(OperatorId, u32)]) {
-        for (place, counts) in self.0.iter().enumerate() {
-            let advertised_s = delays.iter().find(|(operator, _)| usize::from(operator.0) == place);
+        for (index, counts) in self.0.iter().enumerate() {
+            let advertised_s = delays.iter().find(|(operator, _)| usize::from(operator.0) == index);
             counts.advertised_s.store(advertised_s.map_or(0, |(_, seconds)| *seconds), Relaxed);
         }
     }
@@ -47,25 +47,25 @@ impl CrawlCompliance {
             return;
         }
         let last = counts.last.swap(now.0.saturating_add(1), Relaxed);
-        let Some(gap) = last
+        let Some(interval) = last
             .checked_sub(1)
             .map(|last| now.saturating_duration_since(Timestamp(last)))
-            .filter(|gap| *gap <= MAX_INTERVAL)
+            .filter(|interval| *interval <= MAX_INTERVAL)
         else {
             return;
         };
         let advertised_s = Duration::from_secs(counts.advertised_s.load(Relaxed).into());
         counts.intervals.fetch_add(1, Relaxed);
-        counts.intervals_ms.fetch_add(u64::try_from(gap.as_millis()).unwrap_or(u64::MAX), Relaxed);
-        counts.violations.fetch_add(u64::from(gap < advertised_s), Relaxed);
+        counts.intervals_ms.fetch_add(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX), Relaxed);
+        counts.violations.fetch_add(u64::from(interval < advertised_s), Relaxed);
     }
 
     /// Returns the counters of each operator that sent requests or has a crawl delay.
     pub fn views(&self) -> Vec<ComplianceView> {
-        let view = |(counts, place): (&OperatorCompliance, u16)| {
+        let view = |(counts, index): (&OperatorCompliance, u16)| {
             let advertised_s = counts.advertised_s.load(Relaxed);
             ComplianceView {
-                operator: OperatorId(place),
+                operator: OperatorId(index),
                 advertised: (advertised_s > 0).then_some(advertised_s),
                 requests: counts.requests.load(Relaxed),
                 robots: counts.robots.load(Relaxed),
@@ -84,25 +84,25 @@ mod tests {
 
     #[test]
     fn page_intervals_are_counted_without_pauses() {
-        let conduct = CrawlCompliance::of(2);
+        let compliance = CrawlCompliance::of(2);
         let bing = OperatorId(1);
-        conduct.set_delays(&[(bing, 10)]);
+        compliance.set_delays(&[(bing, 10)]);
         for (second, is_robots) in
             [(0, true), (0, false), (4, false), (5, true), (16, false), (1000, false), (1010, false)]
         {
-            conduct.record_request(bing, is_robots, Timestamp::from_seconds(50 + second));
+            compliance.record_request(bing, is_robots, Timestamp::from_seconds(50 + second));
         }
-        conduct.record_request(OperatorId(9), false, Timestamp::from_seconds(1));
-        let gaps_took = Duration::from_secs(4 + 12 + 10);
-        let seen = ComplianceView {
+        compliance.record_request(OperatorId(9), false, Timestamp::from_seconds(1));
+        let intervals_total = Duration::from_secs(4 + 12 + 10);
+        let expected = ComplianceView {
             operator: bing,
             advertised: Some(10),
             requests: 7,
             robots: 2,
             intervals: 3,
-            intervals_total: gaps_took,
+            intervals_total,
             violations: 1,
         };
-        assert_eq!(conduct.views(), [seen]);
+        assert_eq!(compliance.views(), [expected]);
     }
 }

@@ -38,36 +38,38 @@ const IGNORES_WILDCARD: [&str; 5] =
     ["AdsBot-Google", "AdsBot-Google-Mobile", "AdsBot-Google-Mobile-Apps", "APIs-Google", "Mediapartners-Google"];
 
 /// Returns the crawl delay of each crawler. If the origin's text states a larger delay, that one applies.
-pub(super) fn resolve_delays<'t>(text: &RobotsText<'t>, wishes: &'t RobotsDirectives) -> Vec<CrawlerDelay<'t>> {
-    let crawlers = wishes.per_crawler.iter().map(|(name, seconds)| (product(name.as_bytes()), *seconds));
-    let wildcard = wishes.default.map(|seconds| (WILDCARD, seconds));
-    let mut asked: Vec<CrawlerDelay<'t>> = Vec::new();
+pub(super) fn resolve_delays<'t>(text: &RobotsText<'t>, directives: &'t RobotsDirectives) -> Vec<CrawlerDelay<'t>> {
+    let crawlers = directives.per_crawler.iter().map(|(name, seconds)| (product(name.as_bytes()), *seconds));
+    let wildcard = directives.default.map(|seconds| (WILDCARD, seconds));
+    let mut delays: Vec<CrawlerDelay<'t>> = Vec::new();
     for (product, seconds) in crawlers.chain(wildcard).filter(|(product, _)| !product.is_empty()) {
-        if asked.iter().any(|known| known.product.eq_ignore_ascii_case(product)) {
+        if delays.iter().any(|crawler| crawler.product.eq_ignore_ascii_case(product)) {
             continue;
         }
-        let group = effective_group(text, product, wishes);
+        let group = effective_group(text, product, directives);
         let stated = group.and_then(|name| stated_delay_for(text, name));
-        asked.push(CrawlerDelay {
+        delays.push(CrawlerDelay {
             product,
             delay: Delay::seconds(seconds).max(stated.unwrap_or(Delay::seconds(0))),
             group,
         });
     }
-    asked
+    delays
 }
 
 /// Returns the product token of the group in `text` that applies to the crawler: its own, that of its family
 /// (`Googlebot-Image` uses `Googlebot`), that of [`GROUP_FALLBACKS`], or the wildcard; `None` if there is none.
-fn effective_group<'t>(text: &RobotsText<'_>, name: &'t [u8], wishes: &RobotsDirectives) -> Option<&'t [u8]> {
+fn effective_group<'t>(text: &RobotsText<'_>, name: &'t [u8], directives: &RobotsDirectives) -> Option<&'t [u8]> {
     let has_group = |name: &&[u8]| text.groups_of(name).next().is_some();
-    let is_crawler = |name: &[u8]| wishes.per_crawler.iter().any(|(known, _)| eq_ignore_case(name, known));
+    let is_crawler = |name: &[u8]| directives.per_crawler.iter().any(|(crawler, _)| eq_ignore_case(name, crawler));
     let families = (0..name.len()).rev().filter(|&end| name[end] == b'-').map(|end| &name[..end]);
     let families = families.filter(|family| is_crawler(family));
-    let named =
-        GROUP_FALLBACKS.iter().filter(|(crawler, _)| eq_ignore_case(name, crawler)).map(|(_, other)| other.as_bytes());
+    let fallbacks = GROUP_FALLBACKS
+        .iter()
+        .filter(|(crawler, _)| eq_ignore_case(name, crawler))
+        .map(|(_, fallback)| fallback.as_bytes());
     let wildcard = (!ignores_wildcard(name)).then_some(WILDCARD);
-    std::iter::once(name).chain(families).chain(named).chain(wildcard).find(has_group)
+    std::iter::once(name).chain(families).chain(fallbacks).chain(wildcard).find(has_group)
 }
 
 pub(super) fn is_family(family: &[u8], name: &[u8]) -> bool {
@@ -78,8 +80,8 @@ pub(super) fn ignores_wildcard(name: &[u8]) -> bool {
     IGNORES_WILDCARD.iter().any(|crawler| eq_ignore_case(name, crawler))
 }
 
-fn eq_ignore_case(name: &[u8], known: &str) -> bool {
-    name.eq_ignore_ascii_case(known.as_bytes())
+fn eq_ignore_case(name: &[u8], other: &str) -> bool {
+    name.eq_ignore_ascii_case(other.as_bytes())
 }
 
 /// Returns the largest delay that `text` states for a crawler of this name.
@@ -90,12 +92,12 @@ fn stated_delay_for(text: &RobotsText<'_>, name: &[u8]) -> Option<Delay> {
 /// Returns true if every run that names this crawler states exactly this delay, once.
 pub(super) fn states_exactly(text: &RobotsText<'_>, name: &[u8], delay: Delay) -> bool {
     let mut runs = agent_runs(text, name).peekable();
-    let states_it = |run: &[Record<'_>]| run.iter().filter_map(stated_delay).eq([delay]);
-    runs.peek().is_some() && runs.all(states_it)
+    let is_exact = |run: &[Record<'_>]| run.iter().filter_map(stated_delay).eq([delay]);
+    runs.peek().is_some() && runs.all(is_exact)
 }
 
 fn agent_runs<'g>(text: &'g RobotsText<'_>, name: &'g [u8]) -> impl Iterator<Item = &'g [Record<'g>]> {
-    let names =
+    let is_match =
         move |record: &Record<'_>| matches!(record.what, RecordKind::Agent(agent) if agent.eq_ignore_ascii_case(name));
-    text.groups().flat_map(record_runs).filter(move |run| run.iter().any(names))
+    text.groups().flat_map(record_runs).filter(move |run| run.iter().any(is_match))
 }

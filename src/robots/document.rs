@@ -49,14 +49,14 @@ impl RenderedSource {
     }
 
     /// Returns the document with these directives; renders it if they have changed.
-    pub(super) fn render(&self, wishes: &Arc<RobotsDirectives>) -> Arc<RobotsDocument> {
-        let mut kept = self.edition.lock();
-        match &*kept {
-            Some((of, edition)) if Arc::ptr_eq(of, wishes) => Arc::clone(edition),
+    pub(super) fn render(&self, directives: &Arc<RobotsDirectives>) -> Arc<RobotsDocument> {
+        let mut rendered = self.edition.lock();
+        match &*rendered {
+            Some((current, document)) if Arc::ptr_eq(current, directives) => Arc::clone(document),
             _ => {
-                let edition = Arc::new(RobotsDocument::new(&self.original, wishes));
-                *kept = Some((Arc::clone(wishes), Arc::clone(&edition)));
-                edition
+                let document = Arc::new(RobotsDocument::new(&self.original, directives));
+                *rendered = Some((Arc::clone(directives), Arc::clone(&document)));
+                document
             }
         }
     }
@@ -69,28 +69,28 @@ impl RobotsDocument {
         Self { status, content_type, text, etag, directives_omitted: false }
     }
 
-    fn new(original: &OriginRobots, wishes: &RobotsDirectives) -> Self {
+    fn new(original: &OriginRobots, directives: &RobotsDirectives) -> Self {
         let OriginRobots { status, content_type, text } = original;
         let plain = || Bytes::from_static(PLAIN);
-        let as_it_is = || Self::of(*status, content_type.clone().unwrap_or_else(plain), text.clone());
-        if wishes.is_empty() {
-            return as_it_is();
+        let unchanged = || Self::of(*status, content_type.clone().unwrap_or_else(plain), text.clone());
+        if directives.is_empty() {
+            return unchanged();
         }
         // A status other than 200 means that the origin has no rules.
         let (content_type, rules) = match *status {
             200 => (content_type.clone().unwrap_or_else(plain), &text[..]),
             _ => (plain(), &[][..]),
         };
-        match merged(rules, wishes) {
+        match merged(rules, directives) {
             Some(merged) => Self::of(200, content_type, merged.into()),
-            None => Self { directives_omitted: true, ..as_it_is() },
+            None => Self { directives_omitted: true, ..unchanged() },
         }
     }
 
     /// Returns true if `If-None-Match` contains the current validator.
     pub fn matches_etag(&self, if_none_match: &[u8]) -> bool {
-        let known = |tag: &[u8]| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == self.etag.as_bytes();
-        self.status == 200 && if_none_match.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(known)
+        let is_current = |tag: &[u8]| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == self.etag.as_bytes();
+        self.status == 200 && if_none_match.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(is_current)
     }
 }
 

@@ -31,13 +31,13 @@ pub struct FetchWaiter(watch::Receiver<()>);
 impl FetchLocks {
     /// Returns the role of a request for the robots.txt of `site`.
     pub fn acquire(&self, site: &str) -> FetchRole<'_> {
-        let mut under_way = self.0.lock();
-        if let Some(ends) = under_way.get(site) {
-            return FetchRole::Wait(FetchWaiter(ends.clone()));
+        let mut fetches = self.0.lock();
+        if let Some(receiver) = fetches.get(site) {
+            return FetchRole::Wait(FetchWaiter(receiver.clone()));
         }
-        let (begins, ends) = watch::channel(());
-        under_way.insert(site.to_owned(), ends);
-        FetchRole::Fetch(FetchGuard { errands: self, site: site.to_owned(), _ends: begins })
+        let (sender, receiver) = watch::channel(());
+        fetches.insert(site.to_owned(), receiver);
+        FetchRole::Fetch(FetchGuard { errands: self, site: site.to_owned(), _ends: sender })
     }
 }
 
@@ -61,15 +61,15 @@ mod tests {
 
     #[tokio::test]
     async fn one_request_per_site_fetches_and_others_wait() {
-        let errands = FetchLocks::default();
-        let FetchRole::Fetch(errand) = errands.acquire("a") else { panic!("no fetch is in progress") };
-        let FetchRole::Wait(first) = errands.acquire("a") else { panic!("a fetch is in progress") };
-        let FetchRole::Wait(second) = errands.acquire("a") else { panic!("a fetch is in progress") };
-        assert!(matches!(errands.acquire("b"), FetchRole::Fetch(_)));
-        drop(errand);
+        let locks = FetchLocks::default();
+        let FetchRole::Fetch(guard) = locks.acquire("a") else { panic!("no fetch is in progress") };
+        let FetchRole::Wait(first) = locks.acquire("a") else { panic!("a fetch is in progress") };
+        let FetchRole::Wait(second) = locks.acquire("a") else { panic!("a fetch is in progress") };
+        assert!(matches!(locks.acquire("b"), FetchRole::Fetch(_)));
+        drop(guard);
         first.wait().await;
         second.wait().await;
-        assert!(matches!(errands.acquire("a"), FetchRole::Fetch(_)));
-        assert!(errands.0.lock().is_empty(), "no fetch is in progress");
+        assert!(matches!(locks.acquire("a"), FetchRole::Fetch(_)));
+        assert!(locks.0.lock().is_empty(), "no fetch is in progress");
     }
 }

@@ -47,8 +47,8 @@ mod tests {
             ("no-store", None),
             ("max-age=60, private", None),
         ] {
-            let told = fresh_for([field.as_bytes()].into_iter());
-            assert_eq!(told, seconds.map(Duration::from_secs), "{field}");
+            let lifetime = fresh_for([field.as_bytes()].into_iter());
+            assert_eq!(lifetime, seconds.map(Duration::from_secs), "{field}");
         }
     }
 }

@@ -11,10 +11,11 @@ use super::parser::{Delay, Record, RecordKind, RobotsText, WILDCARD, number_rang
 use super::writer::RobotsWriter;
 
 /// Returns `text` with `directives` merged in, or `None` if the result is too long. Merging again changes nothing.
-pub fn merged(text: &[u8], wishes: &RobotsDirectives) -> Option<Vec<u8>> {
+pub fn merged(text: &[u8], directives: &RobotsDirectives) -> Option<Vec<u8>> {
     let parsed = RobotsText::parse(text);
-    let merging = Merger { text, asked: resolve_delays(&parsed, wishes), trap: wishes.honeypot.as_deref(), parsed };
-    merging.write(RobotsWriter::of(text))
+    let merger =
+        Merger { text, asked: resolve_delays(&parsed, directives), trap: directives.honeypot.as_deref(), parsed };
+    merger.write(RobotsWriter::of(text))
 }
 
 struct Merger<'t> {
@@ -32,20 +33,20 @@ struct MissingGroup<'t> {
 }
 
 impl<'t> Merger<'t> {
-    fn write(&self, mut page: RobotsWriter<'_>) -> Option<Vec<u8>> {
+    fn write(&self, mut writer: RobotsWriter<'_>) -> Option<Vec<u8>> {
         let missing = self.missing();
         let mut groups = self.parsed.groups().peekable();
         while let Some(group) = groups.next() {
-            self.append_missing(group, groups.peek().is_none() && !missing.is_empty(), &mut page);
+            self.append_missing(group, groups.peek().is_none() && !missing.is_empty(), &mut writer);
         }
-        page.copy_rest();
-        for (place, group) in missing.iter().enumerate() {
-            if place > 0 || !self.text.is_empty() {
-                page.write_line(b"");
+        writer.copy_rest();
+        for (index, group) in missing.iter().enumerate() {
+            if index > 0 || !self.text.is_empty() {
+                writer.write_line(b"");
             }
-            self.append(group, &mut page);
+            self.append(group, &mut writer);
         }
-        page.finish()
+        writer.finish()
     }
 
     /// Returns the delay of the crawler that a user-agent record names.
@@ -57,82 +58,88 @@ impl<'t> Merger<'t> {
     }
 
     fn delay_of_product(&self, product: &[u8]) -> Option<Delay> {
-        self.asked.iter().find(|asked| asked.product.eq_ignore_ascii_case(product)).map(|asked| asked.delay)
+        self.asked.iter().find(|crawler| crawler.product.eq_ignore_ascii_case(product)).map(|crawler| crawler.delay)
     }
 
     /// Adds the missing lines to a group. `has_open_end` is true if appended groups follow, which must not become part
     /// of it.
-    fn append_missing(&self, group: &[Record<'_>], has_open_end: bool, page: &mut RobotsWriter<'_>) {
-        let trap = self.trap.filter(|_| !self.has_trap(group)).map(disallow);
+    fn append_missing(&self, group: &[Record<'_>], has_open_end: bool, writer: &mut RobotsWriter<'_>) {
+        let honeypot = self.trap.filter(|_| !self.has_trap(group)).map(disallow);
         let mut runs = record_runs(group).peekable();
         while let Some(run) = runs.next() {
             let agents = run.iter().take_while(|record| is_agent(record)).count();
             let mut parts = run[..agents].chunk_by(|one, next| self.delay_for(one) == self.delay_for(next)).peekable();
             while let Some(part) = parts.next() {
-                let Some(last) = part.last().filter(|_| !page.is_over_limit()) else { return };
-                page.copy_until(last.span.end);
-                let asked = self.delay_for(last);
+                let Some(last) = part.last().filter(|_| !writer.is_over_limit()) else { return };
+                writer.copy_until(last.span.end);
+                let requested = self.delay_for(last);
                 if parts.peek().is_some() {
-                    self.split_group(group, run, asked, page);
+                    self.split_group(group, run, requested, writer);
                     continue;
                 }
-                let states_none = run.iter().all(|record| stated_delay(record).is_none());
-                if let Some(delay) = asked.filter(|_| states_none) {
-                    page.write_line(&crawl_delay(delay));
+                let has_no_delay = run.iter().all(|record| stated_delay(record).is_none());
+                if let Some(delay) = requested.filter(|_| has_no_delay) {
+                    writer.write_line(&crawl_delay(delay));
                 }
                 if runs.peek().is_none() {
-                    trap.iter().for_each(|trap| page.write_line(trap));
-                    if has_open_end && trap.is_none() && !is_closed(group) {
-                        page.write_line(NO_RULE);
+                    honeypot.iter().for_each(|honeypot| writer.write_line(honeypot));
+                    if has_open_end && honeypot.is_none() && !is_closed(group) {
+                        writer.write_line(NO_RULE);
                     }
                 }
-                if let Some(delay) = asked {
-                    self.rewrite_delay(delay, run, page);
+                if let Some(delay) = requested {
+                    self.rewrite_delay(delay, run, writer);
                 }
             }
         }
     }
 
     /// Replaces the first delay of the run by `delay` and removes the others.
-    fn rewrite_delay(&self, delay: Delay, run: &[Record<'_>], page: &mut RobotsWriter<'_>) {
-        let mut said = run.iter().filter_map(|record| Some((&record.span, stated_delay(record)?)));
-        if let Some((first, _)) = said.next().filter(|(_, smaller)| *smaller != delay) {
+    fn rewrite_delay(&self, delay: Delay, run: &[Record<'_>], writer: &mut RobotsWriter<'_>) {
+        let mut stated = run.iter().filter_map(|record| Some((&record.span, stated_delay(record)?)));
+        if let Some((first, _)) = stated.next().filter(|(_, current)| *current != delay) {
             let number = number_range(&self.text[first.clone()]);
-            page.copy_until(first.start + number.start);
-            page.write(delay.to_string().as_bytes());
-            page.skip_to(first.start + number.end);
+            writer.copy_until(first.start + number.start);
+            writer.write(delay.to_string().as_bytes());
+            writer.skip_to(first.start + number.end);
         }
-        for (again, _) in said {
-            page.copy_until(again.start);
-            page.skip_to(again.end);
+        for (duplicate, _) in stated {
+            writer.copy_until(duplicate.start);
+            writer.skip_to(duplicate.end);
         }
     }
 
     /// Splits user agents from the following ones of the same run that have another delay.
-    fn split_group(&self, group: &[Record<'_>], run: &[Record<'_>], asked: Option<Delay>, page: &mut RobotsWriter<'_>) {
+    fn split_group(
+        &self,
+        group: &[Record<'_>],
+        run: &[Record<'_>],
+        requested: Option<Delay>,
+        writer: &mut RobotsWriter<'_>,
+    ) {
         let delays: Vec<Delay> =
-            asked.map_or_else(|| run.iter().filter_map(stated_delay).collect(), |delay| vec![delay]);
-        delays.iter().for_each(|delay| page.write_line(&crawl_delay(*delay)));
+            requested.map_or_else(|| run.iter().filter_map(stated_delay).collect(), |delay| vec![delay]);
+        delays.iter().for_each(|delay| writer.write_line(&crawl_delay(*delay)));
         // For crawlers that read delays, a delay alone ends the group. Other crawlers do not read the lines as a group
         // of their own.
         if is_closed(run) || delays.is_empty() {
-            self.repeat_rules(&[group], page);
-            page.write_line(b"");
+            self.repeat_rules(&[group], writer);
+            writer.write_line(b"");
         }
     }
 
     /// Adds the rules of `groups` and the honeypot if it is missing; if there are no rules, adds [`NO_RULE`].
-    fn repeat_rules(&self, groups: &[&[Record<'_>]], page: &mut RobotsWriter<'_>) {
-        let trap = self.trap.filter(|_| !groups.iter().any(|group| self.has_trap(group))).map(disallow);
-        trap.iter().for_each(|trap| page.write_line(trap));
+    fn repeat_rules(&self, groups: &[&[Record<'_>]], writer: &mut RobotsWriter<'_>) {
+        let honeypot = self.trap.filter(|_| !groups.iter().any(|group| self.has_trap(group))).map(disallow);
+        honeypot.iter().for_each(|honeypot| writer.write_line(honeypot));
         for rule in groups.iter().flat_map(|group| self.rules_in(group)) {
-            if page.is_over_limit() {
+            if writer.is_over_limit() {
                 return;
             }
-            page.write_line(rule);
+            writer.write_line(rule);
         }
-        if trap.is_none() && !groups.iter().any(|group| is_closed(group)) {
-            page.write_line(NO_RULE);
+        if honeypot.is_none() && !groups.iter().any(|group| is_closed(group)) {
+            writer.write_line(NO_RULE);
         }
     }
 
@@ -145,8 +152,8 @@ impl<'t> Merger<'t> {
     }
 
     fn has_trap(&self, group: &[Record<'_>]) -> bool {
-        let is_trap = |path: &[u8]| self.trap.is_some_and(|trap| trap.as_bytes() == path);
-        group.iter().any(|record| matches!(record.what, RecordKind::Disallow(path) if is_trap(path)))
+        let is_honeypot = |path: &[u8]| self.trap.is_some_and(|honeypot| honeypot.as_bytes() == path);
+        group.iter().any(|record| matches!(record.what, RecordKind::Disallow(path) if is_honeypot(path)))
     }
 
     /// Returns the groups to append for crawlers without a group of their own. Crawlers with equal lines share one.
@@ -158,35 +165,35 @@ impl<'t> Merger<'t> {
             missing.push(MissingGroup { products: vec![WILDCARD], delay: wildcard_delay, rules_of: None });
         }
         let is_stated_for_wildcard = |delay| match wildcard_delay {
-            Some(asked) => asked == delay,
+            Some(requested) => requested == delay,
             None => states_exactly(&self.parsed, WILDCARD, delay),
         };
-        for CrawlerDelay { product, delay, group: goes_by } in &self.asked {
-            let follows_wildcard = match goes_by {
+        for CrawlerDelay { product, delay, group } in &self.asked {
+            let follows_wildcard = match group {
                 Some(name) => *name == WILDCARD,
                 None => !ignores_wildcard(product),
             };
-            let has_group = goes_by.is_some_and(|name| *product == WILDCARD || is_family(name, product));
+            let has_group = group.is_some_and(|name| *product == WILDCARD || is_family(name, product));
             if *product == WILDCARD || has_group || (follows_wildcard && is_stated_for_wildcard(*delay)) {
                 continue;
             }
-            let says_the_same = |known: &&mut MissingGroup<'_>| {
-                known.products != [WILDCARD] && known.delay == Some(*delay) && known.rules_of == *goes_by
+            let has_same_rules = |existing: &&mut MissingGroup<'_>| {
+                existing.products != [WILDCARD] && existing.delay == Some(*delay) && existing.rules_of == *group
             };
-            match missing.iter_mut().find(says_the_same) {
-                Some(known) => known.products.push(product),
-                None => missing.push(MissingGroup { products: vec![product], delay: Some(*delay), rules_of: *goes_by }),
+            match missing.iter_mut().find(has_same_rules) {
+                Some(existing) => existing.products.push(product),
+                None => missing.push(MissingGroup { products: vec![product], delay: Some(*delay), rules_of: *group }),
             }
         }
         missing
     }
 
-    fn append(&self, missing: &MissingGroup<'_>, page: &mut RobotsWriter<'_>) {
+    fn append(&self, missing: &MissingGroup<'_>, writer: &mut RobotsWriter<'_>) {
         let MissingGroup { products, delay, rules_of } = missing;
-        products.iter().for_each(|product| page.write_line(&[b"User-agent: ", *product].concat()));
-        delay.iter().for_each(|delay| page.write_line(&crawl_delay(*delay)));
+        products.iter().for_each(|product| writer.write_line(&[b"User-agent: ", *product].concat()));
+        delay.iter().for_each(|delay| writer.write_line(&crawl_delay(*delay)));
         let groups: Vec<_> = rules_of.iter().flat_map(|name| self.parsed.groups_of(name)).collect();
-        self.repeat_rules(&groups, page);
+        self.repeat_rules(&groups, writer);
     }
 }
 

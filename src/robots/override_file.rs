@@ -49,29 +49,29 @@ mod tests {
 
     #[test]
     fn briefly_empty_override_file_keeps_the_previous_text() {
-        let folder = tempfile::tempdir().expect("a directory");
-        let file = folder.path().join("robots.txt");
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("robots.txt");
         let write = |text: &str| std::fs::write(&file, text).expect("the file is writable");
-        let mut own = OverrideFile::default();
-        assert_eq!(own.reload_if_changed(&file, None), None, "the file is missing");
+        let mut override_file = OverrideFile::default();
+        assert_eq!(override_file.reload_if_changed(&file, None), None, "the file is missing");
         write("");
         assert_eq!(
-            own.reload_if_changed(&file, None),
+            override_file.reload_if_changed(&file, None),
             Some(Bytes::new()),
             "an empty file is served if there was no other"
         );
         write("Allow: /\n");
-        let served = own.reload_if_changed(&file, Some(&Bytes::new())).expect("the file has changed");
-        for nothing in ["", " \n"] {
-            write(nothing);
-            assert_eq!(own.reload_if_changed(&file, Some(&served)), None, "{nothing:?}");
+        let served = override_file.reload_if_changed(&file, Some(&Bytes::new())).expect("the file has changed");
+        for empty in ["", " \n"] {
+            write(empty);
+            assert_eq!(override_file.reload_if_changed(&file, Some(&served)), None, "{empty:?}");
             write("Allow: /\n");
-            assert_eq!(own.reload_if_changed(&file, Some(&served)).as_ref(), Some(&served));
+            assert_eq!(override_file.reload_if_changed(&file, Some(&served)).as_ref(), Some(&served));
         }
         write("");
-        assert_eq!(own.reload_if_changed(&file, Some(&served)), None);
+        assert_eq!(override_file.reload_if_changed(&file, Some(&served)), None);
         assert_eq!(
-            own.reload_if_changed(&file, Some(&served)),
+            override_file.reload_if_changed(&file, Some(&served)),
             Some(Bytes::new()),
             "an empty file is served on the second reading"
         );

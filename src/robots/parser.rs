@@ -52,8 +52,8 @@ impl<'t> RobotsText<'t> {
         for span in lines(text) {
             let line = &text[span.clone()];
             let line = if span.start == 0 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
-            let Some(what) = parse_record(line) else { continue };
-            match what {
+            let Some(kind) = parse_record(line) else { continue };
+            match kind {
                 RecordKind::Agent(_) if has_rules => {
                     parsed.groups.push(parsed.records.len()..parsed.records.len());
                     has_rules = false;
@@ -63,7 +63,7 @@ impl<'t> RobotsText<'t> {
             }
             // Records before the first user agent apply to no crawler.
             if let Some(group) = parsed.groups.last_mut() {
-                parsed.records.push(Record { span, what });
+                parsed.records.push(Record { span, what: kind });
                 group.end = parsed.records.len();
             }
         }
@@ -77,8 +77,8 @@ impl<'t> RobotsText<'t> {
 
     /// Returns the records of all groups that name `product`.
     pub(super) fn groups_of(&self, product: &[u8]) -> impl Iterator<Item = &[Record<'t>]> {
-        let names = move |record: &Record<'_>| matches!(record.what, RecordKind::Agent(agent) if agent.eq_ignore_ascii_case(product));
-        self.groups().filter(move |group| group.iter().any(names))
+        let is_match = move |record: &Record<'_>| matches!(record.what, RecordKind::Agent(agent) if agent.eq_ignore_ascii_case(product));
+        self.groups().filter(move |group| group.iter().any(is_match))
     }
 }
 
@@ -262,21 +262,21 @@ mod tests {
 
     #[test]
     fn crawl_delay_parsing_and_display_agree() {
-        for (written, read) in
+        for (input, expected) in
             [("10", "10"), ("0.5", "0.5"), ("60.", "60"), (".25", "0.25"), ("1.23456", "1.234"), ("007", "7")]
         {
-            assert_eq!(Delay::parse(written.as_bytes()).map(|delay| delay.to_string()).as_deref(), Some(read));
+            assert_eq!(Delay::parse(input.as_bytes()).map(|delay| delay.to_string()).as_deref(), Some(expected));
         }
-        for none in ["", ".", "-1", "1e3", "ten", "1s", "9999999999", "1.2.3"] {
-            assert_eq!(Delay::parse(none.as_bytes()), None, "{none}");
+        for invalid in ["", ".", "-1", "1e3", "ten", "1s", "9999999999", "1.2.3"] {
+            assert_eq!(Delay::parse(invalid.as_bytes()), None, "{invalid}");
         }
     }
 
     proptest! {
         #[test]
         fn concatenated_lines_equal_the_text(text in prop::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), any::<u8>()], 0..300)) {
-            let together: Vec<u8> = lines(&text).flat_map(|line| text[line].to_vec()).collect();
-            prop_assert_eq!(&together, &text);
+            let joined: Vec<u8> = lines(&text).flat_map(|line| text[line].to_vec()).collect();
+            prop_assert_eq!(&joined, &text);
             RobotsText::parse(&text);
         }
     }

@@ -17,15 +17,15 @@ impl<'t> RobotsWriter<'t> {
         Self { text, copied: 0, out: Vec::with_capacity(text.len() + 1024) }
     }
 
-    /// Copies up to `place`.
-    pub(super) fn copy_until(&mut self, place: usize) {
-        self.out.extend_from_slice(&self.text[self.copied..place]);
-        self.copied = place;
+    /// Copies up to `position`.
+    pub(super) fn copy_until(&mut self, position: usize) {
+        self.out.extend_from_slice(&self.text[self.copied..position]);
+        self.copied = position;
     }
 
-    /// Skips the text before `place`.
-    pub(super) fn skip_to(&mut self, place: usize) {
-        self.copied = place;
+    /// Skips the text before `position`.
+    pub(super) fn skip_to(&mut self, position: usize) {
+        self.copied = position;
     }
 
     /// Writes text within a line.
@@ -43,9 +43,9 @@ impl<'t> RobotsWriter<'t> {
         if self.is_over_limit() {
             return;
         }
-        let ended = line_ending(&self.out);
-        let newline = ended.unwrap_or_else(|| self.first_ending());
-        if ended.is_none() && !self.out.is_empty() {
+        let ending = line_ending(&self.out);
+        let newline = ending.unwrap_or_else(|| self.first_ending());
+        if ending.is_none() && !self.out.is_empty() {
             self.out.extend_from_slice(newline);
         }
         self.out.extend_from_slice(line);
