@@ -66,7 +66,7 @@ impl AccessLog {
 
     /// Like [`Self::start`], for any sink that can be opened repeatedly.
     pub fn start_with(open: impl OpenSink) -> io::Result<Self> {
-        let (orders, inbox) = mpsc::sync_channel(QUEUE_LENGTH);
+        let (commands, inbox) = mpsc::sync_channel(QUEUE_LENGTH);
         let (done, finished) = mpsc::channel();
         let shared = Arc::new(LogShared::default());
         let writer = LogWriter::new(open, inbox, Arc::clone(&shared))?;
@@ -74,7 +74,7 @@ impl AccessLog {
             writer.run();
             drop(done);
         })?;
-        Ok(Self { orders, shared, writer: thread.thread().clone(), finished: Mutex::new(finished) })
+        Ok(Self { orders: commands, shared, writer: thread.thread().clone(), finished: Mutex::new(finished) })
     }
 
     /// Returns a new buffer for a worker.
@@ -93,11 +93,11 @@ impl AccessLog {
         self.wake();
     }
 
-    /// Writes all lines handed over and ends the thread. Returns false if that took longer than `patience`.
-    pub fn close(&self, patience: Duration) -> bool {
+    /// Writes all lines handed over and ends the thread. Returns false if that took longer than `timeout`.
+    pub fn close(&self, timeout: Duration) -> bool {
         self.shared.closing.store(true, Ordering::Release);
         self.wake();
-        matches!(self.finished.lock().recv_timeout(patience), Err(mpsc::RecvTimeoutError::Disconnected))
+        matches!(self.finished.lock().recv_timeout(timeout), Err(mpsc::RecvTimeoutError::Disconnected))
     }
 
     /// Wakes the writer, which waits for a command or, while the disk is full, for the next retry. A full inbox needs
@@ -129,9 +129,9 @@ impl LogBuffer {
         }
         let empty = Lines { bytes: self.shared.spare_buffer(), count: 0 };
         let full = std::mem::replace(&mut self.lines, empty);
-        if let Err(TrySendError::Full(order) | TrySendError::Disconnected(order)) =
+        if let Err(TrySendError::Full(command) | TrySendError::Disconnected(command)) =
             self.orders.try_send(WriterCommand::Write(full))
-            && let WriterCommand::Write(lines) = order
+            && let WriterCommand::Write(lines) = command
         {
             self.shared.drop_lines(lines.count);
             self.shared.return_buffer(lines.bytes);

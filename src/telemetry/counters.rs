@@ -88,12 +88,12 @@ impl WorkerCounters {
                 scope.duration.record(origin.duration);
             });
         }
-        for found in record.evidence.iter().flatten() {
-            if let Evidence::Behavior(signal) = *found {
+        for evidence in record.evidence.iter().flatten() {
+            if let Evidence::Behavior(signal) = *evidence {
                 self.signals[signal as usize] += 1;
             }
-            if let Some(operator) = found.claimed_operator() {
-                self.operators.get_or_insert(record.names.operator(operator)).record(found);
+            if let Some(operator) = evidence.claimed_operator() {
+                self.operators.get_or_insert(record.names.operator(operator)).record(evidence);
             }
         }
     }
@@ -105,13 +105,13 @@ impl WorkerCounters {
         scopes: &[ScopeId],
         mut each: impl FnMut(&mut ScopeCounters),
     ) {
-        let Self { known, scopes: slots, .. } = self;
-        known.reset_for(names.settings());
+        let Self { known: index, scopes: slots, .. } = self;
+        index.reset_for(names.settings());
         if scopes.is_empty() {
-            each(known.scopes.counters_of(0, slots, || DEFAULT_SCOPE));
+            each(index.scopes.counters_of(0, slots, || DEFAULT_SCOPE));
         }
         for &scope in scopes {
-            each(known.scopes.counters_of(usize::from(scope.0) + 1, slots, || names.scope(scope)));
+            each(index.scopes.counters_of(usize::from(scope.0) + 1, slots, || names.scope(scope)));
         }
     }
 
@@ -203,8 +203,8 @@ impl ClassCounters {
 }
 
 impl OperatorCounters {
-    fn record(&mut self, found: &Evidence) {
-        match found {
+    fn record(&mut self, evidence: &Evidence) {
+        match evidence {
             Evidence::AddressVerified(_) => self.verified += 1,
             Evidence::AddressMismatch(_) => self.impostor += 1,
             Evidence::SignatureValid(_) => self.signed[0] += 1,
@@ -224,12 +224,12 @@ impl<T> Default for NamedSlots<T> {
 impl<T: Default> NamedSlots<T> {
     /// Returns the counters of `name`; creates them if missing.
     pub(super) fn get_or_insert(&mut self, name: &str) -> &mut T {
-        let place = self.index(name);
-        &mut self.0[place].1
+        let index = self.index(name);
+        &mut self.0[index].1
     }
 
     fn index(&mut self, name: &str) -> usize {
-        self.0.iter().position(|(known, _)| **known == *name).unwrap_or_else(|| {
+        self.0.iter().position(|(existing, _)| **existing == *name).unwrap_or_else(|| {
             self.0.push((name.into(), T::default()));
             self.0.len() - 1
         })
@@ -244,8 +244,8 @@ impl<T: Default> NamedSlots<T> {
         self.zeroed_except(|_| T::default())
     }
 
-    fn zeroed_except(&self, kept: impl Fn(&T) -> T) -> Self {
-        Self(self.0.iter().map(|(name, slot)| (name.clone(), kept(slot))).collect())
+    fn zeroed_except(&self, retained: impl Fn(&T) -> T) -> Self {
+        Self(self.0.iter().map(|(name, slot)| (name.clone(), retained(slot))).collect())
     }
 }
 
@@ -269,8 +269,8 @@ impl SlotMap {
         if self.0.len() <= number {
             self.0.resize(number + 1, None);
         }
-        let place = *self.0[number].get_or_insert_with(|| slots.index(name()));
-        &mut slots.0[place].1
+        let index = *self.0[number].get_or_insert_with(|| slots.index(name()));
+        &mut slots.0[index].1
     }
 }
 
@@ -289,64 +289,64 @@ mod tests {
 
     #[test]
     fn reload_that_renumbers_classes_keeps_their_counts() {
-        let mut cells = WorkerCounters::default();
-        for known in ["bot", "person"] {
-            cells.classes.get_or_insert(known);
+        let mut counters = WorkerCounters::default();
+        for name in ["bot", "person"] {
+            counters.classes.get_or_insert(name);
         }
         let names = &TestNames(1);
-        cells.record(&person());
-        cells.record(&Record { class: ClassId(0), names, ..person() });
-        cells.record(&Record { class: ClassId(1), class_name: "bot", names, ..person() });
-        cells.record(&Record { class: ClassId(7), class_name: "new", names, ..person() });
-        let counts: Vec<_> = cells.classes.iter().map(|(name, class)| (name, class.admitted)).collect();
+        counters.record(&person());
+        counters.record(&Record { class: ClassId(0), names, ..person() });
+        counters.record(&Record { class: ClassId(1), class_name: "bot", names, ..person() });
+        counters.record(&Record { class: ClassId(7), class_name: "new", names, ..person() });
+        let counts: Vec<_> = counters.classes.iter().map(|(name, class)| (name, class.admitted)).collect();
         assert_eq!(counts, [("bot", 1), ("person", 2), ("new", 1)]);
     }
 
     #[test]
     fn reason_and_kind_indexes_match_their_order() {
-        assert!(Reason::ALL.iter().enumerate().all(|(place, &reason)| reason as usize == place));
-        assert!(ClientKind::ALL.iter().enumerate().all(|(place, &kind)| kind as usize == place));
+        assert!(Reason::ALL.iter().enumerate().all(|(index, &reason)| reason as usize == index));
+        assert!(ClientKind::ALL.iter().enumerate().all(|(index, &kind)| kind as usize == index));
     }
 
     #[test]
     fn scopes_are_counted_by_name_not_number() {
-        let mut cells = WorkerCounters::default();
+        let mut counters = WorkerCounters::default();
         for (names, scopes) in [(TestNames(0), &[ScopeId(0)][..]), (TestNames(1), &[ScopeId(3)]), (TestNames(1), &[])] {
-            cells.each_scope(&names, scopes, |scope| scope.inflight += 1);
+            counters.each_scope(&names, scopes, |scope| scope.inflight += 1);
         }
-        let open: Vec<_> = cells.scopes.iter().map(|(name, scope)| (name, scope.inflight)).collect();
+        let open: Vec<_> = counters.scopes.iter().map(|(name, scope)| (name, scope.inflight)).collect();
         assert_eq!(open, [("search_backend", 2), ("default", 1)]);
     }
 
     #[test]
     fn take_resets_counters_but_keeps_gauges() {
-        let mut cells = WorkerCounters::default();
-        cells.connection_opened();
-        cells.scopes.get_or_insert("default").inflight = 3;
-        cells.record(&person());
+        let mut counters = WorkerCounters::default();
+        counters.connection_opened();
+        counters.scopes.get_or_insert("default").inflight = 3;
+        counters.record(&person());
         let mut total = WorkerCounters::default();
-        total.merge(&cells.take_all());
-        total.merge(&cells.take_all());
+        total.merge(&counters.take_all());
+        total.merge(&counters.take_all());
         assert_eq!(total.classes.get_or_insert("person").admitted, 1);
         assert_eq!(total.kinds[0], [1, 0]);
-        assert_eq!((cells.connections_open, cells.scopes.get_or_insert("default").inflight), (1, 3));
+        assert_eq!((counters.connections_open, counters.scopes.get_or_insert("default").inflight), (1, 3));
     }
 
     #[test]
     fn address_proof_is_counted_per_operator() {
         use crate::policy::OperatorId;
-        let mut cells = WorkerCounters::default();
-        cells.record(&Record { evidence: &[None, Some(Evidence::AddressVerified(OperatorId(0)))], ..person() });
-        cells.record(&Record { evidence: &[Some(Evidence::AddressMismatch(OperatorId(0)))], ..person() });
-        let google = cells.operators.get_or_insert("googlebot");
+        let mut counters = WorkerCounters::default();
+        counters.record(&Record { evidence: &[None, Some(Evidence::AddressVerified(OperatorId(0)))], ..person() });
+        counters.record(&Record { evidence: &[Some(Evidence::AddressMismatch(OperatorId(0)))], ..person() });
+        let google = counters.operators.get_or_insert("googlebot");
         assert_eq!((google.verified, google.impostor), (1, 1));
     }
 
     #[test]
     fn signatures_are_counted_per_named_operator() {
         use crate::policy::OperatorId;
-        let mut cells = WorkerCounters::default();
-        for found in [
+        let mut counters = WorkerCounters::default();
+        for evidence in [
             Evidence::SignatureValid(OperatorId(0)),
             Evidence::SignatureInvalid(Some(OperatorId(0))),
             Evidence::SignatureInvalid(None),
@@ -354,10 +354,10 @@ mod tests {
             Evidence::SignatureUnknown(Some(OperatorId(0))),
             Evidence::SignatureUnlisted,
         ] {
-            cells.record(&Record { evidence: &[None, Some(found)], ..person() });
+            counters.record(&Record { evidence: &[None, Some(evidence)], ..person() });
         }
         let mut total = WorkerCounters::default();
-        total.merge(&cells.take_all());
+        total.merge(&counters.take_all());
         assert_eq!(total.operators.get_or_insert("googlebot").signed, [1, 1, 2]);
     }
 }

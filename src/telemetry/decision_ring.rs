@@ -47,10 +47,10 @@ impl DecisionRing {
 
     /// Returns the line of decision `id`, or `None` if it was overwritten.
     pub(super) fn find(&self, id: u64) -> Option<&[u8]> {
-        let kept = |entry: &&RingEntry| {
+        let is_stored = |entry: &&RingEntry| {
             entry.id == id && entry.length > 0 && self.written - entry.start <= self.text.len() as u64
         };
-        self.entries.iter().find(kept).map(|entry| &self.text[self.position(entry.start)..][..entry.length])
+        self.entries.iter().find(is_stored).map(|entry| &self.text[self.position(entry.start)..][..entry.length])
     }
 
     fn position(&self, written: u64) -> usize {
@@ -71,26 +71,28 @@ mod tests {
 
     #[test]
     fn oldest_decision_is_evicted_first() {
-        let mut recent = DecisionRing::new(2);
-        assert_eq!(recent.find(0), None, "an unused id");
-        recent.push(1, b"one");
-        recent.push(2, b"two");
-        recent.push(3, b"three");
-        assert_eq!([1, 2, 3].map(|id| recent.find(id)), [None, Some(&b"two"[..]), Some(&b"three"[..])]);
+        let mut ring = DecisionRing::new(2);
+        assert_eq!(ring.find(0), None, "an unused id");
+        ring.push(1, b"one");
+        ring.push(2, b"two");
+        ring.push(3, b"three");
+        assert_eq!([1, 2, 3].map(|id| ring.find(id)), [None, Some(&b"two"[..]), Some(&b"three"[..])]);
     }
 
     proptest! {
         #[test]
         fn found_lines_equal_the_stored_lines(lengths in proptest::collection::vec(1..=LINE_BYTES_MAX, 1..40)) {
-            let mut recent = DecisionRing::new(8);
-            let line = |place: usize| vec![place as u8; lengths[place]];
+            let mut ring = DecisionRing::new(8);
+            let line = |index: usize| vec![index as u8; lengths[index]];
             for last in 0..lengths.len() {
-                recent.push(last as u64, &line(last));
-                for place in 0..=last {
-                    let (found, line) = (recent.find(place as u64), line(place));
+                ring.push(last as u64, &line(last));
+                for index in 0..=last {
+                    let (found, line) = (ring.find(index as u64), line(index));
                     prop_assert!(found.is_none_or(|found| *found == *line));
-                    let behind: usize = lengths[place..=last].iter().sum();
-                    prop_assert!(found.is_some() || last - place >= 8 || behind + LINE_BYTES_MAX > 8 * TYPICAL_LINE_BYTES);
+                    let bytes_since: usize = lengths[index..=last].iter().sum();
+                    prop_assert!(
+                        found.is_some() || last - index >= 8 || bytes_since + LINE_BYTES_MAX > 8 * TYPICAL_LINE_BYTES
+                    );
                 }
             }
         }
@@ -98,9 +100,9 @@ mod tests {
 
     #[test]
     fn oversized_line_evicts_nothing() {
-        let mut recent = DecisionRing::new(1);
-        recent.push(1, b"one");
-        recent.push(2, &[b'x'; LINE_BYTES_MAX + 1]);
-        assert_eq!((recent.find(1), recent.find(2)), (Some(&b"one"[..]), None));
+        let mut ring = DecisionRing::new(1);
+        ring.push(1, b"one");
+        ring.push(2, &[b'x'; LINE_BYTES_MAX + 1]);
+        assert_eq!((ring.find(1), ring.find(2)), (Some(&b"one"[..]), None));
     }
 }

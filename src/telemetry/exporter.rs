@@ -50,25 +50,25 @@ impl Exporter {
         self.recorder.register_gauge(&key(metric, labels), &METADATA).set(value);
     }
 
-    /// Returns the exposition: all values set so far, `cells`, and the state of the engine. `operators` are names by
+    /// Returns the exposition: all values set so far, `counters`, and the state of the engine. `operators` are names by
     /// operator id.
     pub(super) fn render(
         &self,
-        cells: &WorkerCounters,
+        counters: &WorkerCounters,
         admission: &Admission,
         quotas: &[QuotaView],
         scopes: &[ScopeState],
         operators: &[&str],
         lists: &ListsView<'_>,
     ) -> String {
-        self.count_requests(cells);
-        self.count_connections_and_kinds(cells);
+        self.count_requests(counters);
+        self.count_connections_and_kinds(counters);
         let engine = admission.engine();
         self.gauge(BEHAVIOUR_CLIENTS, &[], admission.tracked_profiles() as f64);
         self.gauge(CLIENTS_TRACKED, &[], engine.clients_tracked() as f64);
         self.count(CLIENTS_EVICTED, &[], engine.clients_evicted());
         let mut text = Exposition::appending_to(self.handle.render());
-        write_durations(&mut text, cells);
+        write_durations(&mut text, counters);
         write_throttle(&mut text, scopes);
         write_quotas(&mut text, quotas);
         let mut family = text.family(LONGEST_REFUSAL);
@@ -86,8 +86,8 @@ impl Exporter {
         text.finish()
     }
 
-    fn count_requests(&self, cells: &WorkerCounters) {
-        for (class, counts) in cells.classes.iter() {
+    fn count_requests(&self, counters: &WorkerCounters) {
+        for (class, counts) in counters.classes.iter() {
             self.count(REQUESTS, &[class, "admitted", ""], counts.admitted);
             for (reason, (&refused, &shadow)) in Reason::ALL.iter().zip(counts.refused.iter().zip(&counts.shadow)) {
                 self.count(REQUESTS, &[class, "refused", reason.name()], refused);
@@ -95,14 +95,14 @@ impl Exporter {
             }
             self.count_codes(class, &counts.codes);
         }
-        for (kind, [admitted, refused]) in ClientKind::ALL.iter().zip(cells.kinds) {
+        for (kind, [admitted, refused]) in ClientKind::ALL.iter().zip(counters.kinds) {
             self.count(REQUESTS_BY_KIND, &[kind.name(), "admitted"], admitted);
             self.count(REQUESTS_BY_KIND, &[kind.name(), "refused"], refused);
         }
-        for (signal, &count) in Signal::ALL.iter().zip(&cells.signals) {
+        for (signal, &count) in Signal::ALL.iter().zip(&counters.signals) {
             self.count(SUSPECTED, &[signal.name()], count);
         }
-        self.count_codes("", &cells.unclassed);
+        self.count_codes("", &counters.unclassed);
     }
 
     fn count_codes(&self, class: &str, codes: &[u64]) {
@@ -111,38 +111,36 @@ impl Exporter {
         }
     }
 
-    fn count_connections_and_kinds(&self, cells: &WorkerCounters) {
-        for (scope, counts) in cells.scopes.iter() {
+    fn count_connections_and_kinds(&self, counters: &WorkerCounters) {
+        for (scope, counts) in counters.scopes.iter() {
             for (code, &count) in StatusClass::NAMES.iter().zip(&counts.codes) {
                 self.count(ORIGIN_REQUESTS, &[scope, code], count);
             }
         }
-        for (operator, counts) in cells.operators.iter() {
+        for (operator, counts) in counters.operators.iter() {
             self.count(VERIFICATIONS, &[operator, "ranges", "verified"], counts.verified);
             self.count(VERIFICATIONS, &[operator, "ranges", "impostor"], counts.impostor);
             for (result, &count) in ["verified", "invalid", "unknown"].iter().zip(&counts.signed) {
                 self.count(VERIFICATIONS, &[operator, "signature", result], count);
             }
         }
-        self.gauge(CONNECTIONS, &[], cells.connections_open as f64);
-        self.count(CONNECTIONS_REFUSED, &[], cells.connections_refused);
+        self.gauge(CONNECTIONS, &[], counters.connections_open as f64);
+        self.count(CONNECTIONS_REFUSED, &[], counters.connections_refused);
     }
 }
 
-fn write_durations(text: &mut Exposition, cells: &WorkerCounters) {
+fn write_durations(text: &mut Exposition, counters: &WorkerCounters) {
     let mut family = text.family(REQUEST_DURATION);
-    for (class, ClassCounters { admitted_duration: admitted_took, refused_duration: refused_took, .. }) in
-        cells.classes.iter()
-    {
-        family.histogram(&[class, "admitted"], admitted_took);
-        family.histogram(&[class, "refused"], refused_took);
+    for (class, ClassCounters { admitted_duration, refused_duration, .. }) in counters.classes.iter() {
+        family.histogram(&[class, "admitted"], admitted_duration);
+        family.histogram(&[class, "refused"], refused_duration);
     }
     let mut family = text.family(ORIGIN_REQUEST_DURATION);
-    for (scope, counts) in cells.scopes.iter() {
+    for (scope, counts) in counters.scopes.iter() {
         family.histogram(&[scope], &counts.duration);
     }
     let mut family = text.family(ORIGIN_INFLIGHT);
-    for (scope, counts) in cells.scopes.iter() {
+    for (scope, counts) in counters.scopes.iter() {
         family.sample(&[scope], counts.inflight);
     }
 }
@@ -156,8 +154,8 @@ fn write_throttle(text: &mut Exposition, scopes: &[ScopeState]) {
     each_scope(text, scopes, ORIGIN_BACKOFF, |scope| scope.backoff_remaining.as_secs_f64());
     each_scope(text, scopes, QUEUE_LENGTH, |scope| scope.queue_length);
     let mut family = text.family(SCOPE_VALUES);
-    for (scope, values) in scopes.iter().filter_map(|scope| Some((scope, scope.partitions?))) {
-        family.sample(&[&scope.name], values);
+    for (scope, partitions) in scopes.iter().filter_map(|scope| Some((scope, scope.partitions?))) {
+        family.sample(&[&scope.name], partitions);
     }
 }
 

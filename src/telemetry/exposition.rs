@@ -68,11 +68,11 @@ struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.chars().try_for_each(|letter| match letter {
+        self.0.chars().try_for_each(|character| match character {
             '\\' => out.write_str("\\\\"),
             '"' => out.write_str("\\\""),
             '\n' => out.write_str("\\n"),
-            _ => out.write_char(letter),
+            _ => out.write_char(character),
         })
     }
 }

@@ -32,8 +32,8 @@ pub(super) const BOUNDS: [(u64, &str); 15] = [
 
 impl Histogram {
     /// Counts one sample.
-    pub fn record(&mut self, took: Duration) {
-        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+    pub fn record(&mut self, duration: Duration) {
+        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.iter().position(|&(bound, _)| nanoseconds <= bound).unwrap_or(BOUNDS.len());
         self.counts[bucket] += 1;
         self.sum_ns = self.sum_ns.saturating_add(nanoseconds);
@@ -48,7 +48,7 @@ impl Histogram {
     /// Returns the number of samples up to each bound, smallest bound first; the last entry is the number of all
     /// samples.
     pub fn cumulative(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let bounds = BOUNDS.iter().map(|&(_, shown)| shown).chain(["+Inf"]);
+        let bounds = BOUNDS.iter().map(|&(_, label)| label).chain(["+Inf"]);
         bounds.zip(self.counts.iter().scan(0, |sum, count| {
             *sum += count;
             Some(*sum)
@@ -74,8 +74,8 @@ mod tests {
     #[test]
     fn bounds_ascend_and_match_their_labels() {
         assert!(BOUNDS.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        for (nanoseconds, shown) in BOUNDS {
-            assert_eq!(shown.parse(), Ok(nanoseconds as f64 / 1e9));
+        for (nanoseconds, label) in BOUNDS {
+            assert_eq!(label.parse(), Ok(nanoseconds as f64 / 1e9));
         }
     }
 
@@ -95,9 +95,9 @@ mod tests {
         fn merged_histograms_equal_a_single_one(samples in proptest::collection::vec((any::<u32>(), any::<bool>()), 0..50)) {
             let (mut one, mut other, mut all) = (Histogram::default(), Histogram::default(), Histogram::default());
             for (micros, left) in samples {
-                let took = Duration::from_micros(u64::from(micros));
-                if left { one.record(took) } else { other.record(took) }
-                all.record(took);
+                let duration = Duration::from_micros(u64::from(micros));
+                if left { one.record(duration) } else { other.record(duration) }
+                all.record(duration);
             }
             one.merge(&other);
             prop_assert_eq!(one, all);

@@ -44,8 +44,8 @@ pub(super) fn number_or_null(out: &mut Vec<u8>, number: Option<u64>) {
 }
 
 /// Appends `true`, `false` or `null`.
-pub(super) fn bool_or_null(out: &mut Vec<u8>, truth: Option<bool>) {
-    out.extend_from_slice(match truth {
+pub(super) fn bool_or_null(out: &mut Vec<u8>, value: Option<bool>) {
+    out.extend_from_slice(match value {
         Some(true) => b"true",
         Some(false) => b"false",
         None => b"null",
@@ -58,8 +58,8 @@ pub(super) fn units(out: &mut Vec<u8>, units: Units) {
 }
 
 /// Appends a duration in milliseconds, exact to the microsecond.
-pub(super) fn milliseconds(out: &mut Vec<u8>, span: Duration) {
-    number_text::decimal_milli(out, u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+pub(super) fn milliseconds(out: &mut Vec<u8>, duration: Duration) {
+    number_text::decimal_milli(out, u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
 }
 
 /// Returns true if no byte needs escaping. Checks 16 bytes at once; the last 16 may overlap with the chunk before.
@@ -79,15 +79,15 @@ fn are_plain<const N: usize>(bytes: &[u8; N]) -> bool {
 
 fn escaped(out: &mut Vec<u8>, text: &[u8]) {
     let mut rest = text;
-    while let Some(place) = rest.iter().position(|&byte| NEEDS_ESCAPE[usize::from(byte)]) {
-        out.extend_from_slice(&rest[..place]);
-        match rest[place] {
+    while let Some(position) = rest.iter().position(|&byte| NEEDS_ESCAPE[usize::from(byte)]) {
+        out.extend_from_slice(&rest[..position]);
+        match rest[position] {
             byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\t' => out.extend_from_slice(b"\\t"),
             byte => unicode(out, byte),
         }
-        rest = &rest[place + 1..];
+        rest = &rest[position + 1..];
     }
     out.extend_from_slice(rest);
 }
@@ -130,15 +130,15 @@ mod tests {
 
     #[test]
     fn durations_and_units_omit_trailing_zeros() {
-        let shown = |write: &dyn Fn(&mut Vec<u8>)| {
+        let formatted = |write: &dyn Fn(&mut Vec<u8>)| {
             let mut out = Vec::new();
             write(&mut out);
             String::from_utf8(out).expect("digits")
         };
-        assert_eq!(shown(&|out| milliseconds(out, Duration::from_micros(41_200))), "41.2");
-        assert_eq!(shown(&|out| milliseconds(out, Duration::ZERO)), "0");
-        assert_eq!(shown(&|out| milliseconds(out, Duration::from_micros(5))), "0.005");
-        assert_eq!(shown(&|out| units(out, Units::from_milli(12_250))), "12.25");
+        assert_eq!(formatted(&|out| milliseconds(out, Duration::from_micros(41_200))), "41.2");
+        assert_eq!(formatted(&|out| milliseconds(out, Duration::ZERO)), "0");
+        assert_eq!(formatted(&|out| milliseconds(out, Duration::from_micros(5))), "0.005");
+        assert_eq!(formatted(&|out| units(out, Units::from_milli(12_250))), "12.25");
     }
 
     #[test]
@@ -146,12 +146,12 @@ mod tests {
         for length in 0..70 {
             let plain = vec![b'~'; length];
             assert!(is_plain(&plain));
-            for (place, byte) in
-                (0..length).flat_map(|place| [0, 31, 127, 128, 255, b'"', b'\\'].map(|byte| (place, byte)))
+            for (position, byte) in
+                (0..length).flat_map(|position| [0, 31, 127, 128, 255, b'"', b'\\'].map(|byte| (position, byte)))
             {
                 let mut text = plain.clone();
-                text[place] = byte;
-                assert!(!is_plain(&text), "{byte} at {place} of {length}");
+                text[position] = byte;
+                assert!(!is_plain(&text), "{byte} at {position} of {length}");
             }
         }
     }

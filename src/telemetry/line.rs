@@ -40,9 +40,9 @@ impl LineWriter {
         out.extend_from_slice(&hexadecimal(record.id));
         client(out, record);
         request(out, record);
-        let passage = self.passages.get_or_render(record);
-        out.extend_from_slice(passage.text());
-        write_numbers(out, record, passage);
+        let fragment = self.passages.get_or_render(record);
+        out.extend_from_slice(fragment.text());
+        write_numbers(out, record, fragment);
     }
 }
 
@@ -90,7 +90,7 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) {
 }
 
 /// Writes the values that differ between requests with the same fragment.
-fn write_numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &LineFragment) {
+fn write_numbers(out: &mut Vec<u8>, record: &Record<'_>, fragment: &LineFragment) {
     out.extend_from_slice(b",\"retry_after_s\":");
     json::number_or_null(out, record.retry_after_s);
     out.extend_from_slice(b",\"tier\":");
@@ -99,14 +99,14 @@ fn write_numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &LineFragment)
     out.extend_from_slice(b",\"bot_score\":");
     json::number_or_null(out, record.bot_score.map(u64::from));
     out.extend_from_slice(b",\"used\":{");
-    write_per_quota(out, record, passage, |out, charge| json::units(out, charge.used));
+    write_per_quota(out, record, fragment, |out, charge| json::units(out, charge.used));
     out.extend_from_slice(b"},\"seq\":{");
-    write_per_quota(out, record, passage, |out, charge| number_text::write_u64(out, charge.sequence));
+    write_per_quota(out, record, fragment, |out, charge| number_text::write_u64(out, charge.sequence));
     out.extend_from_slice(b"},\"settle_seq\":{");
-    write_per_quota(out, record, passage, |out, charge| number_text::write_u64(out, charge.settle_sequence));
+    write_per_quota(out, record, fragment, |out, charge| number_text::write_u64(out, charge.settle_sequence));
     if record.charges.iter().any(|charge| charge.retry_sequence.is_some()) {
         out.extend_from_slice(b"},\"retry_seq\":{");
-        write_per_quota(out, record, passage, |out, charge| json::number_or_null(out, charge.retry_sequence));
+        write_per_quota(out, record, fragment, |out, charge| json::number_or_null(out, charge.retry_sequence));
     }
     out.extend_from_slice(b"},\"bucket_seq\":");
     json::number_or_null(out, record.bucket_sequence);
@@ -128,9 +128,9 @@ fn write_numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &LineFragment)
     json::milliseconds(out, record.total);
     match record.cache {
         None => out.extend_from_slice(b",\"cache\":null}\n"),
-        Some(said) => {
+        Some(result) => {
             out.extend_from_slice(b",\"cache\":");
-            json::string(out, said.as_bytes());
+            json::string(out, result.as_bytes());
             out.extend_from_slice(b"}\n");
         }
     }
@@ -139,11 +139,11 @@ fn write_numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &LineFragment)
 fn write_per_quota(
     out: &mut Vec<u8>,
     record: &Record<'_>,
-    passage: &LineFragment,
+    fragment: &LineFragment,
     number: impl Fn(&mut Vec<u8>, &QuotaCharge<'_>),
 ) {
-    for (place, (key, charge)) in passage.quotas().zip(record.charges).enumerate() {
-        if place > 0 {
+    for (index, (key, charge)) in fragment.quotas().zip(record.charges).enumerate() {
+        if index > 0 {
             out.push(b',');
         }
         out.extend_from_slice(key);

@@ -52,11 +52,11 @@ impl Default for FragmentCache {
 impl FragmentCache {
     /// Returns the fragment of `record`; renders it if it is not cached.
     pub(super) fn get_or_render(&mut self, record: &Record<'_>) -> &LineFragment {
-        let place = &mut self.0[slot(record)];
-        if !place.as_ref().is_some_and(|passage| passage.about.matches(record)) {
-            *place = None;
+        let entry = &mut self.0[slot(record)];
+        if !entry.as_ref().is_some_and(|fragment| fragment.about.matches(record)) {
+            *entry = None;
         }
-        place.get_or_insert_with(|| LineFragment::new(record))
+        entry.get_or_insert_with(|| LineFragment::new(record))
     }
 }
 
@@ -104,8 +104,8 @@ impl FragmentKey {
     }
 
     fn matches(&self, record: &Record<'_>) -> bool {
-        let same_charge = |(known, charge): (&(QuotaId, Units, Units), &QuotaCharge<'_>)| {
-            *known == (charge.quota, charge.expected, charge.settled)
+        let same_charge = |(cached, charge): (&(QuotaId, Units, Units), &QuotaCharge<'_>)| {
+            *cached == (charge.quota, charge.expected, charge.settled)
         };
         self.settings == record.names.settings()
             && self.headers_seen == record.headers_seen
@@ -125,7 +125,7 @@ impl FragmentKey {
 fn slot(record: &Record<'_>) -> usize {
     let mut hasher = FixedState::default().build_hasher();
     (record.class, record.route, record.outcome, record.headers_seen).hash(&mut hasher);
-    record.evidence.iter().for_each(|found| found.hash(&mut hasher));
+    record.evidence.iter().for_each(|evidence| evidence.hash(&mut hasher));
     record.charges.iter().for_each(|charge| (charge.expected, charge.settled).hash(&mut hasher));
     hasher.finish() as usize % CACHE_SLOTS
 }
@@ -134,16 +134,16 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"headers_seen\":[");
     let keys = record.names.key_headers(record.class, record.signed);
     let seen = record.headers_seen.names().map(|name| -> &str { name });
-    for (place, name) in seen.chain(keys).enumerate() {
-        comma(out, place);
+    for (index, name) in seen.chain(keys).enumerate() {
+        comma(out, index);
         json::string(out, name.as_bytes());
     }
     out.extend_from_slice(b"],\"tls\":");
     // Null if the headers were not examined; a header that is not listed may then have been present.
-    let looked = record.headers_seen.contains(HeadersSeen::INSPECTED);
-    json::bool_or_null(out, looked.then(|| record.headers_seen.contains(HeadersSeen::TLS)));
+    let inspected = record.headers_seen.contains(HeadersSeen::INSPECTED);
+    json::bool_or_null(out, inspected.then(|| record.headers_seen.contains(HeadersSeen::TLS)));
     out.extend_from_slice(b",\"http_10\":");
-    json::bool_or_null(out, looked.then(|| record.headers_seen.contains(HeadersSeen::HTTP_10)));
+    json::bool_or_null(out, inspected.then(|| record.headers_seen.contains(HeadersSeen::HTTP_10)));
     out.extend_from_slice(b",\"kind\":");
     json::string(out, record.kind.name().as_bytes());
     out.extend_from_slice(b",\"class\":");
@@ -151,9 +151,9 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"operator\":");
     json::string_or_null(out, record.operator.map(|operator| record.names.operator(operator).as_bytes()));
     out.extend_from_slice(b",\"evidence\":[");
-    for (place, found) in record.evidence.iter().flatten().enumerate() {
-        comma(out, place);
-        evidence(out, *found, record.names);
+    for (index, entry) in record.evidence.iter().flatten().enumerate() {
+        comma(out, index);
+        evidence(out, *entry, record.names);
     }
     out.extend_from_slice(b"],\"route\":");
     json::string(out, record.route_name.as_bytes());
@@ -172,8 +172,8 @@ fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
 
 fn amounts(out: &mut Vec<u8>, opening: &[u8], charges: &[QuotaCharge<'_>], amount: fn(&QuotaCharge<'_>) -> Units) {
     out.extend_from_slice(opening);
-    for (place, charge) in charges.iter().enumerate() {
-        comma(out, place);
+    for (index, charge) in charges.iter().enumerate() {
+        comma(out, index);
         json::string(out, charge.quota_name.as_bytes());
         out.push(b':');
         json::units(out, amount(charge));
@@ -185,9 +185,9 @@ fn reason(out: &mut Vec<u8>, reason: Option<Reason>) {
 }
 
 /// Writes one entry of `evidence`, such as `user_agent_match:GPTBot`: the finding and the name that it refers to.
-fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn NameResolver) {
-    let (what, whose) = match found {
-        Evidence::AgentRule(place) => ("user_agent_rule:", names.agent_rule(place)),
+fn evidence(out: &mut Vec<u8>, entry: Evidence, names: &dyn NameResolver) {
+    let (label, name) = match entry {
+        Evidence::AgentRule(index) => ("user_agent_rule:", names.agent_rule(index)),
         Evidence::NoUserAgent => ("no_user_agent", ""),
         Evidence::UserAgentNoMatch => ("user_agent_no_match", ""),
         Evidence::UserAgentMatch(bot) => ("user_agent_match:", names.bot(bot)),
@@ -209,13 +209,13 @@ fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn NameResolver) {
         Evidence::SignatureUnknown(None) => ("signature_unknown", ""),
     };
     out.push(b'"');
-    out.extend_from_slice(what.as_bytes());
-    json::content(out, whose.as_bytes());
+    out.extend_from_slice(label.as_bytes());
+    json::content(out, name.as_bytes());
     out.push(b'"');
 }
 
-fn comma(out: &mut Vec<u8>, place: usize) {
-    if place > 0 {
+fn comma(out: &mut Vec<u8>, index: usize) {
+    if index > 0 {
         out.push(b',');
     }
 }

@@ -39,9 +39,9 @@ impl<O: OpenSink> LogWriter<O> {
 
     /// Runs until the log is closed and the queue is empty, or until all senders are gone.
     pub(super) fn run(mut self) {
-        while let Some(order) = self.next() {
+        while let Some(command) = self.next() {
             self.reopen_if_asked();
-            if let WriterCommand::Write(lines) = order {
+            if let WriterCommand::Write(lines) = command {
                 self.write(lines);
             }
         }

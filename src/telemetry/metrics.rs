@@ -221,13 +221,13 @@ mod tests {
 
     #[test]
     fn names_follow_the_conventions_and_are_unique() {
-        for (place, metric) in METRICS.iter().enumerate() {
+        for (index, metric) in METRICS.iter().enumerate() {
             let name = metric.name;
             assert!(name.starts_with("tidegate_"), "{name}");
             assert_eq!(name.ends_with("_total"), metric.form == MetricKind::Counter, "{name}");
             assert!(!["_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end)), "{name}");
             assert!(metric.help.ends_with('.') && metric.help.is_ascii(), "{name}: {}", metric.help);
-            assert!(METRICS[..place].iter().all(|other| other.name != name), "duplicate metric {name}");
+            assert!(METRICS[..index].iter().all(|other| other.name != name), "duplicate metric {name}");
         }
     }
 }

@@ -136,8 +136,8 @@ impl Telemetry {
     }
 
     /// Counts a verification in the background. `operator` is a name of the built-in list.
-    pub fn verification(&self, operator: &str, method: VerificationMethod, finding: VerificationResult) {
-        self.exporter.add_one(VERIFICATIONS, &[operator, method.name(), finding.name()]);
+    pub fn verification(&self, operator: &str, method: VerificationMethod, result: VerificationResult) {
+        self.exporter.add_one(VERIFICATIONS, &[operator, method.name(), result.name()]);
     }
 
     /// Sets the number of addresses that wait for DNS verification.
@@ -146,14 +146,14 @@ impl Telemetry {
     }
 
     /// Records how the crawlers of `operator` follow their crawl delay. `operator` is a name of the built-in list.
-    pub fn record_compliance(&self, operator: &str, seen: &ComplianceView) {
-        self.exporter.gauge(CRAWL_DELAY_ADVERTISED, &[operator], seen.advertised.unwrap_or(0).into());
+    pub fn record_compliance(&self, operator: &str, compliance: &ComplianceView) {
+        self.exporter.gauge(CRAWL_DELAY_ADVERTISED, &[operator], compliance.advertised.unwrap_or(0).into());
         for (metric, total) in [
-            (CRAWLER_REQUESTS, seen.requests),
-            (ROBOTS_REQUESTS, seen.robots),
-            (CRAWL_GAPS, seen.intervals),
-            (CRAWL_GAP_SECONDS, seen.intervals_total.as_secs()),
-            (CRAWL_EARLY, seen.violations),
+            (CRAWLER_REQUESTS, compliance.requests),
+            (ROBOTS_REQUESTS, compliance.robots),
+            (CRAWL_GAPS, compliance.intervals),
+            (CRAWL_GAP_SECONDS, compliance.intervals_total.as_secs()),
+            (CRAWL_EARLY, compliance.violations),
         ] {
             self.exporter.count(metric, &[operator], total);
         }
@@ -183,12 +183,12 @@ impl Telemetry {
             totals.merge(&taken);
             open.push(taken);
         }
-        let mut shown = totals.clone();
+        let mut current = totals.clone();
         for taken in open {
-            shown.connections_open += taken.connections_open;
-            taken.scopes.iter().for_each(|(name, scope)| shown.scopes.get_or_insert(name).inflight += scope.inflight);
+            current.connections_open += taken.connections_open;
+            taken.scopes.iter().for_each(|(name, scope)| current.scopes.get_or_insert(name).inflight += scope.inflight);
         }
-        shown
+        current
     }
 
     /// Returns the number of requests in flight to the origin, by scope.
@@ -202,7 +202,7 @@ impl Telemetry {
             .lock()
             .iter()
             .filter_map(|worker| {
-                worker.0.lock().cells.scopes.iter().find(|(name, _)| *name == scope).map(|(_, of)| of.inflight)
+                worker.0.lock().cells.scopes.iter().find(|(name, _)| *name == scope).map(|(_, counts)| counts.inflight)
             })
             .sum()
     }
@@ -224,10 +224,10 @@ impl Telemetry {
         }
     }
 
-    /// Writes the last lines after the workers have drained. Returns false if that took longer than `patience`.
-    pub fn close(&self, patience: Duration) -> bool {
+    /// Writes the last lines after the workers have drained. Returns false if that took longer than `timeout`.
+    pub fn close(&self, timeout: Duration) -> bool {
         self.workers.lock().iter().for_each(WorkerTelemetry::flush);
-        self.log.as_ref().is_none_or(|log| log.close(patience))
+        self.log.as_ref().is_none_or(|log| log.close(timeout))
     }
 }
 

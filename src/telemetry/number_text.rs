@@ -15,10 +15,10 @@ pub(super) fn write_u64(out: &mut Vec<u8>, number: u64) {
 /// Appends a number of up to four digits.
 fn write_4_digits(out: &mut Vec<u8>, number: usize) {
     let ([a, b], [c, d]) = (DECIMAL[number / 100], DECIMAL[number % 100]);
-    let idle = usize::from(number < 1000) + usize::from(number < 100) + usize::from(number < 10);
-    let digits = u32::from_le_bytes([a, b, c, d]) >> (8 * idle);
+    let padding = usize::from(number < 1000) + usize::from(number < 100) + usize::from(number < 10);
+    let digits = u32::from_le_bytes([a, b, c, d]) >> (8 * padding);
     out.extend_from_slice(&digits.to_le_bytes());
-    out.truncate(out.len() - idle);
+    out.truncate(out.len() - padding);
 }
 
 /// Appends `value` thousandths as a decimal without trailing zeros: `12`, `12.25`.
@@ -28,8 +28,8 @@ pub(super) fn decimal_milli(out: &mut Vec<u8>, value: u64) {
     if fraction > 0 {
         let [tenths, hundredths] = DECIMAL[fraction / 10];
         out.extend_from_slice(&[b'.', tenths, hundredths, b'0' + (fraction % 10) as u8]);
-        let idle = usize::from(fraction.is_multiple_of(10)) + usize::from(fraction.is_multiple_of(100));
-        out.truncate(out.len() - idle);
+        let padding = usize::from(fraction.is_multiple_of(10)) + usize::from(fraction.is_multiple_of(100));
+        out.truncate(out.len() - padding);
     }
 }
 
@@ -44,8 +44,8 @@ pub(super) fn to_6_digits(number: u32) -> [u8; 6] {
 pub(super) fn ipv4(out: &mut Vec<u8>, address: Ipv4Addr) {
     for octet in address.octets() {
         out.extend_from_slice(&OCTETS[usize::from(octet)]);
-        let idle = usize::from(octet < 100) + usize::from(octet < 10);
-        out.truncate(out.len() - idle);
+        let padding = usize::from(octet < 100) + usize::from(octet < 10);
+        out.truncate(out.len() - padding);
     }
     out.truncate(out.len() - 1);
 }
@@ -89,11 +89,11 @@ static OCTETS: [[u8; 4]; 256] = {
     let mut octet = 0;
     while octet < 256 {
         let digits = [HEX[octet / 100], HEX[octet / 10 % 10], HEX[octet % 10]];
-        let idle = (octet < 100) as usize + (octet < 10) as usize;
-        let mut place = idle;
-        while place < 3 {
-            octets[octet][place - idle] = digits[place];
-            place += 1;
+        let padding = (octet < 100) as usize + (octet < 10) as usize;
+        let mut position = padding;
+        while position < 3 {
+            octets[octet][position - padding] = digits[position];
+            position += 1;
         }
         octet += 1;
     }
@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn small_numbers_are_formatted_exactly() {
-        for small in 0..=10_001 {
-            assert_eq!(formatted(|out| write_u64(out, small)), small.to_string());
-            assert_eq!(formatted(|out| decimal_milli(out, small)), Units::from_milli(small).to_string());
+        for number in 0..=10_001 {
+            assert_eq!(formatted(|out| write_u64(out, number)), number.to_string());
+            assert_eq!(formatted(|out| decimal_milli(out, number)), Units::from_milli(number).to_string());
         }
         for octet in 0..=255 {
             let address = Ipv4Addr::new(octet, 0, 10, 255 - octet);
@@ -126,10 +126,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_number_is_formatted_exactly(any: u64) {
-            prop_assert_eq!(formatted(|out| write_u64(out, any)), any.to_string());
-            prop_assert_eq!(formatted(|out| out.extend(hexadecimal(any))), format!("{any:016x}"));
-            let micros = (any % 1_000_000) as u32;
+        fn any_number_is_formatted_exactly(number: u64) {
+            prop_assert_eq!(formatted(|out| write_u64(out, number)), number.to_string());
+            prop_assert_eq!(formatted(|out| out.extend(hexadecimal(number))), format!("{number:016x}"));
+            let micros = (number % 1_000_000) as u32;
             prop_assert_eq!(formatted(|out| out.extend(to_6_digits(micros))), format!("{micros:06}"));
         }
     }

@@ -175,8 +175,8 @@ pub trait NameResolver {
     fn bot(&self, bot: BotId) -> &str;
     /// Returns the name of an operator.
     fn operator(&self, operator: OperatorId) -> &str;
-    /// Returns the pattern of the user agent rule `place` of the config.
-    fn agent_rule(&self, place: u16) -> &str;
+    /// Returns the pattern of the user agent rule `index` of the config.
+    fn agent_rule(&self, index: u16) -> &str;
     /// Returns the names of the headers and cookies that identify clients of a class, and of the signature fields of
     /// `signed` requests; never their values.
     fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str>;

@@ -81,8 +81,8 @@ impl NameResolver for TestNames {
     fn operator(&self, _operator: OperatorId) -> &str {
         "googlebot"
     }
-    fn agent_rule(&self, place: u16) -> &str {
-        ["rule", "other rule"][usize::from(place) % 2]
+    fn agent_rule(&self, index: u16) -> &str {
+        ["rule", "other rule"][usize::from(index) % 2]
     }
     fn key_headers(&self, _class: ClassId, _signed: bool) -> Vec<&str> {
         Vec::new()

@@ -13,12 +13,12 @@ const NOW: Timestamp = Timestamp::from_seconds(1_795_252_443);
 
 #[test]
 fn every_series_is_unique_with_help_and_type() {
-    let gate = TelemetryFixture::new();
-    gate.worker.record(&person());
-    gate.telemetry.verification("googlebot", VerificationMethod::Dns, VerificationResult::Verified);
-    gate.telemetry.set_dns_queue_length(3);
+    let fixture = TelemetryFixture::new();
+    fixture.worker.record(&person());
+    fixture.telemetry.verification("googlebot", VerificationMethod::Dns, VerificationResult::Verified);
+    fixture.telemetry.set_dns_queue_length(3);
     let operator = crate::policy::OperatorId(0);
-    let seen = ComplianceView {
+    let compliance = ComplianceView {
         operator,
         advertised: Some(9),
         requests: 3,
@@ -27,8 +27,8 @@ fn every_series_is_unique_with_help_and_type() {
         intervals_total: Duration::ZERO,
         violations: 1,
     };
-    gate.telemetry.record_compliance("googlebot", &seen);
-    let scraped = ParsedMetrics::parse_text(&gate.scrape());
+    fixture.telemetry.record_compliance("googlebot", &compliance);
+    let scraped = ParsedMetrics::parse_text(&fixture.scrape());
     for metric in METRICS {
         assert!(scraped.families.contains(metric.name), "{} is not exported", metric.name);
     }
@@ -53,13 +53,13 @@ fn configured_series_exist_before_the_first_request() {
 
 #[test]
 fn scrape_sums_all_workers() {
-    let gate = TelemetryFixture::new();
-    let other = gate.telemetry.worker();
-    gate.worker.record(&person());
-    gate.worker.connection_opened();
+    let fixture = TelemetryFixture::new();
+    let other = fixture.telemetry.worker();
+    fixture.worker.record(&person());
+    fixture.worker.connection_opened();
     other.connection_opened();
     other.upstream_started(&[], person().names);
-    gate.scrape();
+    fixture.scrape();
     other.record(&person());
     other.record(&Record { outcome: RecordedOutcome::Refused(Reason::Bucket), status: 429, origin: None, ..person() });
     other.record(&Record {
@@ -68,8 +68,8 @@ fn scrape_sums_all_workers() {
         ..person()
     });
     other.response_without_class(400);
-    assert!(gate.telemetry.origin_inflight().contains(&("default".to_owned(), 1)));
-    let scraped = ParsedMetrics::parse_text(&gate.scrape());
+    assert!(fixture.telemetry.origin_inflight().contains(&("default".to_owned(), 1)));
+    let scraped = ParsedMetrics::parse_text(&fixture.scrape());
     for (series, value) in [
         (r#"tidegate_requests_total{class="person",verdict="admitted",reason=""}"#, 3.0),
         (r#"tidegate_requests_total{class="person",verdict="refused",reason="bucket"}"#, 1.0),
@@ -90,24 +90,24 @@ fn scrape_sums_all_workers() {
 
 #[test]
 fn failed_reload_is_exported_until_success() {
-    let gate = TelemetryFixture::new();
-    let successful = || ParsedMetrics::parse_text(&gate.scrape()).samples["tidegate_config_last_reload_successful"];
+    let fixture = TelemetryFixture::new();
+    let successful = || ParsedMetrics::parse_text(&fixture.scrape()).samples["tidegate_config_last_reload_successful"];
     assert_eq!(successful(), 1.0);
-    gate.telemetry.reload_failed();
+    fixture.telemetry.reload_failed();
     assert_eq!(successful(), 0.0);
-    gate.telemetry.config_loaded(&rules(), &[], NOW);
+    fixture.telemetry.config_loaded(&rules(), &[], NOW);
     assert_eq!(successful(), 1.0);
 }
 
 #[test]
 fn decision_is_found_on_any_worker() {
-    let gate = TelemetryFixture::new();
-    let other = gate.telemetry.worker();
+    let fixture = TelemetryFixture::new();
+    let other = fixture.telemetry.worker();
     other.record(&Record { id: 0xbeef, ..person() });
-    let line = gate.telemetry.decision(0xbeef).expect("remembered");
+    let line = fixture.telemetry.decision(0xbeef).expect("remembered");
     let line: serde_json::Value = serde_json::from_slice(&line).expect("JSON");
     assert_eq!(line["id"], "000000000000beef");
-    assert_eq!(gate.telemetry.decision(0xdead), None);
+    assert_eq!(fixture.telemetry.decision(0xdead), None);
 }
 
 #[test]
@@ -185,13 +185,13 @@ struct ParsedMetrics {
 impl ParsedMetrics {
     fn parse_text(text: &str) -> Self {
         let (mut families, mut samples) = (BTreeSet::new(), BTreeMap::new());
-        let (mut helped, mut metric): (Option<&str>, Option<&Metric>) = (None, None);
+        let (mut described, mut metric): (Option<&str>, Option<&Metric>) = (None, None);
         for line in text.lines().filter(|line| !line.is_empty()) {
             if let Some(help) = line.strip_prefix("# HELP ") {
-                helped = help.split_once(' ').map(|(name, _)| name);
+                described = help.split_once(' ').map(|(name, _)| name);
             } else if let Some(family) = line.strip_prefix("# TYPE ") {
                 let (name, form) = family.split_once(' ').expect("a name and a type");
-                assert_eq!(helped, Some(name), "HELP must precede TYPE");
+                assert_eq!(described, Some(name), "HELP must precede TYPE");
                 assert!(families.insert(name.to_owned()), "duplicate family {name}");
                 metric = METRICS.iter().find(|metric| metric.name == name);
                 assert_eq!(metric.map(|metric| metric.form.name()), Some(form), "{name}");

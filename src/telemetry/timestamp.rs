@@ -12,34 +12,34 @@ pub(super) struct TimestampWriter {
 }
 
 impl TimestampWriter {
-    /// Appends `moment`, as `2026-11-21T09:14:03.123456Z`.
-    pub(super) fn write(&mut self, out: &mut Vec<u8>, moment: Timestamp) {
-        if self.second != Some(moment.seconds()) {
-            self.second = Some(moment.seconds());
-            let text = second_text(moment) + ".";
+    /// Appends `timestamp`, as `2026-11-21T09:14:03.123456Z`.
+    pub(super) fn write(&mut self, out: &mut Vec<u8>, timestamp: Timestamp) {
+        if self.second != Some(timestamp.seconds()) {
+            self.second = Some(timestamp.seconds());
+            let text = second_text(timestamp) + ".";
             // A timestamp ends in the year 2554, so every year has four digits.
             self.prefix = *text.as_bytes().first_chunk().expect("a year of four digits and a time");
         }
         out.extend_from_slice(&self.prefix);
-        let [a, b, c, d, e, f] = number_text::to_6_digits((moment.0 % 1_000_000_000 / 1000) as u32);
+        let [a, b, c, d, e, f] = number_text::to_6_digits((timestamp.0 % 1_000_000_000 / 1000) as u32);
         out.extend_from_slice(&[a, b, c, d, e, f, b'Z']);
     }
 }
 
-/// Returns `moment` to the second, as `2026-11-21T09:14:03Z`.
-pub fn rfc3339(moment: Timestamp) -> String {
-    second_text(moment) + "Z"
+/// Returns `timestamp` to the second, as `2026-11-21T09:14:03Z`.
+pub fn rfc3339(timestamp: Timestamp) -> String {
+    second_text(timestamp) + "Z"
 }
 
-/// Returns `moment` to the microsecond, as in the access log.
-pub fn rfc3339_exact(moment: Timestamp) -> String {
+/// Returns `timestamp` to the microsecond, as in the access log.
+pub fn rfc3339_exact(timestamp: Timestamp) -> String {
     let mut text = Vec::new();
-    TimestampWriter::default().write(&mut text, moment);
+    TimestampWriter::default().write(&mut text, timestamp);
     String::from_utf8(text).expect("digits and signs")
 }
 
-fn second_text(moment: Timestamp) -> String {
-    let second = i64::try_from(moment.seconds()).unwrap_or(i64::MAX);
+fn second_text(timestamp: Timestamp) -> String {
+    let second = i64::try_from(timestamp.seconds()).unwrap_or(i64::MAX);
     let text = jiff::Timestamp::from_second(second).unwrap_or(jiff::Timestamp::MAX).to_string();
     text.split(['.', 'Z']).next().unwrap_or_default().to_owned()
 }
@@ -51,13 +51,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn timestamp_is_written_to_the_microsecond(moments in proptest::collection::vec(any::<u64>(), 1..5)) {
-            let mut text = TimestampWriter::default();
-            for nanoseconds in moments {
+        fn timestamp_is_written_to_the_microsecond(timestamps in proptest::collection::vec(any::<u64>(), 1..5)) {
+            let mut writer = TimestampWriter::default();
+            for nanoseconds in timestamps {
                 let mut out = Vec::new();
-                text.write(&mut out, Timestamp(nanoseconds));
-                let read: jiff::Timestamp = String::from_utf8(out).expect("ASCII").parse().expect("RFC 3339");
-                prop_assert_eq!(read.as_microsecond(), (nanoseconds / 1000) as i64);
+                writer.write(&mut out, Timestamp(nanoseconds));
+                let parsed: jiff::Timestamp = String::from_utf8(out).expect("ASCII").parse().expect("RFC 3339");
+                prop_assert_eq!(parsed.as_microsecond(), (nanoseconds / 1000) as i64);
             }
         }
     }

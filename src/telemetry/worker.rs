@@ -33,18 +33,18 @@ impl WorkerTelemetry {
 
     /// Counts a finished request, stores its decision and writes its line.
     pub fn record(&self, record: &Record<'_>) {
-        let desk = &mut *self.0.lock();
-        desk.cells.record(record);
-        let out = match &mut desk.log {
+        let state = &mut *self.0.lock();
+        state.cells.record(record);
+        let out = match &mut state.log {
             Some(log) => log.bytes(),
-            None => &mut desk.scratch,
+            None => &mut state.scratch,
         };
         let start = out.len();
-        desk.lines.write_json(out, record);
-        desk.recent.push(record.id, &out[start..]);
-        match &mut desk.log {
+        state.lines.write_json(out, record);
+        state.recent.push(record.id, &out[start..]);
+        match &mut state.log {
             Some(log) => log.appended(),
-            None => desk.scratch.clear(),
+            None => state.scratch.clear(),
         }
     }
 

@@ -7,9 +7,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
 fn blocked_writer_drops_lines_without_blocking_workers() {
-    let (gate, gates) = mpsc::sync_channel::<()>(0);
-    let (wrote, written) = mpsc::channel();
-    let mut sink = Some(BlockingSink { gates, wrote });
+    let (release_tx, release_rx) = mpsc::sync_channel::<()>(0);
+    let (bytes_tx, bytes_rx) = mpsc::channel();
+    let mut sink = Some(BlockingSink { gates: release_rx, wrote: bytes_tx });
     let log = AccessLog::start_with(move || Ok(Box::new(sink.take().expect("the sink is opened once"))))
         .expect("the log starts");
     let mut buffer = log.buffer();
@@ -22,10 +22,10 @@ fn blocked_writer_drops_lines_without_blocking_workers() {
     let dropped = log.dropped();
     assert!(dropped >= buffers - QUEUE_LENGTH as u64 - 1, "{dropped} dropped");
 
-    drop(gate);
+    drop(release_tx);
     assert!(log.close(PATIENCE), "queued lines are written");
     drop(log);
-    assert_eq!(written.iter().filter(|&byte| byte == b'\n').count() as u64, buffers - dropped);
+    assert_eq!(bytes_rx.iter().filter(|&byte| byte == b'\n').count() as u64, buffers - dropped);
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn rotated_file_is_replaced_by_a_new_one() {
 
 #[test]
 fn lines_stay_whole_after_a_full_disk() {
-    let (wrote, written) = mpsc::channel();
-    let mut sink = Some(FullDiskSink { errors: 2, room: 3, wrote });
+    let (bytes_tx, bytes_rx) = mpsc::channel();
+    let mut sink = Some(FullDiskSink { errors: 2, room: 3, wrote: bytes_tx });
     let log = AccessLog::start_with(move || Ok(Box::new(sink.take().ok_or(io::ErrorKind::NotFound)?)))
         .expect("the log starts");
     let mut buffer = log.buffer();
@@ -78,7 +78,7 @@ fn lines_stay_whole_after_a_full_disk() {
     let mut text = Vec::new();
     while text.len() < 13 {
         log.reopen();
-        text.extend(written.recv_timeout(Duration::from_millis(1)));
+        text.extend(bytes_rx.recv_timeout(Duration::from_millis(1)));
     }
     assert!(log.close(PATIENCE));
     assert_eq!(text, b"first\nsecond\n");
@@ -87,8 +87,8 @@ fn lines_stay_whole_after_a_full_disk() {
 
 #[test]
 fn full_disk_does_not_block_shutdown() {
-    let (wrote, _written) = mpsc::channel();
-    let mut sink = Some(FullDiskSink { errors: u32::MAX, room: 0, wrote });
+    let (bytes_tx, _bytes_rx) = mpsc::channel();
+    let mut sink = Some(FullDiskSink { errors: u32::MAX, room: 0, wrote: bytes_tx });
     let log = AccessLog::start_with(move || Ok(Box::new(sink.take().expect("the sink is opened once"))))
         .expect("the log starts");
     let mut buffer = log.buffer();

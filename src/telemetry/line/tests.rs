@@ -138,12 +138,12 @@ fn sample_request() -> impl Strategy<Value = SampleRequest> {
 proptest! {
     #[test]
     fn cached_fragments_equal_fresh_output(requests in proptest::collection::vec(sample_request(), 1..60)) {
-        let mut remembering = LineWriter::default();
-        for drawn in requests {
-            let name = |what: &str, number: u64| format!("{what} {number} of \"{}\"", drawn.settings);
-            let names = TestNames(drawn.settings);
-            let class_name = name("class", drawn.class.into());
-            let route_name = name("route", drawn.route as u64);
+        let mut cached_writer = LineWriter::default();
+        for sample in requests {
+            let name = |kind: &str, number: u64| format!("{kind} {number} of \"{}\"", sample.settings);
+            let names = TestNames(sample.settings);
+            let class_name = name("class", sample.class.into());
+            let route_name = name("route", sample.route as u64);
             let quota_names = [name("quota", 0), name("quota", 1)];
             let charge = |&(quota, expected, settled): &(u16, u64, u64)| QuotaCharge {
                 quota: QuotaId(quota),
@@ -155,27 +155,27 @@ proptest! {
                 retry_sequence: None,
                 used: Units::ZERO,
             };
-            let charges: Vec<_> = drawn.charges.iter().map(charge).collect();
+            let charges: Vec<_> = sample.charges.iter().map(charge).collect();
             let record = Record {
                 names: &names,
-                class: ClassId(drawn.class),
+                class: ClassId(sample.class),
                 class_name: &class_name,
-                route: drawn.route,
+                route: sample.route,
                 route_name: &route_name,
-                operator: drawn.proven.then_some(OperatorId(0)),
-                evidence: &[Some(Evidence::AgentRule(drawn.bot)), None],
+                operator: sample.proven.then_some(OperatorId(0)),
+                evidence: &[Some(Evidence::AgentRule(sample.bot)), None],
                 charges: &charges,
                 bucket_sequence: None,
-                outcome: match drawn.refused {
+                outcome: match sample.refused {
                     true => RecordedOutcome::Refused(Reason::Quota),
                     false => RecordedOutcome::Admitted { shadow: None },
                 },
                 ..person()
             };
-            let (mut remembered, mut fresh) = (Vec::new(), Vec::new());
-            remembering.write_json(&mut remembered, &record);
+            let (mut cached, mut fresh) = (Vec::new(), Vec::new());
+            cached_writer.write_json(&mut cached, &record);
             LineWriter::default().write_json(&mut fresh, &record);
-            prop_assert_eq!(remembered, fresh);
+            prop_assert_eq!(cached, fresh);
         }
     }
 
