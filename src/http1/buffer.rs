@@ -83,11 +83,11 @@ impl ReadBuffer {
             return self.buffer.reserve(room);
         }
         self.grown = true;
-        let kept = SPARE.with_borrow_mut(Vec::pop).filter(|spare| spare.is_empty());
-        match kept.map(|mut kept| (kept.try_reclaim(LARGE + self.buffer.len()), kept)) {
-            Some((true, mut kept)) => {
-                kept.extend_from_slice(&self.buffer);
-                self.buffer = kept;
+        let spare = SPARE.with_borrow_mut(Vec::pop).filter(|spare| spare.is_empty());
+        match spare.map(|mut spare| (spare.try_reclaim(LARGE + self.buffer.len()), spare)) {
+            Some((true, mut spare)) => {
+                spare.extend_from_slice(&self.buffer);
+                self.buffer = spare;
             }
             _ => self.buffer.reserve(2 * LARGE),
         }
@@ -159,20 +159,20 @@ impl WriteBuffer {
     }
 
     fn advance(&mut self, written: usize) {
-        let front = written.min(self.front.len() - self.written);
-        self.written += front;
-        let rest = written - front;
+        let from_front = written.min(self.front.len() - self.written);
+        self.written += from_front;
+        let rest = written - from_front;
         if self.written == self.front.len() {
             self.front.clear();
             self.written = 0;
             if !self.piece.is_empty() {
-                let piece = rest.min(self.piece.len());
-                self.piece.advance(piece);
+                let from_piece = rest.min(self.piece.len());
+                self.piece.advance(from_piece);
                 if self.piece.is_empty() {
                     // Releases the reader's buffer, which is then reused.
                     self.piece = Bytes::new();
                     std::mem::swap(&mut self.front, &mut self.behind);
-                    self.written = rest - piece;
+                    self.written = rest - from_piece;
                 }
             }
         }

@@ -196,13 +196,13 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
                 },
             }
         };
-        let ResponseHead { status, version, fields, noted } = head;
-        let length = noted.response_length(&self.head.method, status, version)?;
+        let ResponseHead { status, version, fields, noted: framing } = head;
+        let length = framing.response_length(&self.head.method, status, version)?;
         let body = ResponseBody {
             conn: self.conn.take(),
             upload: self.upload.take().filter(|upload| !upload.done),
             body: BodyReader::new(length),
-            reusable: noted.keeps_alive(version),
+            reusable: framing.keeps_alive(version),
         };
         Poll::Ready(Ok(Response { status, fields, body }))
     }
@@ -269,10 +269,10 @@ pub struct ResponseBody<IO, B> {
 impl<IO, B> ResponseBody<IO, B> {
     /// Returns the connection if the response was read and the request sent completely, and the origin keeps it open.
     pub fn take_connection(&mut self) -> Option<Connection<IO>> {
-        let over = self.body.is_done() && self.upload.is_none() && self.reusable;
+        let is_complete = self.body.is_done() && self.upload.is_none() && self.reusable;
         let mut conn = self.conn.take()?;
         conn.incoming.shrink();
-        (over && conn.incoming.buffer.is_empty()).then_some(Connection(conn))
+        (is_complete && conn.incoming.buffer.is_empty()).then_some(Connection(conn))
     }
 }
 
@@ -288,7 +288,7 @@ impl<IO: Stream, B: SendBody> ResponseBody<IO, B> {
         loop {
             match self.body.next(&mut conn.incoming.buffer)? {
                 BodyChunk::Pending => {}
-                piece => return Poll::Ready(Ok(piece)),
+                chunk => return Poll::Ready(Ok(chunk)),
             }
             match ready!(conn.incoming.poll_read(&mut conn.io, context, self.body.expected())) {
                 Ok(0) if self.body.closed() => self.reusable = false,
@@ -305,14 +305,14 @@ impl<IO: Stream, B: SendBody> Body for ResponseBody<IO, B> {
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let piece = match ready!(self.poll_piece(context)) {
-            Ok(piece) => piece,
+        let chunk = match ready!(self.poll_piece(context)) {
+            Ok(chunk) => chunk,
             Err(error) => {
                 self.conn = None;
                 return Poll::Ready(Some(Err(error)));
             }
         };
-        Poll::Ready(match piece {
+        Poll::Ready(match chunk {
             BodyChunk::Data(data) => Some(Ok(Frame::data(data))),
             BodyChunk::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
             BodyChunk::End | BodyChunk::Pending => None,

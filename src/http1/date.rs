@@ -15,12 +15,12 @@ impl DateCache {
 
     /// Formats the time `second`, in seconds since 1970.
     pub fn text(&self, second: u64) -> [u8; 29] {
-        let (known, text) = self.0.get();
-        if known == second {
+        let (cached, text) = self.0.get();
+        if cached == second {
             return text;
         }
-        let written = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
-        let text = written.as_bytes().try_into().unwrap_or(text);
+        let formatted = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+        let text = formatted.as_bytes().try_into().unwrap_or(text);
         self.0.set((second, text));
         text
     }

@@ -63,7 +63,7 @@ impl FieldLine {
         let from = if value.is_empty() { name_end } else { offset(head, value) };
         let end = from + value.len();
         let is_canonical = head.get(name_end..from) == Some(SEPARATOR.as_bytes()) && head[end..].starts_with(LINE_END);
-        let [start, name_end, from, end] = [start, name_end, from, end].map(|place| place as u32);
+        let [start, name_end, from, end] = [start, name_end, from, end].map(|position| position as u32);
         Self { name: Name::of(name), source: Source::Read, is_canonical, start, name_end, value: from, end }
     }
 
@@ -142,16 +142,16 @@ impl Fields {
     /// Iterates over the values of all fields named `text`, in any case.
     pub fn get_all_by_text<'a>(&'a self, text: &str) -> impl Iterator<Item = &'a [u8]> {
         let name = Name::of(text.as_bytes());
-        let wanted = move |field: &Field<'_>| match name {
+        let is_match = move |field: &Field<'_>| match name {
             Name::Other => field.name == name && field.text.eq_ignore_ascii_case(text.as_bytes()),
             known => field.name == known,
         };
-        self.iter().filter(wanted).map(|field| field.value)
+        self.iter().filter(is_match).map(|field| field.value)
     }
 
     /// Returns true if there is a field with that name.
     pub fn contains(&self, name: Name) -> bool {
-        self.names().any(|known| known == name)
+        self.names().any(|other| other == name)
     }
 
     /// Keeps the fields for which `keep` returns true.
@@ -217,7 +217,7 @@ impl Fields {
             return added.truncate(start);
         }
         added.extend_from_slice(LINE_END);
-        let [start, name_end, value, end] = [start, name_end, value, end].map(|place| place as u32);
+        let [start, name_end, value, end] = [start, name_end, value, end].map(|position| position as u32);
         self.lines.push(FieldLine { name, source: Source::Added, is_canonical: true, start, name_end, value, end });
     }
 
@@ -225,15 +225,15 @@ impl Fields {
     pub(super) fn write(&self, out: &mut Vec<u8>, mut keep: impl FnMut(Name) -> bool) {
         let mut run: Option<(Source, u32, u32)> = None;
         for line in self.lines.iter().filter(|line| keep(line.name)) {
-            let behind = line.end + LINE_END.len() as u32;
+            let next_start = line.end + LINE_END.len() as u32;
             match &mut run {
                 Some((source, _, end)) if line.is_canonical && *source == line.source && *end == line.start => {
-                    *end = behind;
+                    *end = next_start;
                 }
                 _ => {
                     self.write_run(out, run.take());
                     match line.is_canonical {
-                        true => run = Some((line.source, line.start, behind)),
+                        true => run = Some((line.source, line.start, next_start)),
                         false => write_field(out, line.text(self.source(line)), line.value(self.source(line))),
                     }
                 }
@@ -323,17 +323,17 @@ impl fmt::Debug for Fields {
 /// Compares names case-insensitively.
 impl PartialEq for Fields {
     fn eq(&self, other: &Self) -> bool {
-        let same = |(ours, theirs): (Field<'_>, Field<'_>)| {
-            ours.text.eq_ignore_ascii_case(theirs.text) && ours.value == theirs.value
+        let same = |(left, right): (Field<'_>, Field<'_>)| {
+            left.text.eq_ignore_ascii_case(right.text) && left.value == right.value
         };
         self.len() == other.len() && self.iter().zip(other.iter()).all(same)
     }
 }
 
 impl<'a> FromIterator<(&'a str, &'a str)> for Fields {
-    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(given: I) -> Self {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(iter: I) -> Self {
         let mut fields = Self::new();
-        for (name, value) in given {
+        for (name, value) in iter {
             fields.append_raw(name, value.as_bytes());
         }
         fields

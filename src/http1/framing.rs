@@ -114,10 +114,10 @@ impl FramingInfo {
         status: StatusCode,
         version: Version,
     ) -> Result<BodyLength, Malformed> {
-        let given = self.declared_length(version)?;
+        let declared = self.declared_length(version)?;
         Ok(match has_no_body(method, status) {
             true => BodyLength::Exact(0),
-            false => given.unwrap_or(BodyLength::UntilClose),
+            false => declared.unwrap_or(BodyLength::UntilClose),
         })
     }
 
@@ -157,11 +157,11 @@ mod tests {
     use super::*;
 
     fn framing_info(fields: &[(&'static str, &'static str)]) -> Result<FramingInfo, Malformed> {
-        let mut noted = FramingInfo::default();
+        let mut framing = FramingInfo::default();
         for (name, value) in fields {
-            noted.record(Name::of(name.as_bytes()), value.as_bytes())?;
+            framing.record(Name::of(name.as_bytes()), value.as_bytes())?;
         }
-        Ok(noted)
+        Ok(framing)
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
             (&[te("chunked"), cl("5")], Version::HTTP_11, Err(Malformed::BothLengths)),
         ];
         for (fields, version, expected) in table {
-            let framed = framing_info(fields).and_then(|noted| noted.request_length(*version));
+            let framed = framing_info(fields).and_then(|framing| framing.request_length(*version));
             assert_eq!(framed, *expected, "{fields:?} {version:?}");
         }
     }
@@ -206,28 +206,32 @@ mod tests {
     #[test]
     fn response_framing_follows_method_and_status() {
         let length = [("content-length", "5")];
-        let answer = |fields: &[_], method, status| {
-            framing_info(fields).and_then(|noted| noted.response_length(&method, status, Version::HTTP_11))
+        let length_of = |fields: &[_], method, status| {
+            framing_info(fields).and_then(|framing| framing.response_length(&method, status, Version::HTTP_11))
         };
-        assert_eq!(answer(&length, Method::GET, StatusCode::OK), Ok(BodyLength::Exact(5)));
-        assert_eq!(answer(&length, Method::HEAD, StatusCode::OK), Ok(BodyLength::Exact(0)));
-        assert_eq!(answer(&length, Method::GET, StatusCode::NOT_MODIFIED), Ok(BodyLength::Exact(0)));
-        assert_eq!(answer(&length, Method::GET, StatusCode::NO_CONTENT), Ok(BodyLength::Exact(0)));
-        assert_eq!(answer(&[], Method::GET, StatusCode::OK), Ok(BodyLength::UntilClose));
-        assert_eq!(answer(&[("transfer-encoding", "chunked")], Method::GET, StatusCode::OK), Ok(BodyLength::Chunked));
+        assert_eq!(length_of(&length, Method::GET, StatusCode::OK), Ok(BodyLength::Exact(5)));
+        assert_eq!(length_of(&length, Method::HEAD, StatusCode::OK), Ok(BodyLength::Exact(0)));
+        assert_eq!(length_of(&length, Method::GET, StatusCode::NOT_MODIFIED), Ok(BodyLength::Exact(0)));
+        assert_eq!(length_of(&length, Method::GET, StatusCode::NO_CONTENT), Ok(BodyLength::Exact(0)));
+        assert_eq!(length_of(&[], Method::GET, StatusCode::OK), Ok(BodyLength::UntilClose));
         assert_eq!(
-            answer(&[("transfer-encoding", "gzip")], Method::HEAD, StatusCode::OK),
+            length_of(&[("transfer-encoding", "chunked")], Method::GET, StatusCode::OK),
+            Ok(BodyLength::Chunked)
+        );
+        assert_eq!(
+            length_of(&[("transfer-encoding", "gzip")], Method::HEAD, StatusCode::OK),
             Err(Malformed::TransferEncoding)
         );
     }
 
     #[test]
     fn keep_alive_follows_version_and_connection_field() {
-        let lives = |value, version| framing_info(&[("connection", value)]).map(|noted| noted.keeps_alive(version));
-        assert_eq!(lives("x-hop", Version::HTTP_11), Ok(true));
-        assert_eq!(lives("x-hop, Close", Version::HTTP_11), Ok(false));
-        assert_eq!(lives("x-hop", Version::HTTP_10), Ok(false));
-        assert_eq!(lives("Keep-Alive", Version::HTTP_10), Ok(true));
-        assert_eq!(lives("keep-alive, close", Version::HTTP_10), Ok(false));
+        let keeps_alive =
+            |value, version| framing_info(&[("connection", value)]).map(|framing| framing.keeps_alive(version));
+        assert_eq!(keeps_alive("x-hop", Version::HTTP_11), Ok(true));
+        assert_eq!(keeps_alive("x-hop, Close", Version::HTTP_11), Ok(false));
+        assert_eq!(keeps_alive("x-hop", Version::HTTP_10), Ok(false));
+        assert_eq!(keeps_alive("Keep-Alive", Version::HTTP_10), Ok(true));
+        assert_eq!(keeps_alive("keep-alive, close", Version::HTTP_10), Ok(false));
     }
 }

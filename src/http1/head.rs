@@ -69,19 +69,21 @@ impl HeadReader {
             let target = request.path.unwrap_or_default();
             let from = offset(bytes, target.as_bytes());
             let start = (method.map_err(|_| Malformed::Head)?, from, from + target.len());
-            let (lines, noted, ends) = lines(&bytes[..length], request.headers)?;
+            let (lines, framing, ends) = lines(&bytes[..length], request.headers)?;
             if ends != LineEnds::Crlf {
                 return Err(Malformed::BareLf);
             }
-            Ok(Some(Parsed { start, version: version(request.version), length, lines, noted }))
+            Ok(Some(Parsed { start, version: version(request.version), length, lines, noted: framing }))
         })?;
-        let Some(Parsed { start: (method, from, to), version, length, lines, noted }) = parsed else { return Ok(None) };
+        let Some(Parsed { start: (method, from, to), version, length, lines, noted: framing }) = parsed else {
+            return Ok(None);
+        };
         if to - from > MAX_TARGET_LEN {
             return Err(Malformed::TargetTooLong);
         }
         let head = buffer.split_to(length).freeze();
         let target = Uri::from_maybe_shared(head.slice(from..to)).map_err(|_| Malformed::Head)?;
-        Ok(Some((RequestHead { method, target, version, fields: Fields::read(head, lines) }, noted)))
+        Ok(Some((RequestHead { method, target, version, fields: Fields::read(head, lines) }, framing)))
     }
 
     /// Removes a response head from `buffer`. Returns `None` while it is incomplete.
@@ -94,15 +96,15 @@ impl HeadReader {
                 httparse::Status::Complete(length) => length,
             };
             let start = StatusCode::from_u16(response.code.unwrap_or_default()).map_err(|_| Malformed::Head)?;
-            let (lines, mut noted, ends) = lines(&bytes[..length], response.headers)?;
+            let (lines, mut framing, ends) = lines(&bytes[..length], response.headers)?;
             if ends == LineEnds::Mixed {
-                noted.forbid_reuse();
+                framing.forbid_reuse();
             }
-            Ok(Some(Parsed { start, version: version(response.version), length, lines, noted }))
+            Ok(Some(Parsed { start, version: version(response.version), length, lines, noted: framing }))
         })?;
-        let Some(Parsed { start: status, version, length, lines, noted }) = parsed else { return Ok(None) };
+        let Some(Parsed { start: status, version, length, lines, noted: framing }) = parsed else { return Ok(None) };
         let fields = Fields::read(buffer.split_to(length).freeze(), lines);
-        Ok(Some(ResponseHead { status, version, fields, noted }))
+        Ok(Some(ResponseHead { status, version, fields, noted: framing }))
     }
 
     fn parse<S>(
@@ -179,11 +181,11 @@ fn line_ends(head: &[u8]) -> LineEnds {
 /// Returns true if any LF in `head` does not follow a CR. Compares whole blocks without a branch, which the compiler
 /// vectorizes; the lines are too short to search each.
 fn has_bare_lf(head: &[u8]) -> bool {
-    let Some(behind_first) = head.get(1..) else { return false };
-    let is_bare = |(one, two): (&u8, &u8)| (*two == b'\n') & (*one != b'\r');
+    let Some(after_first) = head.get(1..) else { return false };
+    let is_bare = |(previous, current): (&u8, &u8)| (*current == b'\n') & (*previous != b'\r');
     let any_bare =
         |(ones, twos): (&[u8], &[u8])| ones.iter().zip(twos).fold(false, |found, pair| found | is_bare(pair));
-    head[0] == b'\n' || head.chunks(BLOCK).zip(behind_first.chunks(BLOCK)).any(any_bare)
+    head[0] == b'\n' || head.chunks(BLOCK).zip(after_first.chunks(BLOCK)).any(any_bare)
 }
 
 fn version(minor: Option<u8>) -> Version {
@@ -205,22 +207,22 @@ impl From<httparse::Error> for Malformed {
 /// Returns the fields of `head`, its framing, and its line endings. A field that only repeats another one is omitted.
 fn lines(head: &[u8], headers: &[Header<'_>]) -> Result<(Vec<FieldLine>, FramingInfo, LineEnds), Malformed> {
     let mut lines = Vec::with_capacity(headers.len() + LINES_ADDED);
-    let mut noted = FramingInfo::default();
-    let mut all_neat = true;
+    let mut framing = FramingInfo::default();
+    let mut all_canonical = true;
     for header in headers {
         let line = FieldLine::read(head, header.name.as_bytes(), header.value);
-        all_neat &= line.is_canonical();
-        if noted.record(line.name(), header.value)? {
+        all_canonical &= line.is_canonical();
+        if framing.record(line.name(), header.value)? {
             lines.push(line);
         }
     }
     let first = headers.first().map_or(head.len(), |header| offset(head, header.name.as_bytes()));
     // A typical head is known to use CRLF without a search.
-    let ends = match all_neat && frames_with_crlf(head, first) {
+    let ends = match all_canonical && frames_with_crlf(head, first) {
         true => LineEnds::Crlf,
         false => line_ends(head),
     };
-    Ok((lines, noted, ends))
+    Ok((lines, framing, ends))
 }
 
 /// Returns true if the start line of `head` begins at once and ends with CRLF before its `first` field, and the head
@@ -233,11 +235,11 @@ fn frames_with_crlf(head: &[u8], first: usize) -> bool {
 }
 
 /// Reads a trailer section, which ends like a head. Returns `None` while it is incomplete.
-pub(super) fn trailers(buffer: &mut BytesMut, most: usize) -> Result<Option<HeaderMap>, Malformed> {
+pub(super) fn trailers(buffer: &mut BytesMut, max_bytes: usize) -> Result<Option<HeaderMap>, Malformed> {
     let mut slots = [EMPTY_HEADER; ON_STACK];
     let (length, headers) = match httparse::parse_headers(buffer, &mut slots) {
-        Ok(httparse::Status::Complete((length, headers))) if length <= most => (length, headers),
-        Ok(httparse::Status::Partial) if buffer.len() <= most => return Ok(None),
+        Ok(httparse::Status::Complete((length, headers))) if length <= max_bytes => (length, headers),
+        Ok(httparse::Status::Partial) if buffer.len() <= max_bytes => return Ok(None),
         _ => return Err(Malformed::Trailers),
     };
     // Strict in both directions: the next message begins where the trailers end.

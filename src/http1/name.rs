@@ -87,7 +87,7 @@ impl Name {
         }
         let (name, opening) = match TABLE[slot(FACTOR, text)] {
             EMPTY_SLOT => return Self::Other,
-            place => KNOWN[place as usize],
+            index => KNOWN[index as usize],
         };
         let spelling = &opening.as_bytes()[..opening.len() - SEPARATOR.len()];
         if text.eq_ignore_ascii_case(spelling) { name } else { Self::Other }
@@ -142,11 +142,11 @@ const fn slot(factor: usize, text: &[u8]) -> usize {
 }
 
 const fn longest() -> usize {
-    let (mut longest, mut place) = (0, 0);
-    while place < KNOWN.len() {
-        let length = KNOWN[place].1.len() - SEPARATOR.len();
+    let (mut longest, mut index) = (0, 0);
+    while index < KNOWN.len() {
+        let length = KNOWN[index].1.len() - SEPARATOR.len();
         longest = if length > longest { length } else { longest };
-        place += 1;
+        index += 1;
     }
     longest
 }
@@ -161,15 +161,15 @@ const fn factor() -> usize {
 
 const fn table(factor: usize) -> Option<[u8; SLOTS]> {
     let mut table = [EMPTY_SLOT; SLOTS];
-    let mut place = 0;
-    while place < KNOWN.len() {
-        let (text, _) = KNOWN[place].1.as_bytes().split_at(KNOWN[place].1.len() - SEPARATOR.len());
+    let mut index = 0;
+    while index < KNOWN.len() {
+        let (text, _) = KNOWN[index].1.as_bytes().split_at(KNOWN[index].1.len() - SEPARATOR.len());
         let slot = slot(factor, text);
         if table[slot] != EMPTY_SLOT {
             return None;
         }
-        table[slot] = place as u8;
-        place += 1;
+        table[slot] = index as u8;
+        index += 1;
     }
     Some(table)
 }
@@ -180,9 +180,9 @@ mod tests {
 
     #[test]
     fn every_known_name_is_found_in_any_case() {
-        for (place, (name, opening)) in KNOWN.iter().enumerate() {
+        for (index, (name, opening)) in KNOWN.iter().enumerate() {
             let text = opening.trim_end_matches(": ");
-            assert_eq!(*name as usize, place);
+            assert_eq!(*name as usize, index);
             assert_eq!(Name::of(text.as_bytes()), *name);
             assert_eq!(Name::of(text.to_ascii_uppercase().as_bytes()), *name);
             assert_eq!(name.text(), text);

@@ -61,7 +61,7 @@ impl ResponseContext {
 pub async fn serve<IO, S, F, B, D, R>(
     io: IO,
     first: BytesMut,
-    terms: ServeOptions<'_, D, R>,
+    options: ServeOptions<'_, D, R>,
     mut service: S,
 ) -> Option<Lingering<IO>>
 where
@@ -72,33 +72,35 @@ where
     D: Fn() -> [u8; 29],
     R: Fn(Malformed) -> Response<B>,
 {
-    let mut line = SharedConn::new(io, first);
+    let mut conn = SharedConn::new(io, first);
     let mut out = WriteBuffer::default();
-    let mut reader = HeadReader::new(terms.limits);
+    let mut reader = HeadReader::new(options.limits);
     loop {
-        let head = poll_fn(|context| line.poll_head(&mut reader, terms.finish, context)).await?;
-        let (asked, request) = match head.and_then(|(head, noted)| request::new_request(&line, head, noted)) {
+        let head = poll_fn(|context| conn.poll_head(&mut reader, options.finish, context)).await?;
+        let (response_context, request) = match head
+            .and_then(|(head, framing)| request::new_request(&conn, head, framing))
+        {
             Ok(request) => request,
-            Err(fault) => {
-                line.expect_body(BodyLength::Exact(0), false);
-                response::send(&mut line, &mut out, ResponseContext::UNPARSED, (terms.on_malformed)(fault), &terms)
+            Err(error) => {
+                conn.expect_body(BodyLength::Exact(0), false);
+                response::send(&mut conn, &mut out, ResponseContext::UNPARSED, (options.on_malformed)(error), &options)
                     .await?;
-                return Some(Lingering::new(line));
+                return Some(Lingering::new(conn));
             }
         };
         let response = {
-            let mut work = pin!(service(request));
-            poll_fn(|context| match work.as_mut().poll(context) {
+            let mut future = pin!(service(request));
+            poll_fn(|context| match future.as_mut().poll(context) {
                 Poll::Ready(response) => Poll::Ready(Some(response)),
-                Poll::Pending => line.poll_closed(context).map(|()| None),
+                Poll::Pending => conn.poll_closed(context).map(|()| None),
             })
             .await?
         };
-        let kept = response::send(&mut line, &mut out, asked, response, &terms).await?;
-        match poll_fn(|context| line.poll_skip_body(kept, context)).await {
-            SkipResult::All if kept => line.reset(),
-            SkipResult::All => return line.close().await,
-            SkipResult::Partial => return Some(Lingering::new(line)),
+        let keep_alive = response::send(&mut conn, &mut out, response_context, response, &options).await?;
+        match poll_fn(|context| conn.poll_skip_body(keep_alive, context)).await {
+            SkipResult::All if keep_alive => conn.reset(),
+            SkipResult::All => return conn.close().await,
+            SkipResult::Partial => return Some(Lingering::new(conn)),
         }
     }
 }

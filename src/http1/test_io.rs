@@ -83,9 +83,9 @@ impl MockStream {
         self
     }
 
-    /// Accepts at most `most` bytes of writes.
-    pub(super) fn write_limit(self, most: usize) -> Self {
-        self.state().takes = Some(most);
+    /// Accepts at most `limit` bytes of writes.
+    pub(super) fn write_limit(self, limit: usize) -> Self {
+        self.state().takes = Some(limit);
         self
     }
 
@@ -139,7 +139,7 @@ impl Stream for MockStream {
 impl AsyncWrite for MockStream {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut state = self.state();
-        let room = state.takes.map_or(usize::MAX, |most| most - state.heard.len());
+        let room = state.takes.map_or(usize::MAX, |limit| limit - state.heard.len());
         if room == 0 {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
@@ -184,9 +184,9 @@ impl MockBody {
 
     /// Returns a complete body of `frames`.
     pub(super) fn all(frames: impl IntoIterator<Item = Frame<Bytes>>) -> Self {
-        let pieces = Self::open();
-        pieces.0.borrow_mut().extend(frames.into_iter().map(Some).chain([None]));
-        pieces
+        let body = Self::open();
+        body.0.borrow_mut().extend(frames.into_iter().map(Some).chain([None]));
+        body
     }
 
     pub(super) fn send(&self, data: &'static str) {
@@ -258,9 +258,9 @@ impl Body for Boxed {
     }
 }
 
-/// Returns the result of `work` if it completes without waiting.
-pub(super) fn now_or_never<F: Future>(work: F) -> Option<F::Output> {
-    match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
+/// Returns the result of `future` if it completes without waiting.
+pub(super) fn now_or_never<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
     }

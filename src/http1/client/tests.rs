@@ -37,8 +37,8 @@ struct ReceivedResponse {
 }
 
 fn receive(io: MockStream, request: Request<Empty<Bytes>>) -> Result<ReceivedResponse, Error> {
-    let answer = send_over(io, request).expect("completes").map_err(|failed| failed.error)?;
-    let Response { status, fields, mut body } = answer;
+    let response = send_over(io, request).expect("completes").map_err(|failure| failure.error)?;
+    let Response { status, fields, mut body } = response;
     let (mut data, mut trailers) = (Vec::new(), None);
     while let Some(frame) = now_or_never(body.frame()).expect("completes") {
         match frame?.into_data() {
@@ -52,8 +52,8 @@ fn receive(io: MockStream, request: Request<Empty<Bytes>>) -> Result<ReceivedRes
 }
 
 fn response_to(text: &str) -> Result<(u16, String, bool), Error> {
-    let got = receive(MockStream::reads_from([text]).then_eof(), get())?;
-    Ok((got.status, String::from_utf8(got.body).expect("text"), got.reusable))
+    let received = receive(MockStream::reads_from([text]).then_eof(), get())?;
+    Ok((received.status, String::from_utf8(received.body).expect("text"), received.reusable))
 }
 
 #[test]
@@ -145,9 +145,12 @@ fn response_bodies_are_framed_correctly() {
 #[test]
 fn response_to_head_has_no_body() {
     let head = request(Method::HEAD, "/", Empty::new());
-    let got =
+    let received =
         receive(MockStream::reads_from(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"]), head).expect("response");
-    assert_eq!((got.body.len(), got.reusable, got.fields.get(Name::ContentLength)), (0, true, Some(&b"5"[..])));
+    assert_eq!(
+        (received.body.len(), received.reusable, received.fields.get(Name::ContentLength)),
+        (0, true, Some(&b"5"[..]))
+    );
 }
 
 #[test]
@@ -174,37 +177,37 @@ fn only_idle_connections_are_reused() {
         let mut body = send_over(io, get()).expect("completes").expect("response").body;
         body.take_connection().expect("reusable connection")
     };
-    let mut quiet = used(MockStream::reads_from([ONCE]));
-    assert!(quiet.is_idle() && quiet.is_idle_now());
-    assert_eq!(quiet.requests_sent(), 1);
-    assert!(now_or_never(quiet.send(&get().head, Empty::new())).is_none(), "sent and waiting");
-    let gone: [fn() -> MockStream; 3] = [
+    let mut idle = used(MockStream::reads_from([ONCE]));
+    assert!(idle.is_idle() && idle.is_idle_now());
+    assert_eq!(idle.requests_sent(), 1);
+    assert!(now_or_never(idle.send(&get().head, Empty::new())).is_none(), "sent and waiting");
+    let closed: [fn() -> MockStream; 3] = [
         || MockStream::reads_from([ONCE]).then_eof(),
         || MockStream::reads_from([ONCE]).then_fails(),
         || MockStream::reads_from([ONCE, "HTTP/1.1 200 OK"]),
     ];
-    for gone in gone {
-        assert!(!used(gone()).is_idle() && !used(gone()).is_idle_now());
-        let failed =
-            now_or_never(used(gone()).send(&get().head, Empty::new())).expect("completes").expect_err("closed");
-        assert!(matches!(failed.error, Error::Unsent));
-        assert!(failed.unsent.is_some(), "the body is returned");
+    for closed in closed {
+        assert!(!used(closed()).is_idle() && !used(closed()).is_idle_now());
+        let failure =
+            now_or_never(used(closed()).send(&get().head, Empty::new())).expect("completes").expect_err("closed");
+        assert!(matches!(failure.error, Error::Unsent));
+        assert!(failure.unsent.is_some(), "the body is returned");
     }
 }
 
 #[test]
 fn unsent_request_is_returned() {
     let io = MockStream::default().write_limit(0);
-    let failed = send_over(io, get()).expect("completes").expect_err("write error");
-    assert!(failed.unsent.is_some());
+    let failure = send_over(io, get()).expect("completes").expect_err("write error");
+    assert!(failure.unsent.is_some());
 }
 
 #[test]
 fn early_response_does_not_stop_the_upload() {
     let upload = MockBody::open();
     let io = MockStream::reads_from(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe"]);
-    let answer = send_over(io.clone(), post(upload.clone())).expect("completes").expect("response");
-    let mut body = answer.body;
+    let response = send_over(io.clone(), post(upload.clone())).expect("completes").expect("response");
+    let mut body = response.body;
     let first = now_or_never(body.frame()).flatten().expect("frame").expect("valid frame");
     assert_eq!(first.into_data().ok(), Some(Bytes::from("he")));
     upload.send("late");
@@ -218,38 +221,39 @@ fn early_response_does_not_stop_the_upload() {
 #[test]
 fn response_is_read_when_the_upload_stalls() {
     let io = MockStream::reads_from(["HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n"]).write_limit(0);
-    let answer = send_over(io, post(Full::<Bytes>::from("hello"))).expect("completes").map_err(|failed| failed.error);
-    let mut body = answer.expect("response").body;
+    let response =
+        send_over(io, post(Full::<Bytes>::from("hello"))).expect("completes").map_err(|failure| failure.error);
+    let mut body = response.expect("response").body;
     assert!(body.take_connection().is_none());
 }
 
 #[test]
 fn wrong_request_body_length_breaks_the_connection() {
     let short = WrongLengthBody { length: 9, body: MockBody::all([Frame::data(Bytes::from("short"))]) };
-    let failed = send_over(MockStream::default(), post(short)).expect("completes").expect_err("too short");
-    assert!(matches!(failed.error, Error::BodyLength));
+    let failure = send_over(MockStream::default(), post(short)).expect("completes").expect_err("too short");
+    assert!(matches!(failure.error, Error::BodyLength));
     let long = WrongLengthBody { length: 3, body: MockBody::all([Frame::data(Bytes::from("too long"))]) };
-    let failed = send_over(MockStream::default(), post(long)).expect("completes").expect_err("too long");
-    assert!(matches!(failed.error, Error::BodyLength));
+    let failure = send_over(MockStream::default(), post(long)).expect("completes").expect_err("too long");
+    assert!(matches!(failure.error, Error::BodyLength));
 }
 
 #[test]
 fn large_body_is_read_in_few_reads() {
     let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", 1 << 20, "x".repeat(1 << 20));
     let io = MockStream::reads_from([text]);
-    let got = receive(io.clone(), get()).expect("response");
-    assert_eq!((got.body.len(), got.reusable), (1 << 20, true));
+    let received = receive(io.clone(), get()).expect("response");
+    assert_eq!((received.body.len(), received.reusable), (1 << 20, true));
     assert!(io.reads() <= 7, "{} reads", io.reads());
 }
 
 proptest! {
     #[test]
-    fn response_parsing_is_independent_of_read_sizes(cuts in proptest::collection::vec(1usize..40, 0..200), which in 0usize..3) {
+    fn response_parsing_is_independent_of_read_sizes(cuts in proptest::collection::vec(1usize..40, 0..200), case in 0usize..3) {
         let text = [
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nx-a: 1\r\nx-a: 2\r\ncontent-length: 11\r\n\r\nhello world",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n6\r\n world\r\n0\r\nx-sum: 1\r\nx-b: c\r\n\r\n",
             "HTTP/1.1 200 OK\r\nx-a: 1\r\n\r\nhello world, and so on until the end",
-        ][which];
+        ][case];
         let whole = receive(MockStream::reads_from([text]).then_eof(), get()).expect("valid response");
         let cut = receive(MockStream::cut(text.as_bytes(), &cuts).then_eof(), get()).expect("same response");
         prop_assert_eq!(whole, cut);

@@ -26,9 +26,9 @@ fn unmodified_fields_are_written_verbatim() {
 fn unusual_field_lines_are_normalized() {
     let fields = read_head("a:b\r\nc: \t d \r\ne:\r\n").fields;
     assert_eq!(serialized(&fields), "a: b\r\nc: d\r\ne: \r\n");
-    let mut answer = BytesMut::from("HTTP/1.1 200 OK\na: b\nc:d\n\n");
+    let mut response = BytesMut::from("HTTP/1.1 200 OK\na: b\nc:d\n\n");
     let mut reader = HeadReader::new(Limits { size: 64 * 1024, fields: 100 });
-    let head = reader.response(&mut answer).expect("LF only is valid from an origin").expect("complete head");
+    let head = reader.response(&mut response).expect("LF only is valid from an origin").expect("complete head");
     assert_eq!(serialized(&head.fields), "a: b\r\nc: d\r\n");
 }
 
@@ -74,12 +74,12 @@ proptest! {
     ) {
         let fields: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let text = format!("{blank}GET / HTTP/1.1\r\n{fields}\r\n");
-        let ends: Vec<usize> = text.match_indices('\r').map(|(place, _)| place).collect();
+        let ends: Vec<usize> = text.match_indices('\r').map(|(position, _)| position).collect();
         let mut buffer = BytesMut::from(text.as_bytes());
         let _ = buffer.split_off(ends[at.index(ends.len())]);
         buffer.extend_from_slice(&text.as_bytes()[ends[at.index(ends.len())] + 1..]);
-        let read = HeadReader::new(Limits { size: 64 * 1024, fields: 100 }).request(&mut buffer);
-        prop_assert!(matches!(read, Err(Malformed::BareLf)), "{:?}", read.map(|head| head.is_some()));
+        let result = HeadReader::new(Limits { size: 64 * 1024, fields: 100 }).request(&mut buffer);
+        prop_assert!(matches!(result, Err(Malformed::BareLf)), "{:?}", result.map(|head| head.is_some()));
     }
 
     /// Conversion to a map and back preserves the fields.
@@ -92,9 +92,9 @@ proptest! {
         prop_assert_eq!(map.len(), lines.len());
         prop_assert_eq!(&Fields::from(&map).to_map(), &map);
         for (name, _) in &lines {
-            let ours: Vec<&[u8]> = fields.get_all_by_text(name).collect();
-            let theirs: Vec<&[u8]> = map.get_all(name.as_str()).iter().map(HeaderValue::as_bytes).collect();
-            prop_assert_eq!(ours, theirs);
+            let field_values: Vec<&[u8]> = fields.get_all_by_text(name).collect();
+            let map_values: Vec<&[u8]> = map.get_all(name.as_str()).iter().map(HeaderValue::as_bytes).collect();
+            prop_assert_eq!(field_values, map_values);
         }
     }
 
@@ -103,13 +103,13 @@ proptest! {
     fn written_lines_are_the_retained_ones(lines in field_lines(), mask in any::<u32>()) {
         let text: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let mut fields = read_head(&text).fields;
-        let mut place = 0;
+        let mut index = 0;
         fields.retain(|_| {
-            place += 1;
-            mask >> (place - 1) & 1 == 1
+            index += 1;
+            mask >> (index - 1) & 1 == 1
         });
-        let kept = lines.iter().enumerate().filter(|(place, _)| mask >> place & 1 == 1);
-        let expected: String = kept.map(|(_, (name, value))| format!("{name}: {value}\r\n")).collect();
+        let retained = lines.iter().enumerate().filter(|(index, _)| mask >> index & 1 == 1);
+        let expected: String = retained.map(|(_, (name, value))| format!("{name}: {value}\r\n")).collect();
         prop_assert_eq!(serialized(&fields), expected);
     }
 }

@@ -65,16 +65,16 @@ impl<IO> SharedConn<IO> {
     }
 
     /// Starts a request with a body of `length`.
-    pub(super) fn expect_body(&self, length: BodyLength, waits_for_leave: bool) {
+    pub(super) fn expect_body(&self, length: BodyLength, expects_continue: bool) {
         let mut state = self.0.borrow_mut();
         state.body = BodyReader::new(length);
         state.skipped = 0;
-        state.continue_response = if waits_for_leave && !state.body.is_done() { CONTINUE } else { b"" };
+        state.continue_response = if expects_continue && !state.body.is_done() { CONTINUE } else { b"" };
     }
 
-    /// Calls `look` with the reader of the current body.
-    pub(super) fn with_body<T>(&self, look: impl FnOnce(&BodyReader) -> T) -> T {
-        look(&self.0.borrow().body)
+    /// Calls `inspect` with the reader of the current body.
+    pub(super) fn with_body<T>(&self, inspect: impl FnOnce(&BodyReader) -> T) -> T {
+        inspect(&self.0.borrow().body)
     }
 
     /// Returns true if the client waits for a 100 response and has not received one.
@@ -122,7 +122,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
         loop {
             match body.next(&mut incoming.buffer)? {
                 BodyChunk::Pending => {}
-                piece => return Poll::Ready(Ok(piece)),
+                chunk => return Poll::Ready(Ok(chunk)),
             }
             // Only received data grows the buffer: a declared length does not allocate memory.
             if ready!(incoming.poll_read(io, context, 0))? == 0 {
@@ -155,7 +155,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
 
     /// Skips an unused body that its service has dropped: all of it if the connection is kept, else only the buffered
     /// part.
-    pub(super) fn poll_skip_body(&self, kept: bool, context: &mut Context<'_>) -> Poll<SkipResult> {
+    pub(super) fn poll_skip_body(&self, keep_alive: bool, context: &mut Context<'_>) -> Poll<SkipResult> {
         let ConnState { io, incoming, body, skipped, .. } = &mut *self.0.borrow_mut();
         if Rc::strong_count(&self.0) > 1 {
             return Poll::Ready(SkipResult::Partial);
@@ -163,7 +163,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
         while !body.is_done() {
             match body.next(&mut incoming.buffer) {
                 Ok(BodyChunk::Data(data)) => *skipped += data.len() as u64,
-                Ok(BodyChunk::Pending) if kept && *skipped + body.expected() <= MAX_SKIPPED => {
+                Ok(BodyChunk::Pending) if keep_alive && *skipped + body.expected() <= MAX_SKIPPED => {
                     match ready!(incoming.poll_read(io, context, 0)) {
                         Ok(0) | Err(_) => return Poll::Ready(SkipResult::Partial),
                         Ok(_) => {}
@@ -174,7 +174,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
             }
         }
         // Unread data on a closed connection would reset it before the client reads the response.
-        Poll::Ready(if kept || incoming.buffer.is_empty() { SkipResult::All } else { SkipResult::Partial })
+        Poll::Ready(if keep_alive || incoming.buffer.is_empty() { SkipResult::All } else { SkipResult::Partial })
     }
 
     /// Closes the connection to a client that has sent all its data.
@@ -231,8 +231,8 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for SharedConn<IO> {
 pub struct Lingering<IO>(SharedConn<IO>);
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Lingering<IO> {
-    pub(super) fn new(line: SharedConn<IO>) -> Self {
-        Self(line)
+    pub(super) fn new(conn: SharedConn<IO>) -> Self {
+        Self(conn)
     }
 
     /// Reads until the client closes its side, or exceeds the limit.

@@ -35,22 +35,22 @@ pub enum BodyError {
 
 /// Returns the request of a head, and sets the framing of its body on the connection.
 pub(super) fn new_request<IO>(
-    line: &SharedConn<IO>,
+    conn: &SharedConn<IO>,
     head: RequestHead,
-    noted: FramingInfo,
+    framing: FramingInfo,
 ) -> Result<(ResponseContext, Request<RequestBody<IO>>), Malformed> {
     let version = head.version;
-    let length = noted.request_length(version)?;
+    let length = framing.request_length(version)?;
     let is_http10 = version == Version::HTTP_10;
-    line.expect_body(length, noted.expects_continue && !is_http10);
-    let asked = ResponseContext {
+    conn.expect_body(length, framing.expects_continue && !is_http10);
+    let response_context = ResponseContext {
         is_http10,
         is_head: head.method == Method::HEAD,
-        keeps_alive: noted.keeps_alive(version),
-        takes_trailers: noted.accepts_trailers,
+        keeps_alive: framing.keeps_alive(version),
+        takes_trailers: framing.accepts_trailers,
     };
-    let body = RequestBody((length != BodyLength::Exact(0)).then(|| line.clone()));
-    Ok((asked, Request { head, body }))
+    let body = RequestBody((length != BodyLength::Exact(0)).then(|| conn.clone()));
+    Ok((response_context, Request { head, body }))
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Body for RequestBody<IO> {
@@ -58,8 +58,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Body for RequestBody<IO> {
     type Error = BodyError;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Some(line) = &self.0 else { return Poll::Ready(None) };
-        Poll::Ready(match ready!(line.poll_chunk(context)) {
+        let Some(conn) = &self.0 else { return Poll::Ready(None) };
+        Poll::Ready(match ready!(conn.poll_chunk(context)) {
             Ok(BodyChunk::Data(data)) => Some(Ok(Frame::data(data))),
             Ok(BodyChunk::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
             Ok(BodyChunk::End | BodyChunk::Pending) => None,
@@ -68,11 +68,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Body for RequestBody<IO> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(|line| line.with_body(|body| body.is_done()))
+        self.0.as_ref().is_none_or(|conn| conn.with_body(|body| body.is_done()))
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.as_ref().map_or(SizeHint::with_exact(0), |line| line.with_body(|body| body.size_hint()))
+        self.0.as_ref().map_or(SizeHint::with_exact(0), |conn| conn.with_body(|body| body.size_hint()))
     }
 }
 

@@ -25,11 +25,11 @@ struct ResponseFraming {
 /// Sends a response. Returns true if the connection is kept, `None` if the client disconnected or the response was
 /// aborted.
 pub(super) async fn send<IO, B, D, R>(
-    line: &mut SharedConn<IO>,
+    conn: &mut SharedConn<IO>,
     out: &mut WriteBuffer,
-    asked: ResponseContext,
+    response_context: ResponseContext,
     response: Response<B>,
-    terms: &ServeOptions<'_, D, R>,
+    options: &ServeOptions<'_, D, R>,
 ) -> Option<bool>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
@@ -37,43 +37,48 @@ where
     D: Fn() -> [u8; 29],
 {
     let Response { status, fields, body } = response;
-    let framed = frame_response(asked, status, &fields, &body);
-    let kept = asked.keeps_alive
-        && !terms.finish.get()
+    let framed = frame_response(response_context, status, &fields, &body);
+    let keep_alive = response_context.keeps_alive
+        && !options.finish.get()
         && !matches!(framed.coding, BodyCoding::UntilClose)
-        && !line.expects_continue()
-        && line.with_body(|body| body.expected() <= MAX_SKIPPED)
+        && !conn.expects_continue()
+        && conn.with_body(|body| body.expected() <= MAX_SKIPPED)
         && !wants_close(&fields);
-    poll_fn(|context| line.poll_cancel_continue(context)).await.ok()?;
-    write_head(out.front_mut(), asked, status, &fields, &framed, kept, &terms.date);
+    poll_fn(|context| conn.poll_cancel_continue(context)).await.ok()?;
+    write_head(out.front_mut(), response_context, status, &fields, &framed, keep_alive, &options.date);
     let mut body = BodyWriter::new(body, framed.coding);
     let written = poll_fn(|context| {
-        if let Poll::Ready(written) = body.poll_write(line, out, context) {
+        if let Poll::Ready(written) = body.poll_write(conn, out, context) {
             return Poll::Ready(written.ok());
         }
-        line.poll_closed(context).map(|()| None)
+        conn.poll_closed(context).map(|()| None)
     });
     written.await?;
-    Some(kept)
+    Some(keep_alive)
 }
 
-fn frame_response<B: Body>(asked: ResponseContext, status: StatusCode, fields: &Fields, body: &B) -> ResponseFraming {
-    let method = if asked.is_head { Method::HEAD } else { Method::GET };
+fn frame_response<B: Body>(
+    response_context: ResponseContext,
+    status: StatusCode,
+    fields: &Fields,
+    body: &B,
+) -> ResponseFraming {
+    let method = if response_context.is_head { Method::HEAD } else { Method::GET };
     let exact = body.size_hint().exact();
-    let given = || std::str::from_utf8(fields.get(Name::ContentLength)?).ok()?.parse().ok();
+    let declared = || std::str::from_utf8(fields.get(Name::ContentLength)?).ok()?.parse().ok();
     if framing::has_no_body(&method, status) {
         let content_length = match status {
             StatusCode::NO_CONTENT => None,
             // For HEAD: the length of the response to GET, if the service declared it.
-            _ => given().or(exact.filter(|&length| length > 0)),
+            _ => declared().or(exact.filter(|&length| length > 0)),
         };
         return ResponseFraming { coding: BodyCoding::Exact(0), content_length };
     }
-    match exact.or_else(given) {
+    match exact.or_else(declared) {
         Some(length) => ResponseFraming { coding: BodyCoding::Exact(length), content_length: Some(length) },
-        None if asked.is_http10 => ResponseFraming { coding: BodyCoding::UntilClose, content_length: None },
+        None if response_context.is_http10 => ResponseFraming { coding: BodyCoding::UntilClose, content_length: None },
         None => {
-            let trailers = if asked.takes_trailers { chunked::announced(fields) } else { Vec::new() };
+            let trailers = if response_context.takes_trailers { chunked::announced(fields) } else { Vec::new() };
             ResponseFraming { coding: BodyCoding::Chunked(trailers), content_length: None }
         }
     }
@@ -85,14 +90,14 @@ fn wants_close(fields: &Fields) -> bool {
 
 fn write_head(
     out: &mut Vec<u8>,
-    asked: ResponseContext,
+    response_context: ResponseContext,
     status: StatusCode,
     fields: &Fields,
     framed: &ResponseFraming,
-    kept: bool,
+    keep_alive: bool,
     date: impl Fn() -> [u8; 29],
 ) {
-    write_status(out, asked.is_http10, status);
+    write_status(out, response_context.is_http10, status);
     let mut has_date = false;
     fields.write(out, |name| {
         has_date |= name == Name::Date;
@@ -103,8 +108,8 @@ fn write_head(
     } else if let BodyCoding::Chunked(_) = framed.coding {
         head::write_chunked(out);
     }
-    match kept {
-        true if asked.is_http10 => out.extend_from_slice(b"connection: keep-alive\r\n"),
+    match keep_alive {
+        true if response_context.is_http10 => out.extend_from_slice(b"connection: keep-alive\r\n"),
         true => {}
         false => out.extend_from_slice(b"connection: close\r\n"),
     }

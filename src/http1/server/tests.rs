@@ -41,18 +41,18 @@ where
     F: Future<Output = TestResponse>,
 {
     let (dates, finish) = (DateCache::new(), Cell::new(finish));
-    let terms =
+    let options =
         ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(784_111_777), on_malformed: refuse };
-    match now_or_never(serve(io, BytesMut::new(), terms, service)) {
+    match now_or_never(serve(io, BytesMut::new(), options, service)) {
         None => ServeOutcome::Pending,
         Some(None) => ServeOutcome::Closed,
         Some(Some(_)) => ServeOutcome::Lingering,
     }
 }
 
-fn refuse(fault: Malformed) -> TestResponse {
-    let mut refusal = ok_response(Full::from(fault.to_string()));
-    refusal.status = match fault {
+fn refuse(error: Malformed) -> TestResponse {
+    let mut refusal = ok_response(Full::from(error.to_string()));
+    refusal.status = match error {
         Malformed::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
         Malformed::TargetTooLong => StatusCode::URI_TOO_LONG,
         _ => StatusCode::BAD_REQUEST,
@@ -62,17 +62,17 @@ fn refuse(fault: Malformed) -> TestResponse {
 
 /// Serves a client with a service that reads the body and responds with its length.
 fn serve_and_record(io: MockStream) -> (ServeOutcome, Vec<ReceivedRequest>) {
-    let seen = Rc::new(RefCell::new(Vec::new()));
-    let end = serve_with(io, false, |request| {
-        let seen = Rc::clone(&seen);
+    let requests = Rc::new(RefCell::new(Vec::new()));
+    let outcome = serve_with(io, false, |request| {
+        let requests = Rc::clone(&requests);
         async move {
-            let read = receive(request).await;
-            let answer = Full::from(format!("{}", read.body.len()));
-            seen.borrow_mut().push(read);
-            self::ok_response(answer)
+            let received = receive(request).await;
+            let body = Full::from(format!("{}", received.body.len()));
+            requests.borrow_mut().push(received);
+            self::ok_response(body)
         }
     });
-    (end, seen.take())
+    (outcome, requests.take())
 }
 
 async fn receive(request: Request<RequestBody<MockStream>>) -> ReceivedRequest {
@@ -103,11 +103,11 @@ fn ok_response<B: Body<Data = Bytes, Error = Infallible> + Unpin + 'static>(body
     Response { status: StatusCode::OK, fields: Fields::new(), body: Boxed::new(body) }
 }
 
-/// Returns the output for a client that sends `text` and gets the response of `give`.
-fn exchange(text: &str, give: impl Fn() -> TestResponse) -> (String, ServeOutcome) {
+/// Returns the output for a client that sends `text` and gets the response of `respond`.
+fn exchange(text: &str, respond: impl Fn() -> TestResponse) -> (String, ServeOutcome) {
     let io = MockStream::reads_from([text]);
-    let end = serve_with(io.clone(), false, |_| std::future::ready(give()));
-    (io.written(), end)
+    let outcome = serve_with(io.clone(), false, |_| std::future::ready(respond()));
+    (io.written(), outcome)
 }
 
 fn get(fields: &str) -> String {
@@ -117,11 +117,14 @@ fn get(fields: &str) -> String {
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     let io = MockStream::reads_from([get(""), "POST /b HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi".to_owned() + &get("")]);
-    let (end, seen) = serve_and_record(io.clone());
-    assert_eq!((end, seen.len()), (ServeOutcome::Pending, 3));
-    assert_eq!((seen[1].method.as_str(), seen[1].target.as_str(), &seen[1].body[..]), ("POST", "/b", &b"hi"[..]));
-    let one = |length| format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n{DATE}\r\n{length}");
-    assert_eq!(io.written(), [one(0), one(2), one(0)].concat());
+    let (outcome, requests) = serve_and_record(io.clone());
+    assert_eq!((outcome, requests.len()), (ServeOutcome::Pending, 3));
+    assert_eq!(
+        (requests[1].method.as_str(), requests[1].target.as_str(), &requests[1].body[..]),
+        ("POST", "/b", &b"hi"[..])
+    );
+    let response = |length| format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n{DATE}\r\n{length}");
+    assert_eq!(io.written(), [response(0), response(2), response(0)].concat());
     assert_eq!(io.writes(), 3, "head and body are written together");
 }
 
@@ -150,11 +153,11 @@ fn malformed_request_is_rejected_and_ends_the_connection() {
     ];
     for (text, status) in table {
         let io = MockStream::reads_from([text]);
-        let (end, seen) = serve_and_record(io.clone());
-        assert_eq!((end, seen.len()), (ServeOutcome::Lingering, 0), "{text:?}");
-        let heard = io.written();
-        assert!(heard.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{text:?}: {heard}");
-        assert!(heard.contains("connection: close\r\n"), "{text:?}");
+        let (outcome, requests) = serve_and_record(io.clone());
+        assert_eq!((outcome, requests.len()), (ServeOutcome::Lingering, 0), "{text:?}");
+        let output = io.written();
+        assert!(output.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{text:?}: {output}");
+        assert!(output.contains("connection: close\r\n"), "{text:?}");
     }
 }
 
@@ -163,8 +166,8 @@ fn target_beyond_the_uri_limit_gets_414() {
     let io = MockStream::reads_from([format!("GET /{} HTTP/1.1\r\n\r\n", "b".repeat(66_000))]);
     let (dates, finish) = (DateCache::new(), Cell::new(false));
     let limits = Limits { size: 1 << 20, fields: 20 };
-    let terms = ServeOptions { limits, finish: &finish, date: || dates.text(0), on_malformed: refuse };
-    let _ = now_or_never(serve(io.clone(), BytesMut::new(), terms, |_| async { ok_response(Empty::new()) }));
+    let options = ServeOptions { limits, finish: &finish, date: || dates.text(0), on_malformed: refuse };
+    let _ = now_or_never(serve(io.clone(), BytesMut::new(), options, |_| async { ok_response(Empty::new()) }));
     assert!(io.written().starts_with("HTTP/1.1 414 URI Too Long\r\n"));
 }
 
@@ -172,9 +175,9 @@ fn target_beyond_the_uri_limit_gets_414() {
 fn keep_alive_follows_request_and_response() {
     let plain = || ok_response(Full::from("x"));
     let closing = || {
-        let mut answer = plain();
-        answer.fields.append(Name::Connection, b"close");
-        answer
+        let mut response = plain();
+        response.fields.append(Name::Connection, b"close");
+        response
     };
     let http10 = |fields: &str| format!("GET / HTTP/1.0\r\n{fields}\r\n");
     type Case<'a> = (String, &'a dyn Fn() -> TestResponse, &'a str, &'a str, ServeOutcome);
@@ -191,10 +194,10 @@ fn keep_alive_follows_request_and_response() {
             ServeOutcome::Pending,
         ),
     ];
-    for (text, give, status, connection, end) in table {
-        let (heard, ended) = exchange(text, give);
-        assert_eq!(heard, format!("{status}\r\ncontent-length: 1\r\n{connection}{DATE}\r\nx"), "{text:?}");
-        assert_eq!(ended, *end, "{text:?}");
+    for (text, respond, status, connection, expected) in table {
+        let (output, outcome) = exchange(text, respond);
+        assert_eq!(output, format!("{status}\r\ncontent-length: 1\r\n{connection}{DATE}\r\nx"), "{text:?}");
+        assert_eq!(outcome, *expected, "{text:?}");
     }
 }
 
@@ -202,18 +205,18 @@ fn keep_alive_follows_request_and_response() {
 fn response_framing_follows_method_version_and_status() {
     let pieces = || MockBody::all(["ab", "c"].map(|piece| Frame::data(Bytes::from(piece))));
     let streamed = || ok_response(pieces());
-    let with_length = |answer: TestResponse| {
-        let mut answer = answer;
-        answer.fields.append(Name::ContentLength, b"9");
-        answer
+    let with_length = |response: TestResponse| {
+        let mut response = response;
+        response.fields.append(Name::ContentLength, b"9");
+        response
     };
-    let status = |mut answer: TestResponse, status| {
-        answer.status = status;
-        answer
+    let status = |mut response: TestResponse, status| {
+        response.status = status;
+        response
     };
-    let body_of = |text: &str, give: &dyn Fn() -> TestResponse| {
-        let heard = exchange(text, give).0;
-        let (head, body) = heard.split_once("\r\n\r\n").expect("response head");
+    let body_of = |text: &str, respond: &dyn Fn() -> TestResponse| {
+        let output = exchange(text, respond).0;
+        let (head, body) = output.split_once("\r\n\r\n").expect("response head");
         let length = head.lines().find(|line| line.starts_with("content-length") || line.starts_with("transfer"));
         (length.unwrap_or_default().to_owned(), body.to_owned())
     };
@@ -226,34 +229,34 @@ fn response_framing_follows_method_version_and_status() {
     assert_eq!(body_of(head, &|| ok_response(Empty::new())), framed("", ""));
     let unmodified = || with_length(status(ok_response(Empty::new()), StatusCode::NOT_MODIFIED));
     assert_eq!(body_of(&get(""), &unmodified), framed("content-length: 9", ""));
-    let nothing = || with_length(status(ok_response(Full::from("abc")), StatusCode::NO_CONTENT));
-    assert_eq!(body_of(&get(""), &nothing), framed("", ""));
+    let no_content = || with_length(status(ok_response(Full::from("abc")), StatusCode::NO_CONTENT));
+    assert_eq!(body_of(&get(""), &no_content), framed("", ""));
     assert_eq!(body_of(&get(""), &|| ok_response(Empty::new())), framed("content-length: 0", ""));
 }
 
 #[test]
 fn short_response_body_closes_the_connection() {
-    let (heard, end) = exchange(&get(""), || {
+    let (output, outcome) = exchange(&get(""), || {
         let mut short = ok_response(MockBody::all([Frame::data(Bytes::from("abc"))]));
         short.fields.append(Name::ContentLength, b"9");
         short
     });
-    assert!(heard.ends_with("\r\n\r\nabc"), "exactly the available bytes: {heard}");
-    assert_eq!(end, ServeOutcome::Closed);
+    assert!(output.ends_with("\r\n\r\nabc"), "exactly the available bytes: {output}");
+    assert_eq!(outcome, ServeOutcome::Closed);
 }
 
 #[test]
 fn trailers_are_sent_only_with_te_trailers() {
-    let give = || {
+    let respond = || {
         let mut trailers = HeaderMap::new();
         trailers.insert("x-sum", HeaderValue::from_static("1"));
         trailers.insert("x-other", HeaderValue::from_static("2"));
-        let mut answer = ok_response(MockBody::all([Frame::data(Bytes::from("a")), Frame::trailers(trailers)]));
-        answer.fields.append(Name::Trailer, b"x-sum");
-        answer
+        let mut response = ok_response(MockBody::all([Frame::data(Bytes::from("a")), Frame::trailers(trailers)]));
+        response.fields.append(Name::Trailer, b"x-sum");
+        response
     };
-    assert!(exchange(&get("te: trailers\r\n"), give).0.ends_with("a\r\n0\r\nx-sum: 1\r\n\r\n"));
-    assert!(exchange(&get(""), give).0.ends_with("a\r\n0\r\n\r\n"));
+    assert!(exchange(&get("te: trailers\r\n"), respond).0.ends_with("a\r\n0\r\nx-sum: 1\r\n\r\n"));
+    assert!(exchange(&get(""), respond).0.ends_with("a\r\n0\r\n\r\n"));
 }
 
 #[test]
@@ -267,19 +270,19 @@ fn large_chunk_is_written_with_its_head() {
 
 #[test]
 fn continue_is_sent_when_the_body_is_polled() {
-    let asks = "POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
-    let io = MockStream::reads_from([asks]);
+    let request = "POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
+    let io = MockStream::reads_from([request]);
     assert_eq!(serve_and_record(io.clone()).0, ServeOutcome::Pending);
     assert_eq!(io.written(), "HTTP/1.1 100 Continue\r\n\r\n");
-    let io = MockStream::reads_from([asks.to_owned() + "hi"]);
+    let io = MockStream::reads_from([request.to_owned() + "hi"]);
     assert_eq!(serve_and_record(io.clone()).0, ServeOutcome::Pending);
     assert!(io.written().starts_with("HTTP/1.1 200 OK\r\n"), "no 100 response if the client did not wait");
-    let (heard, end) = exchange(asks, || ok_response(Full::from("no")));
+    let (output, outcome) = exchange(request, || ok_response(Full::from("no")));
     assert!(
-        heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.contains("connection: close\r\n"),
-        "100 sent late: {heard}"
+        output.starts_with("HTTP/1.1 200 OK\r\n") && output.contains("connection: close\r\n"),
+        "100 sent late: {output}"
     );
-    assert_eq!(end, ServeOutcome::Lingering);
+    assert_eq!(outcome, ServeOutcome::Lingering);
 }
 
 #[test]
@@ -287,17 +290,20 @@ fn short_unread_body_is_skipped() {
     let post = |length: usize, sent: usize| {
         format!("POST / HTTP/1.1\r\ncontent-length: {length}\r\n\r\n{}", "x".repeat(sent)) + &get("")
     };
-    let ends = |text: String| {
-        let (heard, end) = exchange(&text, || ok_response(Empty::new()));
-        (heard.matches("HTTP/1.1 200 OK").count(), heard.contains("connection: close"), end)
+    let serve_text = |text: String| {
+        let (output, outcome) = exchange(&text, || ok_response(Empty::new()));
+        (output.matches("HTTP/1.1 200 OK").count(), output.contains("connection: close"), outcome)
     };
-    assert_eq!(ends(post(50_000, 50_000)), (2, false, ServeOutcome::Pending));
-    assert_eq!(ends(post(50_000, 40_000)), (1, false, ServeOutcome::Pending), "the rest may still arrive");
-    assert_eq!(ends(post(5_000_000, 40_000)), (1, true, ServeOutcome::Lingering));
+    assert_eq!(serve_text(post(50_000, 50_000)), (2, false, ServeOutcome::Pending));
+    assert_eq!(serve_text(post(50_000, 40_000)), (1, false, ServeOutcome::Pending), "the rest may still arrive");
+    assert_eq!(serve_text(post(5_000_000, 40_000)), (1, true, ServeOutcome::Lingering));
     let chunked = |body: String| format!("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{body}");
-    assert_eq!(ends(chunked("1\r\na\r\n0\r\n\r\n".to_owned() + &get(""))), (2, false, ServeOutcome::Pending));
-    assert_eq!(ends(chunked("1\r\na\r\nnonsense".to_owned())), (1, false, ServeOutcome::Lingering));
-    assert_eq!(ends(chunked(format!("{:x}\r\n{}", 400_000, "x".repeat(400_000)))), (1, false, ServeOutcome::Lingering));
+    assert_eq!(serve_text(chunked("1\r\na\r\n0\r\n\r\n".to_owned() + &get(""))), (2, false, ServeOutcome::Pending));
+    assert_eq!(serve_text(chunked("1\r\na\r\nnonsense".to_owned())), (1, false, ServeOutcome::Lingering));
+    assert_eq!(
+        serve_text(chunked(format!("{:x}\r\n{}", 400_000, "x".repeat(400_000)))),
+        (1, false, ServeOutcome::Lingering)
+    );
 }
 
 #[test]
@@ -308,29 +314,29 @@ fn disconnect_drops_the_pending_service_future() {
             self.0.set(true);
         }
     }
-    let ends = |io: MockStream, answers: bool| {
+    let serve_io = |io: MockStream, responds: bool| {
         let dropped = Rc::new(Cell::new(false));
-        let end = serve_with(io, false, |_| {
-            let work = Dropped(Rc::clone(&dropped));
+        let outcome = serve_with(io, false, |_| {
+            let guard = Dropped(Rc::clone(&dropped));
             async move {
-                let _work = work;
-                if !answers {
+                let _guard = guard;
+                if !responds {
                     std::future::pending::<()>().await;
                 }
                 ok_response(MockBody::open())
             }
         });
-        (end, dropped.get())
+        (outcome, dropped.get())
     };
-    assert_eq!(ends(MockStream::reads_from([get("")]).then_eof(), false), (ServeOutcome::Closed, true));
+    assert_eq!(serve_io(MockStream::reads_from([get("")]).then_eof(), false), (ServeOutcome::Closed, true));
     assert_eq!(
-        ends(MockStream::reads_from([get("")]).then_eof(), true).0,
+        serve_io(MockStream::reads_from([get("")]).then_eof(), true).0,
         ServeOutcome::Closed,
         "also within a response"
     );
-    assert_eq!(ends(MockStream::reads_from([get(""), get("")]).then_eof(), false).0, ServeOutcome::Closed);
+    assert_eq!(serve_io(MockStream::reads_from([get(""), get("")]).then_eof(), false).0, ServeOutcome::Closed);
     let endless = MockStream::reads_from([get(""), "x".repeat(1000)]).then_repeats();
-    assert_eq!(ends(endless.clone(), false).0, ServeOutcome::Pending);
+    assert_eq!(serve_io(endless.clone(), false).0, ServeOutcome::Pending);
     assert!(endless.reads() < 40, "reading ahead is bounded: {}", endless.reads());
 }
 
@@ -340,19 +346,19 @@ fn finishing_connection_serves_buffered_requests() {
     assert_eq!(serve_with(io.clone(), true, |_| async { ok_response(Empty::new()) }), ServeOutcome::Closed);
     assert_eq!(io.written(), "", "no output yet");
     let (dates, finish) = (DateCache::new(), Cell::new(true));
-    let terms = ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(0), on_malformed: refuse };
+    let options = ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(0), on_malformed: refuse };
     let first = BytesMut::from(get("").as_bytes());
     let io = MockStream::default();
-    let _ = now_or_never(serve(io.clone(), first, terms, |_| async { ok_response(Empty::new()) }));
+    let _ = now_or_never(serve(io.clone(), first, options, |_| async { ok_response(Empty::new()) }));
     assert!(io.written().contains("connection: close\r\n"));
 }
 
 #[test]
 fn truncated_body_is_incomplete() {
     let io = MockStream::reads_from(["POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nhel"]).then_eof();
-    let (end, seen) = serve_and_record(io);
-    assert!(!seen[0].whole);
-    assert_ne!(end, ServeOutcome::Pending);
+    let (outcome, requests) = serve_and_record(io);
+    assert!(!requests[0].whole);
+    assert_ne!(outcome, ServeOutcome::Pending);
 }
 
 const CONVERSATION: &str = "\r\nGET /a?b HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2\r\n\r\n\
