@@ -142,57 +142,57 @@ impl Fetcher {
     }
 
     /// Fetches `url`, or finds that the copy with these `validators` is current.
-    pub async fn fetch(&self, url: &str, guards: &FetchLimits, validators: &Validators) -> Result<Fetched, FetchError> {
-        match tokio::time::timeout(guards.timeout, self.follow(url, guards, validators)).await {
+    pub async fn fetch(&self, url: &str, limits: &FetchLimits, validators: &Validators) -> Result<Fetched, FetchError> {
+        match tokio::time::timeout(limits.timeout, self.follow(url, limits, validators)).await {
             Ok(fetched) => fetched,
-            Err(_) => Err(FetchError::TimedOut(guards.timeout)),
+            Err(_) => Err(FetchError::TimedOut(limits.timeout)),
         }
     }
 
-    async fn follow(&self, url: &str, guards: &FetchLimits, validators: &Validators) -> Result<Fetched, FetchError> {
-        let mut place = FetchTarget::parse(url, guards.reach)?;
-        for _ in 0..=guards.redirects {
-            let response = self.send(&place, guards, validators).await?;
+    async fn follow(&self, url: &str, limits: &FetchLimits, validators: &Validators) -> Result<Fetched, FetchError> {
+        let mut target = FetchTarget::parse(url, limits.reach)?;
+        for _ in 0..=limits.redirects {
+            let response = self.send(&target, limits, validators).await?;
             match response.status() {
-                StatusCode::OK => return document(&place, response, guards.most_bytes).await,
+                StatusCode::OK => return document(&target, response, limits.most_bytes).await,
                 StatusCode::NOT_MODIFIED if *validators != Validators::default() => return Ok(Fetched::Unchanged),
-                status if is_redirect(status) => place = place.redirected(&text(response.headers(), LOCATION))?,
+                status if is_redirect(status) => target = target.redirected(&text(response.headers(), LOCATION))?,
                 status => return Err(FetchError::Status(status)),
             }
         }
-        Err(FetchError::Redirected(place.to_string()))
+        Err(FetchError::Redirected(target.to_string()))
     }
 
     async fn send(
         &self,
-        place: &FetchTarget,
-        guards: &FetchLimits,
+        target: &FetchTarget,
+        limits: &FetchLimits,
         validators: &Validators,
     ) -> Result<Response<Incoming>, FetchError> {
-        let not_there = |source| FetchError::Unreachable { host: place.host.clone(), source };
-        let addresses = tokio::net::lookup_host((place.host.as_str(), place.port)).await.map_err(not_there)?;
-        let allowed: Vec<SocketAddr> = addresses.filter(|address| place.allows(address.ip(), guards.reach)).collect();
+        let unreachable = |source| FetchError::Unreachable { host: target.host.clone(), source };
+        let addresses = tokio::net::lookup_host((target.host.as_str(), target.port)).await.map_err(unreachable)?;
+        let allowed: Vec<SocketAddr> = addresses.filter(|address| target.allows(address.ip(), limits.reach)).collect();
         if allowed.is_empty() {
-            return Err(FetchError::AddressNotAllowed { host: place.host.clone() });
+            return Err(FetchError::AddressNotAllowed { host: target.host.clone() });
         }
-        let stream = TcpStream::connect(&*allowed).await.map_err(not_there)?;
-        let request = request(place, validators);
-        match &place.name {
+        let stream = TcpStream::connect(&*allowed).await.map_err(unreachable)?;
+        let request = request(target, validators);
+        match &target.name {
             Some(name) => {
-                let stream = self.tls.connect(name.clone(), stream).await.map_err(not_there)?;
-                exchange(stream, request, place).await
+                let stream = self.tls.connect(name.clone(), stream).await.map_err(unreachable)?;
+                exchange(stream, request, target).await
             }
-            None => exchange(stream, request, place).await,
+            None => exchange(stream, request, target).await,
         }
     }
 }
 
-fn request(place: &FetchTarget, validators: &Validators) -> Request<Empty<Bytes>> {
+fn request(target: &FetchTarget, validators: &Validators) -> Request<Empty<Bytes>> {
     let mut request = Request::new(Empty::new());
     *request.method_mut() = Method::GET;
-    *request.uri_mut() = place.path.clone().into();
+    *request.uri_mut() = target.path.clone().into();
     let fields = [
-        (HOST, Some(place.authority.as_str())),
+        (HOST, Some(target.authority.as_str())),
         (USER_AGENT, Some(concat!("tidegate/", env!("CARGO_PKG_VERSION")))),
         (IF_NONE_MATCH, validators.etag.as_deref()),
         (IF_MODIFIED_SINCE, validators.last_modified.as_deref()),
@@ -208,21 +208,25 @@ fn request(place: &FetchTarget, validators: &Validators) -> Request<Empty<Bytes>
 async fn exchange<S>(
     stream: S,
     request: Request<Empty<Bytes>>,
-    place: &FetchTarget,
+    target: &FetchTarget,
 ) -> Result<Response<Incoming>, FetchError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let no_answer =
-        |source: hyper::Error| FetchError::InvalidResponse { host: place.host.clone(), source: source.into() };
+    let invalid_response =
+        |source: hyper::Error| FetchError::InvalidResponse { host: target.host.clone(), source: source.into() };
     let (mut connection, driver) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(no_answer)?;
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(invalid_response)?;
     // The connection ends with the body and is not reused.
     tokio::spawn(driver);
-    connection.send_request(request).await.map_err(no_answer)
+    connection.send_request(request).await.map_err(invalid_response)
 }
 
-async fn document(place: &FetchTarget, response: Response<Incoming>, most_bytes: usize) -> Result<Fetched, FetchError> {
+async fn document(
+    target: &FetchTarget,
+    response: Response<Incoming>,
+    most_bytes: usize,
+) -> Result<Fetched, FetchError> {
     let (head, body) = response.into_parts();
     if head.headers.contains_key(CONTENT_ENCODING) {
         return Err(FetchError::UnexpectedEncoding);
@@ -231,14 +235,14 @@ async fn document(place: &FetchTarget, response: Response<Incoming>, most_bytes:
         .is::<http_body_util::LengthLimitError>(
     ) {
         true => FetchError::TooLarge { most_bytes },
-        false => FetchError::InvalidResponse { host: place.host.clone(), source },
+        false => FetchError::InvalidResponse { host: target.host.clone(), source },
     })?;
-    let told = |name| Some(text(&head.headers, name)).filter(|value| !value.is_empty());
+    let header_text = |name| Some(text(&head.headers, name)).filter(|value| !value.is_empty());
     Ok(Fetched::Document(Document {
         body: body.to_bytes(),
-        content_type: told(CONTENT_TYPE),
-        cache_control: told(CACHE_CONTROL),
-        validators: Validators { etag: told(ETAG), last_modified: told(LAST_MODIFIED) },
+        content_type: header_text(CONTENT_TYPE),
+        cache_control: header_text(CACHE_CONTROL),
+        validators: Validators { etag: header_text(ETAG), last_modified: header_text(LAST_MODIFIED) },
     }))
 }
 

@@ -102,27 +102,27 @@ pub enum OperatorTableError {
 pub(super) fn parse(
     table: &str,
     snapshot: &str,
-    declared: Vec<OperatorOverride>,
+    overrides: Vec<OperatorOverride>,
 ) -> Result<(Vec<Operator>, Snapshot), OperatorTableError> {
     let mut table: Vec<Operator> = serde_json::from_str(table).map_err(OperatorTableError::Syntax)?;
-    declared.into_iter().for_each(|declared| apply_override(&mut table, declared));
+    overrides.into_iter().for_each(|config| apply_override(&mut table, config));
     Ok((table, snapshot_of(snapshot)?))
 }
 
-fn apply_override(table: &mut Vec<Operator>, declared: OperatorOverride) {
-    let OperatorOverride { name, product_tokens, ranges, dns_names, exhaustive, signature_agents } = declared;
+fn apply_override(table: &mut Vec<Operator>, config: OperatorOverride) {
+    let OperatorOverride { name, product_tokens, ranges, dns_names, exhaustive, signature_agents } = config;
     if let Some(tokens) = &product_tokens {
-        let taken = |token: &String| tokens.iter().any(|ours| ours.eq_ignore_ascii_case(token));
-        table.iter_mut().for_each(|operator| operator.product_tokens.retain(|token| !taken(token)));
+        let is_claimed = |token: &String| tokens.iter().any(|claimed| claimed.eq_ignore_ascii_case(token));
+        table.iter_mut().for_each(|operator| operator.product_tokens.retain(|token| !is_claimed(token)));
     }
     if let Some(agents) = &signature_agents {
         table.iter_mut().for_each(|operator| operator.signature_agents.retain(|agent| !agents.contains(agent)));
     }
-    let place = table.iter().position(|operator| operator.name == name).unwrap_or_else(|| {
+    let index = table.iter().position(|operator| operator.name == name).unwrap_or_else(|| {
         table.push(Operator { name, own: true, ..Operator::default() });
         table.len() - 1
     });
-    let operator = &mut table[place];
+    let operator = &mut table[index];
     operator.declared = true;
     operator.product_tokens = product_tokens.unwrap_or_else(|| std::mem::take(&mut operator.product_tokens));
     operator.verified_ranges = ranges.unwrap_or_else(|| std::mem::take(&mut operator.verified_ranges));
@@ -141,12 +141,12 @@ fn snapshot_of(text: &str) -> Result<Snapshot, OperatorTableError> {
     struct List {
         prefixes: Vec<String>,
     }
-    let written: Written = serde_json::from_str(text).map_err(OperatorTableError::Syntax)?;
+    let parsed: Written = serde_json::from_str(text).map_err(OperatorTableError::Syntax)?;
     let networks = |list: List| -> Result<Vec<IpNet>, OperatorTableError> {
         list.prefixes.into_iter().map(|text| network(&text).ok_or(OperatorTableError::NotANetwork(text))).collect()
     };
-    let lists = written.lists.into_iter().map(|(url, list)| Ok((RangeSource::Url(url), networks(list)?)));
-    Ok(Snapshot { date: written.date, lists: lists.collect::<Result<_, _>>()? })
+    let lists = parsed.lists.into_iter().map(|(url, list)| Ok((RangeSource::Url(url), networks(list)?)));
+    Ok(Snapshot { date: parsed.date, lists: lists.collect::<Result<_, _>>()? })
 }
 
 fn patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<DnsPattern>, D::Error> {

@@ -56,17 +56,17 @@ impl OperatorTable {
     /// # Panics
     ///
     /// If the built-in data is invalid, which a test rules out.
-    pub fn with_overrides(declared: Vec<OperatorOverride>) -> OperatorTable {
+    pub fn with_overrides(overrides: Vec<OperatorOverride>) -> OperatorTable {
         let (table, snapshot) = (include_str!("../../data/operators.json"), include_str!("../../data/ranges.json"));
-        OperatorTable::parse(table, snapshot, declared).expect("a test parses the built-in table")
+        OperatorTable::parse(table, snapshot, overrides).expect("a test parses the built-in table")
     }
 
     fn parse(
         table: &str,
         snapshot: &str,
-        declared: Vec<OperatorOverride>,
+        overrides: Vec<OperatorOverride>,
     ) -> Result<OperatorTable, OperatorTableError> {
-        let (table, snapshot) = operator_config::parse(table, snapshot, declared)?;
+        let (table, snapshot) = operator_config::parse(table, snapshot, overrides)?;
         let published = PublishedRanges::of(&table, &snapshot.lists);
         Ok(OperatorTable {
             table,
@@ -82,8 +82,8 @@ impl OperatorTable {
     pub fn with_dns(self) -> OperatorTable {
         let patterns =
             self.with_ids().flat_map(|(id, operator)| operator.dns_names.iter().map(move |name| (name.clone(), id)));
-        let names = Some(Arc::new(DnsVerifier::new(patterns.collect())));
-        OperatorTable { names, ..self }
+        let dns = Some(Arc::new(DnsVerifier::new(patterns.collect())));
+        OperatorTable { names: dns, ..self }
     }
 
     /// Returns the DNS verifier, if enabled.
@@ -131,7 +131,7 @@ impl OperatorTable {
             Some(RangeMatch::Undecided) | None => {}
         }
         match self.names.as_ref().filter(|_| !operator.dns_names.is_empty()) {
-            Some(names) => self.interpret_dns(claimed, names.lookup(claimed, address, now)),
+            Some(dns) => self.interpret_dns(claimed, dns.lookup(claimed, address, now)),
             None => Proof::Unknown,
         }
     }
@@ -153,9 +153,9 @@ impl OperatorTable {
 
     /// Interprets a DNS result for the claim: a mismatch disproves it only if DNS names are exhaustive for the
     /// operator.
-    pub fn interpret_dns(&self, claimed: OperatorId, said: DnsResult) -> Proof {
+    pub fn interpret_dns(&self, claimed: OperatorId, result: DnsResult) -> Proof {
         let exhaustive = || self.table[usize::from(claimed.0)].exhaustive.contains(&OperatorProofMethod::Dns);
-        match said {
+        match result {
             DnsResult::Verified => Proof::Proven(ProofMethod::Dns),
             DnsResult::Mismatch if exhaustive() => Proof::Disproven(ProofMethod::Dns),
             DnsResult::Mismatch | DnsResult::Unknown => Proof::Unknown,
@@ -183,17 +183,17 @@ impl OperatorTable {
     }
 
     /// Sets or clears the error of a list; its networks stay. Returns the previous error.
-    pub(super) fn set_error(&self, source: &RangeSource, trouble: Option<String>) -> Option<String> {
+    pub(super) fn set_error(&self, source: &RangeSource, error: Option<String>) -> Option<String> {
         let mut errors = self.errors.lock();
-        match trouble {
-            Some(trouble) => errors.insert(source.clone(), trouble),
+        match error {
+            Some(error) => errors.insert(source.clone(), error),
             None => errors.remove(source),
         }
     }
 
     /// Returns the lists whose last refresh failed, each with the error.
     pub fn errors(&self) -> Vec<(String, String)> {
-        self.errors.lock().iter().map(|(source, trouble)| (source.to_string(), trouble.clone())).collect()
+        self.errors.lock().iter().map(|(source, error)| (source.to_string(), error.clone())).collect()
     }
 
     /// Returns the number of lists whose last refresh failed, for each operator that has lists.
@@ -234,16 +234,16 @@ impl PublishedRanges {
         for (operator, id) in table.iter().zip((0..).map(OperatorId)) {
             let both =
                 [(&operator.verified_ranges, RangeMatch::Verified), (&operator.neutral_ranges, RangeMatch::Undecided)];
-            for (sources, standing) in both {
+            for (sources, range_match) in both {
                 for source in sources {
-                    ranges.extend(source.networks(lists).iter().map(|network| (*network, id, standing)));
+                    ranges.extend(source.networks(lists).iter().map(|network| (*network, id, range_match)));
                 }
             }
             // Until a list is loaded, its addresses are missing from the ranges.
-            let known = operator.verified_ranges.iter().all(|source| !source.networks(lists).is_empty());
-            let says_all =
+            let all_loaded = operator.verified_ranges.iter().all(|source| !source.networks(lists).is_empty());
+            let is_exhaustive =
                 operator.exhaustive.contains(&OperatorProofMethod::Address) && !operator.verified_ranges.is_empty();
-            exhaustive.push(says_all && known);
+            exhaustive.push(is_exhaustive && all_loaded);
         }
         Self { ranges: Ranges::new(ranges), exhaustive }
     }
@@ -260,7 +260,7 @@ mod tests {
             include_str!("../../data/ranges.json"),
             Vec::new(),
         );
-        let operators = operators.unwrap_or_else(|mistake| panic!("{mistake}"));
+        let operators = operators.unwrap_or_else(|error| panic!("{error}"));
         assert!(operators.names().count() > 20);
         assert_eq!(operators.snapshot_date().len(), "2026-09-02".len());
     }
@@ -269,10 +269,10 @@ mod tests {
     fn operator_names_and_tokens_are_unique() {
         let operators = OperatorTable::builtin();
         let mut tokens: Vec<_> = operators.tokens().map(|(token, _)| token.to_ascii_lowercase()).collect();
-        let told = tokens.len();
+        let count = tokens.len();
         tokens.sort();
         tokens.dedup();
-        assert_eq!(tokens.len(), told);
+        assert_eq!(tokens.len(), count);
         for name in operators.names() {
             let id = operators.id(name).expect("a name from the table");
             assert_eq!(operators.name(id), name);
@@ -352,9 +352,9 @@ mod tests {
                 || !operator.dns_names.is_empty()
                 || !operator.signature_agents.is_empty()
         });
-        let without: Vec<&str> =
+        let unprovable: Vec<&str> =
             operators.names().filter(|name| !provable.clone().any(|operator| operator.name == *name)).collect();
-        assert_eq!(without, ["pingdom", "uptimerobot"], "their lists have no license for redistribution");
+        assert_eq!(unprovable, ["pingdom", "uptimerobot"], "their lists have no license for redistribution");
     }
 
     #[test]
@@ -362,39 +362,41 @@ mod tests {
         let snapshot = r#"{"date": "2026-09-02", "lists": {"https://example.com/": {"prefixes": ["192.0.2.0/33"]}}}"#;
         let table =
             |source: &str| format!(r#"[{{"name": "a", "documented": "", "tokens": [], "proven_in": ["{source}"]}}]"#);
-        let told = |source, snapshot| {
+        let error_text = |source, snapshot| {
             OperatorTable::parse(&table(source), snapshot, Vec::new()).expect_err("the table is invalid").to_string()
         };
-        assert_eq!(told("https://example.com/", snapshot), "`192.0.2.0/33` is not a network such as 192.0.2.0/24");
-        assert_eq!(told("https://example.com/", "{}"), "invalid operator table");
+        assert_eq!(
+            error_text("https://example.com/", snapshot),
+            "`192.0.2.0/33` is not a network such as 192.0.2.0/24"
+        );
+        assert_eq!(error_text("https://example.com/", "{}"), "invalid operator table");
     }
 
     #[test]
     fn configured_operator_is_added_with_its_tokens() {
-        let declared = OperatorOverride {
+        let config = OperatorOverride {
             name: "acme".into(),
             product_tokens: Some(vec!["AcmeBot".into(), "gptbot".into()]),
             ranges: Some(vec!["192.0.2.0/24".parse().expect("a network")]),
             exhaustive: Some(vec![OperatorProofMethod::Address]),
             ..OperatorOverride::default()
         };
-        let operators = OperatorTable::with_overrides(vec![declared]);
+        let operators = OperatorTable::with_overrides(vec![config]);
         let acme = operators.id("acme").expect("declared");
         let proof = |address: &str| operators.verify(acme, address.parse().expect("an address"), Timestamp::default());
         assert_eq!(proof("192.0.2.7"), Proof::Proven(ProofMethod::Address));
         assert_eq!(proof("192.0.3.7"), Proof::Disproven(ProofMethod::Address));
         let claims = operators.tokens().filter(|(token, _)| token.eq_ignore_ascii_case("GPTBot"));
-        assert_eq!(claims.map(|(_, whose)| whose).collect::<Vec<_>>(), [acme], "a token is claimed once");
+        assert_eq!(claims.map(|(_, operator)| operator).collect::<Vec<_>>(), [acme], "a token is claimed once");
     }
 
     #[test]
     fn signature_agent_moves_to_the_configured_operator() {
         let agents = Some(vec!["https://chatgpt.com".into(), "https://bot.example".into()]);
-        let declared =
-            OperatorOverride { name: "acme".into(), signature_agents: agents, ..OperatorOverride::default() };
-        let operators = OperatorTable::with_overrides(vec![declared]);
+        let config = OperatorOverride { name: "acme".into(), signature_agents: agents, ..OperatorOverride::default() };
+        let operators = OperatorTable::with_overrides(vec![config]);
         let acme = operators.id("acme").expect("declared");
-        let of_acme = operators.signature_agents().filter(|(_, whose)| *whose == acme).map(|(agent, _)| agent);
+        let of_acme = operators.signature_agents().filter(|(_, operator)| *operator == acme).map(|(agent, _)| agent);
         assert_eq!(of_acme.collect::<Vec<_>>(), ["https://chatgpt.com", "https://bot.example"]);
         let chatgpt = operators.signature_agents().filter(|(agent, _)| *agent == "https://chatgpt.com");
         assert_eq!(chatgpt.count(), 1);
@@ -402,9 +404,9 @@ mod tests {
 
     #[test]
     fn override_changes_only_the_configured_fields() {
-        let declared =
+        let config =
             OperatorOverride { name: "googlebot".into(), exhaustive: Some(Vec::new()), ..OperatorOverride::default() };
-        let operators = OperatorTable::with_overrides(vec![declared]);
+        let operators = OperatorTable::with_overrides(vec![config]);
         let googlebot = operators.id("googlebot").expect("built in");
         let proof =
             |address: &str| operators.verify(googlebot, address.parse().expect("an address"), Timestamp::default());
@@ -416,13 +418,13 @@ mod tests {
     #[test]
     fn unfetched_list_disproves_no_claim() {
         let list = RangeSource::Url("https://example.com/bots.json".into());
-        let declared = OperatorOverride {
+        let config = OperatorOverride {
             name: "acme".into(),
             ranges: Some(vec![list.clone()]),
             exhaustive: Some(vec![OperatorProofMethod::Address]),
             ..OperatorOverride::default()
         };
-        let operators = OperatorTable::with_overrides(vec![declared]);
+        let operators = OperatorTable::with_overrides(vec![config]);
         let acme = operators.id("acme").expect("declared");
         let proof = || operators.verify(acme, "192.0.2.7".parse().expect("an address"), Timestamp::default());
         assert_eq!(proof(), Proof::Unknown);

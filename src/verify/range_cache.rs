@@ -45,21 +45,21 @@ impl RangeCache {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
-        let written: CacheFile =
+        let contents: CacheFile =
             serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
         // Two URLs may have the same file name; the later one replaces the file.
-        if written.url != url {
+        if contents.url != url {
             return Ok(None);
         }
-        let networks = written.prefixes.iter().map(|text| network(text)).collect::<Option<Vec<IpNet>>>();
+        let networks = contents.prefixes.iter().map(|text| network(text)).collect::<Option<Vec<IpNet>>>();
         let networks = networks.ok_or_else(|| format!("{}: invalid prefix", path.display()))?;
-        let validators = Validators { etag: written.etag, last_modified: written.last_modified };
-        Ok(Some(CachedRanges { fetched: written.fetched, validators, networks }))
+        let validators = Validators { etag: contents.etag, last_modified: contents.last_modified };
+        Ok(Some(CachedRanges { fetched: contents.fetched, validators, networks }))
     }
 
     /// Replaces the copy atomically: after a crash, either the old or the new copy is complete.
     pub(super) fn store(&self, url: &str, copy: &CachedRanges) -> io::Result<()> {
-        let written = CacheFile {
+        let contents = CacheFile {
             url: url.to_owned(),
             fetched: copy.fetched,
             etag: copy.validators.etag.clone(),
@@ -70,7 +70,7 @@ impl RangeCache {
         let path = self.path(url);
         let new = path.with_extension("new");
         let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(&written)?)?;
+        file.write_all(&serde_json::to_vec_pretty(&contents)?)?;
         file.sync_all()?;
         fs::rename(new, path)
     }
@@ -96,20 +96,20 @@ mod tests {
 
     #[test]
     fn cached_ranges_round_trip_by_url() {
-        let folder = tempfile::tempdir().expect("a directory");
-        let copies = RangeCache::new(folder.path());
-        assert_eq!(copies.load(URL), Ok(None));
-        copies.store(URL, &cached_ranges()).expect("room on the disk");
-        assert_eq!(copies.load(URL), Ok(Some(cached_ranges())));
-        assert_eq!(copies.load("https://example.com/others.json"), Ok(None));
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = RangeCache::new(directory.path());
+        assert_eq!(cache.load(URL), Ok(None));
+        cache.store(URL, &cached_ranges()).expect("room on the disk");
+        assert_eq!(cache.load(URL), Ok(Some(cached_ranges())));
+        assert_eq!(cache.load("https://example.com/others.json"), Ok(None));
     }
 
     #[test]
     fn corrupt_cache_file_is_an_error() {
-        let folder = tempfile::tempdir().expect("a directory");
-        let copies = RangeCache::new(folder.path());
-        copies.store(URL, &cached_ranges()).expect("room on the disk");
-        fs::write(copies.path(URL), "{").expect("room on the disk");
-        assert!(copies.load(URL).is_err());
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = RangeCache::new(directory.path());
+        cache.store(URL, &cached_ranges()).expect("room on the disk");
+        fs::write(cache.path(URL), "{").expect("room on the disk");
+        assert!(cache.load(URL).is_err());
     }
 }

@@ -72,11 +72,11 @@ pub(super) fn check_change(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNe
     if before.is_empty() {
         return Ok(now);
     }
-    let (had, has) = (AddressSpace::of(&before), AddressSpace::of(&now));
-    let most = AddressSpace { v4: had.v4.max(SMALL.v4) * GROWTH, v6: had.v6.max(SMALL.v6) * GROWTH };
-    match has.fits_in(most) {
+    let (old, new) = (AddressSpace::of(&before), AddressSpace::of(&now));
+    let limit = AddressSpace { v4: old.v4.max(SMALL.v4) * GROWTH, v6: old.v6.max(SMALL.v6) * GROWTH };
+    match new.fits_in(limit) {
         true => Ok(now),
-        false => Err(RangeListError::Grown((has.v4 / had.v4.max(1)).max(has.v6 / had.v6.max(1)))),
+        false => Err(RangeListError::Grown((new.v4 / old.v4.max(1)).max(new.v6 / old.v6.max(1)))),
     }
 }
 
@@ -96,8 +96,8 @@ impl AddressSpace {
         })
     }
 
-    fn fits_in(self, most: Self) -> bool {
-        self.v4 <= most.v4 && self.v6 <= most.v6
+    fn fits_in(self, limit: Self) -> bool {
+        self.v4 <= limit.v4 && self.v6 <= limit.v6
     }
 }
 
@@ -127,8 +127,8 @@ fn parse_lines(text: &str) -> Result<Vec<IpNet>, RangeListError> {
 
 fn parse_network(text: &str) -> Result<IpNet, RangeListError> {
     // Text quoted in the log is short, whatever was received.
-    let shown = || text.chars().take(40).filter(|letter| !letter.is_control()).collect::<String>();
-    network(text).ok_or_else(|| RangeListError::InvalidFormat(format!("`{}` is not a network", shown())))
+    let excerpt = || text.chars().take(40).filter(|character| !character.is_control()).collect::<String>();
+    network(text).ok_or_else(|| RangeListError::InvalidFormat(format!("`{}` is not a network", excerpt())))
 }
 
 /// The longest list of any crawler has a few thousand networks; this many take 10 MiB.
@@ -149,11 +149,11 @@ mod tests {
             {"ipv6Prefix": "2001:4860:4801:10::/64"}, {"ipv4Prefix": "66.249.64.0/27", "service": "x"},
             {"ipv4Prefix": "192.0.2.7"}, {"ipv4Prefix": "198.51.100.77/24"}, {"comment": "nothing"}]}"#;
         let expected = ["66.249.64.0/27", "192.0.2.7/32", "198.51.100.0/24", "2001:4860:4801:10::/64"];
-        let mut found = parse_list(text).expect("a list");
-        found.sort();
+        let mut networks = parse_list(text).expect("a list");
+        networks.sort();
         let mut expected = expected.map(str::to_owned);
         expected.sort();
-        assert_eq!(found, expected);
+        assert_eq!(networks, expected);
         assert_eq!(parse_list(r#"["192.0.2.0/24"]"#).expect("a list"), ["192.0.2.0/24"]);
     }
 
@@ -207,18 +207,18 @@ mod tests {
 
     #[test]
     fn list_growth_is_limited() {
-        let of = |text: &str| parse(text.as_bytes()).expect("a list");
-        let before = of("192.0.2.0/24\n2001:db8::/48\n");
+        let networks = |text: &str| parse(text.as_bytes()).expect("a list");
+        let before = networks("192.0.2.0/24\n2001:db8::/48\n");
         for (now, fits) in [
             ("192.0.2.0/24\n198.18.0.0/16\n", false),
             ("192.0.2.0/24\n198.18.0.0/17\n", true),
             ("192.0.2.0/24\n2001:db8::/40\n", false),
             ("192.0.2.0/24\n2001:db8::/45\n", true),
         ] {
-            assert_eq!(check_change(&before, of(now)).is_ok(), fits, "{now}");
+            assert_eq!(check_change(&before, networks(now)).is_ok(), fits, "{now}");
         }
-        assert_eq!(check_change(&of("10.0.0.0/16"), of("10.0.0.0/11")), Err(RangeListError::Grown(32)));
-        assert!(check_change(&[], of("17.0.0.0/8")).is_ok(), "there is no previous version");
+        assert_eq!(check_change(&networks("10.0.0.0/16"), networks("10.0.0.0/11")), Err(RangeListError::Grown(32)));
+        assert!(check_change(&[], networks("17.0.0.0/8")).is_ok(), "there is no previous version");
     }
 
     #[test]

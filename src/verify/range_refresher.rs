@@ -58,21 +58,28 @@ enum RefreshError {
 
 impl RangeRefresher {
     /// Loads the copies in `state_dir` and the files into the table, if they are newer than its lists, and tracks all
-    /// lists. `every` is the interval between fetches of a URL; `None` disables fetches. `seed` differs between
+    /// lists. `interval` is the time between fetches of a URL; `None` disables fetches. `seed` differs between
     /// instances.
     pub fn new(
         operators: Arc<OperatorTable>,
         fetcher: Fetcher,
         state_dir: &Path,
-        every: Option<Duration>,
+        interval: Option<Duration>,
         clock: Clock,
         seed: u64,
     ) -> Self {
         let sources = operators.sources();
-        let mut refresh =
-            Self { operators, fetcher, copies: RangeCache::new(state_dir), clock, every, seed, lists: Vec::new() };
-        refresh.lists = sources.into_iter().map(|source| refresh.track(source)).collect();
-        refresh
+        let mut refresher = Self {
+            operators,
+            fetcher,
+            copies: RangeCache::new(state_dir),
+            clock,
+            every: interval,
+            seed,
+            lists: Vec::new(),
+        };
+        refresher.lists = sources.into_iter().map(|source| refresher.track(source)).collect();
+        refresher
     }
 
     /// Refreshes the lists while it is polled.
@@ -106,16 +113,16 @@ impl RangeRefresher {
         match list.source.clone() {
             RangeSource::Url(url) => {
                 let age = self.load_cached(&url, &mut list);
-                let known = !self.operators.list(&list.source).is_empty();
+                let is_loaded = !self.operators.list(&list.source).is_empty();
                 // A process that restarts often does not fetch at each start, unless the list is new in the config.
-                if known || !self.operators.is_overridden(&list.source) {
-                    let rest = self.every.unwrap_or_default().saturating_sub(age.unwrap_or(Duration::MAX));
-                    list.due += rest.max(FIRST_FETCH_SPREAD.mul_f64(self.random(&list)));
+                if is_loaded || !self.operators.is_overridden(&list.source) {
+                    let remaining = self.every.unwrap_or_default().saturating_sub(age.unwrap_or(Duration::MAX));
+                    list.due += remaining.max(FIRST_FETCH_SPREAD.mul_f64(self.random(&list)));
                 }
             }
             RangeSource::File(path) => {
-                let read = self.read(&path, &mut list);
-                self.record_result(&list, read);
+                let result = self.read(&path, &mut list);
+                self.record_result(&list, result);
             }
             RangeSource::Network(_) => {}
         }
@@ -124,13 +131,13 @@ impl RangeRefresher {
 
     /// Loads the stored copy of a list, if it is not older than the snapshot. Returns its age.
     fn load_cached(&self, url: &str, list: &mut TrackedSource) -> Option<Duration> {
-        let copy = self.copies.load(url).unwrap_or_else(|wrong| {
-            warn!("Ignoring the stored copy of {}: {wrong}", list.source);
+        let copy = self.copies.load(url).unwrap_or_else(|error| {
+            warn!("Ignoring the stored copy of {}: {error}", list.source);
             None
         })?;
         let fetched = Timestamp::from_seconds(copy.fetched);
-        let newer = self.operators.list(&list.source).is_empty() || fetched >= self.operators.snapshot_time();
-        newer.then(|| {
+        let is_newer = self.operators.list(&list.source).is_empty() || fetched >= self.operators.snapshot_time();
+        is_newer.then(|| {
             self.operators.replace(list.source.clone(), copy.networks);
             list.validators = copy.validators;
             self.clock.now().saturating_duration_since(fetched)
@@ -141,16 +148,16 @@ impl RangeRefresher {
         list.attempts += 1;
         let now = self.clock.monotonic_now();
         match (list.source.clone(), self.every) {
-            (RangeSource::Url(url), Some(every)) => {
+            (RangeSource::Url(url), Some(interval)) => {
                 let fetched = self.fetch(&url, list).await;
-                let pause = if fetched.is_ok() { every } else { (every / RETRIES_PER_INTERVAL).max(TICK) };
-                list.due = now + pause.mul_f64(0.9 + 0.2 * self.random(list));
+                let delay = if fetched.is_ok() { interval } else { (interval / RETRIES_PER_INTERVAL).max(TICK) };
+                list.due = now + delay.mul_f64(0.9 + 0.2 * self.random(list));
                 self.record_result(list, fetched);
             }
             (RangeSource::File(path), _) => {
                 list.due = now + FILE_POLL_INTERVAL;
-                if let Some(read) = self.read_if_changed(&path, list).await {
-                    self.record_result(list, read);
+                if let Some(result) = self.read_if_changed(&path, list).await {
+                    self.record_result(list, result);
                 }
             }
             (RangeSource::Url(_), None) | (RangeSource::Network(_), _) => list.due = Timestamp(u64::MAX),
@@ -187,9 +194,9 @@ impl RangeRefresher {
 
     /// Reads a file again if it has changed; returns `None` otherwise.
     async fn read_if_changed(&self, path: &Path, list: &mut TrackedSource) -> Option<Result<(), RefreshError>> {
-        let looked = tokio::fs::metadata(path).await;
-        let before = std::mem::replace(&mut list.stamp, looked.as_ref().ok().map(stamp));
-        match looked {
+        let metadata = tokio::fs::metadata(path).await;
+        let before = std::mem::replace(&mut list.stamp, metadata.as_ref().ok().map(stamp));
+        match metadata {
             Ok(_) if list.stamp == before => None,
             Ok(_) => Some(self.reload_file(path, list).await),
             Err(error) => Some(Err(error.into())),
@@ -198,8 +205,8 @@ impl RangeRefresher {
 
     async fn reload_file(&self, path: &Path, list: &TrackedSource) -> Result<(), RefreshError> {
         let path = path.to_owned();
-        let read = tokio::task::spawn_blocking(move || networks_in(&path));
-        self.install(&list.source, read.await.map_err(io::Error::other)??);
+        let task = tokio::task::spawn_blocking(move || networks_in(&path));
+        self.install(&list.source, task.await.map_err(io::Error::other)??);
         Ok(())
     }
 
@@ -210,12 +217,12 @@ impl RangeRefresher {
     }
 
     /// Logs a new error of a list once, and its end.
-    fn record_result(&self, list: &TrackedSource, looked: Result<(), RefreshError>) {
-        let trouble = looked.err().map(|trouble| trouble.to_string());
-        let before = self.operators.set_error(&list.source, trouble.clone());
-        match trouble {
-            Some(trouble) if before.as_ref() != Some(&trouble) => {
-                warn!("Rejected {}: {trouble}; keeping the previous version", list.source);
+    fn record_result(&self, list: &TrackedSource, result: Result<(), RefreshError>) {
+        let error = result.err().map(|error| error.to_string());
+        let before = self.operators.set_error(&list.source, error.clone());
+        match error {
+            Some(error) if before.as_ref() != Some(&error) => {
+                warn!("Rejected {}: {error}; keeping the previous version", list.source);
             }
             None if before.is_some() => info!("{} is valid again", list.source),
             _ => {}
@@ -224,14 +231,14 @@ impl RangeRefresher {
 
     /// Returns a random number in [0, 1) that differs between instances, lists and refreshes.
     fn random(&self, list: &TrackedSource) -> f64 {
-        let drawn = FixedState::with_seed(self.seed).hash_one((&list.source.to_string(), list.attempts));
-        (drawn >> 11) as f64 / (1_u64 << 53) as f64
+        let hash = FixedState::with_seed(self.seed).hash_one((&list.source.to_string(), list.attempts));
+        (hash >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
 /// Returns the error of a file as a network list, or `None` if it is valid.
 pub fn validate_file(file: &Path) -> Option<String> {
-    networks_in(file).err().map(|trouble| trouble.to_string())
+    networks_in(file).err().map(|error| error.to_string())
 }
 
 fn networks_in(file: &Path) -> Result<Vec<IpNet>, RefreshError> {

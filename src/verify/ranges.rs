@@ -44,52 +44,52 @@ struct IntervalTable<A> {
 impl Ranges {
     pub(super) fn new(ranges: impl IntoIterator<Item = Range>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for (network, operator, standing) in ranges {
+        for (network, operator, range_match) in ranges {
             match network {
                 IpNet::V4(network) => {
-                    v4.push((network.network().to_bits(), network.broadcast().to_bits(), (operator, standing)));
+                    v4.push((network.network().to_bits(), network.broadcast().to_bits(), (operator, range_match)));
                 }
                 IpNet::V6(network) => {
-                    v6.push((network.network().to_bits(), network.broadcast().to_bits(), (operator, standing)));
+                    v6.push((network.network().to_bits(), network.broadcast().to_bits(), (operator, range_match)));
                 }
             }
         }
-        let mut known = MatchInterner::default();
-        let v4 = intervals(v4, |address| address.checked_add(1), &mut known);
-        let v6 = intervals(v6, |address| address.checked_add(1), &mut known);
-        Self { v4, v6, says: known.says }
+        let mut interner = MatchInterner::default();
+        let v4 = intervals(v4, |address| address.checked_add(1), &mut interner);
+        let v6 = intervals(v6, |address| address.checked_add(1), &mut interner);
+        Self { v4, v6, says: interner.says }
     }
 
     /// Returns the best match of any range that contains `address` for `operator`.
     pub(super) fn best_match(&self, operator: OperatorId, address: IpAddr) -> Option<RangeMatch> {
-        let says = match address {
+        let index = match address {
             IpAddr::V4(address) => self.v4.at(address.to_bits()),
             IpAddr::V6(address) => self.v6.at(address.to_bits()),
         };
-        self.says[says?].iter().find(|(whose, _)| *whose == operator).map(|(_, standing)| *standing)
+        self.says[index?].iter().find(|(owner, _)| *owner == operator).map(|(_, range_match)| *range_match)
     }
 }
 
 impl<A: Copy + Ord> IntervalTable<A> {
     fn at(&self, address: A) -> Option<usize> {
-        let place = self.begin.partition_point(|begin| *begin <= address).checked_sub(1)?;
-        Some(self.says[place] as usize)
+        let index = self.begin.partition_point(|begin| *begin <= address).checked_sub(1)?;
+        Some(self.says[index] as usize)
     }
 
     /// Starts an interval after `last`, unless that is the last address.
-    fn begin_after(&mut self, last: A, next: fn(A) -> Option<A>, says: u32) {
+    fn begin_after(&mut self, last: A, next: fn(A) -> Option<A>, match_index: u32) {
         if let Some(begin) = next(last) {
-            self.begin(begin, says);
+            self.begin(begin, match_index);
         }
     }
 
-    /// Starts an interval at `begin` with the matches `says`.
-    fn begin(&mut self, begin: A, says: u32) {
+    /// Starts an interval at `begin`; `match_index` is the index of its matches.
+    fn begin(&mut self, begin: A, match_index: u32) {
         match self.begin.last() {
-            Some(last) if *last == begin => *self.says.last_mut().expect("one entry per interval") = says,
+            Some(last) if *last == begin => *self.says.last_mut().expect("one entry per interval") = match_index,
             _ => {
                 self.begin.push(begin);
-                self.says.push(says);
+                self.says.push(match_index);
             }
         }
     }
@@ -100,22 +100,22 @@ impl<A: Copy + Ord> IntervalTable<A> {
 fn intervals<A: Copy + Ord>(
     mut networks: Vec<(A, A, (OperatorId, RangeMatch))>,
     next: fn(A) -> Option<A>,
-    known: &mut MatchInterner,
+    interner: &mut MatchInterner,
 ) -> IntervalTable<A> {
     networks.sort_by_key(|(first, last, _)| (*first, std::cmp::Reverse(*last)));
-    let mut stretches = IntervalTable { begin: Vec::new(), says: Vec::new() };
-    let mut around: Vec<(A, (OperatorId, RangeMatch))> = Vec::new();
-    for (first, last, says) in networks {
-        while let Some((left, _)) = around.pop_if(|(last, _)| *last < first) {
-            stretches.begin_after(left, next, known.intern(&around));
+    let mut table = IntervalTable { begin: Vec::new(), says: Vec::new() };
+    let mut containing: Vec<(A, (OperatorId, RangeMatch))> = Vec::new();
+    for (first, last, range_match) in networks {
+        while let Some((end, _)) = containing.pop_if(|(last, _)| *last < first) {
+            table.begin_after(end, next, interner.intern(&containing));
         }
-        around.push((last, says));
-        stretches.begin(first, known.intern(&around));
+        containing.push((last, range_match));
+        table.begin(first, interner.intern(&containing));
     }
-    while let Some((left, _)) = around.pop() {
-        stretches.begin_after(left, next, known.intern(&around));
+    while let Some((end, _)) = containing.pop() {
+        table.begin_after(end, next, interner.intern(&containing));
     }
-    stretches
+    table
 }
 
 /// Interns sets of matches.
@@ -126,17 +126,17 @@ struct MatchInterner {
 }
 
 impl MatchInterner {
-    fn intern<A>(&mut self, around: &[(A, (OperatorId, RangeMatch))]) -> u32 {
-        let mut says = RangeMatches::new();
-        for (_, (operator, standing)) in around {
-            match says.iter_mut().find(|(whose, _)| whose == operator) {
-                Some((_, best)) => *best = (*best).max(*standing),
-                None => says.push((*operator, *standing)),
+    fn intern<A>(&mut self, containing: &[(A, (OperatorId, RangeMatch))]) -> u32 {
+        let mut matches = RangeMatches::new();
+        for (_, (operator, range_match)) in containing {
+            match matches.iter_mut().find(|(owner, _)| owner == operator) {
+                Some((_, best)) => *best = (*best).max(*range_match),
+                None => matches.push((*operator, *range_match)),
             }
         }
-        says.sort_unstable();
-        *self.places.entry(says).or_insert_with_key(|says| {
-            self.says.push(says.clone());
+        matches.sort_unstable();
+        *self.places.entry(matches).or_insert_with_key(|matches| {
+            self.says.push(matches.clone());
             u32::try_from(self.says.len() - 1).expect("fewer than the bounded number of ranges")
         })
     }
@@ -159,14 +159,14 @@ mod tests {
             let address = u128::from(bits & 0xf0) << 120 | u128::from(bits & 0x0f);
             IpNet::V6(Ipv6Net::new(address.into(), length).expect("at most 128").trunc())
         });
-        let standing = prop_oneof![Just(RangeMatch::Verified), Just(RangeMatch::Undecided)];
-        let range = (prop_oneof![v4, v6], (0..3u16).prop_map(OperatorId), standing);
+        let range_match = prop_oneof![Just(RangeMatch::Verified), Just(RangeMatch::Undecided)];
+        let range = (prop_oneof![v4, v6], (0..3u16).prop_map(OperatorId), range_match);
         prop::collection::vec(range, 0..20)
     }
 
     fn addresses(ranges: &[Range]) -> Vec<IpAddr> {
         let ends = ranges.iter().flat_map(|(network, ..)| [network.network(), network.broadcast()]);
-        let beside = |address: IpAddr| match address {
+        let neighbors = |address: IpAddr| match address {
             IpAddr::V4(address) => {
                 [-1, 0, 1].map(|step| IpAddr::V4(address.to_bits().wrapping_add_signed(step).into()))
             }
@@ -174,7 +174,7 @@ mod tests {
                 [-1, 0, 1].map(|step| IpAddr::V6(address.to_bits().wrapping_add_signed(step).into()))
             }
         };
-        ends.flat_map(beside).collect()
+        ends.flat_map(neighbors).collect()
     }
 
     proptest! {
@@ -183,8 +183,10 @@ mod tests {
             let table = Ranges::new(ranges.iter().copied());
             for address in addresses(&ranges) {
                 for operator in (0..3).map(OperatorId) {
-                    let around = ranges.iter().filter(|(network, whose, _)| *whose == operator && network.contains(&address));
-                    prop_assert_eq!(table.best_match(operator, address), around.map(|(.., standing)| *standing).max());
+                    let containing =
+                        ranges.iter().filter(|(network, owner, _)| *owner == operator && network.contains(&address));
+                    let best = containing.map(|(.., range_match)| *range_match).max();
+                    prop_assert_eq!(table.best_match(operator, address), best);
                 }
             }
         }

@@ -29,24 +29,24 @@ struct CacheEntry {
 impl DnsCache {
     /// Returns the result for `operator`, and whether the address is due for another lookup.
     pub(super) fn get(&self, address: IpAddr, operator: OperatorId, now: Timestamp) -> Option<(DnsResult, bool)> {
-        let known = self.known.get(&address)?;
-        (now < known.until).then(|| (known.finding.about(operator), now >= known.due))
+        let entry = self.known.get(&address)?;
+        (now < entry.until).then(|| (entry.finding.about(operator), now >= entry.due))
     }
 
-    pub(super) fn insert(&self, address: IpAddr, finding: AddressOwners, lasts: CacheTtl, now: Timestamp) {
-        let mut until = self.until.lock();
-        let before = self.known.get(&address).map(|known| known.clone());
-        if let Some(before) = &before {
-            until.remove(&(before.until, address));
+    pub(super) fn insert(&self, address: IpAddr, owners: AddressOwners, ttl: CacheTtl, now: Timestamp) {
+        let mut expiries = self.until.lock();
+        let previous = self.known.get(&address).map(|entry| entry.clone());
+        if let Some(previous) = &previous {
+            expiries.remove(&(previous.until, address));
         }
-        let known = CacheEntry::new(finding, lasts, now).replacing(before.filter(|before| now < before.until));
-        if until.len() >= MAX_ENTRIES
-            && let Some((_, forgotten)) = until.pop_first()
+        let entry = CacheEntry::new(owners, ttl, now).replacing(previous.filter(|previous| now < previous.until));
+        if expiries.len() >= MAX_ENTRIES
+            && let Some((_, evicted)) = expiries.pop_first()
         {
-            self.known.remove(&forgotten);
+            self.known.remove(&evicted);
         }
-        until.insert((known.until, address));
-        self.known.insert(address, known);
+        expiries.insert((entry.until, address));
+        self.known.insert(address, entry);
     }
 
     #[cfg(test)]
@@ -56,22 +56,24 @@ impl DnsCache {
 }
 
 impl CacheEntry {
-    fn new(finding: AddressOwners, lasts: CacheTtl, now: Timestamp) -> Self {
-        let lasts = match lasts {
+    fn new(owners: AddressOwners, ttl: CacheTtl, now: Timestamp) -> Self {
+        let ttl = match ttl {
             CacheTtl::Short => FAILURE_TTL,
-            CacheTtl::Record(told) if finding.proven.is_empty() => told.clamp(MISMATCH_TTL.0, MISMATCH_TTL.1),
-            CacheTtl::Record(told) => told.clamp(VERIFIED_TTL.0, VERIFIED_TTL.1),
+            CacheTtl::Record(record_ttl) if owners.proven.is_empty() => {
+                record_ttl.clamp(MISMATCH_TTL.0, MISMATCH_TTL.1)
+            }
+            CacheTtl::Record(record_ttl) => record_ttl.clamp(VERIFIED_TTL.0, VERIFIED_TTL.1),
         };
         // The address of an active crawler is looked up again before its entry expires.
-        let due = if finding.proven.is_empty() { lasts } else { lasts * 3 / 4 };
-        Self { finding, due: now + due, until: now + lasts }
+        let refresh_after = if owners.proven.is_empty() { ttl } else { ttl * 3 / 4 };
+        Self { finding: owners, due: now + refresh_after, until: now + ttl }
     }
 
     /// Merges a failed lookup into the entry before: verified operators stay until their own time is over.
-    fn replacing(self, before: Option<Self>) -> Self {
-        match before {
-            Some(before) if self.finding == AddressOwners::unknown() && !before.finding.proven.is_empty() => {
-                Self { due: self.due, ..before }
+    fn replacing(self, previous: Option<Self>) -> Self {
+        match previous {
+            Some(previous) if self.finding == AddressOwners::unknown() && !previous.finding.proven.is_empty() => {
+                Self { due: self.due, ..previous }
             }
             _ => self,
         }

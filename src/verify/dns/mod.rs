@@ -74,14 +74,14 @@ impl DnsVerifier {
 
     /// Returns the cached result for the claim. If there is none, or it is due for another lookup, queues the address.
     pub(super) fn lookup(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> DnsResult {
-        let known = self.memory.get(address, claimed, now);
-        match known {
+        let cached = self.memory.get(address, claimed, now);
+        match cached {
             None => self.line.push(address, claimed),
             Some((DnsResult::Verified, true)) => self.line.push_front(address, claimed),
             Some((_, true)) => self.line.push(address, claimed),
             Some((_, false)) => {}
         }
-        known.map_or(DnsResult::Unknown, |(said, _)| said)
+        cached.map_or(DnsResult::Unknown, |(result, _)| result)
     }
 
     /// Returns the number of addresses queued or being looked up.
@@ -90,8 +90,8 @@ impl DnsVerifier {
     }
 
     /// Looks up queued addresses while it is polled, [`CONCURRENT_LOOKUPS`] at a time. `now` is the clock of
-    /// [`Self::lookup`]; `told` receives the result of each lookup.
-    pub async fn run<N, T>(self: Arc<Self>, dns: Resolver, now: N, told: T)
+    /// [`Self::lookup`]; `on_result` receives the result of each lookup.
+    pub async fn run<N, T>(self: Arc<Self>, dns: Resolver, now: N, on_result: T)
     where
         N: Fn() -> Timestamp + Clone + Send + Sync + 'static,
         T: Fn(OperatorId, DnsResult) + Clone + Send + Sync + 'static,
@@ -99,7 +99,7 @@ impl DnsVerifier {
         let dns = Arc::new(dns);
         let mut tasks = JoinSet::new();
         for _ in 0..CONCURRENT_LOOKUPS {
-            tasks.spawn(Arc::clone(&self).run_one(Arc::clone(&dns), now.clone(), told.clone()));
+            tasks.spawn(Arc::clone(&self).run_one(Arc::clone(&dns), now.clone(), on_result.clone()));
         }
         while tasks.join_next().await.is_some() {}
     }
@@ -108,15 +108,15 @@ impl DnsVerifier {
         self: Arc<Self>,
         dns: Arc<Resolver>,
         now: impl Fn() -> Timestamp,
-        told: impl Fn(OperatorId, DnsResult),
+        on_result: impl Fn(OperatorId, DnsResult),
     ) {
         loop {
             let (address, claimed) = self.line.next().await;
-            let (finding, lasts) = dns.verify(address, &self.patterns).await;
-            let said = finding.about(claimed);
-            self.memory.insert(address, finding, lasts, now());
+            let (owners, ttl) = dns.verify(address, &self.patterns).await;
+            let result = owners.about(claimed);
+            self.memory.insert(address, owners, ttl, now());
             self.line.finish(address);
-            told(claimed, said);
+            on_result(claimed, result);
         }
     }
 }

@@ -32,9 +32,9 @@ impl LookupQueue {
         self.insert(address, 2 * MAX_PENDING, |waiting| waiting.push_front((address, claimed)));
     }
 
-    fn insert(&self, address: IpAddr, most: usize, put: impl FnOnce(&mut VecDeque<(IpAddr, OperatorId)>)) {
+    fn insert(&self, address: IpAddr, limit: usize, put: impl FnOnce(&mut VecDeque<(IpAddr, OperatorId)>)) {
         let mut state = self.state.lock();
-        if state.pending.len() < most && state.pending.insert(address) {
+        if state.pending.len() < limit && state.pending.insert(address) {
             put(&mut state.waiting);
             drop(state);
             self.not_empty.notify_one();
@@ -45,15 +45,15 @@ impl LookupQueue {
     /// [`LookupQueue::finish`].
     pub(super) async fn next(&self) -> (IpAddr, OperatorId) {
         loop {
-            let come = self.not_empty.notified();
-            if let Some((next, more)) = self.pop() {
+            let notified = self.not_empty.notified();
+            if let Some((next, has_more)) = self.pop() {
                 // One notification may stand for several addresses.
-                if more {
+                if has_more {
                     self.not_empty.notify_one();
                 }
                 return next;
             }
-            come.await;
+            notified.await;
         }
     }
 

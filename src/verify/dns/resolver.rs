@@ -61,8 +61,8 @@ impl Resolver {
         address: IpAddr,
         patterns: &[(DnsPattern, OperatorId)],
     ) -> (AddressOwners, CacheTtl) {
-        let found = tokio::time::timeout(self.timeout, self.forward_confirmed_reverse(address, patterns)).await;
-        found.unwrap_or_else(|_| (AddressOwners::unknown(), CacheTtl::Short))
+        let result = tokio::time::timeout(self.timeout, self.forward_confirmed_reverse(address, patterns)).await;
+        result.unwrap_or_else(|_| (AddressOwners::unknown(), CacheTtl::Short))
     }
 
     async fn forward_confirmed_reverse(
@@ -70,29 +70,29 @@ impl Resolver {
         address: IpAddr,
         patterns: &[(DnsPattern, OperatorId)],
     ) -> (AddressOwners, CacheTtl) {
-        let (records, mut lasts) = match self.query(address.into(), RecordType::PTR).await {
-            LookupOutcome::Found(records, lasts) => (records, lasts),
-            LookupOutcome::NoRecords(lasts) => return (AddressOwners::mismatch(), CacheTtl::Record(lasts)),
+        let (records, mut ttl) = match self.query(address.into(), RecordType::PTR).await {
+            LookupOutcome::Found(records, ttl) => (records, ttl),
+            LookupOutcome::NoRecords(ttl) => return (AddressOwners::mismatch(), CacheTtl::Record(ttl)),
             LookupOutcome::Failed => return (AddressOwners::unknown(), CacheTtl::Short),
         };
-        let mut finding = AddressOwners::mismatch();
+        let mut owners = AddressOwners::mismatch();
         let mut names = matching_names(&records, patterns);
-        for (name, whose) in names.by_ref().take(MAX_PTR_NAMES) {
+        for (name, operators) in names.by_ref().take(MAX_PTR_NAMES) {
             match self.resolves_to(&name, address).await {
-                Some((true, of_address)) => {
-                    finding.proven.extend(whose);
-                    lasts = lasts.min(of_address);
+                Some((true, address_ttl)) => {
+                    owners.proven.extend(operators);
+                    ttl = ttl.min(address_ttl);
                 }
                 Some((false, _)) => {}
-                None => finding.others = DnsResult::Unknown,
+                None => owners.others = DnsResult::Unknown,
             }
         }
         if names.next().is_some() {
-            finding.others = DnsResult::Unknown;
+            owners.others = DnsResult::Unknown;
         }
-        match finding.others {
-            DnsResult::Unknown if finding.proven.is_empty() => (finding, CacheTtl::Short),
-            _ => (finding, CacheTtl::Record(lasts)),
+        match owners.others {
+            DnsResult::Unknown if owners.proven.is_empty() => (owners, CacheTtl::Short),
+            _ => (owners, CacheTtl::Record(ttl)),
         }
     }
 
@@ -100,15 +100,15 @@ impl Resolver {
     async fn resolves_to(&self, name: &Name, address: IpAddr) -> Option<(bool, Duration)> {
         let kind = if address.is_ipv4() { RecordType::A } else { RecordType::AAAA };
         match self.query(name.clone(), kind).await {
-            LookupOutcome::Found(records, lasts) => {
-                let same = |record: &Record| match record.data {
-                    RData::A(found) => IpAddr::V4(found.0) == address,
-                    RData::AAAA(found) => IpAddr::V6(found.0) == address,
+            LookupOutcome::Found(records, ttl) => {
+                let is_match = |record: &Record| match record.data {
+                    RData::A(resolved) => IpAddr::V4(resolved.0) == address,
+                    RData::AAAA(resolved) => IpAddr::V6(resolved.0) == address,
                     _ => false,
                 };
-                Some((records.iter().any(same), lasts))
+                Some((records.iter().any(is_match), ttl))
             }
-            LookupOutcome::NoRecords(lasts) => Some((false, lasts)),
+            LookupOutcome::NoRecords(ttl) => Some((false, ttl)),
             LookupOutcome::Failed => None,
         }
     }
@@ -117,17 +117,18 @@ impl Resolver {
         // Otherwise the search list of the system would be applied, too.
         name.set_fqdn(true);
         match self.resolver.lookup(name, kind).await {
-            Ok(found) => {
-                let records = found.answers().to_vec();
-                let lasts = records.iter().map(|record| record.ttl).min().unwrap_or_default();
-                LookupOutcome::Found(records, Duration::from_secs(lasts.into()))
+            Ok(response) => {
+                let records = response.answers().to_vec();
+                let ttl = records.iter().map(|record| record.ttl).min().unwrap_or_default();
+                LookupOutcome::Found(records, Duration::from_secs(ttl.into()))
             }
             // Without an SOA record, name servers in a response are a referral. A response that is not empty has an
             // alias loop, or is about another name.
-            Err(NetError::Dns(Answer::NoRecordsFound(none)))
-                if none.soa.is_some() || none.ns.is_none() && none.response_code == ResponseCode::NXDomain =>
+            Err(NetError::Dns(Answer::NoRecordsFound(response)))
+                if response.soa.is_some()
+                    || response.ns.is_none() && response.response_code == ResponseCode::NXDomain =>
             {
-                LookupOutcome::NoRecords(Duration::from_secs(none.negative_ttl.unwrap_or_default().into()))
+                LookupOutcome::NoRecords(Duration::from_secs(response.negative_ttl.unwrap_or_default().into()))
             }
             Err(_) => LookupOutcome::Failed,
         }
@@ -151,9 +152,9 @@ fn matching_names<'a>(
     });
     names.filter_map(|name| {
         let text = ascii_hostname(name)?;
-        let whose = patterns.iter().filter(|(pattern, _)| pattern.matches(&text)).map(|(_, operator)| *operator);
-        let whose: SmallVec<[OperatorId; 4]> = whose.collect();
-        (!whose.is_empty()).then(|| (name.clone(), whose))
+        let operators = patterns.iter().filter(|(pattern, _)| pattern.matches(&text)).map(|(_, operator)| *operator);
+        let operators: SmallVec<[OperatorId; 4]> = operators.collect();
+        (!operators.is_empty()).then(|| (name.clone(), operators))
     })
 }
 

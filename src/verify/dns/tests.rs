@@ -9,7 +9,7 @@ const SHORT: Duration = Duration::from_millis(50);
 
 fn patterns() -> Vec<(DnsPattern, OperatorId)> {
     [("search.msn.com", BING), ("googlebot.com", GOOGLE)]
-        .map(|(pattern, whose)| (pattern.parse().expect("a pattern"), whose))
+        .map(|(pattern, operator)| (pattern.parse().expect("a pattern"), operator))
         .into()
 }
 
@@ -138,32 +138,32 @@ async fn deceptive_names_prove_nothing() {
 
 #[test]
 fn address_is_queued_only_once() {
-    let names = DnsVerifier::new(patterns());
+    let verifier = DnsVerifier::new(patterns());
     let address = "192.0.2.1".parse().expect("an address");
     for _ in 0..3 {
-        assert_eq!(names.lookup(BING, address, Timestamp::default()), DnsResult::Unknown);
-        assert_eq!(names.lookup(GOOGLE, address, Timestamp::default()), DnsResult::Unknown);
+        assert_eq!(verifier.lookup(BING, address, Timestamp::default()), DnsResult::Unknown);
+        assert_eq!(verifier.lookup(GOOGLE, address, Timestamp::default()), DnsResult::Unknown);
     }
-    assert_eq!(names.waiting(), 1);
+    assert_eq!(verifier.waiting(), 1);
 }
 
 #[test]
 fn flood_keeps_queue_and_cache_bounded() {
-    let names = DnsVerifier::new(patterns());
+    let verifier = DnsVerifier::new(patterns());
     let addresses = (0..100_000_u32).map(|number| IpAddr::from(number.to_be_bytes()));
     for address in addresses.clone() {
-        names.lookup(GOOGLE, address, Timestamp::default());
+        verifier.lookup(GOOGLE, address, Timestamp::default());
     }
-    assert_eq!(names.waiting(), queue::MAX_PENDING);
+    assert_eq!(verifier.waiting(), queue::MAX_PENDING);
     let crawler = "157.55.39.1".parse().expect("an address");
     let day = CacheTtl::Record(Duration::from_secs(86_400));
-    names.memory.insert(crawler, owned_by(&[BING]), day, Timestamp::default());
+    verifier.memory.insert(crawler, owned_by(&[BING]), day, Timestamp::default());
     for address in addresses {
-        names.memory.insert(address, owned_by(&[]), HOUR, Timestamp::default());
+        verifier.memory.insert(address, owned_by(&[]), HOUR, Timestamp::default());
     }
-    assert_eq!(names.memory.len(), cache::MAX_ENTRIES);
+    assert_eq!(verifier.memory.len(), cache::MAX_ENTRIES);
     assert_eq!(
-        names.lookup(BING, crawler, Timestamp::from_seconds(3600)),
+        verifier.lookup(BING, crawler, Timestamp::from_seconds(3600)),
         DnsResult::Verified,
         "invented addresses are evicted first"
     );
@@ -171,37 +171,38 @@ fn flood_keeps_queue_and_cache_bounded() {
 
 #[test]
 fn proven_address_is_refreshed_early_with_priority() {
-    let names = DnsVerifier::new(patterns());
+    let verifier = DnsVerifier::new(patterns());
     let [crawler, other] = ["157.55.39.1", "192.0.2.1"].map(|address| address.parse().expect("an address"));
     let at = |hours: u64| Timestamp::from_seconds(hours * 3600);
-    names.memory.insert(crawler, owned_by(&[BING]), CacheTtl::Record(Duration::from_secs(86_400)), at(0));
-    assert_eq!(names.lookup(BING, crawler, at(17)), DnsResult::Verified);
-    assert_eq!(names.waiting(), 0);
-    names.lookup(BING, other, at(18));
-    assert_eq!(names.lookup(BING, crawler, at(18)), DnsResult::Verified);
-    let next = names.line.next();
+    verifier.memory.insert(crawler, owned_by(&[BING]), CacheTtl::Record(Duration::from_secs(86_400)), at(0));
+    assert_eq!(verifier.lookup(BING, crawler, at(17)), DnsResult::Verified);
+    assert_eq!(verifier.waiting(), 0);
+    verifier.lookup(BING, other, at(18));
+    assert_eq!(verifier.lookup(BING, crawler, at(18)), DnsResult::Verified);
+    let next = verifier.line.next();
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     assert_eq!(runtime.block_on(next), (crawler, BING));
     // All lookups fail: a verified result stays until it expires.
     names.memory.insert(crawler, AddressOwners::unknown(), CacheTtl::Short, at(18));
-    assert_eq!(names.lookup(BING, crawler, at(23)), DnsResult::Verified);
-    assert_eq!(names.lookup(BING, crawler, at(24)), DnsResult::Unknown);
+    assert_eq!(verifier.lookup(BING, crawler, at(23)), DnsResult::Verified);
+    assert_eq!(verifier.lookup(BING, crawler, at(24)), DnsResult::Unknown);
 }
 
 #[test]
 fn cache_ttl_stays_within_bounds() {
-    let names = DnsVerifier::new(patterns());
+    let verifier = DnsVerifier::new(patterns());
     let address: IpAddr = "192.0.2.1".parse().expect("an address");
-    let lasts = |finding: AddressOwners, lasts: CacheTtl| {
-        names.memory.insert(address, finding, lasts, Timestamp::default());
-        let known = |minutes: u64| names.memory.get(address, BING, Timestamp::from_seconds(minutes * 60)).is_some();
-        (0..).find(|minutes| !known(*minutes)).expect("the entry expires")
+    let lifetime_minutes = |owners: AddressOwners, ttl: CacheTtl| {
+        verifier.memory.insert(address, owners, ttl, Timestamp::default());
+        let is_cached =
+            |minutes: u64| verifier.memory.get(address, BING, Timestamp::from_seconds(minutes * 60)).is_some();
+        (0..).find(|minutes| !is_cached(*minutes)).expect("the entry expires")
     };
-    let told = |seconds| CacheTtl::Record(Duration::from_secs(seconds));
-    assert_eq!(lasts(owned_by(&[BING]), told(0)), 60);
+    let record_ttl = |seconds| CacheTtl::Record(Duration::from_secs(seconds));
+    assert_eq!(lifetime_minutes(owned_by(&[BING]), record_ttl(0)), 60);
     // The later result applies, even if its lifetime is shorter.
-    assert_eq!(lasts(owned_by(&[]), told(0)), 10);
-    assert_eq!(lasts(owned_by(&[]), told(1_000_000)), 60);
-    assert_eq!(lasts(AddressOwners::unknown(), CacheTtl::Short), 1);
-    assert_eq!(lasts(owned_by(&[BING]), told(1_000_000)), 24 * 60);
+    assert_eq!(lifetime_minutes(owned_by(&[]), record_ttl(0)), 10);
+    assert_eq!(lifetime_minutes(owned_by(&[]), record_ttl(1_000_000)), 60);
+    assert_eq!(lifetime_minutes(AddressOwners::unknown(), CacheTtl::Short), 1);
+    assert_eq!(lifetime_minutes(owned_by(&[BING]), record_ttl(1_000_000)), 24 * 60);
 }

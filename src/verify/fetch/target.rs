@@ -32,8 +32,8 @@ pub(super) struct FetchTarget {
 impl FetchTarget {
     pub(super) fn parse(url: &str, reach: AllowedAddresses) -> Result<Self, FetchError> {
         let parsed: Option<Self> = url.parse().ok().and_then(|uri| Self::of(&uri));
-        let place = parsed.filter(|place| place.name.is_some() || reach == AllowedAddresses::Any);
-        place.ok_or_else(|| FetchError::InvalidUrl(url.to_owned()))
+        let target = parsed.filter(|target| target.name.is_some() || reach == AllowedAddresses::Any);
+        target.ok_or_else(|| FetchError::InvalidUrl(url.to_owned()))
     }
 
     fn of(uri: &Uri) -> Option<Self> {
@@ -57,17 +57,17 @@ impl FetchTarget {
 
     /// Returns the target of a redirect to `location`; an error if it is on another server.
     pub(super) fn redirected(&self, location: &str) -> Result<Self, FetchError> {
-        let elsewhere = || FetchError::Redirected(location.to_owned());
-        let uri: Uri = location.parse().map_err(|_| elsewhere())?;
+        let not_allowed = || FetchError::Redirected(location.to_owned());
+        let uri: Uri = location.parse().map_err(|_| not_allowed())?;
         // `//host/path` is another server, though it parses as a path.
         let is_path = |path: &&PathAndQuery| path.as_str().starts_with('/') && !path.as_str().starts_with("//");
         let path = uri.path_and_query().filter(is_path).cloned();
-        let there = match (uri.authority(), path) {
+        let target = match (uri.authority(), path) {
             (None, Some(path)) => Some(Self { path, ..self.clone() }),
             _ => Self::of(&uri)
-                .filter(|there| (&there.host, there.port, &there.name) == (&self.host, self.port, &self.name)),
+                .filter(|target| (&target.host, target.port, &target.name) == (&self.host, self.port, &self.name)),
         };
-        there.ok_or_else(elsewhere)
+        target.ok_or_else(not_allowed)
     }
 
     pub(super) fn allows(&self, address: IpAddr, reach: AllowedAddresses) -> bool {
@@ -164,30 +164,30 @@ mod tests {
 
     #[test]
     fn url_is_split_into_host_port_path() {
-        let place =
+        let target =
             FetchTarget::parse("https://Example.com/bots.json?v=1", AllowedAddresses::Public).expect("a plain address");
-        assert_eq!((place.host.as_str(), place.port, place.path.as_str()), ("example.com", 443, "/bots.json?v=1"));
-        let place =
+        assert_eq!((target.host.as_str(), target.port, target.path.as_str()), ("example.com", 443, "/bots.json?v=1"));
+        let target =
             FetchTarget::parse("https://[2606:4700::1]:8443", AllowedAddresses::Public).expect("a plain address");
-        assert_eq!((place.host.as_str(), place.port, place.path.as_str()), ("2606:4700::1", 8443, "/"));
-        for wrong in
+        assert_eq!((target.host.as_str(), target.port, target.path.as_str()), ("2606:4700::1", 8443, "/"));
+        for invalid in
             ["example.com/x", "ftp://example.com/", "https://user:pass@example.com/", "https:///x", "", "https://a b/"]
         {
-            assert!(FetchTarget::parse(wrong, AllowedAddresses::Any).is_err(), "{wrong}");
+            assert!(FetchTarget::parse(invalid, AllowedAddresses::Any).is_err(), "{invalid}");
         }
         assert!(FetchTarget::parse("http://example.com/", AllowedAddresses::Public).is_err());
     }
 
     #[test]
     fn redirect_must_stay_on_the_same_server() {
-        let place = FetchTarget::parse("https://example.com/old", AllowedAddresses::Public).expect("a plain address");
-        for (location, leads_to) in [("/new?x", "/new?x"), ("https://EXAMPLE.com:443/new", "/new")] {
-            assert_eq!(place.redirected(location).expect("the same server").path.as_str(), leads_to);
+        let target = FetchTarget::parse("https://example.com/old", AllowedAddresses::Public).expect("a plain address");
+        for (location, expected_path) in [("/new?x", "/new?x"), ("https://EXAMPLE.com:443/new", "/new")] {
+            assert_eq!(target.redirected(location).expect("the same server").path.as_str(), expected_path);
         }
-        for elsewhere in
+        for location in
             ["https://example.org/", "http://example.com/", "https://example.com:8443/", "//example.org/x", "new", ""]
         {
-            assert!(place.redirected(elsewhere).is_err(), "{elsewhere}");
+            assert!(target.redirected(location).is_err(), "{location}");
         }
     }
 }

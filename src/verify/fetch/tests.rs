@@ -26,9 +26,9 @@ async fn document_has_its_body_and_cache_headers() {
         validators,
     };
     assert_eq!(document, Fetched::Document(expected));
-    let asked = server.requests();
-    assert!(asked[0].starts_with("GET /bots.json?x HTTP/1.1\r\n"), "{asked:?}");
-    assert!(!asked[0].contains("if-"), "{asked:?}");
+    let requests = server.requests();
+    assert!(requests[0].starts_with("GET /bots.json?x HTTP/1.1\r\n"), "{requests:?}");
+    assert!(!requests[0].contains("if-"), "{requests:?}");
 }
 
 #[tokio::test]
@@ -36,32 +36,32 @@ async fn not_modified_is_accepted_only_with_validators() {
     let server = TestServer::responding(&["304 Not Modified\r\n\r\n", "304 Not Modified\r\n\r\n"]).await;
     let validators = Validators { etag: Some("\"1\"".into()), last_modified: Some("Sat".into()) };
     assert_eq!(server.fetch("/", &validators).await.expect("no change"), Fetched::Unchanged);
-    let asked = server.requests();
+    let requests = server.requests();
     assert!(
-        asked[0].contains("if-none-match: \"1\"\r\n") && asked[0].contains("if-modified-since: Sat\r\n"),
-        "{asked:?}"
+        requests[0].contains("if-none-match: \"1\"\r\n") && requests[0].contains("if-modified-since: Sat\r\n"),
+        "{requests:?}"
     );
-    let unasked = server.fetch("/", &Validators::default()).await;
-    assert!(matches!(unasked, Err(FetchError::Status(StatusCode::NOT_MODIFIED))), "{unasked:?}");
+    let result = server.fetch("/", &Validators::default()).await;
+    assert!(matches!(result, Err(FetchError::Status(StatusCode::NOT_MODIFIED))), "{result:?}");
 }
 
 #[tokio::test]
 async fn redirects_are_limited_in_server_and_number() {
-    let there = "200 OK\r\nContent-Length: 5\r\n\r\nthere";
-    let server = TestServer::responding(&["302 Found\r\nLocation: /there\r\n\r\n", there]).await;
+    let document = "200 OK\r\nContent-Length: 5\r\n\r\nthere";
+    let server = TestServer::responding(&["302 Found\r\nLocation: /there\r\n\r\n", document]).await;
     assert!(matches!(server.fetch("/", &Validators::default()).await, Ok(Fetched::Document(_))));
-    let server = TestServer::responding(&["302 Found\r\nLocation: https://example.com/\r\n\r\n", there]).await;
+    let server = TestServer::responding(&["302 Found\r\nLocation: https://example.com/\r\n\r\n", document]).await;
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Redirected(_))));
-    let on = "302 Found\r\nLocation: /on\r\n\r\n";
-    let server = TestServer::responding(&[on, on, there]).await;
+    let redirect = "302 Found\r\nLocation: /on\r\n\r\n";
+    let server = TestServer::responding(&[redirect, redirect, document]).await;
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Redirected(_))));
 }
 
 #[tokio::test]
 async fn oversized_encoded_and_error_responses_are_rejected() {
     let large = format!("200 OK\r\n\r\n{}", "x".repeat(101));
-    let answers = [large.as_str(), "200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n", "404 No\r\n\r\n"];
-    let server = TestServer::responding(&answers).await;
+    let responses = [large.as_str(), "200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n", "404 No\r\n\r\n"];
+    let server = TestServer::responding(&responses).await;
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::TooLarge { most_bytes: 100 })));
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::UnexpectedEncoding)));
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Status(_))));
@@ -73,8 +73,8 @@ async fn truncated_and_stalled_responses_are_errors() {
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::InvalidResponse { .. })));
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/", silent.local_addr().expect("a bound address"));
-    let guards = FetchLimits { timeout: Duration::from_millis(20), ..GUARDS };
-    let fetched = Fetcher::public().fetch(&url, &guards, &Validators::default()).await;
+    let limits = FetchLimits { timeout: Duration::from_millis(20), ..GUARDS };
+    let fetched = Fetcher::public().fetch(&url, &limits, &Validators::default()).await;
     assert!(matches!(fetched, Err(FetchError::TimedOut(_))), "{fetched:?}");
 }
 
@@ -88,9 +88,9 @@ async fn untrusted_certificate_is_rejected() {
 #[tokio::test]
 async fn private_addresses_are_out_of_reach() {
     let server = TestServer::responding(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
-    let guards = FetchLimits { reach: AllowedAddresses::Public, ..GUARDS };
+    let limits = FetchLimits { reach: AllowedAddresses::Public, ..GUARDS };
     for url in [server.url("/"), server.url("/").replace("127.0.0.1", "localhost")] {
-        let fetched = server.fetcher.fetch(&url, &guards, &Validators::default()).await;
+        let fetched = server.fetcher.fetch(&url, &limits, &Validators::default()).await;
         assert!(matches!(fetched, Err(FetchError::AddressNotAllowed { .. })), "{fetched:?}");
     }
     assert_eq!(server.requests(), Vec::<String>::new());
@@ -104,25 +104,25 @@ struct TestServer {
 }
 
 impl TestServer {
-    async fn responding(answers: &[&str]) -> Self {
+    async fn responding(responses: &[&str]) -> Self {
         let (roots, acceptor) = test_ca();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound address");
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let answers: Vec<String> = answers.iter().map(|answer| format!("HTTP/1.1 {answer}")).collect();
-        let heard = Arc::clone(&asked);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let responses: Vec<String> = responses.iter().map(|response| format!("HTTP/1.1 {response}")).collect();
+        let request_log = Arc::clone(&requests);
         tokio::spawn(async move {
-            for answer in answers {
+            for response in responses {
                 let (stream, _) = listener.accept().await.expect("a client");
                 let Ok(mut stream) = acceptor.accept(stream).await else { continue };
                 let mut head = [0; 4096];
                 let length = stream.read(&mut head).await.expect("a request");
-                heard.lock().push(String::from_utf8_lossy(&head[..length]).into_owned());
-                let _ = stream.write_all(answer.as_bytes()).await;
+                request_log.lock().push(String::from_utf8_lossy(&head[..length]).into_owned());
+                let _ = stream.write_all(response.as_bytes()).await;
                 let _ = stream.shutdown().await;
             }
         });
-        Self { address, fetcher: Fetcher::with_roots(roots), asked }
+        Self { address, fetcher: Fetcher::with_roots(roots), asked: requests }
     }
 
     fn url(&self, path: &str) -> String {

@@ -11,141 +11,141 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 #[tokio::test]
 async fn fetched_list_is_applied_and_cached() {
-    let scene = RefreshFixture::new();
-    scene.server.respond_with(ok_response("\"1\"", "192.0.2.0/24"));
-    let mut refresh = scene.refresher();
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Unknown);
-    refresh.refresh_due().await;
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
-    assert_eq!(scene.proof("198.51.100.1"), Proof::Disproven(ProofMethod::Address));
-    assert_eq!(scene.cached_files(), 1);
+    let fixture = RefreshFixture::new();
+    fixture.server.respond_with(ok_response("\"1\"", "192.0.2.0/24"));
+    let mut refresher = fixture.refresher();
+    assert_eq!(fixture.proof("192.0.2.1"), Proof::Unknown);
+    refresher.refresh_due().await;
+    assert_eq!(fixture.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
+    assert_eq!(fixture.proof("198.51.100.1"), Proof::Disproven(ProofMethod::Address));
+    assert_eq!(fixture.cached_files(), 1);
 }
 
 #[tokio::test]
 async fn list_is_revalidated_once_per_interval() {
-    let scene = RefreshFixture::new();
-    scene.server.respond_with(ok_response("\"1\"", "192.0.2.0/24"));
-    let mut refresh = scene.refresher();
-    refresh.refresh_due().await;
-    scene.server.respond_with("304 Not Modified\r\n\r\n".into());
-    scene.clock.advance(DAY.mul_f64(0.89));
-    refresh.refresh_due().await;
-    assert_eq!(scene.server.requests().len(), 1);
-    scene.clock.advance(DAY.mul_f64(0.22));
-    refresh.refresh_due().await;
-    assert!(scene.server.requests()[1].contains("if-none-match: \"1\""), "{:?}", scene.server.requests());
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
-    scene.server.respond_with(ok_response("\"2\"", "198.51.100.0/24"));
-    scene.clock.advance(DAY.mul_f64(1.1));
-    refresh.refresh_due().await;
-    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Disproven(ProofMethod::Address));
+    let fixture = RefreshFixture::new();
+    fixture.server.respond_with(ok_response("\"1\"", "192.0.2.0/24"));
+    let mut refresher = fixture.refresher();
+    refresher.refresh_due().await;
+    fixture.server.respond_with("304 Not Modified\r\n\r\n".into());
+    fixture.clock.advance(DAY.mul_f64(0.89));
+    refresher.refresh_due().await;
+    assert_eq!(fixture.server.requests().len(), 1);
+    fixture.clock.advance(DAY.mul_f64(0.22));
+    refresher.refresh_due().await;
+    assert!(fixture.server.requests()[1].contains("if-none-match: \"1\""), "{:?}", fixture.server.requests());
+    assert_eq!(fixture.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
+    fixture.server.respond_with(ok_response("\"2\"", "198.51.100.0/24"));
+    fixture.clock.advance(DAY.mul_f64(1.1));
+    refresher.refresh_due().await;
+    assert_eq!(fixture.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
+    assert_eq!(fixture.proof("192.0.2.1"), Proof::Disproven(ProofMethod::Address));
 }
 
 #[tokio::test]
 async fn invalid_list_keeps_the_previous_and_retries_soon() {
-    let scene = RefreshFixture::new();
+    let fixture = RefreshFixture::new();
     let networks: Vec<String> = (0..10).map(|number| format!("192.0.{number}.0/32")).collect();
-    scene.server.respond_with(ok_response("\"1\"", &networks.join("\n")));
-    let mut refresh = scene.refresher();
-    refresh.refresh_due().await;
+    fixture.server.respond_with(ok_response("\"1\"", &networks.join("\n")));
+    let mut refresher = fixture.refresher();
+    refresher.refresh_due().await;
     let large = "x".repeat(MAX_BYTES + 1);
     for broken in ["", "<html>", "0.0.0.0/0", "192.0.0.0/32", "{\"prefixes\": []}", &large] {
-        scene.server.respond_with(ok_response("\"2\"", broken));
-        scene.clock.advance(DAY.mul_f64(1.1));
-        refresh.refresh_due().await;
+        fixture.server.respond_with(ok_response("\"2\"", broken));
+        fixture.clock.advance(DAY.mul_f64(1.1));
+        refresher.refresh_due().await;
         assert_eq!(
-            scene.proof("192.0.9.0"),
+            fixture.proof("192.0.9.0"),
             Proof::Proven(ProofMethod::Address),
             "{}",
             &broken[..broken.len().min(20)]
         );
     }
-    let asked = scene.server.requests();
+    let requests = fixture.server.requests();
     assert!(
-        asked.iter().skip(1).all(|asked| asked.contains("if-none-match: \"1\"")),
+        requests.iter().skip(1).all(|request| request.contains("if-none-match: \"1\"")),
         "a rejected list stores no validators"
     );
-    scene.server.respond_with(ok_response("\"3\"", "192.0.9.0/32\n198.51.100.1\n1.1.1.1\n2.2.2.2\n3.3.3.3"));
-    scene.clock.advance(Duration::from_secs(4000));
-    refresh.refresh_due().await;
-    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
+    fixture.server.respond_with(ok_response("\"3\"", "192.0.9.0/32\n198.51.100.1\n1.1.1.1\n2.2.2.2\n3.3.3.3"));
+    fixture.clock.advance(Duration::from_secs(4000));
+    refresher.refresh_due().await;
+    assert_eq!(fixture.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
 }
 
 #[tokio::test]
 async fn restart_uses_the_cached_list_during_outages() {
-    let mut scene = RefreshFixture::new();
-    scene.server.respond_with(ok_response("\"1\"", "192.0.2.0/24"));
-    scene.refresher().refresh_due().await;
-    scene.restart();
-    let mut refresh = scene.refresher();
+    let mut fixture = RefreshFixture::new();
+    fixture.server.respond_with(ok_response("\"1\"", "192.0.2.0/24"));
+    fixture.refresher().refresh_due().await;
+    fixture.restart();
+    let mut refresher = fixture.refresher();
     assert_eq!(
-        scene.proof("192.0.2.1"),
+        fixture.proof("192.0.2.1"),
         Proof::Proven(ProofMethod::Address),
         "the stored copy is used before the first fetch"
     );
-    assert_eq!(scene.server.requests().len(), 1, "a restart does not fetch again");
-    scene.server.respond_with("503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".into());
-    scene.clock.advance(DAY * 2);
-    refresh.refresh_due().await;
-    assert_eq!(scene.server.requests().len(), 2);
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
+    assert_eq!(fixture.server.requests().len(), 1, "a restart does not fetch again");
+    fixture.server.respond_with("503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".into());
+    fixture.clock.advance(DAY * 2);
+    refresher.refresh_due().await;
+    assert_eq!(fixture.server.requests().len(), 2);
+    assert_eq!(fixture.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
 }
 
 #[tokio::test]
 async fn changed_range_file_is_reloaded_and_can_shrink() {
-    let mut scene = RefreshFixture::new();
-    let file = scene.folder.path().join("ours.txt");
-    scene.source = RangeSource::File(file.clone());
+    let mut fixture = RefreshFixture::new();
+    let file = fixture.folder.path().join("ours.txt");
+    fixture.source = RangeSource::File(file.clone());
     let write = |text: &str| std::fs::write(&file, text).expect("room on the disk");
     write("192.0.2.0/24\n192.0.3.0/32\n192.0.4.0/32\n");
-    scene.restart();
-    let mut refresh = scene.refresher();
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address), "the file is read at startup");
+    fixture.restart();
+    let mut refresher = fixture.refresher();
+    assert_eq!(fixture.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address), "the file is read at startup");
     write("198.51.100.0/24\n");
-    scene.clock.advance(FILE_POLL_INTERVAL);
-    refresh.refresh_due().await;
-    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
+    fixture.clock.advance(FILE_POLL_INTERVAL);
+    refresher.refresh_due().await;
+    assert_eq!(fixture.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
     write("half a li");
-    scene.clock.advance(FILE_POLL_INTERVAL);
-    refresh.refresh_due().await;
-    let stale = || scene.operators.stale_lists().iter().map(|(_, count)| count).sum::<usize>();
+    fixture.clock.advance(FILE_POLL_INTERVAL);
+    refresher.refresh_due().await;
+    let stale = || fixture.operators.stale_lists().iter().map(|(_, count)| count).sum::<usize>();
     assert_eq!(stale(), 1);
     assert_eq!(
-        scene.operators.errors(),
+        fixture.operators.errors(),
         [(file.display().to_string(), "not a network list: `half` is not a network".into())]
     );
     std::fs::remove_file(&file).expect("the file exists");
-    scene.clock.advance(FILE_POLL_INTERVAL);
-    refresh.refresh_due().await;
-    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
+    fixture.clock.advance(FILE_POLL_INTERVAL);
+    refresher.refresh_due().await;
+    assert_eq!(fixture.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
     write("198.51.100.0/24\n");
-    scene.clock.advance(FILE_POLL_INTERVAL);
-    refresh.refresh_due().await;
-    assert_eq!((stale(), scene.operators.errors()), (0, Vec::new()));
+    fixture.clock.advance(FILE_POLL_INTERVAL);
+    refresher.refresh_due().await;
+    assert_eq!((stale(), fixture.operators.errors()), (0, Vec::new()));
 }
 
 #[tokio::test]
 async fn first_fetches_are_delayed_and_spread_out() {
-    let scene = RefreshFixture::new();
-    let refresh = scene.refresher_for_all();
-    let built_in = refresh.lists.iter().filter(|list| list.source != scene.source);
+    let fixture = RefreshFixture::new();
+    let refresher = fixture.refresher_for_all();
+    let built_in = refresher.lists.iter().filter(|list| list.source != fixture.source);
     let mut due: Vec<Timestamp> = built_in.map(|list| list.due).collect();
     due.sort();
     due.dedup();
     assert!(due.len() > 15, "{} times", due.len());
-    let start = scene.clock.monotonic_now();
+    let start = fixture.clock.monotonic_now();
     assert!(due.iter().all(|due| *due > start && *due < start + FIRST_FETCH_SPREAD));
 }
 
 #[tokio::test]
 async fn disabled_refresh_fetches_nothing() {
-    let mut scene = RefreshFixture::new();
-    scene.every = None;
-    let mut refresh = scene.refresher();
-    scene.clock.advance(DAY * 30);
-    refresh.refresh_due().await;
-    assert_eq!(scene.server.requests(), Vec::<String>::new());
+    let mut fixture = RefreshFixture::new();
+    fixture.every = None;
+    let mut refresher = fixture.refresher();
+    fixture.clock.advance(DAY * 30);
+    refresher.refresh_due().await;
+    assert_eq!(fixture.server.requests(), Vec::<String>::new());
 }
 
 /// An operator with one list, published by a server of this test.
@@ -163,10 +163,10 @@ impl RefreshFixture {
         let server = ListServer::start();
         let source = RangeSource::Url(format!("http://{}/bots.json", server.address));
         let operators = operators(&source);
-        let folder = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("a directory");
         // Later than the snapshot.
         let clock = Clock::manual(Timestamp::from_seconds(1_800_014_400));
-        Self { server, folder, clock, source, every: Some(DAY), operators }
+        Self { server, folder: directory, clock, source, every: Some(DAY), operators }
     }
 
     fn restart(&mut self) {
@@ -175,9 +175,9 @@ impl RefreshFixture {
 
     /// Refreshes only that list, because the servers of the built-in lists are external.
     fn refresher(&self) -> RangeRefresher {
-        let mut refresh = self.refresher_for_all();
-        refresh.lists.retain(|list| list.source == self.source);
-        refresh
+        let mut refresher = self.refresher_for_all();
+        refresher.lists.retain(|list| list.source == self.source);
+        refresher
     }
 
     fn refresher_for_all(&self) -> RangeRefresher {
@@ -221,21 +221,21 @@ impl ListServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound address");
         let server = Self { address, answers: Arc::default(), asked: Arc::default() };
-        let (answers, asked) = (Arc::clone(&server.answers), Arc::clone(&server.asked));
+        let (responses, requests) = (Arc::clone(&server.answers), Arc::clone(&server.asked));
         std::thread::spawn(move || {
             for mut stream in listener.incoming().map_while(Result::ok) {
                 let mut head = [0; 4096];
                 let length = stream.read(&mut head).unwrap_or(0);
-                asked.lock().push(String::from_utf8_lossy(&head[..length]).into_owned());
-                let answer = answers.lock().pop_front().unwrap_or_else(|| "500 Not Told\r\n\r\n".into());
-                let _ = stream.write_all(format!("HTTP/1.1 {answer}").as_bytes());
+                requests.lock().push(String::from_utf8_lossy(&head[..length]).into_owned());
+                let response = responses.lock().pop_front().unwrap_or_else(|| "500 Not Told\r\n\r\n".into());
+                let _ = stream.write_all(format!("HTTP/1.1 {response}").as_bytes());
             }
         });
         server
     }
 
-    fn respond_with(&self, answer: String) {
-        self.answers.lock().push_back(answer);
+    fn respond_with(&self, response: String) {
+        self.answers.lock().push_back(response);
     }
 
     fn requests(&self) -> Vec<String> {

@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn bare_origin_means_its_well_known_directory() {
-        for same in [
+        for text in [
             "https://bot.example",
             "https://bot.example/",
             "https://BOT.example:443",
@@ -66,8 +66,8 @@ mod tests {
             "https://bot.example/.well-known/http-message-signatures-directory",
             "https://bot.example/.well-known/http-message-signatures-directory?a=b",
         ] {
-            let url = AgentUrl::parse(same).unwrap_or_else(|found| panic!("{same}: {found:?}"));
-            assert_eq!(url.as_str(), "https://bot.example/.well-known/http-message-signatures-directory", "{same}");
+            let url = AgentUrl::parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+            assert_eq!(url.as_str(), "https://bot.example/.well-known/http-message-signatures-directory", "{text}");
             assert!(url.uses_default_port());
         }
     }
@@ -84,10 +84,10 @@ mod tests {
     #[test]
     fn non_https_agent_url_is_rejected() {
         assert_eq!(AgentUrl::parse("http://bot.example"), Err(SignatureError::NotHttps.into()));
-        for broken in
+        for invalid in
             ["", "bot.example", "/keys", "https://", "https://me@bot.example", "https://bot.example/a b", "data:,x"]
         {
-            assert!(AgentUrl::parse(broken).is_err(), "{broken}");
+            assert!(AgentUrl::parse(invalid).is_err(), "{invalid}");
         }
         assert_eq!(
             AgentUrl::parse(&format!("https://{}", "a".repeat(MAX_URL_LEN))),

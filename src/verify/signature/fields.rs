@@ -57,17 +57,17 @@ pub(super) struct SignatureParams {
 }
 
 impl SignatureParams {
-    /// Checks that the signature is valid at `now`, and that its lifetime does not exceed `longest`.
-    pub(super) fn check(&self, longest: Duration, now: Timestamp) -> Result<(), SignatureError> {
+    /// Checks that the signature is valid at `now`, and that its lifetime does not exceed `max_lifetime`.
+    pub(super) fn check(&self, max_lifetime: Duration, now: Timestamp) -> Result<(), SignatureError> {
         let now = i64::try_from(now.seconds()).unwrap_or(i64::MAX);
-        let longest = i64::try_from(longest.as_secs()).unwrap_or(i64::MAX);
+        let max_lifetime = i64::try_from(max_lifetime.as_secs()).unwrap_or(i64::MAX);
         if self.created > now.saturating_add(MAX_CLOCK_SKEW) {
             return Err(SignatureError::NotYet);
         }
         if self.expires <= now {
             return Err(SignatureError::Expired);
         }
-        match self.expires.saturating_sub(self.created) > longest {
+        match self.expires.saturating_sub(self.created) > max_lifetime {
             true => Err(SignatureError::LifetimeTooLong),
             false => Ok(()),
         }
@@ -202,10 +202,10 @@ impl SignatureClaim<'_> {
     }
 
     fn covers(&self, component: &str) -> bool {
-        let is_it = |item: &Item| {
+        let is_match = |item: &Item| {
             item.params.is_empty() && item.bare_item.as_string().is_some_and(|name| name.as_str() == component)
         };
-        self.covered.items.iter().any(is_it)
+        self.covered.items.iter().any(is_match)
     }
 
     /// Returns the bytes of the signature.
@@ -219,17 +219,17 @@ impl SignatureClaim<'_> {
             return Err(UnverifiedReason::TooLarge.into());
         }
         let mut base = Vec::with_capacity(512);
-        let mut written_so_far: Vec<String> = Vec::with_capacity(self.covered.items.len());
+        let mut identifiers: Vec<String> = Vec::with_capacity(self.covered.items.len());
         for component in &self.covered.items {
             let identifier = canonical_member(&component.clone().into());
-            if written_so_far.contains(&identifier) {
+            if identifiers.contains(&identifier) {
                 return Err(SignatureError::DuplicateComponent.into());
             }
             base.extend_from_slice(identifier.as_bytes());
             base.extend_from_slice(b": ");
             message.write(component, &mut base)?;
             base.push(b'\n');
-            written_so_far.push(identifier);
+            identifiers.push(identifier);
         }
         base.extend_from_slice(b"\"@signature-params\": ");
         base.extend_from_slice(canonical_member(&self.covered.clone().into()).as_bytes());

@@ -61,35 +61,36 @@ impl KeyCache {
     pub(super) fn key(
         &mut self,
         agent: &AgentUrl,
-        lane: AgentListing,
+        listing: AgentListing,
         thumbprint: &Thumbprint,
         (now, uptime): (Timestamp, Timestamp),
     ) -> Result<Arc<AgentKey>, UnverifiedReason> {
-        if !self.by_url.contains_key(agent) && !self.make_room(agent, lane, uptime) {
+        if !self.by_url.contains_key(agent) && !self.make_room(agent, listing, uptime) {
             return Err(UnverifiedReason::AgentUnknown);
         }
         let directory = self.by_url.get_mut(agent).ok_or(UnverifiedReason::AgentUnknown)?;
         directory.last_named = uptime;
         // The agent may have been added to an operator since.
-        directory.lane = lane;
+        directory.lane = listing;
         let keys = directory.keys.as_ref().ok_or(UnverifiedReason::Pending)?;
         if let Some(key) = keys.iter().find(|key| key.has_thumbprint(thumbprint) && key.is_valid_at(now)) {
             return Ok(Arc::clone(key));
         }
         // The key may be new.
-        let soonest = directory.fetched_at + MIN_TTL;
-        directory.fetch_at = directory.fetch_at.map(|at| at.min(soonest));
+        let earliest = directory.fetched_at + MIN_TTL;
+        directory.fetch_at = directory.fetch_at.map(|at| at.min(earliest));
         Err(UnverifiedReason::KeyUnknown)
     }
 
     /// Adds an entry for a new agent; returns false if the limit is reached.
-    fn make_room(&mut self, agent: &AgentUrl, lane: AgentListing, uptime: Timestamp) -> bool {
-        let strangers = || self.by_url.values().filter(|directory| directory.lane == AgentListing::Unlisted).count();
-        if lane == AgentListing::Unlisted && (!agent.uses_default_port() || strangers() >= MAX_UNLISTED) {
+    fn make_room(&mut self, agent: &AgentUrl, listing: AgentListing, uptime: Timestamp) -> bool {
+        let unlisted_count =
+            || self.by_url.values().filter(|directory| directory.lane == AgentListing::Unlisted).count();
+        if listing == AgentListing::Unlisted && (!agent.uses_default_port() || unlisted_count() >= MAX_UNLISTED) {
             return false;
         }
         let directory = AgentKeys {
-            lane,
+            lane: listing,
             keys: None,
             fetch_at: Some(uptime),
             fetched_at: Timestamp::default(),
@@ -102,11 +103,12 @@ impl KeyCache {
 
     /// Returns the agent whose keys are due for a fetch, and marks the fetch as in progress. Unlisted agents that no
     /// request has named since their last fetch are evicted instead.
-    pub(super) fn next_fetch(&mut self, lane: AgentListing, uptime: Timestamp) -> Option<AgentUrl> {
+    pub(super) fn next_fetch(&mut self, listing: AgentListing, uptime: Timestamp) -> Option<AgentUrl> {
         let is_due =
-            |directory: &AgentKeys| directory.lane == lane && directory.fetch_at.is_some_and(|at| at <= uptime);
-        self.by_url
-            .retain(|_, known| !is_due(known) || lane == AgentListing::Listed || known.fetched_at <= known.last_named);
+            |directory: &AgentKeys| directory.lane == listing && directory.fetch_at.is_some_and(|at| at <= uptime);
+        self.by_url.retain(|_, directory| {
+            !is_due(directory) || listing == AgentListing::Listed || directory.fetched_at <= directory.last_named
+        });
         let (agent, directory) = self
             .by_url
             .iter_mut()
@@ -122,17 +124,17 @@ impl KeyCache {
     pub(super) fn record_fetch(
         &mut self,
         agent: &AgentUrl,
-        came: Option<(Vec<Arc<AgentKey>>, Option<Duration>)>,
-        chance: f64,
+        fetched: Option<(Vec<Arc<AgentKey>>, Option<Duration>)>,
+        random: f64,
         uptime: Timestamp,
     ) -> Option<(AgentListing, u32)> {
         let directory = self.by_url.get_mut(agent)?;
         directory.fetched_at = uptime;
-        let pause = match came {
-            Some((keys, fresh)) => {
+        let delay = match fetched {
+            Some((keys, lifetime)) => {
                 directory.keys = Some(keys);
                 directory.failures = 0;
-                fresh.unwrap_or(DEFAULT_TTL).clamp(MIN_TTL, MAX_TTL)
+                lifetime.unwrap_or(DEFAULT_TTL).clamp(MIN_TTL, MAX_TTL)
             }
             None => {
                 let doubled = MIN_RETRY.saturating_mul(1 << directory.failures.min(10));
@@ -140,7 +142,7 @@ impl KeyCache {
                 doubled.min(MAX_RETRY)
             }
         };
-        directory.fetch_at = Some(uptime + pause.mul_f64(1.0 - JITTER * chance));
+        directory.fetch_at = Some(uptime + delay.mul_f64(1.0 - JITTER * random));
         Some((directory.lane, directory.failures))
     }
 }
@@ -148,8 +150,8 @@ impl KeyCache {
 /// Returns the lifetime in `Cache-Control`, if it states one.
 pub(super) fn freshness(cache_control: &str) -> Option<Duration> {
     let directives = || cache_control.split(',').map(str::trim);
-    let named = |name: &str| directives().any(|directive| directive.eq_ignore_ascii_case(name));
-    if named("no-cache") || named("no-store") {
+    let has_directive = |name: &str| directives().any(|directive| directive.eq_ignore_ascii_case(name));
+    if has_directive("no-cache") || has_directive("no-store") {
         return Some(Duration::ZERO);
     }
     let age = directives().find_map(|directive| {
@@ -183,109 +185,108 @@ mod tests {
 
     #[test]
     fn keys_are_fetched_once_per_new_agent() {
-        let mut directories = KeyCache::default();
+        let mut cache = KeyCache::default();
         let (keys, key) = published_key(X);
         let bot = agent("bot.example");
         for _ in 0..3 {
             assert_eq!(
-                directories.key(&bot, AgentListing::Listed, &key, (NOW, START)).err(),
+                cache.key(&bot, AgentListing::Listed, &key, (NOW, START)).err(),
                 Some(UnverifiedReason::Pending)
             );
         }
-        assert_eq!(directories.next_fetch(AgentListing::Unlisted, START), None);
-        assert_eq!(directories.next_fetch(AgentListing::Listed, START), Some(bot.clone()));
-        assert_eq!(directories.next_fetch(AgentListing::Listed, START + MINUTE), None, "the fetch is in progress");
-        directories.record_fetch(&bot, Some((keys, None)), 0.0, START);
-        assert!(directories.key(&bot, AgentListing::Listed, &key, (NOW, START)).is_ok());
+        assert_eq!(cache.next_fetch(AgentListing::Unlisted, START), None);
+        assert_eq!(cache.next_fetch(AgentListing::Listed, START), Some(bot.clone()));
+        assert_eq!(cache.next_fetch(AgentListing::Listed, START + MINUTE), None, "the fetch is in progress");
+        cache.record_fetch(&bot, Some((keys, None)), 0.0, START);
+        assert!(cache.key(&bot, AgentListing::Listed, &key, (NOW, START)).is_ok());
         assert_eq!(
-            directories.key(&agent("else.example"), AgentListing::Listed, &key, (NOW, START)).err(),
+            cache.key(&agent("else.example"), AgentListing::Listed, &key, (NOW, START)).err(),
             Some(UnverifiedReason::Pending)
         );
     }
 
     #[test]
     fn failed_fetch_keeps_keys_successful_one_replaces_them() {
-        let mut directories = KeyCache::default();
+        let mut cache = KeyCache::default();
         let (keys, key) = published_key(X);
         let bot = agent("bot.example");
-        let _ = directories.key(&bot, AgentListing::Listed, &key, (NOW, START));
-        directories.record_fetch(&bot, Some((keys, None)), 0.0, START);
-        directories.record_fetch(&bot, None, 0.0, START + 60 * MINUTE);
-        assert!(directories.key(&bot, AgentListing::Listed, &key, (NOW, START + 60 * MINUTE)).is_ok());
-        directories.record_fetch(&bot, Some((Vec::new(), None)), 0.0, START + 65 * MINUTE);
-        let gone = directories.key(&bot, AgentListing::Listed, &key, (NOW, START + 65 * MINUTE));
-        assert_eq!(gone.err(), Some(UnverifiedReason::KeyUnknown));
+        let _ = cache.key(&bot, AgentListing::Listed, &key, (NOW, START));
+        cache.record_fetch(&bot, Some((keys, None)), 0.0, START);
+        cache.record_fetch(&bot, None, 0.0, START + 60 * MINUTE);
+        assert!(cache.key(&bot, AgentListing::Listed, &key, (NOW, START + 60 * MINUTE)).is_ok());
+        cache.record_fetch(&bot, Some((Vec::new(), None)), 0.0, START + 65 * MINUTE);
+        let result = cache.key(&bot, AgentListing::Listed, &key, (NOW, START + 65 * MINUTE));
+        assert_eq!(result.err(), Some(UnverifiedReason::KeyUnknown));
     }
 
     #[test]
     fn fetch_retries_back_off_to_five_minutes() {
-        let mut directories = KeyCache::default();
+        let mut cache = KeyCache::default();
         let bot = agent("bot.example");
-        let _ = directories.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START));
+        let _ = cache.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START));
         let mut now = START;
-        let mut pauses = Vec::new();
+        let mut delays = Vec::new();
         for _ in 0..8 {
-            directories.record_fetch(&bot, None, 0.0, now);
-            let pause = (0..).find(|seconds| {
-                directories.next_fetch(AgentListing::Listed, now + Duration::from_secs(*seconds)).is_some()
-            });
-            let pause = Duration::from_secs(pause.expect("a retry is scheduled"));
-            pauses.push(pause.as_secs());
-            now += pause;
+            cache.record_fetch(&bot, None, 0.0, now);
+            let delay = (0..)
+                .find(|seconds| cache.next_fetch(AgentListing::Listed, now + Duration::from_secs(*seconds)).is_some());
+            let delay = Duration::from_secs(delay.expect("a retry is scheduled"));
+            delays.push(delay.as_secs());
+            now += delay;
         }
-        assert_eq!(pauses, [15, 30, 60, 120, 240, 300, 300, 300]);
+        assert_eq!(delays, [15, 30, 60, 120, 240, 300, 300, 300]);
     }
 
     #[test]
     fn unknown_key_advances_the_next_fetch_once() {
-        let mut directories = KeyCache::default();
+        let mut cache = KeyCache::default();
         let (keys, _) = published_key(X);
         let bot = agent("bot.example");
-        let _ = directories.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START));
-        let _ = directories.next_fetch(AgentListing::Listed, START);
-        directories.record_fetch(&bot, Some((keys, Some(MAX_TTL))), 1.0, START);
-        assert_eq!(directories.next_fetch(AgentListing::Listed, START + MIN_TTL), None);
-        let unknown = directories.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START + MINUTE));
+        let _ = cache.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START));
+        let _ = cache.next_fetch(AgentListing::Listed, START);
+        cache.record_fetch(&bot, Some((keys, Some(MAX_TTL))), 1.0, START);
+        assert_eq!(cache.next_fetch(AgentListing::Listed, START + MIN_TTL), None);
+        let unknown = cache.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START + MINUTE));
         assert_eq!(unknown.err(), Some(UnverifiedReason::KeyUnknown));
-        assert_eq!(directories.next_fetch(AgentListing::Listed, START + MIN_TTL - MINUTE), None);
-        assert_eq!(directories.next_fetch(AgentListing::Listed, START + MIN_TTL), Some(bot));
+        assert_eq!(cache.next_fetch(AgentListing::Listed, START + MIN_TTL - MINUTE), None);
+        assert_eq!(cache.next_fetch(AgentListing::Listed, START + MIN_TTL), Some(bot));
     }
 
     #[test]
     fn unlisted_agents_are_bounded_and_evicted() {
-        let mut directories = KeyCache::default();
+        let mut cache = KeyCache::default();
         for number in 0..MAX_UNLISTED {
-            let stranger = agent(&format!("bot-{number}.example"));
+            let unlisted = agent(&format!("bot-{number}.example"));
             assert_eq!(
-                directories.key(&stranger, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(),
+                cache.key(&unlisted, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(),
                 Some(UnverifiedReason::Pending)
             );
         }
         let late = agent("late.example");
         assert_eq!(
-            directories.key(&late, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(),
+            cache.key(&late, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(),
             Some(UnverifiedReason::AgentUnknown)
         );
         assert_eq!(
-            directories.key(&late, AgentListing::Listed, &[0; 32], (NOW, START)).err(),
+            cache.key(&late, AgentListing::Listed, &[0; 32], (NOW, START)).err(),
             Some(UnverifiedReason::Pending)
         );
-        while let Some(stranger) = directories.next_fetch(AgentListing::Unlisted, START) {
-            directories.record_fetch(&stranger, None, 0.0, START + MINUTE);
+        while let Some(unlisted) = cache.next_fetch(AgentListing::Unlisted, START) {
+            cache.record_fetch(&unlisted, None, 0.0, START + MINUTE);
         }
-        assert_eq!(directories.next_fetch(AgentListing::Unlisted, START + 10 * MINUTE), None);
+        assert_eq!(cache.next_fetch(AgentListing::Unlisted, START + 10 * MINUTE), None);
         let next = agent("next.example");
-        let room = directories.key(&next, AgentListing::Unlisted, &[0; 32], (NOW, START + 10 * MINUTE));
-        assert_eq!(room.err(), Some(UnverifiedReason::Pending));
-        assert_eq!(directories.by_url.len(), 2);
+        let result = cache.key(&next, AgentListing::Unlisted, &[0; 32], (NOW, START + 10 * MINUTE));
+        assert_eq!(result.err(), Some(UnverifiedReason::Pending));
+        assert_eq!(cache.by_url.len(), 2);
     }
 
     #[test]
     fn unlisted_agents_must_use_the_default_port() {
-        let mut directories = KeyCache::default();
-        let odd = agent("bot.example:22");
+        let mut cache = KeyCache::default();
+        let bot = agent("bot.example:22");
         assert_eq!(
-            directories.key(&odd, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(),
+            cache.key(&bot, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(),
             Some(UnverifiedReason::AgentUnknown)
         );
     }

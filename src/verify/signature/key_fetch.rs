@@ -29,46 +29,46 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 impl SignatureVerifier {
     /// Stores `directory` as if it had been fetched from `agent`. For benchmarks.
     #[doc(hidden)]
-    pub fn insert_for_test(&self, agent: &str, directory: &[u8], moment: VerifyTime) {
+    pub fn insert_for_test(&self, agent: &str, directory: &[u8], time: VerifyTime) {
         let Ok(agent) = AgentUrl::parse(agent) else { return };
         let keys = keys::directory(directory).map(|keys| (keys, None)).map_err(|error| error.to_string());
-        let at = (moment.now, moment.uptime);
+        let at = (time.now, time.uptime);
         let _ = self.memory.lock().directories.key(&agent, AgentListing::Listed, &[0; 32], at);
-        self.store_result(&agent, keys, moment.uptime);
+        self.store_result(&agent, keys, time.uptime);
     }
 
     /// Fetches keys while it is polled: listed and unlisted agents concurrently, each kind one at a time.
     pub(crate) async fn run_fetches(&self, fetcher: &Fetcher, reach: AllowedAddresses, uptime: impl Fn() -> Timestamp) {
-        let guards = FetchLimits { most_bytes: MAX_DIRECTORY_BYTES, timeout: FETCH_TIMEOUT, redirects: 0, reach };
-        let look = async |lane| {
+        let limits = FetchLimits { most_bytes: MAX_DIRECTORY_BYTES, timeout: FETCH_TIMEOUT, redirects: 0, reach };
+        let fetch_loop = async |listing| {
             loop {
-                let due = self.memory.lock().directories.next_fetch(lane, uptime());
+                let due = self.memory.lock().directories.next_fetch(listing, uptime());
                 let Some(agent) = due else {
                     let _ = tokio::time::timeout(POLL_INTERVAL, self.named.notified()).await;
                     continue;
                 };
-                let fetched = fetcher.fetch(agent.as_str(), &guards, &Validators::default()).await;
-                let read = match fetched {
+                let fetched = fetcher.fetch(agent.as_str(), &limits, &Validators::default()).await;
+                let result = match fetched {
                     Ok(Fetched::Document(document)) => read(&document),
                     Ok(Fetched::Unchanged) => Err("unexpected status 304".to_owned()),
                     Err(error) => Err(error.to_string()),
                 };
-                self.store_result(&agent, read, uptime());
+                self.store_result(&agent, result, uptime());
             }
         };
-        tokio::join!(look(AgentListing::Listed), look(AgentListing::Unlisted));
+        tokio::join!(fetch_loop(AgentListing::Listed), fetch_loop(AgentListing::Unlisted));
     }
 
-    fn store_result(&self, agent: &AgentUrl, read: Result<Published, String>, uptime: Timestamp) {
-        let chance = f64::from(self.secrets.hash_one((agent, uptime)) as u32) / f64::from(u32::MAX);
-        let told = match &read {
+    fn store_result(&self, agent: &AgentUrl, result: Result<Published, String>, uptime: Timestamp) {
+        let random = f64::from(self.secrets.hash_one((agent, uptime)) as u32) / f64::from(u32::MAX);
+        let message = match &result {
             Ok((keys, _)) => format!("Fetched {} keys of {agent}", keys.len()),
             Err(reason) => format!("Cannot fetch the keys of {agent}: {reason}"),
         };
-        match self.memory.lock().directories.record_fetch(agent, read.ok(), chance, uptime) {
+        match self.memory.lock().directories.record_fetch(agent, result.ok(), random, uptime) {
             // Logged once, though the fetch is retried every few minutes. Failures of unlisted agents are not warnings.
-            Some((AgentListing::Listed, 1)) => warn!("{told}; requests signed with them stay unverified"),
-            _ => info!("{told}"),
+            Some((AgentListing::Listed, 1)) => warn!("{message}; requests signed with them stay unverified"),
+            _ => info!("{message}"),
         }
     }
 }
@@ -79,7 +79,7 @@ type Published = (Vec<Arc<AgentKey>>, Option<Duration>);
 pub(super) fn read(document: &Document) -> Result<Published, String> {
     let media_type = document.content_type.as_deref().unwrap_or_default();
     let essence = media_type.split(';').next().unwrap_or_default().trim();
-    if !MEDIA_TYPES.iter().any(|known| known.eq_ignore_ascii_case(essence)) {
+    if !MEDIA_TYPES.iter().any(|accepted| accepted.eq_ignore_ascii_case(essence)) {
         return Err(format!("unexpected media type {media_type:?}"));
     }
     let keys = keys::directory(&document.body).map_err(|error| error.to_string())?;

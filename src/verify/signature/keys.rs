@@ -46,20 +46,20 @@ pub(super) fn directory(body: &[u8]) -> Result<Vec<Arc<AgentKey>>, serde_json::E
         Some(Value::Array(keys)) => keys.as_slice(),
         _ => std::slice::from_ref(&document),
     };
-    let everybodys =
+    let is_test_key =
         |key: &&Value| key.get("x").and_then(Value::as_str).is_some_and(|x| PUBLISHED_TEST_KEYS.contains(&x));
-    let own = keys.iter().take(MAX_KEYS).filter(|key| !everybodys(key));
-    Ok(own.filter_map(AgentKey::read).map(Arc::new).collect())
+    let usable = keys.iter().take(MAX_KEYS).filter(|key| !is_test_key(key));
+    Ok(usable.filter_map(AgentKey::read).map(Arc::new).collect())
 }
 
 impl AgentKey {
     /// Parses one key; `None` if it has another type.
     pub(super) fn read(key: &Value) -> Option<Self> {
         let key = Jwk::deserialize(key).ok()?;
-        let is_ours = (key.kty.as_str(), key.crv.as_str()) == ("OKP", "Ed25519")
+        let is_supported = (key.kty.as_str(), key.crv.as_str()) == ("OKP", "Ed25519")
             && key.used_for.is_none_or(|used_for| used_for == "sig")
             && key.alg.is_none_or(|alg| matches!(alg.as_str(), "EdDSA" | "Ed25519"));
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(&key.x).ok().filter(|bytes| is_ours && bytes.len() == 32)?;
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(&key.x).ok().filter(|bytes| is_supported && bytes.len() == 32)?;
         Some(Self {
             thumbprint: thumbprint(&bytes),
             public: ParsedPublicKey::new(&ED25519, &bytes).ok()?,
@@ -107,8 +107,8 @@ pub(super) mod tests {
 
     #[test]
     fn key_is_identified_by_thumbprint_not_kid() {
-        let named = BASE64_URL_SAFE_NO_PAD.encode(thumbprint_of(X));
-        assert_eq!(named, "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k");
+        let encoded = BASE64_URL_SAFE_NO_PAD.encode(thumbprint_of(X));
+        assert_eq!(encoded, "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k");
         let text = format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "kid": "mine", "x": "{X}"}}]}}"#);
         assert!(directory(text.as_bytes()).expect("JSON")[0].has_thumbprint(&thumbprint_of(X)));
     }
@@ -149,7 +149,7 @@ pub(super) mod tests {
     fn key_validity_includes_nbf_and_excludes_exp() {
         let text = format!(r#"{{"kty": "OKP", "crv": "Ed25519", "x": "{X}", "nbf": 100, "exp": 200}}"#);
         let key = &directory(text.as_bytes()).expect("JSON")[0];
-        let held = [99, 100, 199, 200].map(|second| key.is_valid_at(Timestamp::from_seconds(second)));
-        assert_eq!(held, [false, true, true, false]);
+        let valid = [99, 100, 199, 200].map(|second| key.is_valid_at(Timestamp::from_seconds(second)));
+        assert_eq!(valid, [false, true, true, false]);
     }
 }

@@ -59,17 +59,17 @@ impl Default for FailureLimiter {
 impl FailureLimiter {
     /// Returns true if `client` has reached the limit.
     pub(super) fn is_limited(&self, client: u64, uptime: Timestamp) -> bool {
-        let place = &self.0[client as usize % MAX_TRACKED_CLIENTS];
-        place.client == client && place.count >= MAX_FAILURES && uptime.saturating_duration_since(place.since) < WINDOW
+        let slot = &self.0[client as usize % MAX_TRACKED_CLIENTS];
+        slot.client == client && slot.count >= MAX_FAILURES && uptime.saturating_duration_since(slot.since) < WINDOW
     }
 
     /// Counts a failed verification.
     pub(super) fn record_failure(&mut self, client: u64, uptime: Timestamp) {
-        let place = &mut self.0[client as usize % MAX_TRACKED_CLIENTS];
-        if place.client != client || uptime.saturating_duration_since(place.since) >= WINDOW {
-            *place = Place { client, since: uptime, count: 0 };
+        let slot = &mut self.0[client as usize % MAX_TRACKED_CLIENTS];
+        if slot.client != client || uptime.saturating_duration_since(slot.since) >= WINDOW {
+            *slot = Place { client, since: uptime, count: 0 };
         }
-        place.count = place.count.saturating_add(1);
+        slot.count = slot.count.saturating_add(1);
     }
 }
 
@@ -99,17 +99,17 @@ mod tests {
 
     #[test]
     fn client_with_many_invalid_signatures_is_limited() {
-        let mut wrong = FailureLimiter::default();
+        let mut limiter = FailureLimiter::default();
         let start = Timestamp::from_seconds(1000);
         for _ in 0..MAX_FAILURES {
-            assert!(!wrong.is_limited(7, start));
-            wrong.record_failure(7, start);
+            assert!(!limiter.is_limited(7, start));
+            limiter.record_failure(7, start);
         }
-        assert!(wrong.is_limited(7, start));
-        assert!(!wrong.is_limited(8, start), "another client");
-        assert!(!wrong.is_limited(7 + MAX_TRACKED_CLIENTS as u64, start), "another client in the same slot");
-        assert!(!wrong.is_limited(7, start + WINDOW));
-        wrong.record_failure(7, start + WINDOW);
-        assert!(!wrong.is_limited(7, start + WINDOW));
+        assert!(limiter.is_limited(7, start));
+        assert!(!limiter.is_limited(8, start), "another client");
+        assert!(!limiter.is_limited(7 + MAX_TRACKED_CLIENTS as u64, start), "another client in the same slot");
+        assert!(!limiter.is_limited(7, start + WINDOW));
+        limiter.record_failure(7, start + WINDOW);
+        assert!(!limiter.is_limited(7, start + WINDOW));
     }
 }

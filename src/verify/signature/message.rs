@@ -62,8 +62,8 @@ impl SignedMessage<'_> {
 
     /// Appends the authority in lower case, without the default port.
     fn authority(&self, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
-        let usual: &[u8] = if self.secure { b":443" } else { b":80" };
-        let authority = self.authority.strip_suffix(usual).unwrap_or(self.authority);
+        let default_port: &[u8] = if self.secure { b":443" } else { b":80" };
+        let authority = self.authority.strip_suffix(default_port).unwrap_or(self.authority);
         if authority.is_empty() || !authority.is_ascii() {
             return Err(SignatureError::ComponentAbsent.into());
         }
@@ -74,11 +74,11 @@ impl SignedMessage<'_> {
     /// Appends the joined lines of a field.
     fn field(&self, name: &str, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
         let before = base.len();
-        for (place, line) in self.head.fields.get_all_by_text(name).enumerate() {
+        for (index, line) in self.head.fields.get_all_by_text(name).enumerate() {
             if !line.is_ascii() {
                 return Err(UnverifiedReason::Uncheckable.into());
             }
-            if place > 0 {
+            if index > 0 {
                 base.extend_from_slice(b", ");
             }
             base.extend_from_slice(line);
@@ -107,8 +107,8 @@ impl SignedMessage<'_> {
         let name = name.as_string().ok_or(SignatureError::MalformedFields)?.as_str();
         let query = self.head.target.query().unwrap_or_default();
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        let mut named = pairs.filter(|(key, _)| encoded(key).as_slice() == name.as_bytes());
-        match (named.next(), named.next()) {
+        let mut matching = pairs.filter(|(key, _)| encoded(key).as_slice() == name.as_bytes());
+        match (matching.next(), matching.next()) {
             (Some((_, value)), None) => base.extend_from_slice(&encoded(value)),
             _ => return Err(SignatureError::ComponentAbsent.into()),
         }
@@ -121,15 +121,15 @@ impl SignedMessage<'_> {
         let mut text = Vec::new();
         self.field("content-digest", &mut text)?;
         let digests: Dictionary = Parser::new(&text).parse().map_err(|_| SignatureError::MalformedFields)?;
-        let is_of_nothing = |(name, algorithm)| {
-            let given = match digests.get(name) {
-                Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(given), .. })) => given,
+        let is_empty_digest = |(name, algorithm)| {
+            let value = match digests.get(name) {
+                Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(value), .. })) => value,
                 _ => return false,
             };
-            digest(algorithm, b"").as_ref() == given
+            digest(algorithm, b"").as_ref() == value
         };
-        let of_nothing = [("sha-256", &SHA256), ("sha-512", &SHA512)].into_iter().any(is_of_nothing);
-        match (of_nothing, self.has_body) {
+        let matches_empty = [("sha-256", &SHA256), ("sha-512", &SHA512)].into_iter().any(is_empty_digest);
+        match (matches_empty, self.has_body) {
             (true, false) => Ok(()),
             (true, true) | (false, false) => Err(SignatureError::DigestMismatch.into()),
             (false, true) => Err(UnverifiedReason::Uncheckable.into()),
@@ -152,9 +152,9 @@ pub(super) fn canonical_member(member: &ListEntry) -> String {
 }
 
 /// Decodes a part of a query as form data and encodes it again in canonical form (RFC 9421 section 2.2.8).
-fn encoded(piece: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(piece.len());
-    let mut rest = piece.as_bytes();
+fn encoded(part: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
     while let [first, after @ ..] = rest {
         let (byte, after) = match (first, after) {
             (b'+', _) => (b' ', after),

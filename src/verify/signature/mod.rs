@@ -121,15 +121,15 @@ impl SignatureVerifier {
         &self,
         message: &SignedMessage<'_>,
         client: ClientKey,
-        terms: SignaturePolicy,
-        moment: VerifyTime,
+        policy: SignaturePolicy,
+        time: VerifyTime,
     ) -> Signature {
-        let question = VerifyRequest { message, client: self.secrets.hash_one(client), terms, moment };
-        let (finding, named) = self.verify_all(&question);
-        if let (SignatureOutcome::Invalid(fault), ClaimedAgent::Listed(_)) = (&finding, named) {
-            self.log_invalid(*fault, moment.uptime);
+        let request = VerifyRequest { message, client: self.secrets.hash_one(client), terms: policy, moment: time };
+        let (outcome, claimed_agent) = self.verify_all(&request);
+        if let (SignatureOutcome::Invalid(error), ClaimedAgent::Listed(_)) = (&outcome, claimed_agent) {
+            self.log_invalid(*error, time.uptime);
         }
-        match (finding, named) {
+        match (outcome, claimed_agent) {
             (SignatureOutcome::Absent, _) => Signature::Absent,
             (_, ClaimedAgent::None) => Signature::Unreadable,
             (SignatureOutcome::Verified, ClaimedAgent::Listed(operator)) => Signature::Verified(operator),
@@ -137,97 +137,98 @@ impl SignatureVerifier {
             (SignatureOutcome::Unknown(UnverifiedReason::Pending), ClaimedAgent::Listed(operator)) => {
                 Signature::Pending(operator)
             }
-            (SignatureOutcome::Unknown(_), named) => Signature::Unknown(named.operator()),
-            (SignatureOutcome::Invalid(_), named) => Signature::Invalid(named.operator()),
+            (SignatureOutcome::Unknown(_), claimed_agent) => Signature::Unknown(claimed_agent.operator()),
+            (SignatureOutcome::Invalid(_), claimed_agent) => Signature::Invalid(claimed_agent.operator()),
         }
     }
 
     /// Logs an invalid signature in the name of an operator's agent, rate-limited, because any client can send one.
-    fn log_invalid(&self, fault: SignatureError, uptime: Timestamp) {
+    fn log_invalid(&self, error: SignatureError, uptime: Timestamp) {
         let last_logged = &mut self.memory.lock().last_logged;
         if last_logged.is_none_or(|before| uptime.saturating_duration_since(before) >= LOG_INTERVAL) {
             *last_logged = Some(uptime);
-            info!("Invalid signature in the name of an operator's agent: {fault}");
+            info!("Invalid signature in the name of an operator's agent: {error}");
         }
     }
 
     /// Returns the outcome and the agent of the first valid signature; otherwise those of the first signature that
     /// names an agent, or of the first one.
-    fn verify_all(&self, question: &VerifyRequest<'_>) -> (SignatureOutcome, ClaimedAgent) {
-        let claims = match SignatureFields::read(&question.message.head.fields) {
+    fn verify_all(&self, request: &VerifyRequest<'_>) -> (SignatureOutcome, ClaimedAgent) {
+        let claims = match SignatureFields::read(&request.message.head.fields) {
             Ok(claims) => claims,
-            Err(finding) => return (finding, ClaimedAgent::None),
+            Err(outcome) => return (outcome, ClaimedAgent::None),
         };
-        let mut last_logged = (SignatureOutcome::Absent, ClaimedAgent::None);
+        let mut best = (SignatureOutcome::Absent, ClaimedAgent::None);
         for claim in claims.agent_signatures() {
-            let examined = match claim.and_then(|claim| Ok((claim.agent()?, claim))) {
+            let result = match claim.and_then(|claim| Ok((claim.agent()?, claim))) {
                 Ok((agent, claim)) => {
-                    let named = self
+                    let claimed_agent = self
                         .operators
                         .get(&agent)
                         .map_or(ClaimedAgent::Unlisted, |operator| ClaimedAgent::Listed(*operator));
-                    let lane =
-                        if named == ClaimedAgent::Unlisted { AgentListing::Unlisted } else { AgentListing::Listed };
-                    let known = match lane == AgentListing::Listed || question.terms.unlisted {
-                        true => self.check(&claim, &agent, lane, question),
+                    let listing = if claimed_agent == ClaimedAgent::Unlisted {
+                        AgentListing::Unlisted
+                    } else {
+                        AgentListing::Listed
+                    };
+                    let checked = match listing == AgentListing::Listed || request.terms.unlisted {
+                        true => self.check(&claim, &agent, listing, request),
                         false => Err(UnverifiedReason::AgentUnknown.into()),
                     };
-                    (known.err().unwrap_or(SignatureOutcome::Verified), named)
+                    (checked.err().unwrap_or(SignatureOutcome::Verified), claimed_agent)
                 }
-                Err(finding) => (finding, ClaimedAgent::None),
+                Err(outcome) => (outcome, ClaimedAgent::None),
             };
-            if examined.0 == SignatureOutcome::Verified {
-                return examined;
+            if result.0 == SignatureOutcome::Verified {
+                return result;
             }
-            if last_logged.0 == SignatureOutcome::Absent
-                || (last_logged.1 == ClaimedAgent::None && examined.1 != ClaimedAgent::None)
-            {
-                last_logged = examined;
+            if best.0 == SignatureOutcome::Absent || (best.1 == ClaimedAgent::None && result.1 != ClaimedAgent::None) {
+                best = result;
             }
         }
-        last_logged
+        best
     }
 
     fn check(
         &self,
         claim: &SignatureClaim<'_>,
         agent: &AgentUrl,
-        lane: AgentListing,
-        question: &VerifyRequest<'_>,
+        listing: AgentListing,
+        request: &VerifyRequest<'_>,
     ) -> Result<(), SignatureOutcome> {
-        let particulars = claim.params()?;
-        particulars.check(question.terms.max_lifetime, question.moment.now)?;
-        let key = self.key(agent, lane, &particulars, question)?;
-        let base = claim.signature_base(question.message)?;
-        let fault = match key.verifies(&base, claim.signature()) {
+        let params = claim.params()?;
+        params.check(request.terms.max_lifetime, request.moment.now)?;
+        let key = self.key(agent, listing, &params, request)?;
+        let base = claim.signature_base(request.message)?;
+        let error = match key.verifies(&base, claim.signature()) {
             false => SignatureError::InvalidSignature,
             // After verification, so that only the key's owner can use up a nonce.
-            true if !self.is_first_use(agent, &particulars) => SignatureError::Replayed,
+            true if !self.is_first_use(agent, &params) => SignatureError::Replayed,
             true => return Ok(()),
         };
-        self.memory.lock().failures.record_failure(question.client, question.moment.uptime);
-        Err(fault.into())
+        self.memory.lock().failures.record_failure(request.client, request.moment.uptime);
+        Err(error.into())
     }
 
-    fn is_first_use(&self, agent: &AgentUrl, particulars: &SignatureParams) -> bool {
-        let Some(nonce) = &particulars.nonce else { return true };
-        let nonce = self.secrets.hash_one((agent, particulars.key, nonce));
+    fn is_first_use(&self, agent: &AgentUrl, params: &SignatureParams) -> bool {
+        let Some(nonce) = &params.nonce else { return true };
+        let nonce = self.secrets.hash_one((agent, params.key, nonce));
         self.memory.lock().nonces.is_new(nonce)
     }
 
     fn key(
         &self,
         agent: &AgentUrl,
-        lane: AgentListing,
-        particulars: &SignatureParams,
-        question: &VerifyRequest<'_>,
+        listing: AgentListing,
+        params: &SignatureParams,
+        request: &VerifyRequest<'_>,
     ) -> Result<Arc<AgentKey>, SignatureOutcome> {
-        let VerifyRequest { client, moment: VerifyTime { now, uptime }, .. } = *question;
+        let VerifyRequest { client, moment: VerifyTime { now, uptime }, .. } = *request;
         let mut memory = self.memory.lock();
         if memory.failures.is_limited(client, uptime) {
             return Err(UnverifiedReason::FailureLimit.into());
         }
-        let key = memory.directories.key(agent, lane, &particulars.key, (now, uptime));
+        let key = memory.directories.key(agent, listing, &params.key, (now, uptime));
         if key.as_ref().err() == Some(&UnverifiedReason::Pending) {
             self.named.notify_waiters();
         }
@@ -243,11 +244,11 @@ pub fn read_signed_fields(fields: Fields) -> bool {
     let head = crate::http1::RequestHead { method: http::Method::GET, target, version: http::Version::HTTP_11, fields };
     let message = SignedMessage { head: &head, authority: b"example.com", secure: true, has_body: false };
     let Ok(claims) = SignatureFields::read(&head.fields) else { return false };
-    let mut read = claims.agent_signatures().map(|claim| {
+    let mut bases = claims.agent_signatures().map(|claim| {
         let claim = claim?;
         claim.agent()?;
         claim.params()?;
         claim.signature_base(&message)
     });
-    read.all(|base| base.is_ok())
+    bases.all(|base| base.is_ok())
 }

@@ -78,13 +78,13 @@ pub(crate) enum UnverifiedReason {
 }
 
 impl From<SignatureError> for SignatureOutcome {
-    fn from(fault: SignatureError) -> Self {
-        Self::Invalid(fault)
+    fn from(error: SignatureError) -> Self {
+        Self::Invalid(error)
     }
 }
 
 impl From<UnverifiedReason> for SignatureOutcome {
-    fn from(doubt: UnverifiedReason) -> Self {
-        Self::Unknown(doubt)
+    fn from(reason: UnverifiedReason) -> Self {
+        Self::Unknown(reason)
     }
 }

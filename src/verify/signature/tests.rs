@@ -30,9 +30,9 @@ struct VerifierFixture {
 
 impl VerifierFixture {
     fn new() -> Self {
-        let terms = SignaturePolicy { unlisted: false, max_lifetime: A_DAY };
+        let policy = SignaturePolicy { unlisted: false, max_lifetime: A_DAY };
         let verifier =
-            Self { signatures: SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter()), terms, now: NOW };
+            Self { signatures: SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter()), terms: policy, now: NOW };
         verifier.publish_key(AGENT, PUBLIC);
         verifier
     }
@@ -42,16 +42,16 @@ impl VerifierFixture {
         let jwk = serde_json::json!({ "kty": "OKP", "crv": "Ed25519", "x": x });
         let key = Arc::new(AgentKey::read(&jwk).expect("a key"));
         let agent = AgentUrl::parse(agent).expect("an address");
-        let moment = (self.now, Timestamp::default());
-        let directories = &mut self.signatures.memory.lock().directories;
-        let _ = directories.key(&agent, AgentListing::Listed, &[0; 32], moment);
-        directories.record_fetch(&agent, Some((vec![key], None)), 0.0, Timestamp::default());
+        let time = (self.now, Timestamp::default());
+        let cache = &mut self.signatures.memory.lock().directories;
+        let _ = cache.key(&agent, AgentListing::Listed, &[0; 32], time);
+        cache.record_fetch(&agent, Some((vec![key], None)), 0.0, Timestamp::default());
     }
 
     fn verify_request(&self, request: &TestRequest) -> Signature {
         let message = request.message();
-        let moment = VerifyTime { now: self.now, uptime: Timestamp::default() };
-        self.signatures.verify(&message, ClientKey::OF_CLASS, self.terms, moment)
+        let time = VerifyTime { now: self.now, uptime: Timestamp::default() };
+        self.signatures.verify(&message, ClientKey::OF_CLASS, self.terms, time)
     }
 
     fn outcome(&self, request: &TestRequest) -> SignatureOutcome {
@@ -60,8 +60,8 @@ impl VerifierFixture {
 
     fn examine(&self, request: &TestRequest, client: u64) -> (SignatureOutcome, ClaimedAgent) {
         let message = request.message();
-        let moment = VerifyTime { now: self.now, uptime: Timestamp::default() };
-        self.signatures.verify_all(&VerifyRequest { message: &message, client, terms: self.terms, moment })
+        let time = VerifyTime { now: self.now, uptime: Timestamp::default() };
+        self.signatures.verify_all(&VerifyRequest { message: &message, client, terms: self.terms, moment: time })
     }
 }
 
@@ -173,17 +173,17 @@ fn published_vector_with_unlabeled_agent_verifies() {
 /// here with the standard's test key.
 #[test]
 fn requests_with_one_fault_do_not_verify() {
-    let whole = [AUTHORITY, MEMBER];
+    let components = [AUTHORITY, MEMBER];
     let digest = ("\"content-digest\"", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
     let with_body = |request: TestRequest| TestRequest { has_body: true, ..request };
     let edited = |agent: &str, input: &str, signature: &str| {
-        let (good_input, good_signature) = sign(&whole, &hour_parameters());
+        let (good_input, good_signature) = sign(&components, &hour_parameters());
         let edit = |edit: &str, good: String| if edit.is_empty() { good } else { edit.to_owned() };
         let (input, signature) = (edit(input, good_input), edit(signature, good_signature));
         request_with(&[("Signature-Agent", agent), ("Signature-Input", &input), ("Signature", &signature)])
     };
-    let broken_input = sign(&whole, &hour_parameters()).0.replace(')', "");
-    let of_another = |agent: &str| {
+    let broken_input = sign(&components, &hour_parameters()).0.replace(')', "");
+    let with_agent = |agent: &str| {
         let (input, signature) = sign(&[AUTHORITY, (MEMBER.0, &format!("\"{agent}\""))], &hour_parameters());
         edited(&format!("sig1=\"{agent}\""), &input, &signature)
     };
@@ -191,24 +191,24 @@ fn requests_with_one_fault_do_not_verify() {
     let (input_of_several, signature_of_several) =
         sign(&[AUTHORITY, ("\"signature-agent\"", several)], &hour_parameters());
     let bare = sign(&[AUTHORITY], &hour_parameters());
-    let other_signature = sign(&whole, &hour_parameters()).1.replace("sig1", "sig9");
+    let other_signature = sign(&components, &hour_parameters()).1.replace("sig1", "sig9");
 
     let mut vectors: Vec<(&str, SignatureOutcome, TestRequest)> = vec![
         ("01: no target", SignatureError::TargetNotCovered.into(), signed_request(&[MEMBER], &hour_parameters(), &[])),
         (
             "03: no expiry",
             SignatureError::MissingParams.into(),
-            signed_request(&whole, &hour_parameters().replace(";expires=1735693200", ""), &[]),
+            signed_request(&components, &hour_parameters().replace(";expires=1735693200", ""), &[]),
         ),
         (
             "04: over",
             SignatureError::Expired.into(),
-            signed_request(&whole, &parameters(CREATED, CREATED + 60, ""), &[]),
+            signed_request(&components, &parameters(CREATED, CREATED + 60, ""), &[]),
         ),
         (
             "05: created in the future",
             SignatureError::NotYet.into(),
-            signed_request(&whole, &parameters(CREATED + 3660, CREATED + 7260, ""), &[]),
+            signed_request(&components, &parameters(CREATED + 3660, CREATED + 7260, ""), &[]),
         ),
         (
             "06: another host",
@@ -251,8 +251,8 @@ fn requests_with_one_fault_do_not_verify() {
             SignatureError::ComponentAbsent.into(),
             edited("other=\"https://signature-agent.test\"", "", ""),
         ),
-        ("16: not https", SignatureError::NotHttps.into(), of_another("http://signature-agent.test")),
-        ("17: another address", UnverifiedReason::AgentUnknown.into(), of_another("https://signature-agent.test/keys")),
+        ("16: not https", SignatureError::NotHttps.into(), with_agent("http://signature-agent.test")),
+        ("17: another address", UnverifiedReason::AgentUnknown.into(), with_agent("https://signature-agent.test/keys")),
         (
             "18: a broken agent",
             SignatureError::MalformedFields.into(),
@@ -269,12 +269,12 @@ fn requests_with_one_fault_do_not_verify() {
         (
             "no key",
             SignatureError::MissingParams.into(),
-            signed_request(&whole, &hour_parameters().replace(&format!(";keyid=\"{KEY_ID}\""), ""), &[]),
+            signed_request(&components, &hour_parameters().replace(&format!(";keyid=\"{KEY_ID}\""), ""), &[]),
         ),
         (
             "another algorithm",
             SignatureError::Algorithm.into(),
-            signed_request(&whole, &hour_parameters().replace("ed25519", "hmac-sha256"), &[]),
+            signed_request(&components, &hour_parameters().replace("ed25519", "hmac-sha256"), &[]),
         ),
         (
             "no agent covered",
@@ -284,7 +284,7 @@ fn requests_with_one_fault_do_not_verify() {
         (
             "another tag",
             SignatureOutcome::Absent,
-            signed_request(&whole, &hour_parameters().replace("web-bot-auth", "other"), &[]),
+            signed_request(&components, &hour_parameters().replace("web-bot-auth", "other"), &[]),
         ),
         (
             "an unknown derived component",
@@ -299,24 +299,24 @@ fn requests_with_one_fault_do_not_verify() {
         (
             "a lifetime of a day and a second",
             SignatureError::LifetimeTooLong.into(),
-            signed_request(&whole, &parameters(CREATED, CREATED + 86_401, ""), &[]),
+            signed_request(&components, &parameters(CREATED, CREATED + 86_401, ""), &[]),
         ),
         (
             "another key",
             UnverifiedReason::KeyUnknown.into(),
-            signed_request(&whole, &hour_parameters().replace("poqk", "qoqk"), &[]),
+            signed_request(&components, &hour_parameters().replace("poqk", "qoqk"), &[]),
         ),
         (
             "a key id that is not a thumbprint",
             UnverifiedReason::KeyUnknown.into(),
-            signed_request(&whole, &hour_parameters().replace(KEY_ID, "mine"), &[]),
+            signed_request(&components, &hour_parameters().replace(KEY_ID, "mine"), &[]),
         ),
     ]);
     for (name, expected, request) in &vectors {
         assert_eq!(VerifierFixture::new().outcome(request), *expected, "{name}");
     }
     assert_eq!(
-        VerifierFixture::new().outcome(&signed_request(&whole, &hour_parameters(), &[])),
+        VerifierFixture::new().outcome(&signed_request(&components, &hour_parameters(), &[])),
         SignatureOutcome::Verified,
         "the unchanged request verifies"
     );
@@ -351,20 +351,25 @@ fn all_covered_components_are_reconstructed_exactly() {
     assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified);
     request.head.fields.insert(crate::http1::Name::Host, b"EXAMPLE.com:443");
     assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified, "the host is normalized");
-    let elsewhere = request_to("/other?q=x+y&b=%c3%a4&empty", &fields);
-    assert_eq!(VerifierFixture::new().outcome(&elsewhere), SignatureError::InvalidSignature.into());
-    let twice = request_to("/a%20path?q=x+y&q=x+y&b=%c3%a4&empty", &fields);
-    assert_eq!(VerifierFixture::new().outcome(&twice), SignatureError::ComponentAbsent.into(), "ambiguous parameter");
+    let other_path = request_to("/other?q=x+y&b=%c3%a4&empty", &fields);
+    assert_eq!(VerifierFixture::new().outcome(&other_path), SignatureError::InvalidSignature.into());
+    let duplicated = request_to("/a%20path?q=x+y&q=x+y&b=%c3%a4&empty", &fields);
+    assert_eq!(
+        VerifierFixture::new().outcome(&duplicated),
+        SignatureError::ComponentAbsent.into(),
+        "ambiguous parameter"
+    );
 }
 
 #[test]
 fn empty_body_digest_verifies_without_a_body() {
-    let nothing = ("\"content-digest\"", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
-    let request = signed_request(&[AUTHORITY, nothing, MEMBER], &hour_parameters(), &[("Content-Digest", nothing.1)]);
-    assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified);
-    let something = ("\"content-digest\"", "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:");
+    let empty_digest = ("\"content-digest\"", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
     let request =
-        signed_request(&[AUTHORITY, something, MEMBER], &hour_parameters(), &[("Content-Digest", something.1)]);
+        signed_request(&[AUTHORITY, empty_digest, MEMBER], &hour_parameters(), &[("Content-Digest", empty_digest.1)]);
+    assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified);
+    let other_digest = ("\"content-digest\"", "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:");
+    let request =
+        signed_request(&[AUTHORITY, other_digest, MEMBER], &hour_parameters(), &[("Content-Digest", other_digest.1)]);
     assert_eq!(VerifierFixture::new().outcome(&request), SignatureError::DigestMismatch.into());
     let upload = TestRequest { has_body: true, ..request };
     assert_eq!(
@@ -453,36 +458,36 @@ fn signature_with_agent_takes_precedence() {
 #[test]
 fn nonce_is_consumed_once_by_valid_signatures_only() {
     let verifier = VerifierFixture::new();
-    let once = parameters(CREATED, CREATED + 3600, ";nonce=\"abc\"");
-    let forged = signed_request(&[(AUTHORITY.0, "other.example"), MEMBER], &once, &[]);
+    let nonce_parameters = parameters(CREATED, CREATED + 3600, ";nonce=\"abc\"");
+    let forged = signed_request(&[(AUTHORITY.0, "other.example"), MEMBER], &nonce_parameters, &[]);
     assert_eq!(verifier.outcome(&forged), SignatureError::InvalidSignature.into());
-    let request = signed_request(&[AUTHORITY, MEMBER], &once, &[]);
+    let request = signed_request(&[AUTHORITY, MEMBER], &nonce_parameters, &[]);
     assert_eq!(verifier.outcome(&request), SignatureOutcome::Verified);
     assert_eq!(verifier.outcome(&request), SignatureError::Replayed.into());
-    let without = signed_request(&[AUTHORITY, MEMBER], &hour_parameters(), &[]);
-    assert_eq!(verifier.outcome(&without), SignatureOutcome::Verified);
-    assert_eq!(verifier.outcome(&without), SignatureOutcome::Verified, "a nonce is optional");
+    let without_nonce = signed_request(&[AUTHORITY, MEMBER], &hour_parameters(), &[]);
+    assert_eq!(verifier.outcome(&without_nonce), SignatureOutcome::Verified);
+    assert_eq!(verifier.outcome(&without_nonce), SignatureOutcome::Verified, "a nonce is optional");
 }
 
 #[test]
 fn guessing_client_is_limited_others_are_not() {
     let verifier = VerifierFixture::new();
-    let wrong = signed_request(&[(AUTHORITY.0, "other.example"), MEMBER], &hour_parameters(), &[]);
-    let right = signed_request(&[AUTHORITY, MEMBER], &hour_parameters(), &[]);
+    let invalid = signed_request(&[(AUTHORITY.0, "other.example"), MEMBER], &hour_parameters(), &[]);
+    let valid = signed_request(&[AUTHORITY, MEMBER], &hour_parameters(), &[]);
     for _ in 0..8 {
-        assert_eq!(verifier.outcome(&wrong), SignatureError::InvalidSignature.into());
+        assert_eq!(verifier.outcome(&invalid), SignatureError::InvalidSignature.into());
     }
-    assert_eq!(verifier.outcome(&wrong), UnverifiedReason::FailureLimit.into());
-    assert_eq!(verifier.outcome(&right), UnverifiedReason::FailureLimit.into());
-    let somebody_else = verifier.examine(&right, 1).0;
-    assert_eq!(somebody_else, SignatureOutcome::Verified);
+    assert_eq!(verifier.outcome(&invalid), UnverifiedReason::FailureLimit.into());
+    assert_eq!(verifier.outcome(&valid), UnverifiedReason::FailureLimit.into());
+    let other_client = verifier.examine(&valid, 1).0;
+    assert_eq!(other_client, SignatureOutcome::Verified);
 }
 
 #[test]
 fn key_is_valid_only_for_its_publisher() {
-    let stranger = "https://stranger.test";
+    let unlisted = "https://stranger.test";
     let (input, signature) = sign(&[AUTHORITY, (MEMBER.0, "\"https://stranger.test\"")], &hour_parameters());
-    let agent = format!("sig1=\"{stranger}\"");
+    let agent = format!("sig1=\"{unlisted}\"");
     let request = request_with(&[("Signature-Agent", &agent), ("Signature-Input", &input), ("Signature", &signature)]);
     let mut verifier = VerifierFixture::new();
     assert_eq!(
@@ -492,7 +497,7 @@ fn key_is_valid_only_for_its_publisher() {
     );
     verifier.terms.unlisted = true;
     assert_eq!(verifier.outcome(&request), UnverifiedReason::Pending.into());
-    verifier.publish_key(stranger, PUBLIC);
+    verifier.publish_key(unlisted, PUBLIC);
     assert_eq!(verifier.examine(&request, 0), (SignatureOutcome::Verified, ClaimedAgent::Unlisted));
 }
 
@@ -528,9 +533,9 @@ fn directory_needs_a_json_content_type() {
         ..Document::default()
     };
     let key = r#"{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
-    for known in ["application/http-message-signatures-directory+json", "Application/JSON; charset=utf-8"] {
-        let (keys, fresh) = read(&document(known, key)).expect("a directory");
-        assert_eq!((keys.len(), fresh), (1, Some(Duration::from_secs(600))));
+    for content_type in ["application/http-message-signatures-directory+json", "Application/JSON; charset=utf-8"] {
+        let (keys, lifetime) = read(&document(content_type, key)).expect("a directory");
+        assert_eq!((keys.len(), lifetime), (1, Some(Duration::from_secs(600))));
     }
     assert!(read(&document("text/html", key)).is_err());
     assert!(read(&document("application/json", "<html>")).is_err());
