@@ -21,7 +21,7 @@ pub(super) struct BotListError {
 
 pub(super) fn parse(text: &str) -> Result<Vec<BotEntry>, BotListError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|(index, line)| parse_line(line).map_err(|what| BotListError { line: index + 1, what })).collect()
+    lines.map(|(index, line)| parse_line(line).map_err(|error| BotListError { line: index + 1, what: error })).collect()
 }
 
 fn parse_line(line: &str) -> Result<BotEntry, String> {

@@ -21,8 +21,8 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
     {
         return BrowserTraits::default();
     }
-    let shows = BrowserTraits { graphical: true, ..BrowserTraits::default() };
-    let known = BrowserTraits { sends_language: true, ..shows };
+    let graphical_only = BrowserTraits { graphical: true, ..BrowserTraits::default() };
+    let with_language = BrowserTraits { sends_language: true, ..graphical_only };
     match (products.version("Chrome"), products.version("Firefox"), products.version("Version")) {
         (Some(chrome), None, None)
             if products.are_all_of(&["AppleWebKit", "Chrome", "Mobile", "Safari", "Edg", "OPR"]) =>
@@ -32,10 +32,10 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
             } else {
                 ClientHints::Unknown
             };
-            BrowserTraits { sends_fetch: chrome.0 >= 80, hints, ..known }
+            BrowserTraits { sends_fetch: chrome.0 >= 80, hints, ..with_language }
         }
         (None, Some(firefox), None) if products.are_all_of(&["Gecko", "Firefox"]) => {
-            BrowserTraits { sends_fetch: firefox.0 >= 90, hints: ClientHints::Never, ..known }
+            BrowserTraits { sends_fetch: firefox.0 >= 90, hints: ClientHints::Never, ..with_language }
         }
         (None, None, Some(safari)) if products.are_all_of(&["AppleWebKit", "Version", "Mobile", "Safari"]) => {
             // Old Android phones sent the same products.
@@ -43,10 +43,10 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
             BrowserTraits {
                 sends_fetch: apple && safari >= (16, 4),
                 hints: if apple { ClientHints::Never } else { ClientHints::Unknown },
-                ..known
+                ..with_language
             }
         }
-        _ => shows,
+        _ => graphical_only,
     }
 }
 
@@ -54,15 +54,15 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
 struct ProductList<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> ProductList<'a> {
-    fn parse_browser(behind_bracket: &'a str) -> Self {
+    fn parse_browser(after_bracket: &'a str) -> Self {
         let mut depth = 1_i32;
-        let outside = behind_bracket.split([' ', ';']).filter(move |word| {
+        let outside = after_bracket.split([' ', ';']).filter(move |word| {
             let before = depth;
             depth += word.bytes().map(|byte| i32::from(byte == b'(') - i32::from(byte == b')')).sum::<i32>();
             before == 0 && depth == 0
         });
-        let named = outside.filter(|word| !word.is_empty());
-        Self(named.map(|word| word.split_once('/').unwrap_or((word, ""))).take(MAX_PRODUCTS).collect())
+        let products = outside.filter(|word| !word.is_empty());
+        Self(products.map(|word| word.split_once('/').unwrap_or((word, ""))).take(MAX_PRODUCTS).collect())
     }
 
     /// Returns the major and minor version of this product.
@@ -72,8 +72,8 @@ impl<'a> ProductList<'a> {
         Some((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
     }
 
-    fn are_all_of(&self, known: &[&str]) -> bool {
-        self.0.iter().all(|(name, _)| known.contains(name))
+    fn are_all_of(&self, allowed: &[&str]) -> bool {
+        self.0.iter().all(|(name, _)| allowed.contains(name))
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn rare_browsers_have_no_expected_headers() {
-        let shows = BrowserTraits { graphical: true, ..BrowserTraits::default() };
+        let graphical_only = BrowserTraits { graphical: true, ..BrowserTraits::default() };
         for agent in [
             "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Goanna/6.7 Firefox/128.0 PaleMoon/33.3.1",
             "Mozilla/5.0 (compatible; MSIE 10.0; Windows NT 6.2; Trident/6.0)",
@@ -132,7 +132,7 @@ mod tests {
             "Mozilla/5.0 (Linux; Android 14; SO-51D; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/124.0.6367.179 Mobile Safari/537.36 App/3",
             "Mozilla/5.0 (Linux; Android 14; SM-S918B) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/28.0 Chrome/130.0.0.0 Mobile Safari/537.36",
         ] {
-            assert_eq!(parse_browser(agent), shows, "{agent}");
+            assert_eq!(parse_browser(agent), graphical_only, "{agent}");
         }
     }
 

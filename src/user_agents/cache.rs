@@ -30,11 +30,11 @@ impl ClaimCache {
     pub fn claim(&mut self, agents: &UserAgentMatcher, user_agent: &[u8]) -> (Claim, BrowserTraits) {
         // Never zero, which marks an empty slot.
         let hash = self.hasher.hash_one(user_agent) | 1;
-        let place = &mut self.slots[(hash >> 32) as usize % SLOTS];
-        if place.0 != hash {
-            *place = (hash, agents.claim(user_agent), UserAgentMatcher::browser(user_agent));
+        let slot = &mut self.slots[(hash >> 32) as usize % SLOTS];
+        if slot.0 != hash {
+            *slot = (hash, agents.claim(user_agent), UserAgentMatcher::browser(user_agent));
         }
-        (place.1, place.2)
+        (slot.1, slot.2)
     }
 }
 

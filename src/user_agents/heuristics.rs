@@ -155,13 +155,13 @@ fn is_email(agent: &[u8], at: usize, end: usize) -> bool {
 /// Returns whether the user agent is only one product and its version (`scrape-o-matic/1.0`), which no browser sends.
 /// After `Mozilla/5.0` the name suffices.
 pub(super) fn is_bare_product(agent: &[u8]) -> bool {
-    let disguised = agent.strip_prefix(b"Mozilla/5.0 ");
-    let product = disguised.unwrap_or(agent);
+    let after_mozilla = agent.strip_prefix(b"Mozilla/5.0 ");
+    let product = after_mozilla.unwrap_or(agent);
     let product = product.strip_prefix(b"(").and_then(|inner| inner.strip_suffix(b")")).unwrap_or(product);
     let name_bytes = product.iter().take_while(|byte| byte.is_ascii_alphabetic() || b"-_.".contains(byte)).count();
     // Digits in a name are a phone model.
     let (name, version) = product.split_at(name_bytes);
-    let alone = version.is_empty() && disguised == Some(product);
+    let alone = version.is_empty() && after_mozilla == Some(product);
     name.len() >= 3 && (alone || is_version(version)) && !browser_markers::is_known_product(name)
 }
 

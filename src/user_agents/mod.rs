@@ -65,27 +65,27 @@ impl UserAgentMatcher {
     fn new<'a>(listed: Vec<BotEntry>, operators: impl IntoIterator<Item = (&'a str, OperatorId)>) -> UserAgentMatcher {
         let mut names = NameTable::default();
         let mut patterns = Vec::new();
-        let mut signs = Vec::new();
-        let mut of_operators = HashSet::new();
+        let mut kinds = Vec::new();
+        let mut operator_bots = HashSet::new();
         for bot in listed {
             patterns.push(bot.token.literal().to_owned());
-            signs.push(PatternKind::Bot(names.id(&bot.name), bot.token));
+            kinds.push(PatternKind::Bot(names.id(&bot.name), bot.token));
         }
         for (token, operator) in operators {
             patterns.push(token.as_bytes().to_owned());
             let id = names.id(token);
-            of_operators.insert(id);
-            signs.push(PatternKind::Operator(id, operator));
+            operator_bots.insert(id);
+            kinds.push(PatternKind::Operator(id, operator));
         }
-        for (word, hint) in heuristics::PATTERNS {
+        for (word, heuristic) in heuristics::PATTERNS {
             patterns.push(word.as_bytes().to_owned());
-            signs.push(PatternKind::Shape(*hint));
+            kinds.push(PatternKind::Shape(*heuristic));
         }
-        for sign in &mut signs {
-            if let PatternKind::Bot(id, token) = sign
-                && of_operators.contains(id)
+        for kind in &mut kinds {
+            if let PatternKind::Bot(id, token) = kind
+                && operator_bots.contains(id)
             {
-                *sign = PatternKind::SimilarName(token.clone());
+                *kind = PatternKind::SimilarName(token.clone());
             }
         }
         let automaton = AhoCorasick::builder()
@@ -95,7 +95,7 @@ impl UserAgentMatcher {
             .ascii_case_insensitive(true)
             .build(patterns)
             .expect("a few thousand short patterns are far below the automaton's limits");
-        UserAgentMatcher { automaton, signs, names: names.in_order }
+        UserAgentMatcher { automaton, signs: kinds, names: names.in_order }
     }
 
     /// Returns the claim of this user agent, by its first [`MAX_USER_AGENT_BYTES`] bytes. A longer user agent is a
@@ -109,30 +109,32 @@ impl UserAgentMatcher {
         let agent = &ParsedUserAgent::new(agent);
         let mut bot: Match<BotId> = None;
         let mut operator: Match<(BotId, OperatorId)> = None;
-        let mut shaped = whole.len() > MAX_USER_AGENT_BYTES
+        let mut is_unlisted_bot = whole.len() > MAX_USER_AGENT_BYTES
             || heuristics::is_bare_product(agent)
             || heuristics::is_library(agent)
             || heuristics::ends_with_site(agent);
-        for found in self.automaton.find_overlapping_iter(&**agent) {
-            let (at, end) = (found.start(), found.end());
-            let place = (std::cmp::Reverse(at), end);
-            match &self.signs[found.pattern().as_usize()] {
+        for matched in self.automaton.find_overlapping_iter(&**agent) {
+            let (at, end) = (matched.start(), matched.end());
+            let rank = (std::cmp::Reverse(at), end);
+            match &self.signs[matched.pattern().as_usize()] {
                 PatternKind::Bot(id, token) if token.matches(agent, at, end) => {
-                    bot = bot.max(Some((place.0, place.1, *id)));
+                    bot = bot.max(Some((rank.0, rank.1, *id)));
                 }
-                PatternKind::Operator(id, whose) if token::is_product(agent, at, end) => {
-                    operator = operator.max(Some((place.0, place.1, (*id, *whose))));
+                PatternKind::Operator(id, operator_id) if token::is_product(agent, at, end) => {
+                    operator = operator.max(Some((rank.0, rank.1, (*id, *operator_id))));
                 }
-                PatternKind::SimilarName(token) => shaped |= token.matches(agent, at, end),
+                PatternKind::SimilarName(token) => is_unlisted_bot |= token.matches(agent, at, end),
                 // A name takes precedence over patterns.
-                PatternKind::Shape(hint) if bot.is_none() && !shaped => shaped = hint.matches(agent, at, end),
+                PatternKind::Shape(heuristic) if bot.is_none() && !is_unlisted_bot => {
+                    is_unlisted_bot = heuristic.matches(agent, at, end);
+                }
                 _ => {}
             }
         }
         match (operator, bot) {
             (Some((.., (bot, operator))), _) => Claim::Bot { bot: Some(bot), operator: Some(operator) },
             (None, Some((.., bot))) => Claim::Bot { bot: Some(bot), operator: None },
-            (None, None) if shaped => Claim::Bot { bot: None, operator: None },
+            (None, None) if is_unlisted_bot => Claim::Bot { bot: None, operator: None },
             (None, None) => Claim::Browser,
         }
     }

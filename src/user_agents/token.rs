@@ -15,11 +15,11 @@ pub(super) struct Token {
 
 impl Token {
     /// Parses `token`, `*token`, `token*` or `*token*`. The asterisk allows further letters on that side.
-    pub(super) fn new(written: &str, confirm: Option<Regex>) -> Token {
+    pub(super) fn new(text: &str, confirm: Option<Regex>) -> Token {
         Token {
-            literal: written.trim_matches('*').as_bytes().into(),
-            free_before: written.starts_with('*'),
-            free_after: written.ends_with('*'),
+            literal: text.trim_matches('*').as_bytes().into(),
+            free_before: text.starts_with('*'),
+            free_after: text.ends_with('*'),
             confirm,
         }
     }
