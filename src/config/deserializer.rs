@@ -15,16 +15,16 @@ use std::fmt;
 /// Maximum number of reported errors.
 const MAX_ERRORS: usize = 200;
 
-/// Deserializes a `T`. Each invalid value is added to `mistakes` and replaced by its default.
-pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, mistakes: &mut Vec<ConfigError>) -> T {
+/// Deserializes a `T`. Each invalid value is added to `errors` and replaced by its default.
+pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, errors: &mut Vec<ConfigError>) -> T {
     for _ in 0..MAX_ERRORS {
-        let fault = match T::deserialize(NodeDeserializer(&root)) {
+        let error = match T::deserialize(NodeDeserializer(&root)) {
             Ok(value) => return value,
-            Err(fault) => fault,
+            Err(error) => error,
         };
-        let (path, place) = fault.at.unwrap_or_else(|| (String::new(), SourceLocation::START));
-        let removed = root.remove(&path, fault.keep_empty);
-        mistakes.push(ConfigError { place, path, message: fault.wrong, hint: fault.remedy });
+        let (path, location) = error.at.unwrap_or_else(|| (String::new(), SourceLocation::START));
+        let removed = root.remove(&path, error.keep_empty);
+        errors.push(ConfigError { place: location, path, message: error.wrong, hint: error.remedy });
         if !removed {
             break;
         }
@@ -43,12 +43,12 @@ struct DeError {
 }
 
 impl DeError {
-    fn new(wrong: String, remedy: &str) -> Self {
-        Self { at: None, wrong, remedy: remedy.to_owned(), keep_empty: false }
+    fn new(message: String, hint: &str) -> Self {
+        Self { at: None, wrong: message, remedy: hint.to_owned(), keep_empty: false }
     }
 
-    fn at(mut self, path: &str, place: &SourceLocation) -> Self {
-        self.at.get_or_insert_with(|| (path.to_owned(), place.clone()));
+    fn at(mut self, path: &str, location: &SourceLocation) -> Self {
+        self.at.get_or_insert_with(|| (path.to_owned(), location.clone()));
         self
     }
 }
@@ -63,10 +63,10 @@ impl std::error::Error for DeError {}
 
 impl Error for DeError {
     /// Splits a message of the form `what is wrong; hint`.
-    fn custom<T: fmt::Display>(message: T) -> Self {
-        let message = message.to_string();
-        let (wrong, remedy) = message.split_once("; ").unwrap_or((&message, "see `tidegate schema`"));
-        Self::new(wrong.to_owned(), remedy)
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        let text = text.to_string();
+        let (message, hint) = text.split_once("; ").unwrap_or((&text, "see `tidegate schema`"));
+        Self::new(message.to_owned(), hint)
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -82,7 +82,7 @@ impl Error for DeError {
             other => other.to_string(),
         };
         let expected = expected.to_string();
-        let (needs, remedy) = match expected.as_str() {
+        let (needs, hint) = match expected.as_str() {
             "a boolean" => ("true or false", "write one of the two, without quotes"),
             "a string" => ("text", "put it in quotes"),
             "a sequence" => ("a list", "write [a, b], or one item a line after a dash"),
@@ -95,7 +95,7 @@ impl Error for DeError {
             }
             needs => needs.split_once("; ").unwrap_or((needs, "see `tidegate schema`")),
         };
-        Self::new(format!("found {found}, needs {needs}"), remedy)
+        Self::new(format!("found {found}, needs {needs}"), hint)
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -103,17 +103,17 @@ impl Error for DeError {
     }
 
     fn unknown_variant(variant: &str, known: &'static [&'static str]) -> Self {
-        let hint = did_you_mean(variant, known.iter().copied());
-        Self::new(format!("found {variant:?}{hint}"), &format!("use one of {}", known.join(", ")))
+        let suggestion = did_you_mean(variant, known.iter().copied());
+        Self::new(format!("found {variant:?}{suggestion}"), &format!("use one of {}", known.join(", ")))
     }
 
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
-        let hint = did_you_mean(field, known.iter().copied());
+        let suggestion = did_you_mean(field, known.iter().copied());
         let elsewhere = match field {
             "crawl_delay" => "write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; ",
             _ => "",
         };
-        Self::new(format!("unknown key {field:?}{hint}"), &format!("{elsewhere}known here: {}", known.join(", ")))
+        Self::new(format!("unknown key {field:?}{suggestion}"), &format!("{elsewhere}known here: {}", known.join(", ")))
     }
 }
 
@@ -122,7 +122,7 @@ struct NodeDeserializer<'a>(&'a Node);
 
 impl NodeDeserializer<'_> {
     fn locate<T>(&self, result: Result<T, DeError>) -> Result<T, DeError> {
-        result.map_err(|fault| fault.at(&self.0.path, &self.0.place))
+        result.map_err(|error| error.at(&self.0.path, &self.0.place))
     }
 
     fn any<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, DeError> {
@@ -204,8 +204,8 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
             NodeKind::List(_) => Err(DeError::invalid_type(Unexpected::Seq, &visitor)),
             _ => self.any(visitor),
         };
-        result.map_err(|fault| {
-            DeError { keep_empty: fault.at.is_none() || fault.keep_empty, ..fault }.at(&self.0.path, &self.0.place)
+        result.map_err(|error| {
+            DeError { keep_empty: error.at.is_none() || error.keep_empty, ..error }.at(&self.0.path, &self.0.place)
         })
     }
 
@@ -272,14 +272,14 @@ impl<'de> MapAccess<'de> for NodeMapAccess<'_> {
     /// Skips known keys without a value: the lines below them are often commented out.
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DeError> {
         let fields = self.fields;
-        let given = |entry: &&Entry| {
+        let is_present = |entry: &&Entry| {
             let key = entry.key.as_str();
             !matches!(entry.value.kind, NodeKind::Null) || !fields.contains(&key) || SWITCHES.contains(&key)
         };
-        let Some(entry) = self.rest.find(given) else { return Ok(None) };
+        let Some(entry) = self.rest.find(is_present) else { return Ok(None) };
         self.value = Some(&entry.value);
         let key = seed.deserialize(StrDeserializer::<DeError>::new(&entry.key));
-        key.map(Some).map_err(|fault| fault.at(&entry.value.path, &entry.key_place))
+        key.map(Some).map_err(|error| error.at(&entry.value.path, &entry.key_place))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DeError> {

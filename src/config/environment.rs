@@ -8,7 +8,7 @@ use super::yaml;
 const PREFIX: &str = "TIDEGATE__";
 
 /// Replaces `${NAME}` and `${NAME:-default}` in every text of the tree. `$${` is a plain `${`.
-pub(super) fn expand(root: &mut Node, environment: &[(String, String)], mistakes: &mut Vec<ConfigError>) {
+pub(super) fn expand(root: &mut Node, environment: &[(String, String)], errors: &mut Vec<ConfigError>) {
     root.walk_mut(&mut |node| {
         let NodeKind::Text { text, loose } = &mut node.kind else { return };
         if !text.contains("${") {
@@ -16,13 +16,8 @@ pub(super) fn expand(root: &mut Node, environment: &[(String, String)], mistakes
         }
         match expanded(text, environment) {
             Ok(result) => (*text, *loose) = (result, true),
-            Err((wrong, remedy)) => {
-                mistakes.push(ConfigError {
-                    place: node.place.clone(),
-                    path: node.path.clone(),
-                    message: wrong,
-                    hint: remedy,
-                });
+            Err((message, hint)) => {
+                errors.push(ConfigError { place: node.place.clone(), path: node.path.clone(), message, hint });
                 node.kind = NodeKind::Null;
             }
         }
@@ -43,9 +38,9 @@ fn expanded(text: &str, environment: &[(String, String)]) -> Result<String, (Str
             return Err(("unclosed \"${\"".into(), "close it, or write $${ for a plain ${".into()));
         };
         let (name, default) = inside.split_once(":-").map_or((inside, None), |(name, default)| (name, Some(default)));
-        let set = environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let variable = environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         // As in a shell, an empty variable counts as unset if there is a default.
-        let value = set.filter(|value| default.is_none() || !value.is_empty()).or(default);
+        let value = variable.filter(|value| default.is_none() || !value.is_empty()).or(default);
         let unknown = || {
             (format!("environment variable {name} is not set"), format!("set {name}, or write ${{{name}:-default}}"))
         };
@@ -58,36 +53,36 @@ fn expanded(text: &str, environment: &[(String, String)]) -> Result<String, (Str
 }
 
 /// Returns the tree of all variables that override a key.
-pub(super) fn variables(environment: &[(String, String)], mistakes: &mut Vec<ConfigError>) -> Node {
+pub(super) fn variables(environment: &[(String, String)], errors: &mut Vec<ConfigError>) -> Node {
     let mut root = Node::empty_map();
     for (name, value) in environment {
         let Some(keys) = name.strip_prefix(PREFIX) else { continue };
         let keys = keys.to_lowercase();
         let keys: Vec<&str> = keys.split("__").collect();
-        replace(&mut root, &keys, value, &SourceLocation::Variable(name.clone()), mistakes);
+        replace(&mut root, &keys, value, &SourceLocation::Variable(name.clone()), errors);
     }
     root.set_path(String::new());
     root
 }
 
 /// Returns the tree of command line options. `overrides` are the paths of keys with their values.
-pub(super) fn options(overrides: &[(&str, String)], mistakes: &mut Vec<ConfigError>) -> Node {
+pub(super) fn options(overrides: &[(&str, String)], errors: &mut Vec<ConfigError>) -> Node {
     let mut root = Node::empty_map();
     for (path, value) in overrides {
         let keys: Vec<&str> = path.split('.').collect();
         let option = format!("--{}", keys.first().copied().unwrap_or_default());
-        replace(&mut root, &keys, value, &SourceLocation::Option(option), mistakes);
+        replace(&mut root, &keys, value, &SourceLocation::Option(option), errors);
     }
     root.set_path(String::new());
     root
 }
 
-fn replace(root: &mut Node, keys: &[&str], value: &str, place: &SourceLocation, mistakes: &mut Vec<ConfigError>) {
-    let mut told = |path: String, wrong: String, remedy: &str| {
-        mistakes.push(ConfigError { place: place.clone(), path, message: wrong, hint: remedy.into() });
+fn replace(root: &mut Node, keys: &[&str], value: &str, location: &SourceLocation, errors: &mut Vec<ConfigError>) {
+    let mut report_error = |path: String, message: String, hint: &str| {
+        errors.push(ConfigError { place: location.clone(), path, message, hint: hint.into() });
     };
     if keys.iter().any(|key| key.is_empty()) {
-        return told(String::new(), "contains an empty key".into(), "write it like TIDEGATE__ORIGIN__URL");
+        return report_error(String::new(), "contains an empty key".into(), "write it like TIDEGATE__ORIGIN__URL");
     }
     // Only lists and maps are parsed as YAML: a token may contain any character, and `[::1]:80` is an address.
     let trimmed = value.trim();
@@ -96,11 +91,13 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, place: &SourceLocation, 
     let kind = match nested {
         false => NodeKind::Text { text: value.to_owned(), loose: true },
         true => {
-            let (wrapped, faults) = yaml::read(&format!("value: {value}"));
+            let (wrapped, yaml_errors) = yaml::read(&format!("value: {value}"));
             match wrapped.kind {
-                NodeKind::Map(mut entries) if faults.is_empty() && entries.len() == 1 => entries.remove(0).value.kind,
+                NodeKind::Map(mut entries) if yaml_errors.is_empty() && entries.len() == 1 => {
+                    entries.remove(0).value.kind
+                }
                 _ => {
-                    return told(
+                    return report_error(
                         keys.join("."),
                         "invalid list or map".into(),
                         "write a list as [a, b] and a map as {key: value}",
@@ -112,34 +109,38 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, place: &SourceLocation, 
     let mut node = root;
     for key in keys {
         if !matches!(node.kind, NodeKind::Map(_)) {
-            return told(keys.join("."), "another variable overrides a parent key".into(), "set one of the two");
+            return report_error(
+                keys.join("."),
+                "another variable overrides a parent key".into(),
+                "set one of the two",
+            );
         }
         let NodeKind::Map(entries) = &mut node.kind else { return };
         let found = entries.iter().position(|entry| entry.key == *key);
         let index = found.unwrap_or(entries.len());
         if found.is_none() {
-            let value = Node { path: String::new(), place: place.clone(), kind: NodeKind::Map(Vec::new()) };
-            entries.push(Entry { key: (*key).to_owned(), key_place: place.clone(), value });
+            let value = Node { path: String::new(), place: location.clone(), kind: NodeKind::Map(Vec::new()) };
+            entries.push(Entry { key: (*key).to_owned(), key_place: location.clone(), value });
         }
         node = &mut entries[index].value;
     }
     node.kind = kind;
-    node.walk_mut(&mut |below| {
-        below.place = place.clone();
-        if let NodeKind::Map(entries) = &mut below.kind {
-            entries.iter_mut().for_each(|entry| entry.key_place = place.clone());
+    node.walk_mut(&mut |node| {
+        node.place = location.clone();
+        if let NodeKind::Map(entries) = &mut node.kind {
+            entries.iter_mut().for_each(|entry| entry.key_place = location.clone());
         }
     });
 }
 
 /// Adds an error for each variable that overrides no key and has a name similar to one that does.
-pub(super) fn warn_similar_names(environment: &[(String, String)], keys: &[&str], mistakes: &mut Vec<ConfigError>) {
+pub(super) fn warn_similar_names(environment: &[(String, String)], keys: &[&str], errors: &mut Vec<ConfigError>) {
     for (name, _) in environment {
         let Some(rest) = name.strip_prefix("TIDEGATE_").filter(|rest| !rest.starts_with('_')) else { continue };
         let Some((section, _)) = rest.split_once("__") else { continue };
         let section = section.to_lowercase();
         if keys.contains(&section.as_str()) || !did_you_mean(&section, keys.iter().copied()).is_empty() {
-            mistakes.push(ConfigError {
+            errors.push(ConfigError {
                 place: SourceLocation::Variable(name.clone()),
                 path: String::new(),
                 message: "overrides no key".into(),

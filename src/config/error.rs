@@ -60,15 +60,15 @@ impl SourceLocation {
 impl fmt::Display for ConfigErrors {
     /// Writes one line per error: `FILE:LINE:COL: path: what is wrong; hint`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (count, mistake) in self.list.iter().enumerate() {
+        for (count, error) in self.list.iter().enumerate() {
             if count > 0 {
                 writeln!(out)?;
             }
-            write!(out, "{}: ", mistake.place.in_file(&self.file))?;
-            if !mistake.path.is_empty() {
-                write!(out, "{}: ", one_line(&mistake.path))?;
+            write!(out, "{}: ", error.place.in_file(&self.file))?;
+            if !error.path.is_empty() {
+                write!(out, "{}: ", one_line(&error.path))?;
             }
-            write!(out, "{}; {}", one_line(&mistake.message), one_line(&mistake.hint))?;
+            write!(out, "{}; {}", one_line(&error.message), one_line(&error.hint))?;
         }
         Ok(())
     }
@@ -83,9 +83,9 @@ fn one_line(text: &str) -> String {
     let mut line: String = text
         .chars()
         .take(MAX_MESSAGE_LEN)
-        .flat_map(|sign| match sign.is_control() {
-            true => sign.escape_default().collect(),
-            false => vec![sign],
+        .flat_map(|c| match c.is_control() {
+            true => c.escape_default().collect(),
+            false => vec![c],
         })
         .collect();
     if text.chars().nth(MAX_MESSAGE_LEN).is_some() {
@@ -94,12 +94,12 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// Returns ` (did you mean "limit"?)` if one of `known` is similar to `written`, else an empty string.
-pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let tolerated = (written.chars().count() / 3).clamp(1, 3);
-    let closest = known.into_iter().map(|word| (distance(written, word), word)).min();
+/// Returns ` (did you mean "limit"?)` if one of `known` is similar to `name`, else an empty string.
+pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let max_distance = (name.chars().count() / 3).clamp(1, 3);
+    let closest = known.into_iter().map(|word| (distance(name, word), word)).min();
     match closest {
-        Some((distance, word)) if distance <= tolerated => format!(" (did you mean \"{word}\"?)"),
+        Some((distance, word)) if distance <= max_distance => format!(" (did you mean \"{word}\"?)"),
         _ => String::new(),
     }
 }

@@ -13,10 +13,10 @@ const ROOT: &str = "tidegate";
 
 /// Returns one tree of all `layers`, lowest first. Higher layers take precedence.
 pub(super) fn merge(layers: &[Node]) -> Node {
-    let mut written = LostLocations::default();
+    let mut locations = LostLocations::default();
     let mut builder = Config::builder();
     for layer in layers {
-        written.note(layer);
+        locations.note(layer);
         builder = builder.add_source(Layer(value(layer)));
     }
     let merged = builder.build().ok().and_then(|merged| match merged.cache.kind {
@@ -25,7 +25,7 @@ pub(super) fn merge(layers: &[Node]) -> Node {
     });
     let root = Node { path: String::new(), place: SourceLocation::START, kind: NodeKind::Null };
     match merged {
-        Some(merged) => written.node(&root, String::new(), merged),
+        Some(merged) => locations.node(&root, String::new(), merged),
         None => Node::empty_map(),
     }
 }
@@ -94,8 +94,8 @@ impl LostLocations {
     }
 
     fn node(&self, parent: &Node, path: String, value: Value) -> Node {
-        let place = self.places.get(&path).unwrap_or(&parent.place).clone();
-        let mut node = Node { path, place, kind: NodeKind::Null };
+        let location = self.places.get(&path).unwrap_or(&parent.place).clone();
+        let mut node = Node { path, place: location, kind: NodeKind::Null };
         node.kind = match value.kind {
             ValueKind::Nil => NodeKind::Null,
             ValueKind::Boolean(value) => NodeKind::Bool(value),

@@ -39,12 +39,12 @@ pub fn load(
     overrides: &[(&str, String)],
     operators: &[&str],
 ) -> Result<Settings, ConfigErrors> {
-    let (settings, mut mistakes) = load_settings(file, text, environment, overrides, operators);
-    if mistakes.is_empty() {
+    let (settings, mut errors) = load_settings(file, text, environment, overrides, operators);
+    if errors.is_empty() {
         return Ok(settings);
     }
-    mistakes.sort_by(|left, right| left.place.cmp(&right.place));
-    Err(ConfigErrors { file: file.to_owned(), list: mistakes })
+    errors.sort_by(|left, right| left.place.cmp(&right.place));
+    Err(ConfigErrors { file: file.to_owned(), list: errors })
 }
 
 /// Returns the admin listener of a file's `text`, ignoring errors in other sections: an administrator who connects to a
@@ -55,14 +55,14 @@ pub fn admin(
     text: &str,
     environment: &[(String, String)],
 ) -> Result<Option<settings::Admin>, ConfigErrors> {
-    let (settings, mut mistakes) = load_settings(file, text, environment, &[], &[]);
-    mistakes.retain(|mistake| match mistake.path.as_str() {
-        "" => matches!(mistake.place, SourceLocation::Position { .. }),
+    let (settings, mut errors) = load_settings(file, text, environment, &[], &[]);
+    errors.retain(|error| match error.path.as_str() {
+        "" => matches!(error.place, SourceLocation::Position { .. }),
         path => path == "admin" || path.starts_with("admin."),
     });
-    match mistakes.is_empty() {
+    match errors.is_empty() {
         true => Ok(settings.admin),
-        false => Err(ConfigErrors { file: file.to_owned(), list: mistakes }),
+        false => Err(ConfigErrors { file: file.to_owned(), list: errors }),
     }
 }
 
@@ -74,16 +74,16 @@ fn load_settings(
     overrides: &[(&str, String)],
     operators: &[&str],
 ) -> (Settings, Vec<ConfigError>) {
-    let (mut written, mut mistakes) = yaml::read(text);
-    environment::expand(&mut written, environment, &mut mistakes);
-    environment::warn_similar_names(environment, raw::SECTIONS, &mut mistakes);
-    let variables = environment::variables(environment, &mut mistakes);
-    let options = environment::options(overrides, &mut mistakes);
+    let (mut file_tree, mut errors) = yaml::read(text);
+    environment::expand(&mut file_tree, environment, &mut errors);
+    environment::warn_similar_names(environment, raw::SECTIONS, &mut errors);
+    let variables = environment::variables(environment, &mut errors);
+    let options = environment::options(overrides, &mut errors);
 
-    let tree = layers::merge(&[written, variables, options]);
-    let written = SourceMap::new(file, tree.locations());
-    let raw: raw::File = deserializer::read(tree, &mut mistakes);
-    validate::validate(&raw, operators, written, mistakes)
+    let tree = layers::merge(&[file_tree, variables, options]);
+    let source_map = SourceMap::new(file, tree.locations());
+    let raw: raw::File = deserializer::read(tree, &mut errors);
+    validate::validate(&raw, operators, source_map, errors)
 }
 
 /// Reads a file and returns its settings, as [`load`] does.
@@ -104,10 +104,10 @@ pub fn read_admin(file: &Path, environment: &[(String, String)]) -> Result<Optio
 /// Reads the text of a file.
 pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
     std::fs::read_to_string(file).map_err(|error| {
-        let wrong = format!("cannot be read: {error}");
-        let remedy = "name a YAML file in UTF-8, such as config/tidegate.yaml of the distribution".into();
-        let mistake = ConfigError { place: SourceLocation::File, path: String::new(), message: wrong, hint: remedy };
-        ConfigErrors { file: file.to_owned(), list: vec![mistake] }
+        let message = format!("cannot be read: {error}");
+        let hint = "name a YAML file in UTF-8, such as config/tidegate.yaml of the distribution".into();
+        let error = ConfigError { place: SourceLocation::File, path: String::new(), message, hint };
+        ConfigErrors { file: file.to_owned(), list: vec![error] }
     })
 }
 

@@ -76,32 +76,32 @@ impl Node {
             NodeKind::Map(entries) => entries.iter().map(|entry| self.path_of_key(&entry.key)).collect(),
             _ => Vec::new(),
         };
-        let below: Box<dyn Iterator<Item = &mut Node>> = match &mut self.kind {
+        let children: Box<dyn Iterator<Item = &mut Node>> = match &mut self.kind {
             NodeKind::List(items) => Box::new(items.iter_mut()),
             NodeKind::Map(entries) => Box::new(entries.iter_mut().map(|entry| &mut entry.value)),
             _ => return,
         };
-        below.zip(paths).for_each(|(node, path)| node.set_path(path));
+        children.zip(paths).for_each(|(node, path)| node.set_path(path));
     }
 
     /// Returns the locations of all keys and values. Errors of a scalar are located at the value, others at the key.
     pub(super) fn locations(&self) -> Places {
-        let mut places = Places::new();
-        self.collect_places(&mut places);
-        places
+        let mut locations = Places::new();
+        self.collect_places(&mut locations);
+        locations
     }
 
-    fn collect_places(&self, places: &mut Places) {
+    fn collect_places(&self, locations: &mut Places) {
         match &self.kind {
             NodeKind::List(items) => items.iter().for_each(|item| {
-                places.insert(item.path.clone(), item.place.clone());
-                item.collect_places(places);
+                locations.insert(item.path.clone(), item.place.clone());
+                item.collect_places(locations);
             }),
             NodeKind::Map(entries) => entries.iter().for_each(|entry| {
                 let nested = matches!(entry.value.kind, NodeKind::Null | NodeKind::List(_) | NodeKind::Map(_));
-                let place = if nested { &entry.key_place } else { &entry.value.place };
-                places.insert(entry.value.path.clone(), place.clone());
-                entry.value.collect_places(places);
+                let location = if nested { &entry.key_place } else { &entry.value.place };
+                locations.insert(entry.value.path.clone(), location.clone());
+                entry.value.collect_places(locations);
             }),
             _ => {}
         }
@@ -110,8 +110,8 @@ impl Node {
     /// Removes the value at `path`. With `keep_empty` it becomes an empty map, so that its neighbors keep their
     /// indices. Returns false if there is nothing to remove.
     pub(super) fn remove(&mut self, path: &str, keep_empty: bool) -> bool {
-        let is_it = |node: &Node| node.path == path;
-        if keep_empty && is_it(self) {
+        let is_target = |node: &Node| node.path == path;
+        if keep_empty && is_target(self) {
             let was_empty = matches!(&self.kind, NodeKind::Map(entries) if entries.is_empty());
             self.kind = NodeKind::Map(Vec::new());
             return !was_empty;
@@ -120,14 +120,14 @@ impl Node {
             NodeKind::List(items) => {
                 let before = items.len();
                 if !keep_empty {
-                    items.retain(|item| !is_it(item));
+                    items.retain(|item| !is_target(item));
                 }
                 items.len() < before || items.iter_mut().any(|item| item.remove(path, keep_empty))
             }
             NodeKind::Map(entries) => {
                 let before = entries.len();
                 if !keep_empty {
-                    entries.retain(|entry| !is_it(&entry.value));
+                    entries.retain(|entry| !is_target(&entry.value));
                 }
                 entries.len() < before || entries.iter_mut().any(|entry| entry.value.remove(path, keep_empty))
             }

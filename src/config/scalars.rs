@@ -72,13 +72,13 @@ impl<T> Visitor<'_> for Word<T> {
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
-        let read = if self.digits { (self.parse)(&number.to_string()) } else { None };
-        read.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
+        let parsed = if self.digits { (self.parse)(&number.to_string()) } else { None };
+        parsed.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
-        let read = if self.digits { (self.parse)(&number.to_string()) } else { None };
-        read.ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
+        let parsed = if self.digits { (self.parse)(&number.to_string()) } else { None };
+        parsed.ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
     }
 }
 
@@ -178,7 +178,7 @@ pub(super) enum ThresholdValue {
 
 /// Parses a duration of the file or the command line, such as `250ms`, `5s`, `10m`, `24h` or `7d`.
 pub fn duration(text: &str) -> Option<Duration> {
-    let unit = text.trim_start_matches(|sign: char| sign.is_ascii_digit());
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
     let milliseconds = match unit {
         "ms" => 1,
@@ -203,7 +203,7 @@ fn delay(text: &str) -> Option<Option<Duration>> {
 }
 
 fn size(text: &str) -> Option<u64> {
-    let unit = text.trim_start_matches(|sign: char| sign.is_ascii_digit());
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
     let bytes = match unit {
         "B" => 1,
@@ -223,7 +223,7 @@ fn parse_share(text: &str) -> Option<Share> {
 
 fn change(text: &str) -> Option<f64> {
     match text.strip_prefix('-') {
-        Some(less) => parse_share(less).map(|share| -share.ratio()),
+        Some(magnitude) => parse_share(magnitude).map(|share| -share.ratio()),
         None => parse_share(text).map(Share::ratio),
     }
 }

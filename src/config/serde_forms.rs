@@ -140,11 +140,11 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for OneOrManyVisitor<T> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMany<T>, A::Error> {
-        let mut many = Vec::new();
-        while let Some(one) = list.next_element()? {
-            many.push(one);
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            items.push(item);
         }
-        Ok(OneOrMany(many))
+        Ok(OneOrMany(items))
     }
 }
 
@@ -194,7 +194,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for OneOrRangeVisitor<T> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrRange<T>, A::Error> {
-        let mut next = |place| list.next_element()?.ok_or_else(|| Error::invalid_length(place, &self));
+        let mut next = |index| list.next_element()?.ok_or_else(|| Error::invalid_length(index, &self));
         let (low, high) = (next(0)?, next(1)?);
         match list.next_element::<T>()? {
             None => Ok(OneOrRange::Range(low, high)),
@@ -259,7 +259,7 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default,
 {
-    Option::deserialize(deserializer).map(|written| Some(written.unwrap_or_default()))
+    Option::deserialize(deserializer).map(|value| Some(value.unwrap_or_default()))
 }
 
 /// A map with names as keys, in the order of the file.

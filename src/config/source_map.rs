@@ -13,14 +13,14 @@ pub struct SourceMap {
 }
 
 impl SourceMap {
-    pub(super) fn new(file: &Path, places: Places) -> Self {
-        Self { file: file.to_owned(), places }
+    pub(super) fn new(file: &Path, locations: Places) -> Self {
+        Self { file: file.to_owned(), places: locations }
     }
 
     /// Returns the location of the setting at `path` as text: `FILE:LINE:COL`, or the name of a variable or option.
     /// `None` if it is not set and has its default.
     pub fn location(&self, path: &str) -> Option<String> {
-        self.places.get(path).map(|place| place.in_file(&self.file))
+        self.places.get(path).map(|location| location.in_file(&self.file))
     }
 
     /// Returns the location of `path`, or of its nearest parent, as text for messages.
@@ -37,8 +37,8 @@ impl SourceMap {
     pub(super) fn enclosing_position(&self, path: &str) -> SourceLocation {
         let mut path = path;
         loop {
-            if let Some(place) = self.places.get(path) {
-                return place.clone();
+            if let Some(location) = self.places.get(path) {
+                return location.clone();
             }
             match path.rfind(['.', '[']) {
                 Some(end) => path = &path[..end],

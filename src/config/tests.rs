@@ -28,7 +28,7 @@ fn load_with(text: &str, environment: &[(&str, &str)], overrides: &[(&str, &str)
 }
 
 fn settings(text: &str) -> Settings {
-    load_with(text, &[], &[]).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+    load_with(text, &[], &[]).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 fn config_errors(text: &str) -> Vec<String> {
@@ -38,8 +38,8 @@ fn config_errors(text: &str) -> Vec<String> {
 fn config_errors_with(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     match load_with(text, environment, &[]) {
         Ok(_) => Vec::new(),
-        Err(mistakes) => {
-            mistakes.to_string().lines().map(|line| line.trim_start_matches("gate.yaml:").to_owned()).collect()
+        Err(errors) => {
+            errors.to_string().lines().map(|line| line.trim_start_matches("gate.yaml:").to_owned()).collect()
         }
     }
 }
@@ -56,8 +56,8 @@ fn source_map_locates_every_setting() {
          classes: [ { name: robot, when: { kind: declared_bot } } ]\n",
     );
     let environment = [("TIDEGATE__QUOTAS__API__ENFORCE", "false")];
-    let written = load_with(&text, &environment, &[("listen", "127.0.0.1:1")]).expect("valid settings").source_map;
-    for (path, at) in [
+    let source_map = load_with(&text, &environment, &[("listen", "127.0.0.1:1")]).expect("valid settings").source_map;
+    for (path, expected) in [
         ("quotas.api.limit", Some("gate.yaml:4:12")),
         ("quotas.api.tiers.robot[0]", Some("gate.yaml:6:23")),
         ("classes[0]", Some("gate.yaml:7:12")),
@@ -66,13 +66,13 @@ fn source_map_locates_every_setting() {
         ("quotas.api.pacing", None),
         ("routes", None),
     ] {
-        assert_eq!(written.location(path).as_deref(), at, "{path}");
+        assert_eq!(source_map.location(path).as_deref(), expected, "{path}");
     }
 }
 
 #[test]
 fn bucket_key_source_is_parsed_in_every_form() {
-    for (written, meant) in [
+    for (keys, expected) in [
         ("rate: 1/s", KeySource::Address),
         ("rate: 1/s, key: address", KeySource::Address),
         ("rate: 1/s, key: operator", KeySource::Operator),
@@ -83,8 +83,8 @@ fn bucket_key_source_is_parsed_in_every_form() {
         ),
         ("rate: 1/s, key: { cookie: Session }", KeySource::Credential(CredentialSource::Cookie("Session".into()))),
     ] {
-        let settings = settings(&with_origin(&format!("classes: [{{ name: a, bucket: {{ {written} }} }}]")));
-        assert_eq!(settings.rules.classes[0].key, meant, "{written}");
+        let settings = settings(&with_origin(&format!("classes: [{{ name: a, bucket: {{ {keys} }} }}]")));
+        assert_eq!(settings.rules.classes[0].key, expected, "{keys}");
     }
 }
 
@@ -150,18 +150,18 @@ fn crawl_delay_of_api_key_class_is_unpublished() {
 
 #[test]
 fn crawl_policy_is_served_only_when_enabled() {
-    let told = |yaml: &str| {
+    let policy = |yaml: &str| {
         let settings = settings(&format!("origin: {{ url: http://o }}\n{yaml}"));
         assert_eq!(settings.rules.serves_crawl_policy, settings.crawl_policy.is_some());
         settings.crawl_policy
     };
     for off in ["", "crawl_policy: off"] {
-        assert_eq!(told(off), None);
+        assert_eq!(policy(off), None);
     }
-    assert_eq!(told("crawl_policy: on"), Some(CrawlPolicy::default()));
+    assert_eq!(policy("crawl_policy: on"), Some(CrawlPolicy::default()));
     let contact = Some("mailto:bots@example.com".to_owned());
     assert_eq!(
-        told("crawl_policy: { contact: \"mailto:bots@example.com\", show_units: true }"),
+        policy("crawl_policy: { contact: \"mailto:bots@example.com\", show_units: true }"),
         Some(CrawlPolicy { contact, units: true })
     );
 }
@@ -178,10 +178,10 @@ fn crawl_delay_applies_to_operator_class_or_default() {
     let settings = settings(&text("{ honeypot: /keep-out, override_file: ./robots.txt }"));
     let (google, bing, apple) = (OperatorId(0), OperatorId(1), OperatorId(2));
     let delays = &settings.robots.delays;
-    let asked = |operator| delays.per_operator.iter().find(|(known, _)| *known == operator).map(|(_, delay)| *delay);
-    assert_eq!(asked(google), None, "its class has a delay for bingbot only");
-    assert_eq!(asked(bing), Some(CrawlDelay::Seconds(3)));
-    assert_eq!(asked(apple), Some(CrawlDelay::Auto(ClassId(0))));
+    let delay_of = |operator| delays.per_operator.iter().find(|(known, _)| *known == operator).map(|(_, delay)| *delay);
+    assert_eq!(delay_of(google), None, "its class has a delay for bingbot only");
+    assert_eq!(delay_of(bing), Some(CrawlDelay::Seconds(3)));
+    assert_eq!(delay_of(apple), Some(CrawlDelay::Auto(ClassId(0))));
     assert_eq!(delays.default, Some(CrawlDelay::Auto(ClassId(2))));
     assert_eq!(
         settings.warnings,
@@ -194,7 +194,7 @@ fn crawl_delay_applies_to_operator_class_or_default() {
     let without = self::settings(&text("{ merge_crawl_delay: false }"));
     assert_eq!(without.robots.delays, CrawlDelays::default());
     assert!(
-        without.warnings.iter().any(|note| note.starts_with("robots.merge_crawl_delay: ")),
+        without.warnings.iter().any(|warning| warning.starts_with("robots.merge_crawl_delay: ")),
         "{:?}",
         without.warnings
     );
@@ -214,40 +214,40 @@ fn class_can_match_an_address_list() {
 
 #[test]
 fn bot_detection_is_on_by_default() {
-    let watched = |text: &str| settings(&with_origin(text)).rules.behaviour.clone();
-    let by_default = watched("").expect("enabled by default");
+    let detection = |text: &str| settings(&with_origin(text)).rules.behaviour.clone();
+    let by_default = detection("").expect("enabled by default");
     assert_eq!((by_default.threshold, by_default.half_life), (100, Duration::from_secs(86_400)));
     assert_eq!((by_default.max_clients, by_default.honeypot), (200_000, None));
-    let told =
-        watched("bot_detection: { threshold: 150, half_life: 1h, max_clients: 5000 }\nrobots: { honeypot: /never/ }");
-    let told = told.expect("enabled by default");
-    assert_eq!((told.threshold, told.half_life), (150, Duration::from_secs(3600)));
-    assert_eq!((told.max_clients, told.honeypot.as_deref()), (5000, Some("/never")));
-    assert_eq!(watched("bot_detection: { enabled: false }"), None);
-    let hidden =
+    let configured =
+        detection("bot_detection: { threshold: 150, half_life: 1h, max_clients: 5000 }\nrobots: { honeypot: /never/ }");
+    let configured = configured.expect("enabled by default");
+    assert_eq!((configured.threshold, configured.half_life), (150, Duration::from_secs(3600)));
+    assert_eq!((configured.max_clients, configured.honeypot.as_deref()), (5000, Some("/never")));
+    assert_eq!(detection("bot_detection: { enabled: false }"), None);
+    let text =
         "bot_detection: { enabled: false }\nclasses: [{ name: odd, when: { kind: suspected_bot }, block: true }]";
-    let notes = settings(&with_origin(hidden)).warnings;
-    assert_eq!(notes, ["classes[0] (odd): matches no client, because bot_detection.enabled is false"]);
-    let by_hand = format!("{hidden}\nuser_agent_rules: [{{ match: Odd, kind: suspected_bot }}]");
-    assert!(settings(&with_origin(&by_hand)).warnings.is_empty());
-    let notes = settings(&with_origin("bot_detection: { enabled: false }\nrobots: { honeypot: /never }")).warnings;
-    assert_eq!(notes, ["robots.honeypot: has no effect, because bot_detection.enabled is false"]);
+    let warnings = settings(&with_origin(text)).warnings;
+    assert_eq!(warnings, ["classes[0] (odd): matches no client, because bot_detection.enabled is false"]);
+    let with_rule = format!("{text}\nuser_agent_rules: [{{ match: Odd, kind: suspected_bot }}]");
+    assert!(settings(&with_origin(&with_rule)).warnings.is_empty());
+    let warnings = settings(&with_origin("bot_detection: { enabled: false }\nrobots: { honeypot: /never }")).warnings;
+    assert_eq!(warnings, ["robots.honeypot: has no effect, because bot_detection.enabled is false"]);
 }
 
 #[test]
 fn scope_without_limits_is_not_throttled() {
-    let throttled = |scope: &str| {
+    let throttle = |scope: &str| {
         let settings = settings(&format!("origin: {{ url: http://o }}\nscopes: {{ default: {scope} }}"));
         settings.rules.scopes[0].throttle.clone()
     };
-    for idle in ["{}", "{ queue: { max_wait: 1s } }", "{ jitter: 10% }", "{ delay: 0s }"] {
-        assert_eq!(throttled(idle), None, "{idle}");
+    for scope in ["{}", "{ queue: { max_wait: 1s } }", "{ jitter: 10% }", "{ delay: 0s }"] {
+        assert_eq!(throttle(scope), None, "{scope}");
     }
-    for busy in ["{ concurrency: 1 }", "{ delay: 1ms }", "{ autothrottle: { max_delay: 1s } }"] {
-        assert!(throttled(busy).is_some(), "{busy}");
+    for scope in ["{ concurrency: 1 }", "{ delay: 1ms }", "{ autothrottle: { max_delay: 1s } }"] {
+        assert!(throttle(scope).is_some(), "{scope}");
     }
-    let resting = throttled("{ backoff: { min_delay: 400s } }").and_then(|rules| rules.backoff).expect("a backoff");
-    assert_eq!((resting.statuses.len(), resting.max_delay), (9, Duration::from_secs(400)));
+    let backoff = throttle("{ backoff: { min_delay: 400s } }").and_then(|rules| rules.backoff).expect("a backoff");
+    assert_eq!((backoff.statuses.len(), backoff.max_delay), (9, Duration::from_secs(400)));
 }
 
 #[test]
@@ -267,13 +267,13 @@ fn empty_scope_section_means_its_defaults() {
         assert_eq!(throttle(&format!("    {bare}")), throttle(&format!("    {keys}")), "{bare}");
     }
     assert_ne!(throttle("    backoff:"), throttle(""));
-    let notes = settings(&with_origin("scopes:\n  default:\n    queue:")).warnings;
-    assert_eq!(notes.len(), 1, "the empty queue is a warning: {notes:?}");
+    let warnings = settings(&with_origin("scopes:\n  default:\n    queue:")).warnings;
+    assert_eq!(warnings.len(), 1, "the empty queue is a warning: {warnings:?}");
 }
 
 #[test]
 fn ineffective_scope_options_give_a_warning() {
-    for (text, note) in [
+    for (text, warning) in [
         (
             "scopes: { default: { queue: { max_wait: 1s } } }",
             "scopes.default: queue and jitter alone have no effect, so the scope is not throttled",
@@ -301,7 +301,7 @@ routes: [{ match: '/**', scopes: a }]",
             "scopes.default: unused scope: no route refers to it",
         ),
     ] {
-        assert_eq!(settings(&with_origin(text)).warnings, [note], "{text}");
+        assert_eq!(settings(&with_origin(text)).warnings, [warning], "{text}");
     }
     for text in [
         "scopes: { default: { delay: 10s, queue: { max_wait: 0s } } }",
@@ -316,16 +316,16 @@ routes: [{ match: '/**', scopes: a }]",
 
 #[test]
 fn scope_can_be_partitioned() {
-    for (written, meant) in [
+    for (value, key) in [
         ("host", PartitionKey::Host),
         ("route", PartitionKey::Route),
         ("{ query: tenant }", PartitionKey::Query("tenant".into())),
         ("{ header: X-Tenant }", PartitionKey::Header(http::HeaderName::from_static("x-tenant"))),
         ("{ path: 2 }", PartitionKey::Path(NonZeroUsize::new(2).expect("two"))),
     ] {
-        let rules = settings(&with_origin(&scope_with_route("tenant", &format!("partition_by: {written}")))).rules;
-        let most = NonZeroUsize::new(10_000).expect("many");
-        assert_eq!(rules.scopes[1].partitioning, Some(Partitioning { from: meant, max_partitions: most }), "{written}");
+        let rules = settings(&with_origin(&scope_with_route("tenant", &format!("partition_by: {value}")))).rules;
+        let max_partitions = NonZeroUsize::new(10_000).expect("many");
+        assert_eq!(rules.scopes[1].partitioning, Some(Partitioning { from: key, max_partitions }), "{value}");
     }
 }
 
@@ -361,20 +361,20 @@ fn scope_controllers_are_parsed() {
         let settings = settings(&with_origin(&format!("scopes: {{ default: {scope} }}")));
         settings.rules.scopes[0].throttle.clone().expect("a throttled scope")
     };
-    let varied = |jitter: &str| throttled(&format!("{{ delay: 1s, jitter: {jitter} }}")).spacing.jitter;
-    assert_eq!((varied("20%"), varied("[-10%, 30%]")), (Jitter::at_most(0.2), Jitter { low: -0.1, high: 0.3 }));
+    let jitter_of = |jitter: &str| throttled(&format!("{{ delay: 1s, jitter: {jitter} }}")).spacing.jitter;
+    assert_eq!((jitter_of("20%"), jitter_of("[-10%, 30%]")), (Jitter::at_most(0.2), Jitter { low: -0.1, high: 0.3 }));
 
-    let gradient = |floor, ceiling| Some(Controller::Gradient(Gradient { min: floor, max: ceiling }));
-    for (written, meant) in [
+    let gradient = |min, max| Some(Controller::Gradient(Gradient { min, max }));
+    for (keys, expected) in [
         ("adaptive_concurrency: gradient", gradient(1, 256)),
         ("concurrency: 20, adaptive_concurrency: gradient", gradient(1, 20)),
         ("adaptive_concurrency: { min: 2, max: 500 }", gradient(2, 500)),
     ] {
-        assert_eq!(throttled(&format!("{{ {written}, delay_per_slot: 1s }}")).controller, meant, "{written}");
+        assert_eq!(throttled(&format!("{{ {keys}, delay_per_slot: 1s }}")).controller, expected, "{keys}");
     }
 
     let ms = Duration::from_millis;
-    for (written, target, lever) in [
+    for (keys, target, variable) in [
         ("delay: 200ms, rampup: {}", 1..=1, RampVariable::Delay { start: ms(200), min: ms(20), max: ms(2000) }),
         (
             "delay: 200ms, concurrency: 9, rampup: { target_overloads: [1, 3], min_delay: 50ms, max_delay: 1s }",
@@ -384,9 +384,9 @@ fn scope_controllers_are_parsed() {
         ("concurrency: 4, rampup: { target_overloads: 2 }", 2..=2, RampVariable::Concurrency { start: 4, max: 40 }),
         ("concurrency: 4, rampup: { max_concurrency: 9 }", 1..=1, RampVariable::Concurrency { start: 4, max: 9 }),
     ] {
-        let meant = Rampup { target, window: Duration::from_secs(30), variable: lever };
-        let throttle = throttled(&format!("{{ backoff: {{ window: 30s }}, {written} }}"));
-        assert_eq!(throttle.controller, Some(Controller::Rampup(meant)), "{written}");
+        let expected = Rampup { target, window: Duration::from_secs(30), variable };
+        let throttle = throttled(&format!("{{ backoff: {{ window: 30s }}, {keys} }}"));
+        assert_eq!(throttle.controller, Some(Controller::Rampup(expected)), "{keys}");
     }
 
     let settings = settings(&with_origin("routes: [{ match: /a, sample_latency: false }]"));
@@ -396,14 +396,15 @@ fn scope_controllers_are_parsed() {
 #[test]
 fn signature_verification_is_on_by_default() {
     let signatures = |text: &str| settings(&with_origin(text)).verify.signatures;
-    let usual = signatures("").expect("enabled");
-    assert_eq!((usual.unlisted_agents, usual.max_lifetime), (false, Duration::from_secs(24 * 3600)));
-    let own = signatures("verify: { signatures: { fetch_unlisted_keys: true, max_lifetime: 1h } }").expect("enabled");
-    assert_eq!((own.unlisted_agents, own.max_lifetime), (true, Duration::from_secs(3600)));
+    let default = signatures("").expect("enabled");
+    assert_eq!((default.unlisted_agents, default.max_lifetime), (false, Duration::from_secs(24 * 3600)));
+    let custom =
+        signatures("verify: { signatures: { fetch_unlisted_keys: true, max_lifetime: 1h } }").expect("enabled");
+    assert_eq!((custom.unlisted_agents, custom.max_lifetime), (true, Duration::from_secs(3600)));
     assert!(signatures("verify: { signatures: { enabled: false } }").is_none());
-    let own = settings(&with_origin("operators: { acme: { signature_agents: https://a.example } }"));
-    assert_eq!(own.operators[0].signature_agents, Some(vec!["https://a.example".to_owned()]));
-    assert_eq!(own.warnings, Vec::<String>::new(), "a signature is both claim and proof");
+    let custom = settings(&with_origin("operators: { acme: { signature_agents: https://a.example } }"));
+    assert_eq!(custom.operators[0].signature_agents, Some(vec!["https://a.example".to_owned()]));
+    assert_eq!(custom.warnings, Vec::<String>::new(), "a signature is both claim and proof");
 }
 
 #[test]
@@ -474,13 +475,16 @@ fn variables_can_hold_numbers_booleans_and_text() {
 #[test]
 fn api_keys_from_the_environment_are_never_printed() {
     let rules = "classes: [{ name: a, when: { api_key: { header: X-Api-Key, value: '${PARTNER}' } } }, { name: b }]";
-    let of = |key: &str| load_with(&with_origin(rules), &[("PARTNER", key)], &[]).expect("valid settings");
-    let settings = of("918273645546372819");
+    let load_key = |key: &str| load_with(&with_origin(rules), &[("PARTNER", key)], &[]).expect("valid settings");
+    let settings = load_key("918273645546372819");
     let keys = settings.rules.classes[0].when.keys.as_ref().expect("the key is set");
     assert!(keys.contain(b"918273645546372819") && !keys.contain(b"918273645546372818") && !keys.contain(b""));
     assert!(!format!("{settings:?}").contains("918273645546372819"));
     assert_eq!(settings.warnings.len(), 0);
-    assert_eq!(of("123").warnings, ["classes[0].when.api_key.value: a key of fewer than 16 characters can be guessed"]);
+    assert_eq!(
+        load_key("123").warnings,
+        ["classes[0].when.api_key.value: a key of fewer than 16 characters can be guessed"]
+    );
 }
 
 #[test]
@@ -493,8 +497,9 @@ fn redis_url_is_parsed_and_password_never_printed() {
     assert_eq!((redis.prefix.as_str(), redis.when_lost), ("tidegate", LedgerFailureMode::Fallback));
     assert!(redis.password.as_ref().is_some_and(|password| password.matches(b"secret")));
     assert!(!format!("{settings:?}").contains("secret"));
-    let told = config_errors_with(&with_origin("ledger: { redis: { url: '${URL}' } }"), &[("URL", "redis://:secret@")]);
-    assert!(told.len() == 1 && !told[0].contains("secret"), "{told:?}");
+    let errors =
+        config_errors_with(&with_origin("ledger: { redis: { url: '${URL}' } }"), &[("URL", "redis://:secret@")]);
+    assert!(errors.len() == 1 && !errors[0].contains("secret"), "{errors:?}");
 }
 
 #[test]
@@ -575,13 +580,13 @@ fn missing_keys_are_reported_at_their_section() {
 
 #[test]
 fn invalid_yaml_is_one_error_with_location() {
-    let told = config_errors("origin:\n  url: [http://a\nlisten: 1\n");
-    assert_eq!(told.len(), 1, "{told:?}");
+    let errors = config_errors("origin:\n  url: [http://a\nlisten: 1\n");
+    assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(
-        told[0].contains("invalid YAML: ") && told[0].ends_with("; check indentation, colons, quotes and brackets"),
-        "{told:?}"
+        errors[0].contains("invalid YAML: ") && errors[0].ends_with("; check indentation, colons, quotes and brackets"),
+        "{errors:?}"
     );
-    assert!(told[0].starts_with(|sign: char| sign.is_ascii_digit()), "{told:?}");
+    assert!(errors[0].starts_with(|c: char| c.is_ascii_digit()), "{errors:?}");
     assert_eq!(config_errors("just words"), ["1:1: no top-level keys; start with a key such as `origin:`"]);
 }
 
@@ -615,9 +620,9 @@ fn environment_error_names_the_variable() {
             "TIDEGATE__WORKERS: workers: found \"none\", needs a number of threads; write auto or a number from 1 to 1024",
         ]
     );
-    let told =
-        load_with(&with_origin(""), &[], &[("listen", "nowhere")]).map(|_| ()).map_err(|mistakes| mistakes.to_string());
-    assert_eq!(told, Err("--listen: listen: found \"nowhere\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"".into()));
+    let result =
+        load_with(&with_origin(""), &[], &[("listen", "nowhere")]).map(|_| ()).map_err(|errors| errors.to_string());
+    assert_eq!(result, Err("--listen: listen: found \"nowhere\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"".into()));
 }
 
 /// Files with one error each, and its message.
@@ -1170,19 +1175,19 @@ fn each_invalid_value_is_reported() {
             "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, headers, robots, crawl_policy, log, limits",
         ),
     ];
-    let mut wrong = Vec::new();
-    for (text, told) in &table {
+    let mut failures = Vec::new();
+    for (text, expected) in &table {
         let found = site_errors(text);
-        if found != [*told] {
-            wrong.push(format!("{text}\n  wanted {told:?}\n  found  {found:?}"));
+        if found != [*expected] {
+            failures.push(format!("{text}\n  wanted {expected:?}\n  found  {found:?}"));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
 fn origin_url_must_be_plain_http() {
-    for (url, told) in [
+    for (url, expected) in [
         ("https://a", "TLS to the origin is not supported in this version; use http://, over a network that you trust"),
         (
             "http://me:secret@a",
@@ -1198,7 +1203,7 @@ fn origin_url_must_be_plain_http() {
         ),
         ("http://", "\"http://\": missing or invalid host; use http://HOST:PORT, such as http://127.0.0.1:3000"),
     ] {
-        assert_eq!(config_errors(&format!("origin: {{ url: '{url}' }}")), [format!("1:16: origin.url: {told}")]);
+        assert_eq!(config_errors(&format!("origin: {{ url: '{url}' }}")), [format!("1:16: origin.url: {expected}")]);
     }
 }
 
@@ -1215,8 +1220,8 @@ fn mistyped_required_key_is_also_missing() {
 
 #[test]
 fn unquoted_placeholder_error_suggests_quotes() {
-    let told = config_errors("origin: { url: ${URL} }");
-    assert!(told[0].ends_with("; quote \"${...}\" inside { } and [ ]"), "{told:?}");
+    let errors = config_errors("origin: { url: ${URL} }");
+    assert!(errors[0].ends_with("; quote \"${...}\" inside { } and [ ]"), "{errors:?}");
 }
 
 #[test]
@@ -1225,13 +1230,13 @@ fn error_is_one_line_for_any_key() {
         site_errors("robots: { \"a\\nb\": 1 }"),
         ["2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay, override_file, honeypot"]
     );
-    assert!(site_errors(&format!("robots: {{ {}: 1 }}", "x".repeat(900))).iter().all(|told| told.len() < 1200));
+    assert!(site_errors(&format!("robots: {{ {}: 1 }}", "x".repeat(900))).iter().all(|error| error.len() < 1200));
 }
 
 #[test]
 fn address_header_without_trusted_proxy_gives_a_warning() {
-    let notes = settings(&with_origin("clients: { address_from: forwarded }")).warnings;
-    assert_eq!(notes, ["clients.address_from: no trusted proxy, so the header is never used"]);
+    let warnings = settings(&with_origin("clients: { address_from: forwarded }")).warnings;
+    assert_eq!(warnings, ["clients.address_from: no trusted proxy, so the header is never used"]);
 }
 
 #[test]
@@ -1239,12 +1244,12 @@ fn yaml_aliases_work_and_absurd_numbers_are_errors() {
     let shared = "quotas:\n  a: &a { limit: 1, window: { fixed: 1s } }\n  b: { <<: *a, limit: 2 }\n";
     let limits: Vec<Units> = settings(&with_origin(shared)).rules.quotas.iter().map(|quota| quota.limit).collect();
     assert_eq!(limits, [1, 2].map(Units::from_whole));
-    for absurd in
+    for limit in
         ["99999999999999999999999999", "-1", ".nan", ".inf", "1e300", "0x", "true", "[1]", "{ a: 1 }", "!!binary aGk="]
     {
-        let told = site_errors(&format!("quotas: {{ q: {{ limit: {absurd}, window: {{ fixed: 1s }} }} }}"));
-        assert_eq!(told.len(), 1, "{absurd}: {told:?}");
-        assert!(told[0].starts_with("2:"), "{absurd}: {told:?}");
+        let errors = site_errors(&format!("quotas: {{ q: {{ limit: {limit}, window: {{ fixed: 1s }} }} }}"));
+        assert_eq!(errors.len(), 1, "{limit}: {errors:?}");
+        assert!(errors[0].starts_with("2:"), "{limit}: {errors:?}");
     }
     assert_eq!(
         settings(&with_origin("quotas: { q: { limit: 1e3, window: { fixed: 1s } } }")).rules.quotas[0].limit,
@@ -1256,8 +1261,8 @@ fn yaml_aliases_work_and_absurd_numbers_are_errors() {
 fn a_yaml_bomb_is_refused() {
     let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
     for level in 1..12 {
-        let below = vec![format!("*a{}", level - 1); 9].join(", ");
-        text.push_str(&format!("a{level}: &a{level} [{below}]\n"));
+        let references = vec![format!("*a{}", level - 1); 9].join(", ");
+        text.push_str(&format!("a{level}: &a{level} [{references}]\n"));
     }
     assert_eq!(config_errors(&text).len(), 1);
 }
@@ -1277,15 +1282,15 @@ proptest! {
     }
 
     #[test]
-    fn mutated_example_config_never_panics(start in any::<prop::sample::Index>(), length in 0usize..40, put in "[-a-z0-9:{}\\[\\]\"'#%,\\n $.]{0,12}") {
+    fn mutated_example_config_never_panics(start in any::<prop::sample::Index>(), length in 0usize..40, replacement in "[-a-z0-9:{}\\[\\]\"'#%,\\n $.]{0,12}") {
         let mut text: Vec<char> = EXAMPLE.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n").chars().collect();
         let start = start.index(text.len());
         let end = (start + length).min(text.len());
-        text.splice(start..end, put.chars());
+        text.splice(start..end, replacement.chars());
         let text: String = text.into_iter().collect();
-        if let Err(mistakes) = load_with(&text, &[("A", "1")], &[]) {
-            prop_assert!(!mistakes.list.is_empty());
-            prop_assert!(mistakes.to_string().lines().all(|line| line.starts_with("gate.yaml:") && line.contains("; ")), "{mistakes}");
+        if let Err(errors) = load_with(&text, &[("A", "1")], &[]) {
+            prop_assert!(!errors.list.is_empty());
+            prop_assert!(errors.to_string().lines().all(|line| line.starts_with("gate.yaml:") && line.contains("; ")), "{errors}");
         }
     }
 
@@ -1297,19 +1302,19 @@ proptest! {
 
 #[test]
 fn dns_uses_the_system_resolvers_by_default() {
-    let dns = |written: &str| settings(&with_origin(written)).verify.dns.map(|dns| (dns.nameservers, dns.timeout));
+    let dns = |text: &str| settings(&with_origin(text)).verify.dns.map(|dns| (dns.nameservers, dns.timeout));
     let (second, system) = (Duration::from_secs(1), Some((Vec::new(), Duration::from_secs(2))));
     assert_eq!(dns(""), system);
     assert_eq!(dns("verify: { dns: on }"), system);
     assert_eq!(dns("verify: { dns: off }"), None);
     let servers = vec!["127.0.0.1:53".parse().expect("an address"), "[::1]:5353".parse().expect("an address")];
-    let written = "verify: { dns: { nameservers: [127.0.0.1:53, \"[::1]:5353\"], timeout: 1s } }";
-    assert_eq!(dns(written), Some((servers, second)));
+    let text = "verify: { dns: { nameservers: [127.0.0.1:53, \"[::1]:5353\"], timeout: 1s } }";
+    assert_eq!(dns(text), Some((servers, second)));
 }
 
 #[test]
 fn range_lists_are_fetched_daily_by_default() {
-    let refresh = |written: &str| settings(&with_origin(written)).verify.refresh;
+    let refresh = |text: &str| settings(&with_origin(text)).verify.refresh;
     assert_eq!(refresh(""), Some(Duration::from_secs(86_400)));
     assert_eq!(refresh("verify: { refresh_interval: 6h }"), Some(Duration::from_secs(6 * 3600)));
     assert_eq!(refresh("verify: { refresh_interval: off }"), None);
@@ -1333,9 +1338,9 @@ fn an_operator_is_added_or_changed_by_name() {
 
 #[test]
 fn unclaimable_or_unprovable_operator_gives_a_warning() {
-    let notes = settings(&with_origin("operators: { gogglebot: { exhaustive: dns_names } }")).warnings;
+    let warnings = settings(&with_origin("operators: { gogglebot: { exhaustive: dns_names } }")).warnings;
     assert_eq!(
-        notes,
+        warnings,
         [
             "operators.gogglebot: unknown operator without product_tokens: no user agent can claim it",
             "operators.gogglebot: without ranges, dns_names or signature_agents no client can be verified",
@@ -1346,14 +1351,17 @@ fn unclaimable_or_unprovable_operator_gives_a_warning() {
 #[test]
 fn malformed_network_is_not_read_as_file() {
     let ranges = |sources: &str| with_origin(&format!("operators: {{ googlebot: {{ ranges: [{sources}] }} }}"));
-    let told = config_errors(&ranges("192.0.2.0/33, 192.0.2.256, \"2001:db8::/129\", 192.0.2.0/24, \"::1\""));
-    let wrong = |column, place, source| {
-        let remedy = "write it like 192.0.2.0/24 or 2001:db8::/32";
-        format!("2:{column}: operators.googlebot.ranges[{place}]: invalid network {source:?}; {remedy}")
+    let errors = config_errors(&ranges("192.0.2.0/33, 192.0.2.256, \"2001:db8::/129\", 192.0.2.0/24, \"::1\""));
+    let expected = |column, index, source| {
+        let hint = "write it like 192.0.2.0/24 or 2001:db8::/32";
+        format!("2:{column}: operators.googlebot.ranges[{index}]: invalid network {source:?}; {hint}")
     };
-    assert_eq!(told, [wrong(36, 0, "192.0.2.0/33"), wrong(50, 1, "192.0.2.256"), wrong(63, 2, "2001:db8::/129")]);
+    assert_eq!(
+        errors,
+        [expected(36, 0, "192.0.2.0/33"), expected(50, 1, "192.0.2.256"), expected(63, 2, "2001:db8::/129")]
+    );
     let files = settings(&ranges("cafe.bad, ./10.0, /etc/1.2, 1.txt")).range_files;
-    let files: Vec<&str> = files.iter().filter_map(|named| named.file.to_str()).collect();
+    let files: Vec<&str> = files.iter().filter_map(|file| file.file.to_str()).collect();
     assert_eq!(files, ["cafe.bad", "./10.0", "/etc/1.2", "1.txt"]);
 }
 
@@ -1361,9 +1369,9 @@ fn malformed_network_is_not_read_as_file() {
 fn unfetched_range_list_gives_a_warning() {
     let rules =
         "verify: { refresh_interval: off }\noperators: { googlebot: { ranges: \"https://a.example/x?key=secret\" } }";
-    let notes = settings(&with_origin(rules)).warnings;
-    let told = "gate.yaml:3:35: operators.googlebot.ranges: https://a.example/x is not fetched, because verify.refresh_interval is off";
-    assert_eq!(notes, [told]);
+    let warnings = settings(&with_origin(rules)).warnings;
+    let expected = "gate.yaml:3:35: operators.googlebot.ranges: https://a.example/x is not fetched, because verify.refresh_interval is off";
+    assert_eq!(warnings, [expected]);
     assert!(
         settings(&with_origin(&rules.replace("refresh_interval: off", "refresh_interval: 1h"))).warnings.is_empty()
     );
@@ -1421,13 +1429,13 @@ fn invalid_verification_settings_are_errors() {
             "13:3: operators.Other: invalid name \"Other\"; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
         ]
     );
-    for (written, told) in [
+    for (text, expected) in [
         ("verify: { dns: maybe }", "on, off or keys"),
         ("verify: { dns: { nameservers: 127.0.0.1 } }", "an address and port"),
         ("operators: { a: { dns_names: com } }", "a DNS name"),
         ("operators: { a: { exhaustive: signatures } }", "dns_names"),
     ] {
-        let faults = site_errors(written);
-        assert!(faults.len() == 1 && faults[0].contains(told), "{written}: {faults:?}");
+        let errors = site_errors(text);
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{text}: {errors:?}");
     }
 }

@@ -22,31 +22,31 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
             let mut root = tree.0;
             root.place = SourceLocation::START;
             root.set_path(String::new());
-            let mut mistakes = Vec::new();
+            let mut errors = Vec::new();
             if !matches!(root.kind, NodeKind::Map(_)) {
-                mistakes.push(error_at(&root.place, "no top-level keys", "start with a key such as `origin:`"));
+                errors.push(error_at(&root.place, "no top-level keys", "start with a key such as `origin:`"));
                 root = Node::empty_map();
             }
-            root.walk_mut(&mut |node| reject_duplicates(node, &mut mistakes));
-            (root, mistakes)
+            root.walk_mut(&mut |node| reject_duplicates(node, &mut errors));
+            (root, errors)
         }
         Err(error) => {
-            let place = error.location().map_or(SourceLocation::START, |location| to_location(&location));
-            let told = error.without_snippet().to_string();
-            let told = told.lines().next().unwrap_or_default();
-            let told = told.split_once(" at line ").map_or(told, |(told, _)| told);
-            let wrong = format!("invalid YAML: {told}");
-            let remedy = match line_at(text, &place).contains("${") {
+            let location = error.location().map_or(SourceLocation::START, |location| to_location(&location));
+            let cause = error.without_snippet().to_string();
+            let cause = cause.lines().next().unwrap_or_default();
+            let cause = cause.split_once(" at line ").map_or(cause, |(cause, _)| cause);
+            let message = format!("invalid YAML: {cause}");
+            let hint = match line_at(text, &location).contains("${") {
                 true => "quote \"${...}\" inside { } and [ ]",
                 false => "check indentation, colons, quotes and brackets",
             };
-            (Node::empty_map(), vec![error_at(&place, &wrong, remedy)])
+            (Node::empty_map(), vec![error_at(&location, &message, hint)])
         }
     }
 }
 
-fn line_at<'a>(text: &'a str, place: &SourceLocation) -> &'a str {
-    let SourceLocation::Position { line, .. } = place else { return "" };
+fn line_at<'a>(text: &'a str, location: &SourceLocation) -> &'a str {
+    let SourceLocation::Position { line, .. } = location else { return "" };
     usize::try_from(*line).ok().and_then(|line| text.lines().nth(line.saturating_sub(1))).unwrap_or_default()
 }
 
@@ -63,15 +63,15 @@ fn options() -> Options {
     }
 }
 
-fn error_at(place: &SourceLocation, wrong: &str, remedy: &str) -> ConfigError {
-    ConfigError { place: place.clone(), path: String::new(), message: wrong.into(), hint: remedy.into() }
+fn error_at(location: &SourceLocation, message: &str, hint: &str) -> ConfigError {
+    ConfigError { place: location.clone(), path: String::new(), message: message.into(), hint: hint.into() }
 }
 
 fn to_location(location: &Location) -> SourceLocation {
     SourceLocation::Position { line: location.line().max(1), column: location.column().max(1) }
 }
 
-fn reject_duplicates(node: &mut Node, mistakes: &mut Vec<ConfigError>) {
+fn reject_duplicates(node: &mut Node, errors: &mut Vec<ConfigError>) {
     let NodeKind::Map(entries) = &mut node.kind else { return };
     let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
     for entry in entries.drain(..) {
@@ -83,7 +83,7 @@ fn reject_duplicates(node: &mut Node, mistakes: &mut Vec<ConfigError>) {
                     SourceLocation::File => "first elsewhere in the file".to_owned(),
                     SourceLocation::Variable(name) | SourceLocation::Option(name) => format!("first in {name}"),
                 };
-                mistakes.push(ConfigError {
+                errors.push(ConfigError {
                     place: entry.key_place,
                     path: entry.value.path,
                     message: format!("duplicate key, {first}"),

@@ -25,8 +25,8 @@ pub(in crate::config) struct CrawlPolicyOptions {
 }
 
 impl From<CrawlPolicyOptions> for CrawlPolicy {
-    fn from(told: CrawlPolicyOptions) -> Self {
-        Self::With(told)
+    fn from(options: CrawlPolicyOptions) -> Self {
+        Self::With(options)
     }
 }
 
@@ -47,7 +47,7 @@ impl JsonSchema for CrawlPolicy {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let told = generator.subschema_for::<CrawlPolicyOptions>();
-        json_schema!({ "anyOf": [{ "enum": ["on", "off"] }, told] })
+        let options = generator.subschema_for::<CrawlPolicyOptions>();
+        json_schema!({ "anyOf": [{ "enum": ["on", "off"] }, options] })
     }
 }

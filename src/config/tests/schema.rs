@@ -72,11 +72,14 @@ fn schema_describes_every_section_and_key() {
     }
     let properties = schema["properties"].as_object().expect("a map");
     assert_eq!(properties.len(), raw::SECTIONS.len());
-    let definitions =
-        schema["$defs"].as_object().expect("a map").values().filter_map(|one| one["properties"].as_object());
+    let definitions = schema["$defs"]
+        .as_object()
+        .expect("a map")
+        .values()
+        .filter_map(|definition| definition["properties"].as_object());
     for (key, value) in definitions.chain([properties]).flatten() {
-        let told = key == "header" || value["description"].as_str().is_some_and(|text| !text.is_empty());
-        assert!(told, "{key} has no description");
+        let is_described = key == "header" || value["description"].as_str().is_some_and(|text| !text.is_empty());
+        assert!(is_described, "{key} has no description");
     }
 }
 
@@ -124,14 +127,14 @@ fn validation_error(root: &Value, schema: &Value, value: &Value) -> Option<Strin
         .find_map(|item| validation_error(root, &schema["items"], item))
         .or_else(|| {
             entries.into_iter().find_map(|(key, value)| {
-                let name = validation_error(root, &schema["propertyNames"], &Value::from(key.as_str()));
-                let below = match (&schema["properties"][key], &schema["additionalProperties"]) {
+                let name_error = validation_error(root, &schema["propertyNames"], &Value::from(key.as_str()));
+                let value_error = match (&schema["properties"][key], &schema["additionalProperties"]) {
                     (Value::Null, Value::Bool(false)) => Some(format!("unknown key {key}")),
                     (Value::Null, rest @ Value::Object(_)) => validation_error(root, rest, value),
                     (Value::Null, _) => None,
                     (property, _) => validation_error(root, property, value),
                 };
-                name.or(below)
+                name_error.or(value_error)
             })
         })
 }

@@ -86,17 +86,17 @@ fn encode_query(query: &str, choices: &[u8]) -> String {
 proptest! {
     #[test]
     fn every_spelling_of_costed_request_matches_its_route(
-        page in 0..COSTED.len(),
+        index in 0..COSTED.len(),
         choices in prop::collection::vec(any::<u8>(), 32),
         slash in any::<bool>(),
         head in any::<bool>(),
     ) {
         let rules = settings(&with_origin(RULES)).rules;
-        let (path, query) = COSTED[page];
-        let made_up = format!("{}{}", respell(path, &choices), if slash { "/" } else { "" });
+        let (path, query) = COSTED[index];
+        let respelled = format!("{}{}", respell(path, &choices), if slash { "/" } else { "" });
         let method = if head { Method::HEAD } else { Method::GET };
-        let found = matched_route(&rules, &method, &made_up, &encode_query(query, &choices));
-        prop_assert_eq!(found, matched_route(&rules, &Method::GET, path, query), "{} {}", method, made_up);
+        let found = matched_route(&rules, &method, &respelled, &encode_query(query, &choices));
+        prop_assert_eq!(found, matched_route(&rules, &Method::GET, path, query), "{} {}", method, respelled);
         prop_assert_ne!(found, "/**");
     }
 }

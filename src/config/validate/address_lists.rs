@@ -15,12 +15,12 @@ pub(super) fn lists(raw: &NamedMap<List>, report: &mut Diagnostics) -> Vec<Addre
             "merge some",
         );
     }
-    let list = |(name, written): &(String, List)| {
+    let list = |(name, raw_list): &(String, List)| {
         let path = format!("address_lists.{name}");
         report.name(&path, name);
         let path = format!("{path}.file");
         let named_at = format!("{}: {path}", report.location_of(&path));
-        let file = written.file.clone().unwrap_or_default();
+        let file = raw_list.file.clone().unwrap_or_default();
         if file.is_empty() {
             report.error(&path, "missing", "name a file such as ./hosting.txt");
         }

@@ -61,29 +61,29 @@ pub(super) fn classes(
         report.error("classes", format!("found {} classes, maximum {MAX_CLASSES}", raw.len()), "merge some");
     }
     let mut classes: Vec<Class> = Vec::with_capacity(raw.len() + 1);
-    for (index, written) in raw.iter().enumerate() {
+    for (index, raw_class) in raw.iter().enumerate() {
         let path = format!("classes[{index}]");
-        let class = class(written, &path, operators, lists, report);
-        if let Some(twin) = classes.iter().position(|earlier| earlier.name == class.name) {
+        let class = class(raw_class, &path, operators, lists, report);
+        if let Some(earlier_index) = classes.iter().position(|earlier| earlier.name == class.name) {
             report.error(
                 &format!("{path}.name"),
-                format!("duplicate name {:?}: classes[{twin}] has it, too", class.name),
+                format!("duplicate name {:?}: classes[{earlier_index}] has it, too", class.name),
                 "give each class its own name",
             );
         }
-        let whole = classes.iter().enumerate().find(|(place, earlier)| {
-            earlier.when.matches_all() && !report.has_error_at(&format!("classes[{place}].when"))
+        let catch_all = classes.iter().enumerate().find(|(earlier_index, earlier)| {
+            earlier.when.matches_all() && !report.has_error_at(&format!("classes[{earlier_index}].when"))
         });
-        if let Some((place, earlier)) = whole {
-            let wrong = format!("unreachable: classes[{place}] ({}) matches every client", earlier.name);
-            report.error(&path, wrong, "move it above that one");
+        if let Some((earlier_index, earlier)) = catch_all {
+            let message = format!("unreachable: classes[{earlier_index}] ({}) matches every client", earlier.name);
+            report.error(&path, message, "move it above that one");
         }
         classes.push(class);
     }
     if classes.last().is_none_or(|last| !last.when.matches_all()) {
-        if let Some(place) = classes.iter().position(|class| class.name == OTHER) {
+        if let Some(index) = classes.iter().position(|class| class.name == OTHER) {
             report.error(
-                &format!("classes[{place}].name"),
+                &format!("classes[{index}].name"),
                 "reserved name: \"other\" is the class of clients without a match",
                 "choose another name",
             );
@@ -131,9 +131,9 @@ fn guard(raw: &raw::Class, path: &str, report: &mut Diagnostics) -> Option<Crawl
         None if raw.when.operator.0.is_empty() => return None,
         None => raw::GuardOptions::default(),
     };
-    let mut span = |key: &str, written: &Option<Span>, default: u64| {
-        let written = written.as_ref().map(|span| span.0);
-        report.nonzero_duration(&format!("{path}.{key}"), written, Duration::from_secs(default))
+    let mut span = |key: &str, value: &Option<Span>, default: u64| {
+        let value = value.as_ref().map(|span| span.0);
+        report.nonzero_duration(&format!("{path}.{key}"), value, Duration::from_secs(default))
     };
     Some(CrawlerGuard {
         admit_interval: span("admit_interval", &keys.admit_interval, 300),
@@ -156,7 +156,7 @@ fn class_matcher(
     let mut list_ids = Vec::new();
     for (path, list) in each(path, "address_list", &raw.address_list.0) {
         match lists.iter().take(AddressLists::MAX_LISTS).position(|known| known == list) {
-            Some(place) => list_ids.push(ListId(place as u8)),
+            Some(index) => list_ids.push(ListId(index as u8)),
             None => report.unknown(&path, "list", list, lists.iter().map(String::as_str)),
         }
     }
@@ -178,37 +178,34 @@ fn class_matcher(
 }
 
 /// Returns each value of a condition with its path. A single value has the path of the key.
-fn each<'a>(path: &'a str, key: &'a str, written: &'a [String]) -> impl Iterator<Item = (String, &'a String)> {
-    let place = move |index| match written.len() {
+fn each<'a>(path: &'a str, key: &'a str, values: &'a [String]) -> impl Iterator<Item = (String, &'a String)> {
+    let path_at = move |index| match values.len() {
         1 => format!("{path}.{key}"),
         _ => format!("{path}.{key}[{index}]"),
     };
-    written.iter().enumerate().map(move |(index, name)| (place(index), name))
+    values.iter().enumerate().map(move |(index, name)| (path_at(index), name))
 }
 
 fn api_keys(raw: &raw::KnownKeys, path: &str, report: &mut Diagnostics) -> ApiKeys {
-    let carrier = credential_source(&raw.header, &raw.cookie, path, report);
+    let source = credential_source(&raw.header, &raw.cookie, path, report);
     let value = format!("{path}.value");
     let values = &raw.value.0;
-    if values.is_empty() || values.iter().any(|known| known.0.trim().is_empty()) {
+    if values.is_empty() || values.iter().any(|key| key.0.trim().is_empty()) {
         report.error(&value, "no API key", "write it, or ${NAME} to read it from the environment");
-    } else if values
-        .iter()
-        .any(|known| known.0.trim() != known.0 || known.0.bytes().any(|byte| byte.is_ascii_control()))
-    {
+    } else if values.iter().any(|key| key.0.trim() != key.0 || key.0.bytes().any(|byte| byte.is_ascii_control())) {
         report.error(&value, "leading or trailing space, or control character", "write the key as clients send it");
-    } else if values.iter().any(|known| known.0.len() < MIN_KEY_LEN) {
+    } else if values.iter().any(|key| key.0.len() < MIN_KEY_LEN) {
         report.warning(format!("{value}: a key of fewer than {MIN_KEY_LEN} characters can be guessed"));
     }
-    ApiKeys { carrier, values: values.iter().map(|known| Secret::new(known.0.clone())).collect() }
+    ApiKeys { carrier: source, values: values.iter().map(|key| Secret::new(key.0.clone())).collect() }
 }
 
 pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Diagnostics) -> Option<OperatorId> {
-    let place = operators.iter().position(|known| *known == name).and_then(|place| u16::try_from(place).ok());
-    if place.is_none() {
+    let index = operators.iter().position(|known| *known == name).and_then(|index| u16::try_from(index).ok());
+    if index.is_none() {
         report.unknown(path, "operator", name, operators.iter().copied());
     }
-    place.map(OperatorId)
+    index.map(OperatorId)
 }
 
 fn key(raw: &raw::Key, path: &str, report: &mut Diagnostics) -> KeySource {
@@ -236,10 +233,11 @@ fn credential_source(
             }
             CredentialSource::Cookie(cookie.clone())
         }
-        (both, _) => {
-            let wrong = if both.is_some() { "found both header and cookie" } else { "found neither header nor cookie" };
-            if both.is_some() || !report.has_error_at(path) {
-                report.error(path, wrong, "write { header: X-Api-Key } or { cookie: session }");
+        (header, _) => {
+            let message =
+                if header.is_some() { "found both header and cookie" } else { "found neither header nor cookie" };
+            if header.is_some() || !report.has_error_at(path) {
+                report.error(path, message, "write { header: X-Api-Key } or { cookie: session }");
             }
             CredentialSource::Cookie(String::new())
         }
@@ -247,19 +245,19 @@ fn credential_source(
 }
 
 fn bucket(raw: &raw::Bucket, path: &str, report: &mut Diagnostics) -> Bucket {
-    let batches = raw.capacity.is_some() || raw.fill.is_some() || raw.interval.is_some();
-    let steady = raw.rate.is_some() || raw.burst.is_some();
-    if batches == steady {
-        let wrong = if steady {
+    let has_batch_keys = raw.capacity.is_some() || raw.fill.is_some() || raw.interval.is_some();
+    let has_rate_keys = raw.rate.is_some() || raw.burst.is_some();
+    if has_batch_keys == has_rate_keys {
+        let message = if has_rate_keys {
             "found both capacity, fill, interval and rate, burst"
         } else {
             "found neither capacity, fill, interval nor rate, burst"
         };
-        report.error(path, wrong, "write { capacity: 60, fill: 10, interval: 10s } or { rate: 10/s, burst: 20 }");
+        report.error(path, message, "write { capacity: 60, fill: 10, interval: 10s } or { rate: 10/s, burst: 20 }");
     }
     let second = Duration::from_secs(1);
     let costed_only = raw.counts == raw::Counts::Costed;
-    match (steady, &raw.rate) {
+    match (has_rate_keys, &raw.rate) {
         (true, rate) => {
             let (fill, interval) = rate.as_ref().map_or((1, second), |rate| rate.0);
             if rate.is_none() {
@@ -282,7 +280,7 @@ fn bucket(raw: &raw::Bucket, path: &str, report: &mut Diagnostics) -> Bucket {
                 ("fill", raw.fill.is_some()),
                 ("interval", raw.interval.is_some()),
             ] {
-                if batches && !given {
+                if has_batch_keys && !given {
                     report.error(&format!("{path}.{key}"), "missing", "set all of capacity, fill and interval");
                 }
             }

@@ -8,7 +8,7 @@ pub(super) fn crawl_policy(raw: &raw::CrawlPolicy, report: &mut Diagnostics) -> 
     let raw::CrawlPolicyOptions { contact, show_units } = match raw {
         raw::CrawlPolicy::Off => return None,
         raw::CrawlPolicy::On => return Some(CrawlPolicy::default()),
-        raw::CrawlPolicy::With(told) => told,
+        raw::CrawlPolicy::With(options) => options,
     };
     if let Some(contact) = contact.as_deref().filter(|contact| !is_valid_contact(contact)) {
         report.error(

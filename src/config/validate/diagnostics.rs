@@ -14,8 +14,8 @@ pub(super) struct Diagnostics {
 }
 
 impl Diagnostics {
-    pub(super) fn new(written: SourceMap, mistakes: Vec<ConfigError>) -> Self {
-        Self { written, left_out: mistakes.len(), mistakes, notes: Vec::new() }
+    pub(super) fn new(source_map: SourceMap, errors: Vec<ConfigError>) -> Self {
+        Self { written: source_map, left_out: errors.len(), mistakes: errors, notes: Vec::new() }
     }
 
     pub(super) fn into_parts(self) -> (SourceMap, Vec<ConfigError>, Vec<String>) {
@@ -24,44 +24,44 @@ impl Diagnostics {
 
     /// Adds an error, unless `path` has one already, or the value at `path` or around it was replaced by its default:
     /// the error would concern the default.
-    pub(super) fn error(&mut self, path: &str, wrong: impl Into<String>, remedy: impl Into<String>) {
-        let (left_out, told) = self.mistakes.split_at(self.left_out);
-        if !left_out.iter().any(|known| is_within(path, known)) && !told.iter().any(|known| known.path == path) {
-            let (wrong, remedy) = (wrong.into(), remedy.into());
+    pub(super) fn error(&mut self, path: &str, message: impl Into<String>, hint: impl Into<String>) {
+        let (left_out, reported) = self.mistakes.split_at(self.left_out);
+        if !left_out.iter().any(|error| is_within(path, error)) && !reported.iter().any(|error| error.path == path) {
+            let (message, hint) = (message.into(), hint.into());
             self.mistakes.push(ConfigError {
                 place: self.written.enclosing_position(path),
                 path: path.to_owned(),
-                message: wrong,
-                hint: remedy,
+                message,
+                hint,
             });
         }
     }
 
     /// Adds a warning about a valid value.
-    pub(super) fn warning(&mut self, note: impl Into<String>) {
-        self.notes.push(note.into());
+    pub(super) fn warning(&mut self, message: impl Into<String>) {
+        self.notes.push(message.into());
     }
 
     /// Returns true if there is an error at, around or below `path`. Checks that depend on the value are then skipped.
     pub(super) fn has_error_at(&self, path: &str) -> bool {
-        self.mistakes.iter().any(|known| is_within(path, known) || is_subpath(&known.path, path))
+        self.mistakes.iter().any(|error| is_within(path, error) || is_subpath(&error.path, path))
     }
 
     /// Adds the error that `name` is none of `known`.
     pub(super) fn unknown<'a>(
         &mut self,
         path: &str,
-        what: &str,
+        kind: &str,
         name: &str,
         known: impl Iterator<Item = &'a str> + Clone,
     ) {
-        let hint = did_you_mean(name, known.clone());
+        let suggestion = did_you_mean(name, known.clone());
         let known: Vec<&str> = known.take(40).collect();
-        let remedy = match known.is_empty() {
-            true => format!("define the {what} first"),
+        let hint = match known.is_empty() {
+            true => format!("define the {kind} first"),
             false => format!("known: {}", known.join(", ")),
         };
-        self.error(path, format!("unknown {what} {name:?}{hint}"), remedy);
+        self.error(path, format!("unknown {kind} {name:?}{suggestion}"), hint);
     }
 
     /// Checks a name. Names become metric labels and header parameters.
@@ -73,19 +73,19 @@ impl Diagnostics {
     }
 
     /// Returns the duration or `default`. Zero is an error.
-    pub(super) fn nonzero_duration(&mut self, path: &str, written: Option<Duration>, default: Duration) -> Duration {
-        if written.is_some_and(|span| span.is_zero()) {
+    pub(super) fn nonzero_duration(&mut self, path: &str, value: Option<Duration>, default: Duration) -> Duration {
+        if value.is_some_and(|span| span.is_zero()) {
             self.error(path, "found a zero duration", "write a duration such as 10s");
         }
-        written.unwrap_or(default)
+        value.unwrap_or(default)
     }
 
     /// Returns the count or `default`. Zero is an error.
-    pub(super) fn nonzero_count(&mut self, path: &str, written: Option<u32>, default: u32) -> u32 {
-        if written == Some(0) {
+    pub(super) fn nonzero_count(&mut self, path: &str, value: Option<u32>, default: u32) -> u32 {
+        if value == Some(0) {
             self.error(path, "found 0, needs at least 1", format!("write a number such as {default}"));
         }
-        written.unwrap_or(default)
+        value.unwrap_or(default)
     }
 
     /// Returns the location of `path`, or of its nearest parent, as text for messages.
@@ -94,15 +94,15 @@ impl Diagnostics {
     }
 }
 
-/// Returns true if `known` is at or above `path`. An error without a path concerns the whole file, if it is in the
+/// Returns true if `error` is at or above `path`. An error without a path concerns the whole file, if it is in the
 /// file.
-fn is_within(path: &str, known: &ConfigError) -> bool {
-    match known.path.is_empty() {
-        true => matches!(known.place, SourceLocation::Position { .. }),
-        false => is_subpath(path, &known.path),
+fn is_within(path: &str, error: &ConfigError) -> bool {
+    match error.path.is_empty() {
+        true => matches!(error.place, SourceLocation::Position { .. }),
+        false => is_subpath(path, &error.path),
     }
 }
 
-fn is_subpath(path: &str, upper: &str) -> bool {
-    path.strip_prefix(upper).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+fn is_subpath(path: &str, parent: &str) -> bool {
+    path.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }

@@ -18,14 +18,14 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         raw::Ledger::Memory => return Ledger::Memory,
         raw::Ledger::Shared(shared) => shared,
     };
-    let Some(written) = &shared.redis else {
+    let Some(raw_redis) = &shared.redis else {
         report.error("ledger", "is empty", "use file, memory or { redis: { url: redis://HOST } }");
         return Ledger::File;
     };
-    let mut redis = match written.url.as_ref().map(|url| server(&url.0)) {
+    let mut redis = match raw_redis.url.as_ref().map(|url| server(&url.0)) {
         Some(Ok(redis)) => redis,
-        Some(Err((wrong, remedy))) => {
-            report.error("ledger.redis.url", wrong, remedy);
+        Some(Err((message, hint))) => {
+            report.error("ledger.redis.url", message, hint);
             placeholder_redis()
         }
         None => {
@@ -33,11 +33,11 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
             placeholder_redis()
         }
     };
-    if let Some(prefix) = &written.prefix {
+    if let Some(prefix) = &raw_redis.prefix {
         report.name("ledger.redis.prefix", prefix);
         redis.prefix.clone_from(prefix);
     }
-    redis.when_lost = match written.failure_mode {
+    redis.when_lost = match raw_redis.failure_mode {
         raw::WhenLost::Refuse => LedgerFailureMode::Refuse,
         raw::WhenLost::Fallback => LedgerFailureMode::Fallback,
     };
@@ -104,8 +104,8 @@ fn server(url: &str) -> Result<Redis, (&'static str, &'static str)> {
         let (user, password) = credentials
             .split_once(':')
             .ok_or(("user without a password", "write it like redis://user:password@host, or :password@host"))?;
-        let odd = ("invalid percent-encoding or UTF-8 in the user or password", "write % as %25");
-        let (user, password) = (unescaped(user).ok_or(odd)?, unescaped(password).ok_or(odd)?);
+        let invalid = ("invalid percent-encoding or UTF-8 in the user or password", "write % as %25");
+        let (user, password) = (unescaped(user).ok_or(invalid)?, unescaped(password).ok_or(invalid)?);
         redis.user = Some(user).filter(|user| !user.is_empty() && user != "default");
         redis.password = Some(Secret::new(password));
     }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn redis_url_is_parsed() {
         let read = |url: &str| {
-            let redis = server(url).unwrap_or_else(|(wrong, _)| panic!("{url}: {wrong}"));
+            let redis = server(url).unwrap_or_else(|(message, _)| panic!("{url}: {message}"));
             let password = redis.password.map(|password| password.expose_secret().to_owned()).unwrap_or_default();
             format!("{} {} {} {} {password}", redis.host, redis.port, redis.database, redis.user.unwrap_or_default())
         };
@@ -164,9 +164,9 @@ mod tests {
             ("redis://secret@host", "user without a password"),
             ("redis://:secret%zz@host", "invalid percent-encoding or UTF-8 in the user or password"),
         ] {
-            let (wrong, remedy) = server(url).expect_err(url);
-            assert_eq!(wrong, expected, "{url}");
-            assert!(!format!("{wrong}{remedy}").contains("secret"));
+            let (message, hint) = server(url).expect_err(url);
+            assert_eq!(message, expected, "{url}");
+            assert!(!format!("{message}{hint}").contains("secret"));
         }
     }
 }

@@ -27,14 +27,14 @@ use crate::policy::Rules;
 use diagnostics::Diagnostics;
 use std::sync::Arc;
 
-/// Returns the settings of `raw`, and all errors, including those in `mistakes`.
+/// Returns the settings of `raw`, and all errors, including those in `errors`.
 pub(super) fn validate(
     raw: &raw::File,
     operators: &[&str],
-    written: SourceMap,
-    mistakes: Vec<ConfigError>,
+    source_map: SourceMap,
+    errors: Vec<ConfigError>,
 ) -> (Settings, Vec<ConfigError>) {
-    let mut report = Diagnostics::new(written, mistakes);
+    let mut report = Diagnostics::new(source_map, errors);
     let listen = server::listen(raw, &mut report);
     let admin = server::admin(raw, &listen, &mut report);
     let origin = server::origin(&raw.origin, &listen, &mut report);
@@ -49,38 +49,38 @@ pub(super) fn validate(
     let operator_names = all_names(operators, &crawler_operators);
     let operators: Vec<&str> = operator_names.iter().map(String::as_str).collect();
     let lists = address_lists::lists(&raw.address_lists, &mut report);
-    let names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
-    let classes = classes::classes(&raw.classes, &operators, &names, &mut report);
+    let list_names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
+    let classes = classes::classes(&raw.classes, &operators, &list_names, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
-    let (quotas, own) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
-    let known = routes::RouteContext { quotas: &quotas, scopes: &scopes, own: &own };
-    let routes = routes::routes(&raw.routes, &known, &mut report);
+    let (quotas, scope_quotas) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
+    let context = routes::RouteContext { quotas: &quotas, scopes: &scopes, own: &scope_quotas };
+    let routes = routes::routes(&raw.routes, &context, &mut report);
     partition::check_use(&scopes, &routes, &mut report);
-    scopes::warn_unused(&scopes, &own, &routes, &mut report);
+    scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
     let verify = verify::verify(&raw.verify, &mut report);
     let range_files = verify::range_files(&raw.operators, &report);
     verify::warn_unfetched(&raw.operators, &verify, &mut report);
     let robots = robots::robots(raw, &classes, &operators, &mut report);
-    let behaviour = bot_detection::bot_detection(raw, robots.trap.as_deref(), &mut report);
+    let bot_detection = bot_detection::bot_detection(raw, robots.trap.as_deref(), &mut report);
 
     let crawl_policy = crawl_policy::crawl_policy(&raw.crawl_policy, &mut report);
 
-    let tells_crawl_policy = crawl_policy.is_some();
+    let serves_crawl_policy = crawl_policy.is_some();
     let rules = Rules {
         trust,
-        behaviour,
-        lists: names,
+        behaviour: bot_detection,
+        lists: list_names,
         user_agent_rules: agent_rules,
         classes,
         quotas,
         routes,
         scopes,
-        serves_crawl_policy: tells_crawl_policy,
+        serves_crawl_policy,
     };
     let rules = Arc::new(rules);
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
-    let (written, mistakes, notes) = report.into_parts();
+    let (source_map, errors, warnings) = report.into_parts();
     let settings = Settings {
         listen,
         workers,
@@ -99,10 +99,10 @@ pub(super) fn validate(
         rules,
         lists,
         range_files,
-        warnings: notes,
-        source_map: written,
+        warnings,
+        source_map,
     };
-    (settings, mistakes)
+    (settings, errors)
 }
 
 /// Returns the names of all operators. Known ones keep their ids; those that the file adds follow.

@@ -14,11 +14,11 @@ const BURST: Share = Share::from_millionths(50_000);
 /// Maximum weight of a class.
 const MAX_WEIGHT: u32 = 1000;
 
-/// Returns the pacing of the quota at `path`; `None` if it is off. `ladders` are the tiers of its classes.
+/// Returns the pacing of the quota at `path`; `None` if it is off. `class_tiers` are the tiers of its classes.
 pub(super) fn pacing(
     raw: &Raw,
     window: &Window,
-    ladders: &[Option<ClassTiers>],
+    class_tiers: &[Option<ClassTiers>],
     path: &str,
     classes: &[Class],
     report: &mut Diagnostics,
@@ -29,7 +29,7 @@ pub(super) fn pacing(
     if burst == Share::NONE {
         report.error(&format!("{path}.burst"), "found 0%", "write a share such as 5%");
     }
-    let forecast = match keys.mode {
+    let mode = match keys.mode {
         Mode::Off => return None,
         Mode::Even => PacingMode::Even,
         Mode::Learned => PacingMode::Learned,
@@ -41,15 +41,15 @@ pub(super) fn pacing(
             "sliding windows have none: use tiers, or a calendar or fixed window",
         );
     }
-    let role = |(ladder, weight): (&Option<ClassTiers>, &Option<NonZeroU32>)| match (ladder, weight) {
-        (Some(of_class), _) if excludes(of_class) => Role::Excluded,
+    let role = |(tiers, weight): (&Option<ClassTiers>, &Option<NonZeroU32>)| match (tiers, weight) {
+        (Some(tiers), _) if excludes(tiers) => Role::Excluded,
         (_, Some(weight)) => Role::Paced(*weight),
         (Some(_), None) => Role::Paced(NonZeroU32::MIN),
         (None, None) => Role::Unpaced,
     };
-    let roles: Vec<Role> = ladders.iter().zip(&weights).map(role).collect();
-    let paces_somebody = roles.iter().any(|role| matches!(role, Role::Paced(_)));
-    if !paces_somebody && !report.has_error_at("classes") && !report.has_error_at(path) {
+    let roles: Vec<Role> = class_tiers.iter().zip(&weights).map(role).collect();
+    let has_paced_class = roles.iter().any(|role| matches!(role, Role::Paced(_)));
+    if !has_paced_class && !report.has_error_at("classes") && !report.has_error_at(path) {
         report.error(
             path,
             "no class to pace",
@@ -57,7 +57,7 @@ pub(super) fn pacing(
         );
     }
     let priorities = classes.iter().map(|class| class.priority).collect();
-    Some(Pacing { forecast, burst_share: burst, roles, priorities, enforce: keys.enforce.unwrap_or(true) })
+    Some(Pacing { forecast: mode, burst_share: burst, roles, priorities, enforce: keys.enforce.unwrap_or(true) })
 }
 
 /// Returns the configured weight of each class; `None` for classes without one.
@@ -69,7 +69,7 @@ fn weights(raw: &Raw, path: &str, classes: &[Class], report: &mut Diagnostics) -
             report.error(&path, format!("found {weight}"), format!("write a number from 1 to {MAX_WEIGHT}"));
         }
         match classes.iter().position(|known| known.name == *class) {
-            Some(place) => weights[place] = NonZeroU32::new(*weight),
+            Some(index) => weights[index] = NonZeroU32::new(*weight),
             None => report.unknown(&path, "class", class, classes.iter().map(|class| class.name.as_str())),
         }
     }
@@ -77,6 +77,6 @@ fn weights(raw: &Raw, path: &str, classes: &[Class], report: &mut Diagnostics) -
 }
 
 /// Returns true if the tiers refuse everything from the first unit.
-fn excludes(of_class: &ClassTiers) -> bool {
-    of_class.enforce && of_class.ladder.shutoff_at().is_some_and(|mark| mark.is_zero())
+fn excludes(tiers: &ClassTiers) -> bool {
+    tiers.enforce && tiers.ladder.shutoff_at().is_some_and(|mark| mark.is_zero())
 }

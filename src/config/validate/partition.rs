@@ -20,7 +20,7 @@ const SECRETS: [http::HeaderName; 3] =
 const EXAMPLE: &str = "write host, route, { query: tenant }, { header: X-Tenant } or { path: 1 }";
 
 pub(super) fn partitioning(raw: &raw::Scope, name: &str, path: &str, report: &mut Diagnostics) -> Option<Partitioning> {
-    let Some(written) = &raw.partition_by else {
+    let Some(partition_by) = &raw.partition_by else {
         if raw.max_partitions.is_some() {
             let path = format!("{path}.max_partitions");
             report.error(&path, "max_partitions requires partition_by", "add partition_by, or leave it out");
@@ -29,32 +29,33 @@ pub(super) fn partitioning(raw: &raw::Scope, name: &str, path: &str, report: &mu
     };
     let from_path = format!("{path}.partition_by");
     if name == DEFAULT {
-        let wrong = "the scope default applies to all routes that name no scope";
-        report.error(&from_path, wrong, "use another name, and name it in the routes");
+        let message = "the scope default applies to all routes that name no scope";
+        report.error(&from_path, message, "use another name, and name it in the routes");
     }
-    let most = report.nonzero_count(&format!("{path}.max_partitions"), raw.max_partitions, DEFAULT_MAX_PARTITIONS);
-    if most > MAX_PARTITIONS {
+    let max_partitions =
+        report.nonzero_count(&format!("{path}.max_partitions"), raw.max_partitions, DEFAULT_MAX_PARTITIONS);
+    if max_partitions > MAX_PARTITIONS {
         report.error(
             &format!("{path}.max_partitions"),
-            format!("found {most}, maximum {MAX_PARTITIONS}"),
+            format!("found {max_partitions}, maximum {MAX_PARTITIONS}"),
             "write a lower number",
         );
     }
-    let most = usize::try_from(most).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN);
-    Some(Partitioning { from: partition_key(written, &from_path, report), max_partitions: most })
+    let max_partitions = usize::try_from(max_partitions).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN);
+    Some(Partitioning { from: partition_key(partition_by, &from_path, report), max_partitions })
 }
 
 /// Checks that each partitioned scope has a limit, and that a route refers to it.
 pub(super) fn check_use(scopes: &[Scope], routes: &[Route], report: &mut Diagnostics) {
-    for (place, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.partitioning.is_some()) {
+    for (index, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.partitioning.is_some()) {
         let path = format!("scopes.{}.partition_by", scope.name);
-        let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == place);
+        let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == index);
         if scope.throttle.is_none() && !report.has_error_at(&format!("scopes.{}", scope.name)) {
-            let remedy = "add concurrency, delay, autothrottle or backoff";
-            report.error(&path, "this scope has no limit", remedy);
+            let hint = "add concurrency, delay, autothrottle or backoff";
+            report.error(&path, "this scope has no limit", hint);
         } else if !is_named && !report.has_error_at("routes") {
-            let remedy = format!("write scopes: [default, {}] at its routes", scope.name);
-            report.error(&path, "no route refers to this scope", remedy);
+            let hint = format!("write scopes: [default, {}] at its routes", scope.name);
+            report.error(&path, "no route refers to this scope", hint);
         }
     }
 }
@@ -77,10 +78,10 @@ fn named(raw: &PartitionSource, path: &str, report: &mut Diagnostics) -> Partiti
         }
         PartitionSource { query: None, header: Some(name), path: None } => {
             if SECRETS.contains(&name.0) {
-                let wrong = format!("{:?} contains secrets, and status shows the values", name.0.as_str());
+                let message = format!("{:?} contains secrets, and status shows the values", name.0.as_str());
                 report.error(
                     &format!("{path}.header"),
-                    wrong,
+                    message,
                     "use a header that identifies the tenant, such as X-Tenant",
                 );
             }

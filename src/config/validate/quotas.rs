@@ -40,7 +40,7 @@ pub(super) fn quotas(
     report: &mut Diagnostics,
 ) -> (Vec<Quota>, Vec<ScopeQuota>) {
     let mut quotas: Vec<Quota> = Vec::new();
-    let mut own = Vec::new();
+    let mut scope_quotas = Vec::new();
     for (name, quota) in &raw.0 {
         let path = format!("quotas.{name}");
         report.name(&path, name);
@@ -50,18 +50,19 @@ pub(super) fn quotas(
         let Some(quota) = &scope.quota else { continue };
         let path = format!("scopes.{name}.quota");
         if scope.partition_by.is_some() {
-            let wrong = "the usage of a quota is stored permanently, and partitions are not";
-            report.error(&path, wrong, "limit each partition by concurrency and delay, or each client by a bucket");
+            let message = "the usage of a quota is stored permanently, and partitions are not";
+            report.error(&path, message, "limit each partition by concurrency and delay, or each client by a bucket");
         } else if raw.0.iter().any(|(other, _)| other == name) {
             report.error(&path, format!("quotas.{name} has the same name"), "keep one of them, or rename the scope");
         }
-        own.push(ScopeQuota { scope: name.clone(), quota: QuotaId(u16::try_from(quotas.len()).unwrap_or(u16::MAX)) });
+        scope_quotas
+            .push(ScopeQuota { scope: name.clone(), quota: QuotaId(u16::try_from(quotas.len()).unwrap_or(u16::MAX)) });
         quotas.push(self::quota(name, quota, &path, classes, report));
     }
     if quotas.len() > MAX_QUOTAS {
         report.error("quotas", format!("found {} quotas, maximum {MAX_QUOTAS}", quotas.len()), "merge some");
     }
-    (quotas, own)
+    (quotas, scope_quotas)
 }
 
 fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &mut Diagnostics) -> Quota {
@@ -84,17 +85,17 @@ fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &m
         );
     }
     let window = window(raw.window.as_ref(), &format!("{path}.window"), report);
-    let ladders = class_tiers(raw, limit, path, classes, report);
+    let class_tiers = class_tiers(raw, limit, path, classes, report);
     Quota {
         name: name.to_owned(),
         limit,
-        pacing: pacing(&raw.pacing, &window, &ladders, &format!("{path}.pacing"), classes, report),
+        pacing: pacing(&raw.pacing, &window, &class_tiers, &format!("{path}.pacing"), classes, report),
         window,
         enforce: raw.enforce.unwrap_or(true),
         cost_header: raw.cost_header.as_ref().map(|field| field.0.clone()),
         free_when_cached: raw.free_when_cached,
         sync_from: raw.sync_from.as_ref().map(|raw| sync_from(raw, &format!("{path}.sync_from"), report)),
-        class_tiers: ladders,
+        class_tiers,
     }
 }
 
@@ -135,15 +136,15 @@ fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Diagnostics) -> SyncF
 
 fn window(raw: Option<&raw::Window>, path: &str, report: &mut Diagnostics) -> Window {
     const EXAMPLE: &str = "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }";
-    let harmless = Window::Fixed { length: Duration::from_secs(1) };
+    let placeholder = Window::Fixed { length: Duration::from_secs(1) };
     let Some(raw) = raw else {
         report.error(path, "missing", EXAMPLE);
-        return harmless;
+        return placeholder;
     };
     let lengths = [("fixed", &raw.fixed), ("first_use", &raw.first_use), ("sliding", &raw.sliding)];
     let given: Vec<_> = lengths.into_iter().filter_map(|(key, length)| Some((key, length.as_ref()?.0))).collect();
     match (raw.calendar, &given[..]) {
-        (Some(unit), []) => calendar_window(unit, raw, path, report).unwrap_or(harmless),
+        (Some(unit), []) => calendar_window(unit, raw, path, report).unwrap_or(placeholder),
         (None, &[(key, length)]) => {
             reject_calendar_keys(key, raw, path, report);
             let path = format!("{path}.{key}");
@@ -161,13 +162,13 @@ fn window(raw: Option<&raw::Window>, path: &str, report: &mut Diagnostics) -> Wi
             if !report.has_error_at(path) {
                 report.error(path, "found none of calendar, fixed, first_use and sliding", EXAMPLE);
             }
-            harmless
+            placeholder
         }
         (calendar, several) => {
             let mut found: Vec<&str> = calendar.map(|_| "calendar").into_iter().collect();
             found.extend(several.iter().map(|(key, _)| *key));
             report.error(path, format!("found {} at once", found.join(" and ")), "keep one of them");
-            harmless
+            placeholder
         }
     }
 }
@@ -216,11 +217,11 @@ fn class_tiers(
     classes: &[Class],
     report: &mut Diagnostics,
 ) -> Vec<Option<ClassTiers>> {
-    let mut ladders: Vec<Option<ClassTiers>> = vec![None; classes.len()];
+    let mut by_class: Vec<Option<ClassTiers>> = vec![None; classes.len()];
     for (class, tiers) in &raw.tiers.0 {
         let path = format!("{path}.tiers.{class}");
         match classes.iter().position(|known| known.name == *class) {
-            Some(place) => ladders[place] = Some(tier_set(tiers, limit, &path, report)),
+            Some(index) => by_class[index] = Some(tier_set(tiers, limit, &path, report)),
             None => {
                 if !has_class_errors(report, classes.len()) {
                     report.unknown(&path, "class", class, classes.iter().map(|class| class.name.as_str()));
@@ -229,13 +230,13 @@ fn class_tiers(
             }
         }
     }
-    ladders
+    by_class
 }
 
 /// Returns true if the name of a class has an error: it may be the one that seems unknown.
 fn has_class_errors(report: &Diagnostics, count: usize) -> bool {
     report.has_error_at("classes")
-        && (count <= 1 || (0..count).any(|place| report.has_error_at(&format!("classes[{place}].name"))))
+        && (count <= 1 || (0..count).any(|index| report.has_error_at(&format!("classes[{index}].name"))))
 }
 
 fn tier_set(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> ClassTiers {
@@ -265,21 +266,22 @@ fn tier_set(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> 
                 "write a share such as 80%, or less than the limit",
             );
         }
-        if tiers.last().is_some_and(|before| tier.above <= before.above) {
+        if tiers.last().is_some_and(|previous| tier.above <= previous.above) {
             report.error(&format!("{path}.above"), "not above the previous tier", "write the lowest tier first");
         }
-        if tier.shed <= tiers.last().map_or(Share::NONE, |before| before.shed) {
-            let wrong = if tier.shed == Share::NONE { "sheds nothing" } else { "sheds no more than the previous tier" };
-            report.error(&format!("{path}.shed"), wrong, "shed more with each tier, 100% at most");
+        if tier.shed <= tiers.last().map_or(Share::NONE, |previous| previous.shed) {
+            let message =
+                if tier.shed == Share::NONE { "sheds nothing" } else { "sheds no more than the previous tier" };
+            report.error(&format!("{path}.shed"), message, "shed more with each tier, 100% at most");
         }
         tiers.push(tier);
     }
     ClassTiers { ladder: TierSet::new(tiers, limit), enforce: raw.enforce.unwrap_or(true) }
 }
 
-/// Returns `level` in units. A share of the limit is rounded up: 0.1 % of 0.5 units is one thousandth, not 0.
-fn units(level: ThresholdValue, limit: Units) -> Units {
-    match level {
+/// Returns `threshold` in units. A share of the limit is rounded up: 0.1 % of 0.5 units is one thousandth, not 0.
+fn units(threshold: ThresholdValue, limit: Units) -> Units {
+    match threshold {
         ThresholdValue::Units(units) => units,
         ThresholdValue::OfLimit(share) => {
             let millionths = u128::from(limit.milli()) * u128::from(share.millionths());

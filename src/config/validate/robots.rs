@@ -2,7 +2,7 @@
 
 use super::classes::operator_id;
 use super::diagnostics::Diagnostics;
-use crate::config::raw::classes::CrawlDelay as Written;
+use crate::config::raw::classes::CrawlDelay as RawCrawlDelay;
 use crate::config::raw::{self, server};
 use crate::config::scalars::Delay;
 use crate::config::settings::Robots;
@@ -14,7 +14,7 @@ use crate::policy::{ClassId, ClientKind, OperatorId};
 use std::time::Duration;
 
 pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], report: &mut Diagnostics) -> Robots {
-    let server::Robots { merge_crawl_delay, override_file: file, honeypot: trap } = &raw.robots;
+    let server::Robots { merge_crawl_delay, override_file: file, honeypot } = &raw.robots;
     let delays = delays(&raw.classes, classes, operators, report);
     let merge = merge_crawl_delay.unwrap_or(true);
     if !merge && delays != CrawlDelays::default() {
@@ -23,7 +23,7 @@ pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], rep
     if file.as_ref().is_some_and(String::is_empty) {
         report.error("robots.override_file", "is empty", "name a file such as ./robots.txt");
     }
-    if trap.as_deref().is_some_and(|trap| !is_plain_path(trap)) {
+    if honeypot.as_deref().is_some_and(|honeypot| !is_plain_path(honeypot)) {
         report.error(
             "robots.honeypot",
             "invalid path",
@@ -33,7 +33,7 @@ pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], rep
     Robots {
         delays: if merge { delays } else { CrawlDelays::default() },
         file: file.as_ref().map(Into::into),
-        trap: trap.clone(),
+        trap: honeypot.clone(),
     }
 }
 
@@ -50,28 +50,28 @@ fn is_plain_path(path: &str) -> bool {
 /// Returns the crawl delays. A delay by operator takes precedence over the delay of its class.
 fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], report: &mut Diagnostics) -> CrawlDelays {
     let mut delays = CrawlDelays::default();
-    let mut of_class = Vec::with_capacity(raw.len());
-    for (place, class) in raw.iter().enumerate() {
-        let path = format!("classes[{place}].crawl_delay");
-        let when = &classes[place].when;
-        if !matches!(class.crawl_delay, Written::None) && !can_match_crawlers(when) {
+    let mut class_delays = Vec::with_capacity(raw.len());
+    for (index, class) in raw.iter().enumerate() {
+        let path = format!("classes[{index}].crawl_delay");
+        let when = &classes[index].when;
+        if !matches!(class.crawl_delay, RawCrawlDelay::None) && !can_match_crawlers(when) {
             report.error(
                 &path,
                 "this class matches no crawlers, so crawl_delay has no effect",
                 "write it at the class of verified_bot or declared_bot",
             );
         }
-        let Written::ByOperator(named) = &class.crawl_delay else {
-            of_class.push(match &class.crawl_delay {
-                Written::All(delay) => Some(crawl_delay(delay, place, &path, report)),
+        let RawCrawlDelay::ByOperator(named) = &class.crawl_delay else {
+            class_delays.push(match &class.crawl_delay {
+                RawCrawlDelay::All(delay) => Some(crawl_delay(delay, index, &path, report)),
                 _ => None,
             });
             continue;
         };
-        of_class.push(None);
+        class_delays.push(None);
         for (operator, delay) in &named.0 {
             let path = format!("{path}.{operator}");
-            let meant = crawl_delay(delay, place, &path, report);
+            let delay = crawl_delay(delay, index, &path, report);
             let Some(id) = operator_id(operator, &path, operators, report) else { continue };
             if !when.operators.is_empty() && !when.operators.contains(&id) {
                 report.error(
@@ -84,21 +84,21 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
                 true => {
                     report.error(&path, format!("duplicate crawl_delay for operator {operator}"), "keep one of them");
                 }
-                false => delays.per_operator.push((id, meant)),
+                false => delays.per_operator.push((id, delay)),
             }
         }
     }
-    let of_bots = |kind, operator| {
-        let ClassId(place) = crawl_delay::class_of(classes, kind, operator)?;
-        of_class.get(usize::from(place)).copied().flatten()
+    let bot_delay = |kind, operator| {
+        let ClassId(index) = crawl_delay::class_of(classes, kind, operator)?;
+        class_delays.get(usize::from(index)).copied().flatten()
     };
     for operator in (0..).map(OperatorId).take(operators.len()) {
         if delays.per_operator.iter().all(|(known, _)| *known != operator) {
-            let of_class = of_bots(ClientKind::VerifiedBot, Some(operator));
-            delays.per_operator.extend(of_class.map(|delay| (operator, delay)));
+            let class_delay = bot_delay(ClientKind::VerifiedBot, Some(operator));
+            delays.per_operator.extend(class_delay.map(|delay| (operator, delay)));
         }
     }
-    delays.default = of_bots(ClientKind::DeclaredBot, None);
+    delays.default = bot_delay(ClientKind::DeclaredBot, None);
     delays
 }
 

@@ -25,7 +25,7 @@ pub(super) struct RouteContext<'a> {
     pub(super) own: &'a [ScopeQuota],
 }
 
-pub(super) fn routes(raw: &[raw::Route], known: &RouteContext<'_>, report: &mut Diagnostics) -> Vec<Route> {
+pub(super) fn routes(raw: &[raw::Route], context: &RouteContext<'_>, report: &mut Diagnostics) -> Vec<Route> {
     if raw.len() > MAX_ROUTES {
         report.error(
             "routes",
@@ -34,18 +34,17 @@ pub(super) fn routes(raw: &[raw::Route], known: &RouteContext<'_>, report: &mut 
         );
     }
     let mut routes: Vec<Route> = Vec::with_capacity(raw.len() + 1);
-    for (index, written) in raw.iter().enumerate() {
+    for (index, raw_route) in raw.iter().enumerate() {
         let path = format!("routes[{index}]");
-        let route = route(written, &path, known, report);
-        let before = routes
-            .iter()
-            .enumerate()
-            .find(|(place, earlier)| shadows(earlier, &route) && !report.has_error_at(&format!("routes[{place}]")));
-        if let Some((place, earlier)) = before {
+        let route = route(raw_route, &path, context, report);
+        let shadowing = routes.iter().enumerate().find(|(earlier_index, earlier)| {
+            shadows(earlier, &route) && !report.has_error_at(&format!("routes[{earlier_index}]"))
+        });
+        if let Some((earlier_index, earlier)) = shadowing {
             report.error(
                 &path,
                 format!(
-                    "unreachable: routes[{place}] ({}) matches every request that this route matches",
+                    "unreachable: routes[{earlier_index}] ({}) matches every request that this route matches",
                     earlier.name
                 ),
                 match earlier.name == route.name || earlier.path.is_any() {
@@ -57,13 +56,13 @@ pub(super) fn routes(raw: &[raw::Route], known: &RouteContext<'_>, report: &mut 
         routes.push(route);
     }
     if routes.last().is_none_or(|last| !(last.path.is_any() && is_unconditional(last))) {
-        routes.push(fallback_route(known, report));
+        routes.push(fallback_route(context, report));
     }
     routes
 }
 
 /// Returns the route of requests without a match: free, unless the scope `default` has a quota.
-fn fallback_route(known: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
+fn fallback_route(context: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
     let scopes = vec![ScopeId(0)];
     Route {
         name: REST.into(),
@@ -71,7 +70,7 @@ fn fallback_route(known: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
         hosts: Vec::new(),
         methods: Vec::new(),
         query: Vec::new(),
-        costs: costs_of_scopes(&raw::Route::default(), &scopes, "scopes.default.quota", known, report),
+        costs: costs_of_scopes(&raw::Route::default(), &scopes, "scopes.default.quota", context, report),
         scopes,
         measured: true,
     }
@@ -97,19 +96,19 @@ fn shadows(earlier: &Route, later: &Route) -> bool {
         && earlier.query.iter().all(|parameter| later.query.contains(parameter))
 }
 
-fn route(raw: &raw::Route, path: &str, known: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
+fn route(raw: &raw::Route, path: &str, context: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
     let name = raw.path.clone().unwrap_or_default();
-    let scopes = scope_ids(&raw.scopes.0, &format!("{path}.scopes"), known.scopes, report);
+    let scopes = scope_ids(&raw.scopes.0, &format!("{path}.scopes"), context.scopes, report);
     let cost_path = format!("{path}.cost");
-    let mut costs = costs(raw, &cost_path, known.quotas, report);
-    costs.extend(costs_of_scopes(raw, &scopes, &format!("{path}.scopes"), known, report));
+    let mut costs = costs(raw, &cost_path, context.quotas, report);
+    costs.extend(costs_of_scopes(raw, &scopes, &format!("{path}.scopes"), context, report));
     if costs.len() > MAX_COSTS {
-        let remedy = format!("use at most {MAX_COSTS} for a route");
-        report.error(&cost_path, format!("found {} quotas", costs.len()), remedy);
+        let hint = format!("use at most {MAX_COSTS} for a route");
+        report.error(&cost_path, format!("found {} quotas", costs.len()), hint);
     }
-    let binds = !costs.is_empty() || !raw.scopes.0.is_empty();
+    let is_limited = !costs.is_empty() || !raw.scopes.0.is_empty();
     Route {
-        path: pattern(raw, &format!("{path}.match"), report).spelled(spelling(raw, binds)),
+        path: pattern(raw, &format!("{path}.match"), report).spelled(spelling(raw, is_limited)),
         hosts: hosts(&raw.host.0, &format!("{path}.host"), report),
         methods: methods(&raw.method.0),
         query: query(&raw.query.0, &format!("{path}.query"), report),
@@ -122,17 +121,18 @@ fn route(raw: &raw::Route, path: &str, known: &RouteContext<'_>, report: &mut Di
 
 /// Returns the comparison of path spellings of a route.
 ///
-/// The origin may ignore case and a trailing slash, or not. A route that `binds` its requests, by a cost or by scopes,
+/// The origin may ignore case and a trailing slash, or not. A route whose requests are limited, by a cost or by scopes,
 /// matches all spellings by default: a false match costs a unit too many, a miss bypasses the limits. A route that only
 /// makes requests free matches the written spelling: a false match would bypass the limits.
-fn spelling(raw: &raw::Route, binds: bool) -> Spelling {
-    let ignores = |written: Option<Comparison>| written.map_or(binds, |written| written == Comparison::Ignore);
+fn spelling(raw: &raw::Route, is_limited: bool) -> Spelling {
+    let ignores =
+        |comparison: Option<Comparison>| comparison.map_or(is_limited, |comparison| comparison == Comparison::Ignore);
     Spelling { ignores_case: ignores(raw.case), ignores_trailing_slash: ignores(raw.trailing_slash) }
 }
 
 /// Returns the methods of a route. `GET` includes `HEAD`, because the origin does the same work for both.
-fn methods(written: &[Verb]) -> Vec<Method> {
-    let mut methods: Vec<Method> = written.iter().map(|verb| verb.0.clone()).collect();
+fn methods(verbs: &[Verb]) -> Vec<Method> {
+    let mut methods: Vec<Method> = verbs.iter().map(|verb| verb.0.clone()).collect();
     if methods.contains(&Method::GET) && !methods.contains(&Method::HEAD) {
         methods.push(Method::HEAD);
     }
@@ -144,8 +144,8 @@ fn pattern(raw: &raw::Route, path: &str, report: &mut Diagnostics) -> Pattern {
         report.error(path, "missing", "write a path such as /item/* or /shop/**");
         return any_path();
     };
-    let signs = text.find(|sign: char| sign.is_control() || sign.is_whitespace() || matches!(sign, '?' | '#'));
-    let wrong = match (Pattern::parse(text), signs) {
+    let invalid_char = text.find(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '?' | '#'));
+    let message = match (Pattern::parse(text), invalid_char) {
         (Ok(pattern), None) => return pattern,
         (Ok(_), Some(_)) => "contains a space, \"?\" or \"#\"; use query for parameters",
         (Err(PatternError::NoSlash), _) => "does not start with a slash; write it like /item/*",
@@ -154,8 +154,8 @@ fn pattern(raw: &raw::Route, path: &str, report: &mut Diagnostics) -> Pattern {
              segment"
         }
     };
-    let (wrong, remedy) = wrong.split_once("; ").unwrap_or((wrong, ""));
-    report.error(path, format!("{text:?}: {wrong}"), remedy);
+    let (message, hint) = message.split_once("; ").unwrap_or((message, ""));
+    report.error(path, format!("{text:?}: {message}"), hint);
     any_path()
 }
 
@@ -195,18 +195,18 @@ fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Diagnostic
     let mut costs = Vec::new();
     for (name, price) in &raw.cost.0 {
         let path = format!("{path}.{name}");
-        let Some(place) = quotas.iter().position(|quota| quota.name == *name) else {
+        let Some(index) = quotas.iter().position(|quota| quota.name == *name) else {
             if !(quotas.is_empty() && report.has_error_at("quotas")) {
                 report.unknown(&path, "quota", name, quotas.iter().map(|quota| quota.name.as_str()));
             }
             continue;
         };
         match price.0 {
-            Cost::Known(amount) => check_amount(amount, &path, &quotas[place], report),
-            Cost::Learned => check_learned(&path, &quotas[place], report),
+            Cost::Known(amount) => check_amount(amount, &path, &quotas[index], report),
+            Cost::Learned => check_learned(&path, &quotas[index], report),
         }
         if price.0 != Cost::Known(Units::ZERO) {
-            costs.push((QuotaId(u16::try_from(place).unwrap_or(u16::MAX)), price.0));
+            costs.push((QuotaId(u16::try_from(index).unwrap_or(u16::MAX)), price.0));
         }
     }
     costs
@@ -217,17 +217,18 @@ fn costs_of_scopes(
     raw: &raw::Route,
     scopes: &[ScopeId],
     path: &str,
-    known: &RouteContext<'_>,
+    context: &RouteContext<'_>,
     report: &mut Diagnostics,
 ) -> Vec<(QuotaId, Cost)> {
     const ONE: Units = Units::from_whole(1);
     let mut costs = Vec::new();
-    for own in known.own {
-        let is_in = |id: &ScopeId| known.scopes.get(usize::from(id.0)).is_some_and(|scope| scope.name == own.scope);
-        let is_named = raw.cost.0.iter().any(|(name, _)| *name == own.scope);
+    for scope_quota in context.own {
+        let is_in =
+            |id: &ScopeId| context.scopes.get(usize::from(id.0)).is_some_and(|scope| scope.name == scope_quota.scope);
+        let is_named = raw.cost.0.iter().any(|(name, _)| *name == scope_quota.scope);
         if scopes.iter().any(is_in) && !is_named {
-            check_amount(ONE, path, &known.quotas[usize::from(own.quota.0)], report);
-            costs.push((own.quota, Cost::Known(ONE)));
+            check_amount(ONE, path, &context.quotas[usize::from(scope_quota.quota.0)], report);
+            costs.push((scope_quota.quota, Cost::Known(ONE)));
         }
     }
     costs
@@ -235,8 +236,8 @@ fn costs_of_scopes(
 
 fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Diagnostics) {
     let limit = quota.limit;
-    let is_spoiled = [format!("quotas.{}.limit", quota.name), format!("scopes.{}.quota.limit", quota.name)];
-    if amount > limit && !is_spoiled.iter().any(|path| report.has_error_at(path)) && !limit.is_zero() {
+    let limit_paths = [format!("quotas.{}.limit", quota.name), format!("scopes.{}.quota.limit", quota.name)];
+    if amount > limit && !limit_paths.iter().any(|path| report.has_error_at(path)) && !limit.is_zero() {
         report.error(
             path,
             format!("cost {amount} exceeds the quota limit {limit}, so no request would be admitted"),
@@ -259,8 +260,8 @@ fn scope_ids(raw: &[String], path: &str, scopes: &[Scope], report: &mut Diagnost
     let mut ids = Vec::new();
     for (index, name) in raw.iter().enumerate() {
         match scopes.iter().position(|known| known.name == *name) {
-            Some(place) => {
-                let id = ScopeId(u16::try_from(place).unwrap_or(u16::MAX));
+            Some(position) => {
+                let id = ScopeId(u16::try_from(position).unwrap_or(u16::MAX));
                 if !ids.contains(&id) {
                     ids.push(id);
                 }

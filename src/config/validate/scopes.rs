@@ -37,13 +37,13 @@ pub(super) fn scopes(raw: &NamedMap<raw::Scope>, report: &mut Diagnostics) -> Ve
         report.error("scopes", format!("found {} scopes, maximum {MAX_SCOPES}", raw.0.len()), "merge some");
     }
     let mut scopes = vec![Scope::unthrottled(DEFAULT)];
-    for (name, written) in &raw.0 {
+    for (name, raw_scope) in &raw.0 {
         let path = format!("scopes.{name}");
         report.name(&path, name);
         let scope = Scope {
             name: name.clone(),
-            throttle: throttle(written, &path, report),
-            partitioning: partitioning(written, name, &path, report),
+            throttle: throttle(raw_scope, &path, report),
+            partitioning: partitioning(raw_scope, name, &path, report),
         };
         match name == DEFAULT {
             true => scopes[0] = scope,
@@ -72,30 +72,30 @@ fn throttle(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<Th
     let throttle = ThrottleConfig {
         concurrency: concurrency.and_then(NonZeroU32::new),
         spacing,
-        backoff: raw.backoff.as_ref().map(|written| backoff(written, &format!("{path}.backoff"), report)),
+        backoff: raw.backoff.as_ref().map(|raw| backoff(raw, &format!("{path}.backoff"), report)),
         controller: controller(raw, path, report),
         queue: queue(raw.queue.as_ref(), &format!("{path}.queue"), report),
     };
-    let holds_back = throttle.concurrency.is_some()
+    let is_throttled = throttle.concurrency.is_some()
         || throttle.controller.is_some()
         || throttle.backoff.is_some()
         || !spacing.delay.is_zero();
-    if holds_back {
+    if is_throttled {
         warn_delay_exceeds_wait(&throttle, path, report);
     } else if raw.queue.is_some() || raw.jitter.is_some() {
         report.warning(format!("{path}: queue and jitter alone have no effect, so the scope is not throttled"));
     }
-    holds_back.then_some(throttle)
+    is_throttled.then_some(throttle)
 }
 
 /// Warns if the delay is longer than the longest wait: the queue is then of little use.
 fn warn_delay_exceeds_wait(throttle: &ThrottleConfig, path: &str, report: &mut Diagnostics) {
-    let shortest = match &throttle.controller {
-        Some(Controller::Rampup(Rampup { variable: RampVariable::Delay { min: least, .. }, .. })) => *least,
+    let min_delay = match &throttle.controller {
+        Some(Controller::Rampup(Rampup { variable: RampVariable::Delay { min, .. }, .. })) => *min,
         _ => throttle.spacing.delay,
     };
     let max_wait = throttle.queue.max_wait;
-    if shortest > max_wait && !max_wait.is_zero() {
+    if min_delay > max_wait && !max_wait.is_zero() {
         report.warning(format!(
             "{path}.delay: longer than queue.max_wait ({max_wait:?}), so no request can wait for a full delay"
         ));
@@ -103,13 +103,13 @@ fn warn_delay_exceeds_wait(throttle: &ThrottleConfig, path: &str, report: &mut D
 }
 
 /// Warns about scopes that no route refers to; they have no effect.
-pub(super) fn warn_unused(scopes: &[Scope], own: &[ScopeQuota], routes: &[Route], report: &mut Diagnostics) {
-    for (place, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.partitioning.is_none()) {
-        let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == place);
-        let quota = own.iter().find(|own| own.scope == scope.name).map(|own| own.quota);
-        let is_paid = routes.iter().flat_map(|route| &route.costs).any(|(paid, _)| Some(*paid) == quota);
-        let is_written = scope.name != DEFAULT || scope.throttle.is_some() || quota.is_some();
-        if is_written && !is_named && (scope.throttle.is_some() || !is_paid) {
+pub(super) fn warn_unused(scopes: &[Scope], scope_quotas: &[ScopeQuota], routes: &[Route], report: &mut Diagnostics) {
+    for (index, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.partitioning.is_none()) {
+        let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == index);
+        let quota = scope_quotas.iter().find(|entry| entry.scope == scope.name).map(|entry| entry.quota);
+        let has_cost = routes.iter().flat_map(|route| &route.costs).any(|(id, _)| Some(*id) == quota);
+        let is_configured = scope.name != DEFAULT || scope.throttle.is_some() || quota.is_some();
+        if is_configured && !is_named && (scope.throttle.is_some() || !has_cost) {
             report.warning(format!("scopes.{}: unused scope: no route refers to it", scope.name));
         }
     }
@@ -118,17 +118,17 @@ pub(super) fn warn_unused(scopes: &[Scope], own: &[ScopeQuota], routes: &[Route]
 /// Returns the controller of a scope. More than one is an error, because they would counteract each other.
 fn controller(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<Controller> {
     let mut found = Vec::new();
-    if let Some(written) = &raw.autothrottle {
-        let least = span(&raw.delay).unwrap_or_default();
-        let auto = autothrottle(written, least, &format!("{path}.autothrottle"), report);
+    if let Some(keys) = &raw.autothrottle {
+        let min_delay = span(&raw.delay).unwrap_or_default();
+        let auto = autothrottle(keys, min_delay, &format!("{path}.autothrottle"), report);
         found.push(("autothrottle", Controller::Autothrottle(auto)));
     }
-    if let Some(written) = &raw.adaptive_concurrency {
-        let gradient = gradient(written, raw.concurrency, &format!("{path}.adaptive_concurrency"), report);
+    if let Some(keys) = &raw.adaptive_concurrency {
+        let gradient = gradient(keys, raw.concurrency, &format!("{path}.adaptive_concurrency"), report);
         found.push(("adaptive_concurrency", Controller::Gradient(gradient)));
     }
-    if let Some(written) = &raw.rampup {
-        let rampup = rampup(written, raw, &format!("{path}.rampup"), report);
+    if let Some(keys) = &raw.rampup {
+        let rampup = rampup(keys, raw, &format!("{path}.rampup"), report);
         found.push(("rampup", Controller::Rampup(rampup)));
     }
     if let [(first, _), (second, _), ..] = &found[..] {
@@ -141,12 +141,12 @@ fn controller(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<
     found.into_iter().next().map(|(_, controller)| controller)
 }
 
-fn autothrottle(raw: &raw::Autothrottle, least: Duration, path: &str, report: &mut Diagnostics) -> Autothrottle {
+fn autothrottle(raw: &raw::Autothrottle, min_delay: Duration, path: &str, report: &mut Diagnostics) -> Autothrottle {
     let start_delay = Bound::new("start_delay", &raw.start_delay, Duration::ZERO);
     let max_delay = Bound::new("max_delay", &raw.max_delay, Duration::from_secs(5));
     in_order(path, &start_delay, &max_delay, report);
     let max_delay = report.nonzero_duration(&format!("{path}.max_delay"), span(&raw.max_delay), max_delay.value);
-    if max_delay < least {
+    if max_delay < min_delay {
         report.error(&format!("{path}.max_delay"), "less than the scope's delay", "raise it, or lower delay");
     }
     let target = raw.target_concurrency.as_ref().map_or(2.0, |target| target.0.as_f64());
@@ -171,23 +171,23 @@ fn autothrottle(raw: &raw::Autothrottle, least: Duration, path: &str, report: &m
 }
 
 fn gradient(raw: &raw::Adaptive, concurrency: Option<u32>, path: &str, report: &mut Diagnostics) -> Gradient {
-    let floor = report.nonzero_count(&format!("{path}.min"), raw.min, 1);
-    let ceiling = report.nonzero_count(&format!("{path}.max"), raw.max, concurrency.unwrap_or(CEILING));
-    let above = format!("{path}.max");
-    if raw.max.zip(concurrency).is_some_and(|(ceiling, concurrency)| ceiling > concurrency) {
-        report.error(&above, "more than the scope's concurrency", "lower it, or leave one of them out");
-    } else if ceiling < floor {
-        let wrong = format!("{ceiling} is less than min");
-        report.error(&above, wrong, "raise it");
+    let min = report.nonzero_count(&format!("{path}.min"), raw.min, 1);
+    let max = report.nonzero_count(&format!("{path}.max"), raw.max, concurrency.unwrap_or(CEILING));
+    let max_path = format!("{path}.max");
+    if raw.max.zip(concurrency).is_some_and(|(max, concurrency)| max > concurrency) {
+        report.error(&max_path, "more than the scope's concurrency", "lower it, or leave one of them out");
+    } else if max < min {
+        let message = format!("{max} is less than min");
+        report.error(&max_path, message, "raise it");
     }
-    Gradient { min: floor, max: ceiling }
+    Gradient { min, max }
 }
 
 fn rampup(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Diagnostics) -> Rampup {
     let target = match raw.target_overloads {
         None => 1..=1,
         Some(OneOrRange::One(target)) => target..=target,
-        Some(OneOrRange::Range(least, most)) => least..=most,
+        Some(OneOrRange::Range(min, max)) => min..=max,
     };
     if target.is_empty() || *target.end() == 0 {
         report.error(
@@ -205,32 +205,32 @@ fn rampup(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Diagno
 
 fn ramp_variable(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Diagnostics) -> RampVariable {
     let delay = span(&scope.delay).filter(|delay| !delay.is_zero());
-    let of_delay = [("min_delay", raw.min_delay.is_some()), ("max_delay", raw.max_delay.is_some())];
-    let of_concurrency = [("max_concurrency", raw.max_concurrency.is_some())];
-    let idle: &[(&str, bool)] = if delay.is_some() { &of_concurrency } else { &of_delay };
-    for (key, _) in idle.iter().filter(|(_, is_written)| *is_written) {
+    let delay_keys = [("min_delay", raw.min_delay.is_some()), ("max_delay", raw.max_delay.is_some())];
+    let concurrency_keys = [("max_concurrency", raw.max_concurrency.is_some())];
+    let ineffective_keys: &[(&str, bool)] = if delay.is_some() { &concurrency_keys } else { &delay_keys };
+    for (key, _) in ineffective_keys.iter().filter(|(_, is_set)| *is_set) {
         let varied = if delay.is_some() { "delay" } else { "concurrency" };
         report.error(&format!("{path}.{key}"), format!("has no effect: rampup varies {varied}"), "leave it out");
     }
     match (delay, scope.concurrency) {
         (Some(start), _) => {
-            let least = report.nonzero_duration(&format!("{path}.min_delay"), span(&raw.min_delay), start / RAMP_RANGE);
-            let most = span(&raw.max_delay).unwrap_or(start.saturating_mul(RAMP_RANGE));
-            for (key, is_outside) in [("min_delay", least > start), ("max_delay", most < start)] {
+            let min = report.nonzero_duration(&format!("{path}.min_delay"), span(&raw.min_delay), start / RAMP_RANGE);
+            let max = span(&raw.max_delay).unwrap_or(start.saturating_mul(RAMP_RANGE));
+            for (key, is_outside) in [("min_delay", min > start), ("max_delay", max < start)] {
                 if is_outside {
-                    let remedy = "set delay between min_delay and max_delay";
-                    report.error(&format!("{path}.{key}"), "the scope's delay is outside this bound", remedy);
+                    let hint = "set delay between min_delay and max_delay";
+                    report.error(&format!("{path}.{key}"), "the scope's delay is outside this bound", hint);
                 }
             }
-            RampVariable::Delay { start, min: least, max: most }
+            RampVariable::Delay { start, min, max }
         }
         (None, Some(start)) => {
             let path = format!("{path}.max_concurrency");
-            let most = report.nonzero_count(&path, raw.max_concurrency, start.saturating_mul(RAMP_RANGE));
-            if most < start {
+            let max = report.nonzero_count(&path, raw.max_concurrency, start.saturating_mul(RAMP_RANGE));
+            if max < start {
                 report.error(&path, "less than the scope's concurrency", "raise it");
             }
-            RampVariable::Concurrency { start, max: most }
+            RampVariable::Concurrency { start, max }
         }
         (None, None) => {
             report.error(path, "rampup needs an initial value", "set delay or concurrency");
@@ -263,14 +263,14 @@ fn queue(raw: Option<&raw::Queue>, path: &str, report: &mut Diagnostics) -> Queu
     }
 }
 
-fn span(written: &Option<Span>) -> Option<Duration> {
-    written.as_ref().map(|span| span.0)
+fn span(value: &Option<Span>) -> Option<Duration> {
+    value.as_ref().map(|span| span.0)
 }
 
-fn jitter(written: &Option<OneOrRange<Change>>, default: f64, path: &str, report: &mut Diagnostics) -> Jitter {
-    let jitter = match written {
+fn jitter(value: &Option<OneOrRange<Change>>, default: f64, path: &str, report: &mut Diagnostics) -> Jitter {
+    let jitter = match value {
         None => Jitter::at_most(default),
-        Some(OneOrRange::One(Change(most))) => Jitter::at_most(*most),
+        Some(OneOrRange::One(Change(max))) => Jitter::at_most(*max),
         Some(OneOrRange::Range(Change(low), Change(high))) => Jitter { low: *low, high: *high },
     };
     if jitter.high < jitter.low {
@@ -279,8 +279,8 @@ fn jitter(written: &Option<OneOrRange<Change>>, default: f64, path: &str, report
     jitter
 }
 
-fn statuses(written: &[u16], path: &str, report: &mut Diagnostics) {
-    for (index, status) in written.iter().enumerate().filter(|(_, status)| !(100..=599).contains(*status)) {
+fn statuses(values: &[u16], path: &str, report: &mut Diagnostics) {
+    for (index, status) in values.iter().enumerate().filter(|(_, status)| !(100..=599).contains(*status)) {
         report.error(
             &format!("{path}[{index}]"),
             format!("found {status}, needs a status"),
@@ -297,8 +297,8 @@ struct Bound {
 }
 
 impl Bound {
-    fn new(key: &'static str, written: &Option<Span>, default: Duration) -> Self {
-        Self { key, value: span(written).unwrap_or(default), is_written: written.is_some() }
+    fn new(key: &'static str, value: &Option<Span>, default: Duration) -> Self {
+        Self { key, value: span(value).unwrap_or(default), is_written: value.is_some() }
     }
 
     /// Returns the key, with the value if it is the default.
@@ -308,19 +308,19 @@ impl Bound {
     }
 }
 
-fn in_order(path: &str, least: &Bound, most: &Bound, report: &mut Diagnostics) {
-    let is_spoiled = |bound: &Bound| report.has_error_at(&format!("{path}.{}", bound.key));
-    if most.value >= least.value || is_spoiled(least) || is_spoiled(most) {
+fn in_order(path: &str, min: &Bound, max: &Bound, report: &mut Diagnostics) {
+    let has_error = |bound: &Bound| report.has_error_at(&format!("{path}.{}", bound.key));
+    if max.value >= min.value || has_error(min) || has_error(max) {
         return;
     }
-    match most.is_written {
+    match max.is_written {
         true => {
-            let wrong = format!("less than {}", least.describe());
-            report.error(&format!("{path}.{}", most.key), wrong, "raise it");
+            let message = format!("less than {}", min.describe());
+            report.error(&format!("{path}.{}", max.key), message, "raise it");
         }
         false => {
-            let wrong = format!("more than {}", most.describe());
-            report.error(&format!("{path}.{}", least.key), wrong, format!("lower it, or set {}", most.key));
+            let message = format!("more than {}", max.describe());
+            report.error(&format!("{path}.{}", min.key), message, format!("lower it, or set {}", max.key));
         }
     }
 }

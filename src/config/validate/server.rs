@@ -1,7 +1,7 @@
 //! Validates the listeners, `origin`, `headers`, `log` and `limits`.
 
 use super::diagnostics::Diagnostics;
-use crate::config::raw::{self, server as written};
+use crate::config::raw::{self, server as raw_server};
 use crate::config::scalars::{Size, Span};
 use crate::config::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin};
 use crate::policy::secret::Secret;
@@ -19,8 +19,8 @@ const SPREAD: Share = Share::from_millionths(200_000);
 const KIB: u64 = 1024;
 
 pub(super) fn listen(raw: &raw::File, report: &mut Diagnostics) -> Vec<SocketAddr> {
-    let Some(written) = &raw.listen else { return vec![LISTEN] };
-    let addresses: Vec<SocketAddr> = written.0.iter().map(|socket| socket.0).collect();
+    let Some(sockets) = &raw.listen else { return vec![LISTEN] };
+    let addresses: Vec<SocketAddr> = sockets.0.iter().map(|socket| socket.0).collect();
     if addresses.is_empty() && !report.has_error_at("listen") {
         report.error("listen", "no listen address", "add one such as 127.0.0.1:8080");
     }
@@ -33,12 +33,12 @@ pub(super) fn listen(raw: &raw::File, report: &mut Diagnostics) -> Vec<SocketAdd
 }
 
 pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnostics) -> Option<Admin> {
-    let written = match &raw.admin {
-        Some(written::AdminListener::Off) => return None,
-        Some(written::AdminListener::On(keys)) => keys,
-        None => &written::Admin::default(),
+    let keys = match &raw.admin {
+        Some(raw_server::AdminListener::Off) => return None,
+        Some(raw_server::AdminListener::On(keys)) => keys,
+        None => &raw_server::Admin::default(),
     };
-    let address = written.listen.as_ref().map_or(ADMIN, |socket| socket.0);
+    let address = keys.listen.as_ref().map_or(ADMIN, |socket| socket.0);
     if address.port() != 0 && listen.contains(&address) {
         report.error(
             "admin.listen",
@@ -46,11 +46,11 @@ pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnos
             "write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
         );
     }
-    if !address.ip().is_loopback() && written.token.is_none() {
-        let wrong = format!("{address} is not a loopback address and requires a token");
-        report.error("admin.listen", wrong, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
+    if !address.ip().is_loopback() && keys.token.is_none() {
+        let message = format!("{address} is not a loopback address and requires a token");
+        report.error("admin.listen", message, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
     }
-    let token = written.token.as_ref().map(|token| token.0.clone());
+    let token = keys.token.as_ref().map(|token| token.0.clone());
     if token.as_ref().is_some_and(|token| token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic())) {
         report.error(
             "admin.token",
@@ -65,11 +65,11 @@ pub(super) fn state_dir(raw: &raw::File) -> PathBuf {
     raw.state_dir.as_deref().unwrap_or("./state").into()
 }
 
-pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut Diagnostics) -> Origin {
+pub(super) fn origin(raw: &raw_server::Origin, listen: &[SocketAddr], report: &mut Diagnostics) -> Origin {
     let (host, port, authority) = match raw.url.as_deref().map(address_of) {
         Some(Ok(address)) => address,
-        Some(Err((wrong, remedy))) => {
-            report.error("origin.url", wrong, remedy);
+        Some(Err((message, hint))) => {
+            report.error("origin.url", message, hint);
             Default::default()
         }
         None => {
@@ -77,11 +77,11 @@ pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut 
             Default::default()
         }
     };
-    let is_us = |address: &&SocketAddr| {
+    let is_own_address = |address: &&SocketAddr| {
         address.port() == port
             && (host == address.ip().to_string() || (host == "localhost" && address.ip().is_loopback()))
     };
-    if let Some(address) = listen.iter().find(is_us) {
+    if let Some(address) = listen.iter().find(is_own_address) {
         report.error("origin.url", format!("{address} points to the gateway itself"), "set the address of the site");
     }
     let span = |span: &Option<Span>| span.as_ref().map(|span| span.0);
@@ -107,14 +107,14 @@ pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut 
 /// Returns host, port and authority of `http://host[:port]`. `Err` is the message and the hint.
 fn address_of(url: &str) -> Result<(String, u16, String), (String, &'static str)> {
     const EXAMPLE: &str = "use http://HOST:PORT, such as http://127.0.0.1:3000";
-    let wrong = |wrong: &str| Err((format!("{url:?}: {wrong}"), EXAMPLE));
+    let invalid = |message: &str| Err((format!("{url:?}: {message}"), EXAMPLE));
     if url.starts_with("https://") {
         return Err((
             "TLS to the origin is not supported in this version".into(),
             "use http://, over a network that you trust",
         ));
     }
-    let Some(rest) = url.strip_prefix("http://") else { return wrong("unsupported scheme") };
+    let Some(rest) = url.strip_prefix("http://") else { return invalid("unsupported scheme") };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.contains('@') {
         return Err((
@@ -123,14 +123,14 @@ fn address_of(url: &str) -> Result<(String, u16, String), (String, &'static str)
         ));
     }
     if rest.contains(['/', '?', '#']) {
-        return wrong("contains a path: request paths are forwarded unchanged");
+        return invalid("contains a path: request paths are forwarded unchanged");
     }
-    let Ok(authority) = rest.parse::<http::uri::Authority>() else { return wrong("missing or invalid host") };
+    let Ok(authority) = rest.parse::<http::uri::Authority>() else { return invalid("missing or invalid host") };
     let port = match rest[authority.host().len()..].strip_prefix(':') {
         None => 80,
         Some(digits) => match digits.parse::<u16>() {
             Ok(port) if port > 0 => port,
-            _ => return wrong("invalid port, needs 1 to 65535"),
+            _ => return invalid("invalid port, needs 1 to 65535"),
         },
     };
     let bracketed = authority.host().to_ascii_lowercase();
@@ -142,13 +142,13 @@ fn address_of(url: &str) -> Result<(String, u16, String), (String, &'static str)
         !host.is_empty() && host.bytes().all(plain)
     };
     if !is_host {
-        return wrong("missing or invalid host");
+        return invalid("missing or invalid host");
     }
     let authority = if port == 80 { bracketed } else { format!("{bracketed}:{port}") };
     Ok((host, port, authority))
 }
 
-pub(super) fn limits(raw: &written::Limits, report: &mut Diagnostics) -> Limits {
+pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limits {
     let per_address = raw.max_connections_per_address.unwrap_or(0);
     Limits {
         max_connections: count(report.nonzero_count("limits.max_connections", raw.max_connections, 10_000)),
@@ -177,18 +177,18 @@ pub(super) fn limits(raw: &written::Limits, report: &mut Diagnostics) -> Limits 
     }
 }
 
-fn limit_span(key: &str, written: &Option<Span>, default_seconds: u64, report: &mut Diagnostics) -> Duration {
+fn limit_span(key: &str, value: &Option<Span>, default_seconds: u64, report: &mut Diagnostics) -> Duration {
     report.nonzero_duration(
         &format!("limits.{key}"),
-        written.as_ref().map(|span| span.0),
+        value.as_ref().map(|span| span.0),
         Duration::from_secs(default_seconds),
     )
 }
 
 /// Returns the maximum size of a request head, 8 KiB to 1 MiB: hyper needs a buffer of at least 8 KiB, and a megabyte
 /// of fields is an attack.
-fn head_size(written: &Option<Size>, report: &mut Diagnostics) -> usize {
-    let size = written.as_ref().map_or(32 * KIB, |size| size.0);
+fn head_size(value: &Option<Size>, report: &mut Diagnostics) -> usize {
+    let size = value.as_ref().map_or(32 * KIB, |size| size.0);
     if !(8 * KIB..=KIB * KIB).contains(&size) {
         report.error("limits.max_header_size", "needs 8KiB to 1MiB", "write a size such as 32KiB");
     }
@@ -199,33 +199,33 @@ fn count(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-pub(super) fn headers(raw: &written::Headers) -> Headers {
+pub(super) fn headers(raw: &raw_server::Headers) -> Headers {
     let mut legacy = Vec::new();
     for family in &raw.legacy {
         let family = match family {
-            written::Legacy::Atlassian => LegacyFamily::Atlassian,
-            written::Legacy::Github => LegacyFamily::Github,
-            written::Legacy::Draft03 => LegacyFamily::Draft03,
+            raw_server::Legacy::Atlassian => LegacyFamily::Atlassian,
+            raw_server::Legacy::Github => LegacyFamily::Github,
+            raw_server::Legacy::Draft03 => LegacyFamily::Draft03,
         };
         if !legacy.contains(&family) {
             legacy.push(family);
         }
     }
     let retry_after_spread = raw.retry_after_spread.as_ref().map_or(SPREAD, |share| share.0);
-    Headers { ratelimit: raw.ratelimit != written::RateLimit::Off, legacy, retry_after_spread }
+    Headers { ratelimit: raw.ratelimit != raw_server::RateLimit::Off, legacy, retry_after_spread }
 }
 
-pub(super) fn log(raw: &written::Log, state_dir: &Path, report: &mut Diagnostics) -> Log {
+pub(super) fn log(raw: &raw_server::Log, state_dir: &Path, report: &mut Diagnostics) -> Log {
     let access = match &raw.access {
         None => AccessLog::File { path: state_dir.join(ACCESS_LOG) },
-        Some(written::Access::Off) => AccessLog::Off,
-        Some(written::Access::Stdout) => AccessLog::Stdout,
-        Some(written::Access::File(file)) => {
+        Some(raw_server::Access::Off) => AccessLog::Off,
+        Some(raw_server::Access::Stdout) => AccessLog::Stdout,
+        Some(raw_server::Access::File(file)) => {
             let path = file.path.clone().unwrap_or_default();
             if path.is_empty() {
                 report.error("log.access.path", "missing", "name a file such as ./state/access.log");
             }
-            if file.format == written::Format::Combined {
+            if file.format == raw_server::Format::Combined {
                 report.error(
                     "log.access.format",
                     "combined is not supported in this version",
@@ -236,11 +236,11 @@ pub(super) fn log(raw: &written::Log, state_dir: &Path, report: &mut Diagnostics
         }
     };
     let level = match raw.level {
-        written::Level::Error => LogLevel::Error,
-        written::Level::Warn => LogLevel::Warn,
-        written::Level::Info => LogLevel::Info,
-        written::Level::Debug => LogLevel::Debug,
-        written::Level::Trace => LogLevel::Trace,
+        raw_server::Level::Error => LogLevel::Error,
+        raw_server::Level::Warn => LogLevel::Warn,
+        raw_server::Level::Info => LogLevel::Info,
+        raw_server::Level::Debug => LogLevel::Debug,
+        raw_server::Level::Trace => LogLevel::Trace,
     };
     Log { access, level }
 }

@@ -55,8 +55,8 @@ pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
 fn nameservers(raw: &raw::Servers, report: &mut Diagnostics) -> Vec<SocketAddr> {
     let Some(servers) = &raw.nameservers else { return Vec::new() };
     if servers.0.is_empty() {
-        let remedy = "write one such as 127.0.0.1:53, leave it out to use the system's, or write dns: off";
-        report.error("verify.dns.nameservers", "is empty", remedy);
+        let hint = "write one such as 127.0.0.1:53, leave it out to use the system's, or write dns: off";
+        report.error("verify.dns.nameservers", "is empty", hint);
     }
     servers.0.iter().map(|server| server.0).collect()
 }
@@ -73,7 +73,7 @@ pub(super) fn operators(
     known: &[&str],
     report: &mut Diagnostics,
 ) -> Vec<CrawlerOperator> {
-    let operators = raw.0.iter().map(|(name, written)| operator(name, written, known, report)).collect();
+    let operators = raw.0.iter().map(|(name, raw_operator)| operator(name, raw_operator, known, report)).collect();
     check_unique(raw, "product_tokens", |operator| operator.product_tokens.as_ref(), report);
     check_unique(raw, "signature_agents", |operator| operator.signature_agents.as_ref(), report);
     operators
@@ -83,18 +83,18 @@ pub(super) fn operators(
 fn check_unique(
     raw: &NamedMap<raw::Operator>,
     key: &str,
-    of: impl Fn(&raw::Operator) -> Option<&OneOrMany<String>>,
+    values_of: impl Fn(&raw::Operator) -> Option<&OneOrMany<String>>,
     report: &mut Diagnostics,
 ) {
-    let mut told: Vec<(&str, &str)> = Vec::new();
-    for (name, written) in &raw.0 {
-        let before = told.len();
-        each(of(written), &format!("operators.{name}.{key}"), |path, text| {
-            if let Some((_, other)) = told[..before].iter().find(|(known, _)| known.eq_ignore_ascii_case(text)) {
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for (name, operator) in &raw.0 {
+        let before = seen.len();
+        each(values_of(operator), &format!("operators.{name}.{key}"), |path, text| {
+            if let Some((_, other)) = seen[..before].iter().find(|(known, _)| known.eq_ignore_ascii_case(text)) {
                 report.error(path, format!("duplicate {text:?}: operators.{other} has it, too"), "keep one of them");
             }
         });
-        told.extend(of(written).iter().flat_map(|list| &list.0).map(|text| (text.as_str(), name.as_str())));
+        seen.extend(values_of(operator).iter().flat_map(|list| &list.0).map(|text| (text.as_str(), name.as_str())));
     }
 }
 
@@ -118,15 +118,15 @@ pub(super) fn warn_unfetched(raw: &NamedMap<raw::Operator>, verify: &Verify, rep
     each_range(raw, |path, source| {
         if source.contains("://") {
             // A query may contain a key.
-            let (place, url) = (report.location_of(path), source.split('?').next().unwrap_or_default());
-            report.warning(format!("{place}: {path}: {url} is not fetched, because verify.refresh_interval is off"));
+            let (location, url) = (report.location_of(path), source.split('?').next().unwrap_or_default());
+            report.warning(format!("{location}: {path}: {url} is not fetched, because verify.refresh_interval is off"));
         }
     });
 }
 
-fn each_range(raw: &NamedMap<raw::Operator>, mut look: impl FnMut(&str, &str)) {
-    for (name, written) in &raw.0 {
-        each(written.ranges.as_ref(), &format!("operators.{name}.ranges"), &mut look);
+fn each_range(raw: &NamedMap<raw::Operator>, mut visit: impl FnMut(&str, &str)) {
+    for (name, operator) in &raw.0 {
+        each(operator.ranges.as_ref(), &format!("operators.{name}.ranges"), &mut visit);
     }
 }
 
@@ -134,11 +134,11 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagno
     let path = format!("operators.{name}");
     report.name(&path, name);
     if !known.contains(&name) {
-        let signs = raw.signature_agents.is_some();
-        if raw.product_tokens.is_none() && !signs {
+        let is_signed = raw.signature_agents.is_some();
+        if raw.product_tokens.is_none() && !is_signed {
             report.warning(format!("{path}: unknown operator without product_tokens: no user agent can claim it"));
         }
-        if raw.ranges.is_none() && raw.dns_names.is_none() && !signs {
+        if raw.ranges.is_none() && raw.dns_names.is_none() && !is_signed {
             report.warning(format!("{path}: without ranges, dns_names or signature_agents no client can be verified"));
         }
     }
@@ -152,22 +152,22 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagno
         self::agent(path, agent, report);
     });
     let patterns = |list: &OneOrMany<Pattern>| list.0.iter().map(|pattern| pattern.0.clone()).collect();
-    let complete = |list: &OneOrMany<raw::ProofMethodName>| list.0.iter().copied().map(Into::into).collect();
+    let exhaustive = |list: &OneOrMany<raw::ProofMethodName>| list.0.iter().copied().map(Into::into).collect();
     CrawlerOperator {
         name: name.to_owned(),
         tokens: texts(&raw.product_tokens),
         ranges: texts(&raw.ranges),
         names: raw.dns_names.as_ref().map(patterns),
-        complete: raw.exhaustive.as_ref().map(complete),
+        complete: raw.exhaustive.as_ref().map(exhaustive),
         signature_agents: texts(&raw.signature_agents),
     }
 }
 
-/// Calls `look` for each text of a list, with its path.
-fn each(list: Option<&OneOrMany<String>>, path: &str, mut look: impl FnMut(&str, &str)) {
+/// Calls `visit` for each text of a list, with its path.
+fn each(list: Option<&OneOrMany<String>>, path: &str, mut visit: impl FnMut(&str, &str)) {
     match list.map(|list| list.0.as_slice()) {
-        Some([one]) => look(path, one),
-        Some(many) => many.iter().enumerate().for_each(|(index, text)| look(&format!("{path}[{index}]"), text)),
+        Some([one]) => visit(path, one),
+        Some(many) => many.iter().enumerate().for_each(|(index, text)| visit(&format!("{path}[{index}]"), text)),
         None => {}
     }
 }
@@ -181,7 +181,7 @@ fn token(path: &str, token: &str, report: &mut Diagnostics) {
 
 /// Warns about a product token with a version: it is matched literally.
 fn warn_version(path: &str, token: &str, report: &mut Diagnostics) {
-    let version = token.split_once('/').filter(|(_, rest)| rest.starts_with(|sign: char| sign.is_ascii_digit()));
+    let version = token.split_once('/').filter(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()));
     if let Some((product, _)) = version {
         report.warning(format!("{path}: {token:?} matches this version only; {product} matches all versions"));
     }
@@ -190,13 +190,13 @@ fn warn_version(path: &str, token: &str, report: &mut Diagnostics) {
 /// Checks a source of ranges. A path is accepted as it is; a URL must be fetchable, and a network no wider than that of
 /// a crawler.
 fn source(path: &str, source: &str, report: &mut Diagnostics) {
-    let remedy = "write a network, an https:// URL or the path of a file";
+    let hint = "write a network, an https:// URL or the path of a file";
     if source.trim().is_empty() {
-        return report.error(path, "is empty", remedy);
+        return report.error(path, "is empty", hint);
     }
     if source.parse().is_ok_and(|network: IpNet| is_wider_than_crawlers(network.addr(), network.prefix_len())) {
-        let wrong = format!("{source} is too wide for the network of a crawler");
-        return report.error(path, wrong, "write at most an IPv4 /8 or an IPv6 /19");
+        let message = format!("{source} is too wide for the network of a crawler");
+        return report.error(path, message, "write at most an IPv4 /8 or an IPv6 /19");
     }
     let Some((scheme, rest)) = source.split_once("://") else {
         if looks_like_network(source) && !is_network(source) {
@@ -211,7 +211,7 @@ fn source(path: &str, source: &str, report: &mut Diagnostics) {
         ("http", Some(_)) => {
             report.error(path, "insecure URL", "use https://, or http:// on this machine");
         }
-        _ => report.error(path, format!("unsupported URL {source:?}"), remedy),
+        _ => report.error(path, format!("unsupported URL {source:?}"), hint),
     }
 }
 
@@ -222,9 +222,10 @@ fn is_network(text: &str) -> bool {
 /// Returns true if `text` consists of the characters of an address or network: digits and dots, or hexadecimal digits
 /// with colons. No file has such a name.
 fn looks_like_network(text: &str) -> bool {
-    let only = |signs: &str| text.bytes().all(|byte| byte.is_ascii_digit() || signs.as_bytes().contains(&byte));
+    let contains_only =
+        |allowed: &str| text.bytes().all(|byte| byte.is_ascii_digit() || allowed.as_bytes().contains(&byte));
     text.starts_with(|first: char| first.is_ascii_hexdigit() || first == ':')
-        && ((text.contains('.') && only("./")) || (text.contains(':') && only("abcdefABCDEF.:/")))
+        && ((text.contains('.') && contains_only("./")) || (text.contains(':') && contains_only("abcdefABCDEF.:/")))
 }
 
 fn agent(path: &str, agent: &str, report: &mut Diagnostics) {
@@ -235,8 +236,8 @@ fn agent(path: &str, agent: &str, report: &mut Diagnostics) {
 }
 
 impl From<raw::ProofMethodName> for ProofMethod {
-    fn from(known: raw::ProofMethodName) -> Self {
-        match known {
+    fn from(method: raw::ProofMethodName) -> Self {
+        match method {
             raw::ProofMethodName::Ranges => Self::Addresses,
             raw::ProofMethodName::DnsNames => Self::Names,
         }
