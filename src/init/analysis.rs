@@ -71,12 +71,12 @@ pub enum InitError {
 
 impl InitError {
     fn of(counts: &Counts, names: &[String]) -> Self {
-        let first = counts.broken.iter().min_by_key(|(_, (_, place))| *place);
-        let told = |(kind, (_, place)): (&LineError, &(u64, LinePosition))| {
-            let name = names.get(place.file).map_or("", String::as_str);
-            format!("; first invalid line {name}:{}: {}", place.number, kind.message())
+        let first = counts.broken.iter().min_by_key(|(_, (_, position))| *position);
+        let describe = |(kind, (_, position)): (&LineError, &(u64, LinePosition))| {
+            let name = names.get(position.file).map_or("", String::as_str);
+            format!("; first invalid line {name}:{}: {}", position.number, kind.message())
         };
-        Self::NoRequest { lines: counts.lines, first: first.map_or_else(String::new, told) }
+        Self::NoRequest { lines: counts.lines, first: first.map_or_else(String::new, describe) }
     }
 }
 
@@ -87,7 +87,7 @@ impl<'a> LogAnalysis<'a> {
         agents: &'a Arc<UserAgentMatcher>,
         operators: &'a Arc<OperatorTable>,
     ) -> Result<Self, InitError> {
-        let mut findings = Self {
+        let mut analysis = Self {
             agents,
             operators,
             days: LogTimeRange::default(),
@@ -100,23 +100,23 @@ impl<'a> LogAnalysis<'a> {
         };
         let mut claims = ClaimCache::new(foldhash::fast::RandomState::default());
         let mut lines = MergedLog::new(logs.open()?, OUT_OF_ORDER);
-        while let Some(OrderedLine { at, place, text }) = lines.next_line()? {
-            let east = east(text).unwrap_or(0);
-            let read = LogLine::read(text).map(|line| {
-                line.into_iter().for_each(|line| findings.record(&LogLine { at, ..line }, east, &mut claims));
+        while let Some(OrderedLine { at, place: position, text }) = lines.next_line()? {
+            let utc_offset = east(text).unwrap_or(0);
+            let result = LogLine::read(text).map(|line| {
+                line.into_iter().for_each(|line| analysis.record(&LogLine { at, ..line }, utc_offset, &mut claims));
             });
-            if let Err(broken) = read {
-                lines.count_line_error(broken, place);
+            if let Err(error) = result {
+                lines.count_line_error(error, position);
             }
         }
-        findings.requests.broken = lines.counts.broken.values().map(|(count, _)| count).sum();
-        match findings.requests.all {
+        analysis.requests.broken = lines.counts.broken.values().map(|(count, _)| count).sum();
+        match analysis.requests.all {
             0 => Err(InitError::of(&lines.counts, &logs.names())),
-            _ => Ok(findings),
+            _ => Ok(analysis),
         }
     }
 
-    fn record(&mut self, line: &LogLine<'_>, east: i64, claims: &mut ClaimCache) {
+    fn record(&mut self, line: &LogLine<'_>, utc_offset: i64, claims: &mut ClaimCache) {
         self.requests.all += 1;
         self.has_user_agents |= line.user_agent.is_some();
         let (claim, _) = claims.claim(self.agents, line.user_agent.as_deref().unwrap_or_default());
@@ -124,33 +124,33 @@ impl<'a> LogAnalysis<'a> {
             LoggedClient::Address(address) => Some(address),
             LoggedClient::HostName(_) => None,
         };
-        let who = RequesterKind::of(claim, client, self.operators);
-        self.bots.count(who, line.at);
-        self.days.record(line.at, east);
-        let Some(asked) = &line.request else { return };
-        let Ok(path) = normalize(&asked.path) else { return };
-        if let (RequesterKind::Bot(Some(bot)), Some(client)) = (who, client) {
+        let requester = RequesterKind::of(claim, client, self.operators);
+        self.bots.count(requester, line.at);
+        self.days.record(line.at, utc_offset);
+        let Some(request) = &line.request else { return };
+        let Ok(path) = normalize(&request.path) else { return };
+        if let (RequesterKind::Bot(Some(bot)), Some(client)) = (requester, client) {
             self.self_requests.record(self.agents.name(bot), &path, client);
         }
         self.record_page(
-            PageRequest { path: &path, query: asked.query.as_deref(), by_person: who == RequesterKind::Person },
+            PageRequest { path: &path, query: request.query.as_deref(), by_person: requester == RequesterKind::Person },
             line.status,
         );
     }
 
     /// Counts a request: a successful page request in the tree, an asset by its extension.
-    fn record_page(&mut self, visit: PageRequest<'_>, status: u16) {
+    fn record_page(&mut self, page: PageRequest<'_>, status: u16) {
         // The path decides, not the method: a POST to a page costs work, too.
-        match aim(visit.path) {
+        match aim(page.path) {
             ResourceKind::Robots => self.requests.robots += 1,
             ResourceKind::Page(_) if is_wanted(status) => {
                 self.requests.pages += 1;
-                self.tree.add(visit);
+                self.tree.add(page);
             }
             ResourceKind::Page(_) => {}
-            aim => {
-                self.requests.assets += u64::from(aim == ResourceKind::Asset && is_wanted(status));
-                self.record_extension(visit.path);
+            kind => {
+                self.requests.assets += u64::from(kind == ResourceKind::Asset && is_wanted(status));
+                self.record_extension(page.path);
             }
         }
     }
@@ -158,10 +158,10 @@ impl<'a> LogAnalysis<'a> {
     /// Counts the extension of an asset or icon, even if it is missing on the site, because missing assets are free,
     /// too.
     fn record_extension(&mut self, path: &str) {
-        let Some((_, ending)) = path.rsplit_once('.') else { return };
-        let has_room = self.extensions.len() < MAX_EXTENSIONS || self.extensions.contains_key(ending);
-        if has_room && aim(&format!("/a.{ending}")) == ResourceKind::Asset {
-            *self.extensions.entry(ending.to_owned()).or_default() += 1;
+        let Some((_, extension)) = path.rsplit_once('.') else { return };
+        let has_room = self.extensions.len() < MAX_EXTENSIONS || self.extensions.contains_key(extension);
+        if has_room && aim(&format!("/a.{extension}")) == ResourceKind::Asset {
+            *self.extensions.entry(extension.to_owned()).or_default() += 1;
         }
     }
 }

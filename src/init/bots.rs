@@ -55,8 +55,8 @@ impl RequesterKind {
 }
 
 impl Bots {
-    pub(super) fn count(&mut self, who: RequesterKind, at: Timestamp) {
-        let tally = match who {
+    pub(super) fn count(&mut self, requester: RequesterKind, at: Timestamp) {
+        let rate = match requester {
             RequesterKind::Person => &mut self.people,
             RequesterKind::Bot(None) => &mut self.unnamed,
             RequesterKind::Bot(Some(bot)) => self.named.entry(bot).or_default(),
@@ -69,7 +69,7 @@ impl Bots {
                 }
             }
         };
-        tally.count(at);
+        rate.count(at);
     }
 
     /// Returns the traffic by operator of search engines, or of all other operators, busiest first.
@@ -87,8 +87,8 @@ impl Bots {
 
     /// Returns the falsely claimed operators and the number of such requests, most frequent first.
     pub(super) fn impostors<'a>(&self, operators: &'a OperatorTable) -> Vec<(&'a str, u64)> {
-        let lied = self.crawlers.iter().map(|(id, crawler)| (operators.name(*id), crawler.mismatched.requests));
-        busiest_first(lied.filter(|(_, requests)| *requests > 0).collect())
+        let mismatched = self.crawlers.iter().map(|(id, crawler)| (operators.name(*id), crawler.mismatched.requests));
+        busiest_first(mismatched.filter(|(_, requests)| *requests > 0).collect())
     }
 
     /// Returns bots that cannot be verified, busiest first: HTTP libraries, or all others.
@@ -97,9 +97,9 @@ impl Bots {
         agents: &'a UserAgentMatcher,
         libraries: bool,
     ) -> Vec<(&'a str, &'a RequestRate)> {
-        let named = self.named.iter().map(|(id, tally)| (agents.name(*id), tally));
+        let named = self.named.iter().map(|(id, rate)| (agents.name(*id), rate));
         let mut bots: Vec<_> = named.filter(|(name, _)| is_library(name) == libraries).collect();
-        bots.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.requests));
+        bots.sort_by_key(|(_, rate)| std::cmp::Reverse(rate.requests));
         bots
     }
 }

@@ -41,11 +41,11 @@ impl DailyDemand {
     }
 
     /// Measures what the configuration `yaml` charges on the logs.
-    pub(super) fn replay(yaml: &str, logs: &Logs, findings: &LogAnalysis<'_>) -> Result<Self, DryRunError> {
-        let LogAnalysis { agents, operators, days, .. } = findings;
+    pub(super) fn replay(yaml: &str, logs: &Logs, analysis: &LogAnalysis<'_>) -> Result<Self, DryRunError> {
+        let LogAnalysis { agents, operators, days, .. } = analysis;
         let names: Vec<&str> = operators.names().collect();
         let settings = config::load(Path::new("proposed"), yaml, &[], &[], &names)
-            .map_err(|mistakes| DryRunError::Wrong(mistakes.to_string()))?;
+            .map_err(|errors| DryRunError::Wrong(errors.to_string()))?;
         let (operators, agents) = (Arc::clone(operators), Arc::clone(agents));
         let policy = Policy { name: "proposed".into(), settings, operators, agents, lists: Arc::default() };
         let quotas = replayed(policy, MergedLog::new(logs.open()?, OUT_OF_ORDER))?;
@@ -55,45 +55,50 @@ impl DailyDemand {
     /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
     fn of(quota: &QuotaReport, days: &LogTimeRange) -> Self {
         let used = |window: &WindowReport| window.used.ceil() as u64;
-        let of_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil() as u64);
+        let used_by_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil() as u64);
         if days.is_less_than_a_day() {
             let all = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).sum::<u64>();
-            let reckoned = format!(
+            let description = format!(
                 "{} in about {} h, which is {} in a whole day",
                 group_digits(all(used)),
                 days.hours(),
                 group_digits(days.per_day(all(used)))
             );
-            return Self { busiest: days.per_day(all(used)), people: days.per_day(all(of_people)), reckoned };
+            return Self {
+                busiest: days.per_day(all(used)),
+                people: days.per_day(all(used_by_people)),
+                reckoned: description,
+            };
         }
-        let most = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).max().unwrap_or(0);
-        let busiest = most(used);
-        let mut reckoned = match quota.windows_in_all {
+        let max_of = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).max().unwrap_or(0);
+        let busiest = max_of(used);
+        let mut description = match quota.windows_in_all {
             0 | 1 => format!("{} on the only day", group_digits(busiest)),
             days => format!("{} on the busiest of {} days", group_digits(busiest), group_digits(days)),
         };
-        if let Some(usual) = median(quota.windows.iter().filter(|window| days.covers(window)).map(used).collect()) {
-            reckoned += &format!(", {} on a median day", group_digits(usual));
+        if let Some(median_day) = median(quota.windows.iter().filter(|window| days.covers(window)).map(used).collect())
+        {
+            description += &format!(", {} on a median day", group_digits(median_day));
         }
-        Self { busiest, people: most(of_people), reckoned }
+        Self { busiest, people: max_of(used_by_people), reckoned: description }
     }
 }
 
 fn replayed(policy: Policy, mut lines: MergedLog) -> Result<Vec<QuotaReport>, LogReadError> {
     let assumptions = Assumptions::default();
-    let mut waiting = Some(policy);
-    let mut trial: Option<Simulator> = None;
+    let mut pending_policy = Some(policy);
+    let mut simulator: Option<Simulator> = None;
     while let Some(next) = lines.next_line()? {
         let Ok(Some(line)) = LogLine::read(next.text) else { continue };
         let Some(request) = ReplayRequest::of(&line) else { continue };
-        if let Some(policy) = waiting.take() {
-            trial = Some(Simulator::new(policy, &assumptions, next.at));
+        if let Some(policy) = pending_policy.take() {
+            simulator = Some(Simulator::new(policy, &assumptions, next.at));
         }
-        if let Some(trial) = &mut trial {
-            trial.process(next, &line, &request, &mut |_, _| {});
+        if let Some(simulator) = &mut simulator {
+            simulator.process(next, &line, &request, &mut |_, _| {});
         }
     }
-    Ok(trial.map_or_else(Vec::new, |trial| trial.end().quotas))
+    Ok(simulator.map_or_else(Vec::new, |simulator| simulator.end().quotas))
 }
 
 /// Returns the median; `None` for fewer than [`MIN_DAYS_FOR_MEDIAN`] days.

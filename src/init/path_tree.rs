@@ -61,28 +61,28 @@ pub(super) const SEARCHES: [&str; 7] = ["q", "s", "query", "search", "keyword", 
 
 impl Tree {
     /// Counts a page request.
-    pub(super) fn add(&mut self, visit: PageRequest<'_>) {
-        let Self { root, folders } = self;
-        let (folder, last) = root.walk(visit.path, folders);
-        let visits = match last {
-            LastSegment::Deeper => &mut folder.deeper,
-            LastSegment::Name("") => &mut folder.index,
+    pub(super) fn add(&mut self, request: PageRequest<'_>) {
+        let Self { root, folders: node_count } = self;
+        let (dir, last) = root.walk(request.path, node_count);
+        let counts = match last {
+            LastSegment::Deeper => &mut dir.deeper,
+            LastSegment::Name("") => &mut dir.index,
             LastSegment::Name(name) => {
-                let child = folder.child(name, folders);
+                let child = dir.child(name, node_count);
                 child.weight += 1;
                 &mut child.page
             }
         };
-        visits.count(visit);
+        counts.count(request);
         if self.folders > MAX_NODES {
             self.collapse_rare();
         }
     }
 
-    /// Returns the patterns of all pages, busiest first. In a directory with many names, those with fewer than `heavy`
-    /// requests are merged into `*`.
-    pub(super) fn patterns(mut self, heavy: u64) -> Vec<Pages> {
-        self.root.collapse(heavy, 0);
+    /// Returns the patterns of all pages, busiest first. In a directory with many names, those with fewer than
+    /// `min_weight` requests are merged into `*`.
+    pub(super) fn patterns(mut self, min_weight: u64) -> Vec<Pages> {
+        self.root.collapse(min_weight, 0);
         let mut pages = Vec::new();
         self.root.list(&Pattern::default(), &mut pages);
         pages.sort_by_key(|pages| std::cmp::Reverse(pages.visits.all));
@@ -91,11 +91,11 @@ impl Tree {
 
     /// Merges the rare names of every directory until half of the capacity is free.
     fn collapse_rare(&mut self) {
-        let mut seldom = 1;
+        let mut max_weight = 1;
         while self.folders > MAX_NODES / 2 {
-            self.root.collapse_rare(seldom);
+            self.root.collapse_rare(max_weight);
             self.folders = self.root.count();
-            seldom *= 2;
+            max_weight *= 2;
         }
     }
 }
@@ -110,17 +110,17 @@ impl Folder {
     /// Returns the directory of a path below this one, and the last segment of the path.
     fn walk<'a, 'b>(&'a mut self, path: &'b str, count: &mut usize) -> (&'a mut Self, LastSegment<'b>) {
         let path = path.strip_prefix('/').unwrap_or(path);
-        let (folders, last) = path.rsplit_once('/').map_or((None, path), |(folders, last)| (Some(folders), last));
-        let mut folder = self;
-        folder.weight += 1;
-        for (depth, segment) in folders.into_iter().flat_map(|folders| folders.split('/')).enumerate() {
+        let (dirs, last) = path.rsplit_once('/').map_or((None, path), |(dirs, last)| (Some(dirs), last));
+        let mut dir = self;
+        dir.weight += 1;
+        for (depth, segment) in dirs.into_iter().flat_map(|dirs| dirs.split('/')).enumerate() {
             if depth == MAX_DEPTH {
-                return (folder, LastSegment::Deeper);
+                return (dir, LastSegment::Deeper);
             }
-            folder = folder.child(segment, count);
-            folder.weight += 1;
+            dir = dir.child(segment, count);
+            dir.weight += 1;
         }
-        (folder, LastSegment::Name(last))
+        (dir, LastSegment::Name(last))
     }
 
     fn child(&mut self, segment: &str, count: &mut usize) -> &mut Self {
@@ -143,26 +143,27 @@ impl Folder {
         self.names.values_mut().chain(self.any.as_deref_mut())
     }
 
-    /// Merges names with at most `seldom` requests, recursively.
-    fn collapse_rare(&mut self, seldom: u64) {
-        self.merge_children(|child| child.weight <= seldom);
-        self.folders().for_each(|folder| folder.collapse_rare(seldom));
+    /// Merges names with at most `max_weight` requests, recursively.
+    fn collapse_rare(&mut self, max_weight: u64) {
+        self.merge_children(|child| child.weight <= max_weight);
+        self.folders().for_each(|dir| dir.collapse_rare(max_weight));
     }
 
-    /// Merges names in directories with many of them: those with fewer than `heavy` requests or fewer than `share`.
-    /// Names at the top level are sections; below it, a section needs a fifth of the requests of its directory.
-    fn collapse(&mut self, heavy: u64, share: u64) {
-        let is_light = |child: &Self| child.weight < heavy.max(share);
+    /// Merges names in directories with many of them: those with fewer than `min_weight` requests or fewer than
+    /// `share`. Names at the top level are sections; below it, a section needs a fifth of the requests of its directory.
+    fn collapse(&mut self, min_weight: u64, share: u64) {
+        let is_light = |child: &Self| child.weight < min_weight.max(share);
         let light = self.names.values().filter(|child| is_light(child)).count();
         if self.any.is_some() || light >= COLLAPSE_THRESHOLD {
             self.merge_children(is_light);
         }
-        self.folders().for_each(|folder| folder.collapse(heavy, folder.weight / 5));
+        self.folders().for_each(|dir| dir.collapse(min_weight, dir.weight / 5));
     }
 
-    fn merge_children(&mut self, which: impl Fn(&Self) -> bool) {
-        let together: Vec<Self> = self.names.extract_if(.., |_, child| which(child)).map(|(_, child)| child).collect();
-        together.into_iter().for_each(|child| self.any.get_or_insert_default().absorb(child));
+    fn merge_children(&mut self, is_merged: impl Fn(&Self) -> bool) {
+        let merged: Vec<Self> =
+            self.names.extract_if(.., |_, child| is_merged(child)).map(|(_, child)| child).collect();
+        merged.into_iter().for_each(|child| self.any.get_or_insert_default().absorb(child));
     }
 
     fn absorb(&mut self, other: Self) {
@@ -179,42 +180,42 @@ impl Folder {
     }
 
     fn count(&mut self) -> usize {
-        self.folders().map(|folder| 1 + folder.count()).sum()
+        self.folders().map(|dir| 1 + dir.count()).sum()
     }
 
-    fn list(self, here: &Pattern, pages: &mut Vec<Pages>) {
-        let mut list = |pattern: Pattern, visits: PageCounts| {
-            if visits.all > 0 {
-                pages.push(Pages { pattern, visits });
+    fn list(self, prefix: &Pattern, pages: &mut Vec<Pages>) {
+        let mut list = |pattern: Pattern, counts: PageCounts| {
+            if counts.all > 0 {
+                pages.push(Pages { pattern, visits: counts });
             }
         };
-        list(here.clone(), self.page);
-        list(here.join(PatternSegment::Name("".into())), self.index);
-        list(here.join(PatternSegment::Rest), self.deeper);
+        list(prefix.clone(), self.page);
+        list(prefix.join(PatternSegment::Name("".into())), self.index);
+        list(prefix.join(PatternSegment::Rest), self.deeper);
         for (name, child) in self.names {
-            child.list(&here.join(PatternSegment::Name(name)), pages);
+            child.list(&prefix.join(PatternSegment::Name(name)), pages);
         }
         if let Some(any) = self.any {
-            any.list(&here.join(PatternSegment::Any), pages);
+            any.list(&prefix.join(PatternSegment::Any), pages);
         }
     }
 }
 
 impl PageCounts {
-    fn count(&mut self, visit: PageRequest<'_>) {
+    fn count(&mut self, request: PageRequest<'_>) {
         self.all += 1;
-        self.people += u64::from(visit.by_person);
-        let named = |parameter: &str| visit.query.is_some_and(|query| has_parameter(query, parameter));
-        if let Some(place) = SEARCHES.iter().position(|parameter| named(parameter)) {
-            self.searches[place] += 1;
+        self.people += u64::from(request.by_person);
+        let has = |parameter: &str| request.query.is_some_and(|query| has_parameter(query, parameter));
+        if let Some(index) = SEARCHES.iter().position(|parameter| has(parameter)) {
+            self.searches[index] += 1;
         }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
         self.all += other.all;
         self.people += other.people;
-        for (count, more) in self.searches.iter_mut().zip(other.searches) {
-            *count += more;
+        for (count, addition) in self.searches.iter_mut().zip(other.searches) {
+            *count += addition;
         }
     }
 }

@@ -49,8 +49,8 @@ impl Pattern {
 
     /// Orders patterns as routes: of two that match the same path, the more specific one is first.
     pub(super) fn cmp_specificity(&self, other: &Self) -> Ordering {
-        let particular = |pattern: &Self| pattern.0.iter().map(PatternSegment::specificity).collect::<Vec<_>>();
-        particular(self).cmp(&particular(other))
+        let specificities = |pattern: &Self| pattern.0.iter().map(PatternSegment::specificity).collect::<Vec<_>>();
+        specificities(self).cmp(&specificities(other))
     }
 }
 
@@ -90,11 +90,12 @@ mod tests {
 
     #[test]
     fn variable_segments_are_distinguished_from_names() {
-        for folder in ["item", "v2", "wp-login.php", "", "feed.xml", "top10", ".env"] {
-            assert_eq!(name(folder), Some(folder).filter(|folder| !folder.is_empty()), "{folder:?}");
+        for segment in ["item", "v2", "wp-login.php", "", "feed.xml", "top10", ".env"] {
+            assert_eq!(name(segment), Some(segment).filter(|segment| !segment.is_empty()), "{segment:?}");
         }
-        for thing in ["42", "2015", "logstash-2012", "3fa85f64-5717-4562", "a%20b", "**", "$HOME", "\"", "caf\u{e9}"] {
-            assert_eq!(name(thing), None, "{thing:?}");
+        for segment in ["42", "2015", "logstash-2012", "3fa85f64-5717-4562", "a%20b", "**", "$HOME", "\"", "caf\u{e9}"]
+        {
+            assert_eq!(name(segment), None, "{segment:?}");
         }
         assert_eq!(name(&"a".repeat(41)), None);
         for key in ["sk_live_51H8abcdefghijklmnop", "eyJhbGciOiJIUzI1NiJ9.abc.def"] {

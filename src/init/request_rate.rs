@@ -32,9 +32,9 @@ impl RequestRate {
 }
 
 impl PeakCounter {
-    fn count(&mut self, stretch: u64) {
-        if stretch != self.current {
-            (self.current, self.count) = (stretch, 0);
+    fn count(&mut self, period: u64) {
+        if period != self.current {
+            (self.current, self.count) = (period, 0);
         }
         self.count += 1;
         self.most = self.most.max(self.count);

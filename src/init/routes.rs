@@ -23,41 +23,41 @@ pub(super) struct Route {
 }
 
 impl Routes {
-    /// Selects the routes of a site with `pages` page requests and the asset extensions `endings`.
-    pub(super) fn of(tree: Tree, pages: u64, endings: Vec<String>) -> Self {
+    /// Selects the routes of a site with `pages` page requests and the asset extensions `extensions`.
+    pub(super) fn of(tree: Tree, pages: u64, extensions: Vec<String>) -> Self {
         let pages = of_pages(tree, pages);
         let is_needed = pages.iter().any(|route| route.pattern.has_wildcard());
-        Self { assets: if is_needed { endings } else { Vec::new() }, pages }
+        Self { assets: if is_needed { extensions } else { Vec::new() }, pages }
     }
 }
 
 fn of_pages(tree: Tree, pages: u64) -> Vec<Route> {
-    let seldom = (pages / MIN_SHARE_DIVISOR).max(1);
+    let min_requests = (pages / MIN_SHARE_DIVISOR).max(1);
     let mut routes: Vec<Route> = Vec::new();
-    let busy = tree
+    let busiest = tree
         .patterns((pages / HEAVY_SHARE_DIVISOR).max(2))
         .into_iter()
-        .filter(|pages| pages.visits.all >= seldom)
+        .filter(|pages| pages.visits.all >= min_requests)
         .take(MAX_ROUTES);
-    for Pages { pattern, visits } in busy {
+    for Pages { pattern, visits: counts } in busiest {
         let (parameter, searches) = (0..SEARCHES.len())
-            .map(|place| (SEARCHES[place], visits.searches[place]))
+            .map(|index| (SEARCHES[index], counts.searches[index]))
             .max_by_key(|(_, searches)| *searches)
             .unwrap_or_default();
         // A page that is used only for searches needs no route by parameter.
-        let is_both = searches >= seldom && searches * 10 < visits.all * 9;
-        let rest = match is_both {
+        let needs_both = searches >= min_requests && searches * 10 < counts.all * 9;
+        let rest = match needs_both {
             true => {
-                let searched = PageCounts {
+                let search_counts = PageCounts {
                     all: searches,
-                    people: searches * visits.people / visits.all,
+                    people: searches * counts.people / counts.all,
                     ..PageCounts::default()
                 };
-                routes.push(Route { pattern: pattern.clone(), parameter: Some(parameter), visits: searched });
-                let people = visits.people - searches * visits.people / visits.all;
-                PageCounts { all: visits.all - searches, people, ..visits }
+                routes.push(Route { pattern: pattern.clone(), parameter: Some(parameter), visits: search_counts });
+                let people = counts.people - searches * counts.people / counts.all;
+                PageCounts { all: counts.all - searches, people, ..counts }
             }
-            false => visits,
+            false => counts,
         };
         routes.push(Route { pattern, parameter: None, visits: rest });
     }

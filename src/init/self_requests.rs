@@ -12,8 +12,8 @@ pub(super) struct SelfRequests(BTreeMap<IpAddr, u64>);
 impl SelfRequests {
     /// Records a request of a bot for a path.
     pub(super) fn record(&mut self, bot: &str, path: &str, client: IpAddr) {
-        let is_one = bot == WORDPRESS && path == CRON;
-        if is_one && (self.0.len() < MAX_ADDRESSES || self.0.contains_key(&client)) {
+        let is_cron_request = bot == WORDPRESS && path == CRON;
+        if is_cron_request && (self.0.len() < MAX_ADDRESSES || self.0.contains_key(&client)) {
             *self.0.entry(client).or_default() += 1;
         }
     }

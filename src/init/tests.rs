@@ -29,28 +29,28 @@ fn replay_config(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
     let (operators, agents) = (Arc::clone(&OPERATORS), Arc::clone(&AGENTS));
     let settings = accepted_settings(yaml);
     let mut policy = Some(Policy { name: "x".into(), settings, operators, agents, lists: Arc::default() });
-    let (mut trial, mut charged) = (None, Vec::new());
+    let (mut simulator, mut charged) = (None, Vec::new());
     while let Some(next) = lines.next_line().expect("in memory") {
         let Ok(Some(line)) = LogLine::read(next.text) else { continue };
         let Some(request) = ReplayRequest::of(&line) else { continue };
-        let trial = trial.get_or_insert_with(|| {
+        let simulator = simulator.get_or_insert_with(|| {
             Simulator::new(policy.take().expect("a single simulator"), &Assumptions::default(), next.at)
         });
-        trial.process(next, &line, &request, &mut |_, decided| {
-            let aim = ResourceKind::of(&http::Method::GET, &request.path, None, None);
-            if aim == ResourceKind::Asset && decided.is_costly() {
+        simulator.process(next, &line, &request, &mut |_, decision| {
+            let kind = ResourceKind::of(&http::Method::GET, &request.path, None, None);
+            if kind == ResourceKind::Asset && decision.is_costly() {
                 charged.push(request.path.to_string());
             }
         });
     }
-    (trial.expect("the log has requests").end(), charged)
+    (simulator.expect("the log has requests").end(), charged)
 }
 
 /// Loads the configuration; panics with all its errors.
 fn accepted_settings(yaml: &str) -> config::Settings {
     let names: Vec<&str> = OPERATORS.names().collect();
     let settings = config::load(Path::new("proposed.yaml"), yaml, &[], &[], &names);
-    settings.unwrap_or_else(|mistakes| panic!("{mistakes}\n{yaml}"))
+    settings.unwrap_or_else(|errors| panic!("{errors}\n{yaml}"))
 }
 
 /// Returns a log line at `second` of a day, with a clock in `zone`.
@@ -131,15 +131,15 @@ fn human_demand_excludes_undeclared_bots() {
     let mut lines: Vec<String> = (0..100).flat_map(person).chain((0..4000).map(scraper)).collect();
     lines.sort_by_key(|line| line.split_once('[').map(|(_, time)| time.to_owned()));
     let yaml = generated(&lines.concat());
-    let told = yaml.split("not detected as bots) requested ").nth(1).expect("a figure");
-    let pages: String = told.chars().take_while(|sign| !sign.is_whitespace()).filter(char::is_ascii_digit).collect();
+    let text = yaml.split("not detected as bots) requested ").nth(1).expect("a figure");
+    let pages: String = text.chars().take_while(|c| !c.is_whitespace()).filter(char::is_ascii_digit).collect();
     let pages: u64 = pages.parse().expect("a number");
     assert!((100..500).contains(&pages), "{pages} of 4,100\n{yaml}");
 }
 
 #[test]
 fn self_requests_get_their_own_class() {
-    let own = (0..50).map(|number| {
+    let self_requests = (0..50).map(|number| {
         log_line(
             "203.0.113.7",
             number * 60,
@@ -148,8 +148,8 @@ fn self_requests_get_their_own_class() {
             "WordPress/5.9; https://shop.example",
         )
     });
-    let others = log_line("192.0.2.9", 9, "+0000", "/feed/", "WordPress/6.0; https://other.example");
-    let yaml = generated(&(others + &own.collect::<String>()));
+    let other_request = log_line("192.0.2.9", 9, "+0000", "/feed/", "WordPress/6.0; https://other.example");
+    let yaml = generated(&(other_request + &self_requests.collect::<String>()));
     let settings = accepted_settings(&yaml);
     assert_eq!(settings.rules.classes[0].name, "site");
     assert!(yaml.contains("when: { address: \"203.0.113.7\", user_agent: \"WordPress\" }"), "{yaml}");
@@ -225,14 +225,14 @@ fn bots_are_grouped_by_their_proof() {
     let settings = accepted_settings(&yaml);
     let classes: Vec<&str> = settings.rules.classes.iter().map(|class| class.name.as_str()).collect();
     assert_eq!(classes, ["search", "crawler", "impostor", "library", "bot", "person", "other"]);
-    for told in [
+    for expected in [
         "googlebot: 400 requests verified by address, 1 of impostors; up to 400 in an hour",
         "operator: [gptbot]",
         "False claims, disproved by the address: googlebot 1.",
         "user_agent: [\"curl\"]",
         "Declared, without verification: SemrushBot 1.",
     ] {
-        assert!(yaml.contains(told), "{told}\n{yaml}");
+        assert!(yaml.contains(expected), "{expected}\n{yaml}");
     }
 }
 
@@ -248,22 +248,22 @@ fn fast_crawler_gets_a_crawl_delay() {
 
 #[test]
 fn log_without_requests_is_an_error() {
-    for (log, told) in [
+    for (log, expected) in [
         ("", "no requests found in 0 lines; expected an access log"),
         (
             "\nhello\nworld\n",
             "no requests found in 3 lines; first invalid line a log:2: in no known format; expected an",
         ),
     ] {
-        let nothing = try_generated(log.into()).expect_err("no requests").to_string();
-        assert!(nothing.starts_with(told), "{nothing}");
+        let error = try_generated(log.into()).expect_err("no requests").to_string();
+        assert!(error.starts_with(expected), "{error}");
     }
 }
 
 #[test]
 fn random_paths_are_bounded_and_busy_page_kept() {
     let word = |number: u64| -> String {
-        (0..5).map(|place| (b'a' + (number / 26_u64.pow(place) % 26) as u8) as char).collect()
+        (0..5).map(|index| (b'a' + (number / 26_u64.pow(index) % 26) as u8) as char).collect()
     };
     let log: String = (0..60_000)
         .map(|number| match number % 3 {
@@ -280,7 +280,7 @@ fn random_paths_are_bounded_and_busy_page_kept() {
 proptest! {
     #[test]
     fn proposal_is_valid_and_deterministic_for_any_log(
-        visits in prop::collection::vec((
+        requests in prop::collection::vec((
             prop_oneof![
                 "/[a-z0-9*.$%{}~\u{e9}-]{0,12}(/[ -~]{0,12}){0,3}",
                 "/(item|a|favicon)/[0-9]{1,3}(\\.(css|JPG|ico|x)|)(\\?q=x|)",
@@ -291,14 +291,14 @@ proptest! {
             prop_oneof![Just("+0000"), Just("-0330"), Just("+1400"), Just("+9959")],
         ), 1..60)
     ) {
-        let log: String = visits.iter().map(|(path, agent, second, zone)| log_line("192.0.2.1", *second, zone, path, agent)).collect();
+        let log: String = requests.iter().map(|(path, agent, second, zone)| log_line("192.0.2.1", *second, zone, path, agent)).collect();
         if let Ok(yaml) = try_generated(log.clone().into_bytes()) {
             let (report, charged_assets) = replay_config(&yaml, &log);
             prop_assert!(charged_assets.is_empty(), "{:?}\n{}", charged_assets, yaml);
             prop_assert_eq!(report.refused, 0);
             let quota = &report.quotas[0];
             prop_assert!(quota.windows.iter().all(|window| window.used <= quota.limit), "{}", yaml);
-            prop_assert_eq!(Ok(yaml), try_generated(log.into_bytes()).map_err(|nothing| nothing.to_string()));
+            prop_assert_eq!(Ok(yaml), try_generated(log.into_bytes()).map_err(|error| error.to_string()));
         }
     }
 }

@@ -22,11 +22,11 @@ pub(super) struct Zone {
 
 impl LogTimeRange {
     /// Records the time of a request, and the offset of its clock in seconds east of UTC.
-    pub(super) fn record(&mut self, at: Timestamp, east: i64) {
+    pub(super) fn record(&mut self, at: Timestamp, utc_offset: i64) {
         let (first, last) = self.span.unwrap_or((at, at));
         self.span = Some((first.min(at), last.max(at)));
-        if self.clocks.len() < MAX_OFFSETS || self.clocks.contains_key(&east) {
-            *self.clocks.entry(east).or_default() += 1;
+        if self.clocks.len() < MAX_OFFSETS || self.clocks.contains_key(&utc_offset) {
+            *self.clocks.entry(utc_offset).or_default() += 1;
         }
     }
 
@@ -66,20 +66,21 @@ impl LogTimeRange {
 
     /// Returns the zone of the most frequent clock offset.
     pub(super) fn zone(&self) -> Zone {
-        let most = self.clocks.iter().max_by_key(|(east, count)| (**count, std::cmp::Reverse(**east)));
-        let east = most.map_or(0, |(east, _)| *east);
-        let written = format!("the log's clock shows {}", offset(east));
-        let (name, remark) = match (east, east % 3600, self.clocks.len()) {
-            (0, ..) => ("UTC".to_owned(), written),
+        let most_common =
+            self.clocks.iter().max_by_key(|(utc_offset, count)| (**count, std::cmp::Reverse(**utc_offset)));
+        let utc_offset = most_common.map_or(0, |(utc_offset, _)| *utc_offset);
+        let clock_remark = format!("the log's clock shows {}", offset(utc_offset));
+        let (name, remark) = match (utc_offset, utc_offset % 3600, self.clocks.len()) {
+            (0, ..) => ("UTC".to_owned(), clock_remark),
             // POSIX counts these offsets to the west.
-            (_, 0, _) if (-12..=14).contains(&(east / 3600)) => {
-                let name = format!("Etc/GMT{:+}", -east / 3600);
-                let remark = format!("{written}, which is {name} (POSIX inverts the sign)");
+            (_, 0, _) if (-12..=14).contains(&(utc_offset / 3600)) => {
+                let name = format!("Etc/GMT{:+}", -utc_offset / 3600);
+                let remark = format!("{clock_remark}, which is {name} (POSIX inverts the sign)");
                 (name, remark)
             }
-            _ => match HALF_HOURS.iter().find(|(seconds, _)| *seconds == east) {
-                Some((_, name)) => ((*name).to_owned(), written),
-                None => ("UTC".to_owned(), format!("{written}, which matches no zone")),
+            _ => match HALF_HOURS.iter().find(|(seconds, _)| *seconds == utc_offset) {
+                Some((_, name)) => ((*name).to_owned(), clock_remark),
+                None => ("UTC".to_owned(), format!("{clock_remark}, which matches no zone")),
             },
         };
         let remark = match self.clocks.len() {
@@ -90,16 +91,16 @@ impl LogTimeRange {
     }
 
     fn civil(&self, at: Timestamp) -> jiff::civil::DateTime {
-        let most = self.clocks.iter().max_by_key(|(_, count)| **count).map_or(0, |(east, _)| *east);
-        let offset = Offset::from_seconds(most as i32).unwrap_or(Offset::UTC);
-        let moment = jiff::Timestamp::from_second(at.seconds() as i64).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-        offset.to_datetime(moment)
+        let utc_offset = self.clocks.iter().max_by_key(|(_, count)| **count).map_or(0, |(utc_offset, _)| *utc_offset);
+        let offset = Offset::from_seconds(utc_offset as i32).unwrap_or(Offset::UTC);
+        let timestamp = jiff::Timestamp::from_second(at.seconds() as i64).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        offset.to_datetime(timestamp)
     }
 }
 
-fn offset(east: i64) -> String {
-    let sign = if east < 0 { '-' } else { '+' };
-    format!("{sign}{:02}{:02}", east.abs() / 3600, east.abs() % 3600 / 60)
+fn offset(utc_offset: i64) -> String {
+    let sign = if utc_offset < 0 { '-' } else { '+' };
+    format!("{sign}{:02}{:02}", utc_offset.abs() / 3600, utc_offset.abs() % 3600 / 60)
 }
 
 const DAY: u64 = 86_400;
