@@ -25,36 +25,36 @@ pub(super) struct Changes {
 }
 
 impl Candidate {
-    pub(super) fn new(ladders: Vec<Vec<Tier>>, pace: PacingChoice) -> Self {
-        let open: Vec<bool> = ladders.iter().map(|tiers| is_open(tiers)).collect();
-        Self { ladders, pace: pace.normalized(&open) }
+    pub(super) fn new(tier_sets: Vec<Vec<Tier>>, pace: PacingChoice) -> Self {
+        let open: Vec<bool> = tier_sets.iter().map(|tiers| is_open(tiers)).collect();
+        Self { ladders: tier_sets, pace: pace.normalized(&open) }
     }
 
     /// Returns the difference from `present`; `priorities` are those of the tuned classes.
     pub(super) fn changes(&self, present: &Self, priorities: &[u8], limit: Units) -> Changes {
-        let ladders = self.ladders.iter().zip(&present.ladders);
-        let pace = self.pace.changes(&present.pace);
-        let pace = Changes { priority_inversions: self.disorder(present, priorities), ..pace };
-        ladders.fold(pace, |sum, (ladder, present)| sum.add(tiers::changes(ladder, present, limit)))
+        let tier_pairs = self.ladders.iter().zip(&present.ladders);
+        let pacing_changes = self.pace.changes(&present.pace);
+        let pacing_changes = Changes { priority_inversions: self.disorder(present, priorities), ..pacing_changes };
+        tier_pairs.fold(pacing_changes, |sum, (tiers, present)| sum.add(tiers::changes(tiers, present, limit)))
     }
 
     /// Returns the number of pairs of paced classes whose weights contradict their priorities, but do not in `present`.
     fn disorder(&self, present: &Self, priorities: &[u8]) -> u32 {
         let pairs = (0..priorities.len()).flat_map(|low| (0..priorities.len()).map(move |high| (low, high)));
-        let is_against = |draft: &Self, low: usize, high: usize| {
+        let is_inverted = |candidate: &Self, low: usize, high: usize| {
             priorities[low] < priorities[high]
-                && draft.pace.weights[low] > draft.pace.weights[high]
-                && is_open(&draft.ladders[high])
+                && candidate.pace.weights[low] > candidate.pace.weights[high]
+                && is_open(&candidate.ladders[high])
         };
-        let new = pairs.filter(|&(low, high)| is_against(self, low, high) && !is_against(present, low, high));
+        let new = pairs.filter(|&(low, high)| is_inverted(self, low, high) && !is_inverted(present, low, high));
         new.count() as u32
     }
 
-    /// Returns a copy with other tiers for the class at `place`.
-    pub(super) fn with_ladder(&self, place: usize, ladder: Vec<Tier>) -> Self {
-        let mut ladders = self.ladders.clone();
-        ladders[place] = ladder;
-        Self::new(ladders, self.pace.clone())
+    /// Returns a copy with other tiers for the class at `index`.
+    pub(super) fn with_ladder(&self, index: usize, tiers: Vec<Tier>) -> Self {
+        let mut tier_sets = self.ladders.clone();
+        tier_sets[index] = tiers;
+        Self::new(tier_sets, self.pace.clone())
     }
 
     /// Returns a copy with other pacing.
@@ -91,10 +91,10 @@ mod tests {
             let pace = PacingChoice { forecast: Some(PacingMode::Learned), weights: weights.to_vec() };
             Candidate::new(vec![tiers::open(limit); 2], pace)
         };
-        let changes = |draft: &Candidate, present: &Candidate| draft.changes(present, &[1, 2], limit);
-        let plain = paced([1, 1]);
-        let [against, along] = [paced([2, 1]), paced([1, 8])].map(|draft| changes(&draft, &plain));
-        assert!(along < against, "{along:?} {against:?}");
+        let changes = |candidate: &Candidate, present: &Candidate| candidate.changes(present, &[1, 2], limit);
+        let baseline = paced([1, 1]);
+        let [inverted, ordered] = [paced([2, 1]), paced([1, 8])].map(|candidate| changes(&candidate, &baseline));
+        assert!(ordered < inverted, "{ordered:?} {inverted:?}");
         assert_eq!(changes(&paced([4, 1]), &paced([2, 1])).priority_inversions, 0, "it is in the file already");
     }
 }

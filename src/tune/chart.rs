@@ -13,16 +13,16 @@ pub(super) struct Chart<'a> {
 impl Chart<'_> {
     /// Renders the chart as lines of text.
     pub(super) fn render(&self) -> String {
-        let mut field = vec![vec![' '; WIDTH]; HEIGHT];
-        for &(x, y, sign) in &self.points {
-            let at = |part: f64, cells: usize| (part.clamp(0.0, 1.0) * (cells - 1) as f64).round() as usize;
-            field[HEIGHT - 1 - at(y, HEIGHT)][at(x, WIDTH)] = sign;
+        let mut grid = vec![vec![' '; WIDTH]; HEIGHT];
+        for &(x, y, symbol) in &self.points {
+            let cell_index = |part: f64, cells: usize| (part.clamp(0.0, 1.0) * (cells - 1) as f64).round() as usize;
+            grid[HEIGHT - 1 - cell_index(y, HEIGHT)][cell_index(x, WIDTH)] = symbol;
         }
         let (x_name, [x_low, x_high]) = &self.x;
         let (y_name, [y_low, y_high]) = &self.y;
         let margin = y_low.chars().count().max(y_high.chars().count());
         let mut text = format!("  {y_name}\n");
-        for (row, cells) in field.iter().enumerate() {
+        for (row, cells) in grid.iter().enumerate() {
             let label = match row {
                 0 => y_high.as_str(),
                 _ if row + 1 == HEIGHT => y_low.as_str(),
@@ -34,8 +34,8 @@ impl Chart<'_> {
         }
         let pad = " ".repeat(margin);
         text += &format!("  {pad} └{}\n", "─".repeat(WIDTH));
-        let room = WIDTH.saturating_sub(x_low.chars().count() + x_high.chars().count());
-        let name: String = x_name.chars().take(room.saturating_sub(2)).collect();
+        let width = WIDTH.saturating_sub(x_low.chars().count() + x_high.chars().count());
+        let name: String = x_name.chars().take(width.saturating_sub(2)).collect();
         text += &format!("  {pad}  {x_low}{name:^room$}{x_high}\n");
         text
     }

@@ -41,15 +41,15 @@ impl<'a> ConfigEditor<'a> {
     }
 
     /// Returns the text with the values of a candidate.
-    pub(super) fn with(&self, space: &SearchSpace, draft: &Candidate) -> Result<String, EditError> {
+    pub(super) fn with(&self, space: &SearchSpace, candidate: &Candidate) -> Result<String, EditError> {
         let mut edits = Vec::new();
-        let ladders = draft.ladders.iter().zip(&space.present().ladders).zip(space.classes());
-        for ((tiers, present), class) in ladders.filter(|((tiers, present), _)| tiers != present) {
+        let tier_sets = candidate.ladders.iter().zip(&space.present().ladders).zip(space.classes());
+        for ((tiers, present), class) in tier_sets.filter(|((tiers, present), _)| tiers != present) {
             let path = self.path_of_ladder(space.quota(), *class);
             edits.extend(self.ladder(&path, present, tiers, space.limit())?);
         }
-        if draft.pace != space.present().pace {
-            edits.extend(self.pacing(space, &draft.pace)?);
+        if candidate.pace != space.present().pace {
+            edits.extend(self.pacing(space, &candidate.pace)?);
         }
         edits.sort_by_key(|edit| edit.old.start);
         let mut text = self.text.to_owned();
@@ -60,8 +60,8 @@ impl<'a> ConfigEditor<'a> {
     }
 
     /// Like [`Self::with`], but annotates each changed line, in place of a comment that may be wrong now.
-    pub(super) fn annotated(&self, space: &SearchSpace, draft: &Candidate) -> Result<String, EditError> {
-        Ok(diff::map_changed_lines(self.text, &self.with(space, draft)?, annotated))
+    pub(super) fn annotated(&self, space: &SearchSpace, candidate: &Candidate) -> Result<String, EditError> {
+        Ok(diff::map_changed_lines(self.text, &self.with(space, candidate)?, annotated))
     }
 
     /// Returns the error for a candidate that the edited file does not reproduce.
@@ -80,21 +80,21 @@ impl<'a> ConfigEditor<'a> {
 
     fn ladder(&self, path: &str, present: &[Tier], tiers: &[Tier], limit: Units) -> Result<Vec<Edit>, EditError> {
         let mut edits = Vec::new();
-        for (place, (tier, was)) in tiers.iter().zip(present).enumerate() {
-            if tier.above != was.above {
-                edits.push(self.replace_scalar(&format!("{path}[{place}].above"), threshold_text(tier.above, limit))?);
+        for (index, (tier, present_tier)) in tiers.iter().zip(present).enumerate() {
+            if tier.above != present_tier.above {
+                edits.push(self.replace_scalar(&format!("{path}[{index}].above"), threshold_text(tier.above, limit))?);
             }
-            if tier.shed != was.shed {
-                edits.push(self.replace_scalar(&format!("{path}[{place}].shed"), percent(tier.shed))?);
+            if tier.shed != present_tier.shed {
+                edits.push(self.replace_scalar(&format!("{path}[{index}].shed"), percent(tier.shed))?);
             }
         }
         if tiers.len() != present.len() {
-            let kept = tiers.len().min(present.len()) - 1;
-            let after = |place: usize| self.end_of_tier(path, place);
+            let last_kept = tiers.len().min(present.len()) - 1;
+            let end_of = |index: usize| self.end_of_tier(path, index);
             let (is_block, indent) = self.layout(path)?;
             let new: String =
-                tiers[kept + 1..].iter().map(|tier| new_tier_text(tier, limit, is_block, indent)).collect();
-            edits.push(Edit { old: after(kept)?..after(present.len() - 1)?, new });
+                tiers[last_kept + 1..].iter().map(|tier| new_tier_text(tier, limit, is_block, indent)).collect();
+            edits.push(Edit { old: end_of(last_kept)?..end_of(present.len() - 1)?, new });
         }
         Ok(edits)
     }
@@ -107,9 +107,12 @@ impl<'a> ConfigEditor<'a> {
         if self.is_written(&format!("{path}.mode")) {
             let weights = classes().filter(|_| pace.forecast.is_some());
             let weights = weights.map(|(class, weight)| (format!("{path}.weights.{class}"), weight.to_string()));
-            let written = weights.filter(|(path, _)| self.is_written(path));
+            let existing_weights = weights.filter(|(path, _)| self.is_written(path));
             let mode = (format!("{path}.mode"), pace.mode().to_owned());
-            return std::iter::once(mode).chain(written).map(|(path, new)| self.replace_scalar(&path, new)).collect();
+            return std::iter::once(mode)
+                .chain(existing_weights)
+                .map(|(path, new)| self.replace_scalar(&path, new))
+                .collect();
         }
         let weights: Vec<String> =
             classes().filter(|(_, weight)| **weight > 1).map(|(class, weight)| format!("{class}: {weight}")).collect();
@@ -155,8 +158,8 @@ impl<'a> ConfigEditor<'a> {
     }
 
     /// Returns the end of a tier: its bracket, or the end of its line in a block list.
-    fn end_of_tier(&self, path: &str, place: usize) -> Result<usize, EditError> {
-        let [above, shed] = ["above", "shed"].map(|key| self.offset(&format!("{path}[{place}].{key}")));
+    fn end_of_tier(&self, path: &str, index: usize) -> Result<usize, EditError> {
+        let [above, shed] = ["above", "shed"].map(|key| self.offset(&format!("{path}[{index}].{key}")));
         let last = self.end_of_scalar(above?.max(shed?));
         match self.layout(path)?.0 {
             true => Ok(self.end_of_line(last)),
@@ -174,11 +177,11 @@ impl<'a> ConfigEditor<'a> {
             return Err(self.edit_error_at(path));
         };
         let (line, column) = (*line as usize - 1, *column as usize - 1);
-        let begin: usize = self.text.split_inclusive('\n').take(line).map(str::len).sum();
-        let within = self.text[begin..].char_indices().nth(column);
+        let line_start: usize = self.text.split_inclusive('\n').take(line).map(str::len).sum();
+        let char_offset = self.text[line_start..].char_indices().nth(column);
         // An alias refers to a value that other keys share.
-        let within = within.filter(|(_, sign)| *sign != '*');
-        within.map(|(within, _)| begin + within).ok_or_else(|| self.edit_error_at(path))
+        let char_offset = char_offset.filter(|(_, c)| *c != '*');
+        char_offset.map(|(char_offset, _)| line_start + char_offset).ok_or_else(|| self.edit_error_at(path))
     }
 
     fn end_of_line(&self, from: usize) -> usize {
@@ -197,17 +200,18 @@ impl<'a> ConfigEditor<'a> {
     /// Returns the end of the scalar that begins at `start`.
     fn end_of_scalar(&self, start: usize) -> usize {
         let rest = &self.text[start..];
-        let quoted = rest.chars().next().filter(|sign| matches!(sign, '"' | '\''));
+        let quoted = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
         let length = match quoted {
             Some(quote) => rest[1..].find(quote).map(|end| end + 2),
-            None => rest.find(|sign: char| sign.is_whitespace() || matches!(sign, ',' | '}' | ']')),
+            None => rest.find(|c: char| c.is_whitespace() || matches!(c, ',' | '}' | ']')),
         };
         start + length.unwrap_or(rest.len())
     }
 
     fn edit_error_at(&self, path: &str) -> EditError {
-        let place = self.settings.source_map.location(path).map_or(String::new(), |place| format!(" ({place})"));
-        EditError { path: path.to_owned(), place }
+        let location =
+            self.settings.source_map.location(path).map_or(String::new(), |location| format!(" ({location})"));
+        EditError { path: path.to_owned(), place: location }
     }
 }
 
@@ -215,7 +219,7 @@ impl<'a> ConfigEditor<'a> {
 fn annotated(line: &str) -> String {
     let (text, end) = line.split_at(line.trim_end_matches(['\n', '\r']).len());
     match comment(text) {
-        Some(begins) => format!("{}   {ANNOTATION}{end}", text[..begins].trim_end()),
+        Some(start) => format!("{}   {ANNOTATION}{end}", text[..start].trim_end()),
         None => line.to_owned(),
     }
 }
@@ -223,16 +227,16 @@ fn annotated(line: &str) -> String {
 /// Returns the start of the comment of a line, or its end without one; `None` if the line ends within quotes.
 fn comment(line: &str) -> Option<usize> {
     let (mut quote, mut before) = (None, ' ');
-    for (at, sign) in line.char_indices() {
-        match (quote, sign) {
-            (Some(open), _) if open == sign && before != '\\' => quote = None,
+    for (at, c) in line.char_indices() {
+        match (quote, c) {
+            (Some(open), _) if open == c && before != '\\' => quote = None,
             (None, '"' | '\'') if before.is_whitespace() || matches!(before, '[' | '{' | ',' | ':') => {
-                quote = Some(sign);
+                quote = Some(c);
             }
             (None, '#') if before.is_whitespace() => return Some(at),
             _ => {}
         }
-        before = sign;
+        before = c;
     }
     quote.is_none().then_some(line.len())
 }

@@ -13,29 +13,29 @@ enum Line<'a> {
 /// Returns the differences between `old` and `new` as versions of the file `name`; empty if there are none.
 pub(super) fn unified_diff(name: &str, old: &str, new: &str) -> String {
     let lines = aligned(&lines(old), &lines(new));
-    let changed: Vec<usize> = (0..lines.len()).filter(|place| !matches!(lines[*place], Line::Both(_))).collect();
+    let changed: Vec<usize> = (0..lines.len()).filter(|index| !matches!(lines[*index], Line::Both(_))).collect();
     let mut text = String::new();
     let mut rest = &changed[..];
     while let Some(&first) = rest.first() {
         if text.is_empty() {
             let _ = writeln!(text, "--- {name}\n+++ {name}");
         }
-        let together = 1 + rest.windows(2).take_while(|pair| pair[1] - pair[0] <= 2 * CONTEXT).count();
-        let last = rest[together - 1];
+        let hunk_len = 1 + rest.windows(2).take_while(|pair| pair[1] - pair[0] <= 2 * CONTEXT).count();
+        let last = rest[hunk_len - 1];
         text += &hunk(&lines, first.saturating_sub(CONTEXT), (last + CONTEXT + 1).min(lines.len()));
-        rest = &rest[together..];
+        rest = &rest[hunk_len..];
     }
     text
 }
 
-/// Returns `new` with `line` applied to each line that is not in `old`.
-pub(super) fn map_changed_lines(old: &str, new: &str, line: impl Fn(&str) -> String) -> String {
-    let put = |aligned: Line<'_>| match aligned {
+/// Returns `new` with `map_line` applied to each line that is not in `old`.
+pub(super) fn map_changed_lines(old: &str, new: &str, map_line: impl Fn(&str) -> String) -> String {
+    let map = |line: Line<'_>| match line {
         Line::Both(both) => both.to_owned(),
-        Line::New(new) => line(new),
+        Line::New(new) => map_line(new),
         Line::Old(_) => String::new(),
     };
-    aligned(&lines(old), &lines(new)).into_iter().map(put).collect()
+    aligned(&lines(old), &lines(new)).into_iter().map(map).collect()
 }
 
 fn hunk(lines: &[Line<'_>], start: usize, end: usize) -> String {
@@ -43,15 +43,15 @@ fn hunk(lines: &[Line<'_>], start: usize, end: usize) -> String {
     let new = |lines: &[Line<'_>]| lines.iter().filter(|line| !matches!(line, Line::Old(_))).count();
     let (before, within) = (&lines[..start], &lines[start..end]);
     let mut text = String::new();
-    let begins = (old(before) + 1, new(before) + 1);
-    let _ = writeln!(text, "@@ -{},{} +{},{} @@", begins.0, old(within), begins.1, new(within));
+    let first_lines = (old(before) + 1, new(before) + 1);
+    let _ = writeln!(text, "@@ -{},{} +{},{} @@", first_lines.0, old(within), first_lines.1, new(within));
     for line in within {
-        let (sign, line) = match line {
+        let (marker, line) = match line {
             Line::Both(line) => (' ', line),
             Line::Old(line) => ('-', line),
             Line::New(line) => ('+', line),
         };
-        let _ = write!(text, "{sign}{line}");
+        let _ = write!(text, "{marker}{line}");
         if !line.ends_with('\n') {
             text += "\n\\ No newline at end of file\n";
         }
@@ -126,21 +126,21 @@ mod tests {
     fn distant_changes_are_separate_hunks_with_eof_note() {
         let old: String = (0..20).map(|line| format!("{line}\n")).collect::<String>() + "last";
         let new = old.replace("2\n", "two\n").replace("last", "end");
-        let told = unified_diff("x", &old, &new);
-        assert_eq!(told.matches("@@ -").count(), 3, "lines 2, 12 and the last: {told}");
-        assert!(told.ends_with("-last\n\\ No newline at end of file\n+end\n\\ No newline at end of file\n"), "{told}");
+        let diff = unified_diff("x", &old, &new);
+        assert_eq!(diff.matches("@@ -").count(), 3, "lines 2, 12 and the last: {diff}");
+        assert!(diff.ends_with("-last\n\\ No newline at end of file\n+end\n\\ No newline at end of file\n"), "{diff}");
     }
 
     proptest! {
         #[test]
         fn both_texts_are_recoverable_from_the_diff(old in "[ab\n]{0,30}", new in "[ab\n]{0,30}") {
             let all = aligned(&lines(&old), &lines(&new));
-            let read = |skip: fn(&Line<'_>) -> bool| -> String {
+            let side = |skip: fn(&Line<'_>) -> bool| -> String {
                 let kept = all.iter().filter(|line| !skip(line));
                 kept.map(|(Line::Both(line) | Line::Old(line) | Line::New(line))| *line).collect()
             };
-            prop_assert_eq!(read(|line| matches!(line, Line::New(_))), &*old);
-            prop_assert_eq!(read(|line| matches!(line, Line::Old(_))), &*new);
+            prop_assert_eq!(side(|line| matches!(line, Line::New(_))), &*old);
+            prop_assert_eq!(side(|line| matches!(line, Line::Old(_))), &*new);
         }
     }
 }

@@ -22,33 +22,34 @@ struct ExtremePolicy {
 }
 
 /// Returns a reason for each term that the nearest policy misses and that no policy can meet.
-pub(super) fn infeasible_terms(tuning: &Tuner<'_>, nearest: &Rank) -> Vec<String> {
-    let Goal { terms } = tuning.goal;
-    let missed = terms.iter().enumerate().filter(|(place, _)| nearest.misses(*place)).map(|(_, term)| term);
-    missed.filter_map(|term| infeasibility_reason(tuning, term)).collect()
+pub(super) fn infeasible_terms(tuner: &Tuner<'_>, nearest: &Rank) -> Vec<String> {
+    let Goal { terms } = tuner.goal;
+    let missed = terms.iter().enumerate().filter(|(index, _)| nearest.misses(*index)).map(|(_, term)| term);
+    missed.filter_map(|term| infeasibility_reason(tuner, term)).collect()
 }
 
-fn infeasibility_reason(tuning: &Tuner<'_>, term: &Term) -> Option<String> {
-    let extreme = ExtremePolicy::of(term, tuning)?;
-    let mut settings = tuning.policy.settings.clone();
-    let quota = &mut Arc::make_mut(&mut settings.rules).quotas[tuning.space.quota()];
+fn infeasibility_reason(tuner: &Tuner<'_>, term: &Term) -> Option<String> {
+    let extreme = ExtremePolicy::of(term, tuner)?;
+    let mut settings = tuner.policy.settings.clone();
+    let quota = &mut Arc::make_mut(&mut settings.rules).quotas[tuner.space.quota()];
     quota.pacing = None;
-    for class in tuning.space.classes() {
-        let shut = || ClassTiers { ladder: TierSet::new(tiers::refuse_all(), quota.limit), enforce: true };
-        quota.class_tiers[*class] = extreme.shut.contains(class).then(shut);
+    for class in tuner.space.classes() {
+        let refuse_all = || ClassTiers { ladder: TierSet::new(tiers::refuse_all(), quota.limit), enforce: true };
+        quota.class_tiers[*class] = extreme.shut.contains(class).then(refuse_all);
     }
-    let report = tuning.recording.replay(tuning.policy.with(settings), tuning.assumptions);
-    let figure = term.measure.of(&report, &tuning.recording.span())?;
-    let told = summary::format_figure(Some(figure), term.measure.is_share);
-    (term.shortfall(Some(figure)) > 0.0).then(|| format!("{}, {} is {told}", extreme.description(tuning), term.measure))
+    let report = tuner.recording.replay(tuner.policy.with(settings), tuner.assumptions);
+    let figure = term.measure.of(&report, &tuner.recording.span())?;
+    let formatted = summary::format_figure(Some(figure), term.measure.is_share);
+    (term.shortfall(Some(figure)) > 0.0)
+        .then(|| format!("{}, {} is {formatted}", extreme.description(tuner), term.measure))
 }
 
 impl ExtremePolicy {
-    fn of(term: &Term, tuning: &Tuner<'_>) -> Option<Self> {
-        let (space, rules): (&SearchSpace, _) = (tuning.space, &tuning.policy.settings.rules);
+    fn of(term: &Term, tuner: &Tuner<'_>) -> Option<Self> {
+        let (space, rules): (&SearchSpace, _) = (tuner.space, &tuner.policy.settings.rules);
         let is_tuned_quota = rules.quotas[space.quota()].name == term.measure.name;
         let all = || space.classes().to_vec();
-        let shut = match (term.measure.what, term.bound) {
+        let refused_classes = match (term.measure.what, term.bound) {
             (MeasureKind::Admitted, Bound::AtLeast) | (MeasureKind::Refused, Bound::AtMost) => {
                 all().into_iter().filter(|class| rules.classes[*class].name != term.measure.name).collect()
             }
@@ -56,12 +57,12 @@ impl ExtremePolicy {
             (MeasureKind::Used, Bound::AtMost) | (MeasureKind::Unused, Bound::AtLeast) if is_tuned_quota => all(),
             _ => return None,
         };
-        Some(Self { shut })
+        Some(Self { shut: refused_classes })
     }
 
     /// Describes the policy.
-    fn description(&self, tuning: &Tuner<'_>) -> String {
-        let classes = &tuning.policy.settings.rules.classes;
+    fn description(&self, tuner: &Tuner<'_>) -> String {
+        let classes = &tuner.policy.settings.rules.classes;
         let names: Vec<&str> = self.shut.iter().map(|class| classes[*class].name.as_str()).collect();
         match names.is_empty() {
             true => "even without tiers and pacing".to_owned(),

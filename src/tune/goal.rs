@@ -58,48 +58,48 @@ pub struct GoalError {
 
 impl Goal {
     /// Parses a goal, or returns all errors in it.
-    pub fn read(text: &str, known: &GoalContext<'_>) -> Result<Self, Vec<GoalError>> {
-        let (mut terms, mut wrong, mut column) = (Vec::new(), Vec::new(), 1);
+    pub fn read(text: &str, context: &GoalContext<'_>) -> Result<Self, Vec<GoalError>> {
+        let (mut terms, mut errors, mut column) = (Vec::new(), Vec::new(), 1);
         for part in text.split(',') {
             let found = part.trim();
-            let begins = column + part.chars().take_while(|sign| sign.is_whitespace()).count();
-            match Term::read(found, known) {
+            let start = column + part.chars().take_while(|c| c.is_whitespace()).count();
+            match Term::read(found, context) {
                 Ok(term) => terms.push(term),
-                Err(why) => wrong.push(GoalError { column: begins, found: found.to_owned(), wrong: why }),
+                Err(message) => errors.push(GoalError { column: start, found: found.to_owned(), wrong: message }),
             }
             column += part.chars().count() + 1;
         }
-        if wrong.is_empty() { Ok(Self { terms }) } else { Err(wrong) }
+        if errors.is_empty() { Ok(Self { terms }) } else { Err(errors) }
     }
 }
 
 impl Term {
-    fn read(text: &str, known: &GoalContext<'_>) -> Result<Self, String> {
+    fn read(text: &str, context: &GoalContext<'_>) -> Result<Self, String> {
         if text.is_empty() {
             return Err(format!("empty term; write a term such as {EXAMPLE}"));
         }
-        let is_sign = |sign: char| matches!(sign, '<' | '>' | '=' | '!' | '≤' | '≥');
-        let (what, rest) = text
-            .split_once(is_sign)
-            .map(|(what, _)| text.split_at(what.len()))
+        let is_comparison = |c: char| matches!(c, '<' | '>' | '=' | '!' | '≤' | '≥');
+        let (measure_text, rest) = text
+            .split_once(is_comparison)
+            .map(|(measure_text, _)| text.split_at(measure_text.len()))
             .ok_or_else(|| format!("no <= or >= found; write a term such as {EXAMPLE}"))?;
-        let amount = rest.trim_start_matches(is_sign);
+        let amount = rest.trim_start_matches(is_comparison);
         let bound = match rest.strip_suffix(amount) {
             Some("<=") => Bound::AtMost,
             Some(">=") => Bound::AtLeast,
             other => return Err(format!("{:?} is not a comparison; write <= or >=", other.unwrap_or_default())),
         };
         let Amount { number, unit } = Amount::read(amount.trim())?;
-        let measure = measure(what, unit == "%", known)?;
-        let counted = measure.what.unit();
+        let measure = measure(measure_text, unit == "%", context)?;
+        let measure_unit = measure.what.unit();
         match unit {
             "%" if number > 100.0 => Err(format!("{number} % exceeds 100 %; write 0 % to 100 %")),
             "" if number > 0.0 && number <= 100.0 => {
-                Err(format!("{number} may be a share or a count; write {number} % or {number} {counted}"))
+                Err(format!("{number} may be a share or a count; write {number} % or {number} {measure_unit}"))
             }
             "%" | "" => Ok(Self { measure, bound, amount: number }),
-            _ if unit == counted => Ok(Self { measure, bound, amount: number }),
-            _ => Err(format!("invalid unit {unit:?}; write a number such as 0, 90 % or 500 {counted}")),
+            _ if unit == measure_unit => Ok(Self { measure, bound, amount: number }),
+            _ => Err(format!("invalid unit {unit:?}; write a number such as 0, 90 % or 500 {measure_unit}")),
         }
     }
 
@@ -121,61 +121,61 @@ struct Amount<'a> {
 
 impl<'a> Amount<'a> {
     fn read(text: &'a str) -> Result<Self, String> {
-        let is_digit = |sign: char| sign.is_ascii_digit() || matches!(sign, '.' | '-');
-        let (digits, unit) = text.split_at(text.find(|sign| !is_digit(sign)).unwrap_or(text.len()));
+        let is_digit = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-');
+        let (digits, unit) = text.split_at(text.find(|c| !is_digit(c)).unwrap_or(text.len()));
         if unit.contains(['<', '>']) {
             return Err(format!("two terms without a comma; write one after {digits:?}"));
         }
-        let read = digits.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
-        let number = read.ok_or_else(|| format!("invalid amount {text:?}; write a number such as 0, or 90 %"))?;
+        let parsed = digits.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+        let number = parsed.ok_or_else(|| format!("invalid amount {text:?}; write a number such as 0, or 90 %"))?;
         Ok(Self { number, unit: unit.trim() })
     }
 }
 
-fn measure(text: &str, is_share: bool, known: &GoalContext<'_>) -> Result<Measure, String> {
+fn measure(text: &str, is_share: bool, context: &GoalContext<'_>) -> Result<Measure, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (name, word) = match words[..] {
         [word] => (None, word),
         [name, word] => (Some(name), word),
         _ => return Err(format!("{:?} is not a name and a measure; write a term such as {EXAMPLE}", text.trim())),
     };
-    let Some(what) = MeasureKind::ALL.into_iter().find(|what| what.name() == word) else {
+    let Some(kind) = MeasureKind::ALL.into_iter().find(|kind| kind.name() == word) else {
         let measures = MeasureKind::ALL.map(MeasureKind::name);
-        let hint = did_you_mean(word, measures);
-        return Err(format!("unknown measure {word:?}{hint}; the measures are {}", measures.join(", ")));
+        let suggestion = did_you_mean(word, measures);
+        return Err(format!("unknown measure {word:?}{suggestion}; the measures are {}", measures.join(", ")));
     };
-    if what == MeasureKind::Evenness && !is_share {
+    if kind == MeasureKind::Evenness && !is_share {
         return Err("evenness is a share; write a percent sign, such as evenness >= 80 %".to_owned());
     }
-    let name = match what.is_per_class() {
-        true => class(name, what, known)?,
-        false => quota(name.unwrap_or(known.tuned), what, known)?,
+    let name = match kind.is_per_class() {
+        true => class(name, kind, context)?,
+        false => quota(name.unwrap_or(context.tuned), kind, context)?,
     };
-    Ok(Measure { what, name: name.to_owned(), is_share })
+    Ok(Measure { what: kind, name: name.to_owned(), is_share })
 }
 
-fn class<'a>(name: Option<&str>, what: MeasureKind, known: &GoalContext<'a>) -> Result<&'a str, String> {
-    let classes = known.classes.join(", ");
+fn class<'a>(name: Option<&str>, kind: MeasureKind, context: &GoalContext<'a>) -> Result<&'a str, String> {
+    let classes = context.classes.join(", ");
     let Some(name) = name else {
-        return Err(format!("no class before {:?}; the classes are {classes}", what.name()));
+        return Err(format!("no class before {:?}; the classes are {classes}", kind.name()));
     };
-    known.classes.iter().find(|known| **known == name).copied().ok_or_else(|| {
-        let hint = did_you_mean(name, known.classes.iter().copied());
-        format!("unknown class {name:?}{hint}; the classes are {classes}")
+    context.classes.iter().find(|class| **class == name).copied().ok_or_else(|| {
+        let suggestion = did_you_mean(name, context.classes.iter().copied());
+        format!("unknown class {name:?}{suggestion}; the classes are {classes}")
     })
 }
 
-fn quota<'a>(name: &str, what: MeasureKind, known: &GoalContext<'a>) -> Result<&'a str, String> {
-    let names = || known.quotas.iter().map(|(quota, _)| *quota);
-    match known.quotas.iter().find(|(quota, _)| *quota == name) {
+fn quota<'a>(name: &str, kind: MeasureKind, context: &GoalContext<'a>) -> Result<&'a str, String> {
+    let names = || context.quotas.iter().map(|(quota, _)| *quota);
+    match context.quotas.iter().find(|(quota, _)| *quota == name) {
         Some((quota, true)) => Ok(quota),
         Some((quota, false)) => Err(format!(
             "the sliding window of {quota} has no end, so {} cannot be measured; remove the term",
-            what.name()
+            kind.name()
         )),
         None => {
-            let (hint, quotas) = (did_you_mean(name, names()), names().collect::<Vec<_>>().join(", "));
-            Err(format!("unknown quota {name:?}{hint}; the quotas are {quotas}"))
+            let (suggestion, quotas) = (did_you_mean(name, names()), names().collect::<Vec<_>>().join(", "));
+            Err(format!("unknown quota {name:?}{suggestion}; the quotas are {quotas}"))
         }
     }
 }
@@ -232,15 +232,15 @@ mod tests {
     }
 
     fn any_term() -> impl Strategy<Value = Term> {
-        let of_a_class = (prop_oneof![Just("search"), Just("bot"), Just("person")], 0..3_usize);
-        let of_a_quota = (prop_oneof![Just("api"), Just("feed")], 3..5_usize);
-        let measured = prop_oneof![of_a_class, of_a_quota];
+        let class_measure = (prop_oneof![Just("search"), Just("bot"), Just("person")], 0..3_usize);
+        let quota_measure = (prop_oneof![Just("api"), Just("feed")], 3..5_usize);
+        let measured = prop_oneof![class_measure, quota_measure];
         (measured, any::<bool>(), any::<bool>(), 0..=100_000_u32).prop_map(
-            |((name, what), share, at_most, thousandths)| {
-                let what = MeasureKind::ALL[what];
-                let is_share = share || what == MeasureKind::Evenness;
+            |((name, kind), share, at_most, thousandths)| {
+                let kind = MeasureKind::ALL[kind];
+                let is_share = share || kind == MeasureKind::Evenness;
                 Term {
-                    measure: Measure { what, name: name.to_owned(), is_share },
+                    measure: Measure { what: kind, name: name.to_owned(), is_share },
                     bound: if at_most { Bound::AtMost } else { Bound::AtLeast },
                     amount: f64::from(thousandths) / 1000.0,
                 }
@@ -257,9 +257,9 @@ mod tests {
 
         #[test]
         fn arbitrary_text_is_a_goal_or_an_error(text in "[a-z <>=%,.0-9≤]{0,60}|.{0,40}") {
-            if let Err(wrong) = Goal::read(&text, &goal_context()) {
-                prop_assert!(!wrong.is_empty());
-                prop_assert!(wrong.iter().all(|term| (1..=text.chars().count() + 1).contains(&term.column)), "{:?}", wrong);
+            if let Err(errors) = Goal::read(&text, &goal_context()) {
+                prop_assert!(!errors.is_empty());
+                prop_assert!(errors.iter().all(|term| (1..=text.chars().count() + 1).contains(&term.column)), "{:?}", errors);
             }
         }
     }
@@ -276,12 +276,12 @@ mod tests {
 
     #[test]
     fn every_goal_error_has_location_and_hint() {
-        let told = |text: &str| {
-            let wrong = Goal::read(text, &goal_context()).expect_err("no goal");
-            wrong.iter().map(GoalError::to_string).collect::<Vec<_>>()
+        let errors = |text: &str| {
+            let errors = Goal::read(text, &goal_context()).expect_err("no goal");
+            errors.iter().map(GoalError::to_string).collect::<Vec<_>>()
         };
         assert_eq!(
-            told("serch admitted >= 90 %, person refuse <= 0, unused < 2 %"),
+            errors("serch admitted >= 90 %, person refuse <= 0, unused < 2 %"),
             [
                 "--goal:1: \"serch admitted >= 90 %\": unknown class \"serch\" (did you mean \"search\"?); the classes \
                  are search, bot, person",
@@ -306,8 +306,8 @@ mod tests {
             ("apis unused <= 1 %", "unknown quota \"apis\" (did you mean \"api\"?)"),
             ("hourly unused <= 1 %", "the sliding window of hourly has no end"),
         ] {
-            let told = told(text).join("\n");
-            assert!(told.contains(hint), "{text}: {told}");
+            let errors = errors(text).join("\n");
+            assert!(errors.contains(hint), "{text}: {errors}");
         }
     }
 }

@@ -30,26 +30,26 @@ pub(super) struct LogSpan {
 }
 
 impl InMemoryLog {
-    /// Reads all lines. Calls `watch` with the number of lines read.
-    pub fn read(mut lines: MergedLog, watch: &mut dyn FnMut(u64)) -> Result<Self, TuneError> {
-        let mut recording = Self { text: Vec::new(), lines: Vec::new() };
+    /// Reads all lines. Calls `on_progress` with the number of lines read.
+    pub fn read(mut lines: MergedLog, on_progress: &mut dyn FnMut(u64)) -> Result<Self, TuneError> {
+        let mut log = Self { text: Vec::new(), lines: Vec::new() };
         loop {
             if lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
-                watch(lines.counts.lines);
+                on_progress(lines.counts.lines);
             }
             let Some(next) = lines.next_line().map_err(replay::ReplayError::from)? else { break };
-            let place = next.place;
-            let taken = recording.push(next);
-            if recording.text.len() > MAX_BYTES {
-                return Err(TuneError::TooLong { first: recording.span().first, last: recording.span().last });
+            let position = next.place;
+            let result = log.push(next);
+            if log.text.len() > MAX_BYTES {
+                return Err(TuneError::TooLong { first: log.span().first, last: log.span().last });
             }
-            if let Err(broken) = taken {
-                lines.count_line_error(broken, place);
+            if let Err(error) = result {
+                lines.count_line_error(error, position);
             }
         }
-        match recording.lines.is_empty() {
+        match log.lines.is_empty() {
             true => Err(replay::ReplayError::no_requests(&lines.counts).into()),
-            false => Ok(recording),
+            false => Ok(log),
         }
     }
 
@@ -75,16 +75,21 @@ impl InMemoryLog {
 
     /// Replays the log under `policy`.
     pub(super) fn replay(&self, policy: Policy, assumptions: &Assumptions) -> PolicyReport {
-        let mut trial = Simulator::new(policy, assumptions, self.span().first);
+        let mut simulator = Simulator::new(policy, assumptions, self.span().first);
         let mut begin = 0;
         for line in &self.lines {
             let text = &self.text[begin..line.end];
             begin = line.end;
-            let Ok(Some(read)) = LogLine::read(text) else { continue };
-            let Some(request) = ReplayRequest::of(&read) else { continue };
-            trial.process(OrderedLine { at: line.at, place: line.place, text }, &read, &request, &mut |_, _| {});
+            let Ok(Some(log_line)) = LogLine::read(text) else { continue };
+            let Some(request) = ReplayRequest::of(&log_line) else { continue };
+            simulator.process(
+                OrderedLine { at: line.at, place: line.place, text },
+                &log_line,
+                &request,
+                &mut |_, _| {},
+            );
         }
-        trial.end()
+        simulator.end()
     }
 }
 

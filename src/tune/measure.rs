@@ -66,12 +66,12 @@ pub(super) fn complete_windows<'a>(quota: &'a QuotaReport, log: &LogSpan) -> Vec
 }
 
 fn evenness(hours: &[HourReport], name: &str) -> Option<f64> {
-    let served = hours.iter().filter_map(|hour| {
+    let ratios = hours.iter().filter_map(|hour| {
         let class = hour.classes.iter().find(|class| class.name == name)?;
         class.admit_ratio.filter(|_| class.costly >= MIN_REQUESTS_PER_HOUR)
     });
     let (worst, best) =
-        served.fold((f64::INFINITY, 0.0_f64), |(worst, best), served| (worst.min(served), best.max(served)));
+        ratios.fold((f64::INFINITY, 0.0_f64), |(worst, best), ratio| (worst.min(ratio), best.max(ratio)));
     (best > 0.0).then(|| 100.0 * worst / best)
 }
 

@@ -35,12 +35,12 @@ impl PacingChoice {
 
     /// Returns a sample from numbers in [0, 1]: the mode, then the weights, assigned to classes in order of
     /// `priorities`.
-    pub(super) fn with_sample(&self, draws: &[f64], freedom: TunableFields, priorities: &[u8]) -> Self {
+    pub(super) fn with_sample(&self, draws: &[f64], tunable: TunableFields, priorities: &[u8]) -> Self {
         let mut pace = self.clone();
-        if freedom.mode {
+        if tunable.mode {
             pace.forecast = MODES[(draws[0] * MODES.len() as f64) as usize];
         }
-        if freedom.weights {
+        if tunable.weights {
             let weight = |draw: &f64| 1 << (draw * f64::from(DOUBLINGS)) as u32;
             pace.weights = draws[DRAWS..].iter().map(weight).collect();
             pace = pace.in_order(priorities);
@@ -50,34 +50,34 @@ impl PacingChoice {
 
     /// Reassigns the weights so that classes of higher `priorities` have larger ones.
     fn in_order(mut self, priorities: &[u8]) -> Self {
-        let mut places: Vec<usize> = (0..priorities.len()).collect();
-        places.sort_by_key(|place| priorities[*place]);
+        let mut order: Vec<usize> = (0..priorities.len()).collect();
+        order.sort_by_key(|index| priorities[*index]);
         let mut weights = self.weights.clone();
         weights.sort_unstable();
-        places.into_iter().zip(weights).for_each(|(place, weight)| self.weights[place] = weight);
+        order.into_iter().zip(weights).for_each(|(index, weight)| self.weights[index] = weight);
         self
     }
 
     /// Returns each allowed mode, with weights of 1 if weights may be changed.
-    pub(super) fn default_modes(&self, freedom: TunableFields) -> Vec<Self> {
-        let weights = if freedom.weights { vec![1; self.weights.len()] } else { self.weights.clone() };
-        let modes = MODES.into_iter().filter(|mode| freedom.mode || *mode == self.forecast);
+    pub(super) fn default_modes(&self, tunable: TunableFields) -> Vec<Self> {
+        let weights = if tunable.weights { vec![1; self.weights.len()] } else { self.weights.clone() };
+        let modes = MODES.into_iter().filter(|mode| tunable.mode || *mode == self.forecast);
         modes.map(|forecast| Self { forecast, weights: weights.clone() }).collect()
     }
 
     /// Returns copies in each of the other allowed modes.
-    pub(super) fn other_modes(&self, freedom: TunableFields) -> Vec<Self> {
-        let others = MODES.into_iter().filter(|mode| freedom.mode && *mode != self.forecast);
+    pub(super) fn other_modes(&self, tunable: TunableFields) -> Vec<Self> {
+        let others = MODES.into_iter().filter(|mode| tunable.mode && *mode != self.forecast);
         others.map(|forecast| Self { forecast, ..self.clone() }).collect()
     }
 
     /// Returns copies of the same mode with one weight doubled or halved.
-    pub(super) fn neighbours(&self, freedom: TunableFields) -> Vec<Self> {
+    pub(super) fn neighbours(&self, tunable: TunableFields) -> Vec<Self> {
         let mut all = Vec::new();
-        if freedom.weights && self.forecast.is_some() {
-            for (place, weight) in self.weights.iter().enumerate() {
+        if tunable.weights && self.forecast.is_some() {
+            for (index, weight) in self.weights.iter().enumerate() {
                 let others = [weight * 2, weight / 2].into_iter().filter(|other| (1..=MAX_WEIGHT).contains(other));
-                all.extend(others.map(|other| self.with_weight(place, other)));
+                all.extend(others.map(|other| self.with_weight(index, other)));
             }
         }
         all
@@ -100,9 +100,13 @@ impl PacingChoice {
     pub(super) fn changes(&self, present: &Self) -> Changes {
         let mode = u32::from(self.forecast != present.forecast);
         let weights = self.weights.iter().zip(&present.weights);
-        let by: Vec<u32> = weights.map(|(weight, was)| weight.abs_diff(*was)).filter(|by| *by > 0).collect();
-        let distance = u64::from(mode) * WHOLE + by.iter().map(|by| u64::from(*by) * WHOLE / 100).sum::<u64>();
-        Changes { priority_inversions: 0, values: mode + by.len() as u32, distance }
+        let differences: Vec<u32> = weights
+            .map(|(weight, present_weight)| weight.abs_diff(*present_weight))
+            .filter(|difference| *difference > 0)
+            .collect();
+        let distance = u64::from(mode) * WHOLE
+            + differences.iter().map(|difference| u64::from(*difference) * WHOLE / 100).sum::<u64>();
+        Changes { priority_inversions: 0, values: mode + differences.len() as u32, distance }
     }
 
     /// Returns the mode as written in the file.
@@ -110,9 +114,9 @@ impl PacingChoice {
         self.forecast.map_or("off", PacingMode::name)
     }
 
-    fn with_weight(&self, place: usize, weight: u32) -> Self {
+    fn with_weight(&self, index: usize, weight: u32) -> Self {
         let mut pace = self.clone();
-        pace.weights[place] = weight;
+        pace.weights[index] = weight;
         pace
     }
 }

@@ -47,10 +47,10 @@ impl Rank {
         self.meets_goal() && self.changes.priority_inversions == 0 && self.changes.values <= 1
     }
 
-    /// Returns true if no term, except those in `aside`, is missed by more than under `other`.
-    pub(super) fn dominates_except(&self, other: &Self, aside: [usize; 2]) -> bool {
+    /// Returns true if no term, except those in `except`, is missed by more than under `other`.
+    pub(super) fn dominates_except(&self, other: &Self, except: [usize; 2]) -> bool {
         let pairs = self.shortfalls.iter().zip(&other.shortfalls).enumerate();
-        pairs.filter(|(term, _)| !aside.contains(term)).all(|(_, (own, others))| own.cmp(others) != Ordering::Greater)
+        pairs.filter(|(term, _)| !except.contains(term)).all(|(_, (left, right))| left.cmp(right) != Ordering::Greater)
     }
 }
 

@@ -154,18 +154,18 @@ pub(super) struct SearchOutcome<'a> {
 
 /// Builds the report; `present` is the replay of the present file, `text` the file as found.
 pub(super) fn report(
-    tuning: &Tuner<'_>,
+    tuner: &Tuner<'_>,
     outcome: SearchOutcome<'_>,
     present: &PolicyReport,
     text: &str,
 ) -> TuningReport {
-    let SearchOutcome { stakes, tried, chosen, .. } = outcome;
-    let Tuner { recording, goal, space, policy, manuscript, .. } = tuning;
+    let SearchOutcome { stakes: objectives, tried: evaluated, chosen, .. } = outcome;
+    let Tuner { recording, goal, space, policy, manuscript: editor, .. } = tuner;
     let rules = &policy.settings.rules;
-    let found = &tried[chosen];
+    let found = &evaluated[chosen];
     let (span, quota) = (recording.span(), &present.quotas[space.quota()]);
     let windows = complete_windows(quota, &span);
-    let figures = goal.terms.iter().zip(tried[0].figures.iter().zip(&found.figures));
+    let figures = goal.terms.iter().zip(evaluated[0].figures.iter().zip(&found.figures));
     let terms = figures.map(|(term, (now, found))| TermReport {
         term: term.to_string(),
         percent: term.measure.is_share,
@@ -174,10 +174,11 @@ pub(super) fn report(
         met: term.shortfall(*found) == 0.0,
         short_by: term.shortfall(*found),
     });
-    let (now, then) = (change_rows(&tried[0].draft, space), change_rows(&found.draft, space));
-    let tiers = space.classes().iter().zip(now.into_iter().zip(then)).map(|(class, (present, found))| {
-        TunedClassReport { class: rules.classes[*class].name.clone(), present, found }
-    });
+    let (present_rows, found_rows) = (change_rows(&evaluated[0].draft, space), change_rows(&found.draft, space));
+    let tiers =
+        space.classes().iter().zip(present_rows.into_iter().zip(found_rows)).map(|(class, (present, found))| {
+            TunedClassReport { class: rules.classes[*class].name.clone(), present, found }
+        });
     TuningReport {
         log: TunedLogReport {
             requests: recording.requests(),
@@ -188,65 +189,67 @@ pub(super) fn report(
             windows_are_whole: windows.iter().any(|window| span.covers(window)),
         },
         quota: quota.name.clone(),
-        tried: tried.len(),
+        tried: evaluated.len(),
         picked: outcome.picked,
         met: found.rank.meets_goal(),
         impossible: outcome.impossible,
         terms: terms.collect(),
         tiers: tiers.collect(),
         pacing: PacingReport {
-            present: pacing(&tried[0].draft, space, rules),
+            present: pacing(&evaluated[0].draft, space, rules),
             found: pacing(&found.draft, space, rules),
         },
-        trade_off: outcome.curve.map(|(front, points)| trade_off(tuning, stakes, tried, &front, (points, chosen))),
-        patch: unified_diff(&present.name, manuscript.text(), text),
+        trade_off: outcome
+            .curve
+            .map(|(front, points)| trade_off(tuner, objectives, evaluated, &front, (points, chosen))),
+        patch: unified_diff(&present.name, editor.text(), text),
     }
 }
 
 fn trade_off(
-    tuning: &Tuner<'_>,
-    stakes: &[Objective],
-    tried: &[Evaluated],
+    tuner: &Tuner<'_>,
+    objectives: &[Objective],
+    evaluated: &[Evaluated],
     front: &ParetoFront,
     (points, chosen): (Vec<usize>, usize),
 ) -> TradeOffReport {
-    let (space, rules) = (tuning.space, &tuning.policy.settings.rules);
+    let (space, rules) = (tuner.space, &tuner.policy.settings.rules);
     let [x, y] = front.stakes;
-    let axis = |stake: &Objective| AxisReport {
-        measure: stake.measure.to_string(),
-        percent: stake.measure.is_share,
-        more_is_better: stake.better == Bound::AtLeast,
+    let axis = |objective: &Objective| AxisReport {
+        measure: objective.measure.to_string(),
+        percent: objective.measure.is_share,
+        more_is_better: objective.better == Bound::AtLeast,
     };
-    let point = |(number, place): (usize, usize)| {
-        let policy = &tried[place];
+    let point = |(number, index): (usize, usize)| {
+        let policy = &evaluated[index];
         let names = space.classes().iter().map(|class| rules.classes[*class].name.clone());
         PointReport {
             number: number + 1,
             x: policy.figures[x].unwrap_or_default(),
             y: policy.figures[y].unwrap_or_default(),
-            present: place == 0,
-            found: place == chosen,
+            present: index == 0,
+            found: index == chosen,
             pacing: pacing(&policy.draft, space, rules),
             tiers: names.zip(change_rows(&policy.draft, space)).collect(),
         }
     };
     TradeOffReport {
-        x: axis(&stakes[x]),
-        y: axis(&stakes[y]),
+        x: axis(&objectives[x]),
+        y: axis(&objectives[y]),
         points: points.into_iter().enumerate().map(point).collect(),
     }
 }
 
-fn pacing(draft: &Candidate, space: &SearchSpace, rules: &Rules) -> String {
-    let classes = space.classes().iter().zip(&draft.pace.weights).filter(|(_, weight)| **weight > 1);
+fn pacing(candidate: &Candidate, space: &SearchSpace, rules: &Rules) -> String {
+    let classes = space.classes().iter().zip(&candidate.pace.weights).filter(|(_, weight)| **weight > 1);
     let weights = classes.map(|(class, weight)| format!(" {} {weight}", rules.classes[*class].name));
-    draft.pace.mode().to_owned() + &weights.collect::<String>()
+    candidate.pace.mode().to_owned() + &weights.collect::<String>()
 }
 
 /// Formats the tiers of each class.
-fn change_rows(draft: &Candidate, space: &SearchSpace) -> Vec<Vec<String>> {
+fn change_rows(candidate: &Candidate, space: &SearchSpace) -> Vec<Vec<String>> {
     let tier = |tier: &crate::policy::tier::Tier| {
         format!("{}:{}", threshold_text(tier.above, space.limit()), percent(tier.shed))
     };
-    draft.ladders.iter().map(|tiers| tiers.iter().map(tier).collect()).collect()
+    candidate.ladders.iter().map(|tiers| tiers.iter().map(tier).collect()).collect()
 }

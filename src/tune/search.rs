@@ -36,29 +36,29 @@ impl Search {
         space: &SearchSpace,
         try_all: &mut dyn FnMut(Vec<Candidate>) -> Result<Vec<Evaluated>, E>,
     ) -> Result<Vec<Evaluated>, E> {
-        let mut looked =
+        let mut state =
             SearchState { tried: try_all(vec![space.present().clone()])?, space, effort: self.effort, try_all };
-        for corners in space.extreme_candidates().chunks(BATCH) {
-            looked.evaluate_new(corners)?;
+        for extremes in space.extreme_candidates().chunks(BATCH) {
+            state.evaluate_new(extremes)?;
         }
         for samples in space.samples(self.effort / SPREAD, &mut self.chance).chunks(BATCH) {
-            looked.evaluate_new(samples)?;
+            state.evaluate_new(samples)?;
         }
-        if looked.tried[BASELINE].rank.is_perfect() {
-            return Ok(looked.tried);
+        if state.tried[BASELINE].rank.is_perfect() {
+            return Ok(state.tried);
         }
-        looked.descend(BASELINE)?;
-        looked.descend(best(&looked.tried))?;
+        state.descend(BASELINE)?;
+        state.descend(best(&state.tried))?;
         for start in space.with_other_pacing() {
-            if looked.tried[best(&looked.tried)].rank.is_met_with_one_change() {
+            if state.tried[best(&state.tried)].rank.is_met_with_one_change() {
                 break;
             }
-            looked.evaluate_new(std::slice::from_ref(&start))?;
-            if let Some(start) = looked.place_of(&start) {
-                looked.descend(start)?;
+            state.evaluate_new(std::slice::from_ref(&start))?;
+            if let Some(start) = state.place_of(&start) {
+                state.descend(start)?;
             }
         }
-        Ok(looked.tried)
+        Ok(state.tried)
     }
 }
 
@@ -74,22 +74,22 @@ impl<E> SearchState<'_, E> {
     /// Moves from the policy at index `at` to better neighbors until there is none, or half of the remaining trials are
     /// used.
     fn descend(&mut self, mut at: usize) -> Result<(), E> {
-        let most = (self.tried.len() + self.effort).div_ceil(2);
-        let mut reach = INITIAL_STEP;
-        while reach > 0 && self.tried.len() < most && !self.tried[at].rank.is_perfect() {
-            match self.better_neighbor(at, reach)? {
+        let max_trials = (self.tried.len() + self.effort).div_ceil(2);
+        let mut step = INITIAL_STEP;
+        while step > 0 && self.tried.len() < max_trials && !self.tried[at].rank.is_perfect() {
+            match self.better_neighbor(at, step)? {
                 Some(better) => at = better,
-                None => reach /= 2,
+                None => step /= 2,
             }
         }
         Ok(())
     }
 
-    fn better_neighbor(&mut self, at: usize, reach: u32) -> Result<Option<usize>, E> {
-        for batch in self.space.neighbours(&self.tried[at].draft, reach).chunks(BATCH) {
+    fn better_neighbor(&mut self, at: usize, step: u32) -> Result<Option<usize>, E> {
+        for batch in self.space.neighbours(&self.tried[at].draft, step).chunks(BATCH) {
             self.evaluate_new(batch)?;
-            let looked_at = batch.iter().filter_map(|draft| self.place_of(draft));
-            let best = looked_at.min_by_key(|place| &self.tried[*place].rank);
+            let indices = batch.iter().filter_map(|candidate| self.place_of(candidate));
+            let best = indices.min_by_key(|index| &self.tried[*index].rank);
             if let Some(best) = best.filter(|best| self.tried[*best].rank < self.tried[at].rank) {
                 return Ok(Some(best));
             }
@@ -97,16 +97,16 @@ impl<E> SearchState<'_, E> {
         Ok(None)
     }
 
-    fn place_of(&self, draft: &Candidate) -> Option<usize> {
-        self.tried.iter().position(|tried| tried.draft == *draft)
+    fn place_of(&self, candidate: &Candidate) -> Option<usize> {
+        self.tried.iter().position(|evaluated| evaluated.draft == *candidate)
     }
 
     /// Evaluates the candidates that are new, up to the maximum number of trials.
-    fn evaluate_new(&mut self, drafts: &[Candidate]) -> Result<(), E> {
+    fn evaluate_new(&mut self, candidates: &[Candidate]) -> Result<(), E> {
         let mut new: Vec<Candidate> = Vec::new();
-        for draft in drafts {
-            if self.place_of(draft).is_none() && !new.contains(draft) {
-                new.push(draft.clone());
+        for candidate in candidates {
+            if self.place_of(candidate).is_none() && !new.contains(candidate) {
+                new.push(candidate.clone());
             }
         }
         new.truncate(self.effort.saturating_sub(self.tried.len()));
@@ -116,8 +116,8 @@ impl<E> SearchState<'_, E> {
 }
 
 /// Returns the index of the policy nearest to the goal; the first of equals.
-pub(super) fn best(tried: &[Evaluated]) -> usize {
-    (0..tried.len()).min_by_key(|place| &tried[*place].rank).unwrap_or_default()
+pub(super) fn best(evaluated: &[Evaluated]) -> usize {
+    (0..evaluated.len()).min_by_key(|index| &evaluated[*index].rank).unwrap_or_default()
 }
 
 /// Index of the present file among the tried policies.

@@ -30,31 +30,32 @@ impl SearchSpace {
     /// A class that is refused from the first unit is excluded, unless the goal names it: such tiers are intentional.
     pub fn of(settings: &Settings, quota: usize, goal: &Goal) -> Result<Self, String> {
         let Rules { quotas, classes, .. } = &*settings.rules;
-        let wanted = |class: &str| {
-            let of_class = |term: &super::goal::Term| term.measure.what.is_per_class() && term.measure.name == class;
-            goal.terms.iter().any(of_class)
+        let is_named = |class: &str| {
+            let is_about_class =
+                |term: &super::goal::Term| term.measure.what.is_per_class() && term.measure.name == class;
+            goal.terms.iter().any(is_about_class)
         };
-        let is_open = |ladder: &ClassTiers| ladder.ladder.shutoff_at().is_none_or(|mark| !mark.is_zero());
-        let may_change = |(place, ladder): (usize, &Option<ClassTiers>)| {
-            let ladder = ladder.as_ref().filter(|ladder| ladder.enforce)?;
-            (is_open(ladder) || wanted(&classes[place].name)).then_some(place)
+        let is_open = |tiers: &ClassTiers| tiers.ladder.shutoff_at().is_none_or(|mark| !mark.is_zero());
+        let may_change = |(index, tiers): (usize, &Option<ClassTiers>)| {
+            let tiers = tiers.as_ref().filter(|tiers| tiers.enforce)?;
+            (is_open(tiers) || is_named(&classes[index].name)).then_some(index)
         };
-        let Quota { name, limit, class_tiers: ladders, enforce, .. } = &quotas[quota];
+        let Quota { name, limit, class_tiers, enforce, .. } = &quotas[quota];
         if !enforce {
             return Err(format!(
                 "{name} refuses no request (`enforce: false`), so there is nothing to tune; remove that line first"
             ));
         }
-        let tuned: Vec<usize> = ladders.iter().enumerate().filter_map(may_change).collect();
+        let tuned: Vec<usize> = class_tiers.iter().enumerate().filter_map(may_change).collect();
         if tuned.is_empty() {
             return Err(format!(
                 "no class has tunable tiers in {name}; add initial tiers such as \
                  search: [{{ above: 80%, shed: 50% }}]"
             ));
         }
-        let (freedom, present) = (tunable_fields(settings, &quotas[quota], &tuned), draft(settings, quota, &tuned));
+        let (tunable, present) = (tunable_fields(settings, &quotas[quota], &tuned), draft(settings, quota, &tuned));
         let priorities = tuned.iter().map(|class| classes[*class].priority).collect();
-        Ok(Self { quota, classes: tuned, priorities, limit: *limit, freedom, present })
+        Ok(Self { quota, classes: tuned, priorities, limit: *limit, freedom: tunable, present })
     }
 
     /// Returns the candidate that `settings` contain.
@@ -83,23 +84,23 @@ impl SearchSpace {
     }
 
     /// Returns the difference of a candidate from the present file.
-    pub(super) fn changes(&self, draft: &Candidate) -> Changes {
-        draft.changes(&self.present, &self.priorities, self.limit)
+    pub(super) fn changes(&self, candidate: &Candidate) -> Changes {
+        candidate.changes(&self.present, &self.priorities, self.limit)
     }
 
     /// Returns `count` candidates spread over the whole space: a Latin hypercube (McKay, Beckman and Conover 1979).
     /// Each random number of a candidate falls into each of `count` equal parts once.
-    pub(super) fn samples(&self, count: usize, chance: &mut Rng) -> Vec<Candidate> {
-        let of_ladders = self.classes.len() * tiers::DRAWS;
-        let of_pace = pacing::DRAWS + self.classes.len();
-        let columns: Vec<Vec<f64>> = (0..of_ladders + of_pace).map(|_| stratified_samples(count, chance)).collect();
-        let draft = |row: usize| {
+    pub(super) fn samples(&self, count: usize, rng: &mut Rng) -> Vec<Candidate> {
+        let tier_columns = self.classes.len() * tiers::DRAWS;
+        let pace_columns = pacing::DRAWS + self.classes.len();
+        let columns: Vec<Vec<f64>> = (0..tier_columns + pace_columns).map(|_| stratified_samples(count, rng)).collect();
+        let candidate = |row: usize| {
             let numbers: Vec<f64> = columns.iter().map(|column| column[row]).collect();
-            let (ladders, pace) = numbers.split_at(of_ladders);
-            let ladders = ladders.as_chunks().0.iter().map(|draws| tiers::from_sample(*draws, self.limit));
-            Candidate::new(ladders.collect(), self.present.pace.with_sample(pace, self.freedom, &self.priorities))
+            let (tier_sets, pace) = numbers.split_at(tier_columns);
+            let tier_sets = tier_sets.as_chunks().0.iter().map(|draws| tiers::from_sample(*draws, self.limit));
+            Candidate::new(tier_sets.collect(), self.present.pace.with_sample(pace, self.freedom, &self.priorities))
         };
-        (0..count).map(draft).collect()
+        (0..count).map(candidate).collect()
     }
 
     /// Returns the extremes of the space, which no sample would hit: all classes refused; the least important classes
@@ -107,50 +108,58 @@ impl SearchSpace {
     /// refuse almost nothing.
     pub(super) fn extreme_candidates(&self) -> Vec<Candidate> {
         let mut by_priority: Vec<usize> = (0..self.classes.len()).collect();
-        by_priority.sort_by_key(|place| self.priorities[*place]);
+        by_priority.sort_by_key(|index| self.priorities[*index]);
         // A class that is refused entirely is not paced, so all of them can be refused only if pacing may be changed.
-        let may_shut_all = self.freedom.mode || self.present.pace.forecast.is_none();
-        let most = if may_shut_all { by_priority.len() } else { by_priority.len() - 1 };
-        let shut = |count: &usize| {
-            let out = &by_priority[..*count];
-            out.iter().fold(self.present.clone(), |draft, place| draft.with_ladder(*place, tiers::refuse_all()))
+        let can_refuse_all = self.freedom.mode || self.present.pace.forecast.is_none();
+        let max_count = if can_refuse_all { by_priority.len() } else { by_priority.len() - 1 };
+        let refuse_lowest = |count: &usize| {
+            let lowest = &by_priority[..*count];
+            lowest
+                .iter()
+                .fold(self.present.clone(), |candidate, index| candidate.with_ladder(*index, tiers::refuse_all()))
         };
         let open = Candidate::new(vec![tiers::open(self.limit); self.classes.len()], self.present.pace.clone());
         let paces = self.present.pace.default_modes(self.freedom);
-        let paced = |draft: Candidate| paces.iter().map(move |pace| draft.with_pace(pace.clone()));
-        let counts: Vec<usize> = (1..=most).rev().collect();
-        counts.iter().map(shut).chain(paced(self.present.clone())).chain(paced(open)).collect()
+        let paced = |candidate: Candidate| paces.iter().map(move |pace| candidate.with_pace(pace.clone()));
+        let counts: Vec<usize> = (1..=max_count).rev().collect();
+        counts.iter().map(refuse_lowest).chain(paced(self.present.clone())).chain(paced(open)).collect()
     }
 
     /// Returns the present file in each of the other pacing modes.
     pub(super) fn with_other_pacing(&self) -> Vec<Candidate> {
         let others = self.present.pace.other_modes(self.freedom);
-        others.into_iter().map(|pace| self.present.with_pace(pace)).filter(|draft| *draft != self.present).collect()
+        others
+            .into_iter()
+            .map(|pace| self.present.with_pace(pace))
+            .filter(|candidate| *candidate != self.present)
+            .collect()
     }
 
-    /// Returns candidates that differ from `draft` in one value other than the pacing mode, by `reach` percent if it is
-    /// a number. Candidates nearer to the present file come first.
-    pub(super) fn neighbours(&self, draft: &Candidate, reach: u32) -> Vec<Candidate> {
+    /// Returns candidates that differ from `candidate` in one value other than the pacing mode, by `step` percent if it
+    /// is a number. Candidates nearer to the present file come first.
+    pub(super) fn neighbours(&self, candidate: &Candidate, step: u32) -> Vec<Candidate> {
         let mut all = Vec::new();
-        for (place, (tiers, present)) in draft.ladders.iter().zip(&self.present.ladders).enumerate() {
-            let back = tiers::towards_present(tiers, present, reach, self.limit);
-            all.extend(back.into_iter().map(|ladder| draft.with_ladder(place, ladder)));
+        for (index, (tiers, present)) in candidate.ladders.iter().zip(&self.present.ladders).enumerate() {
+            let restored = tiers::towards_present(tiers, present, step, self.limit);
+            all.extend(restored.into_iter().map(|tiers| candidate.with_ladder(index, tiers)));
         }
-        let back = (draft.pace != self.present.pace).then(|| self.present.pace.clone());
-        all.extend(back.into_iter().chain(draft.pace.neighbours(self.freedom)).map(|pace| draft.with_pace(pace)));
-        for (place, tiers) in draft.ladders.iter().enumerate() {
-            let near = tiers::neighbours(tiers, reach, self.limit);
-            all.extend(near.into_iter().map(|ladder| draft.with_ladder(place, ladder)));
+        let restored = (candidate.pace != self.present.pace).then(|| self.present.pace.clone());
+        all.extend(
+            restored.into_iter().chain(candidate.pace.neighbours(self.freedom)).map(|pace| candidate.with_pace(pace)),
+        );
+        for (index, tiers) in candidate.ladders.iter().enumerate() {
+            let neighbors = tiers::neighbours(tiers, step, self.limit);
+            all.extend(neighbors.into_iter().map(|tiers| candidate.with_ladder(index, tiers)));
         }
         all
     }
 }
 
 fn draft(settings: &Settings, quota: usize, classes: &[usize]) -> Candidate {
-    let Quota { class_tiers: ladders, pacing, .. } = &settings.rules.quotas[quota];
+    let Quota { class_tiers, pacing, .. } = &settings.rules.quotas[quota];
     let tiers = |class: &usize| {
-        let of_class = ladders.get(*class).and_then(Option::as_ref);
-        of_class.map_or(Vec::new(), |of_class| of_class.ladder.tiers().to_vec())
+        let entry = class_tiers.get(*class).and_then(Option::as_ref);
+        entry.map_or(Vec::new(), |entry| entry.ladder.tiers().to_vec())
     };
     Candidate::new(classes.iter().map(tiers).collect(), PacingChoice::of(pacing.as_ref(), classes))
 }
@@ -161,26 +170,26 @@ fn tunable_fields(settings: &Settings, quota: &Quota, tuned: &[usize]) -> Tunabl
     let path = path_of_quota(settings, &quota.name) + ".pacing";
     let is_written = |key: &str| settings.source_map.position(&format!("{path}.{key}")).is_some();
     let has_keys = ["mode", "burst", "weights", "enforce"].into_iter().any(is_written);
-    let is_carried_out = match &quota.pacing {
+    let is_effective = match &quota.pacing {
         Some(pacing) => pacing.enforce && (!has_keys || is_written("mode")),
         None => !has_keys,
     };
-    let mode = quota.window.lookback() == 0 && is_carried_out;
+    let mode = quota.window.lookback() == 0 && is_effective;
     let has_weight = |class: &usize| is_written(&format!("weights.{}", settings.rules.classes[*class].name));
     TunableFields { mode, weights: mode && tuned.len() > 1 && (!has_keys || tuned.iter().all(has_weight)) }
 }
 
 /// Returns the path of a quota, which may be inside its scope.
 pub(super) fn path_of_quota(settings: &Settings, name: &str) -> String {
-    let own = format!("scopes.{name}.quota");
-    if settings.source_map.position(&own).is_some() { own } else { format!("quotas.{name}") }
+    let scope_path = format!("scopes.{name}.quota");
+    if settings.source_map.position(&scope_path).is_some() { scope_path } else { format!("quotas.{name}") }
 }
 
 /// Returns `count` numbers in [0, 1), one in each of `count` equal parts, in random order.
-fn stratified_samples(count: usize, chance: &mut Rng) -> Vec<f64> {
+fn stratified_samples(count: usize, rng: &mut Rng) -> Vec<f64> {
     let mut parts: Vec<usize> = (0..count).collect();
-    for place in (1..count).rev() {
-        parts.swap(place, chance.gen_below(place as u64 + 1) as usize);
+    for index in (1..count).rev() {
+        parts.swap(index, rng.gen_below(index as u64 + 1) as usize);
     }
-    parts.into_iter().map(|part| (part as f64 + chance.gen_f64()) / count as f64).collect()
+    parts.into_iter().map(|part| (part as f64 + rng.gen_f64()) / count as f64).collect()
 }

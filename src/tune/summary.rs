@@ -7,37 +7,38 @@ use std::fmt::Write;
 use std::slice::from_ref;
 
 /// Renders the report as text, tables and a chart. Fits 80 columns, except for lines of the file.
-pub fn summary(report: &TuningReport, ink: ColorMode) -> String {
-    let mut out = log(&report.log, &report.quota, ink);
-    out += &format!("\n{}", ink.bold("Goal"));
+pub fn summary(report: &TuningReport, color: ColorMode) -> String {
+    let mut out = log(&report.log, &report.quota, color);
+    out += &format!("\n{}", color.bold("Goal"));
     out += &format!(" (the first term counts most), {} policies tried\n", group_digits(report.tried as u64));
-    out += &terms(&report.terms, ink);
+    out += &terms(&report.terms, color);
     let verdict = wrap(&verdict(report), 0, 0, WIDTH);
-    let _ = writeln!(out, "\n{}", if report.met { ink.bold(&verdict) } else { ink.red(&verdict) });
+    let _ = writeln!(out, "\n{}", if report.met { color.bold(&verdict) } else { color.red(&verdict) });
     if !report.patch.is_empty() {
         out += &tiers(report);
     }
     if let Some(trade_off) = &report.trade_off {
-        out += &self::trade_off(trade_off, ink);
+        out += &self::trade_off(trade_off, color);
     }
     if !report.patch.is_empty() {
-        let _ = write!(out, "\n{}\n{}", ink.bold("Changed lines (--output FILE writes the whole file)"), report.patch);
+        let _ =
+            write!(out, "\n{}\n{}", color.bold("Changed lines (--output FILE writes the whole file)"), report.patch);
     }
     out
 }
 
-fn log(log: &TunedLogReport, quota: &str, ink: ColorMode) -> String {
+fn log(log: &TunedLogReport, quota: &str, color: ColorMode) -> String {
     let mut out = format!(
         "{}\n",
-        ink.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s)))
+        color.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s)))
     );
-    let (many, windows) = (if log.windows == 1 { "" } else { "s" }, group_digits(log.windows as u64));
+    let (plural, windows) = (if log.windows == 1 { "" } else { "s" }, group_digits(log.windows as u64));
     let _ = match log.windows_are_whole {
-        true => writeln!(out, "  {windows} complete window{many} of {quota}"),
+        true => writeln!(out, "  {windows} complete window{plural} of {quota}"),
         false => writeln!(
             out,
             "  {}",
-            ink.red(&wrap(
+            color.red(&wrap(
                 &format!(
                     "no window of {quota} is completely in the log; the usage of a partial window is not representative"
                 ),
@@ -71,12 +72,12 @@ fn verdict(report: &TuningReport) -> String {
     }
 }
 
-fn terms(terms: &[TermReport], ink: ColorMode) -> String {
-    let head = ["", "now", "found", ""].map(|cell| ink.dim(cell)).to_vec();
+fn terms(terms: &[TermReport], color: ColorMode) -> String {
+    let header = ["", "now", "found", ""].map(|cell| color.dim(cell)).to_vec();
     let row = |term: &TermReport| {
         let verdict = match term.met {
             true => "met".to_owned(),
-            false => ink.red(&format!("missed by {}", format_figure(Some(term.short_by), term.percent))),
+            false => color.red(&format!("missed by {}", format_figure(Some(term.short_by), term.percent))),
         };
         vec![
             term.term.clone(),
@@ -86,11 +87,11 @@ fn terms(terms: &[TermReport], ink: ColorMode) -> String {
         ]
     };
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Left];
-    columns(2, &alignment, std::iter::once(head).chain(terms.iter().map(row)))
+    columns(2, &alignment, std::iter::once(header).chain(terms.iter().map(row)))
 }
 
 fn tiers(report: &TuningReport) -> String {
-    let row = |what: &str, class: &str, tiers: &[String]| vec![class.to_owned(), what.to_owned(), tiers.join("  ")];
+    let row = |label: &str, class: &str, tiers: &[String]| vec![class.to_owned(), label.to_owned(), tiers.join("  ")];
     let rows = report.tiers.iter().flat_map(|class| match class.present == class.found {
         true => vec![row("as now", &class.class, &class.found)],
         false => vec![row("now", &class.class, &class.present), row("found", "", &class.found)],
@@ -103,18 +104,18 @@ fn tiers(report: &TuningReport) -> String {
     columns(2, &[Align::Left; 3], rows.chain(paced))
 }
 
-fn trade_off(trade_off: &TradeOffReport, ink: ColorMode) -> String {
+fn trade_off(trade_off: &TradeOffReport, color: ColorMode) -> String {
     let TradeOffReport { x, y, points } = trade_off;
     let heading = format!("Trade-off: {} against {}", x.measure, y.measure);
-    let mut out = format!("\n{}\n", ink.bold(&heading));
-    let head = vec![String::new(), "point".to_owned(), x.measure.clone(), y.measure.clone()];
+    let mut out = format!("\n{}\n", color.bold(&heading));
+    let header = vec![String::new(), "point".to_owned(), x.measure.clone(), y.measure.clone()];
     let row = |point: &&PointReport| {
         let figures = [format_figure(Some(point.x), x.percent), format_figure(Some(point.y), y.percent)];
         [mark(point).to_owned(), point.number.to_string()].into_iter().chain(figures).collect()
     };
     let shown = thin_points(points);
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Right];
-    let table = columns(2, &alignment, std::iter::once(head).chain(shown.iter().map(row)));
+    let table = columns(2, &alignment, std::iter::once(header).chain(shown.iter().map(row)));
     let indent = table.lines().map(display_width).max().unwrap_or_default() + 2;
     let values =
         std::iter::once("pacing; tiers (above:shed)".to_owned()).chain(shown.iter().map(|point| values(point)));
@@ -124,37 +125,37 @@ fn trade_off(trade_off: &TradeOffReport, ink: ColorMode) -> String {
     }
     out.push('\n');
     out += &chart(x, y, points);
-    let _ = writeln!(out, "  {}", ink.dim("o now   x found   · other points that no tried policy beats in both"));
-    let _ = writeln!(out, "  {}", ink.dim("--select NUMBER takes another point"));
+    let _ = writeln!(out, "  {}", color.dim("o now   x found   · other points that no tried policy beats in both"));
+    let _ = writeln!(out, "  {}", color.dim("--select NUMBER takes another point"));
     out
 }
 
 fn chart(x: &AxisReport, y: &AxisReport, points: &[PointReport]) -> String {
-    let ends = |figure: fn(&PointReport) -> f64| {
+    let range_of = |figure: fn(&PointReport) -> f64| {
         let figures = points.iter().map(figure);
         figures.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), figure| (low.min(figure), high.max(figure)))
     };
-    let (across, up) = (ends(|point| point.x), ends(|point| point.y));
-    let part = |(low, high): (f64, f64), figure: f64| if high > low { (figure - low) / (high - low) } else { 0.5 };
-    let sign = |point: &PointReport| match (point.found, point.present) {
+    let (x_range, y_range) = (range_of(|point| point.x), range_of(|point| point.y));
+    let position = |(low, high): (f64, f64), figure: f64| if high > low { (figure - low) / (high - low) } else { 0.5 };
+    let symbol = |point: &PointReport| match (point.found, point.present) {
         (true, _) => 'x',
         (_, true) => 'o',
         _ => '·',
     };
     let mut marks: Vec<(f64, f64, char)> =
-        points.iter().map(|point| (part(across, point.x), part(up, point.y), sign(point))).collect();
+        points.iter().map(|point| (position(x_range, point.x), position(y_range, point.y), symbol(point))).collect();
     // Marked points cover others.
-    marks.sort_by_key(|(_, _, sign)| "·ox".find(*sign));
+    marks.sort_by_key(|(_, _, symbol)| "·ox".find(*symbol));
     let labels = |(low, high): (f64, f64), percent| [low, high].map(|end| format_figure(Some(end), percent));
-    let (x_ends, y_ends) = (labels(across, x.percent), labels(up, y.percent));
+    let (x_ends, y_ends) = (labels(x_range, x.percent), labels(y_range, y.percent));
     Chart { x: (&x.measure, x_ends), y: (&y.measure, y_ends), points: marks }.render()
 }
 
 /// Returns as many points as are readable, including both ends and all marked points.
 fn thin_points(points: &[PointReport]) -> Vec<&PointReport> {
-    let gap = points.len().div_ceil(MAX_POINTS).max(1);
-    let is_shown = |place: usize| place.is_multiple_of(gap) || place + 1 == points.len();
-    let shown = points.iter().enumerate().filter(|(place, point)| is_shown(*place) || point.present || point.found);
+    let step = points.len().div_ceil(MAX_POINTS).max(1);
+    let is_shown = |index: usize| index.is_multiple_of(step) || index + 1 == points.len();
+    let shown = points.iter().enumerate().filter(|(index, point)| is_shown(*index) || point.present || point.found);
     shown.map(|(_, point)| point).collect()
 }
 
@@ -168,8 +169,8 @@ fn mark(point: &PointReport) -> &'static str {
 }
 
 fn values(point: &PointReport) -> String {
-    let of_class = |(class, tiers): (&String, &Vec<String>)| format!("{class} {}", tiers.join(" "));
-    format!("{}; {}", point.pacing, point.tiers.iter().map(of_class).collect::<Vec<_>>().join(", "))
+    let describe_class = |(class, tiers): (&String, &Vec<String>)| format!("{class} {}", tiers.join(" "));
+    format!("{}; {}", point.pacing, point.tiers.iter().map(describe_class).collect::<Vec<_>>().join(", "))
 }
 
 /// Formats a value of a measure.

@@ -10,16 +10,16 @@ pub(super) const DRAWS: usize = 5;
 /// Returns tiers from numbers in [0, 1]: the number of tiers, the first and last threshold, the lowest and highest
 /// shed.
 pub(super) fn from_sample(draws: [f64; DRAWS], limit: Units) -> Vec<Tier> {
-    let [steps, first, room, least, most] = draws;
+    let [steps, first, last, min_shed, max_shed] = draws;
     let steps = 1 + (steps * f64::from(MAX_SAMPLED_TIERS)) as u32;
     let between = |low: u32, high: u32, share: f64| low + (f64::from(high - low) * share) as u32;
     let first = between(0, 100 - steps, first);
-    let last = between(first + steps - 1, 99, room);
+    let last = between(first + steps - 1, 99, last);
     // A third of the samples end with refusing all requests.
-    let most = between(40, 130, most).min(100);
-    let least = if steps == 1 { most } else { between(1, most - (steps - 1), least) };
-    let part = |low: u32, high: u32, step: u32| low + (high - low) * step / (steps - 1).max(1);
-    (0..steps).map(|step| tier(part(first, last, step), part(least, most, step), limit)).collect()
+    let max_shed = between(40, 130, max_shed).min(100);
+    let min_shed = if steps == 1 { max_shed } else { between(1, max_shed - (steps - 1), min_shed) };
+    let interpolate = |low: u32, high: u32, step: u32| low + (high - low) * step / (steps - 1).max(1);
+    (0..steps).map(|step| tier(interpolate(first, last, step), interpolate(min_shed, max_shed, step), limit)).collect()
 }
 
 /// Returns tiers that refuse all requests.
@@ -32,100 +32,106 @@ pub(super) fn open(limit: Units) -> Vec<Tier> {
     vec![tier(99, 1, limit)]
 }
 
-/// Returns tiers with a small difference: one threshold or shed ratio `reach` percent higher or lower, all thresholds
+/// Returns tiers with a small difference: one threshold or shed ratio `step` percent higher or lower, all thresholds
 /// shifted, one tier removed, or one inserted.
-pub(super) fn neighbours(tiers: &[Tier], reach: u32, limit: Units) -> Vec<Vec<Tier>> {
+pub(super) fn neighbours(tiers: &[Tier], step: u32, limit: Units) -> Vec<Vec<Tier>> {
     let mut all = Vec::new();
-    for place in 0..tiers.len() {
-        all.extend([-1, 1].into_iter().filter_map(|way| with_threshold(tiers, place, way * i64::from(reach), limit)));
-        all.extend([-1, 1].into_iter().filter_map(|way| with_shed(tiers, place, way * i64::from(reach))));
+    for index in 0..tiers.len() {
+        all.extend(
+            [-1, 1]
+                .into_iter()
+                .filter_map(|direction| with_threshold(tiers, index, direction * i64::from(step), limit)),
+        );
+        all.extend([-1, 1].into_iter().filter_map(|direction| with_shed(tiers, index, direction * i64::from(step))));
     }
-    all.extend([-1, 1].into_iter().filter_map(|way| all_moved(tiers, way * i64::from(reach), limit)));
+    all.extend([-1, 1].into_iter().filter_map(|direction| all_moved(tiers, direction * i64::from(step), limit)));
     if tiers.len() > 1 {
-        all.extend((0..tiers.len()).map(|place| without(tiers, place)));
+        all.extend((0..tiers.len()).map(|index| without(tiers, index)));
     }
     if tiers.len() < MAX_TIERS {
-        all.extend((0..=tiers.len()).filter_map(|place| with_one_more(tiers, place, limit)));
+        all.extend((0..=tiers.len()).filter_map(|index| with_one_more(tiers, index, limit)));
     }
     all
 }
 
 /// Returns tiers nearer to `present`, including `present`. For a tier whose shed ratio is restored, also returns
-/// variants with a threshold up to `reach` percent lower or higher, which may compensate.
-pub(super) fn towards_present(tiers: &[Tier], present: &[Tier], reach: u32, limit: Units) -> Vec<Vec<Tier>> {
+/// variants with a threshold up to `step` percent lower or higher, which may compensate.
+pub(super) fn towards_present(tiers: &[Tier], present: &[Tier], step: u32, limit: Units) -> Vec<Vec<Tier>> {
     let mut all = vec![present.to_vec()];
     if tiers.len() == present.len() {
-        for (place, was) in present.iter().enumerate() {
+        for (index, present_tier) in present.iter().enumerate() {
             let [mut above, mut shed] = [tiers.to_vec(), tiers.to_vec()];
-            (above[place].above, shed[place].shed) = (was.above, was.shed);
-            let ways = if tiers[place].shed != was.shed { &[-1, 1][..] } else { &[] };
-            let made_up_for = ways.iter().filter_map(|way| with_threshold(&shed, place, way * i64::from(reach), limit));
-            let made_up_for: Vec<Vec<Tier>> = made_up_for.collect();
-            all.extend([above, shed].into_iter().chain(made_up_for).filter(|ladder| is_increasing(ladder)));
+            (above[index].above, shed[index].shed) = (present_tier.above, present_tier.shed);
+            let directions = if tiers[index].shed != present_tier.shed { &[-1, 1][..] } else { &[] };
+            let compensated = directions
+                .iter()
+                .filter_map(|direction| with_threshold(&shed, index, direction * i64::from(step), limit));
+            let compensated: Vec<Vec<Tier>> = compensated.collect();
+            all.extend([above, shed].into_iter().chain(compensated).filter(|variant| is_increasing(variant)));
         }
     }
-    all.retain(|ladder| ladder != tiers);
+    all.retain(|variant| variant != tiers);
     all
 }
 
 /// Returns the difference from `present`. An added or removed tier counts as two values with the maximum distance.
 pub(super) fn changes(tiers: &[Tier], present: &[Tier], limit: Units) -> Changes {
-    let moved = |(tier, was): (&Tier, &Tier)| {
-        let units = tier.above.milli().abs_diff(was.above.milli());
-        let of_limit = u128::from(units) * u128::from(Share::ALL.millionths()) / u128::from(limit.milli().max(1));
-        let above = u64::try_from(of_limit).unwrap_or(u64::MAX);
-        let shed = u64::from(tier.shed.millionths().abs_diff(was.shed.millionths()));
+    let tier_changes = |(tier, present_tier): (&Tier, &Tier)| {
+        let units = tier.above.milli().abs_diff(present_tier.above.milli());
+        let share = u128::from(units) * u128::from(Share::ALL.millionths()) / u128::from(limit.milli().max(1));
+        let above = u64::try_from(share).unwrap_or(u64::MAX);
+        let shed = u64::from(tier.shed.millionths().abs_diff(present_tier.shed.millionths()));
         Changes { priority_inversions: 0, values: u32::from(above > 0) + u32::from(shed > 0), distance: above + shed }
     };
-    let more = tiers.len().abs_diff(present.len()) as u32;
-    let distance = u64::from(more) * 2 * u64::from(Share::ALL.millionths());
-    let whole = Changes { priority_inversions: 0, values: 2 * more, distance };
-    tiers.iter().zip(present).map(moved).fold(whole, Changes::add)
+    let count_change = tiers.len().abs_diff(present.len()) as u32;
+    let distance = u64::from(count_change) * 2 * u64::from(Share::ALL.millionths());
+    let count_changes = Changes { priority_inversions: 0, values: 2 * count_change, distance };
+    tiers.iter().zip(present).map(tier_changes).fold(count_changes, Changes::add)
 }
 
-fn with_threshold(tiers: &[Tier], place: usize, percent: i64, limit: Units) -> Option<Vec<Tier>> {
+fn with_threshold(tiers: &[Tier], index: usize, percent: i64, limit: Units) -> Option<Vec<Tier>> {
     let step = percent_of(1, limit);
-    let lowest = place.checked_sub(1).map_or(Units::ZERO, |before| tiers[before].above.saturating_add(step));
-    let highest = tiers.get(place + 1).map_or(percent_of(99, limit), |next| next.above.saturating_sub(step));
-    let moved = shift_threshold(tiers[place].above, percent, limit);
-    changed(tiers, place, (lowest <= highest).then(|| moved.clamp(lowest, highest))?, tiers[place].shed)
+    let lowest = index.checked_sub(1).map_or(Units::ZERO, |before| tiers[before].above.saturating_add(step));
+    let highest = tiers.get(index + 1).map_or(percent_of(99, limit), |next| next.above.saturating_sub(step));
+    let shifted = shift_threshold(tiers[index].above, percent, limit);
+    changed(tiers, index, (lowest <= highest).then(|| shifted.clamp(lowest, highest))?, tiers[index].shed)
 }
 
-fn with_shed(tiers: &[Tier], place: usize, percent: i64) -> Option<Vec<Tier>> {
-    let shed = |place: usize| i64::from(tiers[place].shed.millionths());
-    let lowest = place.checked_sub(1).map_or(PERCENT, |before| shed(before) + PERCENT);
-    let highest = if place + 1 < tiers.len() { shed(place + 1) - PERCENT } else { 100 * PERCENT };
-    let moved = (lowest <= highest).then(|| (shed(place) + percent * PERCENT).clamp(lowest, highest))?;
-    changed(tiers, place, tiers[place].above, Share::from_millionths(u32::try_from(moved).ok()?))
+fn with_shed(tiers: &[Tier], index: usize, percent: i64) -> Option<Vec<Tier>> {
+    let shed = |index: usize| i64::from(tiers[index].shed.millionths());
+    let lowest = index.checked_sub(1).map_or(PERCENT, |before| shed(before) + PERCENT);
+    let highest = if index + 1 < tiers.len() { shed(index + 1) - PERCENT } else { 100 * PERCENT };
+    let shifted = (lowest <= highest).then(|| (shed(index) + percent * PERCENT).clamp(lowest, highest))?;
+    changed(tiers, index, tiers[index].above, Share::from_millionths(u32::try_from(shifted).ok()?))
 }
 
-fn changed(tiers: &[Tier], place: usize, above: Units, shed: Share) -> Option<Vec<Tier>> {
-    let mut ladder = tiers.to_vec();
-    ladder[place] = Tier { above, shed };
-    (ladder != tiers).then_some(ladder)
+fn changed(tiers: &[Tier], index: usize, above: Units, shed: Share) -> Option<Vec<Tier>> {
+    let mut result = tiers.to_vec();
+    result[index] = Tier { above, shed };
+    (result != tiers).then_some(result)
 }
 
 fn all_moved(tiers: &[Tier], percent: i64, limit: Units) -> Option<Vec<Tier>> {
-    let ladder: Vec<Tier> =
+    let shifted: Vec<Tier> =
         tiers.iter().map(|tier| Tier { above: shift_threshold(tier.above, percent, limit), ..*tier }).collect();
-    let fits = tiers.len() > 1 && is_increasing(&ladder) && ladder.iter().all(|tier| tier.above < limit);
-    fits.then_some(ladder)
+    let fits = tiers.len() > 1 && is_increasing(&shifted) && shifted.iter().all(|tier| tier.above < limit);
+    fits.then_some(shifted)
 }
 
-fn without(tiers: &[Tier], place: usize) -> Vec<Tier> {
-    let mut ladder = tiers.to_vec();
-    ladder.remove(place);
-    ladder
+fn without(tiers: &[Tier], index: usize) -> Vec<Tier> {
+    let mut result = tiers.to_vec();
+    result.remove(index);
+    result
 }
 
-/// Inserts a tier before `place`, halfway between its neighbors.
-fn with_one_more(tiers: &[Tier], place: usize, limit: Units) -> Option<Vec<Tier>> {
+/// Inserts a tier before `index`, halfway between its neighbors.
+fn with_one_more(tiers: &[Tier], index: usize, limit: Units) -> Option<Vec<Tier>> {
     let percent = |tier: &Tier| (as_percent(tier.above, limit), tier.shed.millionths() / PERCENT as u32);
-    let before = place.checked_sub(1).map_or((0, 0), |before| percent(&tiers[before]));
-    let after = tiers.get(place).map_or((100, 100), percent);
-    let mut ladder = tiers.to_vec();
-    ladder.insert(place, tier((before.0 + after.0) / 2, (before.1 + after.1) / 2, limit));
-    (is_increasing(&ladder) && ladder[place].shed > Share::NONE).then_some(ladder)
+    let before = index.checked_sub(1).map_or((0, 0), |before| percent(&tiers[before]));
+    let after = tiers.get(index).map_or((100, 100), percent);
+    let mut result = tiers.to_vec();
+    result.insert(index, tier((before.0 + after.0) / 2, (before.1 + after.1) / 2, limit));
+    (is_increasing(&result) && result[index].shed > Share::NONE).then_some(result)
 }
 
 /// Returns true if thresholds and shed ratios increase, as settings require.
@@ -175,14 +181,14 @@ mod tests {
         #[test]
         fn random_and_neighboring_tier_sets_are_valid(
             draws in proptest::array::uniform5(0.0..1.0_f64),
-            reach in 1..=16_u32,
+            step in 1..=16_u32,
             limit in 1..100_000_u64,
         ) {
             let limit = Units::from_whole(limit);
             let tiers = from_sample(draws, limit);
             prop_assert!(is_valid_tier_set(&tiers, limit), "{tiers:?}");
-            for neighbour in neighbours(&tiers, reach, limit) {
-                prop_assert!(is_valid_tier_set(&neighbour, limit) && neighbour != tiers, "{tiers:?} {neighbour:?}");
+            for neighbor in neighbours(&tiers, step, limit) {
+                prop_assert!(is_valid_tier_set(&neighbor, limit) && neighbor != tiers, "{tiers:?} {neighbor:?}");
             }
         }
 

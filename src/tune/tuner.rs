@@ -86,84 +86,94 @@ pub enum TuneError {
 
 impl Tuner<'_> {
     /// Runs the search. Proposes the policy nearest to the goal, or the point of the trade-off with the number
-    /// `picked`. Calls `watch` with the number of policies tried.
+    /// `picked`. Calls `on_progress` with the number of policies tried.
     pub fn run(
         &self,
         search: Search,
         picked: Option<usize>,
-        watch: &mut dyn FnMut(usize),
+        on_progress: &mut dyn FnMut(usize),
     ) -> Result<TuneResult, TuneError> {
-        let stakes = self.objectives();
+        let objectives = self.objectives();
         let mut count = 0;
-        let tried = search.run(self.space, &mut |drafts| {
-            let tried = self.evaluate_all(&stakes, &drafts)?;
-            count += tried.len();
-            watch(count);
-            Ok::<_, TuneError>(tried)
+        let evaluated = search.run(self.space, &mut |candidates| {
+            let evaluated = self.evaluate_all(&objectives, &candidates)?;
+            count += evaluated.len();
+            on_progress(count);
+            Ok::<_, TuneError>(evaluated)
         })?;
-        let best = search::best(&tried);
-        let curve = ParetoFront::of(&stakes, &tried, &tried[best].rank).map(|front| {
-            let points = front.along(&stakes, &tried, [search::BASELINE, best]);
+        let best = search::best(&evaluated);
+        let curve = ParetoFront::of(&objectives, &evaluated, &evaluated[best].rank).map(|front| {
+            let points = front.along(&objectives, &evaluated, [search::BASELINE, best]);
             (front, points)
         });
         let chosen = picked.map_or(Ok(best), |picked| pick_point(curve.as_ref(), picked))?;
-        let text = self.manuscript.annotated(self.space, &tried[chosen].draft)?;
+        let text = self.manuscript.annotated(self.space, &evaluated[chosen].draft)?;
         let present = self.replay(self.space.present())?;
-        let impossible = feasibility::infeasible_terms(self, &tried[best].rank);
-        let outcome = SearchOutcome { stakes: &stakes, tried: &tried, curve, picked, chosen, impossible };
+        let impossible = feasibility::infeasible_terms(self, &evaluated[best].rank);
+        let outcome = SearchOutcome { stakes: &objectives, tried: &evaluated, curve, picked, chosen, impossible };
         Ok(TuneResult { report: report::report(self, outcome, &present, &text), text })
     }
 
     /// Returns the measures: first the terms of the goal, then others that may conflict with them.
     fn objectives(&self) -> Vec<Objective> {
-        let asked = self.goal.terms.iter().map(|term| Objective { measure: term.measure.clone(), better: term.bound });
-        let mut stakes: Vec<Objective> = asked.collect();
-        let share = |what, name: &str| Measure { what, name: name.to_owned(), is_share: true };
+        let goal_objectives =
+            self.goal.terms.iter().map(|term| Objective { measure: term.measure.clone(), better: term.bound });
+        let mut objectives: Vec<Objective> = goal_objectives.collect();
+        let share = |kind, name: &str| Measure { what: kind, name: name.to_owned(), is_share: true };
         let classes = &self.policy.settings.rules.classes;
-        let served = self
+        let admitted = self
             .space
             .classes()
             .iter()
             .map(|class| (share(MeasureKind::Admitted, &classes[*class].name), Bound::AtLeast));
         let others = (0..classes.len()).filter(|class| !self.space.classes().contains(class));
         let refused = others.map(|class| (share(MeasureKind::Refused, &classes[class].name), Bound::AtMost));
-        for (measure, better) in served.chain(refused) {
-            let is_new = |known: &Objective| known.measure.name != measure.name || known.measure.what != measure.what;
-            if stakes.iter().all(is_new) {
-                stakes.push(Objective { measure, better });
+        for (measure, better) in admitted.chain(refused) {
+            let is_new =
+                |existing: &Objective| existing.measure.name != measure.name || existing.measure.what != measure.what;
+            if objectives.iter().all(is_new) {
+                objectives.push(Objective { measure, better });
             }
         }
-        stakes
+        objectives
     }
 
     /// Evaluates candidates in parallel.
-    fn evaluate_all(&self, stakes: &[Objective], drafts: &[Candidate]) -> Result<Vec<Evaluated>, TuneError> {
-        let threads = self.threads.get().min(drafts.len()).max(1);
+    fn evaluate_all(&self, objectives: &[Objective], candidates: &[Candidate]) -> Result<Vec<Evaluated>, TuneError> {
+        let threads = self.threads.get().min(candidates.len()).max(1);
         let share = |thread: usize| {
-            move || drafts.iter().skip(thread).step_by(threads).map(|draft| self.evaluate(stakes, draft)).collect()
+            move || {
+                candidates
+                    .iter()
+                    .skip(thread)
+                    .step_by(threads)
+                    .map(|candidate| self.evaluate(objectives, candidate))
+                    .collect()
+            }
         };
         let mut shares: Vec<_> = thread::scope(|scope| {
-            let working: Vec<_> = (0..threads).map(|thread| scope.spawn(share(thread))).collect();
-            let done = working.into_iter().map(|thread| thread.join().expect("evaluation does not panic"));
-            done.map(|share: Vec<Result<Evaluated, TuneError>>| share.into_iter()).collect()
+            let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(share(thread))).collect();
+            let results = handles.into_iter().map(|thread| thread.join().expect("evaluation does not panic"));
+            results.map(|share: Vec<Result<Evaluated, TuneError>>| share.into_iter()).collect()
         });
-        let next = |place: usize| shares[place % threads].next().expect("each thread evaluated its candidates");
-        (0..drafts.len()).map(next).collect()
+        let next = |index: usize| shares[index % threads].next().expect("each thread evaluated its candidates");
+        (0..candidates.len()).map(next).collect()
     }
 
-    fn evaluate(&self, stakes: &[Objective], draft: &Candidate) -> Result<Evaluated, TuneError> {
-        let report = self.replay(draft)?;
+    fn evaluate(&self, objectives: &[Objective], candidate: &Candidate) -> Result<Evaluated, TuneError> {
+        let report = self.replay(candidate)?;
         let span = self.recording.span();
-        let figures: Vec<Option<f64>> = stakes.iter().map(|stake| stake.measure.of(&report, &span)).collect();
-        let rank = Rank::of(self.goal, &figures, self.space.changes(draft));
-        Ok(Evaluated { draft: draft.clone(), figures, rank })
+        let figures: Vec<Option<f64>> =
+            objectives.iter().map(|objective| objective.measure.of(&report, &span)).collect();
+        let rank = Rank::of(self.goal, &figures, self.space.changes(candidate));
+        Ok(Evaluated { draft: candidate.clone(), figures, rank })
     }
 
     /// Replays the log under the file with the values of a candidate.
-    fn replay(&self, draft: &Candidate) -> Result<PolicyReport, TuneError> {
-        let text = self.manuscript.with(self.space, draft)?;
+    fn replay(&self, candidate: &Candidate) -> Result<PolicyReport, TuneError> {
+        let text = self.manuscript.with(self.space, candidate)?;
         let settings = (self.settings)(&text).map_err(TuneError::Wrong)?;
-        if self.space.draft(&settings) != *draft {
+        if self.space.draft(&settings) != *candidate {
             return Err(self.manuscript.edit_error(self.space).into());
         }
         Ok(self.recording.replay(self.policy.with(settings), self.assumptions))
@@ -173,6 +183,6 @@ impl Tuner<'_> {
 /// Returns the index of the point with this number among the tried policies.
 fn pick_point(curve: Option<&(ParetoFront, Vec<usize>)>, picked: usize) -> Result<usize, TuneError> {
     let points = curve.map_or(&[][..], |(_, points)| points);
-    let place = picked.checked_sub(1).and_then(|place| points.get(place));
-    place.copied().ok_or(TuneError::NoSuchPoint { picked, points: points.len() })
+    let index = picked.checked_sub(1).and_then(|index| points.get(index));
+    index.copied().ok_or(TuneError::NoSuchPoint { picked, points: points.len() })
 }

@@ -56,52 +56,52 @@ proptest! {
     fn written_candidate_round_trips_in_every_layout(
         layout in 0..LAYOUTS.len(),
         seed in any::<u64>(),
-        reach in 1..=16_u32,
-        steps in proptest::collection::vec(any::<u16>(), 0..6),
+        step in 1..=16_u32,
+        choices in proptest::collection::vec(any::<u16>(), 0..6),
         line_end in prop_oneof![Just("\n"), Just("\r\n")],
     ) {
         let text = config_file(LAYOUTS[layout]).replace('\n', line_end);
         let settings = settings(&text);
         let goal = goal();
         let space = SearchSpace::of(&settings, 0, &goal).expect("the file has tiers");
-        let manuscript = ConfigEditor::new(&text, &settings);
-        let mut draft = space.samples(3, &mut crate::rng::Rng::from_seed(seed, "test"))[0].clone();
+        let editor = ConfigEditor::new(&text, &settings);
+        let mut candidate = space.samples(3, &mut crate::rng::Rng::from_seed(seed, "test"))[0].clone();
         if seed % 2 == 0 {
-            draft = space.present().clone();
+            candidate = space.present().clone();
         }
         if seed % 3 == 0 && let Some(paced) = space.with_other_pacing().pop() {
-            draft = paced;
+            candidate = paced;
         }
-        for step in steps {
-            let neighbours = space.neighbours(&draft, reach);
-            draft = neighbours[usize::from(step) % neighbours.len()].clone();
+        for choice in choices {
+            let neighbours = space.neighbours(&candidate, step);
+            candidate = neighbours[usize::from(choice) % neighbours.len()].clone();
         }
-        let written = manuscript.with(&space, &draft).expect("all values are in the file");
-        prop_assert_eq!(space.draft(&self::settings(&written)), draft, "{}", written);
-        prop_assert_eq!(written.matches('\n').count(), written.matches(line_end).count(), "{:?}", written);
+        let edited = editor.with(&space, &candidate).expect("all values are in the file");
+        prop_assert_eq!(space.draft(&self::settings(&edited)), candidate, "{}", edited);
+        prop_assert_eq!(edited.matches('\n').count(), edited.matches(line_end).count(), "{:?}", edited);
     }
 }
 
 #[test]
 fn unchanged_text_keeps_its_comments() {
-    let written = |layout: &str, change: fn(&mut Candidate)| {
+    let edited = |layout: &str, change: fn(&mut Candidate)| {
         let text = config_file(layout);
         let settings = settings(&text);
         let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
-        let mut draft = space.present().clone();
-        change(&mut draft);
-        let written = ConfigEditor::new(&text, &settings).with(&space, &draft).expect("all values are in the file");
-        (text, written)
+        let mut candidate = space.present().clone();
+        change(&mut candidate);
+        let edited = ConfigEditor::new(&text, &settings).with(&space, &candidate).expect("all values are in the file");
+        (text, edited)
     };
-    let (text, same) = written(LAYOUTS[0], |_| {});
+    let (text, same) = edited(LAYOUTS[0], |_| {});
     assert_eq!(text, same);
-    let (text, fewer) = written(LAYOUTS[0], |draft| draft.ladders[0].truncate(1));
+    let (text, fewer) = edited(LAYOUTS[0], |candidate| candidate.ladders[0].truncate(1));
     assert_eq!(fewer, text.replace("\n        - { above: 80%, shed: 75% }   # most", ""));
-    let (text, moved) = written(LAYOUTS[1], |draft| draft.ladders[1][0].above = Units::from_whole(299));
+    let (text, moved) = edited(LAYOUTS[1], |candidate| candidate.ladders[1][0].above = Units::from_whole(299));
     assert_eq!(moved, text.replace("above: 300", "above: 29.9%"));
-    let (text, paced) = written(LAYOUTS[1], |draft| draft.pace.forecast = Some(PacingMode::Learned));
+    let (text, paced) = edited(LAYOUTS[1], |candidate| candidate.pace.forecast = Some(PacingMode::Learned));
     assert_eq!(paced, text.replace("pacing: off ", "pacing: learned "));
-    let (text, added) = written(LAYOUTS[0], |draft| draft.pace.forecast = Some(PacingMode::Even));
+    let (text, added) = edited(LAYOUTS[0], |candidate| candidate.pace.forecast = Some(PacingMode::Even));
     assert_eq!(added, text.replace("limit: 1000", "limit: 1000\n    pacing: even"));
 }
 
@@ -117,10 +117,10 @@ fn aliased_tiers_cannot_be_changed_separately() {
     );
     let settings = settings(&text);
     let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
-    let mut draft = space.present().clone();
-    draft.ladders.iter_mut().for_each(|tiers| tiers[0].above = Units::from_whole(250));
-    let told = ConfigEditor::new(&text, &settings).with(&space, &draft).expect_err("one text for two values");
-    assert!(told.to_string().contains("without an anchor"), "{told}");
+    let mut candidate = space.present().clone();
+    candidate.ladders.iter_mut().for_each(|tiers| tiers[0].above = Units::from_whole(250));
+    let error = ConfigEditor::new(&text, &settings).with(&space, &candidate).expect_err("one text for two values");
+    assert!(error.to_string().contains("without an anchor"), "{error}");
 }
 
 #[test]
@@ -128,11 +128,12 @@ fn changed_line_replaces_its_comment() {
     let text = config_file(LAYOUTS[0]);
     let settings = settings(&text);
     let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
-    let mut draft = space.present().clone();
-    draft.ladders[0][0].shed = Share::from_millionths(400_000);
-    let signed = ConfigEditor::new(&text, &settings).annotated(&space, &draft).expect("all values are in the file");
-    assert_eq!(signed, text.replace("shed: 50% }   # half", "shed: 40% }   # by tidegate tune"));
-    assert_eq!(space.draft(&self::settings(&signed)), draft);
+    let mut candidate = space.present().clone();
+    candidate.ladders[0][0].shed = Share::from_millionths(400_000);
+    let annotated =
+        ConfigEditor::new(&text, &settings).annotated(&space, &candidate).expect("all values are in the file");
+    assert_eq!(annotated, text.replace("shed: 50% }   # half", "shed: 40% }   # by tidegate tune"));
+    assert_eq!(space.draft(&self::settings(&annotated)), candidate);
     for (line, expected) in [
         ("a: 1\r\n", "a: 1   # by tidegate tune\r\n"),
         ("a: \"x # y\"  # z", "a: \"x # y\"   # by tidegate tune"),
@@ -150,17 +151,17 @@ fn aliased_value_error_names_its_location() {
     let text = text.replace("bot: [{ above: 300, shed: 100% }]", "bot: *known");
     let settings = settings(&text);
     let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
-    let mut draft = space.present().clone();
-    draft.ladders[1][0].above = Units::from_whole(500);
-    let manuscript = ConfigEditor::new(&text, &settings);
-    let is_refused = match manuscript.with(&space, &draft) {
+    let mut candidate = space.present().clone();
+    candidate.ladders[1][0].above = Units::from_whole(500);
+    let editor = ConfigEditor::new(&text, &settings);
+    let is_refused = match editor.with(&space, &candidate) {
         Err(_) => true,
-        Ok(written) => config::load(Path::new("x.yaml"), &written, &[], &[], &[])
-            .map_or(true, |settings| space.draft(&settings) != draft),
+        Ok(edited) => config::load(Path::new("x.yaml"), &edited, &[], &[], &[])
+            .map_or(true, |settings| space.draft(&settings) != candidate),
     };
     assert!(is_refused, "an alias would change both classes");
-    let told = manuscript.edit_error(&space).to_string();
-    assert!(told.starts_with("quotas.api.tiers.search (x.yaml:"), "{told}");
+    let error = editor.edit_error(&space).to_string();
+    assert!(error.starts_with("quotas.api.tiers.search (x.yaml:"), "{error}");
 }
 
 fn config_file(quota: &str) -> String {
@@ -179,10 +180,10 @@ routes: [ {{ match: "/**", cost: {{ api: 1 }} }} ]
 }
 
 fn settings(text: &str) -> Settings {
-    config::load(Path::new("x.yaml"), text, &[], &[], &[]).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
+    config::load(Path::new("x.yaml"), text, &[], &[], &[]).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
 fn goal() -> Goal {
-    let known = GoalContext { classes: vec!["search", "bot", "person"], quotas: vec![("api", true)], tuned: "api" };
-    Goal::read("unused <= 2 %", &known).expect("a goal")
+    let context = GoalContext { classes: vec!["search", "bot", "person"], quotas: vec![("api", true)], tuned: "api" };
+    Goal::read("unused <= 2 %", &context).expect("a goal")
 }
