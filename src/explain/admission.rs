@@ -11,24 +11,25 @@ use crate::telemetry::rfc3339;
 use crate::terminal::{decimal, format_duration};
 
 /// Returns a step for each admission rule, evaluated alone. Rules after a certain refusal are skipped.
-pub(super) fn steps(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<Step> {
-    let asked = case.decision_request_for(case.classified().class);
-    if asked.never_refused {
-        return vec![Step::new(Stage::Exempt, StepResult::Passed, format!("{} is never refused", case.asked.path))];
+pub(super) fn steps(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<Step> {
+    let request = input.decision_request_for(input.classified().class);
+    if request.never_refused {
+        return vec![Step::new(Stage::Exempt, StepResult::Passed, format!("{} is never refused", input.asked.path))];
     }
-    let said_no = |reason| outcome.certain_refusal().is_some_and(|refusal| refusal.reason == reason);
-    let mut steps = vec![block(case, &asked)];
-    steps.push(if said_no(Reason::Blocked) { skipped_step(Stage::Bucket) } else { bucket(case, &asked) });
-    let quotas_are_asked = !said_no(Reason::Blocked) && !said_no(Reason::Bucket);
-    for (place, position) in case.positions.iter().enumerate() {
-        let quota = &position.quota.name;
+    let is_refused_by = |reason| assessment.certain_refusal().is_some_and(|refusal| refusal.reason == reason);
+    let mut steps = vec![block(input, &request)];
+    steps.push(if is_refused_by(Reason::Blocked) { skipped_step(Stage::Bucket) } else { bucket(input, &request) });
+    let quotas_are_evaluated = !is_refused_by(Reason::Blocked) && !is_refused_by(Reason::Bucket);
+    for (index, snapshot) in input.positions.iter().enumerate() {
+        let quota = &snapshot.quota.name;
         // Usage under each possible history.
-        let may_be = || outcome.pasts.iter().map(|past| case.quotas_for(asked.class, *past)[place]).collect();
-        match quotas_are_asked {
+        let snapshots =
+            || assessment.pasts.iter().map(|history| input.quotas_for(request.class, *history)[index]).collect();
+        match quotas_are_evaluated {
             true => {
-                steps.push(tier(case, &asked, may_be()));
-                steps.extend(pacing::step(case, &asked, may_be(), outcome));
-                steps.push(remaining_step(case, position));
+                steps.push(tier(input, &request, snapshots()));
+                steps.extend(pacing::step(input, &request, snapshots(), assessment));
+                steps.push(remaining_step(input, snapshot));
             }
             false => steps.extend([Stage::Tier, Stage::Quota].map(|stage| skipped_step(stage).of_quota(quota))),
         }
@@ -45,94 +46,95 @@ pub(super) fn refused_result(enforced: bool) -> StepResult {
     if enforced { StepResult::Refused } else { StepResult::Shadow }
 }
 
-fn block(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>) -> Step {
-    let class = asked.class_rules;
-    let (finding, says) = match decide::check_block(class) {
+fn block(input: &ExplainInput<'_>, request: &DecisionRequest<'_>) -> Step {
+    let class = request.class_rules;
+    let (result, message) = match decide::check_block(class) {
         Err(_) => (refused_result(class.enforce), format!("the class {} is blocked", class.name)),
         Ok(()) => (StepResult::Passed, format!("the class {} is not blocked", class.name)),
     };
-    Step::new(Stage::Block, finding, says).by(case.known.class_rule(asked.class, ".block"))
+    Step::new(Stage::Block, result, message).by(input.known.class_rule(request.class, ".block"))
 }
 
-fn bucket(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>) -> Step {
-    let class = asked.class_rules;
+fn bucket(input: &ExplainInput<'_>, request: &DecisionRequest<'_>) -> Step {
+    let class = request.class_rules;
     let Some(bucket) = &class.bucket else {
         return Step::new(Stage::Bucket, StepResult::Passed, format!("the class {} has no bucket", class.name));
     };
-    if asked.bucket().is_none() {
+    if request.bucket().is_none() {
         return Step::new(Stage::Bucket, StepResult::Passed, "counts only requests with a cost")
-            .by(case.known.class_rule(asked.class, ".bucket.counts"));
+            .by(input.known.class_rule(request.class, ".bucket.counts"));
     }
-    let left = bucket.remaining(case.level, case.now);
-    let holds = format!("capacity {}, refill {} every {:?}", bucket.capacity, bucket.fill, bucket.interval);
-    let (finding, says) = match decide::check_bucket(asked, case.level, case.now) {
-        Ok(_) if case.happened.is_some() && case.found.is_none() => {
-            (StepResult::Passed, format!("{holds}: a token was available"))
+    let left = bucket.remaining(input.level, input.now);
+    let bucket_text = format!("capacity {}, refill {} every {:?}", bucket.capacity, bucket.fill, bucket.interval);
+    let (result, message) = match decide::check_bucket(request, input.level, input.now) {
+        Ok(_) if input.happened.is_some() && input.found.is_none() => {
+            (StepResult::Passed, format!("{bucket_text}: a token was available"))
         }
-        Ok(_) if left == bucket.capacity => (StepResult::Passed, format!("{holds}: full, as for a new client")),
-        Ok(_) => (StepResult::Passed, format!("{holds}: {left} remaining")),
-        Err(_) => (refused_result(class.enforce), format!("{holds}: empty")),
+        Ok(_) if left == bucket.capacity => (StepResult::Passed, format!("{bucket_text}: full, as for a new client")),
+        Ok(_) => (StepResult::Passed, format!("{bucket_text}: {left} remaining")),
+        Err(_) => (refused_result(class.enforce), format!("{bucket_text}: empty")),
     };
-    Step::new(Stage::Bucket, finding, says)
-        .by(case.known.class_rule(asked.class, ".bucket"))
+    Step::new(Stage::Bucket, result, message)
+        .by(input.known.class_rule(request.class, ".bucket"))
         .with("capacity", bucket.capacity)
         .with("tokens", left)
 }
 
-fn tier(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<QuotaSnapshot<'_>>) -> Step {
-    let known = case.known;
-    let said: Vec<bool> =
-        may_be.iter_mut().map(|position| decide::check_tier(asked.class, position, case.now).is_ok()).collect();
-    let Some(position) = may_be.first() else { return skipped_step(Stage::Tier) };
-    let quota = position.quota;
-    let Some(ladder) = quota.tiers_for(asked.class) else {
-        let says = format!("the class {} has no tiers; refused only when nothing is left", asked.class_rules.name);
-        let rule = known.quota_rule(position.id, ".tiers");
-        return Step::new(Stage::Tier, StepResult::Passed, says).of_quota(&quota.name).by(rule);
+fn tier(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, mut snapshots: Vec<QuotaSnapshot<'_>>) -> Step {
+    let environment = input.known;
+    let passes: Vec<bool> =
+        snapshots.iter_mut().map(|snapshot| decide::check_tier(request.class, snapshot, input.now).is_ok()).collect();
+    let Some(snapshot) = snapshots.first() else { return skipped_step(Stage::Tier) };
+    let quota = snapshot.quota;
+    let Some(tiers) = quota.tiers_for(request.class) else {
+        let message = format!("the class {} has no tiers; refused only when nothing is left", request.class_rules.name);
+        let rule = environment.quota_rule(snapshot.id, ".tiers");
+        return Step::new(Stage::Tier, StepResult::Passed, message).of_quota(&quota.name).by(rule);
     };
-    let enforced = asked.enforces_tiers(quota);
-    let finding = match (said.contains(&true), said.contains(&false)) {
+    let enforced = request.enforces_tiers(quota);
+    let result = match (passes.contains(&true), passes.contains(&false)) {
         (_, false) => StepResult::Passed,
         (true, true) if enforced => StepResult::Depends,
         _ => refused_result(enforced),
     };
-    let tier = position.shedding.tier;
-    let share = ladder.shed_share(tier);
-    let place = usize::from(tier).saturating_sub(1);
-    let rests = quota.used_for_tiers(position.taken, position.planned.map(|planned| planned.is_ahead)).is_zero();
-    let says = match rests && tier == 0 && !position.taken.is_zero() {
+    let tier = snapshot.shedding.tier;
+    let share = tiers.shed_share(tier);
+    let index = usize::from(tier).saturating_sub(1);
+    let tiers_inactive =
+        quota.used_for_tiers(snapshot.taken, snapshot.planned.map(|planned| planned.is_ahead)).is_zero();
+    let message = match tiers_inactive && tier == 0 && !snapshot.taken.is_zero() {
         true => format!(
             "{} of {} used; tiers are inactive unless the class is ahead of its plan",
-            amount(position.taken),
+            amount(snapshot.taken),
             amount(quota.limit)
         ),
-        false => tier_text(ladder, tier, position.taken, quota.limit),
+        false => tier_text(tiers, tier, snapshot.taken, quota.limit),
     };
-    Step::new(Stage::Tier, finding, says)
+    Step::new(Stage::Tier, result, message)
         .of_quota(&quota.name)
-        .because(guard(position, share).into_iter().collect())
-        .by(known.tier_rule(position.id, asked.class, place))
-        .with("used", position.taken.as_f64())
+        .because(guard(snapshot, share).into_iter().collect())
+        .by(environment.tier_rule(snapshot.id, request.class, index))
+        .with("used", snapshot.taken.as_f64())
         .with("limit", quota.limit.as_f64())
         .with("tier", tier)
         .with("shed", share.ratio())
 }
 
 /// Returns the effect of the crawler guard on a request of a shed class.
-fn guard(position: &QuotaSnapshot<'_>, share: Share) -> Option<String> {
-    let guarded = position.guarded.filter(|_| share > Share::NONE)?;
-    let every = format_duration(guarded.guard.admit_interval.as_secs());
-    Some(format!("crawler guard: one of its requests is admitted every {every}"))
+fn guard(snapshot: &QuotaSnapshot<'_>, share: Share) -> Option<String> {
+    let guard_state = snapshot.guarded.filter(|_| share > Share::NONE)?;
+    let interval = format_duration(guard_state.guard.admit_interval.as_secs());
+    Some(format!("crawler guard: one of its requests is admitted every {interval}"))
 }
 
 /// Returns the usage and the current tier of a class, in words.
-fn tier_text(ladder: &TierSet, tier: u8, taken: Units, limit: Units) -> String {
+fn tier_text(tiers: &TierSet, tier: u8, taken: Units, limit: Units) -> String {
     let used = format!("{} of {} used", amount(taken), amount(limit));
-    let Some(place) = usize::from(tier).checked_sub(1) else {
-        let first = ladder.tiers().first().map_or(Units::ZERO, |step| step.above);
+    let Some(index) = usize::from(tier).checked_sub(1) else {
+        let first = tiers.tiers().first().map_or(Units::ZERO, |step| step.above);
         return format!("{used}; the first tier begins at {}", amount(first));
     };
-    let Some(step) = ladder.tiers().get(place) else { return used };
+    let Some(step) = tiers.tiers().get(index) else { return used };
     let refused = match step.shed {
         Share::ALL => "everything is".to_owned(),
         share => format!("{}% are", percent(share)),
@@ -140,24 +142,24 @@ fn tier_text(ladder: &TierSet, tier: u8, taken: Units, limit: Units) -> String {
     format!("{used}: tier {tier}, in which {refused} refused, begins at {}", amount(step.above))
 }
 
-fn remaining_step(case: &ExplainInput<'_>, position: &QuotaSnapshot<'_>) -> Step {
-    let quota = position.quota;
-    let left = position.limit.saturating_sub(position.taken);
-    let asks = format!("{} remaining, {} requested", amount(left), amount(position.cost));
-    let (finding, says) = match decide::check_remaining(position, case.now) {
-        Ok(()) => (StepResult::Passed, asks),
+fn remaining_step(input: &ExplainInput<'_>, snapshot: &QuotaSnapshot<'_>) -> Step {
+    let quota = snapshot.quota;
+    let left = snapshot.limit.saturating_sub(snapshot.taken);
+    let amounts = format!("{} remaining, {} requested", amount(left), amount(snapshot.cost));
+    let (result, message) = match decide::check_remaining(snapshot, input.now) {
+        Ok(()) => (StepResult::Passed, amounts),
         Err((Reason::Ledger, _)) => {
-            (refused_result(quota.enforce), format!("{asks}, but the ledger has not leased enough of it yet"))
+            (refused_result(quota.enforce), format!("{amounts}, but the ledger has not leased enough of it yet"))
         }
-        Err(_) => (refused_result(quota.enforce), asks),
+        Err(_) => (refused_result(quota.enforce), amounts),
     };
-    Step::new(Stage::Quota, finding, says)
+    Step::new(Stage::Quota, result, message)
         .of_quota(&quota.name)
-        .by(case.known.quota_rule(position.id, ".limit"))
+        .by(input.known.quota_rule(snapshot.id, ".limit"))
         .with("limit", quota.limit.as_f64())
         .with("left", left.as_f64())
-        .with("cost", position.cost.as_f64())
-        .with("resets_at", rfc3339(position.resets_at))
+        .with("cost", snapshot.cost.as_f64())
+        .with("resets_at", rfc3339(snapshot.resets_at))
 }
 
 pub(super) fn amount(units: Units) -> String {

@@ -23,62 +23,68 @@ pub(super) struct AssessedVerdict<'a> {
 }
 
 impl<'a> Assessment<'a> {
-    pub(super) fn of(case: &ExplainInput<'a>) -> Self {
-        match case.decided() {
-            _ if case.found.is_some() => Self::replayed(case),
-            Some(decided) if decided.is_refused_by_live_state() => Self::unknown_to_rules(case),
-            Some(decided) => Self::as_decided(case, decided.reason),
-            None => Self::all_histories(case),
+    pub(super) fn of(input: &ExplainInput<'a>) -> Self {
+        match input.decided() {
+            _ if input.found.is_some() => Self::replayed(input),
+            Some(decision) if decision.is_refused_by_live_state() => Self::unknown_to_rules(input),
+            Some(decision) => Self::as_decided(input, decision.reason),
+            None => Self::all_histories(input),
         }
     }
 
     /// Assesses the request under all possible histories.
-    fn all_histories(case: &ExplainInput<'a>) -> Self {
-        let pasts = case.histories();
-        let mut rulings: Vec<AssessedVerdict<'a>> = pasts.iter().map(|past| AssessedVerdict::of(case, *past)).collect();
+    fn all_histories(input: &ExplainInput<'a>) -> Self {
+        let histories = input.histories();
+        let mut verdicts: Vec<AssessedVerdict<'a>> =
+            histories.iter().map(|history| AssessedVerdict::of(input, *history)).collect();
         // Also where it is refused either way, for another reason.
-        rulings.dedup_by_key(|ruled| ruled.refusal().copied());
-        Self { pasts, rulings, differs_from_log: false, is_as_logged: false }
+        verdicts.dedup_by_key(|assessed| assessed.refusal().copied());
+        Self { pasts: histories, rulings: verdicts, differs_from_log: false, is_as_logged: false }
     }
 
     /// Assesses the request as a replay does: by the rules, except for logged refusals by scopes and the ledger, which
     /// cannot be reproduced.
-    fn replayed(case: &ExplainInput<'a>) -> Self {
-        let open = Self::all_histories(case);
-        let logged = case.decided().map(|decided| decided.reason);
-        match (logged.flatten(), open.refusal().map(|refusal| refusal.reason)) {
+    fn replayed(input: &ExplainInput<'a>) -> Self {
+        let assessment = Self::all_histories(input);
+        let logged = input.decided().map(|decision| decision.reason);
+        match (logged.flatten(), assessment.refusal().map(|refusal| refusal.reason)) {
             (Some(Reason::Ledger), _) | (Some(Reason::Throttle | Reason::Backoff), None) => {
-                open.with_logged_refusal(case)
+                assessment.with_logged_refusal(input)
             }
-            (_, reason) => Self { differs_from_log: logged.is_some_and(|logged| logged != reason), ..open },
+            (_, reason) => Self { differs_from_log: logged.is_some_and(|logged| logged != reason), ..assessment },
         }
     }
 
     /// Returns the logged decision if the current rules can produce it; otherwise the current assessment.
-    fn as_decided(case: &ExplainInput<'a>, reason: Option<Reason>) -> Self {
-        let ruled = |past| (past, AssessedVerdict::of(case, past));
-        let says_so = |ruled: &AssessedVerdict<'_>| ruled.refusal().map(|refusal| refusal.reason) == reason;
-        match [History::BestCase, History::WorstCase].map(ruled).into_iter().find(|(_, ruled)| says_so(ruled)) {
-            Some((past, ruled)) => {
-                Self { pasts: vec![past], rulings: vec![ruled], differs_from_log: false, is_as_logged: true }
+    fn as_decided(input: &ExplainInput<'a>, reason: Option<Reason>) -> Self {
+        let assessed = |history| (history, AssessedVerdict::of(input, history));
+        let matches_log = |assessed: &AssessedVerdict<'_>| assessed.refusal().map(|refusal| refusal.reason) == reason;
+        match [History::BestCase, History::WorstCase]
+            .map(assessed)
+            .into_iter()
+            .find(|(_, assessed)| matches_log(assessed))
+        {
+            Some((history, assessed)) => {
+                Self { pasts: vec![history], rulings: vec![assessed], differs_from_log: false, is_as_logged: true }
             }
-            None => Self { differs_from_log: true, ..Self::all_histories(case) },
+            None => Self { differs_from_log: true, ..Self::all_histories(input) },
         }
     }
 
     /// Assesses a request that the rules admit here, and that was refused by state that only the gateway had.
-    fn unknown_to_rules(case: &ExplainInput<'a>) -> Self {
-        let ruled = AssessedVerdict::of(case, History::BestCase);
-        let differs_from_log = ruled.refusal().is_some();
-        let open = Self { pasts: vec![History::BestCase], rulings: vec![ruled], differs_from_log, is_as_logged: false };
-        if differs_from_log { open } else { open.with_logged_refusal(case) }
+    fn unknown_to_rules(input: &ExplainInput<'a>) -> Self {
+        let assessed = AssessedVerdict::of(input, History::BestCase);
+        let differs_from_log = assessed.refusal().is_some();
+        let assessment =
+            Self { pasts: vec![History::BestCase], rulings: vec![assessed], differs_from_log, is_as_logged: false };
+        if differs_from_log { assessment } else { assessment.with_logged_refusal(input) }
     }
 
     /// Replaces the verdict by the logged refusal.
-    fn with_logged_refusal(mut self, case: &ExplainInput<'a>) -> Self {
-        if let Some((reason, wait)) = case.decided().and_then(|decided| Some((decided.reason?, decided.wait()))) {
+    fn with_logged_refusal(mut self, input: &ExplainInput<'a>) -> Self {
+        if let Some((reason, wait)) = input.decided().and_then(|decision| Some((decision.reason?, decision.wait()))) {
             let verdict = Verdict::Refuse(Refusal { reason, quotas: 0, wait });
-            self.rulings.iter_mut().for_each(|ruled| ruled.verdict = verdict);
+            self.rulings.iter_mut().for_each(|assessed| assessed.verdict = verdict);
         }
         Self { is_as_logged: true, ..self }
     }
@@ -90,19 +96,19 @@ impl<'a> Assessment<'a> {
 
     /// Returns the refusal if the request is refused under every history.
     pub(super) fn certain_refusal(&self) -> Option<&Refusal> {
-        self.refusal().filter(|_| self.rulings.iter().all(|ruled| ruled.refusal().is_some()))
+        self.refusal().filter(|_| self.rulings.iter().all(|assessed| assessed.refusal().is_some()))
     }
 
     /// Returns the quota usage of the refusal.
     pub(super) fn refused_positions(&self) -> &[QuotaSnapshot<'a>] {
-        let refused = self.rulings.iter().find(|ruled| ruled.refusal().is_some());
-        refused.map_or(&[], |ruled| &ruled.positions)
+        let refused = self.rulings.iter().find(|assessed| assessed.refusal().is_some());
+        refused.map_or(&[], |assessed| &assessed.positions)
     }
 }
 
 impl<'a> AssessedVerdict<'a> {
-    fn of(case: &ExplainInput<'a>, past: History) -> Self {
-        let (verdict, positions) = case.decide(case.classified().class, past);
+    fn of(input: &ExplainInput<'a>, history: History) -> Self {
+        let (verdict, positions) = input.decide(input.classified().class, history);
         Self { verdict, positions }
     }
 

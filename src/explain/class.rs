@@ -7,18 +7,18 @@ use crate::policy::address_lists::{ListId, ListSet};
 use crate::policy::class::{Class, ConditionKind};
 use crate::policy::{ClassId, ClientKind};
 
-pub(super) fn step(case: &ExplainInput<'_>) -> Step {
-    let classified = case.classified();
-    let name = case.known.class_name(classified.class);
-    let operator = classified.operator.map(|operator| case.known.operators.name(operator));
-    let whose = operator.map_or_else(String::new, |operator| format!(" of {operator}"));
-    let says = format!("class {name}: {}{whose}", article(classified.kind));
-    let mut told = evidence::sentences(case);
-    told.extend(behaviour(case, classified.kind));
-    told.extend((0..classified.class.0).map(|place| mismatch_reason(case, ClassId(place))));
-    Step::info(Stage::Class, says)
-        .because(told)
-        .by(case.known.class_rule(classified.class, ""))
+pub(super) fn step(input: &ExplainInput<'_>) -> Step {
+    let classified = input.classified();
+    let name = input.known.class_name(classified.class);
+    let operator = classified.operator.map(|operator| input.known.operators.name(operator));
+    let suffix = operator.map_or_else(String::new, |operator| format!(" of {operator}"));
+    let message = format!("class {name}: {}{suffix}", article(classified.kind));
+    let mut evidence = evidence::sentences(input);
+    evidence.extend(behaviour(input, classified.kind));
+    evidence.extend((0..classified.class.0).map(|index| mismatch_reason(input, ClassId(index))));
+    Step::info(Stage::Class, message)
+        .because(evidence)
+        .by(input.known.class_rule(classified.class, ""))
         .with("class", name)
         .with("kind", classified.kind.name())
         .with("operator", operator)
@@ -35,21 +35,21 @@ const fn article(kind: ClientKind) -> &'static str {
 }
 
 /// Returns a remark for clients of kind `human`: only a running gateway has their profiles.
-fn behaviour(case: &ExplainInput<'_>, kind: ClientKind) -> Option<String> {
-    let looks = case.known.rules().behaviour.is_some() && kind == ClientKind::Human && case.found.is_none();
-    looks.then(|| "behavior: known only to a running gateway".into())
+fn behaviour(input: &ExplainInput<'_>, kind: ClientKind) -> Option<String> {
+    let is_applicable = input.known.rules().behaviour.is_some() && kind == ClientKind::Human && input.found.is_none();
+    is_applicable.then(|| "behavior: known only to a running gateway".into())
 }
 
 /// Returns why a class that precedes the client's class does not match.
-fn mismatch_reason(case: &ExplainInput<'_>, class: ClassId) -> String {
-    let rules = case.known.rules();
+fn mismatch_reason(input: &ExplainInput<'_>, class: ClassId) -> String {
+    let rules = input.known.rules();
     let Class { name, when, .. } = &rules.classes[usize::from(class.0)];
-    let classified = case.classified();
-    let unmet = when.first_unmet(class, classified.kind, classified.operator, &case.facts());
-    let wants = match unmet {
+    let classified = input.classified();
+    let unmet = when.first_unmet(class, classified.kind, classified.operator, &input.facts());
+    let requirement = match unmet {
         Some(ConditionKind::Kind) => kinds(&when.kinds),
         Some(ConditionKind::Operator) => {
-            let names: Vec<&str> = when.operators.iter().map(|id| case.known.operators.name(*id)).collect();
+            let names: Vec<&str> = when.operators.iter().map(|id| input.known.operators.name(*id)).collect();
             format!("verification as {}", any_of(&names))
         }
         Some(ConditionKind::UserAgent) => {
@@ -58,8 +58,8 @@ fn mismatch_reason(case: &ExplainInput<'_>, class: ClassId) -> String {
         }
         Some(ConditionKind::Address) => "another address".into(),
         Some(ConditionKind::List) => {
-            let on = |place: usize| when.lists.first_common(ListSet::from_ids([ListId(place as u8)])).is_some();
-            let names = rules.lists.iter().enumerate().filter(|(place, _)| on(*place));
+            let is_listed = |index: usize| when.lists.first_common(ListSet::from_ids([ListId(index as u8)])).is_some();
+            let names = rules.lists.iter().enumerate().filter(|(index, _)| is_listed(*index));
             format!("an address of the list {}", any_of(&names.map(|(_, name)| name.as_str()).collect::<Vec<_>>()))
         }
         Some(ConditionKind::Key) => {
@@ -68,7 +68,7 @@ fn mismatch_reason(case: &ExplainInput<'_>, class: ClassId) -> String {
         }
         None => "nothing more".into(),
     };
-    format!("not {name}, which requires {wants}")
+    format!("not {name}, which requires {requirement}")
 }
 
 fn kinds(kinds: &[ClientKind]) -> String {

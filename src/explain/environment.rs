@@ -43,20 +43,20 @@ impl<'a> Environment<'a> {
     /// Returns the setting of a quota, which is defined under `quotas` or within its scope.
     pub(super) fn quota_rule(self, quota: QuotaId, key: &str) -> Rule {
         let name = &self.rules().quotas[usize::from(quota.0)].name;
-        let alone = format!("quotas.{name}");
-        match self.settings.source_map.location(&alone) {
-            Some(_) => self.rule(alone + key),
+        let quota_path = format!("quotas.{name}");
+        match self.settings.source_map.location(&quota_path) {
+            Some(_) => self.rule(quota_path + key),
             None => self.rule(format!("scopes.{name}.quota{key}")),
         }
     }
 
-    /// Returns the setting of the tier at `place` of a class, in the short or the long form.
-    pub(super) fn tier_rule(self, quota: QuotaId, class: ClassId, place: usize) -> Rule {
+    /// Returns the setting of the tier at `index` of a class, in the short or the long form.
+    pub(super) fn tier_rule(self, quota: QuotaId, class: ClassId, index: usize) -> Rule {
         let tiers = format!(".tiers.{}", self.class_name(class));
-        let long = self.quota_rule(quota, &format!("{tiers}.steps[{place}]"));
-        match long.at {
-            Some(_) => long,
-            None => self.quota_rule(quota, &format!("{tiers}[{place}]")),
+        let long_form = self.quota_rule(quota, &format!("{tiers}.steps[{index}]"));
+        match long_form.at {
+            Some(_) => long_form,
+            None => self.quota_rule(quota, &format!("{tiers}[{index}]")),
         }
     }
 }

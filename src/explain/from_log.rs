@@ -17,10 +17,10 @@ use http::HeaderMap;
 pub struct NotADecision;
 
 /// Returns the explanation input of a line of the gateway's own log.
-pub fn input_from_log<'a>(line: &LogLine<'_>, known: Environment<'a>) -> Result<ExplainInput<'a>, NotADecision> {
+pub fn input_from_log<'a>(line: &LogLine<'_>, environment: Environment<'a>) -> Result<ExplainInput<'a>, NotADecision> {
     let request = ReplayRequest::of(line).ok_or(NotADecision)?;
-    let who = client_attributes(line, &request, known);
-    let asked = RequestAttributes {
+    let client = client_attributes(line, &request, environment);
+    let attributes = RequestAttributes {
         method: request.method.clone(),
         host: request.host.to_owned(),
         path: request.path.into_owned(),
@@ -28,67 +28,77 @@ pub fn input_from_log<'a>(line: &LogLine<'_>, known: Environment<'a>) -> Result<
         user_agent: request.user_agent.to_vec(),
         sent: HeaderMap::new(),
     };
-    let happened = LoggedOutcome::of(line);
-    let case = match (&line.native, &happened.decided) {
-        (Some(own), Some(decided)) => as_decided(ExplainInput::new(known, asked, who, line.at), own, decided),
+    let logged = LoggedOutcome::of(line);
+    let input = match (&line.native, &logged.decided) {
+        (Some(native), Some(decision)) => {
+            as_decided(ExplainInput::new(environment, attributes, client, line.at), native, decision)
+        }
         _ => return Err(NotADecision),
     };
-    Ok(ExplainInput { happened: Some(happened), ..case })
+    Ok(ExplainInput { happened: Some(logged), ..input })
 }
 
 /// Returns the client's attributes. Logged evidence has precedence over the current tables.
-fn client_attributes(line: &LogLine<'_>, request: &ReplayRequest<'_>, known: Environment<'_>) -> ClientAttributes {
+fn client_attributes(
+    line: &LogLine<'_>,
+    request: &ReplayRequest<'_>,
+    environment: Environment<'_>,
+) -> ClientAttributes {
     let ReplayRequest { client, is_named, user_agent, .. } = *request;
-    let operator = |name: &str| known.operators.id(name);
-    let said = line.native.as_ref().map(|own| LoggedEvidence::of(own, known.rules(), operator)).unwrap_or_default();
-    let claim = known.agents.claim(user_agent);
-    let found_now = || {
-        let claimed = claimed_operator(claim, said.signature).filter(|_| !is_named);
-        claimed.map_or(Proof::Unknown, |operator| known.operators.verify(operator, client, Timestamp::default()))
+    let operator = |name: &str| environment.operators.id(name);
+    let evidence = line
+        .native
+        .as_ref()
+        .map(|native| LoggedEvidence::of(native, environment.rules(), operator))
+        .unwrap_or_default();
+    let claim = environment.agents.claim(user_agent);
+    let verify_now = || {
+        let claimed = claimed_operator(claim, evidence.signature).filter(|_| !is_named);
+        claimed.map_or(Proof::Unknown, |operator| environment.operators.verify(operator, client, Timestamp::default()))
     };
     ClientAttributes {
         peer: client,
         origin: ClientAddress { client, hops: Vec::new() },
-        listed: known.lists.lookup(client),
+        listed: environment.lists.lookup(client),
         claim,
-        proof: said.proof.unwrap_or_else(found_now),
-        signature: said.signature,
-        holds_key_of: said.holds_key_of.into_iter().collect(),
-        suspicion: said.suspicion,
+        proof: evidence.proof.unwrap_or_else(verify_now),
+        signature: evidence.signature,
+        holds_key_of: evidence.holds_key_of.into_iter().collect(),
+        suspicion: evidence.suspicion,
     }
 }
 
 /// Restores the quota usage and the bucket that the gateway found for the request.
-fn as_decided<'a>(case: ExplainInput<'a>, own: &NativeFields<'_>, decided: &LoggedDecision) -> ExplainInput<'a> {
-    let account = |quota: &str| own.accounts.iter().find(|account| account.quota == quota);
+fn as_decided<'a>(input: ExplainInput<'a>, native: &NativeFields<'_>, decision: &LoggedDecision) -> ExplainInput<'a> {
+    let usage = |quota: &str| native.accounts.iter().find(|usage| usage.quota == quota);
     let taken_before = |quota: &str| {
-        let account = account(quota)?;
-        Some(if decided.was_charged() { account.used.saturating_sub(account.cost) } else { account.used })
+        let usage = usage(quota)?;
+        Some(if decision.was_charged() { usage.used.saturating_sub(usage.cost) } else { usage.used })
     };
-    let mut case = case.with_used(taken_before);
-    for position in &mut case.positions {
-        if let Some(account) = account(&position.quota.name) {
-            position.cost = account.cost;
+    let mut input = input.with_used(taken_before);
+    for snapshot in &mut input.positions {
+        if let Some(usage) = usage(&snapshot.quota.name) {
+            snapshot.cost = usage.cost;
         }
-        position.shedding.tier = own.tier.unwrap_or_default();
-        if let Some(planned) = &mut position.planned {
-            planned.is_ahead = own.tier.is_some_and(|tier| tier > 0);
+        snapshot.shedding.tier = native.tier.unwrap_or_default();
+        if let Some(planned) = &mut snapshot.planned {
+            planned.is_ahead = native.tier.is_some_and(|tier| tier > 0);
         }
-        if decided.reason == Some(Reason::Ledger) {
-            position.leased = position.taken;
+        if decision.reason == Some(Reason::Ledger) {
+            snapshot.leased = snapshot.taken;
         }
     }
-    if decided.reason == Some(Reason::Bucket) {
-        case.level = empty(&case, decided);
+    if decision.reason == Some(Reason::Bucket) {
+        input.level = empty(&input, decision);
     }
-    case
+    input
 }
 
 /// Returns an empty bucket whose next token is due when the logged `Retry-After` has passed, or earlier.
-fn empty(case: &ExplainInput<'_>, decided: &LoggedDecision) -> BucketState {
-    let class = case.classified().class;
-    let Some(bucket) = case.decision_request_for(class).class_rules.bucket else { return BucketState::default() };
-    let spent = BucketState { used_tokens: bucket.capacity, since: case.now };
-    let whole_step = bucket.next_token_at(spent, case.now).saturating_duration_since(case.now);
-    BucketState { since: case.now - whole_step.saturating_sub(decided.wait()), ..spent }
+fn empty(input: &ExplainInput<'_>, decision: &LoggedDecision) -> BucketState {
+    let class = input.classified().class;
+    let Some(bucket) = input.decision_request_for(class).class_rules.bucket else { return BucketState::default() };
+    let spent = BucketState { used_tokens: bucket.capacity, since: input.now };
+    let until_next_token = bucket.next_token_at(spent, input.now).saturating_duration_since(input.now);
+    BucketState { since: input.now - until_next_token.saturating_sub(decision.wait()), ..spent }
 }

@@ -10,13 +10,13 @@ use http::HeaderMap;
 
 /// Returns the explanation input of a pending request: its dry run, and the state of all quotas on its arrival.
 pub fn input_from_replay<'a>(
-    asking: &replay::PendingRequest<'_, '_>,
-    prospect: DryRun<'a>,
-    known: Environment<'a>,
+    pending: &replay::PendingRequest<'_, '_>,
+    dry_run: DryRun<'a>,
+    environment: Environment<'a>,
     quotas: &'a [QuotaView],
 ) -> ExplainInput<'a> {
-    let facts = asking.facts;
-    let asked = RequestAttributes {
+    let facts = pending.facts;
+    let request = RequestAttributes {
         method: facts.method.clone(),
         host: facts.host.to_owned(),
         path: facts.path.to_owned(),
@@ -24,7 +24,7 @@ pub fn input_from_replay<'a>(
         user_agent: facts.user_agent.to_vec(),
         sent: HeaderMap::new(),
     };
-    let who = ClientAttributes {
+    let client = ClientAttributes {
         peer: facts.client,
         origin: ClientAddress { client: facts.client, hops: Vec::new() },
         listed: facts.address_lists,
@@ -34,14 +34,14 @@ pub fn input_from_replay<'a>(
         holds_key_of: facts.api_key_classes.to_vec(),
         suspicion: facts.bot_score,
     };
-    let case = ExplainInput::new(known, asked, who, asking.at).with_quotas(quotas);
-    let class = case.classified().class;
+    let input = ExplainInput::new(environment, request, client, pending.at).with_quotas(quotas);
+    let class = input.classified().class;
     ExplainInput {
-        level: prospect.level,
-        positions: prospect.by_class[usize::from(class.0)].clone(),
-        found: Some(ReplayedState { class, by_class: prospect.by_class }),
-        spread: asking.spread,
-        happened: Some(LoggedOutcome::of(asking.line)),
-        ..case
+        level: dry_run.level,
+        positions: dry_run.by_class[usize::from(class.0)].clone(),
+        found: Some(ReplayedState { class, by_class: dry_run.by_class }),
+        spread: pending.spread,
+        happened: Some(LoggedOutcome::of(pending.line)),
+        ..input
     }
 }

@@ -32,10 +32,10 @@ pub struct InvalidPath;
 
 impl HypotheticalRequest {
     /// Converts the request to the input of an explanation.
-    pub fn into_input(self, known: Environment<'_>) -> Result<ExplainInput<'_>, InvalidPath> {
+    pub fn into_input(self, environment: Environment<'_>) -> Result<ExplainInput<'_>, InvalidPath> {
         let path = normalize(self.url.path()).map_err(|_| InvalidPath)?.into_owned();
         let user_agent = self.sent.get(header::USER_AGENT).map(|value| value.as_bytes().to_vec()).unwrap_or_default();
-        let asked = RequestAttributes {
+        let request = RequestAttributes {
             method: self.method,
             host: self.url.host().unwrap_or_default().to_ascii_lowercase(),
             path,
@@ -43,43 +43,43 @@ impl HypotheticalRequest {
             user_agent,
             sent: self.sent,
         };
-        let who = client_attributes(known, &asked, canonical(self.peer), self.at);
+        let client = client_attributes(environment, &request, canonical(self.peer), self.at);
         let used = |quota: &str| self.used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
-        Ok(ExplainInput::new(known, asked, who, self.at).with_used(used))
+        Ok(ExplainInput::new(environment, request, client, self.at).with_used(used))
     }
 }
 
 /// Returns the client's attributes that can be derived without a running gateway: no DNS lookup, no signature check.
 fn client_attributes(
-    known: Environment<'_>,
-    asked: &RequestAttributes,
+    environment: Environment<'_>,
+    request: &RequestAttributes,
     peer: IpAddr,
     now: Timestamp,
 ) -> ClientAttributes {
-    let rules = known.rules();
+    let rules = environment.rules();
     let lines: Vec<&[u8]> = match rules.trust.source.header() {
-        Some(name) => asked.sent.get_all(name).iter().map(header::HeaderValue::as_bytes).collect(),
+        Some(name) => request.sent.get_all(name).iter().map(header::HeaderValue::as_bytes).collect(),
         None => Vec::new(),
     };
     let origin = rules.trust.client(peer, &lines);
-    let claim = known.agents.claim(&asked.user_agent);
+    let claim = environment.agents.claim(&request.user_agent);
     let claimed = crate::policy::facts::claimed_operator(claim, Signature::Absent);
-    let proof = claimed.map_or(Proof::Unknown, |operator| known.operators.verify(operator, origin.client, now));
+    let proof = claimed.map_or(Proof::Unknown, |operator| environment.operators.verify(operator, origin.client, now));
     ClientAttributes {
         peer,
-        listed: known.lists.lookup(origin.client),
+        listed: environment.lists.lookup(origin.client),
         claim,
         proof,
         signature: Signature::Absent,
-        holds_key_of: rules.api_key_classes(|carrier| sent(carrier, &asked.sent)),
+        holds_key_of: rules.api_key_classes(|source| sent(source, &request.sent)),
         suspicion: None,
         origin,
     }
 }
 
-/// Returns the credential that the headers contain in `carrier`.
-fn sent<'a>(carrier: &CredentialSource, headers: &'a HeaderMap) -> Option<&'a [u8]> {
-    match carrier {
+/// Returns the credential that the headers contain in `source`.
+fn sent<'a>(source: &CredentialSource, headers: &'a HeaderMap) -> Option<&'a [u8]> {
+    match source {
         CredentialSource::Header(name) => {
             headers.get(name).map(header::HeaderValue::as_bytes).filter(|value| !value.is_empty())
         }

@@ -5,40 +5,40 @@ use super::step::{Stage, Step};
 use crate::policy::identity::KeySource;
 use std::net::IpAddr;
 
-pub(super) fn step(case: &ExplainInput<'_>) -> Step {
-    let (origin, peer) = (&case.who.origin, case.who.peer);
+pub(super) fn step(input: &ExplainInput<'_>) -> Step {
+    let (origin, peer) = (&input.who.origin, input.who.peer);
     let client = origin.client;
-    let trust = &case.known.rules().trust;
+    let trust = &input.known.rules().trust;
     let source = trust.source.header();
-    let says = match source {
-        _ if case.happened.is_some() => format!("{client}, from the log"),
+    let message = match source {
+        _ if input.happened.is_some() => format!("{client}, from the log"),
         Some(header) if client != peer => format!("{client}, from {header} of the trusted proxy {peer}"),
         Some(header) if !trust.trusts(peer) => {
             format!("{client} connected directly; it is not a trusted proxy, so {header} is ignored")
         }
         _ => format!("{client} connected directly"),
     };
-    let mut evidence = vec![key_description(case)];
+    let mut evidence = vec![key_description(input)];
     if !origin.hops.is_empty() {
         let hops: Vec<String> = origin.hops.iter().map(IpAddr::to_string).collect();
         evidence.insert(0, format!("trusted proxies on the path: {}", hops.join(", ")));
     }
-    let step = Step::info(Stage::Identity, says).because(evidence).by(case.known.rule("clients.address_from"));
+    let step = Step::info(Stage::Identity, message).because(evidence).by(input.known.rule("clients.address_from"));
     step.with("client", client.to_string()).with("peer", peer.to_string())
 }
 
 /// Returns the key of the bucket that the request uses, in words.
-fn key_description(case: &ExplainInput<'_>) -> String {
-    let (rules, classified) = (case.known.rules(), case.classified());
+fn key_description(input: &ExplainInput<'_>) -> String {
+    let (rules, classified) = (input.known.rules(), input.classified());
     let class = &rules.classes[usize::from(classified.class.0)];
-    let network = rules.trust.key(case.who.origin.client).display(|_| "").to_string();
+    let network = rules.trust.key(input.who.origin.client).display(|_| "").to_string();
     match (&class.key, classified.operator) {
         (KeySource::Class, _) => format!("bucket key: the class {}, shared by all its clients", class.name),
         (KeySource::Operator, Some(operator)) => {
-            format!("bucket key: the operator {}, shared by all its crawlers", case.known.operators.name(operator))
+            format!("bucket key: the operator {}, shared by all its crawlers", input.known.operators.name(operator))
         }
-        (KeySource::Credential(carrier), _) => {
-            format!("bucket key: the value of {}; {network} if it is missing", carrier.header())
+        (KeySource::Credential(source), _) => {
+            format!("bucket key: the value of {}; {network} if it is missing", source.header())
         }
         _ if network.contains("::") => format!("bucket key: the network {network}/{}", rules.trust.ipv6_prefix),
         _ => format!("bucket key: {network}"),

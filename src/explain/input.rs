@@ -91,22 +91,38 @@ pub(super) enum History {
 }
 
 impl<'a> ExplainInput<'a> {
-    pub(super) fn new(known: Environment<'a>, asked: RequestAttributes, who: ClientAttributes, now: Timestamp) -> Self {
+    pub(super) fn new(
+        environment: Environment<'a>,
+        request: RequestAttributes,
+        client: ClientAttributes,
+        now: Timestamp,
+    ) -> Self {
         let (level, positions) = Default::default();
-        Self { known, asked, who, now, level, positions, found: None, quotas: &[], spread: 0.0, happened: None }
+        Self {
+            known: environment,
+            asked: request,
+            who: client,
+            now,
+            level,
+            positions,
+            found: None,
+            quotas: &[],
+            spread: 0.0,
+            happened: None,
+        }
     }
 
     /// Returns the input with the usage of each quota taken from `used`; quotas for which it returns `None` are unused.
     pub(super) fn with_used(self, used: impl Fn(&str) -> Option<Units>) -> Self {
         let rules = &self.known.settings.rules;
-        let books = Engine::new(LeaseMode::Local, 1).admission(Arc::clone(rules), self.now);
+        let admission = Engine::new(LeaseMode::Local, 1).admission(Arc::clone(rules), self.now);
         for quota in &rules.quotas {
             if let Some(used) = used(&quota.name) {
-                let _ = books.set_used(&quota.name, used, self.now);
+                let _ = admission.set_used(&quota.name, used, self.now);
             }
         }
-        let views = books.quotas(self.now);
-        let position = |&(id, cost): &(QuotaId, Cost)| {
+        let views = admission.quotas(self.now);
+        let snapshot = |&(id, cost): &(QuotaId, Cost)| {
             let (quota, view) = (&rules.quotas[usize::from(id.0)], &views[usize::from(id.0)]);
             let cost = match cost {
                 Cost::Known(units) => units,
@@ -132,14 +148,14 @@ impl<'a> ExplainInput<'a> {
             }
         };
         // The gateway evaluates quotas in this order.
-        let mut positions: Vec<QuotaSnapshot<'a>> = self.route().costs.iter().map(position).collect();
-        positions.sort_by_key(|position| position.id);
+        let mut positions: Vec<QuotaSnapshot<'a>> = self.route().costs.iter().map(snapshot).collect();
+        positions.sort_by_key(|snapshot| snapshot.id);
         Self { positions, found: None, ..self }
     }
 
     /// Returns the input with all units of the quotas leased to this instance.
     pub(super) fn with_ledger_open(mut self) -> Self {
-        self.positions.iter_mut().for_each(|position| position.leased = position.limit);
+        self.positions.iter_mut().for_each(|snapshot| snapshot.leased = snapshot.limit);
         self
     }
 
@@ -151,8 +167,8 @@ impl<'a> ExplainInput<'a> {
     /// Returns the pacing plan of `quota` and its part for `class`; `None` if no plan is known.
     pub(super) fn plan(&self, quota: &str, class: &str) -> Option<(&PlanView, Option<&ClassPlan>)> {
         let view = self.quotas.iter().find(|view| view.name == quota)?;
-        let of_class = view.by_class.iter().find(|view| view.class == class).and_then(|view| view.plan.as_ref());
-        Some((view.plan.as_ref()?, of_class))
+        let class_plan = view.by_class.iter().find(|view| view.class == class).and_then(|view| view.plan.as_ref());
+        Some((view.plan.as_ref()?, class_plan))
     }
 
     /// Returns the possible histories, the best case first. After a replay there is only one.
@@ -160,25 +176,25 @@ impl<'a> ExplainInput<'a> {
         if self.found.is_some() { vec![History::BestCase] } else { vec![History::BestCase, History::WorstCase] }
     }
 
-    /// Returns `position` with `taken` units of its quota taken.
-    pub(super) fn with_taken(&self, position: QuotaSnapshot<'a>, taken: Units) -> QuotaSnapshot<'a> {
+    /// Returns `snapshot` with `taken` units of its quota taken.
+    pub(super) fn with_taken(&self, snapshot: QuotaSnapshot<'a>, taken: Units) -> QuotaSnapshot<'a> {
         let is_ahead = |pacing: &Pacing| {
-            let plan = self.quotas.iter().find(|view| view.name == position.quota.name)?.plan?;
-            Some(taken > plan.planned.saturating_add(pacing.burst_share.of_units(position.quota.limit)))
+            let plan = self.quotas.iter().find(|view| view.name == snapshot.quota.name)?.plan?;
+            Some(taken > plan.planned.saturating_add(pacing.burst_share.of_units(snapshot.quota.limit)))
         };
-        let is_ahead = position.quota.pacing.as_ref().and_then(is_ahead);
+        let is_ahead = snapshot.quota.pacing.as_ref().and_then(is_ahead);
         let planned =
-            position.planned.map(|planned| PlanSnapshot { is_ahead: is_ahead.unwrap_or(planned.is_ahead), ..planned });
-        QuotaSnapshot { taken, planned, ..position }
+            snapshot.planned.map(|planned| PlanSnapshot { is_ahead: is_ahead.unwrap_or(planned.is_ahead), ..planned });
+        QuotaSnapshot { taken, planned, ..snapshot }
     }
 
     /// Returns the input with the usage of those quotas replaced for which `used` returns an amount.
     pub fn override_used(mut self, used: impl Fn(&str) -> Option<Units>) -> Self {
-        let retaken = |position: &QuotaSnapshot<'a>| match used(&position.quota.name) {
-            Some(taken) => self.with_taken(*position, taken),
-            None => *position,
+        let updated = |snapshot: &QuotaSnapshot<'a>| match used(&snapshot.quota.name) {
+            Some(taken) => self.with_taken(*snapshot, taken),
+            None => *snapshot,
         };
-        let all = |positions: &Vec<QuotaSnapshot<'a>>| positions.iter().map(retaken).collect::<Vec<_>>();
+        let all = |positions: &Vec<QuotaSnapshot<'a>>| positions.iter().map(updated).collect::<Vec<_>>();
         let positions = all(&self.positions);
         let found = self.found.as_ref().map(|found| found.by_class.iter().map(all).collect());
         self.positions = positions;
@@ -194,20 +210,20 @@ impl<'a> ExplainInput<'a> {
     }
 
     pub(super) fn facts(&self) -> Facts<'_> {
-        let (asked, who) = (&self.asked, &self.who);
+        let (request, client) = (&self.asked, &self.who);
         Facts {
-            method: &asked.method,
-            host: &asked.host,
-            path: &asked.path,
-            query: asked.query.as_deref(),
-            client: who.origin.client,
-            address_lists: who.listed,
-            user_agent: &asked.user_agent,
-            claim: who.claim,
-            proof: who.proof,
-            signature: who.signature,
-            api_key_classes: &who.holds_key_of,
-            bot_score: who.suspicion,
+            method: &request.method,
+            host: &request.host,
+            path: &request.path,
+            query: request.query.as_deref(),
+            client: client.origin.client,
+            address_lists: client.listed,
+            user_agent: &request.user_agent,
+            claim: client.claim,
+            proof: client.proof,
+            signature: client.signature,
+            api_key_classes: &client.holds_key_of,
+            bot_score: client.suspicion,
         }
     }
 
@@ -236,20 +252,20 @@ impl<'a> ExplainInput<'a> {
     }
 
     /// Returns the usage of the route's quotas if the client were of `class`; empty if the request costs nothing.
-    /// Without a replay, the history of earlier requests is the one that `past` assumes.
-    pub(super) fn quotas_for(&self, class: ClassId, past: History) -> Vec<QuotaSnapshot<'a>> {
-        let asked = self.decision_request_for(class);
+    /// Without a replay, the history of earlier requests is the one that `history` assumes.
+    pub(super) fn quotas_for(&self, class: ClassId, history: History) -> Vec<QuotaSnapshot<'a>> {
+        let request = self.decision_request_for(class);
         match &self.found {
-            _ if asked.is_free() => Vec::new(),
+            _ if request.is_free() => Vec::new(),
             Some(found) if found.class != class => found.by_class[usize::from(class.0)].clone(),
             Some(_) => self.positions.clone(),
-            None => self.quotas_after(&asked, past),
+            None => self.quotas_after(&request, history),
         }
     }
 
-    fn quotas_after(&self, asked: &DecisionRequest<'a>, past: History) -> Vec<QuotaSnapshot<'a>> {
-        let guard = asked.class_rules.guard.filter(|_| self.classified().operator.is_some());
-        let (carry, last_admitted) = match past {
+    fn quotas_after(&self, request: &DecisionRequest<'a>, history: History) -> Vec<QuotaSnapshot<'a>> {
+        let guard = request.class_rules.guard.filter(|_| self.classified().operator.is_some());
+        let (carry, last_admitted) = match history {
             History::BestCase => (0, Timestamp::default()),
             History::WorstCase => (Share::ALL.millionths() - 1, self.now),
         };
@@ -260,20 +276,20 @@ impl<'a> ExplainInput<'a> {
             spent: Units::ZERO,
             window_elapsed: Share::ALL,
         });
-        let placed = |position: &QuotaSnapshot<'a>| {
-            let shedding = ShedState { carry, ..position.shedding };
-            let is_paced = position.quota.pacing.as_ref().is_some_and(|pacing| pacing.is_paced(asked.class));
+        let snapshot_after = |snapshot: &QuotaSnapshot<'a>| {
+            let shedding = ShedState { carry, ..snapshot.shedding };
+            let is_paced = snapshot.quota.pacing.as_ref().is_some_and(|pacing| pacing.is_paced(request.class));
             // In the worst case the pacing bucket is empty.
-            let allotment = (is_paced && past == History::WorstCase).then(PacingAllowance::default);
-            let planned = position.planned.map(|planned| PlanSnapshot { allowance: allotment, ..planned });
-            QuotaSnapshot { shedding, guarded, planned, ..*position }
+            let allowance = (is_paced && history == History::WorstCase).then(PacingAllowance::default);
+            let planned = snapshot.planned.map(|planned| PlanSnapshot { allowance, ..planned });
+            QuotaSnapshot { shedding, guarded, planned, ..*snapshot }
         };
-        self.positions.iter().map(placed).collect()
+        self.positions.iter().map(snapshot_after).collect()
     }
 
     /// Returns the verdict of the rules if the client were of `class`, and the quota usage after it.
-    pub(super) fn decide(&self, class: ClassId, past: History) -> (Verdict, Vec<QuotaSnapshot<'a>>) {
-        let mut positions = self.quotas_for(class, past);
+    pub(super) fn decide(&self, class: ClassId, history: History) -> (Verdict, Vec<QuotaSnapshot<'a>>) {
+        let mut positions = self.quotas_for(class, history);
         let verdict = decide::decide(&self.decision_request_for(class), self.level, &mut positions, self.now);
         (verdict, positions)
     }
@@ -282,7 +298,7 @@ impl<'a> ExplainInput<'a> {
         let RequestAttributes { method, host, path, query, user_agent, .. } = &self.asked;
         RequestSummary {
             time: rfc3339(self.now),
-            decision: self.decided().map(|decided| String::from_utf8_lossy(&hexadecimal(decided.id)).into_owned()),
+            decision: self.decided().map(|decision| String::from_utf8_lossy(&hexadecimal(decision.id)).into_owned()),
             method: method.to_string(),
             host: host.clone(),
             path: path.clone(),

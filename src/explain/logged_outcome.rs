@@ -33,15 +33,15 @@ pub(super) struct LoggedDecision {
 
 impl LoggedOutcome {
     pub(super) fn of(line: &LogLine<'_>) -> Self {
-        let decided = line.native.as_ref().map(|own| LoggedDecision {
-            id: own.id,
-            class: own.class.to_string(),
-            reason: own.reason.and_then(|name| Reason::ALL.into_iter().find(|reason| reason.name() == name)),
-            retry_after_s: own.retry_after_s,
-            queue_wait: own.scope_wait,
-            scope: own.scope.as_ref().map(ToString::to_string),
+        let decision = line.native.as_ref().map(|native| LoggedDecision {
+            id: native.id,
+            class: native.class.to_string(),
+            reason: native.reason.and_then(|name| Reason::ALL.into_iter().find(|reason| reason.name() == name)),
+            retry_after_s: native.retry_after_s,
+            queue_wait: native.scope_wait,
+            scope: native.scope.as_ref().map(ToString::to_string),
         });
-        Self { status: line.status, missing: line.missing.iter().collect(), decided }
+        Self { status: line.status, missing: line.missing.iter().collect(), decided: decision }
     }
 }
 

@@ -38,16 +38,16 @@ pub use step::{Rule, Stage, Step, StepResult};
 use assessment::Assessment;
 
 /// Explains the decision on a request, step by step.
-pub fn explain(case: &ExplainInput<'_>) -> Explanation {
-    let outcome = Assessment::of(case);
-    let mut steps = vec![identity::step(case), class::step(case), route::step(case)];
-    steps.extend(admission::steps(case, &outcome));
-    steps.push(throttle::step(case, &outcome));
+pub fn explain(input: &ExplainInput<'_>) -> Explanation {
+    let assessment = Assessment::of(input);
+    let mut steps = vec![identity::step(input), class::step(input), route::step(input)];
+    steps.extend(admission::steps(input, &assessment));
+    steps.push(throttle::step(input, &assessment));
     Explanation {
-        request: case.request_summary(),
+        request: input.request_summary(),
         steps,
-        responses: response::responses(case, &outcome),
-        remedies: remedies::remedies(case, &outcome),
-        notes: notes::notes(case, &outcome),
+        responses: response::responses(input, &assessment),
+        remedies: remedies::remedies(input, &assessment),
+        notes: notes::notes(input, &assessment),
     }
 }

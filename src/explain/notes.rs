@@ -4,31 +4,31 @@ use super::assessment::Assessment;
 use super::input::ExplainInput;
 use crate::replay::log::LogField;
 
-pub(super) fn notes(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<String> {
-    let Some(happened) = &case.happened else { return Vec::new() };
+pub(super) fn notes(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<String> {
+    let Some(logged) = &input.happened else { return Vec::new() };
     let mut notes = Vec::new();
-    match &happened.decided {
-        None => notes.push(format!("the logged status is {}; this is what a gateway would have done", happened.status)),
-        Some(decided) => {
-            let now = case.known.class_name(case.classified().class);
-            if decided.class != now {
+    match &logged.decided {
+        None => notes.push(format!("the logged status is {}; this is what a gateway would have done", logged.status)),
+        Some(decision) => {
+            let current_class = input.known.class_name(input.classified().class);
+            if decision.class != current_class {
                 notes.push(format!(
-                    "the gateway assigned the class {}; the current configuration assigns {now}",
-                    decided.class
+                    "the gateway assigned the class {}; the current configuration assigns {current_class}",
+                    decision.class
                 ));
             }
-            if outcome.differs_from_log {
-                let was =
-                    decided.reason.map_or("admitted".to_owned(), |reason| format!("refused by {}", reason.name()));
+            if assessment.differs_from_log {
+                let logged_result =
+                    decision.reason.map_or("admitted".to_owned(), |reason| format!("refused by {}", reason.name()));
                 notes.push(format!(
-                    "the logged decision differs: {was}; the configuration or its inputs have changed since"
+                    "the logged decision differs: {logged_result}; the configuration or its inputs have changed since"
                 ));
             }
         }
     }
-    if !happened.missing.is_empty() {
-        let lacks: Vec<&str> = happened.missing.iter().map(|fact| LogField::name(*fact)).collect();
-        notes.push(format!("missing in the line: {}", lacks.join(", ")));
+    if !logged.missing.is_empty() {
+        let missing: Vec<&str> = logged.missing.iter().map(|fact| LogField::name(*fact)).collect();
+        notes.push(format!("missing in the line: {}", missing.join(", ")));
     }
     notes
 }

@@ -11,129 +11,131 @@ use crate::policy::pacing::bucket::PacingAllowance;
 use crate::policy::pacing::{Pacing, Role};
 use crate::policy::tier::Share;
 
-/// Returns the step of a quota's pacing plan; `None` without pacing. `may_be` lists its possible usages.
+/// Returns the step of a quota's pacing plan; `None` without pacing. `snapshots` lists its possible usages.
 pub(super) fn step(
-    case: &ExplainInput<'_>,
-    asked: &DecisionRequest<'_>,
-    may_be: Vec<QuotaSnapshot<'_>>,
-    outcome: &Assessment<'_>,
+    input: &ExplainInput<'_>,
+    request: &DecisionRequest<'_>,
+    snapshots: Vec<QuotaSnapshot<'_>>,
+    assessment: &Assessment<'_>,
 ) -> Option<Step> {
-    let position = *may_be.first()?;
-    let (quota, pacing) = (position.quota, position.quota.pacing.as_ref()?);
-    let class = &asked.class_rules.name;
-    let (finding, says) = match pacing.role(asked.class) {
+    let snapshot = *snapshots.first()?;
+    let (quota, pacing) = (snapshot.quota, snapshot.quota.pacing.as_ref()?);
+    let class = &request.class_rules.name;
+    let (result, message) = match pacing.role(request.class) {
         Role::Unpaced => (StepResult::Passed, format!("{class} is unpaced")),
         Role::Excluded => {
             (StepResult::Passed, format!("no units planned for {class}: a tier refuses it from the first unit"))
         }
-        Role::Paced(_) => plan_result(case, asked, may_be, outcome),
+        Role::Paced(_) => plan_result(input, request, snapshots, assessment),
     };
-    let step = Step::new(Stage::Pacing, finding, says)
+    let step = Step::new(Stage::Pacing, result, message)
         .of_quota(&quota.name)
-        .by(case.known.quota_rule(position.id, ".pacing"))
+        .by(input.known.quota_rule(snapshot.id, ".pacing"))
         .with("mode", pacing.forecast.name())
         .with("burst", pacing.burst_share.of_units(quota.limit).as_f64());
-    Some(match case.plan(&quota.name, class) {
-        Some(plan) => with_plan(step, case, pacing, plan, position.planned.and_then(|planned| planned.allowance)),
+    Some(match input.plan(&quota.name, class) {
+        Some(plan) => with_plan(step, input, pacing, plan, snapshot.planned.and_then(|planned| planned.allowance)),
         None => step,
     })
 }
 
 /// Returns the result of a plan for a request of a paced class, and its message.
 fn plan_result(
-    case: &ExplainInput<'_>,
-    asked: &DecisionRequest<'_>,
-    mut may_be: Vec<QuotaSnapshot<'_>>,
-    outcome: &Assessment<'_>,
+    input: &ExplainInput<'_>,
+    request: &DecisionRequest<'_>,
+    mut snapshots: Vec<QuotaSnapshot<'_>>,
+    assessment: &Assessment<'_>,
 ) -> (StepResult, String) {
-    let class = &asked.class_rules.name;
-    let not_asked = || (StepResult::Skipped, "not evaluated after the refusal".to_owned());
-    if let Some(decided) = case.decided().filter(|_| case.found.is_none() && !outcome.differs_from_log) {
-        return match decided.reason {
+    let class = &request.class_rules.name;
+    let skipped = || (StepResult::Skipped, "not evaluated after the refusal".to_owned());
+    if let Some(decision) = input.decided().filter(|_| input.found.is_none() && !assessment.differs_from_log) {
+        return match decision.reason {
             Some(Reason::Pacing) => (StepResult::Refused, format!("{class} was ahead of its plan")),
-            Some(Reason::Tier) => not_asked(),
+            Some(Reason::Tier) => skipped(),
             _ => {
                 (StepResult::Passed, format!("{class} was within its plan, or the crawler guard admitted the request"))
             }
         };
     }
-    let by_tier = |position: &mut QuotaSnapshot<'_>| {
-        decide::check_tier(asked.class, position, case.now).is_err() && asked.enforces_tiers(position.quota)
+    let is_refused_by_tier = |snapshot: &mut QuotaSnapshot<'_>| {
+        decide::check_tier(request.class, snapshot, input.now).is_err() && request.enforces_tiers(snapshot.quota)
     };
-    if may_be.iter_mut().all(by_tier) {
-        return not_asked();
+    if snapshots.iter_mut().all(is_refused_by_tier) {
+        return skipped();
     }
-    let Some(position) = may_be.first_mut() else { return not_asked() };
-    let enforced = asked.class_rules.enforce && position.quota.enforced_pacing().is_some();
-    if case.found.is_none() {
-        let who_knows = "only a running gateway or a replay of a log (--log) has the units of its plan";
-        let finding = if enforced { StepResult::Depends } else { StepResult::Unknown };
-        return (finding, format!("{class} is paced: {who_knows}"));
+    let Some(snapshot) = snapshots.first_mut() else { return skipped() };
+    let enforced = request.class_rules.enforce && snapshot.quota.enforced_pacing().is_some();
+    if input.found.is_none() {
+        let source = "only a running gateway or a replay of a log (--log) has the units of its plan";
+        let result = if enforced { StepResult::Depends } else { StepResult::Unknown };
+        return (result, format!("{class} is paced: {source}"));
     }
-    let before = QuotaSnapshot { guard_admitted: false, ..*position };
-    *position = before;
-    match decide::check_pacing(position, case.now) {
-        Ok(()) if position.guard_admitted => {
+    let initial = QuotaSnapshot { guard_admitted: false, ..*snapshot };
+    *snapshot = initial;
+    match decide::check_pacing(snapshot, input.now) {
+        Ok(()) if snapshot.guard_admitted => {
             (StepResult::Passed, format!("{class} is ahead of its plan, but the crawler guard admits the request"))
         }
         Ok(()) => (StepResult::Passed, format!("{class} is within its plan")),
-        Err(_) if is_share_refusal(before, case) => (
+        Err(_) if is_share_refusal(initial, input) => (
             refused_result(enforced),
             format!("the plan admits a share of {class}, and this request is not part of it"),
         ),
         Err(_) => {
-            let holds = position.planned.and_then(|planned| planned.allowance).map(|of| of.bucket.balance());
-            let holds = amount(holds.unwrap_or_default());
+            let available =
+                snapshot.planned.and_then(|planned| planned.allowance).map(|allowance| allowance.bucket.balance());
+            let available = amount(available.unwrap_or_default());
             (
                 refused_result(enforced),
-                format!("{class} is ahead of its plan: {} requested, {holds} available", amount(before.cost)),
+                format!("{class} is ahead of its plan: {} requested, {available} available", amount(initial.cost)),
             )
         }
     }
 }
 
 /// Returns true if the plan refuses the request only because of its position in the admit share.
-fn is_share_refusal(position: QuotaSnapshot<'_>, case: &ExplainInput<'_>) -> bool {
-    decide::check_pacing(&mut at_next_admit(position), case.now).is_ok()
+fn is_share_refusal(snapshot: QuotaSnapshot<'_>, input: &ExplainInput<'_>) -> bool {
+    decide::check_pacing(&mut at_next_admit(snapshot), input.now).is_ok()
 }
 
-/// Returns `position` with a state in which the admit share admits the next request of the class.
-pub(super) fn at_next_admit(mut position: QuotaSnapshot<'_>) -> QuotaSnapshot<'_> {
-    position.shedding.carry = 0;
-    if let Some(allotment) = position.planned.as_mut().and_then(|planned| planned.allowance.as_mut()) {
-        allotment.bucket = allotment.bucket.assuming_turn();
+/// Returns `snapshot` with a state in which the admit share admits the next request of the class.
+pub(super) fn at_next_admit(mut snapshot: QuotaSnapshot<'_>) -> QuotaSnapshot<'_> {
+    snapshot.shedding.carry = 0;
+    if let Some(allowance) = snapshot.planned.as_mut().and_then(|planned| planned.allowance.as_mut()) {
+        allowance.bucket = allowance.bucket.assuming_turn();
     }
-    position
+    snapshot
 }
 
 /// Adds the plan to the step: the one that a replay found, or the current one of a running gateway. The plan at the
 /// time of a logged decision is not stored.
 fn with_plan(
     step: Step,
-    case: &ExplainInput<'_>,
+    input: &ExplainInput<'_>,
     pacing: &Pacing,
-    (plan, of_class): (&PlanView, Option<&ClassPlan>),
-    found: Option<PacingAllowance>,
+    (plan, class_plan): (&PlanView, Option<&ClassPlan>),
+    allowance: Option<PacingAllowance>,
 ) -> Step {
-    let (line, aside) = (amount(plan.planned), amount(plan.earmarked));
-    let mut evidence = vec![match case.found {
-        Some(_) => format!("the plan would have used {line} units of the window by then"),
-        None => format!("the current plan would have used {line} units of the window by now"),
+    let (planned, earmarked) = (amount(plan.planned), amount(plan.earmarked));
+    let mut evidence = vec![match input.found {
+        Some(_) => format!("the plan would have used {planned} units of the window by then"),
+        None => format!("the current plan would have used {planned} units of the window by now"),
     }];
-    evidence.push(format!("{aside} are earmarked for unpaced classes"));
+    evidence.push(format!("{earmarked} are earmarked for unpaced classes"));
     let mut step = step.with("planned", plan.planned.as_f64()).with("aside", plan.earmarked.as_f64());
-    let now = of_class.and_then(|of_class| Some((of_class.admit_share?, of_class.tokens?, of_class.refill_per_hour?)));
-    let offered = found.map(|found| {
-        let purse = found.bucket.refilled(&found.rate, case.now);
-        (found.rate.share, purse.balance(), found.rate.refill_per_hour)
+    let current = class_plan
+        .and_then(|class_plan| Some((class_plan.admit_share?, class_plan.tokens?, class_plan.refill_per_hour?)));
+    let replayed = allowance.map(|allowance| {
+        let tokens = allowance.bucket.refilled(&allowance.rate, input.now);
+        (allowance.rate.share, tokens.balance(), allowance.rate.refill_per_hour)
     });
-    if let Some((share, purse, per_hour)) = offered.or(now) {
-        let of_purse = format!("its pacing bucket holds {} and gains {} an hour", amount(purse), amount(per_hour));
+    if let Some((share, tokens, per_hour)) = replayed.or(current) {
+        let tokens_text = format!("its pacing bucket holds {} and gains {} an hour", amount(tokens), amount(per_hour));
         evidence.push(match share {
-            Share::ALL => format!("requests of the class are admitted while tokens last: {of_purse}"),
-            share => format!("{}% of the requests of its class are admitted; {of_purse}", percent(share)),
+            Share::ALL => format!("requests of the class are admitted while tokens last: {tokens_text}"),
+            share => format!("{}% of the requests of its class are admitted; {tokens_text}", percent(share)),
         });
-        step = step.with("share", share.ratio()).with("purse", purse.as_f64()).with("per_hour", per_hour.as_f64());
+        step = step.with("share", share.ratio()).with("purse", tokens.as_f64()).with("per_hour", per_hour.as_f64());
     }
     if !pacing.enforce {
         evidence.push("not enforced (enforce: false)".to_owned());

@@ -17,153 +17,166 @@ use serde_json::Map;
 use std::{fmt, iter};
 
 /// Returns the changes that would admit the request, each alone; empty if it is admitted under every history.
-pub(super) fn remedies(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<Remedy> {
-    let Some(refusal) = outcome.refusal() else { return Vec::new() };
+pub(super) fn remedies(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<Remedy> {
+    let Some(refusal) = assessment.refusal() else { return Vec::new() };
     let is_paced = refusal.reason == Reason::Pacing;
-    if matches!(refusal.reason, Reason::Throttle | Reason::Backoff) || (is_paced && outcome.is_as_logged) {
-        let says = "a retry once Retry-After has passed";
-        let later = Remedy::new(ChangeKind::Time, says).with("at", moment(case.now + refusal.wait));
-        let unpaced = other_class(case).filter(|_| is_paced);
-        return iter::once(later).chain(unpaced).collect();
+    if matches!(refusal.reason, Reason::Throttle | Reason::Backoff) || (is_paced && assessment.is_as_logged) {
+        let message = "a retry once Retry-After has passed";
+        let retry = Remedy::new(ChangeKind::Time, message).with("at", moment(input.now + refusal.wait));
+        let unpaced = other_class(input).filter(|_| is_paced);
+        return iter::once(retry).chain(unpaced).collect();
     }
     // A spent lease is followed by another one; lower usage would not provide it.
-    let less_used = lower_usage(case).filter(|_| refusal.reason != Reason::Ledger);
-    let found =
-        [proof(case), less_used, other_position(case, outcome), retry_later(case, outcome, refusal), lower_cost(case)];
-    found.into_iter().flatten().chain(other_class(case)).collect()
+    let lowered = lower_usage(input).filter(|_| refusal.reason != Reason::Ledger);
+    let found = [
+        proof(input),
+        lowered,
+        other_position(input, assessment),
+        retry_later(input, assessment, refusal),
+        lower_cost(input),
+    ];
+    found.into_iter().flatten().chain(other_class(input)).collect()
 }
 
 /// Returns verification as the claimed operator, if it would admit the request.
-fn proof(case: &ExplainInput<'_>) -> Option<Remedy> {
-    let claimed = case.claimed()?;
-    let who = ClientAttributes {
+fn proof(input: &ExplainInput<'_>) -> Option<Remedy> {
+    let claimed = input.claimed()?;
+    let client = ClientAttributes {
         proof: Proof::Proven(ProofMethod::Address),
         signature: Signature::Absent,
-        ..case.who.clone()
+        ..input.who.clone()
     };
-    let proven = ExplainInput { who, ..case.clone() };
+    let proven = ExplainInput { who: client, ..input.clone() };
     let class = proven.classified().class;
-    if proven.classified().operator == case.classified().operator {
+    if proven.classified().operator == input.classified().operator {
         return None;
     }
-    let through = AdmitChance::of(&proven, class)?;
-    let operator = case.known.operators.name(claimed);
-    let ways = [(OperatorProofMethod::Address, "published ranges"), (OperatorProofMethod::Dns, "DNS")];
-    let ways = ways.into_iter().filter(|(method, _)| case.known.operators.supports(claimed, *method));
-    let ways: Vec<&str> = ways.map(|(_, way)| way).collect();
-    let way = if ways.is_empty() { "a signature".to_owned() } else { ways.join(" or ") };
-    let class = case.known.class_name(class);
-    let says = format!("verification as {operator} by {way}, which leads to the class {class}{through}");
-    Some(Remedy::new(ChangeKind::Proof, says).with("operator", operator).with("class", class))
+    let chance = AdmitChance::of(&proven, class)?;
+    let operator = input.known.operators.name(claimed);
+    let methods = [(OperatorProofMethod::Address, "published ranges"), (OperatorProofMethod::Dns, "DNS")];
+    let methods = methods.into_iter().filter(|(method, _)| input.known.operators.supports(claimed, *method));
+    let methods: Vec<&str> = methods.map(|(_, method)| method).collect();
+    let method = if methods.is_empty() { "a signature".to_owned() } else { methods.join(" or ") };
+    let class = input.known.class_name(class);
+    let message = format!("verification as {operator} by {method}, which leads to the class {class}{chance}");
+    Some(Remedy::new(ChangeKind::Proof, message).with("operator", operator).with("class", class))
 }
 
 /// Returns lower usage of the refusing quotas, if it would admit the request.
-fn lower_usage(case: &ExplainInput<'_>) -> Option<Remedy> {
-    let class = case.classified().class;
-    let mut lowered = case.clone();
-    let (mut says, mut used) = (Vec::new(), Map::new());
-    for position in lowered.positions.iter_mut().filter(|position| !admits(case, class, **position)) {
-        let (taken, quota) = (position.taken, &position.quota.name);
-        let most = most_taken(taken, |taken| admits(case, class, case.with_taken(*position, taken)))?;
-        says.push(format!(
+fn lower_usage(input: &ExplainInput<'_>) -> Option<Remedy> {
+    let class = input.classified().class;
+    let mut lowered = input.clone();
+    let (mut messages, mut used) = (Vec::new(), Map::new());
+    for snapshot in lowered.positions.iter_mut().filter(|snapshot| !admits(input, class, **snapshot)) {
+        let (taken, quota) = (snapshot.taken, &snapshot.quota.name);
+        let max_used = most_taken(taken, |taken| admits(input, class, input.with_taken(*snapshot, taken)))?;
+        messages.push(format!(
             "{} units of {quota} fewer used: {} at most",
-            amount(taken.saturating_sub(most)),
-            amount(most)
+            amount(taken.saturating_sub(max_used)),
+            amount(max_used)
         ));
-        used.insert(quota.clone(), most.as_f64().into());
-        *position = case.with_taken(*position, most);
+        used.insert(quota.clone(), max_used.as_f64().into());
+        *snapshot = input.with_taken(*snapshot, max_used);
     }
     let is_enough = !used.is_empty() && AdmitChance::of(&lowered, class) == Some(AdmitChance::Always);
-    is_enough.then(|| Remedy::new(ChangeKind::Used, says.join(", and ")).with("used_at_most", used))
+    is_enough.then(|| Remedy::new(ChangeKind::Used, messages.join(", and ")).with("used_at_most", used))
 }
 
 /// Returns true if a quota alone admits the request under every history.
-fn admits<'a>(case: &ExplainInput<'a>, class: ClassId, position: QuotaSnapshot<'a>) -> bool {
-    let alone = ExplainInput { positions: vec![position], level: BucketState::default(), ..case.clone() };
+fn admits<'a>(input: &ExplainInput<'a>, class: ClassId, snapshot: QuotaSnapshot<'a>) -> bool {
+    let alone = ExplainInput { positions: vec![snapshot], level: BucketState::default(), ..input.clone() };
     AdmitChance::of(&alone, class) == Some(AdmitChance::Always)
 }
 
-/// Returns the largest amount below `taken` that satisfies `is_good`; `None` if not even zero does. No rule gets
+/// Returns the largest amount below `taken` that satisfies `is_admitted`; `None` if not even zero does. No rule gets
 /// stricter with lower usage, so a binary search finds it.
-fn most_taken(taken: Units, is_good: impl Fn(Units) -> bool) -> Option<Units> {
-    is_good(Units::ZERO).then(|| {
-        let (mut good, mut bad) = (0, taken.milli());
-        while bad - good > 1 {
-            let middle = good + (bad - good) / 2;
-            match is_good(Units::from_milli(middle)) {
-                true => good = middle,
-                false => bad = middle,
+fn most_taken(taken: Units, is_admitted: impl Fn(Units) -> bool) -> Option<Units> {
+    is_admitted(Units::ZERO).then(|| {
+        let (mut low, mut high) = (0, taken.milli());
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            match is_admitted(Units::from_milli(middle)) {
+                true => low = middle,
+                false => high = middle,
             }
         }
         // Whole units are easier to read.
-        let (exact, whole) = (Units::from_milli(good), Units::from_whole(Units::from_milli(good).floor()));
+        let (exact, whole) = (Units::from_milli(low), Units::from_whole(Units::from_milli(low).floor()));
         if whole.is_zero() { exact } else { whole }
     })
 }
 
 /// Returns another position among the requests of the class, where a share of them is admitted.
-fn other_position(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Option<Remedy> {
-    let class = case.classified().class;
-    let shares = outcome.refused_positions().iter().filter_map(|position| {
+fn other_position(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Option<Remedy> {
+    let class = input.classified().class;
+    let shares = assessment.refused_positions().iter().filter_map(|snapshot| {
         let by_tier =
-            position.quota.tiers_for(class).map_or(Share::NONE, |ladder| ladder.shed_share(position.shedding.tier));
-        let by_plan = position.planned.and_then(|planned| planned.allowance).filter(|_| case.found.is_some());
-        let by_plan = by_plan.map_or(Share::NONE, |allotment| allotment.rate.share.complement());
+            snapshot.quota.tiers_for(class).map_or(Share::NONE, |tiers| tiers.shed_share(snapshot.shedding.tier));
+        let by_plan = snapshot.planned.and_then(|planned| planned.allowance).filter(|_| input.found.is_some());
+        let by_plan = by_plan.map_or(Share::NONE, |allowance| allowance.rate.share.complement());
         let share = by_tier.max(by_plan);
         (share > Share::NONE && share < Share::ALL).then_some(share)
     });
-    let through = shares.max()?.complement();
-    let in_turn =
-        ExplainInput { positions: case.positions.iter().copied().map(pacing::at_next_admit).collect(), ..case.clone() };
-    AdmitChance::of(&in_turn, class)?;
-    let says =
-        format!("another position among the requests of its class, of which {}% are admitted now", percent(through));
-    Some(Remedy::new(ChangeKind::Position, says).with("let_through", through.ratio()))
+    let admit_share = shares.max()?.complement();
+    let next_admitted = ExplainInput {
+        positions: input.positions.iter().copied().map(pacing::at_next_admit).collect(),
+        ..input.clone()
+    };
+    AdmitChance::of(&next_admitted, class)?;
+    let message = format!(
+        "another position among the requests of its class, of which {}% are admitted now",
+        percent(admit_share)
+    );
+    Some(Remedy::new(ChangeKind::Position, message).with("let_through", admit_share.ratio()))
 }
 
 /// Returns a retry at a later time, if it would admit the request.
-fn retry_later<'a>(case: &ExplainInput<'a>, outcome: &Assessment<'a>, refusal: &Refusal) -> Option<Remedy> {
-    let class = case.classified().class;
-    let back = case.now + refusal.wait;
-    let (at, says, later) = match refusal.reason {
+fn retry_later<'a>(input: &ExplainInput<'a>, assessment: &Assessment<'a>, refusal: &Refusal) -> Option<Remedy> {
+    let class = input.classified().class;
+    let retry_at = input.now + refusal.wait;
+    let (at, message, later_input) = match refusal.reason {
         Reason::Bucket => {
-            (back, "a retry once its bucket has a token again", ExplainInput { now: back, ..case.clone() })
+            (retry_at, "a retry once its bucket has a token again", ExplainInput { now: retry_at, ..input.clone() })
         }
         Reason::Tier | Reason::Quota => {
-            let at = renewed_at(case)?;
-            (at, "a retry once the quota is renewed", ExplainInput { now: at, ..case.clone() }.with_used(|_| None))
+            let at = renewed_at(input)?;
+            (at, "a retry once the quota is renewed", ExplainInput { now: at, ..input.clone() }.with_used(|_| None))
         }
-        Reason::Ledger => (back, "a retry once the ledger has leased more", case.clone().with_ledger_open()),
+        Reason::Ledger => (retry_at, "a retry once the ledger has leased more", input.clone().with_ledger_open()),
         Reason::Pacing => {
             // By then its pacing bucket has more tokens, and the admit share may include the request.
-            let positions = outcome.refused_positions().to_vec();
-            let later = ExplainInput { now: back, positions, ..case.clone() };
-            (back, "a retry once the plan has more units for its class, unless other requests use them first", later)
+            let positions = assessment.refused_positions().to_vec();
+            let later_input = ExplainInput { now: retry_at, positions, ..input.clone() };
+            (
+                retry_at,
+                "a retry once the plan has more units for its class, unless other requests use them first",
+                later_input,
+            )
         }
         Reason::Blocked | Reason::Throttle | Reason::Backoff => return None,
     };
     let by_calendar = matches!(refusal.reason, Reason::Tier | Reason::Quota);
-    let remedy = || Remedy::new(ChangeKind::Time, says).with("at", moment(at));
-    let is_enough = AdmitChance::of(&later, class)? == AdmitChance::Always;
-    is_enough.then(|| match zone_of(case).filter(|_| by_calendar) {
+    let remedy = || Remedy::new(ChangeKind::Time, message).with("at", moment(at));
+    let is_enough = AdmitChance::of(&later_input, class)? == AdmitChance::Always;
+    is_enough.then(|| match zone_of(input).filter(|_| by_calendar) {
         Some(zone) => remedy().with("zone", zone),
         None => remedy(),
     })
 }
 
 /// Returns the time zone in which the windows of the refusing quotas are renewed, if they have one.
-fn zone_of(case: &ExplainInput<'_>) -> Option<String> {
-    let class = case.classified().class;
-    let refusing = case.positions.iter().find(|position| !admits(case, class, **position))?;
+fn zone_of(input: &ExplainInput<'_>) -> Option<String> {
+    let class = input.classified().class;
+    let refusing = input.positions.iter().find(|snapshot| !admits(input, class, **snapshot))?;
     refusing.quota.window.zone().map(str::to_owned)
 }
 
 /// Returns when all refusing quotas have been renewed; `None` if one of them has a sliding window.
-fn renewed_at(case: &ExplainInput<'_>) -> Option<Timestamp> {
-    let class = case.classified().class;
-    let refusing = case.positions.iter().filter(|position| !admits(case, class, **position));
+fn renewed_at(input: &ExplainInput<'_>) -> Option<Timestamp> {
+    let class = input.classified().class;
+    let refusing = input.positions.iter().filter(|snapshot| !admits(input, class, **snapshot));
     let renewed_at =
-        |position: &QuotaSnapshot<'_>| (position.quota.window.lookback() == 0).then_some(position.resets_at);
+        |snapshot: &QuotaSnapshot<'_>| (snapshot.quota.window.lookback() == 0).then_some(snapshot.resets_at);
     refusing.map(renewed_at).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
@@ -173,32 +186,32 @@ fn moment(at: Timestamp) -> String {
 }
 
 /// Returns a lower cost that the remaining units cover, if there are some.
-fn lower_cost(case: &ExplainInput<'_>) -> Option<Remedy> {
-    let class = case.classified().class;
-    let [position] = case.positions.as_slice() else { return None };
-    let left = position.limit.saturating_sub(position.taken);
-    if left.is_zero() || left >= position.cost {
+fn lower_cost(input: &ExplainInput<'_>) -> Option<Remedy> {
+    let class = input.classified().class;
+    let [snapshot] = input.positions.as_slice() else { return None };
+    let left = snapshot.limit.saturating_sub(snapshot.taken);
+    if left.is_zero() || left >= snapshot.cost {
         return None;
     }
-    let cheap = ExplainInput { positions: vec![QuotaSnapshot { cost: left, ..*position }], ..case.clone() };
-    let quota = &position.quota.name;
-    let through = AdmitChance::of(&cheap, class)?;
-    let says = format!("a cost of {} of {quota} at most{through}", amount(left));
-    Some(Remedy::new(ChangeKind::Cost, says).with("cost_at_most", left.as_f64()))
+    let cheaper = ExplainInput { positions: vec![QuotaSnapshot { cost: left, ..*snapshot }], ..input.clone() };
+    let quota = &snapshot.quota.name;
+    let chance = AdmitChance::of(&cheaper, class)?;
+    let message = format!("a cost of {} of {quota} at most{chance}", amount(left));
+    Some(Remedy::new(ChangeKind::Cost, message).with("cost_at_most", left.as_f64()))
 }
 
 /// Returns the other classes of which the request would be admitted.
-fn other_class(case: &ExplainInput<'_>) -> Option<Remedy> {
-    let own = case.classified().class;
-    let all = (0..case.known.rules().classes.len()).map(|place| ClassId(place as u16));
-    let anew = ExplainInput { level: BucketState::default(), ..case.clone() };
+fn other_class(input: &ExplainInput<'_>) -> Option<Remedy> {
+    let current = input.classified().class;
+    let all = (0..input.known.rules().classes.len()).map(|index| ClassId(index as u16));
+    let fresh = ExplainInput { level: BucketState::default(), ..input.clone() };
     let classes: Vec<&str> = all
-        .filter(|&class| class != own && AdmitChance::of(&anew, class) == Some(AdmitChance::Always))
-        .map(|class| case.known.class_name(class))
+        .filter(|&class| class != current && AdmitChance::of(&fresh, class) == Some(AdmitChance::Always))
+        .map(|class| input.known.class_name(class))
         .collect();
-    let own = case.known.class_name(own);
-    let says = format!("the class {} instead of {own}", any_of(&classes));
-    (!classes.is_empty()).then(|| Remedy::new(ChangeKind::Class, says).with("classes", classes))
+    let current = input.known.class_name(current);
+    let message = format!("the class {} instead of {current}", any_of(&classes));
+    (!classes.is_empty()).then(|| Remedy::new(ChangeKind::Class, message).with("classes", classes))
 }
 
 /// Extent to which a change admits requests.
@@ -210,10 +223,10 @@ enum AdmitChance {
 
 impl AdmitChance {
     /// Returns the chance of admission if the client were of `class`; `None` if there is none.
-    fn of(case: &ExplainInput<'_>, class: ClassId) -> Option<Self> {
-        let admits = |past: &History| matches!(case.decide(class, *past).0, Verdict::Admit { .. });
-        let pasts = case.histories();
-        match (pasts.iter().all(admits), pasts.iter().any(admits)) {
+    fn of(input: &ExplainInput<'_>, class: ClassId) -> Option<Self> {
+        let admits = |history: &History| matches!(input.decide(class, *history).0, Verdict::Admit { .. });
+        let histories = input.histories();
+        match (histories.iter().all(admits), histories.iter().any(admits)) {
             (true, _) => Some(Self::Always),
             (false, true) => Some(Self::Sometimes),
             (false, false) => None,

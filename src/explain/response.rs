@@ -14,44 +14,44 @@ use crate::terminal::format_duration;
 use std::collections::BTreeMap;
 
 /// Returns the response, or both possible ones if it depends on earlier requests.
-pub(super) fn responses(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<ResponseSummary> {
-    let depends_on = if outcome.rulings.len() > 1 { dependencies(case, outcome) } else { Vec::new() };
-    let answer = |ruled| ResponseSummary { depends_on: depends_on.clone(), ..response(case, ruled) };
-    let answers = outcome.rulings.iter().map(answer);
-    match &case.happened {
-        Some(happened) if outcome.is_as_logged => answers.map(|answer| as_logged(answer, happened)).collect(),
+pub(super) fn responses(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<ResponseSummary> {
+    let depends_on = if assessment.rulings.len() > 1 { dependencies(input, assessment) } else { Vec::new() };
+    let summary = |assessed| ResponseSummary { depends_on: depends_on.clone(), ..response(input, assessed) };
+    let summaries = assessment.rulings.iter().map(summary);
+    match &input.happened {
+        Some(logged) if assessment.is_as_logged => summaries.map(|summary| as_logged(summary, logged)).collect(),
         // The replay decides as the gateway did, so the logged status applies.
-        Some(LoggedOutcome { status, decided: Some(_), .. }) if !outcome.differs_from_log => {
-            answers.map(|answer| ResponseSummary { status: Some(*status), ..answer }).collect()
+        Some(LoggedOutcome { status, decided: Some(_), .. }) if !assessment.differs_from_log => {
+            summaries.map(|summary| ResponseSummary { status: Some(*status), ..summary }).collect()
         }
-        _ => answers.collect(),
+        _ => summaries.collect(),
     }
 }
 
 /// Returns the response as logged. The log does not contain the state of a bucket, so limit headers are omitted.
-fn as_logged(answer: ResponseSummary, happened: &LoggedOutcome) -> ResponseSummary {
-    let retry_after_s = happened.decided.as_ref().and_then(|decided| decided.retry_after_s);
-    ResponseSummary { status: Some(happened.status), retry_after_s, headers: BTreeMap::new(), ..answer }
+fn as_logged(summary: ResponseSummary, logged: &LoggedOutcome) -> ResponseSummary {
+    let retry_after_s = logged.decided.as_ref().and_then(|decision| decision.retry_after_s);
+    ResponseSummary { status: Some(logged.status), retry_after_s, headers: BTreeMap::new(), ..summary }
 }
 
-fn response(case: &ExplainInput<'_>, ruled: &AssessedVerdict<'_>) -> ResponseSummary {
-    let class = case.classified().class;
-    let refusal = ruled.refusal();
-    let (level, shadow) = match ruled.verdict {
+fn response(input: &ExplainInput<'_>, assessed: &AssessedVerdict<'_>) -> ResponseSummary {
+    let class = input.classified().class;
+    let refusal = assessed.refusal();
+    let (level, shadow) = match assessed.verdict {
         Verdict::Admit { level, shadow } => (level, shadow),
-        Verdict::Refuse(_) => (case.level, None),
+        Verdict::Refuse(_) => (input.level, None),
     };
     // Retry-After of a pacing refusal is known only if the plan is.
-    let knows_when = case.found.is_some() || refusal.is_none_or(|refusal| refusal.reason != Reason::Pacing);
-    let asked = case.decision_request_for(class);
-    let standing = |position: &QuotaSnapshot<'_>| {
-        let used = if refusal.is_some() { position.taken } else { position.taken.saturating_add(position.cost) };
-        QuotaUsage::new(&asked, position, used)
+    let knows_retry_after = input.found.is_some() || refusal.is_none_or(|refusal| refusal.reason != Reason::Pacing);
+    let request = input.decision_request_for(class);
+    let usage = |snapshot: &QuotaSnapshot<'_>| {
+        let used = if refusal.is_some() { snapshot.taken } else { snapshot.taken.saturating_add(snapshot.cost) };
+        QuotaUsage::new(&request, snapshot, used)
     };
-    let standings: Vec<QuotaUsage> = ruled.positions.iter().map(standing).collect();
-    let bucket = asked.bucket().map(|bucket| BucketUsage::new(bucket, level, case.now));
-    let told = RateLimitSnapshot { class, route: case.route_place(), standings: &standings, bucket, refusal };
-    let shown = preview(case.known.settings, told, case.spread, case.now);
+    let usages: Vec<QuotaUsage> = assessed.positions.iter().map(usage).collect();
+    let bucket = request.bucket().map(|bucket| BucketUsage::new(bucket, level, input.now));
+    let rate_limit = RateLimitSnapshot { class, route: input.route_place(), standings: &usages, bucket, refusal };
+    let rendered = preview(input.known.settings, rate_limit, input.spread, input.now);
     let field = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
@@ -59,36 +59,39 @@ fn response(case: &ExplainInput<'_>, ruled: &AssessedVerdict<'_>) -> ResponseSum
         verdict: if refusal.is_some() { explanation::Verdict::Refused } else { explanation::Verdict::Admitted },
         reason: refusal.map(|refusal| refusal.reason.name().to_owned()),
         shadow: shadow.map(|reason| reason.name().to_owned()),
-        status: shown.status.map(|status| status.as_u16()),
-        retry_after_s: shown.retry_after_s.filter(|_| knows_when),
-        headers: shown.fields.iter().map(field).collect(),
+        status: rendered.status.map(|status| status.as_u16()),
+        retry_after_s: rendered.retry_after_s.filter(|_| knows_retry_after),
+        headers: rendered.fields.iter().map(field).collect(),
         depends_on: Vec::new(),
     }
 }
 
 /// Returns the conditions on earlier requests that determine the verdict.
-fn dependencies(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<String> {
-    let class = case.classified().class;
-    let mut told = Vec::new();
-    for position in outcome.refused_positions() {
-        let quota = &position.quota.name;
+fn dependencies(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<String> {
+    let class = input.classified().class;
+    let mut dependencies = Vec::new();
+    for snapshot in assessment.refused_positions() {
+        let quota = &snapshot.quota.name;
         let share =
-            position.quota.tiers_for(class).map_or(Share::NONE, |ladder| ladder.shed_share(position.shedding.tier));
+            snapshot.quota.tiers_for(class).map_or(Share::NONE, |tiers| tiers.shed_share(snapshot.shedding.tier));
         if share > Share::NONE && share < Share::ALL {
-            told.push(format!(
+            dependencies.push(format!(
                 "its position among the requests of its class: {}% are refused for {quota}",
                 percent(share)
             ));
         }
-        let pacing = position.quota.enforced_pacing().filter(|pacing| pacing.is_paced(class));
-        if pacing.is_some() && outcome.refusal().is_some_and(|refusal| refusal.reason == Reason::Pacing) {
-            let name = case.known.class_name(class);
-            told.push(format!("the units that the plan of {quota} has for {name}, and their use by other requests"));
+        let pacing = snapshot.quota.enforced_pacing().filter(|pacing| pacing.is_paced(class));
+        if pacing.is_some() && assessment.refusal().is_some_and(|refusal| refusal.reason == Reason::Pacing) {
+            let name = input.known.class_name(class);
+            dependencies
+                .push(format!("the units that the plan of {quota} has for {name}, and their use by other requests"));
         }
-        if let Some(guarded) = position.guarded.filter(|_| share > Share::NONE) {
-            let every = format_duration(guarded.guard.admit_interval.as_secs());
-            told.push(format!("the crawler guard: whether it has admitted a request of the operator within {every}"));
+        if let Some(guard_state) = snapshot.guarded.filter(|_| share > Share::NONE) {
+            let interval = format_duration(guard_state.guard.admit_interval.as_secs());
+            dependencies.push(format!(
+                "the crawler guard: whether it has admitted a request of the operator within {interval}"
+            ));
         }
     }
-    told
+    dependencies
 }

@@ -84,9 +84,9 @@ impl Step {
         Self::new(step, StepResult::Info, message)
     }
 
-    pub(super) fn new(step: Stage, finding: StepResult, message: impl Into<String>) -> Self {
+    pub(super) fn new(step: Stage, result: StepResult, message: impl Into<String>) -> Self {
         let (message, evidence, numbers) = (message.into(), Vec::new(), Map::new());
-        Self { step, quota: None, finding, message, evidence, numbers, rule: None }
+        Self { step, quota: None, finding: result, message, evidence, numbers, rule: None }
     }
 
     pub(super) fn by(self, rule: Rule) -> Self {
