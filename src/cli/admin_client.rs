@@ -36,22 +36,22 @@ struct AdminTarget {
 impl AdminArgs {
     /// Sends a request to the admin API and returns the JSON body of its response.
     pub fn request(&self, method: Method, path: &str, body: &str) -> Result<String, CommandError> {
-        let AdminTarget { client, remedy } = self.target(&environment())?;
+        let AdminTarget { client, remedy: token_hint } = self.target(&environment())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| CommandError::Failed(error.to_string()))?;
         match runtime.block_on(client.request(method, path, body)) {
-            Ok(answer) => parse_response(answer, client.address(), &remedy),
+            Ok(response) => parse_response(response, client.address(), &token_hint),
             Err(error) => Err(CommandError::Failed(format!("{error}; {}", hint(&error)))),
         }
     }
 
     fn target(&self, environment: &[(String, String)]) -> Result<AdminTarget, CommandError> {
         match &self.admin {
-            Some(written) => {
-                let address = address(written).map_err(CommandError::Usage)?;
+            Some(text) => {
+                let address = address(text).map_err(CommandError::Usage)?;
                 let token = self.token(environment).map_err(CommandError::Usage)?;
-                let remedy = "set the gateway's token with --token-file FILE or TIDEGATE_ADMIN_TOKEN".into();
-                Ok(AdminTarget { client: Client::at(address).authorized(token), remedy })
+                let token_hint = "set the gateway's token with --token-file FILE or TIDEGATE_ADMIN_TOKEN".into();
+                Ok(AdminTarget { client: Client::at(address).authorized(token), remedy: token_hint })
             }
             None => self.target_from_config(environment).map_err(CommandError::Usage),
         }
@@ -59,33 +59,33 @@ impl AdminArgs {
 
     /// Returns the target from the configuration file, with the environment applied as in `serve`.
     fn target_from_config(&self, environment: &[(String, String)]) -> Result<AdminTarget, String> {
-        let otherwise = "or set the address with --admin ADDR";
+        let alternative = "or set the address with --admin ADDR";
         let (file, admin) = match self.file.path() {
             Ok(file) => {
-                let read = config::read_admin(&file, environment);
-                let admin = read.map_err(|mistakes| format!("{mistakes}, {otherwise}"))?;
+                let result = config::read_admin(&file, environment);
+                let admin = result.map_err(|errors| format!("{errors}, {alternative}"))?;
                 (file, admin)
             }
-            Err(none) => {
-                let nowhere = PathBuf::from("(no file)");
-                let admin = config::admin(&nowhere, "", environment).ok().flatten();
-                (nowhere, Some(admin.ok_or_else(|| format!("{none} with --config FILE, {otherwise}"))?))
+            Err(error) => {
+                let placeholder = PathBuf::from("(no file)");
+                let admin = config::admin(&placeholder, "", environment).ok().flatten();
+                (placeholder, Some(admin.ok_or_else(|| format!("{error} with --config FILE, {alternative}"))?))
             }
         };
         let admin = admin.ok_or_else(|| {
-            let remedy = "remove the line for the default 127.0.0.1:9090 and restart the gateway";
-            format!("{}: admin: found off; {remedy}, {otherwise}", file.display())
+            let hint = "remove the line for the default 127.0.0.1:9090 and restart the gateway";
+            format!("{}: admin: found off; {hint}, {alternative}", file.display())
         })?;
         if admin.listen.port() == 0 {
-            let wrong = "admin.listen: port 0 selects a free port at the start";
-            return Err(format!("{}: {wrong}; set the actual address with --admin ADDR", file.display()));
+            let message = "admin.listen: port 0 selects a free port at the start";
+            return Err(format!("{}: {message}; set the actual address with --admin ADDR", file.display()));
         }
-        let remedy = "admin.token of the file differs from the token at the gateway's start; restart it, or use \
+        let token_hint = "admin.token of the file differs from the token at the gateway's start; restart it, or use \
                       --admin ADDR with that token";
         let token = admin.token.as_ref().and_then(Secret::authorization);
         Ok(AdminTarget {
             client: Client::at(reachable(admin.listen).to_string()).authorized(token),
-            remedy: remedy.into(),
+            remedy: token_hint.into(),
         })
     }
 
@@ -93,14 +93,14 @@ impl AdminArgs {
         let (source, text) = match &self.token_file {
             Some(file) => (format!("--token-file {}", file.display()), text_of(file)?),
             None => {
-                let set = environment.iter().find(|(name, value)| name == TOKEN && !value.is_empty());
-                let Some((_, value)) = set else { return Ok(None) };
+                let variable = environment.iter().find(|(name, value)| name == TOKEN && !value.is_empty());
+                let Some((_, value)) = variable else { return Ok(None) };
                 (TOKEN.to_owned(), value.clone())
             }
         };
         let token = text.trim_end_matches(['\r', '\n']);
-        let plain = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
-        match Secret::new(token.to_owned()).authorization().filter(|_| plain) {
+        let is_printable = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+        match Secret::new(token.to_owned()).authorization().filter(|_| is_printable) {
             Some(field) => Ok(Some(field)),
             None => Err(format!("{source}: empty or with spaces; write only the token")),
         }
@@ -108,21 +108,21 @@ impl AdminArgs {
 }
 
 /// Returns the body of a successful JSON response; otherwise an error with a hint.
-fn parse_response(answer: AdminResponse, address: &str, remedy: &str) -> Result<String, CommandError> {
+fn parse_response(response: AdminResponse, address: &str, token_hint: &str) -> Result<String, CommandError> {
     #[derive(Deserialize)]
     struct Problem {
         detail: String,
         r#type: Option<String>,
     }
-    let AdminResponse { status, body } = answer;
-    let json = serde_json::from_str::<serde_json::Value>(&body).is_ok();
-    if status.is_success() && json {
+    let AdminResponse { status, body } = response;
+    let is_json = serde_json::from_str::<serde_json::Value>(&body).is_ok();
+    if status.is_success() && is_json {
         return Ok(body);
     }
     // Problem documents for clients have a type, those of the admin listener have none.
     match serde_json::from_str::<Problem>(&body).ok().filter(|problem| problem.r#type.is_none()) {
         Some(_) if status == StatusCode::UNAUTHORIZED => {
-            Err(CommandError::Usage(format!("{address}: the admin token is missing or wrong; {remedy}")))
+            Err(CommandError::Usage(format!("{address}: the admin token is missing or wrong; {token_hint}")))
         }
         Some(Problem { detail, .. }) if status.is_client_error() => Err(CommandError::Usage(detail)),
         Some(Problem { detail, .. }) => Err(CommandError::Failed(format!("{address} returned {status}: {detail}"))),
@@ -143,18 +143,18 @@ fn hint(error: &AdminClientError) -> &'static str {
 }
 
 /// Parses `HOST:PORT`, with or without `http://`.
-fn address(written: &str) -> Result<String, String> {
-    let wrong = |what: &str| Err(format!("--admin: {what} in {written:?}; write it like 127.0.0.1:9090"));
-    let text = written.strip_prefix("http://").unwrap_or(written);
+fn address(argument: &str) -> Result<String, String> {
+    let invalid = |problem: &str| Err(format!("--admin: {problem} in {argument:?}; write it like 127.0.0.1:9090"));
+    let text = argument.strip_prefix("http://").unwrap_or(argument);
     let text = text.strip_suffix('/').unwrap_or(text);
     if text.contains("://") {
-        return wrong("unsupported scheme");
+        return invalid("unsupported scheme");
     }
     match text.parse::<http::uri::Authority>() {
-        Ok(authority) if text.contains('@') || authority.host().is_empty() => wrong("found no valid host"),
-        Ok(authority) if authority.port_u16().is_none_or(|port| port == 0) => wrong("found no port"),
+        Ok(authority) if text.contains('@') || authority.host().is_empty() => invalid("found no valid host"),
+        Ok(authority) if authority.port_u16().is_none_or(|port| port == 0) => invalid("found no port"),
         Ok(authority) => Ok(authority.to_string()),
-        Err(_) => wrong("found no host and port"),
+        Err(_) => invalid("found no host and port"),
     }
 }
 
@@ -168,8 +168,8 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
 }
 
 fn text_of(file: &Path) -> Result<String, String> {
-    let unread = |error| format!("--token-file {}: cannot be read: {error}; set a readable file", file.display());
-    std::fs::read_to_string(file).map_err(unread)
+    let describe = |error| format!("--token-file {}: cannot be read: {error}; set a readable file", file.display());
+    std::fs::read_to_string(file).map_err(describe)
 }
 
 /// Environment variable with the token.

@@ -24,8 +24,8 @@ use std::path::Path;
 
 /// Reads `file` and returns its summary. `Err` contains all errors, one per line.
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
-    let mut settings = config::read(file, environment, &[], operators).map_err(|mistakes| mistakes.to_string())?;
-    let files = AddressListFiles::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
+    let mut settings = config::read(file, environment, &[], operators).map_err(|errors| errors.to_string())?;
+    let files = AddressListFiles::read(settings.list_files()).map_err(|errors| errors.to_string())?;
     settings.warnings.extend(hidden_clients(&settings));
     settings.warnings.extend(robots_override_warning(&settings));
     settings.warnings.extend(crawlers::range_file_warnings(&settings));
@@ -60,7 +60,7 @@ fn robots_override_warning(settings: &Settings) -> Option<String> {
 pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     let (rules, operators) = (&settings.rules, &settings.operator_names);
     let mut text = String::new();
-    let mut line = |written: String| writeln!(text, "{written}").unwrap_or(());
+    let mut line = |content: String| writeln!(text, "{content}").unwrap_or(());
 
     let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
     line(format!("listening on {}, forwarding to {}", listen.join(", "), settings.origin.authority));
@@ -85,7 +85,7 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     if !settings.operators.is_empty() {
         line(format!("\noperators, added or changed: {}", settings.operators.len()));
         let builtin = OperatorTable::builtin();
-        settings.operators.iter().for_each(|written| line(format!("  {}", crawlers::operator(written, &builtin))));
+        settings.operators.iter().for_each(|operator| line(format!("  {}", crawlers::operator(operator, &builtin))));
     }
     if !settings.lists.is_empty() {
         line(format!("\naddress lists: {}", settings.lists.len()));
@@ -103,11 +103,11 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
             quotas::window(&quota.window),
             format::shadow(quota.enforce)
         ));
-        quotas::pacing(quota, &rules.classes).into_iter().for_each(|told| line(format!("    {told}")));
-        quotas::origin_headers(quota).into_iter().for_each(|told| line(format!("    {told}")));
-        for (class, ladder) in rules.classes.iter().zip(&quota.class_tiers) {
-            if let Some(ladder) = ladder {
-                line(format!("    {}: {}", class.name, quotas::tiers(quota, ladder)));
+        quotas::pacing(quota, &rules.classes).into_iter().for_each(|content| line(format!("    {content}")));
+        quotas::origin_headers(quota).into_iter().for_each(|content| line(format!("    {content}")));
+        for (class, tiers) in rules.classes.iter().zip(&quota.class_tiers) {
+            if let Some(tiers) = tiers {
+                line(format!("    {}: {}", class.name, quotas::tiers(quota, tiers)));
             }
         }
     }
@@ -115,25 +115,25 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     line(format!("\nclasses, first match wins: {}", rules.classes.len()));
     for (id, class) in (0..).map(ClassId).zip(&rules.classes) {
         let paced = |quota: &Quota| quota.pacing.as_ref().is_some_and(|pacing| pacing.is_paced(id));
-        let shed = rules.quotas.iter().any(|quota| quota.tiers_for(id).is_some() || paced(quota));
-        line(format!("  {}", classes::class(class, shed, operators, &rules.lists)));
+        let is_shed = rules.quotas.iter().any(|quota| quota.tiers_for(id).is_some() || paced(quota));
+        line(format!("  {}", classes::class(class, is_shed, operators, &rules.lists)));
     }
 
     let throttled: Vec<String> = rules.scopes.iter().filter_map(scopes::scope).collect();
     if !throttled.is_empty() {
         line(format!("\nthrottled scopes: {} of {}", throttled.len(), rules.scopes.len()));
-        throttled.into_iter().for_each(|told| line(format!("  {told}")));
+        throttled.into_iter().for_each(|content| line(format!("  {content}")));
     }
 
     line(format!("\nroutes, first match wins: {}", rules.routes.len()));
-    rules.routes.iter().for_each(|written| line(format!("  {}", routes::route(written, rules))));
+    rules.routes.iter().for_each(|route| line(format!("  {}", routes::route(route, rules))));
 
     crawlers::robots(settings, operators).into_iter().for_each(&mut line);
     line(crawlers::crawl_policy(settings.crawl_policy.as_ref()));
 
     if !settings.warnings.is_empty() {
         line("\nwarnings:".into());
-        settings.warnings.iter().for_each(|note| line(format!("  {note}")));
+        settings.warnings.iter().for_each(|warning| line(format!("  {warning}")));
     }
     text
 }

@@ -22,12 +22,12 @@ pub fn run(
 ) -> io::Result<()> {
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
-        let answer = ClassifiedLine::of(agents, rules, &line);
+        let result = ClassifiedLine::of(agents, rules, &line);
         if json {
-            serde_json::to_writer(&mut output, &answer)?;
+            serde_json::to_writer(&mut output, &result)?;
             output.write_all(b"\n")?;
         } else {
-            writeln!(output, "{}\t{}", answer.kind, answer.bot.unwrap_or("-"))?;
+            writeln!(output, "{}\t{}", result.kind, result.bot.unwrap_or("-"))?;
         }
         line.clear();
     }
@@ -42,8 +42,8 @@ struct ClassifiedLine<'a> {
 
 impl<'a> ClassifiedLine<'a> {
     fn of(agents: &'a UserAgentMatcher, rules: &[UserAgentRule], line: &[u8]) -> ClassifiedLine<'a> {
-        if let Some(place) = agent_rule(rules, line) {
-            return ClassifiedLine { kind: rules[place].kind.name(), bot: None };
+        if let Some(index) = agent_rule(rules, line) {
+            return ClassifiedLine { kind: rules[index].kind.name(), bot: None };
         }
         match agents.claim(line) {
             Claim::Bot { bot, .. } => {

@@ -26,10 +26,10 @@ impl ConfigArg {
     }
 }
 
-/// Returns `named`, or else the first default path that exists.
-pub(super) fn path_or_default(named: Option<&PathBuf>) -> Result<PathBuf, ConfigNotFound> {
-    let usual = || DEFAULT_PATHS.iter().map(PathBuf::from).find(|path| path.exists());
-    named.cloned().or_else(usual).ok_or(ConfigNotFound)
+/// Returns `configured`, or else the first default path that exists.
+pub(super) fn path_or_default(configured: Option<&PathBuf>) -> Result<PathBuf, ConfigNotFound> {
+    let default_path = || DEFAULT_PATHS.iter().map(PathBuf::from).find(|path| path.exists());
+    configured.cloned().or_else(default_path).ok_or(ConfigNotFound)
 }
 
 impl fmt::Display for ConfigNotFound {

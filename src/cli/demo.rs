@@ -36,11 +36,11 @@ pub struct DemoArgs {
 
 /// Runs the demo. Returns exit code 1 if one of its checks fails.
 pub fn run(args: &DemoArgs) -> ExitCode {
-    let afterwards = if args.no_wait { AfterRun::Exit } else { AfterRun::Stay };
+    let after_run = if args.no_wait { AfterRun::Exit } else { AfterRun::Stay };
     if let Some(file) = &args.log {
-        return write_log(file, args).map_or_else(|trouble| trouble.report(), |()| ExitCode::SUCCESS);
+        return write_log(file, args).map_or_else(|error| error.report(), |()| ExitCode::SUCCESS);
     }
-    let options = Options { seconds: args.seconds, seed: args.seed, afterwards, ..Options::default() };
+    let options = Options { seconds: args.seconds, seed: args.seed, afterwards: after_run, ..Options::default() };
     match show(options) {
         Ok(DemoOutcome::Passed | DemoOutcome::Interrupted) => ExitCode::SUCCESS,
         Ok(DemoOutcome::Failed(_)) => ExitCode::FAILURE,
@@ -50,8 +50,8 @@ pub fn run(args: &DemoArgs) -> ExitCode {
 
 fn write_log(file: &Path, args: &DemoArgs) -> Result<(), CommandError> {
     let mut out = OutputPaths::with_inputs(&[], []).add_output("--log", file)?.open()?;
-    let written = demo::log::write(args.days, args.seed, Options::default().scale, &mut out);
-    written.map_err(|error| out.failed(&error))?;
+    let result = demo::log::write(args.days, args.seed, Options::default().scale, &mut out);
+    result.map_err(|error| out.failed(&error))?;
     out.finish()
 }
 

@@ -20,25 +20,25 @@ impl CommandError {
     /// Prints the error on standard error and returns its exit code.
     pub fn report(&self) -> ExitCode {
         match self {
-            Self::Usage(mistakes) => print_errors(mistakes),
-            Self::Failed(why) => failed(why),
+            Self::Usage(errors) => print_errors(errors),
+            Self::Failed(error) => failed(error),
             Self::BrokenPipe => ExitCode::SUCCESS,
         }
     }
 }
 
 impl From<ConfigNotFound> for CommandError {
-    fn from(none: ConfigNotFound) -> Self {
-        Self::Usage(format!("{none} with --config FILE"))
+    fn from(error: ConfigNotFound) -> Self {
+        Self::Usage(format!("{error} with --config FILE"))
     }
 }
 
 impl From<ReplayError> for CommandError {
-    fn from(failed: ReplayError) -> Self {
-        match failed {
-            ReplayError::NoRequests { .. } | ReplayError::Unreadable(_) => Self::Usage(failed.to_string()),
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::NoRequests { .. } | ReplayError::Unreadable(_) => Self::Usage(error.to_string()),
             ReplayError::Verdicts(error) if error.kind() == io::ErrorKind::BrokenPipe => Self::BrokenPipe,
-            ReplayError::Verdicts(_) => Self::Failed(failed.to_string()),
+            ReplayError::Verdicts(_) => Self::Failed(error.to_string()),
         }
     }
 }
@@ -48,12 +48,12 @@ pub(super) fn failed(error: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::from(1)
 }
 
-pub(super) fn print_errors(mistakes: &dyn std::fmt::Display) -> ExitCode {
-    print_line(mistakes);
+pub(super) fn print_errors(errors: &dyn std::fmt::Display) -> ExitCode {
+    print_line(errors);
     ExitCode::from(2)
 }
 
 /// Prints a line on standard error; ignores a closed pipe.
-fn print_line(words: &dyn std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "{words}");
+fn print_line(message: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{message}");
 }

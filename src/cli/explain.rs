@@ -79,35 +79,35 @@ pub struct ExplainArgs {
 pub fn run(args: &ExplainArgs) -> ExitCode {
     match explanation(args).and_then(|explanation| shown(&explanation, args.json)) {
         Ok(text) => print(&text),
-        Err(why) => why.report(),
+        Err(error) => error.report(),
     }
 }
 
 fn explanation(args: &ExplainArgs) -> Result<Explanation, CommandError> {
     match ExplainTarget::of(args).map_err(CommandError::Usage)? {
         ExplainTarget::Decision(id) => {
-            let said = args.gate.request(Method::GET, &format!("/api/v1/decisions/{id}/explanation"), "")?;
-            let unread = |error| {
+            let body = args.gate.request(Method::GET, &format!("/api/v1/decisions/{id}/explanation"), "")?;
+            let describe = |error| {
                 format!("unreadable response of the gateway: {error}; check that it has the version of this command")
             };
-            serde_json::from_str(&said).map_err(|error| CommandError::Failed(unread(error)))
+            serde_json::from_str(&body).map_err(|error| CommandError::Failed(describe(error)))
         }
         ExplainTarget::Line(line) => from_log::explanation(args, &line),
-        ExplainTarget::Hypothetical(url) => with_known(&args.gate.file.path()?, |known| {
-            let made_up = target::hypothetical(args, url, known, Clock::system().now(), &TimeZone::system())?;
-            made_up.into_input(known).map(|case| explain(&case)).map_err(|mistake| mistake.to_string())
+        ExplainTarget::Hypothetical(url) => with_known(&args.gate.file.path()?, |environment| {
+            let request = target::hypothetical(args, url, environment, Clock::system().now(), &TimeZone::system())?;
+            request.into_input(environment).map(|input| explain(&input)).map_err(|error| error.to_string())
         }),
     }
 }
 
-/// Calls `look` with the environment of a gateway that runs with `file`.
+/// Calls `build` with the environment of a gateway that runs with `file`.
 fn with_known(
     file: &Path,
-    look: impl FnOnce(Environment<'_>) -> Result<Explanation, String>,
+    build: impl FnOnce(Environment<'_>) -> Result<Explanation, String>,
 ) -> Result<Explanation, CommandError> {
     let Policy { settings, operators, agents, lists, .. } =
         load_policy::read(file, crawlers::operators).map_err(CommandError::Usage)?;
-    look(Environment { settings: &settings, agents: &agents, operators: &operators, lists: &lists })
+    build(Environment { settings: &settings, agents: &agents, operators: &operators, lists: &lists })
         .map_err(CommandError::Usage)
 }
 

@@ -16,8 +16,8 @@ pub fn run(logs: &[PathBuf]) -> ExitCode {
     let yaml = Logs::of(logs).map_err(InitError::from).and_then(|logs| generate_config(&logs, &agents, &operators));
     match yaml {
         Ok(yaml) => print(&yaml),
-        Err(nothing @ InitError::NoRequest { .. }) => print_errors(&format!("{}: {nothing}", names.join(", "))),
-        Err(InitError::Untried(untried)) => failed(&untried),
-        Err(nothing) => print_errors(&nothing),
+        Err(error @ InitError::NoRequest { .. }) => print_errors(&format!("{}: {error}", names.join(", "))),
+        Err(InitError::Untried(error)) => failed(&error),
+        Err(error) => print_errors(&error),
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Loads the policy of a file, or returns all errors in it. `operators` builds the operator table of its settings.
 pub(super) fn read(file: &Path, operators: impl FnOnce(&Settings) -> OperatorTable) -> Result<Policy, String> {
-    let text = config::read_text(file).map_err(|mistakes| mistakes.to_string())?;
+    let text = config::read_text(file).map_err(|errors| errors.to_string())?;
     of(file, &text, operators)
 }
 
@@ -22,12 +22,12 @@ pub(super) fn of(
     let builtin = OperatorTable::builtin();
     let names: Vec<&str> = builtin.names().collect();
     let settings = settings(file, text, &names)?;
-    let lists = AddressListFiles::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?.lists();
+    let lists = AddressListFiles::read(settings.list_files()).map_err(|errors| errors.to_string())?.lists();
     let operators = operators(&settings);
     Ok(Policy::new(file.display().to_string(), settings, operators, lists))
 }
 
 /// Loads the settings with `text` as the content of the file; `operators` are the names of the built-in operators.
 pub(super) fn settings(file: &Path, text: &str, operators: &[&str]) -> Result<Settings, String> {
-    config::load(file, text, &environment(), &[], operators).map_err(|mistakes| mistakes.to_string())
+    config::load(file, text, &environment(), &[], operators).map_err(|errors| errors.to_string())
 }

@@ -82,8 +82,8 @@ impl AssumptionArgs {
     /// Returns the assumptions. Fails if a route with an actual cost is in none of the `policies`.
     pub(super) fn assumptions(&self, policies: &[&Policy]) -> Result<Assumptions, CommandError> {
         for (route, _) in &self.actual_cost {
-            let known = |policy: &&Policy| policy.settings.rules.routes.iter().any(|known| known.name == *route);
-            if !policies.iter().any(known) {
+            let has_route = |policy: &&Policy| policy.settings.rules.routes.iter().any(|known| known.name == *route);
+            if !policies.iter().any(has_route) {
                 return Err(CommandError::Usage(format!(
                     "--actual-cost: unknown route {route:?}; name it as its `match` is written"
                 )));
@@ -109,8 +109,8 @@ fn cost(text: &str) -> Result<(String, Units), String> {
 }
 
 impl From<RetryModelArg> for RetryModel {
-    fn from(reaction: RetryModelArg) -> Self {
-        match reaction {
+    fn from(arg: RetryModelArg) -> Self {
+        match arg {
             RetryModelArg::Ignore => Self::Ignore,
             RetryModelArg::Obey => Self::Obey,
             RetryModelArg::VerifiedOnly => Self::VerifiedOnly,

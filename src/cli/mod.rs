@@ -168,21 +168,21 @@ pub fn run() -> ExitCode {
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Init { logs }) => init::run(&logs),
         Some(Command::Quota(command)) => quota::run(&command),
-        Some(Command::Status { json, gate }) => status::run(&gate, json),
+        Some(Command::Status { json, gate: admin }) => status::run(&admin, json),
         Some(Command::Schema) => print(&schema::schema()),
     }
 }
 
-fn check_file(named: Option<&PathBuf>) -> ExitCode {
-    let file = match path_or_default(named) {
+fn check_file(path: Option<&PathBuf>) -> ExitCode {
+    let file = match path_or_default(path) {
         Ok(file) => file,
-        Err(none) => return print_errors(&none),
+        Err(error) => return print_errors(&error),
     };
     let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
     match check::check(&file, &environment(), &names) {
         Ok(summary) => print(&summary),
-        Err(mistakes) => print_errors(&mistakes),
+        Err(errors) => print_errors(&errors),
     }
 }
 
@@ -191,13 +191,13 @@ fn classify_lines(config: Option<&Path>, json: bool) -> ExitCode {
     let names: Vec<&str> = builtin.names().collect();
     let settings = match config.map(|file| crate::config::read(file, &environment(), &[], &names)).transpose() {
         Ok(settings) => settings,
-        Err(mistakes) => return print_errors(&mistakes),
+        Err(errors) => return print_errors(&errors),
     };
     let rules = settings.as_ref().map(|settings| settings.rules.user_agent_rules.clone()).unwrap_or_default();
     let operators = settings.as_ref().map_or(builtin, crawlers::operators);
     let agents = UserAgentMatcher::builtin(operators.tokens());
-    let done = classify::run(&agents, &rules, io::stdin().lock(), io::BufWriter::new(io::stdout().lock()), json);
-    exit_code(done)
+    let result = classify::run(&agents, &rules, io::stdin().lock(), io::BufWriter::new(io::stdout().lock()), json);
+    exit_code(result)
 }
 
 /// Returns the environment variables that are valid UTF-8; configuration variables always are.
@@ -212,8 +212,8 @@ fn print(text: &str) -> ExitCode {
 }
 
 /// Returns the exit code after printing. A closed pipe is not a failure.
-fn exit_code(printed: io::Result<()>) -> ExitCode {
-    match printed {
+fn exit_code(result: io::Result<()>) -> ExitCode {
+    match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&error),
         _ => ExitCode::SUCCESS,
     }

@@ -55,29 +55,35 @@ impl OutputPaths {
         logs: &[PathBuf],
         others: impl IntoIterator<Item = (&'static str, Option<&'a Path>)>,
     ) -> Self {
-        let mut read = Vec::new();
+        let mut inputs = Vec::new();
         for log in logs {
-            let about = if log == Path::new(DASH) { about(io::stdin()) } else { fs::metadata(log).ok() };
-            read.extend(about.as_ref().and_then(identity_of).map(|place| (place, "is read as a log".to_owned())));
+            let metadata = if log == Path::new(DASH) { about(io::stdin()) } else { fs::metadata(log).ok() };
+            inputs.extend(
+                metadata.as_ref().and_then(identity_of).map(|identity| (identity, "is read as a log".to_owned())),
+            );
         }
         for (option, file) in others {
-            let about = file.and_then(|file| fs::metadata(file).ok());
-            read.extend(about.as_ref().and_then(identity_of).map(|place| (place, format!("is read as {option}"))));
+            let metadata = file.and_then(|file| fs::metadata(file).ok());
+            inputs.extend(
+                metadata.as_ref().and_then(identity_of).map(|identity| (identity, format!("is read as {option}"))),
+            );
         }
-        let shell = about(io::stdout()).filter(Metadata::is_file);
-        read.extend(shell.as_ref().and_then(identity_of).map(|place| (place, "is the standard output".to_owned())));
-        Self(read)
+        let stdout = about(io::stdout()).filter(Metadata::is_file);
+        inputs.extend(
+            stdout.as_ref().and_then(identity_of).map(|identity| (identity, "is the standard output".to_owned())),
+        );
+        Self(inputs)
     }
 
     /// Adds the output of `option`. Fails if it is an input or another output.
     pub(super) fn add_output(&mut self, option: &str, path: &Path) -> Result<OutputTarget, CommandError> {
         let name = path.display().to_string();
         let kind = OutputKind::of(path).map_err(|error| unwritable(&name, &error))?;
-        if let Some(place) = kind.identity() {
-            if let Some((_, what)) = self.0.iter().find(|(other, _)| *other == place) {
-                return Err(CommandError::Usage(format!("{option}: {name} {what}; name another file")));
+        if let Some(identity) = kind.identity() {
+            if let Some((_, role)) = self.0.iter().find(|(other, _)| *other == identity) {
+                return Err(CommandError::Usage(format!("{option}: {name} {role}; name another file")));
             }
-            self.0.push((place, format!("is the output of {option}")));
+            self.0.push((identity, format!("is the output of {option}")));
         }
         Ok(OutputTarget { name, kind })
     }
@@ -89,18 +95,18 @@ impl OutputKind {
             return Ok(Self::StandardOutput);
         }
         match fs::metadata(path) {
-            Ok(about) if about.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-            Ok(about) if about.is_file() && !DESCRIPTORS.iter().any(|folder| path.starts_with(folder)) => {
+            Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            Ok(metadata) if metadata.is_file() && !DESCRIPTORS.iter().any(|dir| path.starts_with(dir)) => {
                 // A read-only file is an error, although a rename in a writable directory would replace it.
                 OpenOptions::new().write(true).open(path)?;
-                Ok(Self::File(path.canonicalize()?, Some(about)))
+                Ok(Self::File(path.canonicalize()?, Some(metadata)))
             }
             Ok(_) => Ok(Self::Stream(path.to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let path = end_of_links(path)?;
-                let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Err(error) };
-                let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-                Ok(Self::File(folder.canonicalize()?.join(name), None))
+                let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return Err(error) };
+                let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+                Ok(Self::File(dir.canonicalize()?.join(name), None))
             }
             Err(error) => Err(error),
         }
@@ -110,7 +116,7 @@ impl OutputKind {
         match self {
             Self::StandardOutput => Some(FileIdentity::StandardOutput),
             Self::Stream(path) => fs::metadata(path).ok().as_ref().and_then(identity_of),
-            Self::File(_, Some(about)) => identity_of(about),
+            Self::File(_, Some(metadata)) => identity_of(metadata),
             Self::File(path, None) => Some(FileIdentity::New(path.clone())),
         }
     }
@@ -128,19 +134,19 @@ impl OutputTarget {
         let opened: io::Result<(Box<dyn Write>, Option<TempFile>)> = match kind {
             OutputKind::StandardOutput => Ok((Box::new(io::stdout().lock()), None)),
             OutputKind::Stream(path) => File::create(path).map(|file| (Box::new(file) as _, None)),
-            OutputKind::File(path, about) => TempFile::create_beside(path, about.as_ref())
-                .and_then(|draft| Ok((Box::new(draft.file.try_clone()?) as _, Some(draft)))),
+            OutputKind::File(path, metadata) => TempFile::create_beside(path, metadata.as_ref())
+                .and_then(|temp_file| Ok((Box::new(temp_file.file.try_clone()?) as _, Some(temp_file)))),
         };
-        let (writer, draft) = opened.map_err(|error| unwritable(&name, &error))?;
-        Ok(Output { name, writer: BufWriter::new(writer), draft })
+        let (writer, temp_file) = opened.map_err(|error| unwritable(&name, &error))?;
+        Ok(Output { name, writer: BufWriter::new(writer), draft: temp_file })
     }
 }
 
 impl Output {
     /// Flushes the output and moves a file to its target.
     pub(super) fn finish(mut self) -> Result<(), CommandError> {
-        let written = self.writer.flush().and_then(|()| self.draft.take().map_or(Ok(()), TempFile::persist));
-        written.map_err(|error| self.failed(&error))
+        let result = self.writer.flush().and_then(|()| self.draft.take().map_or(Ok(()), TempFile::persist));
+        result.map_err(|error| self.failed(&error))
     }
 
     /// Returns the error of a failed write.
@@ -163,22 +169,22 @@ impl Write for Output {
 }
 
 impl TempFile {
-    fn create_beside(place: PathBuf, before: Option<&Metadata>) -> io::Result<Self> {
+    fn create_beside(target: PathBuf, metadata: Option<&Metadata>) -> io::Result<Self> {
         let mut number = 0;
         let (file, path) = loop {
-            let path = place.with_file_name(format!(".tidegate-{}-{number}.part", std::process::id()));
+            let path = target.with_file_name(format!(".tidegate-{}-{number}.part", std::process::id()));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 opened => break (opened?, path),
             }
         };
-        let draft = Self { file, path, place };
-        if let Some(before) = before {
+        let temp_file = Self { file, path, place: target };
+        if let Some(metadata) = metadata {
             // Only root may change the owner.
-            let _ = fchown(&draft.file, Some(before.uid()), Some(before.gid()));
-            draft.file.set_permissions(before.permissions())?;
+            let _ = fchown(&temp_file.file, Some(metadata.uid()), Some(metadata.gid()));
+            temp_file.file.set_permissions(metadata.permissions())?;
         }
-        Ok(draft)
+        Ok(temp_file)
     }
 
     fn persist(self) -> io::Result<()> {
@@ -196,8 +202,9 @@ impl Drop for TempFile {
 }
 
 /// Returns the identity of a file; `None` for devices, which contain nothing to overwrite.
-fn identity_of(about: &Metadata) -> Option<FileIdentity> {
-    (!about.file_type().is_char_device()).then(|| FileIdentity::Known { device: about.dev(), inode: about.ino() })
+fn identity_of(metadata: &Metadata) -> Option<FileIdentity> {
+    (!metadata.file_type().is_char_device())
+        .then(|| FileIdentity::Known { device: metadata.dev(), inode: metadata.ino() })
 }
 
 fn about(stream: impl AsFd) -> Option<Metadata> {
@@ -208,8 +215,8 @@ fn about(stream: impl AsFd) -> Option<Metadata> {
 fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MAX_SYMLINKS {
-        let Ok(leads_to) = fs::read_link(&path) else { return Ok(path) };
-        path = path.parent().unwrap_or(Path::new("")).join(leads_to);
+        let Ok(target) = fs::read_link(&path) else { return Ok(path) };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
     }
     Err(io::Error::other("too many symbolic links"))
 }

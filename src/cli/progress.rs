@@ -29,15 +29,15 @@ impl Progress {
         Self { clock: Clock::system(), shown: Cell::default(), is_seen: io::stderr().is_terminal() }
     }
 
-    /// Draws the line that `drawn` renders from the elapsed time, unless stderr is no terminal or a redraw is too
+    /// Draws the line that `render` renders from the elapsed time, unless stderr is no terminal or a redraw is too
     /// early.
-    pub(super) fn show(&self, drawn: impl FnOnce(Duration) -> String) {
+    pub(super) fn show(&self, render: impl FnOnce(Duration) -> String) {
         let now = self.clock.monotonic_now();
         if !self.is_seen || now.saturating_duration_since(self.shown.get()) < REDRAW_INTERVAL {
             return;
         }
         self.shown.set(now);
-        let _ = write!(io::stderr(), "\r\x1b[2K{}", drawn(now.saturating_duration_since(Timestamp::default())));
+        let _ = write!(io::stderr(), "\r\x1b[2K{}", render(now.saturating_duration_since(Timestamp::default())));
     }
 
     /// Erases the line.

@@ -67,52 +67,52 @@ struct Corrected {
 /// Shows or corrects quotas of a running gateway.
 pub fn run(command: &QuotaCommand) -> ExitCode {
     let result = match command {
-        QuotaCommand::Show { name, json, gate } => show(gate, name.as_deref(), *json),
-        QuotaCommand::Set { name, used, json, gate } => {
+        QuotaCommand::Show { name, json, gate: admin } => show(admin, name.as_deref(), *json),
+        QuotaCommand::Set { name, used, json, gate: admin } => {
             let body = json!({ "used": used, "by": user::name(&environment()) });
-            let said = gate.request(Method::PUT, &format!("{}/used", path(name)), &body.to_string());
-            said.and_then(|said| if *json { Ok(said) } else { correction_line(&said, Some(used)) })
+            let response = admin.request(Method::PUT, &format!("{}/used", path(name)), &body.to_string());
+            response.and_then(|response| if *json { Ok(response) } else { correction_line(&response, Some(used)) })
         }
-        QuotaCommand::Reset { name, json, gate } => {
-            let said = gate.request(
+        QuotaCommand::Reset { name, json, gate: admin } => {
+            let response = admin.request(
                 Method::POST,
                 &format!("{}/reset", path(name)),
                 &json!({ "by": user::name(&environment()) }).to_string(),
             );
-            said.and_then(|said| if *json { Ok(said) } else { correction_line(&said, None) })
+            response.and_then(|response| if *json { Ok(response) } else { correction_line(&response, None) })
         }
     };
     match result {
         Ok(text) => print(&format!("{}\n", text.trim_end())),
-        Err(why) => why.report(),
+        Err(error) => error.report(),
     }
 }
 
-fn show(gate: &AdminArgs, name: Option<&str>, json: bool) -> Result<String, CommandError> {
-    let said = gate.request(Method::GET, &name.map_or_else(|| PATH.to_owned(), path), "")?;
+fn show(admin: &AdminArgs, name: Option<&str>, json: bool) -> Result<String, CommandError> {
+    let response = admin.request(Method::GET, &name.map_or_else(|| PATH.to_owned(), path), "")?;
     if json {
-        return Ok(said);
+        return Ok(response);
     }
-    let read = match name {
-        Some(_) => serde_json::from_str(&said).map(|quota| vec![quota]),
-        None => serde_json::from_str(&said),
+    let result = match name {
+        Some(_) => serde_json::from_str(&response).map(|quota| vec![quota]),
+        None => serde_json::from_str(&response),
     };
-    Ok(status::quotas(&parse_response(read)?, &View::for_stdout()))
+    Ok(status::quotas(&parse_response(result)?, &View::for_stdout()))
 }
 
 /// Renders a correction as one line: the new and old usage, and why the new one differs from the requested one.
-fn correction_line(said: &str, asked: Option<&str>) -> Result<String, CommandError> {
-    let Corrected { name, from, to } = parse_response(serde_json::from_str(said))?;
+fn correction_line(response: &str, requested: Option<&str>) -> Result<String, CommandError> {
+    let Corrected { name, from, to } = parse_response(serde_json::from_str(response))?;
     let mut text = format!("{name}: {to} used, {from} before");
-    let asked: Option<Units> = asked.and_then(|asked| asked.parse().ok());
-    if let Some(asked) = asked.filter(|asked| to.units() != Some(*asked)) {
-        let _ = write!(text, "; not {asked}: the rest is reserved for requests in flight");
+    let requested: Option<Units> = requested.and_then(|requested| requested.parse().ok());
+    if let Some(requested) = requested.filter(|requested| to.units() != Some(*requested)) {
+        let _ = write!(text, "; not {requested}: the rest is reserved for requests in flight");
     }
     Ok(text)
 }
 
-fn parse_response<T>(read: serde_json::Result<T>) -> Result<T, CommandError> {
-    read.map_err(|error| {
+fn parse_response<T>(result: serde_json::Result<T>) -> Result<T, CommandError> {
+    result.map_err(|error| {
         CommandError::Failed(format!(
             "unreadable response of the gateway: {error}; check that it has the version of this command"
         ))
@@ -141,11 +141,11 @@ mod tests {
 
     #[test]
     fn correction_output_shows_old_new_and_requested_value() {
-        let said = r#"{"name": "api", "from": 12.25, "to": 1200}"#;
-        assert_eq!(correction_line(said, Some("1200")).as_deref(), Ok("api: 1,200 used, 12.25 before"));
-        assert_eq!(correction_line(said, None).as_deref(), Ok("api: 1,200 used, 12.25 before"));
-        let told = "api: 1,200 used, 12.25 before; not 1203: the rest is reserved for requests in flight";
-        assert_eq!(correction_line(said, Some("1203")).as_deref(), Ok(told));
+        let response = r#"{"name": "api", "from": 12.25, "to": 1200}"#;
+        assert_eq!(correction_line(response, Some("1200")).as_deref(), Ok("api: 1,200 used, 12.25 before"));
+        assert_eq!(correction_line(response, None).as_deref(), Ok("api: 1,200 used, 12.25 before"));
+        let expected = "api: 1,200 used, 12.25 before; not 1203: the rest is reserved for requests in flight";
+        assert_eq!(correction_line(response, Some("1203")).as_deref(), Ok(expected));
         assert!(matches!(correction_line("[]", None), Err(CommandError::Failed(_))));
     }
 

@@ -56,7 +56,7 @@ pub fn run(args: &ReplayArgs) -> ExitCode {
     match replayed(args) {
         Ok(Some(report)) => print(&summary::summary(&report, ColorMode::for_output(io::stdout().is_terminal()))),
         Ok(None) => ExitCode::SUCCESS,
-        Err(trouble) => trouble.report(),
+        Err(error) => error.report(),
     }
 }
 
@@ -64,11 +64,11 @@ pub fn run(args: &ReplayArgs) -> ExitCode {
 fn replayed(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
     let file = args.file.path()?;
     let targets = Targets::of(args, &file)?;
-    let is_told = targets.leave_standard_output();
+    let prints_summary = targets.leave_standard_output();
     let policy = |file| load_policy::read(file, crawlers::without_dns).map_err(CommandError::Usage);
     let (policy, other) = (policy(&file)?, args.compare.as_deref().map(policy).transpose()?);
-    let both: Vec<_> = std::iter::once(&policy).chain(&other).collect();
-    let assumptions = args.log.taken.assumptions(&both)?;
+    let policies: Vec<_> = std::iter::once(&policy).chain(&other).collect();
+    let assumptions = args.log.taken.assumptions(&policies)?;
     let files = args.log.open()?;
     let [mut verdicts, json, html] = targets.open()?;
     let (progress, reading) = (Progress::begin(), ReadProgress::of(&files));
@@ -78,13 +78,13 @@ fn replayed(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
         window: args.log.taken.reorder_window,
         assumptions,
     };
-    let watch = &mut |counts: &Counts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
-    let report = replay.run(policy, other, verdicts.as_mut().map(|out| out as &mut dyn Write), watch);
+    let on_progress = &mut |counts: &Counts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
+    let report = replay.run(policy, other, verdicts.as_mut().map(|out| out as &mut dyn Write), on_progress);
     progress.clear();
     let report = report?;
     if let Some(mut out) = json {
-        let written = serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from);
-        written.and_then(|()| out.write_all(b"\n")).map_err(|error| out.failed(&error))?;
+        let result = serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from);
+        result.and_then(|()| out.write_all(b"\n")).map_err(|error| out.failed(&error))?;
         out.finish()?;
     }
     if let Some(mut out) = html {
@@ -92,7 +92,7 @@ fn replayed(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
         out.finish()?;
     }
     verdicts.map_or(Ok(()), Output::finish)?;
-    Ok(is_told.then_some(report))
+    Ok(prints_summary.then_some(report))
 }
 
 /// Outputs for verdicts, JSON report and HTML page.
@@ -100,10 +100,10 @@ struct Targets([Option<OutputTarget>; 3]);
 
 impl Targets {
     fn of(args: &ReplayArgs, file: &Path) -> Result<Self, CommandError> {
-        let read = [("--config", Some(file)), ("--compare", args.compare.as_deref())];
-        let mut places = OutputPaths::with_inputs(&args.log.logs, read);
+        let inputs = [("--config", Some(file)), ("--compare", args.compare.as_deref())];
+        let mut outputs = OutputPaths::with_inputs(&args.log.logs, inputs);
         let mut target =
-            |option, path: &Option<PathBuf>| path.as_deref().map(|path| places.add_output(option, path)).transpose();
+            |option, path: &Option<PathBuf>| path.as_deref().map(|path| outputs.add_output(option, path)).transpose();
         let verdicts = target("--verdicts", &args.verdicts)?;
         Ok(Self([verdicts, target("--json", &args.json)?, target("--html", &args.html)?]))
     }

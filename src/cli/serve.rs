@@ -22,12 +22,12 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     let file = match args.file.path() {
         Ok(file) => Some(file),
         Err(_) if args.origin.is_some() => None,
-        Err(none) => return CommandError::from(none).report(),
+        Err(error) => return CommandError::from(error).report(),
     };
     // Read before the start, because the settings contain the log level.
     let settings = match read(file.as_deref(), args, &names) {
         Ok(settings) => settings,
-        Err(mistakes) => return print_errors(&mistakes),
+        Err(errors) => return print_errors(&errors),
     };
     log_to_stderr(settings.log.level);
     let quiet_stdout = settings.log.access == AccessLog::Stdout;
@@ -43,8 +43,8 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     };
     let service = match Service::start(source, Clock::system(), random_seed()) {
         Ok(service) => service,
-        Err(ServiceError::Settings(mistakes)) => return print_errors(&mistakes),
-        Err(ServiceError::Lists(mistakes)) => return print_errors(&mistakes),
+        Err(ServiceError::Settings(errors)) => return print_errors(&errors),
+        Err(ServiceError::Lists(errors)) => return print_errors(&errors),
         Err(error) => return failed(&error),
     };
     for note in service.notes() {
@@ -84,10 +84,10 @@ fn ready_line(service: &Service, settings: &Settings) -> String {
 
 fn log_to_stderr(level: LogLevel) {
     // Manual corrections are logged at every level.
-    let usual = || EnvFilter::new(format!("{},audit=info", level.name()));
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| usual());
-    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours).init();
+    let default_filter = || EnvFilter::new(format!("{},audit=info", level.name()));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| default_filter());
+    let colors = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colors).init();
 }
 
 /// Handles signals until SIGTERM or SIGINT.
@@ -99,8 +99,8 @@ async fn run_until_signal(service: &Service, [mut terminate, mut interrupt, mut 
             _ = reopen.recv() => service.reopen_access_log(),
             _ = reload.recv() => {
                 service.reopen_access_log();
-                if let Err(mistakes) = service.reload() {
-                    error!("Configuration reload failed: {mistakes}");
+                if let Err(errors) = service.reload() {
+                    error!("Configuration reload failed: {errors}");
                 }
             }
         }

@@ -15,21 +15,21 @@ use state::{Quota, State};
 use std::process::ExitCode;
 
 /// Requests the state of a running gateway and prints it.
-pub fn run(gate: &AdminArgs, json: bool) -> ExitCode {
-    let shown = gate.request(Method::GET, "/api/v1/state", "").and_then(|said| match json {
-        true => Ok(said),
-        false => text(&said, &View::for_stdout()),
+pub fn run(admin: &AdminArgs, json: bool) -> ExitCode {
+    let result = admin.request(Method::GET, "/api/v1/state", "").and_then(|body| match json {
+        true => Ok(body),
+        false => text(&body, &View::for_stdout()),
     });
-    match shown {
+    match result {
         Ok(text) => print(&format!("{}\n", text.trim_end())),
-        Err(why) => why.report(),
+        Err(error) => error.report(),
     }
 }
 
 /// Renders the JSON state of the admin API as text.
-pub fn text(said: &str, view: &View) -> Result<String, CommandError> {
-    let read = serde_json::from_str::<State>(said);
-    read.map(|state| render::render(&state, view)).map_err(|error| {
+pub fn text(body: &str, view: &View) -> Result<String, CommandError> {
+    let result = serde_json::from_str::<State>(body);
+    result.map(|state| render::render(&state, view)).map_err(|error| {
         CommandError::Failed(format!(
             "unreadable response of the gateway: {error}; check that it has the version of this command"
         ))
@@ -38,7 +38,7 @@ pub fn text(said: &str, view: &View) -> Result<String, CommandError> {
 
 /// Renders quotas as text.
 pub(super) fn quotas(quotas: &[Quota], view: &View) -> String {
-    let blocks: Vec<String> = quotas.iter().map(|of| quota::block(of, None, view)).collect();
+    let blocks: Vec<String> = quotas.iter().map(|quota| quota::block(quota, None, view)).collect();
     match blocks.is_empty() {
         true => "The current configuration has no quotas.\n".into(),
         false => blocks.join("\n"),

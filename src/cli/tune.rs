@@ -61,35 +61,35 @@ pub struct TuneArgs {
 /// Runs `tune`. Exit code 0 if the goal is met or a point was selected; 1 if no tried policy meets it (the nearest is
 /// still shown and written) or a result cannot be written; 2 if the goal or a file is invalid.
 pub fn run(args: &TuneArgs) -> ExitCode {
-    let tuned = tune_and_write(args).and_then(|(tuned, is_told)| {
-        let shown = if is_told { shown(args, &tuned.report)? } else { String::new() };
+    let tuned = tune_and_write(args).and_then(|(tuned, prints_report)| {
+        let shown = if prints_report { shown(args, &tuned.report)? } else { String::new() };
         Ok((shown, tuned.report.met || args.select.is_some()))
     });
     match tuned {
         Ok((shown, met)) => match print(&shown) {
             ExitCode::SUCCESS if !met => ExitCode::from(1),
-            printed => printed,
+            code => code,
         },
-        Err(trouble) => trouble.report(),
+        Err(error) => error.report(),
     }
 }
 
 /// Tunes and writes the file. Returns the result, and false if the file occupies standard output instead of the report.
 fn tune_and_write(args: &TuneArgs) -> Result<(TuneResult, bool), CommandError> {
     let file = args.file.path()?;
-    let mut places = OutputPaths::with_inputs(&args.log.logs, [("--config", Some(file.as_path()))]);
+    let mut outputs = OutputPaths::with_inputs(&args.log.logs, [("--config", Some(file.as_path()))]);
     if args.json {
-        places.add_output("--json", Path::new("-"))?;
+        outputs.add_output("--json", Path::new("-"))?;
     }
-    let target = args.output.as_deref().map(|path| places.add_output("--output", path)).transpose()?;
-    let is_told = !target.as_ref().is_some_and(OutputTarget::is_standard_output);
+    let target = args.output.as_deref().map(|path| outputs.add_output("--output", path)).transpose()?;
+    let prints_report = !target.as_ref().is_some_and(OutputTarget::is_standard_output);
     let tuned = run_tuner(args, &file)?;
     if let Some(target) = target {
         let mut out = target.open()?;
         out.write_all(tuned.text.as_bytes()).map_err(|error| out.failed(&error))?;
         out.finish()?;
     }
-    Ok((tuned, is_told))
+    Ok((tuned, prints_report))
 }
 
 fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, CommandError> {
@@ -102,7 +102,7 @@ fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, CommandError>
 }
 
 fn run_tuner(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
-    let file = config::read_text(path).map_err(|mistakes| CommandError::Usage(mistakes.to_string()))?;
+    let file = config::read_text(path).map_err(|errors| CommandError::Usage(errors.to_string()))?;
     let present = load_policy::of(path, &file, crawlers::without_dns).map_err(CommandError::Usage)?;
     let builtin = OperatorTable::builtin();
     let operators: Vec<&str> = builtin.names().collect();
@@ -113,7 +113,7 @@ fn run_tuner(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
     let assumptions = args.log.taken.assumptions(&[&present])?;
     let progress = Progress::begin();
     let recording = recording(args, &progress)?;
-    let tuning = Tuner {
+    let tuner = Tuner {
         recording: &recording,
         assumptions: &assumptions,
         goal: &goal,
@@ -125,7 +125,7 @@ fn run_tuner(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
     };
     let effort = usize::from(args.max_trials);
     let search = Search { effort, chance: Rng::from_seed(SEED, "tune") };
-    let tuned = tuning.run(search, args.select, &mut |tried| {
+    let tuned = tuner.run(search, args.select, &mut |tried| {
         progress.show(|elapsed| {
             let done = tried as f64 / effort as f64;
             let tried = format!("{} of {} policies", group_digits(tried as u64), group_digits(effort as u64));
@@ -140,9 +140,9 @@ fn recording(args: &TuneArgs, progress: &Progress) -> Result<InMemoryLog, Comman
     let files = args.log.open()?;
     let reading = ReadProgress::of(&files);
     let lines = MergedLog::new(files.sources, args.log.taken.reorder_window);
-    let recording = InMemoryLog::read(lines, &mut |lines| progress.show(|elapsed| reading.render(lines, elapsed)));
+    let result = InMemoryLog::read(lines, &mut |lines| progress.show(|elapsed| reading.render(lines, elapsed)));
     progress.clear();
-    Ok(recording?)
+    Ok(result?)
 }
 
 /// Returns the index of the tuned quota.
@@ -162,25 +162,25 @@ fn quota(args: &TuneArgs, policy: &Policy) -> Result<usize, CommandError> {
 
 fn goal(args: &TuneArgs, settings: &Settings, tuned: usize) -> Result<Goal, CommandError> {
     let rules = &settings.rules;
-    let known = GoalContext {
+    let context = GoalContext {
         classes: rules.classes.iter().map(|class| class.name.as_str()).collect(),
         quotas: rules.quotas.iter().map(|quota| (quota.name.as_str(), quota.window.lookback() == 0)).collect(),
         tuned: &rules.quotas[tuned].name,
     };
-    Goal::read(&args.goal, &known).map_err(|wrong| {
-        let told: Vec<String> = wrong.iter().map(GoalError::to_string).collect();
-        CommandError::Usage(told.join("\n"))
+    Goal::read(&args.goal, &context).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(GoalError::to_string).collect();
+        CommandError::Usage(lines.join("\n"))
     })
 }
 
 impl From<TuneError> for CommandError {
-    fn from(failed: TuneError) -> Self {
-        match failed {
-            TuneError::Replay(failed) => failed.into(),
+    fn from(error: TuneError) -> Self {
+        match error {
+            TuneError::Replay(error) => error.into(),
             TuneError::TooLong { .. }
             | TuneError::Unwritable(_)
             | TuneError::Wrong(_)
-            | TuneError::NoSuchPoint { .. } => Self::Usage(failed.to_string()),
+            | TuneError::NoSuchPoint { .. } => Self::Usage(error.to_string()),
         }
     }
 }

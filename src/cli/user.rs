@@ -4,12 +4,15 @@ use std::os::unix::fs::MetadataExt;
 
 /// Returns the user's name, before `sudo` if it was used. The name is unverified.
 pub fn name(environment: &[(String, String)]) -> Option<String> {
-    let set = |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    let variable = |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
     let owner = || {
         let number = std::fs::metadata("/proc/self").ok()?.uid();
         named(number, &std::fs::read_to_string("/etc/passwd").ok()?)
     };
-    [set("SUDO_USER"), owner(), set("USER"), set("LOGNAME")].into_iter().flatten().find(|name| is_name(name))
+    [variable("SUDO_USER"), owner(), variable("USER"), variable("LOGNAME")]
+        .into_iter()
+        .flatten()
+        .find(|name| is_name(name))
 }
 
 /// Returns the name of user id `number` from the text of `/etc/passwd`.

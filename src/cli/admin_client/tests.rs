@@ -4,75 +4,78 @@ fn admin_args(address: &str) -> AdminArgs {
     AdminArgs { admin: Some(address.into()), ..AdminArgs::default() }
 }
 
-fn env_vars(set: &[(&str, &str)]) -> Vec<(String, String)> {
-    set.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+fn env_vars(variables: &[(&str, &str)]) -> Vec<(String, String)> {
+    variables.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 #[test]
 fn an_address_is_a_host_and_a_port() {
-    for (written, read) in [
+    for (text, expected) in [
         ("127.0.0.1:9090", "127.0.0.1:9090"),
         ("http://localhost:9090/", "localhost:9090"),
         ("[::1]:9090", "[::1]:9090"),
         ("gate.internal:80", "gate.internal:80"),
     ] {
-        assert_eq!(address(written).as_deref(), Ok(read), "{written}");
+        assert_eq!(address(text).as_deref(), Ok(expected), "{text}");
     }
-    for wrong in
+    for text in
         ["", "9090", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:99999", "https://a:1", "a:1/b", "u@a:1"]
     {
-        let told = address(wrong).expect_err(wrong);
-        assert!(told.starts_with("--admin: ") && told.contains("; write it like"), "{told}");
+        let error = address(text).expect_err(text);
+        assert!(error.starts_with("--admin: ") && error.contains("; write it like"), "{error}");
     }
 }
 
 #[test]
 fn wildcard_listener_is_reached_on_loopback() {
-    for (listen, asked) in
+    for (listen, expected) in
         [("0.0.0.0:9090", "127.0.0.1:9090"), ("[::]:9090", "[::1]:9090"), ("10.0.0.1:9090", "10.0.0.1:9090")]
     {
-        assert_eq!(reachable(listen.parse().expect("an address")).to_string(), asked);
+        assert_eq!(reachable(listen.parse().expect("an address")).to_string(), expected);
     }
 }
 
 #[test]
 fn token_file_takes_precedence_over_the_environment() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let file = folder.path().join("token");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("token");
     std::fs::write(&file, "from-file\n").expect("writable");
     let environment = env_vars(&[(TOKEN, "from-environment")]);
-    let shown = |args: &AdminArgs, environment: &[(String, String)]| {
+    let authorization = |args: &AdminArgs, environment: &[(String, String)]| {
         args.token(environment).map(|field| field.map(|field| field.to_str().expect("text").to_owned()))
     };
     let with_file = AdminArgs { token_file: Some(file.clone()), ..admin_args("a:1") };
-    assert_eq!(shown(&with_file, &environment), Ok(Some("Bearer from-file".into())));
-    assert_eq!(shown(&admin_args("a:1"), &environment), Ok(Some("Bearer from-environment".into())));
-    assert_eq!(shown(&admin_args("a:1"), &env_vars(&[(TOKEN, "")])), Ok(None));
-    for wrong in ["", "\n", "two words", "two\nlines"] {
-        std::fs::write(&file, wrong).expect("writable");
+    assert_eq!(authorization(&with_file, &environment), Ok(Some("Bearer from-file".into())));
+    assert_eq!(authorization(&admin_args("a:1"), &environment), Ok(Some("Bearer from-environment".into())));
+    assert_eq!(authorization(&admin_args("a:1"), &env_vars(&[(TOKEN, "")])), Ok(None));
+    for text in ["", "\n", "two words", "two\nlines"] {
+        std::fs::write(&file, text).expect("writable");
         assert!(
-            shown(&with_file, &environment).is_err_and(|told| told.contains("; write only the token")),
-            "{wrong:?}"
+            authorization(&with_file, &environment).is_err_and(|error| error.contains("; write only the token")),
+            "{text:?}"
         );
     }
-    let nowhere = AdminArgs { token_file: Some("no/such/file".into()), ..admin_args("a:1") };
-    assert!(shown(&nowhere, &environment).is_err_and(|told| told.contains("cannot be read")));
+    let missing_file = AdminArgs { token_file: Some("no/such/file".into()), ..admin_args("a:1") };
+    assert!(authorization(&missing_file, &environment).is_err_and(|error| error.contains("cannot be read")));
 }
 
 #[test]
 fn admin_address_is_read_from_an_invalid_config() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let file = folder.path().join("gate.yaml");
-    let asked = |yaml: &str, environment: &[(&str, &str)]| {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("gate.yaml");
+    let target_address = |yaml: &str, environment: &[(&str, &str)]| {
         std::fs::write(&file, yaml).expect("writable");
         let args = AdminArgs { file: ConfigArg { config: Some(file.clone()) }, ..AdminArgs::default() };
-        args.target(&env_vars(environment)).map(|way| way.client.address().to_owned())
+        args.target(&env_vars(environment)).map(|target| target.client.address().to_owned())
     };
-    let half_written = "origin: { url: '${ELSEWHERE}' }\nquotas: { api: { limit: -1 } }\nadmin: {}";
-    assert_eq!(asked(half_written, &[]), Ok("127.0.0.1:9090".into()));
-    assert_eq!(asked("origin: {}", &[]), Ok("127.0.0.1:9090".into()));
-    assert_eq!(asked("admin: {}", &[("TIDEGATE__ADMIN__LISTEN", "127.0.0.1:9999")]), Ok("127.0.0.1:9999".into()));
-    for (yaml, told) in [
+    let incomplete = "origin: { url: '${ELSEWHERE}' }\nquotas: { api: { limit: -1 } }\nadmin: {}";
+    assert_eq!(target_address(incomplete, &[]), Ok("127.0.0.1:9090".into()));
+    assert_eq!(target_address("origin: {}", &[]), Ok("127.0.0.1:9090".into()));
+    assert_eq!(
+        target_address("admin: {}", &[("TIDEGATE__ADMIN__LISTEN", "127.0.0.1:9999")]),
+        Ok("127.0.0.1:9999".into())
+    );
+    for (yaml, expected) in [
         (
             "admin: off",
             "admin: found off; remove the line for the default 127.0.0.1:9090 and restart the gateway, or set",
@@ -85,8 +88,10 @@ fn admin_address_is_read_from_an_invalid_config() {
         ("admin: [", "invalid YAML"),
         ("admin: { listen: somewhere }", "admin.listen: "),
     ] {
-        match asked(yaml, &[]) {
-            Err(CommandError::Usage(said)) => assert!(said.contains(told) && said.contains("--admin ADDR"), "{said}"),
+        match target_address(yaml, &[]) {
+            Err(CommandError::Usage(errors)) => {
+                assert!(errors.contains(expected) && errors.contains("--admin ADDR"), "{errors}");
+            }
             other => panic!("{yaml}: {other:?}"),
         }
     }
@@ -94,22 +99,22 @@ fn admin_address_is_read_from_an_invalid_config() {
 
 #[test]
 fn response_status_decides_the_command_result() {
-    let answer = |status: u16, body: &str| {
+    let result = |status: u16, body: &str| {
         let status = StatusCode::from_u16(status).expect("a status");
         parse_response(AdminResponse { status, body: body.into() }, "a:1", "bring it")
     };
-    assert_eq!(answer(200, "{\"a\": 1}"), Ok("{\"a\": 1}".into()));
+    assert_eq!(result(200, "{\"a\": 1}"), Ok("{\"a\": 1}".into()));
     assert_eq!(
-        answer(401, "{\"detail\": \"no\"}"),
+        result(401, "{\"detail\": \"no\"}"),
         Err(CommandError::Usage("a:1: the admin token is missing or wrong; bring it".into()))
     );
-    assert_eq!(answer(404, "{\"detail\": \"one\\ntwo\"}"), Err(CommandError::Usage("one\ntwo".into())));
+    assert_eq!(result(404, "{\"detail\": \"one\\ntwo\"}"), Err(CommandError::Usage("one\ntwo".into())));
     assert!(
-        matches!(answer(503, "{\"detail\": \"late\"}"), Err(CommandError::Failed(why)) if why.ends_with("503 Service Unavailable: late"))
+        matches!(result(503, "{\"detail\": \"late\"}"), Err(CommandError::Failed(error)) if error.ends_with("503 Service Unavailable: late"))
     );
-    for (status, page) in [(200, "<html>"), (404, "<html>"), (500, ""), (429, "{\"type\": \"a\", \"detail\": \"b\"}")] {
+    for (status, body) in [(200, "<html>"), (404, "<html>"), (500, ""), (429, "{\"type\": \"a\", \"detail\": \"b\"}")] {
         assert!(
-            matches!(answer(status, page), Err(CommandError::Failed(why)) if why.contains("not an admin API response"))
+            matches!(result(status, body), Err(CommandError::Failed(error)) if error.contains("not an admin API response"))
         );
     }
 }

@@ -9,13 +9,12 @@ use crate::policy::crawler_guard::CrawlerGuard;
 use crate::policy::identity::{CredentialSource, KeySource};
 /// Returns the summary line of `class`. `shed` is true if tiers or the pacing plan of a quota apply to it.
 pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[String]) -> String {
-    let bucket = class.bucket.as_ref().map_or_else(String::new, |written| format!("; {}", bucket(written, &class.key)));
+    let bucket = class.bucket.as_ref().map_or_else(String::new, |config| format!("; {}", bucket(config, &class.key)));
     let blocked = if class.blocked { "; blocked" } else { "" };
     // The guard overrides tiers and plans only.
-    let guard =
-        class.guard.as_ref().filter(|_| shed).map_or_else(String::new, |written| format!("; {}", guard(written)));
-    let (who, priority) = (conditions(&class.when, operators, lists), class.priority);
-    format!("{}: {who}; priority {priority}{bucket}{guard}{blocked}{}", class.name, shadow(class.enforce))
+    let guard = class.guard.as_ref().filter(|_| shed).map_or_else(String::new, |config| format!("; {}", guard(config)));
+    let (conditions, priority) = (conditions(&class.when, operators, lists), class.priority);
+    format!("{}: {conditions}; priority {priority}{bucket}{guard}{blocked}{}", class.name, shadow(class.enforce))
 }
 
 pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[String]) -> String {
@@ -30,9 +29,9 @@ pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[Str
     if !when.user_agents.is_empty() {
         conditions.push(format!("user agent contains {:?}", when.user_agents.join(" or ")));
     }
-    let on = |list: &ListId| when.lists.first_common(ListSet::from_ids([*list])).is_some();
+    let is_listed = |list: &ListId| when.lists.first_common(ListSet::from_ids([*list])).is_some();
     let named: Vec<&str> =
-        (0..).map(ListId).zip(lists).filter(|(id, _)| on(id)).map(|(_, name)| name.as_str()).collect();
+        (0..).map(ListId).zip(lists).filter(|(id, _)| is_listed(id)).map(|(_, name)| name.as_str()).collect();
     if !named.is_empty() {
         conditions.push(format!("on address list {}", named.join(" or ")));
     }
@@ -41,18 +40,18 @@ pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[Str
         1 => conditions.push("in 1 address range".into()),
         count => conditions.push(format!("in {count} address ranges")),
     }
-    if let Some(ApiKeys { carrier, values }) = &when.keys {
-        let place = credential_source(carrier);
+    if let Some(ApiKeys { carrier: source, values }) = &when.keys {
+        let location = credential_source(source);
         conditions.push(match values.len() {
-            1 => format!("with the API key in {place}"),
-            count => format!("with one of {count} API keys in {place}"),
+            1 => format!("with the API key in {location}"),
+            count => format!("with one of {count} API keys in {location}"),
         });
     }
     if conditions.is_empty() { "all other clients".into() } else { conditions.join(", ") }
 }
 
-fn credential_source(carrier: &CredentialSource) -> String {
-    match carrier {
+fn credential_source(source: &CredentialSource) -> String {
+    match source {
         CredentialSource::Header(name) => format!("the header {name}"),
         CredentialSource::Cookie(name) => format!("the cookie {name}"),
     }
@@ -60,15 +59,15 @@ fn credential_source(carrier: &CredentialSource) -> String {
 
 fn bucket(bucket: &Bucket, key: &KeySource) -> String {
     let Bucket { capacity, fill, interval, smooth, costed_only } = bucket;
-    let which = if *costed_only { ", costed requests only" } else { "" };
+    let costed_text = if *costed_only { ", costed requests only" } else { "" };
     let size = if *smooth { "burst" } else { "capacity" };
-    let whose = match key {
+    let key_text = match key {
         KeySource::Address => "per client".into(),
         KeySource::Operator => "per operator (other clients: per address)".into(),
         KeySource::Class => "per class".into(),
-        KeySource::Credential(carrier) => format!("per value of {}", credential_source(carrier)),
+        KeySource::Credential(source) => format!("per value of {}", credential_source(source)),
     };
-    format!("bucket {whose}: {size} {capacity}, refill {fill} per {}{which}", duration(*interval))
+    format!("bucket {key_text}: {size} {capacity}, refill {fill} per {}{costed_text}", duration(*interval))
 }
 
 fn guard(guard: &CrawlerGuard) -> String {

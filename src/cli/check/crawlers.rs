@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub(super) fn verify(verify: &Verify) -> String {
     let lists = match verify.refresh {
-        Some(every) => format!("range lists fetched every {}", duration(every)),
+        Some(interval) => format!("range lists fetched every {}", duration(interval)),
         None => "no range list is fetched".into(),
     };
     let dns = match &verify.dns {
@@ -26,9 +26,9 @@ pub(super) fn verify(verify: &Verify) -> String {
     let signatures = match &verify.signatures {
         None => "signatures off".into(),
         Some(Signatures { unlisted_agents, max_lifetime }) => {
-            let whose = if *unlisted_agents { "any agent" } else { "operators' agents" };
+            let agents = if *unlisted_agents { "any agent" } else { "operators' agents" };
             format!(
-                "signatures of {whose} valid for up to {}, by keys fetched from the agents",
+                "signatures of {agents} valid for up to {}, by keys fetched from the agents",
                 duration(*max_lifetime)
             )
         }
@@ -39,105 +39,106 @@ pub(super) fn verify(verify: &Verify) -> String {
 /// Returns a warning for each unusable range file. The gateway starts without such a file and loads it once it is
 /// valid.
 pub(super) fn range_file_warnings(settings: &Settings) -> Vec<String> {
-    let told = |RangeFile { file, named_at, .. }: &RangeFile| {
-        let trouble = verify::validate_file(file)?;
-        Some(format!("{named_at}: {} cannot be used: {trouble}; it verifies no client until it can", file.display()))
+    let warning = |RangeFile { file, named_at, .. }: &RangeFile| {
+        let error = verify::validate_file(file)?;
+        Some(format!("{named_at}: {} cannot be used: {error}; it verifies no client until it can", file.display()))
     };
-    settings.range_files.iter().filter_map(told).collect()
+    settings.range_files.iter().filter_map(warning).collect()
 }
 
 /// Returns a warning for each built-in product token that the file moves to another operator. The genuine crawlers of
 /// the previous operator then fail verification.
 pub(super) fn reassigned_tokens(settings: &Settings) -> Vec<String> {
     let builtin = OperatorTable::builtin();
-    let mut notes = Vec::new();
-    for (token, whose) in builtin.tokens() {
-        let whose = builtin.name(whose);
-        let takes = |written: &&CrawlerOperator| {
-            written.name != whose && written.tokens.iter().flatten().any(|own| own.eq_ignore_ascii_case(token))
+    let mut warnings = Vec::new();
+    for (token, previous) in builtin.tokens() {
+        let previous = builtin.name(previous);
+        let claims_token = |operator: &&CrawlerOperator| {
+            operator.name != previous
+                && operator.tokens.iter().flatten().any(|claimed| claimed.eq_ignore_ascii_case(token))
         };
-        let Some(taker) = settings.operators.iter().find(takes) else { continue };
-        let has_all = taker.complete.as_ref().is_some_and(|complete| !complete.is_empty());
-        let become_what = if has_all { "impostors" } else { "declared bots" };
-        notes.push(format!(
-            "operators.{name}.product_tokens: {token} moves from {whose} to {name}, so genuine crawlers of {whose} are {become_what}, \
+        let Some(new_operator) = settings.operators.iter().find(claims_token) else { continue };
+        let is_exhaustive = new_operator.complete.as_ref().is_some_and(|complete| !complete.is_empty());
+        let consequence = if is_exhaustive { "impostors" } else { "declared bots" };
+        warnings.push(format!(
+            "operators.{name}.product_tokens: {token} moves from {previous} to {name}, so genuine crawlers of {previous} are {consequence}, \
              unless the ranges, dns_names or signature_agents of {name} verify them",
-            name = taker.name
+            name = new_operator.name
         ));
     }
-    notes
+    warnings
 }
 
 /// Returns the summary line of an operator of the file. Product tokens and agents that it takes from a built-in
 /// operator are marked.
 pub(super) fn operator(operator: &CrawlerOperator, builtin: &OperatorTable) -> String {
-    let mut told = Vec::new();
-    let taken = |list: &Option<Vec<String>>, from: &mut dyn Iterator<Item = (&str, OperatorId)>| {
-        let had: Vec<(String, &str)> = from.map(|(text, whose)| (text.to_owned(), builtin.name(whose))).collect();
-        let told = |text: &String| {
-            let is_anothers =
+    let mut parts = Vec::new();
+    let annotate = |list: &Option<Vec<String>>, from: &mut dyn Iterator<Item = (&str, OperatorId)>| {
+        let existing: Vec<(String, &str)> = from.map(|(text, id)| (text.to_owned(), builtin.name(id))).collect();
+        let mark_reassigned = |text: &String| {
+            let is_reassigned =
                 |(known, name): &&(String, &str)| known.eq_ignore_ascii_case(text) && *name != operator.name;
-            had.iter().find(is_anothers).map_or(text.clone(), |(_, name)| format!("{text} (no longer {name})"))
+            existing.iter().find(is_reassigned).map_or(text.clone(), |(_, name)| format!("{text} (no longer {name})"))
         };
-        list.as_ref().map(|list| list.iter().map(told).collect::<Vec<String>>())
+        list.as_ref().map(|list| list.iter().map(mark_reassigned).collect::<Vec<String>>())
     };
-    let mut tell = |what: &str, list: Option<Vec<String>>| {
+    let mut add = |label: &str, list: Option<Vec<String>>| {
         if let Some(list) = list {
-            told.push(format!("{what} {}", if list.is_empty() { "none".into() } else { list.join(", ") }));
+            parts.push(format!("{label} {}", if list.is_empty() { "none".into() } else { list.join(", ") }));
         }
     };
-    tell("product tokens", taken(&operator.tokens, &mut builtin.tokens()));
-    tell("ranges", operator.ranges.clone());
-    tell("DNS names", operator.names.as_ref().map(|names| names.iter().map(ToString::to_string).collect()));
-    let means = |known: &ProofMethod| match known {
+    add("product tokens", annotate(&operator.tokens, &mut builtin.tokens()));
+    add("ranges", operator.ranges.clone());
+    add("DNS names", operator.names.as_ref().map(|names| names.iter().map(ToString::to_string).collect()));
+    let method_name = |method: &ProofMethod| match method {
         ProofMethod::Addresses => "ranges".to_owned(),
         ProofMethod::Names => "DNS names".to_owned(),
     };
-    match operator.complete.as_ref().map(|complete| complete.iter().map(means).collect::<Vec<String>>()) {
-        Some(none) if none.is_empty() => tell("impostors", Some(Vec::new())),
-        complete => tell("exhaustive", complete),
+    match operator.complete.as_ref().map(|methods| methods.iter().map(method_name).collect::<Vec<String>>()) {
+        Some(methods) if methods.is_empty() => add("impostors", Some(Vec::new())),
+        methods => add("exhaustive", methods),
     }
-    tell("signature agents", taken(&operator.signature_agents, &mut builtin.signature_agents()));
+    add("signature agents", annotate(&operator.signature_agents, &mut builtin.signature_agents()));
     let is_built_in = || builtin.names().any(|name| name == operator.name);
-    let told = match told.is_empty() {
-        false => told.join("; "),
+    let parts = match parts.is_empty() {
+        false => parts.join("; "),
         true if is_built_in() => "as built in".into(),
         true => "no keys".into(),
     };
-    format!("{}: {told}", operator.name)
+    format!("{}: {parts}", operator.name)
 }
 
 /// Returns the summary lines of robots.txt. Delays by `auto` assume that other clients use nothing of the budget.
 pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
-    let Robots { delays, file, trap, .. } = &settings.robots;
+    let Robots { delays, file, trap: honeypot, .. } = &settings.robots;
     let text = file.as_ref().map_or_else(|| "from the origin".into(), |file| file.display().to_string());
     let mut lines = vec![format!("\nrobots.txt: {text}")];
-    let asks = |whom: &str, delay: &CrawlDelay| match delay {
-        CrawlDelay::Seconds(seconds) => format!("  crawl delay of {whom}: {seconds}s"),
+    let delay_line = |crawlers: &str, delay: &CrawlDelay| match delay {
+        CrawlDelay::Seconds(seconds) => format!("  crawl delay of {crawlers}: {seconds}s"),
         CrawlDelay::Auto(class) => {
             let budgets = crawl_delay::budgets(&settings.rules, *class, |_| Units::ZERO);
             // Without a budget, the delay would be infinite.
             match budgets.max_by_key(|budget| budget.required_delay_s().unwrap_or(u32::MAX)) {
                 Some(budget) => {
-                    let (seconds, short) = (budget.affordable_delay(), budget_warning(&budget));
-                    format!("  crawl delay of {whom}: auto, initially {seconds}s{short}")
+                    let (seconds, warning) = (budget.affordable_delay(), budget_warning(&budget));
+                    format!("  crawl delay of {crawlers}: auto, initially {seconds}s{warning}")
                 }
-                None => format!("  crawl delay of {whom}: none; auto requires a route with a cost"),
+                None => format!("  crawl delay of {crawlers}: none; auto requires a route with a cost"),
             }
         }
     };
     let classes = &settings.rules.classes;
     for Group { class, delay, operators } in groups(delays, classes, operators) {
-        let whom = match class.and_then(|ClassId(place)| classes.get(usize::from(place))) {
+        let crawlers = match class.and_then(|ClassId(index)| classes.get(usize::from(index))) {
             Some(class) if operators.len() > MAX_LISTED_OPERATORS => {
                 format!("the {} operators of class {}", operators.len(), class.name)
             }
             _ => operators.join(", "),
         };
-        lines.push(asks(&whom, &delay));
+        lines.push(delay_line(&crawlers, &delay));
     }
-    lines.extend(delays.default.iter().map(|delay| asks("unknown bots", delay)));
-    lines.extend(trap.iter().map(|path| format!("  honeypot: {path}")));
+    lines.extend(delays.default.iter().map(|delay| delay_line("unknown bots", delay)));
+    lines.extend(honeypot.iter().map(|path| format!("  honeypot: {path}")));
     lines
 }
 
@@ -149,9 +150,9 @@ fn budget_warning(budget: &CrawlBudget) -> String {
             let lasts = budget.window.as_secs() * u64::from(crawl_delay::MAX_DELAY_S) / u64::from(seconds);
             let unit = if lasts >= 3600 { 3600 } else { 60 };
             let lasts = duration(Duration::from_secs(lasts.div_ceil(unit) * unit));
-            let most = crawl_delay::MAX_DELAY_S;
+            let max = crawl_delay::MAX_DELAY_S;
             format!(
-                "; the budget needs {seconds}s, but the maximum is {most}s: it lasts about {lasts} of {}",
+                "; the budget needs {seconds}s, but the maximum is {max}s: it lasts about {lasts} of {}",
                 duration(budget.window)
             )
         }

@@ -12,10 +12,10 @@ pub(super) fn ledger(ledger: &Ledger, state_dir: &Path) -> String {
 }
 
 fn redis_summary(redis: &Redis) -> String {
-    let lost = match redis.when_lost {
+    let failure_mode = match redis.when_lost {
         LedgerFailureMode::Refuse => "refuse",
         LedgerFailureMode::Fallback => "fallback",
     };
     let host = if redis.host.contains(':') { format!("[{}]", redis.host) } else { redis.host.clone() };
-    format!("ledger: redis at {host}:{}, prefix {}, failure mode {lost}", redis.port, redis.prefix)
+    format!("ledger: redis at {host}:{}, prefix {}, failure mode {failure_mode}", redis.port, redis.prefix)
 }

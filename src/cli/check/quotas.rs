@@ -22,41 +22,41 @@ pub(super) fn pacing(quota: &Quota, classes: &[Class]) -> Option<String> {
         Role::Paced(weight) => Some(format!("{} (weight {weight})", class.name)),
         Role::Unpaced | Role::Excluded => None,
     });
-    let by = match forecast {
+    let mode = match forecast {
         PacingMode::Even => "even",
         PacingMode::Learned => "learned",
     };
     let (paced, burst) = (paced.collect::<Vec<_>>().join(", "), burst.ratio() * 100.0);
-    Some(format!("pacing {by}, burst {burst}%: {paced}{}", shadow(*enforce)))
+    Some(format!("pacing {mode}, burst {burst}%: {paced}{}", shadow(*enforce)))
 }
 
 /// Returns one summary line for each header or response by which the origin affects `quota`.
 pub(super) fn origin_headers(quota: &Quota) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     if let Some(header) = &quota.cost_header {
-        told.push(format!("actual cost from {header}"));
+        lines.push(format!("actual cost from {header}"));
     }
     if quota.free_when_cached {
-        told.push("free when cached by the origin".into());
+        lines.push("free when cached by the origin".into());
     }
-    let Some(SyncFrom { remaining_header, reset_header, exhausted }) = &quota.sync_from else { return told };
+    let Some(SyncFrom { remaining_header, reset_header, exhausted }) = &quota.sync_from else { return lines };
     if let Some(header) = remaining_header {
         let renewal = reset_header.as_ref().map_or_else(String::new, |header| format!(", renewal from {header}"));
-        told.push(format!("remaining units from {header}{renewal}"));
+        lines.push(format!("remaining units from {header}{renewal}"));
     }
-    if let Some(ExhaustedRule { statuses, contains: says }) = exhausted {
+    if let Some(ExhaustedRule { statuses, contains }) = exhausted {
         let statuses: Vec<String> = statuses.iter().map(ToString::to_string).collect();
-        let says = says.as_ref().map_or_else(String::new, |text| format!(" with {text:?}"));
-        told.push(format!("exhausted on status {}{says}", statuses.join(" or ")));
+        let contains = contains.as_ref().map_or_else(String::new, |text| format!(" with {text:?}"));
+        lines.push(format!("exhausted on status {}{contains}", statuses.join(" or ")));
     }
-    told
+    lines
 }
 
-pub(super) fn tiers(quota: &Quota, of_class: &ClassTiers) -> String {
+pub(super) fn tiers(quota: &Quota, class_tiers: &ClassTiers) -> String {
     let step = |tier: &crate::policy::tier::Tier| {
         let share = tier.above.as_f64() / quota.limit.as_f64() * 100.0;
         format!("from {} ({share:.0}%) sheds {}%", tier.above, tier.shed.ratio() * 100.0)
     };
-    let steps: Vec<String> = of_class.ladder.tiers().iter().map(step).collect();
-    format!("{}{}", steps.join(", "), shadow(of_class.enforce))
+    let steps: Vec<String> = class_tiers.ladder.tiers().iter().map(step).collect();
+    format!("{}{}", steps.join(", "), shadow(class_tiers.enforce))
 }

@@ -7,26 +7,26 @@ use crate::policy::route::{Route, ScopeId, Spelling};
 /// Returns the path comparisons of `route` that differ from the defaults.
 fn spelling(route: &Route) -> impl Iterator<Item = String> {
     let Spelling { ignores_case, ignores_trailing_slash } = route.path.spelling();
-    let binds = !route.is_free() || route.scopes != [ScopeId(0)];
-    let told = move |(key, ignores): (&str, bool)| {
-        (ignores != binds).then(|| format!("{key}: {}", if ignores { "ignore" } else { "exact" }))
+    let is_limited = !route.is_free() || route.scopes != [ScopeId(0)];
+    let describe = move |(key, ignores): (&str, bool)| {
+        (ignores != is_limited).then(|| format!("{key}: {}", if ignores { "ignore" } else { "exact" }))
     };
     let is_any = route.path.is_any();
     [("case", ignores_case), ("trailing_slash", ignores_trailing_slash)]
         .into_iter()
         .filter(move |_| !is_any)
-        .filter_map(told)
+        .filter_map(describe)
 }
 
 pub(super) fn route(route: &Route, rules: &Rules) -> String {
-    let mut narrowed: Vec<String> = route.methods.iter().map(ToString::to_string).collect();
-    narrowed.extend(route.hosts.iter().cloned());
-    narrowed.extend(route.query.iter().map(|(name, value)| match value {
+    let mut conditions: Vec<String> = route.methods.iter().map(ToString::to_string).collect();
+    conditions.extend(route.hosts.iter().cloned());
+    conditions.extend(route.query.iter().map(|(name, value)| match value {
         Some(value) => format!("?{name}={value}"),
         None => format!("?{name}"),
     }));
-    narrowed.extend(spelling(route));
-    let narrowed = if narrowed.is_empty() { String::new() } else { format!(" [{}]", narrowed.join(" ")) };
+    conditions.extend(spelling(route));
+    let conditions = if conditions.is_empty() { String::new() } else { format!(" [{}]", conditions.join(" ")) };
     let cost = |(quota, cost): &(crate::policy::QuotaId, Cost)| {
         let name = rules.quotas.get(usize::from(quota.0)).map_or("?", |quota| quota.name.as_str());
         match cost {
@@ -37,7 +37,7 @@ pub(super) fn route(route: &Route, rules: &Rules) -> String {
     let costs: Vec<String> = route.costs.iter().map(cost).collect();
     let costs = if costs.is_empty() { "free".into() } else { costs.join(", ") };
     let scope =
-        |ScopeId(place): &ScopeId| rules.scopes.get(usize::from(*place)).map_or("?", |scope| scope.name.as_str());
+        |ScopeId(index): &ScopeId| rules.scopes.get(usize::from(*index)).map_or("?", |scope| scope.name.as_str());
     let scopes: Vec<&str> = route.scopes.iter().map(scope).collect();
-    format!("{}{narrowed}: {costs}; in {}", route.name, scopes.join(", "))
+    format!("{}{conditions}: {costs}; in {}", route.name, scopes.join(", "))
 }

@@ -12,29 +12,26 @@ use std::time::Duration;
 pub(super) fn scope(scope: &Scope) -> Option<String> {
     let throttle = scope.throttle.as_ref()?;
     let mut rules = Vec::new();
-    if let Some(Partitioning { from, max_partitions: most }) = &scope.partitioning {
-        rules.push(format!("one instance per {}, at most {most}", value(from)));
+    if let Some(Partitioning { from, max_partitions }) = &scope.partitioning {
+        rules.push(format!("one instance per {}, at most {max_partitions}", value(from)));
     }
     match (&throttle.controller, throttle.concurrency) {
-        (Some(Controller::Gradient(Gradient { min: floor, max: ceiling })), _) => {
-            rules.push(format!("concurrency {floor} to {ceiling} by latency"));
+        (Some(Controller::Gradient(Gradient { min, max })), _) => {
+            rules.push(format!("concurrency {min} to {max} by latency"));
         }
-        (Some(Controller::Rampup(Rampup { variable: RampVariable::Concurrency { start, max: most }, .. })), _) => {
-            rules.push(format!("concurrency 1 to {most} by overloads, initially {start}"));
+        (Some(Controller::Rampup(Rampup { variable: RampVariable::Concurrency { start, max }, .. })), _) => {
+            rules.push(format!("concurrency 1 to {max} by overloads, initially {start}"));
         }
-        (_, Some(most)) => rules.push(format!("concurrency {most}")),
+        (_, Some(limit)) => rules.push(format!("concurrency {limit}")),
         (_, None) => {}
     }
     match (&throttle.controller, throttle.spacing.delay) {
-        (Some(Controller::Autothrottle(auto)), least) => {
-            rules.push(format!("delay {} to {} by latency", duration(least), duration(auto.max_delay)));
+        (Some(Controller::Autothrottle(auto)), min_delay) => {
+            rules.push(format!("delay {} to {} by latency", duration(min_delay), duration(auto.max_delay)));
         }
-        (
-            Some(Controller::Rampup(Rampup { variable: RampVariable::Delay { start, min: least, max: most }, .. })),
-            _,
-        ) => {
-            let (start, least, most) = (duration(*start), duration(*least), duration(*most));
-            rules.push(format!("delay {least} to {most} by overloads, initially {start}"));
+        (Some(Controller::Rampup(Rampup { variable: RampVariable::Delay { start, min, max }, .. })), _) => {
+            let (start, min, max) = (duration(*start), duration(*min), duration(*max));
+            rules.push(format!("delay {min} to {max} by overloads, initially {start}"));
         }
         (_, Duration::ZERO) => {}
         (_, delay) => rules.push(format!("delay {}", duration(delay))),
@@ -43,14 +40,14 @@ pub(super) fn scope(scope: &Scope) -> Option<String> {
         rules.push(format!("delay per slot {}", duration(throttle.spacing.per_slot)));
     }
     if let Some(backoff) = &throttle.backoff {
-        let (first, longest) = (duration(backoff.min_delay), duration(backoff.max_delay));
-        rules.push(format!("backs off {first} to {longest} on overload"));
+        let (min, max) = (duration(backoff.min_delay), duration(backoff.max_delay));
+        rules.push(format!("backs off {min} to {max} on overload"));
     }
-    let waits = match throttle.queue {
+    let queue_text = match throttle.queue {
         QueueConfig { max_wait: Duration::ZERO, .. } => "no queue".into(),
         QueueConfig { max_wait, max_length } => format!("queue of {max_length} for up to {}", duration(max_wait)),
     };
-    Some(format!("{}: {}; {waits}", scope.name, rules.join(", ")))
+    Some(format!("{}: {}; {queue_text}", scope.name, rules.join(", ")))
 }
 
 fn value(from: &PartitionKey) -> String {

@@ -11,7 +11,7 @@ const OPERATORS: [&str; 3] = ["googlebot", "bingbot", "applebot"];
 #[test]
 fn summary_describes_the_example_config() {
     let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/config/tidegate.yaml"));
-    let told = check(file, &[], &OPERATORS).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let shown = check(file, &[], &OPERATORS).unwrap_or_else(|errors| panic!("{errors}"));
     for line in [
         "listening on 127.0.0.1:8080, forwarding to 127.0.0.1:3000",
         "admin listener: 127.0.0.1:9090",
@@ -31,26 +31,26 @@ fn summary_describes_the_example_config() {
         "  crawl delay of bingbot: 30s",
         "crawl policy: off",
     ] {
-        assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
+        assert!(shown.lines().any(|shown_line| shown_line == line), "no line {line:?} in\n{shown}");
     }
 }
 
 #[test]
 fn loopback_listener_without_trusted_proxy_gives_a_warning() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let file = folder.path().join("tidegate.yaml");
-    let note = |rules: &str| {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("tidegate.yaml");
+    let find_warning = |rules: &str| {
         std::fs::write(&file, format!("origin: {{ url: 'http://a' }}\n{rules}")).expect("the file is written");
-        let told = check(&file, &[], &OPERATORS).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        told.lines().find(|line| line.starts_with("  clients.address_from: peer")).map(str::to_owned)
+        let shown = check(&file, &[], &OPERATORS).unwrap_or_else(|errors| panic!("{errors}"));
+        shown.lines().find(|line| line.starts_with("  clients.address_from: peer")).map(str::to_owned)
     };
-    let noted = note("listen: [127.0.0.1:1, \"[::1]:1\"]").expect("a warning");
+    let warning = find_warning("listen: [127.0.0.1:1, \"[::1]:1\"]").expect("a warning");
     assert!(
-        noted.contains("{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \"::1/128\"] }"),
-        "{noted}"
+        warning.contains("{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \"::1/128\"] }"),
+        "{warning}"
     );
-    assert_eq!(note("listen: [127.0.0.1:1, 0.0.0.0:2]"), None);
-    assert_eq!(note("clients: { address_from: forwarded, trusted_proxies: [127.0.0.0/8] }"), None);
+    assert_eq!(find_warning("listen: [127.0.0.1:1, 0.0.0.0:2]"), None);
+    assert_eq!(find_warning("clients: { address_from: forwarded, trusted_proxies: [127.0.0.0/8] }"), None);
 }
 
 #[test]
@@ -58,34 +58,34 @@ fn summary_shows_cost_header_sync_and_exhaustion() {
     let yaml = "origin: { url: 'http://a' }\nquotas:\n  api:\n    limit: 1\n    window: { fixed: 30s }\n    cost_header: X-Cost\n    sync_from:\n      \
         remaining_header: X-Left\n      reset_header: X-Reset\n      exhausted: { statuses: [429, 403], contains: spent }";
     let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &OPERATORS).expect("valid settings");
-    let told = summary(&settings, &[]);
+    let shown = summary(&settings, &[]);
     let lines = "  api: 1 units, every 30s\n    actual cost from x-cost\n    \
         remaining units from x-left, renewal from x-reset\n    \
         exhausted on status 429 or 403 with \"spent\"\n";
-    assert!(told.contains(lines), "{told}");
+    assert!(shown.contains(lines), "{shown}");
 }
 
 #[test]
 fn class_without_tiers_is_not_shown_as_guarded() {
     let rules = "classes: [{ name: a, when: { operator: googlebot } }]\nquotas: { q: { limit: 1, window: { fixed: 1h }, \
                  tiers: { a: [{ above: 50%, shed: 100% }] } } }";
-    let told = |rules: &str| {
+    let summary_of = |rules: &str| {
         let yaml = format!("origin: {{ url: 'http://a' }}\nbot_detection: {{ enabled: false }}\n{rules}");
         summary(&config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("valid settings"), &[])
     };
-    let (shed, never) = (told(rules), told(&rules.replace("tiers: { a: ", "tiers: { other: ")));
+    let (shed, unshed) = (summary_of(rules), summary_of(&rules.replace("tiers: { a: ", "tiers: { other: ")));
     assert!(shed.contains("  a: googlebot; priority 0; crawler guard: one"), "{shed}");
-    assert!(never.contains("  a: googlebot; priority 0\n") && never.contains("\nbot detection: off\n"), "{never}");
+    assert!(unshed.contains("  a: googlebot; priority 0\n") && unshed.contains("\nbot detection: off\n"), "{unshed}");
 }
 
 #[test]
 fn summary_describes_scope_limits() {
-    let told = |keys: &str| {
+    let describe = |keys: &str| {
         let yaml = format!("origin: {{ url: 'http://a' }}\nscopes: {{ default: {{ {keys} }} }}");
         let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("valid settings");
         scope(&settings.rules.scopes[0]).expect("a throttled scope")
     };
-    for (keys, words) in [
+    for (keys, expected) in [
         ("concurrency: 2, queue: { max_wait: 0s }", "default: concurrency 2; no queue"),
         (
             "delay: 1s, backoff: {}, rampup: {}",
@@ -96,13 +96,13 @@ fn summary_describes_scope_limits() {
             "default: concurrency 1 to 40 by overloads, initially 4, backs off 1s to 5m on overload; queue of 256 for up to 2s",
         ),
     ] {
-        assert_eq!(told(keys), words);
+        assert_eq!(describe(keys), expected);
     }
 }
 
 #[test]
 fn bucket_summary_starts_with_its_key_source() {
-    for (key, whose) in [
+    for (key, expected) in [
         ("address", "per client"),
         ("operator", "per operator (other clients: per address)"),
         ("class", "per class"),
@@ -112,14 +112,14 @@ fn bucket_summary_starts_with_its_key_source() {
         let yaml =
             format!("origin: {{ url: 'http://a' }}\nclasses: [{{ name: a, bucket: {{ rate: 1/s, key: {key} }} }}]");
         let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("valid settings");
-        let line = format!("  a: all other clients; priority 0; bucket {whose}: burst 1, refill 1 per 1s\n");
+        let line = format!("  a: all other clients; priority 0; bucket {expected}: burst 1, refill 1 per 1s\n");
         assert!(summary(&settings, &[]).contains(&line), "{}", summary(&settings, &[]));
     }
 }
 
 #[test]
 fn api_keys_are_counted() {
-    for (values, words) in [
+    for (values, expected) in [
         ("a-key-that-is-long", "with the API key in the header x-api-key"),
         ("[a-key-that-is-long, another-that-is-long]", "with one of 2 API keys in the header x-api-key"),
     ] {
@@ -127,7 +127,7 @@ fn api_keys_are_counted() {
             "origin: {{ url: 'http://a' }}\nclasses: [{{ name: a, when: {{ api_key: {{ header: X-Api-Key, value: {values} }} }} }}]"
         );
         let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("valid settings");
-        assert_eq!(conditions(&settings.rules.classes[0].when, &[], &[]), words);
+        assert_eq!(conditions(&settings.rules.classes[0].when, &[], &[]), expected);
     }
 }
 
@@ -138,7 +138,7 @@ fn summary_lists_configured_operators() {
                 googlebot: { exhaustive: [] }\n  bingbot: {}\n  nobody: {}\n  \
                 mine: { product_tokens: [GPTBot, MineBot], signature_agents: [https://chatgpt.com, https://b.example] }";
     let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &OPERATORS);
-    let told = summary(&settings.unwrap_or_else(|mistakes| panic!("{mistakes}")), &[]);
+    let shown = summary(&settings.unwrap_or_else(|errors| panic!("{errors}")), &[]);
     for line in [
         "crawlers: no range list is fetched; DNS through 127.0.0.1:53; signatures off",
         "operators, added or changed: 5",
@@ -148,54 +148,55 @@ fn summary_lists_configured_operators() {
         "  nobody: no keys",
         "  mine: product tokens GPTBot (no longer gptbot), MineBot; signature agents https://chatgpt.com (no longer chatgpt-agent), https://b.example",
     ] {
-        assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
+        assert!(shown.lines().any(|shown_line| shown_line == line), "no line {line:?} in\n{shown}");
     }
 }
 
 #[test]
 fn invalid_range_file_gives_a_warning() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let [yaml, ranges] = ["gate.yaml", "ours.txt"].map(|name| folder.path().join(name));
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let [yaml, ranges] = ["gate.yaml", "ours.txt"].map(|name| dir.path().join(name));
     let rules = format!("origin: {{ url: http://o }}\noperators: {{ googlebot: {{ ranges: {} }} }}", ranges.display());
     std::fs::write(&yaml, rules).expect("the file is written");
-    let told = || check(&yaml, &[], &OPERATORS).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    let place = format!("  {}:2:35: operators.googlebot.ranges: {} cannot be used: ", yaml.display(), ranges.display());
-    assert!(told().contains(&format!("{place}No such file")), "{}", told());
+    let shown = || check(&yaml, &[], &OPERATORS).unwrap_or_else(|errors| panic!("{errors}"));
+    let prefix =
+        format!("  {}:2:35: operators.googlebot.ranges: {} cannot be used: ", yaml.display(), ranges.display());
+    assert!(shown().contains(&format!("{prefix}No such file")), "{}", shown());
     std::fs::write(&ranges, "192.0.2.0/24\nnobody\n").expect("the file is written");
     let consequence = "; it verifies no client until it can";
-    assert!(told().contains(&place) && told().contains("`nobody`") && told().contains(consequence), "{}", told());
+    assert!(shown().contains(&prefix) && shown().contains("`nobody`") && shown().contains(consequence), "{}", shown());
     std::fs::write(&ranges, "192.0.2.0/24\n").expect("the file is written");
-    assert!(!told().contains("cannot be used"), "{}", told());
+    assert!(!shown().contains("cannot be used"), "{}", shown());
 }
 
 #[test]
 fn token_taken_from_another_operator_gives_a_warning() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let yaml = folder.path().join("gate.yaml");
-    for (keys, become_what) in
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let yaml = dir.path().join("gate.yaml");
+    for (keys, consequence) in
         [("ranges: 192.0.2.0/24", "declared bots"), ("exhaustive: dns_names, dns_names: a.example", "impostors")]
     {
         let rules = format!(
             "origin: {{ url: http://o }}\noperators: {{ acme: {{ product_tokens: [googlebot, Acme/1.0], {keys} }} }}"
         );
         std::fs::write(&yaml, rules).expect("the file is written");
-        let told = check(&yaml, &[], &OPERATORS).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let shown = check(&yaml, &[], &OPERATORS).unwrap_or_else(|errors| panic!("{errors}"));
         for line in [
             format!(
-                "  operators.acme.product_tokens: Googlebot moves from googlebot to acme, so genuine crawlers of googlebot are {become_what}, \
+                "  operators.acme.product_tokens: Googlebot moves from googlebot to acme, so genuine crawlers of googlebot are {consequence}, \
                  unless the ranges, dns_names or signature_agents of acme verify them"
             ),
             "  operators.acme.product_tokens[1]: \"Acme/1.0\" matches this version only; Acme matches all versions"
                 .into(),
         ] {
-            assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
+            assert!(shown.lines().any(|shown_line| shown_line == line), "no line {line:?} in\n{shown}");
         }
     }
 }
 
 #[test]
 fn auto_crawl_delay_shows_an_insufficient_budget() {
-    for (tiers, told) in [
+    for (tiers, expected) in [
         (
             "bot: [{ above: 10%, shed: 100% }]",
             "30s; the budget needs 87s, but the maximum is 30s: it lasts about 9h of 1d",
@@ -209,9 +210,9 @@ fn auto_crawl_delay_shows_an_insufficient_budget() {
              routes: [{{ match: /**, cost: {{ api: 1 }} }}]"
         );
         let settings = config::load(Path::new("gate.yaml"), &text, &[], &[], &OPERATORS);
-        let summary = summary(&settings.unwrap_or_else(|mistakes| panic!("{mistakes}")), &[]);
-        let line = format!("  crawl delay of unknown bots: auto, initially {told}");
-        assert!(summary.lines().any(|told| told == line), "no line {line:?} in\n{summary}");
+        let summary = summary(&settings.unwrap_or_else(|errors| panic!("{errors}")), &[]);
+        let line = format!("  crawl delay of unknown bots: auto, initially {expected}");
+        assert!(summary.lines().any(|shown_line| shown_line == line), "no line {line:?} in\n{summary}");
     }
 }
 
@@ -221,7 +222,7 @@ fn route_summary_shows_non_default_spelling() {
                 - { match: /a, method: GET, cost: { api: 1 } }\n  - { match: /b, case: exact, trailing_slash: exact, cost: { api: 1 } }\n  \
                 - { match: /c, case: ignore }\n  - { match: /d }\n";
     let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &OPERATORS);
-    let told = summary(&settings.unwrap_or_else(|mistakes| panic!("{mistakes}")), &[]);
+    let shown = summary(&settings.unwrap_or_else(|errors| panic!("{errors}")), &[]);
     for line in [
         "  /a [GET HEAD]: 1 of api; in default",
         "  /b [case: exact trailing_slash: exact]: 1 of api; in default",
@@ -229,7 +230,7 @@ fn route_summary_shows_non_default_spelling() {
         "  /d: free; in default",
         "  /**: free; in default",
     ] {
-        assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
+        assert!(shown.lines().any(|shown_line| shown_line == line), "no line {line:?} in\n{shown}");
     }
 }
 
@@ -242,28 +243,28 @@ fn crawl_delay_of_a_class_is_one_line() {
                 crawl_policy: { contact: mailto:a@b.example, show_units: true }\n\
                 robots: { override_file: no/such.txt }";
     let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &names);
-    let mut settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let mut settings = settings.unwrap_or_else(|errors| panic!("{errors}"));
     settings.warnings.extend(robots_override_warning(&settings));
-    let told = summary(&settings, &[]);
+    let shown = summary(&settings, &[]);
     let lines = "robots.txt: no/such.txt\n  crawl delay of bot-0, bot-1: 5s\n  \
                  crawl delay of the 5 operators of class many: 10s\n  \
                  crawl delay of unknown bots: 10s\n\
                  crawl policy: at /.well-known/crawl-policy, with units, contact mailto:a@b.example\n";
-    assert!(told.contains(lines), "{told}");
-    assert!(told.contains("  robots.override_file: no/such.txt cannot be read: "), "{told}");
+    assert!(shown.contains(lines), "{shown}");
+    assert!(shown.contains("  robots.override_file: no/such.txt cannot be read: "), "{shown}");
 }
 
 #[test]
 fn every_window_kind_has_a_description() {
-    let told = |window: &Window| super::quotas::window(window);
+    let describe = |window: &Window| super::quotas::window(window);
     let day = Duration::from_secs(86_400);
-    assert_eq!(told(&Window::Fixed { length: day }), "every 1d");
-    assert_eq!(told(&Window::FirstUse { length: day }), "for 1d from the first use");
-    assert_eq!(told(&Window::Sliding { length: day, sub_windows: 60 }), "in any span of 1d");
+    assert_eq!(describe(&Window::Fixed { length: day }), "every 1d");
+    assert_eq!(describe(&Window::FirstUse { length: day }), "for 1d from the first use");
+    assert_eq!(describe(&Window::Sliding { length: day, sub_windows: 60 }), "in any span of 1d");
 }
 
 #[test]
 fn missing_config_file_is_an_error() {
-    let told = check(Path::new("no/such.yaml"), &[], &OPERATORS);
-    assert!(told.as_ref().is_err_and(|told| told.starts_with("no/such.yaml: cannot be read: ")), "{told:?}");
+    let result = check(Path::new("no/such.yaml"), &[], &OPERATORS);
+    assert!(result.as_ref().is_err_and(|error| error.starts_with("no/such.yaml: cannot be read: ")), "{result:?}");
 }

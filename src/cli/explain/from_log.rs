@@ -37,28 +37,28 @@ impl LogReplay<'_> {
     /// Explains the line's request under `policy`.
     pub(super) fn explained(&self, policy: &Policy) -> Result<Explanation, CommandError> {
         let Self { args, line } = self;
-        let known = known(policy);
-        let used = target::all_used(args, known).map_err(CommandError::Usage)?;
+        let environment = known(policy);
+        let used = target::all_used(args, environment).map_err(CommandError::Usage)?;
         let used = |quota: &str| used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
-        let explained = |asking: &PendingRequest<'_, '_>| {
-            let prospect = asking.dry_run();
-            explain(&input_from_replay(asking, prospect, known, &asking.quotas()).override_used(used))
+        let explained = |pending: &PendingRequest<'_, '_>| {
+            let dry_run = pending.dry_run();
+            explain(&input_from_replay(pending, dry_run, environment, &pending.quotas()).override_used(used))
         };
-        let taken = args.taken.clone().unwrap_or_default();
-        let assumptions = taken.assumptions(&[policy])?;
+        let assumption_args = args.taken.clone().unwrap_or_default();
+        let assumptions = assumption_args.assumptions(&[policy])?;
         let files = LogFiles::open(&line.files).map_err(|error| CommandError::Usage(error.to_string()))?;
         let (progress, reading) = (Progress::begin(), ReadProgress::of(&files));
         let replay = Replay {
             files: files.sources.iter().map(|source| source.name.clone()).collect(),
-            lines: MergedLog::new(files.sources, taken.reorder_window),
-            window: taken.reorder_window,
+            lines: MergedLog::new(files.sources, assumption_args.reorder_window),
+            window: assumption_args.reorder_window,
             assumptions,
         };
-        let watch = &mut |counts: &Counts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
-        let found = replay.run_until(line.place, policy.with(policy.settings.clone()), explained, watch);
+        let on_progress = &mut |counts: &Counts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
+        let result = replay.run_until(line.place, policy.with(policy.settings.clone()), explained, on_progress);
         progress.clear();
         // A client that obeys Retry-After may defer a request beyond the end of the log.
-        let never = "never reached by the replay, because the client defers the request; leave out --retry-model";
-        found?.ok_or_else(|| CommandError::Usage(format!("{}: {never}", line.name())))
+        let message = "never reached by the replay, because the client defers the request; leave out --retry-model";
+        result?.ok_or_else(|| CommandError::Usage(format!("{}: {message}", line.name())))
     }
 }

@@ -13,14 +13,14 @@ pub(super) struct LogLineRef {
 
 impl LogLineRef {
     /// Parses the values of `--log`, exactly one of which must have a line number.
-    pub(super) fn parse_refs(written: &[String]) -> Result<Self, String> {
-        let (mut files, mut place) = (Vec::new(), None);
-        for text in written {
+    pub(super) fn parse_refs(arguments: &[String]) -> Result<Self, String> {
+        let (mut files, mut position) = (Vec::new(), None);
+        for text in arguments {
             let numbered = text.rsplit_once(':').filter(|(file, _)| !file.is_empty());
             let numbered = numbered.and_then(|(file, number)| Some((file, number.parse().ok().filter(|at| *at > 0)?)));
             match numbered {
-                Some((file, number)) if place.is_none() => {
-                    place = Some(LinePosition { file: files.len(), number });
+                Some((file, number)) if position.is_none() => {
+                    position = Some(LinePosition { file: files.len(), number });
                     files.push(file.into());
                 }
                 Some(_) => {
@@ -29,14 +29,14 @@ impl LogLineRef {
                 None => files.push(text.into()),
             }
         }
-        match place {
+        match position {
             _ if files.iter().any(|file: &PathBuf| file == Path::new("-")) => {
                 Err("standard input cannot be read twice; write a file".to_owned())
             }
-            Some(place) => Ok(Self { files, place }),
+            Some(position) => Ok(Self { files, place: position }),
             None => {
-                let named = written.join(", ");
-                Err(format!("{named:?} contains no line number; write FILE:LINE, such as access.log:42"))
+                let joined = arguments.join(", ");
+                Err(format!("{joined:?} contains no line number; write FILE:LINE, such as access.log:42"))
             }
         }
     }
@@ -62,13 +62,13 @@ impl LogLineRef {
                 continue;
             }
             let no_request = "it contains no request that the gateway forwards";
-            let why = match line.text.map(LogLine::read) {
+            let problem = match line.text.map(LogLine::read) {
                 Ok(Ok(Some(line))) if ReplayRequest::of(&line).is_some() => return Ok(()),
                 Ok(Ok(Some(_))) => no_request,
                 Ok(Ok(None)) => "it is empty",
-                Ok(Err(broken)) | Err(broken) => broken.message(),
+                Ok(Err(error)) | Err(error) => error.message(),
             };
-            return Err(format!("{}: cannot be explained: {why}; write a line of an access log", self.name()));
+            return Err(format!("{}: cannot be explained: {problem}; write a line of an access log", self.name()));
         }
         let file = self.file().display();
         Err(format!("{file}: line {} does not exist; the last is {last}", self.place.number))
@@ -79,41 +79,44 @@ impl LogLineRef {
 mod tests {
     use super::*;
 
-    fn parse_refs(written: &[&str]) -> Result<LogLineRef, String> {
-        LogLineRef::parse_refs(&written.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    fn parse_refs(texts: &[&str]) -> Result<LogLineRef, String> {
+        LogLineRef::parse_refs(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
     fn line_reference_is_one_file_with_line_number() {
-        let of = |files: &[&str], file, number| {
+        let expected = |files: &[&str], file, number| {
             Ok(LogLineRef { files: files.iter().map(PathBuf::from).collect(), place: LinePosition { file, number } })
         };
-        assert_eq!(parse_refs(&["access.log:42"]), of(&["access.log"], 0, 42));
-        assert_eq!(parse_refs(&["a:b:1"]), of(&["a:b"], 0, 1));
-        assert_eq!(parse_refs(&["access.log.1.gz", "access.log:7"]), of(&["access.log.1.gz", "access.log"], 1, 7));
-        for wrong in ["", "access.log", "access.log:", "access.log:0", "access.log:-1", ":3", "-:3"] {
-            assert!(parse_refs(&[wrong]).is_err(), "{wrong}");
+        assert_eq!(parse_refs(&["access.log:42"]), expected(&["access.log"], 0, 42));
+        assert_eq!(parse_refs(&["a:b:1"]), expected(&["a:b"], 0, 1));
+        assert_eq!(
+            parse_refs(&["access.log.1.gz", "access.log:7"]),
+            expected(&["access.log.1.gz", "access.log"], 1, 7)
+        );
+        for text in ["", "access.log", "access.log:", "access.log:0", "access.log:-1", ":3", "-:3"] {
+            assert!(parse_refs(&[text]).is_err(), "{text}");
         }
-        assert!(parse_refs(&["a:1", "b:2"]).is_err_and(|told| told.contains("\"b:2\" is a second line")));
+        assert!(parse_refs(&["a:1", "b:2"]).is_err_and(|error| error.contains("\"b:2\" is a second line")));
     }
 
     #[test]
     fn missing_and_unusable_log_lines_are_errors() {
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        let path = folder.path().join("access.log");
-        let good = "192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 200 5";
-        let text = format!("{good}\nnonsense\n\n{}\n", good.replace("GET", "CONNECT"));
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("access.log");
+        let valid = "192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 200 5";
+        let text = format!("{valid}\nnonsense\n\n{}\n", valid.replace("GET", "CONNECT"));
         std::fs::write(&path, text).expect("writable");
         let check =
             |number: u64| LogLineRef { files: vec![path.clone()], place: LinePosition { file: 0, number } }.check();
         assert_eq!(check(1), Ok(()));
-        for (number, told) in [
+        for (number, expected) in [
             (2, "in no known format"),
             (3, "it is empty"),
             (4, "it contains no request"),
             (5, "line 5 does not exist; the last is 4"),
         ] {
-            assert!(check(number).expect_err("no line").contains(told), "{:?}", check(number));
+            assert!(check(number).expect_err("no line").contains(expected), "{:?}", check(number));
         }
     }
 }

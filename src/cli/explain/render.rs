@@ -7,11 +7,11 @@ use jiff::tz::TimeZoneDatabase;
 
 /// Renders an explanation as text.
 pub fn render(explanation: &Explanation, view: &View) -> String {
-    let Explanation { request, steps, responses: answers, remedies: would_let_it_through, notes } = explanation;
-    let page = Renderer { view, now: &request.time };
-    let steps: Vec<String> = steps.iter().map(|step| page.step(step)).collect();
-    let notes = notes.iter().map(|note| page.block(0, note, str::to_owned)).collect();
-    [page.request(request), steps.concat(), page.answers(answers), page.remedies(would_let_it_through), notes]
+    let Explanation { request, steps, responses, remedies, notes } = explanation;
+    let renderer = Renderer { view, now: &request.time };
+    let steps: Vec<String> = steps.iter().map(|step| renderer.step(step)).collect();
+    let notes = notes.iter().map(|note| renderer.block(0, note, str::to_owned)).collect();
+    [renderer.request(request), steps.concat(), renderer.answers(responses), renderer.remedies(remedies), notes]
         .into_iter()
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
@@ -29,71 +29,72 @@ impl Renderer<'_> {
         let query = query.as_ref().map_or_else(String::new, |query| format!("?{query}"));
         let target = format!("{method} {host}{path}{query}");
         let decision = decision.as_ref().map_or_else(String::new, |id| format!(", decision {id}"));
-        let when = format!("{} {}", self.view.local_exactly(time, None), self.view.zone_name(time));
-        let from = format!("from {client}, {when}{decision}");
+        let local_time = format!("{} {}", self.view.local_exactly(time, None), self.view.zone_name(time));
+        let from = format!("from {client}, {local_time}{decision}");
         let agent = if user_agent.is_empty() { "no user agent" } else { user_agent };
-        let below = |text: &str| self.block(2, text, str::to_owned);
-        self.block(0, &target, |text| self.view.ink.bold(text)) + &below(&from) + &below(agent)
+        let indented = |text: &str| self.block(2, text, str::to_owned);
+        self.block(0, &target, |text| self.view.ink.bold(text)) + &indented(&from) + &indented(agent)
     }
 
     /// Renders a step: its name, its result, and in the last column its message, evidence and rule.
     fn step(&self, step: &Step) -> String {
-        let ink = self.view.ink;
+        let color = self.view.ink;
         let name = format!("{:STAGE$}", step.step.name());
-        let word = self.result_text(step.finding);
+        let result = self.result_text(step.finding);
         let quota = step.quota.as_ref().map_or_else(String::new, |quota| format!("{quota}: "));
-        let said = self.block(TEXT, &format!("{quota}{}", step.message), str::to_owned);
-        let mut text = format!("{}  {word}  {}", ink.bold(&name), said.trim_start());
+        let message = self.block(TEXT, &format!("{quota}{}", step.message), str::to_owned);
+        let mut text = format!("{}  {result}  {}", color.bold(&name), message.trim_start());
         for evidence in &step.evidence {
             text += &self.block(TEXT, evidence, str::to_owned);
         }
         if let Some(rule) = &step.rule {
-            text += &self.block(TEXT, &rule.to_string(), |text| ink.dim(text));
+            text += &self.block(TEXT, &rule.to_string(), |text| color.dim(text));
         }
         text
     }
 
-    fn result_text(&self, finding: StepResult) -> String {
-        let ink = self.view.ink;
+    fn result_text(&self, result: StepResult) -> String {
+        let color = self.view.ink;
         let column = |word: &str| format!("{word:WORD$}");
-        match finding {
+        match result {
             StepResult::Info => column(""),
-            StepResult::Passed => ink.by_level(0.0, &column("pass")),
-            StepResult::Refused => ink.red(&column("refuse")),
-            StepResult::Shadow => ink.by_level(0.5, &column("shadow")),
-            StepResult::Depends => ink.by_level(0.5, &column("depends")),
-            StepResult::Skipped => ink.dim(&column("skipped")),
-            StepResult::Unknown => ink.dim(&column("unknown")),
+            StepResult::Passed => color.by_level(0.0, &column("pass")),
+            StepResult::Refused => color.red(&column("refuse")),
+            StepResult::Shadow => color.by_level(0.5, &column("shadow")),
+            StepResult::Depends => color.by_level(0.5, &column("depends")),
+            StepResult::Skipped => color.dim(&column("skipped")),
+            StepResult::Unknown => color.dim(&column("unknown")),
         }
     }
 
-    fn answers(&self, answers: &[ResponseSummary]) -> String {
+    fn answers(&self, responses: &[ResponseSummary]) -> String {
         let mut text = String::new();
-        if let Some(ResponseSummary { depends_on, .. }) = answers.first().filter(|answer| !answer.depends_on.is_empty())
+        if let Some(ResponseSummary { depends_on, .. }) =
+            responses.first().filter(|response| !response.depends_on.is_empty())
         {
             text += &self.block(0, "Depends on", |text| self.view.ink.bold(text));
-            for one in depends_on {
-                text += &self.item(one);
+            for dependency in depends_on {
+                text += &self.item(dependency);
             }
         }
-        answers.iter().for_each(|answer| text += &self.answer(answer));
+        responses.iter().for_each(|response| text += &self.answer(response));
         text
     }
 
-    fn answer(&self, answer: &ResponseSummary) -> String {
-        let ink = self.view.ink;
-        let reason = answer.reason.as_ref().map_or_else(String::new, |reason| format!(", reason {reason}"));
-        let shadow = answer
+    fn answer(&self, response: &ResponseSummary) -> String {
+        let color = self.view.ink;
+        let reason = response.reason.as_ref().map_or_else(String::new, |reason| format!(", reason {reason}"));
+        let shadow = response
             .shadow
             .as_ref()
             .map_or_else(String::new, |reason| format!("; {reason} would have refused the request if enforced"));
-        let status = answer.status.map_or_else(String::new, |status| format!(" with {status}"));
-        let verdict = match answer.verdict {
-            Verdict::Refused => self.block(0, &format!("Refused{status}{reason}"), |text| ink.red(text)),
-            Verdict::Admitted => self.block(0, &format!("Admitted{status}{shadow}"), |text| ink.by_level(0.0, text)),
+        let status = response.status.map_or_else(String::new, |status| format!(" with {status}"));
+        let verdict = match response.verdict {
+            Verdict::Refused => self.block(0, &format!("Refused{status}{reason}"), |text| color.red(text)),
+            Verdict::Admitted => self.block(0, &format!("Admitted{status}{shadow}"), |text| color.by_level(0.0, text)),
         };
-        let retry_after = answer.retry_after_s.map(|seconds| ("retry-after".to_owned(), seconds.to_string()));
-        let fields = answer.headers.clone().into_iter().chain(retry_after);
+        let retry_after = response.retry_after_s.map(|seconds| ("retry-after".to_owned(), seconds.to_string()));
+        let fields = response.headers.clone().into_iter().chain(retry_after);
         fields.fold(verdict, |text, (name, value)| text + &self.block(2, &format!("{name}: {value}"), str::to_owned))
     }
 
@@ -115,8 +116,8 @@ impl Renderer<'_> {
 
     /// Formats a time in the zone of the remedy, or else in the local zone, with the name of the zone.
     fn moment(&self, at: &str, remedy: &Remedy) -> String {
-        let named = remedy.numbers.get("zone").and_then(|zone| zone.as_str());
-        match named.and_then(|name| Some((name, TimeZoneDatabase::bundled().get(name).ok()?))) {
+        let zone_name = remedy.numbers.get("zone").and_then(|zone| zone.as_str());
+        match zone_name.and_then(|name| Some((name, TimeZoneDatabase::bundled().get(name).ok()?))) {
             Some((name, zone)) => {
                 let view = View { zone, ..self.view.clone() };
                 format!("{} {name}", view.local_exactly(at, Some(self.now)))
@@ -131,29 +132,29 @@ impl Renderer<'_> {
 
     /// Wraps text into a block that is indented by `indent` columns and fits the width; `paint` only adds colors.
     fn block(&self, indent: usize, text: &str, paint: impl Fn(&str) -> String) -> String {
-        let room = self.view.width.saturating_sub(indent).max(1);
-        let text = wrap(&sanitize(text, room), 0, 0, room);
+        let width = self.view.width.saturating_sub(indent).max(1);
+        let text = wrap(&sanitize(text, width), 0, 0, width);
         text.lines().map(|line| format!("{}{}\n", " ".repeat(indent), paint(line))).collect()
     }
 }
 
-/// Makes text of clients safe for the terminal: escapes control characters, and splits words longer than `room`.
-fn sanitize(text: &str, room: usize) -> String {
+/// Makes text of clients safe for the terminal: escapes control characters, and splits words longer than `width`.
+fn sanitize(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut word = 0;
-    for sign in text.chars().flat_map(shown) {
-        word = if sign == ' ' { 0 } else { word + 1 };
-        if word > room {
+    for c in text.chars().flat_map(shown) {
+        word = if c == ' ' { 0 } else { word + 1 };
+        if word > width {
             out.push(' ');
             word = 1;
         }
-        out.push(sign);
+        out.push(c);
     }
     out
 }
 
-fn shown(sign: char) -> Vec<char> {
-    if sign.is_control() { sign.escape_default().collect() } else { vec![sign] }
+fn shown(c: char) -> Vec<char> {
+    if c.is_control() { c.escape_default().collect() } else { vec![c] }
 }
 
 /// Width of a step's name, in columns.

@@ -22,22 +22,22 @@ pub(super) enum ExplainTarget {
 impl ExplainTarget {
     pub(super) fn of(args: &ExplainArgs) -> Result<Self, String> {
         if !args.log.is_empty() {
-            return LogLineRef::parse_refs(&args.log).map(Self::Line).map_err(|wrong| format!("--log: {wrong}"));
+            return LogLineRef::parse_refs(&args.log).map(Self::Line).map_err(|error| format!("--log: {error}"));
         }
         let example = "write https://example.com/item/42, /item/42, or the 16 digits of X-Tidegate-Decision";
-        let Some(what) = &args.what else { return Err(format!("no URL, path or decision id; {example}")) };
-        if what.len() == 16 && what.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return reject_request_options(args).map(|()| Self::Decision(what.clone()));
+        let Some(text) = &args.what else { return Err(format!("no URL, path or decision id; {example}")) };
+        if text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return reject_request_options(args).map(|()| Self::Decision(text.clone()));
         }
-        let is_url = |url: &Uri| what.starts_with('/') || matches!(url.scheme_str(), Some("http" | "https"));
-        match what.parse::<Uri>().ok().filter(is_url) {
+        let is_url = |url: &Uri| text.starts_with('/') || matches!(url.scheme_str(), Some("http" | "https"));
+        match text.parse::<Uri>().ok().filter(is_url) {
             Some(_) if args.taken.is_some() => Err(
                 "--actual-cost, --cache-ttl, --latency, --retry-model and --reorder-window apply only to a line of a \
                  log; add --log FILE:LINE"
                     .into(),
             ),
             Some(url) => Ok(Self::Hypothetical(url)),
-            None => Err(format!("{what:?} is not a URL, path or decision id; {example}")),
+            None => Err(format!("{text:?} is not a URL, path or decision id; {example}")),
         }
     }
 }
@@ -54,84 +54,87 @@ fn reject_request_options(args: &ExplainArgs) -> Result<(), String> {
         ("--actual-cost, --cache-ttl, --latency, --retry-model, --reorder-window", args.taken.is_some()),
     ];
     let given = given.into_iter().filter(|(_, is_given)| *is_given);
-    let mistakes: Vec<String> =
+    let errors: Vec<String> =
         given.map(|(option, _)| format!("{option}: not allowed with a decision id; remove it")).collect();
-    if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("\n")) }
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 
 /// Builds the hypothetical request for `url`; an error has one line per invalid option.
 pub(super) fn hypothetical(
     args: &ExplainArgs,
     url: Uri,
-    known: Environment<'_>,
+    environment: Environment<'_>,
     now: Timestamp,
     zone: &TimeZone,
 ) -> Result<HypotheticalRequest, String> {
-    let mut mistakes = Vec::new();
-    let mut told = |mistake: String| mistakes.push(mistake);
+    let mut errors = Vec::new();
+    let mut report = |error: String| errors.push(error);
     let peer = args.ip.unwrap_or_else(|| {
-        told("--ip: missing; add the client's address, such as --ip 203.0.113.7".into());
+        report("--ip: missing; add the client's address, such as --ip 203.0.113.7".into());
         [0, 0, 0, 0].into()
     });
     let method = args.method.as_ref().map_or(Ok(Method::GET), |name| Method::from_bytes(name.as_bytes()));
     let method = method.unwrap_or_else(|_| {
-        told(format!("--method: {:?} is not a method; write it like GET", args.method.as_deref().unwrap_or_default()));
+        report(format!(
+            "--method: {:?} is not a method; write it like GET",
+            args.method.as_deref().unwrap_or_default()
+        ));
         Method::GET
     });
     let at = args.at.as_ref().map_or(Ok(now), |text| time_arg::read(text, now, zone));
-    let at = at.unwrap_or_else(|mistake| {
-        told(format!("--at: {mistake}"));
+    let at = at.unwrap_or_else(|error| {
+        report(format!("--at: {error}"));
         now
     });
     let mut sent = HeaderMap::new();
-    for written in &args.header {
-        match header(written) {
+    for text in &args.header {
+        match header(text) {
             Some((name, value)) => drop(sent.append(name, value)),
-            None => told(format!("-H: {written:?} is not a header; write it like 'X-Api-Key: abc'")),
+            None => report(format!("-H: {text:?} is not a header; write it like 'X-Api-Key: abc'")),
         }
     }
     if let Some(text) = &args.user_agent {
         match HeaderValue::from_str(text) {
             Ok(value) => drop(sent.insert(USER_AGENT, value)),
-            Err(_) => told("--user-agent: contains control characters; remove them".into()),
+            Err(_) => report("--user-agent: contains control characters; remove them".into()),
         }
     }
-    let used = all_used(args, known).unwrap_or_else(|mistakes| {
-        told(mistakes);
+    let used = all_used(args, environment).unwrap_or_else(|errors| {
+        report(errors);
         Vec::new()
     });
-    let made_up = HypotheticalRequest { peer, method, url, sent, at, used };
-    if mistakes.is_empty() { Ok(made_up) } else { Err(mistakes.join("\n")) }
+    let request = HypotheticalRequest { peer, method, url, sent, at, used };
+    if errors.is_empty() { Ok(request) } else { Err(errors.join("\n")) }
 }
 
 /// Parses all `--used` options; an error has one line per invalid option.
-pub(super) fn all_used(args: &ExplainArgs, known: Environment<'_>) -> Result<Vec<(String, Units)>, String> {
-    let (mut read, mut mistakes) = (Vec::new(), Vec::new());
-    for written in &args.used {
-        match used(written, known) {
-            Ok(one) => read.push(one),
-            Err(mistake) => mistakes.push(format!("--used: {mistake}")),
+pub(super) fn all_used(args: &ExplainArgs, environment: Environment<'_>) -> Result<Vec<(String, Units)>, String> {
+    let (mut parsed, mut errors) = (Vec::new(), Vec::new());
+    for text in &args.used {
+        match used(text, environment) {
+            Ok(entry) => parsed.push(entry),
+            Err(error) => errors.push(format!("--used: {error}")),
         }
     }
-    if mistakes.is_empty() { Ok(read) } else { Err(mistakes.join("\n")) }
+    if errors.is_empty() { Ok(parsed) } else { Err(errors.join("\n")) }
 }
 
-fn header(written: &str) -> Option<(HeaderName, HeaderValue)> {
-    let (name, value) = written.split_once(':')?;
+fn header(text: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = text.split_once(':')?;
     Some((HeaderName::from_bytes(name.trim().as_bytes()).ok()?, HeaderValue::from_str(value.trim()).ok()?))
 }
 
 /// Parses a value such as `api=5000` or `api=50%`.
-fn used(written: &str, known: Environment<'_>) -> Result<(String, Units), String> {
-    let quotas = &known.settings.rules.quotas;
-    let name = written.split('=').next().unwrap_or_default();
+fn used(text: &str, environment: Environment<'_>) -> Result<(String, Units), String> {
+    let quotas = &environment.settings.rules.quotas;
+    let name = text.split('=').next().unwrap_or_default();
     let Some(quota) = quotas.iter().find(|quota| quota.name == name) else {
         let names: Vec<&str> = quotas.iter().map(|quota| quota.name.as_str()).collect();
-        let known =
+        let hint =
             if names.is_empty() { "no quota is configured".into() } else { format!("known: {}", names.join(", ")) };
-        return Err(format!("unknown quota {name:?}; {known}"));
+        return Err(format!("unknown quota {name:?}; {hint}"));
     };
-    let amount = &written[name.len()..];
+    let amount = &text[name.len()..];
     let amount = amount.strip_prefix('=').unwrap_or_default();
     let units = match amount.strip_suffix('%') {
         Some(percent) => percent.parse::<Units>().map(|percent| percent_of(percent, quota.limit)),
@@ -140,7 +143,7 @@ fn used(written: &str, known: Environment<'_>) -> Result<(String, Units), String
     match units {
         Ok(units) if units <= quota.limit || !quota.enforce => Ok((quota.name.clone(), units)),
         Ok(units) => Err(format!("{units} exceeds the limit of {name}; write at most {name}={}", quota.limit)),
-        Err(_) => Err(format!("found {written:?}; write {name}=500 or {name}=50%")),
+        Err(_) => Err(format!("found {text:?}; write {name}=500 or {name}=50%")),
     }
 }
 

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 /// Parses `2026-11-21T14:00:00Z`, `2026-11-21T14:00` in `zone`, or `14:00` for today.
 pub(super) fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, String> {
-    let wrong = || format!("{text:?} is not a time; write 2026-11-21T14:00, 2026-11-21T14:00:00Z or 14:00");
+    let error = || format!("{text:?} is not a time; write 2026-11-21T14:00, 2026-11-21T14:00:00Z or 14:00");
     let today = i64::try_from(now.seconds()).ok().and_then(|second| jiff::Timestamp::from_second(second).ok());
     let of_today = |time: Time| Some(today?.to_zoned(zone.clone()).date().to_datetime(time));
     let local = || {
@@ -14,8 +14,8 @@ pub(super) fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timest
         let civil = civil.or_else(|| text.parse::<Time>().ok().and_then(of_today))?;
         Some(civil.to_zoned(zone.clone()).ok()?.timestamp())
     };
-    let moment = text.parse::<jiff::Timestamp>().ok().or_else(local).ok_or_else(wrong)?;
-    u64::try_from(moment.as_nanosecond()).map(Timestamp).map_err(|_| wrong())
+    let timestamp = text.parse::<jiff::Timestamp>().ok().or_else(local).ok_or_else(error)?;
+    u64::try_from(timestamp.as_nanosecond()).map(Timestamp).map_err(|_| error())
 }
 
 #[cfg(test)]

@@ -22,45 +22,48 @@ pub(super) fn remedies(
     policy: &Policy,
     refused: &Explanation,
 ) -> Result<Vec<Remedy>, CommandError> {
-    let by_plan = refused.responses.iter().any(|answer| answer.reason.as_deref() == Some(Reason::Pacing.name()));
-    let of_quota = |stage: Stage, name: &str| {
+    let is_refused_by_plan =
+        refused.responses.iter().any(|response| response.reason.as_deref() == Some(Reason::Pacing.name()));
+    let quota_step = |stage: Stage, name: &str| {
         refused.steps.iter().find(|step| step.step == stage && step.quota.as_deref() == Some(name))
     };
     let refusing = refused.steps.iter().find(|step| step.step == Stage::Pacing && step.finding == StepResult::Refused);
-    let Some(name) = refusing.filter(|_| by_plan).and_then(|step| step.quota.as_deref()) else { return Ok(Vec::new()) };
+    let Some(name) = refusing.filter(|_| is_refused_by_plan).and_then(|step| step.quota.as_deref()) else {
+        return Ok(Vec::new());
+    };
     let Some(quota) = policy.settings.rules.quotas.iter().position(|quota| quota.name == name) else {
         return Ok(Vec::new());
     };
-    let mut found = Vec::new();
+    let mut remedies = Vec::new();
 
     let limit = policy.settings.rules.quotas[quota].limit;
-    let key = of_quota(Stage::Quota, name).and_then(|step| step.rule.as_ref()).map(|rule| rule.path.as_str());
+    let key = quota_step(Stage::Quota, name).and_then(|step| step.rule.as_ref()).map(|rule| rule.path.as_str());
     for percent in LIMITS {
         let larger = Units::from_milli(limit.milli().saturating_mul(percent) / 100);
         let Some(settings) = key.and_then(|key| with_limit(file, key, larger)) else { break };
         if admits(log, &policy.with(settings))? {
-            let says =
+            let message =
                 format!("a limit of {} units for {name} instead of {}", format_units(larger), format_units(limit));
-            found.push(Remedy::new(ChangeKind::Limit, says).with("limit", larger.as_f64()));
+            remedies.push(Remedy::new(ChangeKind::Limit, message).with("limit", larger.as_f64()));
             break;
         }
     }
 
     let class = refused.steps.iter().find_map(|step| step.numbers.get("class")?.as_str()).unwrap_or_default();
-    for times in WEIGHTS {
-        let Some((settings, from, to)) = with_weight(&policy.settings, quota, class, times) else { break };
+    for factor in WEIGHTS {
+        let Some((settings, from, to)) = with_weight(&policy.settings, quota, class, factor) else { break };
         if admits(log, &policy.with(settings))? {
-            let says = format!("a weight of {to} for {class} in the pacing of {name} instead of {from}");
-            found.push(Remedy::new(ChangeKind::Weight, says).with("weight", to.get()));
+            let message = format!("a weight of {to} for {class} in the pacing of {name} instead of {from}");
+            remedies.push(Remedy::new(ChangeKind::Weight, message).with("weight", to.get()));
             break;
         }
     }
-    Ok(found)
+    Ok(remedies)
 }
 
 fn admits(log: &LogReplay<'_>, policy: &Policy) -> Result<bool, CommandError> {
     let explained = log.explained(policy)?;
-    Ok(explained.responses.iter().all(|answer| answer.verdict == Verdict::Admitted))
+    Ok(explained.responses.iter().all(|response| response.verdict == Verdict::Admitted))
 }
 
 /// Returns the settings of the file with `limit` at `key`; `None` if that is invalid.
@@ -71,19 +74,19 @@ fn with_limit(file: &Path, key: &str, limit: Units) -> Option<Settings> {
     config::load(file, &text, &environment(), &[(key, limit.to_string())], &operators).ok()
 }
 
-/// Returns the settings with the weight of `class` multiplied by `times`, and the weights before and after; `None` if
+/// Returns the settings with the weight of `class` multiplied by `factor`, and the weights before and after; `None` if
 /// the class has no weight.
 fn with_weight(
     settings: &Settings,
     quota: usize,
     class: &str,
-    times: u32,
+    factor: u32,
 ) -> Option<(Settings, NonZeroU32, NonZeroU32)> {
     let mut rules = (*settings.rules).clone();
-    let place = rules.classes.iter().position(|known| known.name == class)?;
-    let role = rules.quotas[quota].pacing.as_mut()?.roles.get_mut(place)?;
+    let index = rules.classes.iter().position(|known| known.name == class)?;
+    let role = rules.quotas[quota].pacing.as_mut()?.roles.get_mut(index)?;
     let Role::Paced(from) = *role else { return None };
-    let to = from.checked_mul(NonZeroU32::new(times)?)?;
+    let to = from.checked_mul(NonZeroU32::new(factor)?)?;
     *role = Role::Paced(to);
     let mut settings = settings.clone();
     settings.rules = Arc::new(rules);

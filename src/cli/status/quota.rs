@@ -13,9 +13,9 @@ pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {
     let shadow = if quota.enforce { "" } else { ", shadow mode" };
     let mut text = format!("{}  {} units until {until}{shadow}\n", view.ink.bold(&quota.name), quota.limit);
     text.push_str(&gauge(quota, view));
-    if let Some(moment) = &quota.closed_until {
+    if let Some(timestamp) = &quota.closed_until {
         let until =
-            format!("closed until {}: the origin reported the quota as exhausted", view.local_exactly(moment, now));
+            format!("closed until {}: the origin reported the quota as exhausted", view.local_exactly(timestamp, now));
         text.push_str(&format!("  {}\n", view.ink.red(&until)));
     }
     let named = [
@@ -51,32 +51,32 @@ fn classes(quota: &Quota, view: &View) -> String {
         return String::new();
     }
     let nothing_left = quota.enforce && (quota.remaining.is_zero() || quota.closed_until.is_some());
-    let mut head = vec!["class", "charged since start", "shed now"];
+    let mut header = vec!["class", "charged since start", "shed now"];
     if quota.pacing.is_some() {
-        head.extend(["admit share", "forecast, next 24 hours"]);
+        header.extend(["admit share", "forecast, next 24 hours"]);
     }
-    let head = head.into_iter().map(|name| view.ink.dim(name)).collect();
-    let row = |of: &Class| {
-        let mut row = vec![of.class.clone(), of.charged.to_string(), shed_text(of, nothing_left, view)];
-        row.extend(of.plan.iter().flat_map(planned));
+    let header = header.into_iter().map(|name| view.ink.dim(name)).collect();
+    let row = |class: &Class| {
+        let mut row = vec![class.class.clone(), class.charged.to_string(), shed_text(class, nothing_left, view)];
+        row.extend(class.plan.iter().flat_map(planned));
         row
     };
     let alignment = [Align::Left, Align::Right, Align::Left, Align::Left, Align::Left];
-    columns(2, &alignment, std::iter::once(head).chain(classes.iter().map(row)))
+    columns(2, &alignment, std::iter::once(header).chain(classes.iter().map(row)))
 }
 
-fn shed_text(of: &Class, nothing_left: bool, view: &View) -> String {
-    let guarded = match of.guard_units.is_zero() {
+fn shed_text(class: &Class, nothing_left: bool, view: &View) -> String {
+    let guard_text = match class.guard_units.is_zero() {
         true => String::new(),
-        false => format!("; crawler guard {}", of.guard_units),
+        false => format!("; crawler guard {}", class.guard_units),
     };
-    let share = match of.shed {
-        part if nothing_left && part < 1.0 => return view.ink.red("all, nothing remains") + &guarded,
-        none if none <= 0.0 => return format!("-{guarded}"),
+    let share = match class.shed {
+        part if nothing_left && part < 1.0 => return view.ink.red("all, nothing remains") + &guard_text,
+        none if none <= 0.0 => return format!("-{guard_text}"),
         all if all >= 1.0 => "all".into(),
         some => percent(some).replace(".0%", "%"),
     };
-    view.ink.red(&format!("{share}, tier {}", of.tier)) + &guarded
+    view.ink.red(&format!("{share}, tier {}", class.tier)) + &guard_text
 }
 
 /// Renders the current admit share and the forecast demand of a class.

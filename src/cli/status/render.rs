@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 /// Renders the state as text.
 pub(super) fn render(state: &State, view: &View) -> String {
     let mut parts = vec![headline(state, view), warnings(state, view), addresses(state, view)];
-    parts.extend(state.quotas.iter().map(|of| quota::block(of, Some(&state.time), view)));
+    parts.extend(state.quotas.iter().map(|quota| quota::block(quota, Some(&state.time), view)));
     parts.push(scopes(&state.scopes, view));
     parts.push(clients(&state.top_clients, view));
     parts.push(corrections(state, view));
@@ -32,33 +32,33 @@ fn headline(state: &State, view: &View) -> String {
 /// Renders the problems that require an action.
 fn warnings(state: &State, view: &View) -> String {
     let mut text = String::new();
-    let mut tell = |what: &str, said: &str| {
-        text.push_str(&view.ink.red(&format!("  {what}")));
-        text.push_str(&format!(" {}\n", wrap(said, what.chars().count() + 3, 4, view.width)));
+    let mut add = |label: &str, message: &str| {
+        text.push_str(&view.ink.red(&format!("  {label}")));
+        text.push_str(&format!(" {}\n", wrap(message, label.chars().count() + 3, 4, view.width)));
     };
     for missing in &state.not_ready_reasons {
-        tell("Not ready:", missing);
+        add("Not ready:", missing);
     }
-    if let Some(trouble) = &state.ledger_error {
-        tell("Ledger:", trouble);
+    if let Some(error) = &state.ledger_error {
+        add("Ledger:", error);
     }
     if let Some(warning) = &state.untrusted_proxy {
-        tell("Proxy:", warning);
+        add("Proxy:", warning);
     }
-    if let Some(failed) = &state.settings.last_reload_failed {
-        let when = view.local(&failed.time, Some(&state.time));
-        tell("Reload failed", &format!("at {when}; the previous configuration is still active:\n{}", failed.errors));
+    if let Some(failure) = &state.settings.last_reload_failed {
+        let time = view.local(&failure.time, Some(&state.time));
+        add("Reload failed", &format!("at {time}; the previous configuration is still active:\n{}", failure.errors));
     }
     if state.log_lines_dropped > 0 {
         let lines = group_digits(state.log_lines_dropped);
-        tell("Access log:", &format!("{lines} lines dropped, because the writer could not keep up."));
+        add("Access log:", &format!("{lines} lines dropped, because the writer could not keep up."));
     }
     text
 }
 
 fn addresses(state: &State, view: &View) -> String {
     let State { listen, admin, origin, settings, connections, time, .. } = state;
-    let known = match origin.addresses.as_slice() {
+    let resolved = match origin.addresses.as_slice() {
         [] => "not resolved yet".into(),
         [one] if *one == origin.authority => String::new(),
         [one] => format!("at {one}"),
@@ -66,7 +66,7 @@ fn addresses(state: &State, view: &View) -> String {
     };
     let mut rows = vec![
         row("listening on", &listen.join(", "), ""),
-        row("origin", &origin.authority, &known),
+        row("origin", &origin.authority, &resolved),
         row("connections", &group_digits(*connections), ""),
         row("config loaded", &view.local(&settings.loaded_at, Some(time)), ""),
     ];
@@ -82,26 +82,27 @@ fn row(name: &str, value: &str, remark: &str) -> Vec<String> {
 }
 
 fn scopes(scopes: &[Scope], view: &View) -> String {
-    let row = |name: String, of: &Scope| {
-        let inflight = group_digits(of.inflight);
+    let row = |name: String, scope: &Scope| {
+        let inflight = group_digits(scope.inflight);
         let inflight =
-            of.limit.map_or_else(|| inflight.clone(), |limit| format!("{inflight} of {}", group_digits(limit)));
-        let waiting = of.queue_length.map_or("-".into(), group_digits);
-        vec![name, inflight, waiting, delay_text(of.delay_s.unwrap_or_default()), backoff_text(of, view)]
+            scope.limit.map_or_else(|| inflight.clone(), |limit| format!("{inflight} of {}", group_digits(limit)));
+        let queued = scope.queue_length.map_or("-".into(), group_digits);
+        vec![name, inflight, queued, delay_text(scope.delay_s.unwrap_or_default()), backoff_text(scope, view)]
     };
-    let rows = scopes.iter().flat_map(|of| {
-        let by = of.active_controller().map_or_else(String::new, |name| format!(", {name}"));
-        let name = match of.partitions {
-            None => format!("{}{by}", of.name),
-            Some(1) => format!("{}{by}, 1 partition", of.name),
-            Some(count) => format!("{}{by}, {} partitions", of.name, group_digits(count)),
+    let rows = scopes.iter().flat_map(|scope| {
+        let controller = scope.active_controller().map_or_else(String::new, |name| format!(", {name}"));
+        let name = match scope.partitions {
+            None => format!("{}{controller}", scope.name),
+            Some(1) => format!("{}{controller}, 1 partition", scope.name),
+            Some(count) => format!("{}{controller}, {} partitions", scope.name, group_digits(count)),
         };
-        let busy = of.busiest_partitions.iter().filter(|value| value.is_busy()).take(VALUES);
-        let value = |of: &Scope| row(format!("  {}", if of.name.is_empty() { "(none)" } else { &of.name }), of);
-        std::iter::once(row(name, of)).chain(busy.map(value)).collect::<Vec<_>>()
+        let busy = scope.busiest_partitions.iter().filter(|value| value.is_busy()).take(VALUES);
+        let value =
+            |scope: &Scope| row(format!("  {}", if scope.name.is_empty() { "(none)" } else { &scope.name }), scope);
+        std::iter::once(row(name, scope)).chain(busy.map(value)).collect::<Vec<_>>()
     });
-    let head = [("scope", Left), ("in flight", Right), ("queued", Right), ("delay", Right), ("state", Left)];
-    table("scopes of the origin", &head, rows, view)
+    let header = [("scope", Left), ("in flight", Right), ("queued", Right), ("delay", Right), ("state", Left)];
+    table("scopes of the origin", &header, rows, view)
 }
 
 /// Formats the time between two requests.
@@ -113,37 +114,46 @@ fn delay_text(seconds: f64) -> String {
     }
 }
 
-fn backoff_text(of: &Scope, view: &View) -> String {
-    let rest = of.backoff_s.unwrap_or_default().ceil() as u64;
-    match (rest, of.backoff_level.unwrap_or_default()) {
+fn backoff_text(scope: &Scope, view: &View) -> String {
+    let remaining = scope.backoff_s.unwrap_or_default().ceil() as u64;
+    match (remaining, scope.backoff_level.unwrap_or_default()) {
         (0, 0) => "-".into(),
         (0, level) => format!("recovering (level {level})"),
-        (rest, level) => view.ink.red(&format!("backing off for {} (level {level})", format_duration(rest))),
+        (remaining, level) => view.ink.red(&format!("backing off for {} (level {level})", format_duration(remaining))),
     }
 }
 
 fn clients(clients: &[Client], view: &View) -> String {
-    let tokens = |of: &Client| of.bucket_remaining.map_or("-".into(), group_digits);
-    let until = |of: &Client| match (&of.limited_by, of.limited_for_s) {
+    let tokens = |client: &Client| client.bucket_remaining.map_or("-".into(), group_digits);
+    let until = |client: &Client| match (&client.limited_by, client.limited_for_s) {
         (Some(_), Some(seconds)) => format!("limited for {}", format_duration(seconds)),
         (Some(rule), None) => rule.clone(),
         (None, _) => "-".into(),
     };
-    let rows = clients.iter().filter(|of| of.refused > 0).take(CLIENTS);
-    let rows = rows.map(|of| vec![of.key.clone(), of.class.clone(), group_digits(of.refused), tokens(of), until(of)]);
-    let head = [("key", Left), ("class", Left), ("refused", Right), ("tokens left", Right), ("state", Left)];
-    table("most refused clients", &head, rows, view)
+    let rows = clients.iter().filter(|client| client.refused > 0).take(CLIENTS);
+    let rows = rows.map(|client| {
+        vec![client.key.clone(), client.class.clone(), group_digits(client.refused), tokens(client), until(client)]
+    });
+    let header = [("key", Left), ("class", Left), ("refused", Right), ("tokens left", Right), ("state", Left)];
+    table("most refused clients", &header, rows, view)
 }
 
 fn corrections(state: &State, view: &View) -> String {
-    let row = |of: &Correction| {
-        let when = view.local(&of.time, Some(&state.time));
-        let who = format!("{}{}", host(of.peer.as_deref()), if of.token { ", token" } else { "" });
-        vec![when, of.quota.clone(), of.from.to_string(), of.to.to_string(), of.by.clone().unwrap_or("-".into()), who]
+    let row = |correction: &Correction| {
+        let time = view.local(&correction.time, Some(&state.time));
+        let peer = format!("{}{}", host(correction.peer.as_deref()), if correction.token { ", token" } else { "" });
+        vec![
+            time,
+            correction.quota.clone(),
+            correction.from.to_string(),
+            correction.to.to_string(),
+            correction.by.clone().unwrap_or("-".into()),
+            peer,
+        ]
     };
-    let head =
+    let header =
         [("at", Left), ("quota", Left), ("was", Right), ("is", Right), ("by (unverified)", Left), ("from", Left)];
-    table("manual corrections", &head, state.corrections.iter().map(row), view)
+    table("manual corrections", &header, state.corrections.iter().map(row), view)
 }
 
 /// Returns the peer without its port, which identifies nothing after the connection is closed.
@@ -162,24 +172,24 @@ fn notes(notes: &[String], view: &View) -> String {
 
 /// Renders a table with its title; empty if there are no rows. The first column is truncated if the table is wider than
 /// the page, because its content often comes from clients and may be long.
-fn table(title: &str, head: &[(&str, Align)], rows: impl Iterator<Item = Vec<String>>, view: &View) -> String {
-    let (names, alignment): (Vec<&str>, Vec<Align>) = head.iter().copied().unzip();
+fn table(title: &str, header: &[(&str, Align)], rows: impl Iterator<Item = Vec<String>>, view: &View) -> String {
+    let (names, alignment): (Vec<&str>, Vec<Align>) = header.iter().copied().unzip();
     let mut rows: Vec<Vec<String>> =
         std::iter::once(names.iter().map(|name| view.ink.dim(name)).collect()).chain(rows).collect();
     if rows.len() == 1 {
         return String::new();
     }
-    let widest = |place: usize| rows.iter().map(|row| display_width(&row[place])).max().unwrap_or_default();
-    let others: usize = (1..head.len()).map(|place| GAP + widest(place)).sum();
-    let room = view.width.saturating_sub(INDENT + others).max(MIN_COLUMN);
-    rows.iter_mut().skip(1).for_each(|row| row[0] = shortened(&row[0], room));
+    let widest = |index: usize| rows.iter().map(|row| display_width(&row[index])).max().unwrap_or_default();
+    let others: usize = (1..header.len()).map(|index| GAP + widest(index)).sum();
+    let width = view.width.saturating_sub(INDENT + others).max(MIN_COLUMN);
+    rows.iter_mut().skip(1).for_each(|row| row[0] = shortened(&row[0], width));
     format!("{}\n{}", view.ink.bold(title), columns(INDENT, &alignment, rows.into_iter()))
 }
 
-/// Truncates a text to `room` columns, with an ellipsis.
-fn shortened(text: &str, room: usize) -> String {
-    match text.chars().count() > room {
-        true => text.chars().take(room - 1).chain(['…']).collect(),
+/// Truncates a text to `width` columns, with an ellipsis.
+fn shortened(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text.chars().take(width - 1).chain(['…']).collect(),
         false => text.to_owned(),
     }
 }

@@ -102,8 +102,8 @@ fn long_names_are_truncated() {
 
 #[test]
 fn color_mode_only_adds_escape_codes() {
-    let coloured = View { ink: ColorMode::Color, ..view(80) };
-    let mut shown = text(&troubled_state().to_string(), &coloured).expect("a valid state");
+    let colored = View { ink: ColorMode::Color, ..view(80) };
+    let mut shown = text(&troubled_state().to_string(), &colored).expect("a valid state");
     assert!(shown.contains('\x1b'));
     for code in ["0", "1", "2", "31", "32", "33"] {
         shown = shown.replace(&format!("\x1b[{code}m"), "");
@@ -113,12 +113,12 @@ fn color_mode_only_adds_escape_codes() {
 
 #[test]
 fn minimal_and_incompatible_states_are_rendered() {
-    let quiet = json!({
+    let minimal = json!({
         "time": "2026-11-21T13:05:00Z", "uptime_s": 5, "version": "1.2.3", "revision": "abc1234",
         "listen": ["127.0.0.1:8080"], "origin": {"authority": "127.0.0.1:3000", "addresses": ["127.0.0.1:3000"]},
         "settings": {"loaded_at": "2026-11-21T13:04:55Z", "last_reload_failed": null}, "something": {"new": [1]},
     });
-    let shown = text(&quiet.to_string(), &view(80)).expect("a valid state");
+    let shown = text(&minimal.to_string(), &view(80)).expect("a valid state");
     let expected = "tidegate 1.2.3 (abc1234), up 5 s; times in CET\n\n  \
         listening on   127.0.0.1:8080\n  origin         127.0.0.1:3000\n  connections    0\n  config loaded  14:04\n";
     assert_eq!(shown, expected);
@@ -128,14 +128,14 @@ fn minimal_and_incompatible_states_are_rendered() {
 
 #[test]
 fn window_end_within_a_minute_shows_seconds() {
-    let ends = |moment: &str| {
+    let window_line = |timestamp: &str| {
         let mut state = troubled_state();
-        state["quotas"][0]["window_end"] = json!(moment);
+        state["quotas"][0]["window_end"] = json!(timestamp);
         let shown = text(&state.to_string(), &view(80)).expect("a valid state");
         shown.lines().find(|line| line.starts_with("places_api")).unwrap_or_default().to_owned()
     };
-    assert!(ends("2026-11-21T13:05:30Z").contains("until 14:05:30 (in"));
-    assert!(ends("2026-11-21T13:06:00Z").contains("until 14:06 (in"));
+    assert!(window_line("2026-11-21T13:05:30Z").contains("until 14:05:30 (in"));
+    assert!(window_line("2026-11-21T13:06:00Z").contains("until 14:06 (in"));
 }
 
 #[test]

@@ -29,17 +29,17 @@ impl View {
     }
 
     /// Formats an RFC 3339 time in the local zone, with the date only if it differs from that of `now`.
-    pub(super) fn local(&self, moment: &str, now: Option<&str>) -> String {
-        self.format_time(moment, now, |_| "%H:%M")
+    pub(super) fn local(&self, timestamp: &str, now: Option<&str>) -> String {
+        self.format_time(timestamp, now, |_| "%H:%M")
     }
 
     /// Like [`Self::local`], with seconds unless they are zero, because windows may be shorter than a minute.
-    pub(in crate::cli) fn local_exactly(&self, moment: &str, now: Option<&str>) -> String {
-        self.format_time(moment, now, |local| if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" })
+    pub(in crate::cli) fn local_exactly(&self, timestamp: &str, now: Option<&str>) -> String {
+        self.format_time(timestamp, now, |local| if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" })
     }
 
-    fn format_time(&self, moment: &str, now: Option<&str>, time: impl Fn(&Zoned) -> &'static str) -> String {
-        let Some(local) = self.to_local(moment) else { return moment.to_owned() };
+    fn format_time(&self, timestamp: &str, now: Option<&str>, time: impl Fn(&Zoned) -> &'static str) -> String {
+        let Some(local) = self.to_local(timestamp) else { return timestamp.to_owned() };
         let now = now.and_then(|now| self.to_local(now));
         let day = match now {
             Some(now) if now.date() == local.date() => "",
@@ -49,13 +49,13 @@ impl View {
         local.strftime(&format!("{day}{}", time(&local))).to_string()
     }
 
-    /// Returns the abbreviation of the local zone at `moment`.
-    pub(in crate::cli) fn zone_name(&self, moment: &str) -> String {
-        self.to_local(moment).map(|local| local.strftime("%Z").to_string()).unwrap_or_default()
+    /// Returns the abbreviation of the local zone at `timestamp`.
+    pub(in crate::cli) fn zone_name(&self, timestamp: &str) -> String {
+        self.to_local(timestamp).map(|local| local.strftime("%Z").to_string()).unwrap_or_default()
     }
 
-    fn to_local(&self, moment: &str) -> Option<Zoned> {
-        Some(moment.parse::<Timestamp>().ok()?.to_zoned(self.zone.clone()))
+    fn to_local(&self, timestamp: &str) -> Option<Zoned> {
+        Some(timestamp.parse::<Timestamp>().ok()?.to_zoned(self.zone.clone()))
     }
 }
 
