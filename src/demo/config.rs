@@ -54,8 +54,8 @@ mod tests {
     #[test]
     fn displayed_config_matches_the_constants() {
         assert!(RULES_EXCERPT.contains(&format!("  {QUOTA}:\n    limit: {LIMIT}\n")));
-        for mark in SHED_THRESHOLDS {
-            assert!(RULES_EXCERPT.contains(&format!("{{ above: {mark}%")), "{mark}");
+        for threshold in SHED_THRESHOLDS {
+            assert!(RULES_EXCERPT.contains(&format!("{{ above: {threshold}%")), "{threshold}");
         }
         for network in super::super::HOSTING_NETWORKS {
             assert!(RULES_EXCERPT.contains(network), "{network}");

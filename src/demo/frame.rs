@@ -7,34 +7,42 @@ use std::fmt::Write;
 use std::time::Duration;
 
 /// Renders the table for a terminal of `width` columns.
-pub fn frame(board: &Scoreboard, width: usize, ink: ColorMode) -> String {
+pub fn frame(scoreboard: &Scoreboard, width: usize, color: ColorMode) -> String {
     let mut out = String::new();
-    let hour = ink.bold(&clock(board.now));
+    let hour = color.bold(&clock(scoreboard.now));
     let _ = writeln!(
         out,
         "  {hour}  {}",
-        bar(board.now.as_secs_f64() / traffic::LENGTH.as_secs_f64(), &[], bar_width(width))
+        bar(scoreboard.now.as_secs_f64() / traffic::LENGTH.as_secs_f64(), &[], bar_width(width))
     );
-    let spent = share(board.quota);
-    let units =
-        format!("{} of {} units", group_digits(board.quota.used as u64), group_digits(board.quota.limit as u64));
-    let _ = writeln!(out, "  quota  {}  {units}", ink.by_level(spent, &bar(spent, &board.marks, bar_width(width))));
+    let used_share = share(scoreboard.quota);
+    let units = format!(
+        "{} of {} units",
+        group_digits(scoreboard.quota.used as u64),
+        group_digits(scoreboard.quota.limit as u64)
+    );
+    let _ = writeln!(
+        out,
+        "  quota  {}  {units}",
+        color.by_level(used_share, &bar(used_share, &scoreboard.marks, bar_width(width)))
+    );
     let _ = writeln!(out);
-    let head =
+    let header =
         format!("  {:<15}{:>9}{:>10}{:>9}{:>9}   last Retry-After", "", "requests", "admitted", "refused", "share");
-    let _ = writeln!(out, "{}", truncate(&head, width));
+    let _ = writeln!(out, "{}", truncate(&header, width));
     for group in Group::ALL {
-        let line = truncate(&line(group.name(), board.row(group)), width);
-        let _ = writeln!(out, "{}", if group == Group::People { ink.bold(&line) } else { line });
+        let line = truncate(&line(group.name(), scoreboard.row(group)), width);
+        let _ = writeln!(out, "{}", if group == Group::People { color.bold(&line) } else { line });
     }
     out
 }
 
 /// Renders one line, for an output that is not redrawn.
-pub fn line_of_log(board: &Scoreboard) -> String {
-    let mut out = format!("{}  quota {}/{}", clock(board.now), board.quota.used as u64, board.quota.limit as u64);
+pub fn line_of_log(scoreboard: &Scoreboard) -> String {
+    let mut out =
+        format!("{}  quota {}/{}", clock(scoreboard.now), scoreboard.quota.used as u64, scoreboard.quota.limit as u64);
     for group in Group::ALL {
-        let row = board.row(group);
+        let row = scoreboard.row(group);
         let _ = write!(out, "  {} {}/{}", group.name(), row.admitted(), row.requests);
     }
     out
@@ -43,11 +51,11 @@ pub fn line_of_log(board: &Scoreboard) -> String {
 fn line(name: &str, row: &Row) -> String {
     let share = match row.requests {
         0 => "-".to_owned(),
-        asked => format!("{:.1}%", 100.0 * row.refused as f64 / asked as f64),
+        requests => format!("{:.1}%", 100.0 * row.refused as f64 / requests as f64),
     };
-    let wait = row.retry_after.map_or("-".to_owned(), |seconds| format!("in {}", format_duration(seconds)));
-    let [asked, served, refused] = [row.requests, row.admitted(), row.refused].map(group_digits);
-    format!("  {name:<15}{asked:>9}{served:>10}{refused:>9}{share:>9}   {wait}")
+    let retry_after = row.retry_after.map_or("-".to_owned(), |seconds| format!("in {}", format_duration(seconds)));
+    let [requests, admitted, refused] = [row.requests, row.admitted(), row.refused].map(group_digits);
+    format!("  {name:<15}{requests:>9}{admitted:>10}{refused:>9}{share:>9}   {retry_after}")
 }
 
 /// Formats a time of the day, such as `14:25`.
@@ -69,26 +77,26 @@ mod tests {
     use super::*;
 
     fn sample_scoreboard() -> Scoreboard {
-        let mut board = Scoreboard {
+        let mut scoreboard = Scoreboard {
             now: Duration::from_secs(14 * 3600 + 25 * 60),
             quota: Gauge { limit: 2000.0, used: 1024.0 },
             marks: vec![20.0, 75.0],
             ..Scoreboard::default()
         };
-        board.rows[Group::People as usize] = Row { requests: 1203, costly: 400, ..Row::default() };
-        board.rows[Group::Impostors as usize] =
+        scoreboard.rows[Group::People as usize] = Row { requests: 1203, costly: 400, ..Row::default() };
+        scoreboard.rows[Group::Impostors as usize] =
             Row { requests: 40, refused: 30, retry_after: Some(34_500), ..Row::default() };
-        board
+        scoreboard
     }
 
     #[test]
     fn frame_shows_time_quota_and_group_rows() {
-        let drawn = frame(&sample_scoreboard(), 80, ColorMode::Plain);
-        let lines: Vec<&str> = drawn.lines().collect();
-        assert!(lines[0].starts_with("  14:25  ███"), "{drawn}");
+        let rendered = frame(&sample_scoreboard(), 80, ColorMode::Plain);
+        let lines: Vec<&str> = rendered.lines().collect();
+        assert!(lines[0].starts_with("  14:25  ███"), "{rendered}");
         assert!(
             lines[1].contains("▓") && lines[1].contains("┊") && lines[1].ends_with("1,024 of 2,000 units"),
-            "{drawn}"
+            "{rendered}"
         );
         assert_eq!(lines[4], "  people             1,203     1,203        0     0.0%   -");
         assert_eq!(lines[8], "  impostors             40        10       30    75.0%   in 9 h 35 min");
@@ -98,9 +106,9 @@ mod tests {
     #[test]
     fn frame_fits_the_width_and_respects_color_mode() {
         for width in [40, 60, 80, 200] {
-            let drawn = frame(&sample_scoreboard(), width, ColorMode::Plain);
-            assert!(drawn.lines().skip(2).all(|line| line.chars().count() <= width), "{width}\n{drawn}");
-            assert!(!drawn.contains('\x1b'));
+            let rendered = frame(&sample_scoreboard(), width, ColorMode::Plain);
+            assert!(rendered.lines().skip(2).all(|line| line.chars().count() <= width), "{width}\n{rendered}");
+            assert!(!rendered.contains('\x1b'));
         }
         assert!(frame(&sample_scoreboard(), 80, ColorMode::Color).contains("\x1b[1m14:25\x1b[0m"));
     }

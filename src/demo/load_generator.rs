@@ -94,32 +94,32 @@ impl ResponseParts {
 }
 
 impl LoadGenerator {
-    /// Sends all requests and passes each response to `heard`. Returns when all responses have arrived.
-    pub async fn send(self, heard: mpsc::UnboundedSender<DemoResponse>) {
+    /// Sends all requests and passes each response to `responses`. Returns when all responses have arrived.
+    pub async fn send(self, responses: mpsc::UnboundedSender<DemoResponse>) {
         let mut workers = JoinSet::new();
-        let lines: Vec<mpsc::Sender<usize>> = (0..self.connections.max(1))
+        let queues: Vec<mpsc::Sender<usize>> = (0..self.connections.max(1))
             .map(|_| {
-                let (line, waiting) = mpsc::channel(QUEUE_LEN);
-                let caller = ClientConnection { gate: self.gate, day: Arc::clone(&self.day), connection: None };
-                workers.spawn(caller.run(waiting, heard.clone()));
-                line
+                let (queue, receiver) = mpsc::channel(QUEUE_LEN);
+                let client = ClientConnection { gate: self.gate, day: Arc::clone(&self.day), connection: None };
+                workers.spawn(client.run(receiver, responses.clone()));
+                queue
             })
             .collect();
-        let begun = self.clock.monotonic_now();
-        for (number, visit) in self.day.iter().enumerate() {
-            if let Some(takes) = self.takes {
-                let due = takes.mul_f64(visit.at.as_secs_f64() / traffic::LENGTH.as_secs_f64());
-                let early = due.saturating_sub(self.clock.monotonic_now().saturating_duration_since(begun));
+        let started = self.clock.monotonic_now();
+        for (number, request) in self.day.iter().enumerate() {
+            if let Some(duration) = self.takes {
+                let due = duration.mul_f64(request.at.as_secs_f64() / traffic::LENGTH.as_secs_f64());
+                let remaining = due.saturating_sub(self.clock.monotonic_now().saturating_duration_since(started));
                 // Even an empty sleep takes one tick of the timer, so it is skipped if the day is late.
-                if !early.is_zero() {
-                    tokio::time::sleep(early).await;
+                if !remaining.is_zero() {
+                    tokio::time::sleep(remaining).await;
                 }
             }
-            self.clock.set(self.begins + visit.at);
+            self.clock.set(self.begins + request.at);
             // A queue is closed only if its connection task panicked; the missing responses reveal that.
-            let _ = lines[number % lines.len()].send(number).await;
+            let _ = queues[number % queues.len()].send(number).await;
         }
-        drop(lines);
+        drop(queues);
         while workers.join_next().await.is_some() {}
     }
 }
@@ -131,23 +131,23 @@ struct ClientConnection {
 }
 
 impl ClientConnection {
-    async fn run(mut self, mut waiting: mpsc::Receiver<usize>, heard: mpsc::UnboundedSender<DemoResponse>) {
-        while let Some(visit) = waiting.recv().await {
-            let answer = match tokio::time::timeout(TIMEOUT, self.send_one(visit)).await {
-                Ok(answer) => answer,
+    async fn run(mut self, mut receiver: mpsc::Receiver<usize>, responses: mpsc::UnboundedSender<DemoResponse>) {
+        while let Some(index) = receiver.recv().await {
+            let response = match tokio::time::timeout(TIMEOUT, self.send_one(index)).await {
+                Ok(response) => response,
                 Err(_) => Err(SendError::TimedOut),
             };
-            if answer.is_err() {
+            if response.is_err() {
                 self.connection = None;
             }
-            if heard.send(DemoResponse { visit, answer }).is_err() {
+            if responses.send(DemoResponse { visit: index, answer: response }).is_err() {
                 return;
             }
         }
     }
 
-    async fn send_one(&mut self, visit: usize) -> Result<ResponseParts, SendError> {
-        let request = request(&self.day[visit], self.gate)?;
+    async fn send_one(&mut self, index: usize) -> Result<ResponseParts, SendError> {
+        let request = request(&self.day[index], self.gate)?;
         let mut connection = self.connected().await?;
         let response = connection.send_request(request).await?;
         let (head, body) = response.into_parts();
@@ -157,10 +157,10 @@ impl ClientConnection {
     }
 
     async fn connected(&mut self) -> Result<SendRequest<Empty<Bytes>>, SendError> {
-        if let Some(mut kept) = self.connection.take()
-            && kept.ready().await.is_ok()
+        if let Some(mut connection) = self.connection.take()
+            && connection.ready().await.is_ok()
         {
-            return Ok(kept);
+            return Ok(connection);
         }
         let stream = TcpStream::connect(self.gate).await.map_err(SendError::Connect)?;
         // Affects only latency, so an error is ignored.
@@ -171,16 +171,16 @@ impl ClientConnection {
     }
 }
 
-fn request(visit: &DemoRequest, gate: SocketAddr) -> Result<Request<Empty<Bytes>>, http::Error> {
+fn request(demo_request: &DemoRequest, gateway: SocketAddr) -> Result<Request<Empty<Bytes>>, http::Error> {
     let mut request = Request::builder()
-        .method(visit.method.clone())
-        .uri(&visit.path)
-        .header(HOST, gate.to_string())
-        .header(FORWARDED_FOR, visit.client.to_string());
-    if !visit.user_agent.is_empty() {
-        request = request.header(USER_AGENT, visit.user_agent.as_bytes());
+        .method(demo_request.method.clone())
+        .uri(&demo_request.path)
+        .header(HOST, gateway.to_string())
+        .header(FORWARDED_FOR, demo_request.client.to_string());
+    if !demo_request.user_agent.is_empty() {
+        request = request.header(USER_AGENT, demo_request.user_agent.as_bytes());
     }
-    if let Some(referer) = &visit.referer {
+    if let Some(referer) = &demo_request.referer {
         request = request.header(REFERER, referer.as_bytes());
     }
     request.body(Empty::new())
@@ -195,22 +195,28 @@ mod tests {
     async fn every_request_is_answered_once_on_simulated_time() {
         let origin = Origin::start(OriginOptions::default()).expect("a free port");
         let day = Arc::new(traffic::generate(1, 0.005));
-        let begins = Timestamp::from_seconds(1_000_000);
-        let clock = Clock::frozen_at(begins);
-        let (heard, mut answers) = mpsc::unbounded_channel();
-        let gate = origin.address();
-        let crowd =
-            LoadGenerator { day: Arc::clone(&day), gate, begins, clock: clock.clone(), takes: None, connections: 3 };
-        crowd.send(heard).await;
+        let start = Timestamp::from_seconds(1_000_000);
+        let clock = Clock::frozen_at(start);
+        let (sender, mut responses) = mpsc::unbounded_channel();
+        let gateway = origin.address();
+        let generator = LoadGenerator {
+            day: Arc::clone(&day),
+            gate: gateway,
+            begins: start,
+            clock: clock.clone(),
+            takes: None,
+            connections: 3,
+        };
+        generator.send(sender).await;
         let mut seen = vec![0; day.len()];
-        while let Some(DemoResponse { visit, answer }) = answers.recv().await {
-            assert_eq!(answer.expect("an answer").status, StatusCode::OK);
-            seen[visit] += 1;
+        while let Some(DemoResponse { visit: index, answer: response }) = responses.recv().await {
+            assert_eq!(response.expect("an answer").status, StatusCode::OK);
+            seen[index] += 1;
         }
         assert!(seen.iter().all(|&times| times == 1));
         let served = origin.stop();
         assert_eq!(served.requests, day.len() as u64);
-        assert_eq!(served.units, day.iter().map(|visit| visit.cost).sum::<u64>());
-        assert_eq!(clock.now(), (begins + day[day.len() - 1].at).truncate_to_micros());
+        assert_eq!(served.units, day.iter().map(|request| request.cost).sum::<u64>());
+        assert_eq!(clock.now(), (start + day[day.len() - 1].at).truncate_to_micros());
     }
 }

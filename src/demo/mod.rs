@@ -99,71 +99,75 @@ pub async fn run(
         .context("cannot start the demo origin")?;
     let clock = Clock::frozen_at(BEGINS);
     let yaml = config::yaml(free_port(8080), free_port(9090), origin.address());
-    let gate = start(&yaml, clock.clone()).context("cannot start the gateway")?;
+    let gateway = start(&yaml, clock.clone()).context("cannot start the gateway")?;
 
     let day = Arc::new(traffic::generate(options.seed, options.scale));
     screen.print(&summary::intro(config::RULES_EXCERPT, options.seconds, day.len(), screen.color_mode()))?;
-    let crowd = LoadGenerator {
+    let generator = LoadGenerator {
         day: Arc::clone(&day),
-        gate: gate.listen(),
+        gate: gateway.listen(),
         begins: BEGINS,
         clock: clock.clone(),
         takes: Some(Duration::from_secs(options.seconds)),
         connections: CONNECTIONS,
     };
-    let Some(board) = run_with_display(crowd, gate.admin(), screen).await? else {
-        gate.shutdown();
+    let Some(scoreboard) = run_with_display(generator, gateway.admin(), screen).await? else {
+        gateway.shutdown();
         return Ok(DemoOutcome::Interrupted);
     };
 
     let served = origin.served();
-    let scrape = Scrape::of(gate.admin()).await.context("cannot read the gateway's metrics")?;
-    screen.print(&format!("\n{}\n", summary::summary(&board, &served, &scrape, screen.color_mode())))?;
-    let broken = summary::failed_checks(&board, &served);
-    for promise in &broken {
-        screen.print(&format!("Check failed: {promise}.\n"))?;
+    let scrape = Scrape::of(gateway.admin()).await.context("cannot read the gateway's metrics")?;
+    screen.print(&format!("\n{}\n", summary::summary(&scoreboard, &served, &scrape, screen.color_mode())))?;
+    let failed_checks = summary::failed_checks(&scoreboard, &served);
+    for check in &failed_checks {
+        screen.print(&format!("Check failed: {check}.\n"))?;
     }
     if options.afterwards == AfterRun::Stay {
-        screen.print(&summary::next_steps(gate.listen(), gate.admin()))?;
+        screen.print(&summary::next_steps(gateway.listen(), gateway.admin()))?;
         wait_for_exit(&clock).await?;
     }
-    gate.shutdown();
-    Ok(if broken.is_empty() { DemoOutcome::Passed } else { DemoOutcome::Failed(broken) })
+    gateway.shutdown();
+    Ok(if failed_checks.is_empty() { DemoOutcome::Passed } else { DemoOutcome::Failed(failed_checks) })
 }
 
 /// Generates the load and shows its progress. Returns `None` if Ctrl-C was pressed.
-async fn run_with_display(crowd: LoadGenerator, admin: SocketAddr, screen: &mut Screen) -> Result<Option<Scoreboard>> {
-    let (day, clock) = (Arc::clone(&crowd.day), crowd.clock.clone());
-    let mut board = Scoreboard { marks: config::SHED_THRESHOLDS.into(), ..Scoreboard::default() };
-    let (heard, mut answers) = mpsc::unbounded_channel();
-    let sending = tokio::spawn(crowd.send(heard));
+async fn run_with_display(
+    generator: LoadGenerator,
+    admin: SocketAddr,
+    screen: &mut Screen,
+) -> Result<Option<Scoreboard>> {
+    let (day, clock) = (Arc::clone(&generator.day), generator.clock.clone());
+    let mut scoreboard = Scoreboard { marks: config::SHED_THRESHOLDS.into(), ..Scoreboard::default() };
+    let (sender, mut responses) = mpsc::unbounded_channel();
+    let task = tokio::spawn(generator.send(sender));
     let mut redraw = tokio::time::interval(screen.frame_interval());
     loop {
         tokio::select! {
             biased;
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted.context("cannot handle Ctrl-C")?;
-                sending.abort();
+                task.abort();
                 return Ok(None);
             }
             _ = redraw.tick() => {
-                board.now = clock.now().saturating_duration_since(BEGINS);
+                scoreboard.now = clock.now().saturating_duration_since(BEGINS);
                 // A failed scrape is replaced by the next one; only the last one must succeed.
                 if let Ok(scrape) = Scrape::of(admin).await {
-                    board.read(&scrape, config::QUOTA);
+                    scoreboard.read(&scrape, config::QUOTA);
                 }
-                screen.draw(&board)?;
+                screen.draw(&scoreboard)?;
             }
-            answer = answers.recv() => match answer {
-                Some(heard) => board.record(&day[heard.visit], &heard),
+            response = responses.recv() => match response {
+                Some(response) => scoreboard.record(&day[response.visit], &response),
                 None => break,
             },
         }
     }
-    board.now = traffic::LENGTH;
-    board.read(&Scrape::of(admin).await.context("cannot read the gateway's metrics")?, config::QUOTA);
-    screen.draw(&board)?;
-    Ok(Some(board))
+    scoreboard.now = traffic::LENGTH;
+    scoreboard.read(&Scrape::of(admin).await.context("cannot read the gateway's metrics")?, config::QUOTA);
+    screen.draw(&scoreboard)?;
+    Ok(Some(scoreboard))
 }
 
 /// Starts the next day at normal speed and waits for Ctrl-C.
@@ -184,9 +188,9 @@ async fn wait_for_exit(clock: &Clock) -> Result<()> {
 
 /// Returns `preferred` on the loopback interface if it is free, else port 0, for which the system selects a port.
 fn free_port(preferred: u16) -> SocketAddr {
-    let wanted = SocketAddr::from(([127, 0, 0, 1], preferred));
-    match std::net::TcpListener::bind(wanted) {
-        Ok(_) => wanted,
+    let address = SocketAddr::from(([127, 0, 0, 1], preferred));
+    match std::net::TcpListener::bind(address) {
+        Ok(_) => address,
         Err(_) => SocketAddr::from(([127, 0, 0, 1], 0)),
     }
 }

@@ -82,18 +82,18 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Origin {
     /// Starts the origin on a free port of the loopback interface, in its own thread.
-    pub fn start(manner: OriginOptions) -> io::Result<Self> {
+    pub fn start(options: OriginOptions) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let books = Arc::new(Mutex::new(OriginCounters::default()));
+        let counters = Arc::new(Mutex::new(OriginCounters::default()));
         let (stop, stopped) = watch::channel(false);
-        let shelf = Arc::clone(&books);
+        let shared_counters = Arc::clone(&counters);
         let thread = std::thread::Builder::new().name("demo-origin".into()).spawn(move || {
-            runtime.block_on(accept(listener, manner, shelf, stopped));
+            runtime.block_on(accept(listener, options, shared_counters, stopped));
         })?;
-        Ok(Self { address, books, stop, thread: Some(thread) })
+        Ok(Self { address, books: counters, stop, thread: Some(thread) })
     }
 
     /// Returns the listen address.
@@ -129,8 +129,8 @@ impl Drop for Origin {
 
 async fn accept(
     listener: std::net::TcpListener,
-    manner: OriginOptions,
-    books: Arc<Mutex<OriginCounters>>,
+    options: OriginOptions,
+    counters: Arc<Mutex<OriginCounters>>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
@@ -139,7 +139,7 @@ async fn accept(
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((stream, _)) = accepted else { continue };
-                connections.spawn(serve(stream, manner, Arc::clone(&books), stopped.clone()));
+                connections.spawn(serve(stream, options, Arc::clone(&counters), stopped.clone()));
             }
             _ = connections.join_next(), if !connections.is_empty() => {}
             _ = stopped.changed() => break,
@@ -151,13 +151,13 @@ async fn accept(
 
 async fn serve(
     stream: TcpStream,
-    manner: OriginOptions,
-    books: Arc<Mutex<OriginCounters>>,
+    options: OriginOptions,
+    counters: Arc<Mutex<OriginCounters>>,
     mut stopped: watch::Receiver<bool>,
 ) {
     // Affects only latency, so an error is ignored.
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| answer(request, manner, Arc::clone(&books)));
+    let service = service_fn(move |request| answer(request, options, Arc::clone(&counters)));
     let connection = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
@@ -170,18 +170,18 @@ async fn serve(
 
 async fn answer(
     request: Request<Incoming>,
-    manner: OriginOptions,
-    books: Arc<Mutex<OriginCounters>>,
+    options: OriginOptions,
+    counters: Arc<Mutex<OriginCounters>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     // The body is read and discarded, so that the connection can be reused.
     let _ = body.collect().await;
     let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
     let class = head.headers.get(CLASS).and_then(|class| class.to_str().ok()).unwrap_or("").to_owned();
-    let costly = (manner.cost)(&target) > 0;
-    let spent = books.lock().record(&target, class, manner);
-    if spent > 0 && !manner.latency.is_zero() {
-        tokio::time::sleep(manner.latency).await;
+    let costly = (options.cost)(&target) > 0;
+    let spent = counters.lock().record(&target, class, options);
+    if spent > 0 && !options.latency.is_zero() {
+        tokio::time::sleep(options.latency).await;
     }
     let mut response = Response::new(Full::new(page(&target)));
     let headers = response.headers_mut();
@@ -189,24 +189,24 @@ async fn answer(
     if costly {
         headers.insert(COST, HeaderValue::from(spent));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=0"));
-        let kept = if spent == 0 { "shop; hit" } else { "shop; fwd=miss" };
-        headers.insert(CACHE_STATUS, HeaderValue::from_static(kept));
+        let cache_status = if spent == 0 { "shop; hit" } else { "shop; fwd=miss" };
+        headers.insert(CACHE_STATUS, HeaderValue::from_static(cache_status));
     }
     Ok(response)
 }
 
 impl OriginCounters {
     /// Records a request and returns its cost, in units.
-    fn record(&mut self, target: &str, class: String, manner: OriginOptions) -> u64 {
-        let cost = (manner.cost)(target);
-        let had_it = cost > 0 && manner.caches_pages && !self.kept.insert(target.to_owned());
-        let spent = if had_it { 0 } else { cost };
+    fn record(&mut self, target: &str, class: String, options: OriginOptions) -> u64 {
+        let cost = (options.cost)(target);
+        let is_cached = cost > 0 && options.caches_pages && !self.kept.insert(target.to_owned());
+        let spent = if is_cached { 0 } else { cost };
         let path = target.split('?').next().unwrap_or(target);
         let served = &mut self.served;
         served.requests += 1;
         served.units += spent;
         served.paid += u64::from(spent > 0);
-        served.cached += u64::from(had_it);
+        served.cached += u64::from(is_cached);
         *served.by_class.entry(class).or_default() += 1;
         *served.by_path.entry(path.to_owned()).or_default() += 1;
         spent
@@ -240,13 +240,13 @@ mod tests {
 
     #[test]
     fn cached_page_costs_nothing_the_second_time() {
-        let (mut books, keeps) =
+        let (mut counters, options) =
             (OriginCounters::default(), OriginOptions { caches_pages: true, ..OriginOptions::default() });
-        assert_eq!(books.record("/search?q=oak", "person".into(), keeps), 4);
-        assert_eq!(books.record("/search?q=oak", "person".into(), keeps), 0);
-        assert_eq!(books.record("/item/1", String::new(), keeps), 1);
-        assert_eq!(books.record("/robots.txt", String::new(), keeps), 0);
-        let served = books.served;
+        assert_eq!(counters.record("/search?q=oak", "person".into(), options), 4);
+        assert_eq!(counters.record("/search?q=oak", "person".into(), options), 0);
+        assert_eq!(counters.record("/item/1", String::new(), options), 1);
+        assert_eq!(counters.record("/robots.txt", String::new(), options), 0);
+        let served = counters.served;
         assert_eq!((served.requests, served.units, served.paid, served.cached), (4, 5, 2, 1));
         assert_eq!(served.by_path["/search"], 2);
         assert_eq!(served.by_class["person"], 2);
@@ -254,8 +254,11 @@ mod tests {
 
     #[test]
     fn origin_without_cache_charges_every_request() {
-        let mut books = OriginCounters::default();
-        assert_eq!((1..=3).map(|_| books.record("/item/1", String::new(), OriginOptions::default())).sum::<u64>(), 3);
+        let mut counters = OriginCounters::default();
+        assert_eq!(
+            (1..=3).map(|_| counters.record("/item/1", String::new(), OriginOptions::default())).sum::<u64>(),
+            3
+        );
     }
 
     #[test]

@@ -52,26 +52,26 @@ const PAGES_MAX: u64 = 30;
 
 /// Generates all requests of people on the day, unordered.
 pub(super) fn requests(seed: u64, scale: f64) -> Vec<DemoRequest> {
-    let mut chance = Rng::from_seed(seed, "people");
-    let mut visits = Vec::new();
+    let mut rng = Rng::from_seed(seed, "people");
+    let mut requests = Vec::new();
     let avid = traffic::scaled(AVID, scale);
     for number in 0..traffic::scaled(SESSIONS, scale) + avid {
         let avid = number < avid;
         let pages =
-            if avid { 80 + chance.gen_below(100) } else { 1 + (chance.exponential(MORE_PAGES) as u64).min(PAGES_MAX) };
-        session(&mut chance, if avid { "person, avid" } else { "person" }, pages, &mut visits);
+            if avid { 80 + rng.gen_below(100) } else { 1 + (rng.exponential(MORE_PAGES) as u64).min(PAGES_MAX) };
+        session(&mut rng, if avid { "person, avid" } else { "person" }, pages, &mut requests);
     }
-    visits
+    requests
 }
 
-fn session(chance: &mut Rng, actor: &'static str, pages: u64, visits: &mut Vec<DemoRequest>) {
-    let (client, actor) = address(chance, actor);
-    let user_agent = *chance.choose(&BROWSERS);
-    let returning = chance.gen_bool(RETURNING);
-    let mut at = traffic::moment(chance, &WAKING);
-    let mut referer = (*chance.choose(&FOUND_BY)).to_owned();
-    let mut path = if chance.gen_bool(0.7) { site::popular_item(chance) } else { "/".to_owned() };
-    let visit = |at, path: &str, referer: &str| DemoRequest {
+fn session(rng: &mut Rng, actor: &'static str, pages: u64, requests: &mut Vec<DemoRequest>) {
+    let (client, actor) = address(rng, actor);
+    let user_agent = *rng.choose(&BROWSERS);
+    let returning = rng.gen_bool(RETURNING);
+    let mut at = traffic::moment(rng, &WAKING);
+    let mut referer = (*rng.choose(&FOUND_BY)).to_owned();
+    let mut path = if rng.gen_bool(0.7) { site::popular_item(rng) } else { "/".to_owned() };
+    let request = |at, path: &str, referer: &str| DemoRequest {
         at,
         client,
         method: http::Method::GET,
@@ -86,34 +86,34 @@ fn session(chance: &mut Rng, actor: &'static str, pages: u64, visits: &mut Vec<D
         if at >= traffic::LENGTH {
             break;
         }
-        visits.push(visit(at, &path, &referer));
+        requests.push(request(at, &path, &referer));
         referer = format!("https://shop.example{path}");
         let assets = if page == 0 && !returning { ASSETS.len() } else { 0 };
         for asset in &ASSETS[..assets] {
-            visits.push(visit(within_seconds(chance, at), asset, &referer));
+            requests.push(request(within_seconds(rng, at), asset, &referer));
         }
-        for _ in 0..chance.gen_below(4) {
-            let picture = format!("/assets/item/{}.webp", chance.gen_below(40_000));
-            visits.push(visit(within_seconds(chance, at), &picture, &referer));
+        for _ in 0..rng.gen_below(4) {
+            let picture = format!("/assets/item/{}.webp", rng.gen_below(40_000));
+            requests.push(request(within_seconds(rng, at), &picture, &referer));
         }
-        at += Duration::from_secs_f64(2.0 + chance.exponential(READING));
-        path = if chance.gen_bool(0.65) { site::popular_item(chance) } else { CrawlTarget::Mixed.page(chance) };
+        at += Duration::from_secs_f64(2.0 + rng.exponential(READING));
+        path = if rng.gen_bool(0.65) { site::popular_item(rng) } else { CrawlTarget::Mixed.page(rng) };
     }
 }
 
-fn within_seconds(chance: &mut Rng, at: Duration) -> Duration {
-    (at + Duration::from_millis(60 + chance.gen_below(1800))).min(traffic::LAST_MOMENT)
+fn within_seconds(rng: &mut Rng, at: Duration) -> Duration {
+    (at + Duration::from_millis(60 + rng.gen_below(1800))).min(traffic::LAST_MOMENT)
 }
 
-fn address(chance: &mut Rng, actor: &'static str) -> (IpAddr, &'static str) {
-    if chance.gen_bool(BEHIND_NAT) {
-        return (Ipv4Addr::new(198, 18, 255, 1 + chance.gen_below(5) as u8).into(), "person, shared address");
+fn address(rng: &mut Rng, actor: &'static str) -> (IpAddr, &'static str) {
+    if rng.gen_bool(BEHIND_NAT) {
+        return (Ipv4Addr::new(198, 18, 255, 1 + rng.gen_below(5) as u8).into(), "person, shared address");
     }
-    if chance.gen_bool(ON_IPV6) {
-        let network = chance.next_u64();
+    if rng.gen_bool(ON_IPV6) {
+        let network = rng.next_u64();
         let (site, subnet, host) = ((network >> 48) as u16, (network >> 32) as u16, network as u16);
         return (Ipv6Addr::new(0x2001, 0xdb8, site, subnet, 0, 0, 0, host).into(), actor);
     }
-    let bits = chance.next_u64();
+    let bits = rng.next_u64();
     (Ipv4Addr::new(198, 18, (bits >> 8) as u8 % 255, bits as u8).into(), actor)
 }

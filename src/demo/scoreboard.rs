@@ -85,10 +85,10 @@ impl Group {
     pub const ALL: [Self; 5] = [Self::People, Self::SearchEngines, Self::OtherBots, Self::Scrapers, Self::Impostors];
 
     /// Returns the group of a request.
-    pub fn of(visit: &DemoRequest) -> Self {
-        match visit.label {
+    pub fn of(request: &DemoRequest) -> Self {
+        match request.label {
             ClientKind::Human => Self::People,
-            ClientKind::VerifiedBot if matches!(visit.actor, "googlebot" | "bingbot" | "applebot") => {
+            ClientKind::VerifiedBot if matches!(request.actor, "googlebot" | "bingbot" | "applebot") => {
                 Self::SearchEngines
             }
             ClientKind::VerifiedBot | ClientKind::DeclaredBot => Self::OtherBots,
@@ -115,8 +115,8 @@ impl Row {
         self.requests - self.refused
     }
 
-    fn add(&mut self, visit: &DemoRequest, refusal: Option<(&str, Option<u64>)>) {
-        let costly = u64::from(visit.cost > 0);
+    fn add(&mut self, request: &DemoRequest, refusal: Option<(&str, Option<u64>)>) {
+        let costly = u64::from(request.cost > 0);
         self.requests += 1;
         self.costly += costly;
         if let Some((reason, retry_after)) = refusal {
@@ -135,37 +135,37 @@ impl Scoreboard {
     }
 
     /// Records the response to one request.
-    pub fn record(&mut self, visit: &DemoRequest, heard: &DemoResponse) {
-        let Ok(answer) = &heard.answer else {
+    pub fn record(&mut self, request: &DemoRequest, response: &DemoResponse) {
+        let Ok(parts) = &response.answer else {
             self.failed += 1;
             return;
         };
-        let problem = answer.is_refusal().then(|| reason(&answer.body));
-        if problem.is_none() && !answer.status.is_success() {
+        let problem = parts.is_refusal().then(|| reason(&parts.body));
+        if problem.is_none() && !parts.status.is_success() {
             self.failed += 1;
         }
-        let refusal = problem.as_deref().map(|reason| (reason, answer.retry_after()));
-        let group = Group::of(visit);
-        self.rows[group as usize].add(visit, refusal);
-        self.actors.entry(visit.actor).or_default().add(visit, refusal);
+        let refusal = problem.as_deref().map(|reason| (reason, parts.retry_after()));
+        let group = Group::of(request);
+        self.rows[group as usize].add(request, refusal);
+        self.actors.entry(request.actor).or_default().add(request, refusal);
         if refusal.is_some() && group != Group::People && !self.example.as_ref().is_some_and(is_good_example) {
-            let shown = HEADERS_SHOWN.iter().filter_map(|name| {
-                let value = answer.headers.get(*name)?.to_str().ok()?;
+            let headers = HEADERS_SHOWN.iter().filter_map(|name| {
+                let value = parts.headers.get(*name)?.to_str().ok()?;
                 Some(((*name).to_owned(), value.to_owned()))
             });
             self.example = Some(Example {
-                visit: visit.clone(),
-                status: answer.status,
-                headers: shown.collect(),
-                body: String::from_utf8_lossy(&answer.body).into_owned(),
+                visit: request.clone(),
+                status: parts.status,
+                headers: headers.collect(),
+                body: String::from_utf8_lossy(&parts.body).into_owned(),
             });
         }
     }
 
     /// Reads the gateway's usage of the quota `name` from a scrape.
     pub fn read(&mut self, scrape: &Scrape, name: &str) {
-        let of_quota = [("quota", name)];
-        let gauge = |metric| scrape.sum(metric, &of_quota);
+        let labels = [("quota", name)];
+        let gauge = |metric| scrape.sum(metric, &labels);
         self.quota = Gauge {
             limit: gauge("tidegate_quota_limit"),
             used: gauge("tidegate_quota_used") + gauge("tidegate_quota_reserved"),
@@ -195,31 +195,31 @@ mod tests {
 
     #[test]
     fn only_gateway_refusals_are_counted() {
-        let visit = traffic::generate(1, 0.0)
+        let request = traffic::generate(1, 0.0)
             .into_iter()
-            .find(|visit| visit.label == ClientKind::Impostor)
+            .find(|request| request.label == ClientKind::Impostor)
             .expect("an impostor");
-        let mut board = Scoreboard::default();
-        let mut hears = |status: u16, by_gate: bool| {
-            let mut answer = ResponseParts {
+        let mut scoreboard = Scoreboard::default();
+        let mut record = |status: u16, from_gateway: bool| {
+            let mut parts = ResponseParts {
                 status: http::StatusCode::from_u16(status).expect("a status"),
                 headers: http::HeaderMap::new(),
                 body: Bytes::from_static(br#"{"reason":"tier"}"#),
             };
-            answer.headers.insert("retry-after", http::HeaderValue::from_static("17"));
-            if by_gate {
-                answer.headers.insert("x-tidegate-decision", http::HeaderValue::from_static("1"));
+            parts.headers.insert("retry-after", http::HeaderValue::from_static("17"));
+            if from_gateway {
+                parts.headers.insert("x-tidegate-decision", http::HeaderValue::from_static("1"));
             }
-            board.record(&visit, &DemoResponse { visit: 0, answer: Ok(answer) });
+            scoreboard.record(&request, &DemoResponse { visit: 0, answer: Ok(parts) });
         };
-        hears(200, false);
-        hears(429, false);
-        hears(429, true);
-        let row = board.row(Group::Impostors);
+        record(200, false);
+        record(429, false);
+        record(429, true);
+        let row = scoreboard.row(Group::Impostors);
         assert_eq!((row.requests, row.refused, row.admitted(), row.retry_after), (3, 1, 2, Some(17)));
         assert_eq!(row.reasons["tier"], 1);
-        assert_eq!(board.failed, 1);
-        assert_eq!(board.example.as_ref().map(|example| example.status.as_u16()), Some(429));
-        assert_eq!(board.actors[visit.actor], *row);
+        assert_eq!(scoreboard.failed, 1);
+        assert_eq!(scoreboard.example.as_ref().map(|example| example.status.as_u16()), Some(429));
+        assert_eq!(scoreboard.actors[request.actor], *row);
     }
 }

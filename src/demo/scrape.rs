@@ -20,9 +20,9 @@ struct Sample {
 impl Scrape {
     /// Scrapes the admin listener at `admin`.
     pub async fn of(admin: SocketAddr) -> Result<Self, anyhow::Error> {
-        let answer = Client::at(admin.to_string()).get("/metrics").await?;
-        anyhow::ensure!(answer.status.is_success(), "/metrics returned {}", answer.status);
-        Ok(Self::parse(&answer.body))
+        let response = Client::at(admin.to_string()).get("/metrics").await?;
+        anyhow::ensure!(response.status.is_success(), "/metrics returned {}", response.status);
+        Ok(Self::parse(&response.body))
     }
 
     /// Parses the Prometheus text format; skips invalid lines.
@@ -32,11 +32,11 @@ impl Scrape {
 
     /// Returns the sum of all samples of the metric `name` with these labels.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let fits = |sample: &&Sample| {
+        let matches = |sample: &&Sample| {
             sample.name == name
-                && labels.iter().all(|(label, value)| sample.labels.get(*label).is_some_and(|has| has == value))
+                && labels.iter().all(|(label, value)| sample.labels.get(*label).is_some_and(|actual| actual == value))
         };
-        self.samples.iter().filter(fits).map(|sample| sample.value).sum()
+        self.samples.iter().filter(matches).map(|sample| sample.value).sum()
     }
 
     /// Like [`Self::sum`], but as an integer.
@@ -79,11 +79,11 @@ fn sample(line: &str) -> Option<Sample> {
 /// Splits at the closing quotation mark: returns the unescaped text before it and the rest after it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
-    let mut letters = text.char_indices();
-    while let Some((at, letter)) = letters.next() {
-        match letter {
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
             '"' => return Some((value, &text[at + 1..])),
-            '\\' => match letters.next()?.1 {
+            '\\' => match chars.next()?.1 {
                 'n' => value.push('\n'),
                 other => value.push(other),
             },

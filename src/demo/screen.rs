@@ -25,8 +25,8 @@ const DEFAULT_WIDTH: usize = 80;
 
 impl Screen {
     /// Creates the output for a terminal of `width` columns, or of the default width.
-    pub fn terminal(out: Box<dyn Write + Send>, width: Option<usize>, ink: ColorMode) -> Self {
-        Self { out, surface: Surface::Terminal { width: width.unwrap_or(DEFAULT_WIDTH), drawn: 0 }, ink }
+    pub fn terminal(out: Box<dyn Write + Send>, width: Option<usize>, color: ColorMode) -> Self {
+        Self { out, surface: Surface::Terminal { width: width.unwrap_or(DEFAULT_WIDTH), drawn: 0 }, ink: color }
     }
 
     /// Creates the output for a pipe or a file.
@@ -57,15 +57,15 @@ impl Screen {
     }
 
     /// Draws the scoreboard: over the last frame on a terminal, else as one more line.
-    pub fn draw(&mut self, board: &Scoreboard) -> io::Result<()> {
+    pub fn draw(&mut self, scoreboard: &Scoreboard) -> io::Result<()> {
         match &mut self.surface {
             Surface::Terminal { width, drawn } => {
-                let picture = frame::frame(board, *width, self.ink);
-                let up = if *drawn > 0 { format!("\x1b[{drawn}A\x1b[J") } else { String::new() };
-                *drawn = picture.lines().count();
-                write!(self.out, "{up}{picture}")?;
+                let frame = frame::frame(scoreboard, *width, self.ink);
+                let erase = if *drawn > 0 { format!("\x1b[{drawn}A\x1b[J") } else { String::new() };
+                *drawn = frame.lines().count();
+                write!(self.out, "{erase}{frame}")?;
             }
-            Surface::Lines => writeln!(self.out, "{}", frame::line_of_log(board))?,
+            Surface::Lines => writeln!(self.out, "{}", frame::line_of_log(scoreboard))?,
         }
         self.out.flush()
     }
@@ -91,33 +91,33 @@ mod tests {
         }
     }
 
-    fn written(paper: &SharedBuffer) -> String {
-        String::from_utf8_lossy(&paper.0.lock()).into_owned()
+    fn written(buffer: &SharedBuffer) -> String {
+        String::from_utf8_lossy(&buffer.0.lock()).into_owned()
     }
 
     #[test]
     fn terminal_frames_are_redrawn_pipe_lines_are_not() {
-        let paper = SharedBuffer::default();
-        let mut terminal = Screen::terminal(Box::new(paper.clone()), None, ColorMode::Plain);
+        let buffer = SharedBuffer::default();
+        let mut terminal = Screen::terminal(Box::new(buffer.clone()), None, ColorMode::Plain);
         terminal.draw(&Scoreboard::default()).expect("writable");
         terminal.draw(&Scoreboard::default()).expect("writable");
-        assert_eq!(written(&paper).matches("\x1b[9A\x1b[J").count(), 1);
+        assert_eq!(written(&buffer).matches("\x1b[9A\x1b[J").count(), 1);
 
-        let paper = SharedBuffer::default();
-        let mut pipe = Screen::lines(Box::new(paper.clone()));
+        let buffer = SharedBuffer::default();
+        let mut pipe = Screen::lines(Box::new(buffer.clone()));
         pipe.draw(&Scoreboard::default()).expect("writable");
         pipe.draw(&Scoreboard::default()).expect("writable");
-        assert_eq!(written(&paper).lines().count(), 2);
-        assert!(!written(&paper).contains('\x1b'));
+        assert_eq!(written(&buffer).lines().count(), 2);
+        assert!(!written(&buffer).contains('\x1b'));
     }
 
     #[test]
     fn printed_text_is_not_overwritten() {
-        let paper = SharedBuffer::default();
-        let mut terminal = Screen::terminal(Box::new(paper.clone()), Some(60), ColorMode::Plain);
+        let buffer = SharedBuffer::default();
+        let mut terminal = Screen::terminal(Box::new(buffer.clone()), Some(60), ColorMode::Plain);
         terminal.draw(&Scoreboard::default()).expect("writable");
         terminal.print("The day is over.\n").expect("writable");
         terminal.draw(&Scoreboard::default()).expect("writable");
-        assert!(!written(&paper).contains("\x1b[J"));
+        assert!(!written(&buffer).contains("\x1b[J"));
     }
 }

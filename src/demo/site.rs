@@ -78,30 +78,30 @@ pub(super) enum CrawlTarget {
 
 impl CrawlTarget {
     /// Returns a random page of the target.
-    pub(super) fn page(self, chance: &mut Rng) -> String {
+    pub(super) fn page(self, rng: &mut Rng) -> String {
         match self {
-            Self::Mixed => match chance.gen_f64() {
-                dice if dice < 0.64 => Self::Items.page(chance),
-                dice if dice < 0.92 => Self::Categories.page(chance),
-                _ => Self::Searches.page(chance),
+            Self::Mixed => match rng.gen_f64() {
+                sample if sample < 0.64 => Self::Items.page(rng),
+                sample if sample < 0.92 => Self::Categories.page(rng),
+                _ => Self::Searches.page(rng),
             },
-            Self::Items => item(chance.gen_below(ITEMS)),
-            Self::Categories => format!("/category/{}?page={}", chance.choose(&CATEGORIES), 1 + chance.gen_below(150)),
-            Self::Searches => match chance.gen_bool(0.6) {
-                true => format!("/search?q={}", chance.choose(&WORDS)),
-                false => format!("/search?q={}&page={}", chance.choose(&WORDS), 2 + chance.gen_below(30)),
+            Self::Items => item(rng.gen_below(ITEMS)),
+            Self::Categories => format!("/category/{}?page={}", rng.choose(&CATEGORIES), 1 + rng.gen_below(150)),
+            Self::Searches => match rng.gen_bool(0.6) {
+                true => format!("/search?q={}", rng.choose(&WORDS)),
+                false => format!("/search?q={}&page={}", rng.choose(&WORDS), 2 + rng.gen_below(30)),
             },
             Self::Homepage => "/".to_owned(),
             Self::Feed => "/feed.xml".to_owned(),
-            Self::Probes => (*chance.choose(&PROBES)).to_owned(),
+            Self::Probes => (*rng.choose(&PROBES)).to_owned(),
         }
     }
 }
 
 /// Returns a random item, with few items much more popular than the rest.
-pub(super) fn popular_item(chance: &mut Rng) -> String {
-    let place = chance.gen_f64().powi(4);
-    item((place * ITEMS as f64) as u64)
+pub(super) fn popular_item(rng: &mut Rng) -> String {
+    let position = rng.gen_f64().powi(4);
+    item((position * ITEMS as f64) as u64)
 }
 
 fn item(number: u64) -> String {

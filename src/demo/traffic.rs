@@ -43,44 +43,44 @@ pub struct DemoRequest {
 
 /// Generates a day with `scale` times the normal traffic, ordered by time. Scale 1 is about 50,000 requests.
 pub fn generate(seed: u64, scale: f64) -> Vec<DemoRequest> {
-    let mut visits = people::requests(seed, scale);
+    let mut requests = people::requests(seed, scale);
     for crawler in &CRAWLERS {
-        visits.extend(crawl(crawler, seed, scale));
+        requests.extend(crawl(crawler, seed, scale));
     }
-    visits.sort_by_key(|visit| visit.at);
-    visits
+    requests.sort_by_key(|request| request.at);
+    requests
 }
 
 fn crawl(crawler: &CrawlerProfile, seed: u64, scale: f64) -> Vec<DemoRequest> {
-    let mut chance = Rng::from_seed(seed, crawler.actor);
-    let addresses: Vec<IpAddr> = (0..crawler.addresses).map(|place| address(crawler, place, &mut chance)).collect();
+    let mut rng = Rng::from_seed(seed, crawler.actor);
+    let addresses: Vec<IpAddr> = (0..crawler.addresses).map(|index| address(crawler, index, &mut rng)).collect();
     let count = scaled(f64::from(crawler.visits), scale);
     let robots = if crawler.robots == 0 { 0 } else { scaled(f64::from(crawler.robots), scale) };
-    let mut visits = Vec::new();
+    let mut requests = Vec::new();
     for number in 0..count {
-        let at = if crawler.even { uniform_step(number, count) } else { moment(&mut chance, crawler.hours) };
+        let at = if crawler.even { uniform_step(number, count) } else { moment(&mut rng, crawler.hours) };
         let reads_robots = number < robots;
-        let place = chance.gen_below(crawler.addresses);
-        let visit = |at: Duration, path: String| DemoRequest {
+        let index = rng.gen_below(crawler.addresses);
+        let request = |at: Duration, path: String| DemoRequest {
             at,
-            client: addresses[place as usize],
+            client: addresses[index as usize],
             method: crawler.method.clone(),
             cost: site::cost(&path),
             path,
             // Each address always sends the same user agent.
-            user_agent: crawler.user_agents[place as usize % crawler.user_agents.len()].into(),
+            user_agent: crawler.user_agents[index as usize % crawler.user_agents.len()].into(),
             referer: None,
             label: crawler.label,
             actor: crawler.actor,
         };
-        let page = if reads_robots { ROBOTS_TXT_PATH.to_owned() } else { crawler.wants.page(&mut chance) };
-        visits.push(visit(at, page));
-        for _ in 0..asset_count(&mut chance, crawler.assets) {
-            let asset = (*chance.choose(&ASSETS)).to_owned();
-            visits.push(visit((at + Duration::from_millis(chance.gen_below(2000))).min(LAST_MOMENT), asset));
+        let page = if reads_robots { ROBOTS_TXT_PATH.to_owned() } else { crawler.wants.page(&mut rng) };
+        requests.push(request(at, page));
+        for _ in 0..asset_count(&mut rng, crawler.assets) {
+            let asset = (*rng.choose(&ASSETS)).to_owned();
+            requests.push(request((at + Duration::from_millis(rng.gen_below(2000))).min(LAST_MOMENT), asset));
         }
     }
-    visits
+    requests
 }
 
 /// Scales `count` of a full-size day, to at least 1, so that every actor appears.
@@ -89,14 +89,14 @@ pub(super) fn scaled(count: f64, scale: f64) -> u64 {
 }
 
 /// Returns a random time of the day, distributed by the weights of `hours`.
-pub(super) fn moment(chance: &mut Rng, hours: &Hours) -> Duration {
-    let mut left = chance.gen_below(hours.iter().map(|&weight| u64::from(weight)).sum());
+pub(super) fn moment(rng: &mut Rng, hours: &Hours) -> Duration {
+    let mut left = rng.gen_below(hours.iter().map(|&weight| u64::from(weight)).sum());
     let mut hour = 0;
     while hour < 23 && left >= u64::from(hours[hour]) {
         left -= u64::from(hours[hour]);
         hour += 1;
     }
-    Duration::from_secs(hour as u64 * 3600) + Duration::from_millis(chance.gen_below(3_600_000))
+    Duration::from_secs(hour as u64 * 3600) + Duration::from_millis(rng.gen_below(3_600_000))
 }
 
 fn uniform_step(number: u64, count: u64) -> Duration {
@@ -104,15 +104,15 @@ fn uniform_step(number: u64, count: u64) -> Duration {
     Duration::from_millis(milliseconds / count * number + milliseconds / count / 2)
 }
 
-fn asset_count(chance: &mut Rng, mean: f64) -> u64 {
-    mean.trunc() as u64 + u64::from(chance.gen_bool(mean.fract()))
+fn asset_count(rng: &mut Rng, mean: f64) -> u64 {
+    mean.trunc() as u64 + u64::from(rng.gen_bool(mean.fract()))
 }
 
-fn address(crawler: &CrawlerProfile, place: u64, chance: &mut Rng) -> IpAddr {
-    let network = crawler.networks[place as usize % crawler.networks.len()];
+fn address(crawler: &CrawlerProfile, index: u64, rng: &mut Rng) -> IpAddr {
+    let network = crawler.networks[index as usize % crawler.networks.len()];
     let network: Ipv4Net = network.parse().expect("the networks of CRAWLERS are valid CIDR");
     let size = 1u64 << (32 - u32::from(network.prefix_len()));
-    let offset = if size > 2 { 1 + chance.gen_below(size - 2) } else { chance.gen_below(size) };
+    let offset = if size > 2 { 1 + rng.gen_below(size - 2) } else { rng.gen_below(size) };
     Ipv4Addr::from_bits(network.network().to_bits() + offset as u32).into()
 }
 
@@ -130,14 +130,14 @@ mod tests {
     #[test]
     fn traffic_is_sorted_and_within_the_day() {
         let day = generate(3, 0.1);
-        assert!(day.is_sorted_by_key(|visit| visit.at));
-        assert!(day.iter().all(|visit| visit.at < LENGTH && visit.path.starts_with('/')));
-        assert!(day.iter().all(|visit| visit.cost == site::cost(&visit.path)));
+        assert!(day.is_sorted_by_key(|request| request.at));
+        assert!(day.iter().all(|request| request.at < LENGTH && request.path.starts_with('/')));
+        assert!(day.iter().all(|request| request.cost == site::cost(&request.path)));
     }
 
     #[test]
     fn smallest_traffic_contains_every_crawler() {
-        let actors: BTreeSet<&str> = generate(1, 0.0).iter().map(|visit| visit.actor).collect();
+        let actors: BTreeSet<&str> = generate(1, 0.0).iter().map(|request| request.actor).collect();
         assert!(CRAWLERS.iter().all(|crawler| actors.contains(crawler.actor)), "{actors:?}");
     }
 
@@ -147,9 +147,9 @@ mod tests {
             ["198.18.0.0/15", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32"]
                 .map(|network| network.parse().expect("a network"))
                 .into();
-        for visit in generate(5, 0.1) {
-            let made_up = reserved.iter().any(|network| network.contains(&visit.client));
-            assert_eq!(made_up, visit.label != ClientKind::VerifiedBot, "{visit:?}");
+        for request in generate(5, 0.1) {
+            let is_reserved = reserved.iter().any(|network| network.contains(&request.client));
+            assert_eq!(is_reserved, request.label != ClientKind::VerifiedBot, "{request:?}");
         }
     }
 
@@ -157,12 +157,14 @@ mod tests {
     fn human_traffic_dips_at_night_crawlers_dominate_cost() {
         let day = generate(1, 1.0);
         let people_at = |hour: u64| {
-            day.iter().filter(|visit| visit.label == ClientKind::Human && visit.at.as_secs() / 3600 == hour).count()
+            day.iter()
+                .filter(|request| request.label == ClientKind::Human && request.at.as_secs() / 3600 == hour)
+                .count()
         };
         assert!(people_at(21) > 5 * people_at(4), "{} {}", people_at(21), people_at(4));
         let mut units: BTreeMap<ClientKind, u64> = BTreeMap::new();
-        for visit in &day {
-            *units.entry(visit.label).or_default() += visit.cost;
+        for request in &day {
+            *units.entry(request.label).or_default() += request.cost;
         }
         let people = units.remove(&ClientKind::Human).unwrap_or(0);
         assert!(people > 0 && units.values().sum::<u64>() > 5 * people, "{people} {units:?}");
