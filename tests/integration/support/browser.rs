@@ -39,8 +39,8 @@ impl Browser {
     /// Starts the installed Chromium. Panics if there is none.
     pub fn start() -> Self {
         let program = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|program| {
-            let asked = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-            asked.is_ok_and(|status| status.success())
+            let status = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+            status.is_ok_and(|status| status.success())
         });
         Self::start_program(program.expect("chromium is not installed; run ./test"))
     }
@@ -61,19 +61,26 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()
             .expect("shell is installed");
-        let orders = child.stdin.take().expect("pipe is open");
-        let answers = BufReader::new(child.stdout.take().expect("pipe is open"));
+        let commands = child.stdin.take().expect("pipe is open");
+        let output = BufReader::new(child.stdout.take().expect("pipe is open"));
         let (sender, receiver) = channel();
         std::thread::spawn(move || {
-            for message in answers.split(0).map_while(Result::ok) {
+            for message in output.split(0).map_while(Result::ok) {
                 let message = serde_json::from_slice(&message).expect("message is JSON");
                 if sender.send(message).is_err() {
                     return;
                 }
             }
         });
-        let mut browser =
-            Self { child, orders, answers: receiver, session: None, number: 0, events: Vec::new(), _home: home };
+        let mut browser = Self {
+            child,
+            orders: commands,
+            answers: receiver,
+            session: None,
+            number: 0,
+            events: Vec::new(),
+            _home: home,
+        };
         let target = browser.send_command("Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].clone();
         let attached = browser.send_command("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
         browser.session = attached["sessionId"].as_str().map(str::to_owned);
@@ -96,12 +103,12 @@ impl Browser {
             let event = self.answers.recv_timeout(TIMEOUT).expect("page did not load in time");
             self.events.push(event);
         }
-        let of = |method: &'static str| self.events.iter().filter(move |event| event["method"] == method);
+        let events_of = |method: &'static str| self.events.iter().filter(move |event| event["method"] == method);
         let complaints =
             ["Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Network.loadingFailed"];
         OpenedPage {
-            complaints: complaints.into_iter().flat_map(of).map(|event| event["params"].to_string()).collect(),
-            requests: of("Network.requestWillBeSent")
+            complaints: complaints.into_iter().flat_map(events_of).map(|event| event["params"].to_string()).collect(),
+            requests: events_of("Network.requestWillBeSent")
                 .map(|event| event["params"]["request"]["url"].as_str().unwrap_or_default().to_owned())
                 .collect(),
         }
@@ -109,31 +116,31 @@ impl Browser {
 
     /// Evaluates an expression on the page.
     pub fn evaluate(&mut self, expression: &str) -> Value {
-        let asked = json!({ "expression": expression, "returnByValue": true });
-        let answer = self.send_command("Runtime.evaluate", &asked);
-        assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
-        answer["result"]["value"].clone()
+        let params = json!({ "expression": expression, "returnByValue": true });
+        let response = self.send_command("Runtime.evaluate", &params);
+        assert!(response["exceptionDetails"].is_null(), "{expression}: {response}");
+        response["result"]["value"].clone()
     }
 
     /// Returns a screenshot of the whole page, in base64.
     pub fn screenshot(&mut self) -> String {
-        let asked = json!({ "captureBeyondViewport": true });
-        self.send_command("Page.captureScreenshot", &asked)["data"].as_str().unwrap_or_default().to_owned()
+        let params = json!({ "captureBeyondViewport": true });
+        self.send_command("Page.captureScreenshot", &params)["data"].as_str().unwrap_or_default().to_owned()
     }
 
     /// Returns the page printed on A4 as PDF, in base64.
     pub fn print_to_pdf(&mut self) -> String {
-        let asked = json!({ "paperWidth": 8.27, "paperHeight": 11.69, "printBackground": false });
-        self.send_command("Page.printToPDF", &asked)["data"].as_str().unwrap_or_default().to_owned()
+        let params = json!({ "paperWidth": 8.27, "paperHeight": 11.69, "printBackground": false });
+        self.send_command("Page.printToPDF", &params)["data"].as_str().unwrap_or_default().to_owned()
     }
 
     fn send_command(&mut self, method: &str, params: &Value) -> Value {
         self.number += 1;
-        let mut order = json!({ "id": self.number, "method": method, "params": params });
+        let mut command = json!({ "id": self.number, "method": method, "params": params });
         if let Some(session) = &self.session {
-            order["sessionId"] = json!(session);
+            command["sessionId"] = json!(session);
         }
-        self.orders.write_all(format!("{order}\0").as_bytes()).expect("browser is running");
+        self.orders.write_all(format!("{command}\0").as_bytes()).expect("browser is running");
         loop {
             let message = self.answers.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no response to {method}"));
             if message["id"] == self.number {

@@ -20,10 +20,10 @@ impl ClassifierHarness {
         let names: Vec<&str> = operators.names().collect();
         let yaml = format!("origin: {{ url: 'http://127.0.0.1:1' }}\n{rules}");
         let settings = config::load(Path::new("lookout.yaml"), &yaml, &[], &[], &names);
-        let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let settings = settings.unwrap_or_else(|errors| panic!("{errors}"));
         let policy = Policy::new("lookout.yaml".into(), settings, operators, AddressLists::default());
-        let at_once = Assumptions { latency: Duration::ZERO, ..Assumptions::default() };
-        Self(Simulator::new(policy, &at_once, Default::default()))
+        let assumptions = Assumptions { latency: Duration::ZERO, ..Assumptions::default() };
+        Self(Simulator::new(policy, &assumptions, Default::default()))
     }
 
     /// Classifies the client of a line. Headers and host are unknown.
@@ -34,29 +34,29 @@ impl ClassifierHarness {
     /// Like [`Self::classify_line`], with the host known.
     pub fn classify_line_at_host(&mut self, line: &RecordedRequest, host: &str) -> Classification {
         let text = format_log_line(line, host);
-        let read =
+        let parsed =
             log::LogLine::read(text.as_bytes()).ok().flatten().unwrap_or_else(|| panic!("not a log line: {text}"));
-        let request = ReplayRequest::of(&read).unwrap_or_else(|| panic!("not a request: {text}"));
+        let request = ReplayRequest::of(&parsed).unwrap_or_else(|| panic!("not a request: {text}"));
         let next = OrderedLine { at: line.at, place: LinePosition::default(), text: text.as_bytes() };
-        let mut found = None;
-        self.0.process(next, &read, &request, &mut |_, decided| found = Some(decided.classified));
-        found.expect("each line has one decision")
+        let mut classification = None;
+        self.0.process(next, &parsed, &request, &mut |_, decision| classification = Some(decision.classified));
+        classification.expect("each line has one decision")
     }
 }
 
 /// Formats the line like a server log, with escapes.
 fn format_log_line(line: &RecordedRequest, host: &str) -> String {
-    let RecordedRequest { status, http10, visit, .. } = line;
+    let RecordedRequest { status, http10, visit: request, .. } = line;
     let escaped = |field: &str| field.replace('\\', "\\\\").replace('"', "\\\"");
     let or_dash = |field: &str| if field.is_empty() { "-".to_owned() } else { escaped(field) };
     let (version, host) =
         (if *http10 { "1.0" } else { "1.1" }, if host.is_empty() { "" } else { &format!("{host}:80 ") });
     format!(
         "{host}{} - - [01/Jan/2024:00:00:00 +0000] \"{} {} HTTP/{version}\" {status} 0 \"{}\" \"{}\"",
-        visit.client,
-        visit.method,
-        escaped(&visit.target),
-        or_dash(visit.referer.as_deref().unwrap_or_default()),
-        or_dash(&visit.user_agent),
+        request.client,
+        request.method,
+        escaped(&request.target),
+        or_dash(request.referer.as_deref().unwrap_or_default()),
+        or_dash(&request.user_agent),
     )
 }

@@ -38,9 +38,9 @@ impl Client {
         Self { stream, read: Vec::new(), answered: None }
     }
 
-    /// Counts complete responses in `answered`.
-    pub fn with_response_counter(self, answered: &Arc<AtomicU64>) -> Self {
-        Self { answered: Some(Arc::clone(answered)), ..self }
+    /// Counts complete responses in `counter`.
+    pub fn with_response_counter(self, counter: &Arc<AtomicU64>) -> Self {
+        Self { answered: Some(Arc::clone(counter)), ..self }
     }
 
     /// Sends bytes unchanged.
@@ -69,41 +69,42 @@ impl Client {
 
     /// Reads the response to `method`.
     pub fn response_to(&mut self, method: &str) -> Response {
-        let mut answer = self.head();
-        while answer.status == 100 {
-            answer = self.head();
+        let mut response = self.head();
+        while response.status == 100 {
+            response = self.head();
         }
-        let bare = method == "HEAD" || matches!(answer.status, 204 | 304);
-        if bare {
-            return self.complete_response(answer);
+        let has_no_body = method == "HEAD" || matches!(response.status, 204 | 304);
+        if has_no_body {
+            return self.complete_response(response);
         }
-        if answer.fields.get("transfer-encoding").is_some_and(|coding| coding == "chunked") {
-            self.read_chunked(&mut answer);
-        } else if let Some(length) = answer.fields.get("content-length") {
+        if response.fields.get("transfer-encoding").is_some_and(|coding| coding == "chunked") {
+            self.read_chunked(&mut response);
+        } else if let Some(length) = response.fields.get("content-length") {
             let length = length.parse().expect("a length");
-            answer.body = self.take(length).unwrap_or_else(|got| panic!("truncated after {got} of {length} bytes"));
+            response.body =
+                self.take(length).unwrap_or_else(|received| panic!("truncated after {received} of {length} bytes"));
         } else {
-            answer.body = self.read_rest();
+            response.body = self.read_rest();
         }
-        self.complete_response(answer)
+        self.complete_response(response)
     }
 
     /// Reads the response to `method`, which must have a length. Returns `None` if the connection ends before the
     /// response.
     pub fn response_or_eof(&mut self, method: &str) -> Option<Response> {
-        let mut answer = self.head_or_eof()?;
-        if method != "HEAD" && !matches!(answer.status, 204 | 304) {
-            answer.body = self.take(answer.field("content-length").parse().expect("a length")).ok()?;
+        let mut response = self.head_or_eof()?;
+        if method != "HEAD" && !matches!(response.status, 204 | 304) {
+            response.body = self.take(response.field("content-length").parse().expect("a length")).ok()?;
         }
-        Some(self.complete_response(answer))
+        Some(self.complete_response(response))
     }
 
-    fn complete_response(&self, answer: Response) -> Response {
-        report::record_received(&answer);
-        if let Some(answered) = &self.answered {
-            answered.fetch_add(1, Ordering::SeqCst);
+    fn complete_response(&self, response: Response) -> Response {
+        report::record_received(&response);
+        if let Some(counter) = &self.answered {
+            counter.fetch_add(1, Ordering::SeqCst);
         }
-        answer
+        response
     }
 
     /// Reads one response head, including informational ones.
@@ -150,7 +151,7 @@ impl Client {
         socket.set_linger(Some(std::time::Duration::ZERO)).expect("socket option can be set");
     }
 
-    fn read_chunked(&mut self, answer: &mut Response) {
+    fn read_chunked(&mut self, response: &mut Response) {
         loop {
             let line = self.read_through(b"\r\n").expect("chunk size line");
             let line = String::from_utf8(line).expect("chunk size is UTF-8");
@@ -159,7 +160,9 @@ impl Client {
             if size == 0 {
                 break;
             }
-            answer.body.extend(self.take(size).unwrap_or_else(|got| panic!("truncated after {got} bytes of a chunk")));
+            response.body.extend(
+                self.take(size).unwrap_or_else(|received| panic!("truncated after {received} bytes of a chunk")),
+            );
             assert_eq!(self.take(2).expect("end of the chunk"), b"\r\n");
         }
         let mut lines = Vec::new();
@@ -170,13 +173,13 @@ impl Client {
             }
             lines.push(String::from_utf8(line).expect("trailers are UTF-8"));
         }
-        answer.trailers = parse_fields(lines.iter().map(String::as_str));
+        response.trailers = parse_fields(lines.iter().map(String::as_str));
     }
 
-    fn read_through(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
+    fn read_through(&mut self, delimiter: &[u8]) -> Option<Vec<u8>> {
         loop {
-            if let Some(at) = self.read.windows(mark.len()).position(|part| part == mark) {
-                return Some(self.read.drain(..at + mark.len()).collect());
+            if let Some(at) = self.read.windows(delimiter.len()).position(|window| window == delimiter) {
+                return Some(self.read.drain(..at + delimiter.len()).collect());
             }
             if !self.fill() {
                 return None;

@@ -22,17 +22,17 @@ pub fn sendable_requests(log: &str) -> Vec<LoadRequest> {
 
 /// Parses one line, including the outcome of its request.
 pub fn parse_line(text: &str) -> Option<RecordedRequest> {
-    let log::LogLine { at, status, client, request: asked, referer, user_agent, .. } =
+    let log::LogLine { at, status, client, request: request_line, referer, user_agent, .. } =
         log::LogLine::read(text.as_bytes()).ok()??;
-    let RequestLine { method, path, query, version } = asked?;
+    let RequestLine { method, path, query, version } = request_line?;
     let target = query.map_or_else(|| path.to_string(), |query| format!("{path}?{query}"));
-    let sendable = METHODS.contains(&method.as_str())
+    let is_sendable = METHODS.contains(&method.as_str())
         && version != Version::HTTP_09
         && target.starts_with('/')
         && target.parse::<PathAndQuery>().is_ok();
     let (referer, user_agent) = (referer.as_deref().map(lossy_text), user_agent.as_deref().map(lossy_text));
     let text = |field: &Option<String>| !field.as_ref().is_some_and(|field| field.contains(char::is_control));
-    (sendable && text(&referer) && text(&user_agent)).then(|| RecordedRequest {
+    (is_sendable && text(&referer) && text(&user_agent)).then(|| RecordedRequest {
         at,
         status,
         http10: version == Version::HTTP_10,

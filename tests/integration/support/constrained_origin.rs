@@ -40,17 +40,17 @@ impl ConstrainedOrigin {
     /// Starts a site with the pages `/page/0` and so on. Each page links to four others, and all are reachable from
     /// `/page/0`. Any other path is a page without links.
     pub fn start_site(pages: usize, clock: &Clock) -> Self {
-        let (workshop, clock) = (Arc::new(WorkQueue::default()), clock.clone());
-        let shared = Arc::clone(&workshop);
-        let origin = Origin::with_script(move |seen, wire| {
-            let number = seen.target.strip_prefix("/page/").map(|number| number.parse().expect("page number"));
+        let (queue, clock) = (Arc::new(WorkQueue::default()), clock.clone());
+        let shared = Arc::clone(&queue);
+        let origin = Origin::with_script(move |request, connection| {
+            let number = request.target.strip_prefix("/page/").map(|number| number.parse().expect("page number"));
             let page = shared.process_request(|| number.map_or(String::new(), |number| page_html(number, pages)));
             if number.is_some() {
                 shared.record_crawl(clock.monotonic_now());
             }
-            wire.reply("200 OK", "Content-Type: text/html\r\n", page.as_bytes());
+            connection.reply("200 OK", "Content-Type: text/html\r\n", page.as_bytes());
         });
-        Self { origin, workshop }
+        Self { origin, workshop: queue }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -70,25 +70,25 @@ impl ConstrainedOrigin {
 
 impl WorkQueue {
     fn process_request(&self, page: impl FnOnce() -> String) -> String {
-        let mut orders = self.orders.lock();
-        orders.waiting += 1;
-        orders.most = orders.most.max(orders.waiting + orders.in_hand);
-        self.finished.wait_while(&mut orders, |orders| orders.in_hand == HANDS);
-        orders.waiting -= 1;
-        orders.in_hand += 1;
-        orders.made += 1;
-        let work = Duration::from_millis(WORK_MS[orders.made % WORK_MS.len()]);
-        drop(orders);
-        std::thread::sleep(work);
+        let mut state = self.orders.lock();
+        state.waiting += 1;
+        state.most = state.most.max(state.waiting + state.in_hand);
+        self.finished.wait_while(&mut state, |state| state.in_hand == HANDS);
+        state.waiting -= 1;
+        state.in_hand += 1;
+        state.made += 1;
+        let processing_time = Duration::from_millis(WORK_MS[state.made % WORK_MS.len()]);
+        drop(state);
+        std::thread::sleep(processing_time);
         self.orders.lock().in_hand -= 1;
         self.finished.notify_one();
         page()
     }
 
     fn record_crawl(&self, now: Timestamp) {
-        let mut orders = self.orders.lock();
-        let first = orders.crawl.as_ref().map_or(now, |crawl| *crawl.start());
-        orders.crawl = Some(first..=now);
+        let mut state = self.orders.lock();
+        let first = state.crawl.as_ref().map_or(now, |crawl| *crawl.start());
+        state.crawl = Some(first..=now);
     }
 }
 

@@ -33,17 +33,17 @@ struct RunningGateway {
 impl CrashFixture {
     fn new() -> Self {
         let served = Arc::new(AtomicU64::new(0));
-        let counting = Arc::clone(&served);
-        let origin = Origin::with_script(move |_, wire| {
-            counting.fetch_add(1, Ordering::SeqCst);
-            wire.reply("200 OK", "", b"page");
+        let counter = Arc::clone(&served);
+        let origin = Origin::with_script(move |_, connection| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            connection.reply("200 OK", "", b"page");
         });
         Self::with_origin(origin, served)
     }
 
     fn with_origin(origin: Origin, served: Arc<AtomicU64>) -> Self {
-        let folder = tempfile::tempdir().expect("temporary directory");
-        Self { origin, state: folder.path().join("state"), folder, served }
+        let dir = tempfile::tempdir().expect("temporary directory");
+        Self { origin, state: dir.path().join("state"), folder: dir, served }
     }
 
     fn start(&self, limit: u64, window: &str) -> RunningGateway {
@@ -84,9 +84,9 @@ impl RunningGateway {
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).expect("gateway reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("gateway responds");
-        answer.split_once("\r\n\r\n").expect("HTTP response").1.to_owned()
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("gateway responds");
+        response.split_once("\r\n\r\n").expect("HTTP response").1.to_owned()
     }
 
     /// Returns the settled and reserved units.
@@ -102,15 +102,15 @@ impl RunningGateway {
         sample.and_then(|value| value.parse().ok()).expect("metric is exported")
     }
 
-    fn load(&self, done: impl Fn(u64) -> bool + Sync) -> StatusCounts {
-        load(self.address, done)
+    fn load(&self, is_done: impl Fn(u64) -> bool + Sync) -> StatusCounts {
+        load(self.address, is_done)
     }
 }
 
-/// Sends requests from several clients until `done` returns true for the number of responses, or the gateway has
+/// Sends requests from several clients until `is_done` returns true for the number of responses, or the gateway has
 /// crashed. Returns the number of responses by status.
-fn load(address: SocketAddr, done: impl Fn(u64) -> bool + Sync) -> StatusCounts {
-    let (answered, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+fn load(address: SocketAddr, is_done: impl Fn(u64) -> bool + Sync) -> StatusCounts {
+    let (count, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let statuses = StatusCounts::default();
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
@@ -118,7 +118,7 @@ fn load(address: SocketAddr, done: impl Fn(u64) -> bool + Sync) -> StatusCounts 
                 while !stop.load(Ordering::Relaxed) {
                     let Some(status) = request_status(address) else { return };
                     statuses.count(status);
-                    if done(answered.fetch_add(1, Ordering::Relaxed) + 1) {
+                    if is_done(count.fetch_add(1, Ordering::Relaxed) + 1) {
                         stop.store(true, Ordering::Relaxed);
                     }
                 }
@@ -137,13 +137,13 @@ struct StatusCounts {
 
 impl StatusCounts {
     fn count(&self, status: u16) {
-        let place = match status {
+        let counter = match status {
             200 => &self.ok,
             429 => &self.spent,
             503 => &self.short,
             other => panic!("unexpected status {other}"),
         };
-        place.fetch_add(1, Ordering::Relaxed);
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -152,9 +152,9 @@ fn request_status(address: SocketAddr) -> Option<u16> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(super::TIMEOUT)).ok()?;
     stream.write_all(b"GET /page HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n").ok()?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).ok()?;
-    std::str::from_utf8(answer.get(9..12)?).ok()?.parse().ok()
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).ok()?;
+    std::str::from_utf8(response.get(9..12)?).ok()?.parse().ok()
 }
 
 /// Kills a gateway under load at varying times, and restarts it with its state.
@@ -164,95 +164,94 @@ pub fn kill_repeatedly(rounds: u64) {
 
 /// Like [`kill_repeatedly`], on a disk with space for the ledger only.
 pub fn kill_on_full_disk(disk: &Path, rounds: u64) {
-    let scene = CrashFixture { state: disk.join("state"), ..CrashFixture::new() };
-    run_kill_rounds(&scene, rounds, || {
-        let mut filling =
-            std::fs::OpenOptions::new().append(true).create(true).open(disk.join("other")).expect("a file");
-        while filling.write_all(&[0; 4096]).is_ok() {}
+    let fixture = CrashFixture { state: disk.join("state"), ..CrashFixture::new() };
+    run_kill_rounds(&fixture, rounds, || {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(disk.join("other")).expect("a file");
+        while file.write_all(&[0; 4096]).is_ok() {}
     });
 }
 
-/// Runs the kill rounds. Calls `meanwhile` after each start.
-fn run_kill_rounds(scene: &CrashFixture, rounds: u64, meanwhile: impl Fn()) {
+/// Runs the kill rounds. Calls `after_start` after each start.
+fn run_kill_rounds(fixture: &CrashFixture, rounds: u64, after_start: impl Fn()) {
     // Large enough for all rounds: a lease is at most 1/64 of the limit, and two leases may be lost per crash.
     let limit = rounds * 600;
     let bound = 2 * (limit / 64).max(4) + CLIENTS;
-    let (mut counted, mut total, mut largest) = (0, 0, 0);
+    let (mut excess, mut total, mut largest) = (0, 0, 0);
     for round in 0..rounds {
-        let gate = scene.start(limit, "{ fixed: 7d }");
-        meanwhile();
-        let (served, found) = (scene.served_units(), gate.counted_units());
-        assert!(found >= served, "round {round}: {found} units counted, {served} served");
-        let wasted = (found - served).saturating_sub(counted);
+        let gateway = fixture.start(limit, "{ fixed: 7d }");
+        after_start();
+        let (served, counted) = (fixture.served_units(), gateway.counted_units());
+        assert!(counted >= served, "round {round}: {counted} units counted, {served} served");
+        let wasted = (counted - served).saturating_sub(excess);
         assert!(wasted <= bound, "round {round}: {wasted} units wasted, limit {bound}");
-        assert!(gate.lost_units() <= (bound + CLIENTS) as f64, "round {round}");
-        counted = found - served;
+        assert!(gateway.lost_units() <= (bound + CLIENTS) as f64, "round {round}");
+        excess = counted - served;
         largest = largest.max(wasted);
         total += wasted;
         // Pseudo-random between 1 and 257 requests: 7919 is prime.
-        let dies_after = 1 + (round * 7919) % 257;
+        let kill_after = 1 + (round * 7919) % 257;
         std::thread::scope(|scope| {
-            let (tell, told) = std::sync::mpsc::channel();
-            let address = gate.address;
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let address = gateway.address;
             scope.spawn(move || {
-                load(address, |answered| {
-                    if answered == dies_after {
-                        let _ = tell.send(());
+                load(address, |count| {
+                    if count == kill_after {
+                        let _ = sender.send(());
                     }
                     // Continue until the gateway has crashed.
                     false
                 })
             });
-            told.recv_timeout(super::TIMEOUT).expect("gateway serves requests");
-            gate.program.signal("KILL");
+            receiver.recv_timeout(super::TIMEOUT).expect("gateway serves requests");
+            gateway.program.signal("KILL");
         });
-        gate.program.kill();
+        gateway.program.kill();
     }
     // The remainder can be used to the last unit.
-    let gate = scene.start(limit, "{ fixed: 7d }");
-    let left = limit - gate.counted_units();
+    let gateway = fixture.start(limit, "{ fixed: 7d }");
+    let left = limit - gateway.counted_units();
     assert!(left > 0, "units are left after all rounds");
-    let before = scene.served_units();
-    let statuses = gate.load(|_| scene.served_units() - before >= left || scene.served_units() >= limit);
-    assert_eq!(status_when_exhausted(&gate), 429);
-    assert_eq!(scene.served_units() - before, left, "all remaining units can be used");
-    assert!(scene.served_units() <= limit, "{} units served, limit {limit}", scene.served_units());
+    let before = fixture.served_units();
+    let statuses = gateway.load(|_| fixture.served_units() - before >= left || fixture.served_units() >= limit);
+    assert_eq!(status_when_exhausted(&gateway), 429);
+    assert_eq!(fixture.served_units() - before, left, "all remaining units can be used");
+    assert!(fixture.served_units() <= limit, "{} units served, limit {limit}", fixture.served_units());
     println!(
         "{rounds} kills: {} of {limit} served, {total} wasted in all, {largest} by one, {bound} allowed; then {} short of {left}",
-        scene.served_units(),
+        fixture.served_units(),
         statuses.short.load(Ordering::Relaxed),
     );
 }
 
 /// Returns the status of a request when the quota is used up. A lease may still be in transit.
-fn status_when_exhausted(gate: &RunningGateway) -> u16 {
-    wait_for("the last lease", || request_status(gate.address).filter(|status| *status != 503))
+fn status_when_exhausted(gateway: &RunningGateway) -> u16 {
+    wait_for("the last lease", || request_status(gateway.address).filter(|status| *status != 503))
 }
 
 /// Suspends a gateway in the middle of a window of two seconds, and resumes it in the next window.
 pub fn suspend_across_window_end() {
     const LIMIT: u64 = 60;
     let windows: Arc<parking_lot::Mutex<std::collections::BTreeMap<u64, u64>>> = Arc::default();
-    let scene = {
-        let counting = Arc::clone(&windows);
+    let fixture = {
+        let counts = Arc::clone(&windows);
         let served = Arc::new(AtomicU64::new(0));
-        let origin = Origin::with_script(move |seen, wire| {
+        let origin = Origin::with_script(move |request, connection| {
             // The gateway's time of admission is unknown. A request is short: it arrives in the window of its
             // admission, or just after it.
-            let _ = seen;
-            *counting.lock().entry(unix_seconds() / 2).or_default() += 1;
-            wire.reply("200 OK", "", b"page");
+            let _ = request;
+            *counts.lock().entry(unix_seconds() / 2).or_default() += 1;
+            connection.reply("200 OK", "", b"page");
         });
         CrashFixture::with_origin(origin, served)
     };
-    let gate = scene.start(LIMIT, "{ fixed: 2s }");
+    let gateway = fixture.start(LIMIT, "{ fixed: 2s }");
     for _ in 0..2 {
         let before = unix_seconds() / 2;
-        gate.load(|answered| answered >= 20);
-        gate.program.signal("STOP");
+        gateway.load(|count| count >= 20);
+        gateway.program.signal("STOP");
         wait_until("the next window", || unix_seconds() / 2 > before);
-        gate.program.signal("CONT");
-        gate.load(|answered| answered >= 2 * LIMIT);
+        gateway.program.signal("CONT");
+        gateway.load(|count| count >= 2 * LIMIT);
     }
     let windows = windows.lock().clone();
     for (window, served) in &windows {
@@ -268,25 +267,25 @@ fn unix_seconds() -> u64 {
 
 /// Restarts a gateway cleanly, with and without a correction: the count is exact.
 pub fn clean_restart() {
-    let scene = CrashFixture::new();
-    let gate = scene.start(1000, "{ fixed: 7d }");
-    gate.load(|answered| answered >= 50);
-    let counted = gate.counted_units();
-    assert_eq!(counted, scene.served_units());
-    gate.program.signal("TERM");
-    assert_eq!(gate.program.wait_for_exit().code, 0);
+    let fixture = CrashFixture::new();
+    let gateway = fixture.start(1000, "{ fixed: 7d }");
+    gateway.load(|count| count >= 50);
+    let counted = gateway.counted_units();
+    assert_eq!(counted, fixture.served_units());
+    gateway.program.signal("TERM");
+    assert_eq!(gateway.program.wait_for_exit().code, 0);
 
-    let gate = scene.start(1000, "{ fixed: 7d }");
-    assert_eq!((gate.counted_units(), gate.lost_units()), (counted, 0.0), "a clean stop loses no units");
+    let gateway = fixture.start(1000, "{ fixed: 7d }");
+    assert_eq!((gateway.counted_units(), gateway.lost_units()), (counted, 0.0), "a clean stop loses no units");
     for used in [700, 10, 0, 500] {
-        let told = gate.admin_request("PUT", "/api/v1/quotas/api/used", &format!("{{\"used\": {used}}}"));
-        assert!(told.contains(&format!("\"to\":{used}")), "{told}");
-        assert_eq!(gate.counted_units(), used);
+        let response = gateway.admin_request("PUT", "/api/v1/quotas/api/used", &format!("{{\"used\": {used}}}"));
+        assert!(response.contains(&format!("\"to\":{used}")), "{response}");
+        assert_eq!(gateway.counted_units(), used);
     }
-    gate.program.kill();
-    let gate = scene.start(1000, "{ fixed: 7d }");
-    let counted = gate.counted_units();
+    gateway.program.kill();
+    let gateway = fixture.start(1000, "{ fixed: 7d }");
+    let counted = gateway.counted_units();
     assert!((500..=500 + 2 * 15).contains(&counted), "{counted}");
-    let mut client = Client::connect(gate.address);
+    let mut client = Client::connect(gateway.address);
     assert_eq!(client.get("/page", "").status, 200);
 }

@@ -24,26 +24,26 @@ impl InstalledClients {
     }
 
     /// Returns a Scrapy spider that starts at `/page/0`, with additional `settings`.
-    pub fn scrapy(&self, site: SocketAddr, settings: &[&str]) -> Command {
+    pub fn scrapy(&self, address: SocketAddr, settings: &[&str]) -> Command {
         let mut command = self.command("scrapy");
-        command.args(["runspider", "--loglevel", "ERROR", "-a", &format!("start=http://{site}/page/0")]);
+        command.args(["runspider", "--loglevel", "ERROR", "-a", &format!("start=http://{address}/page/0")]);
         command.args(settings.iter().flat_map(|setting| ["-s", setting])).arg(self.scripts.join("spider.py"));
         command
     }
 
     /// Returns a urllib3 client with `Retry` that fetches `pages` pages one after the other.
-    pub fn urllib3(&self, site: SocketAddr, pages: usize) -> Command {
+    pub fn urllib3(&self, address: SocketAddr, pages: usize) -> Command {
         let mut command = self.command("python");
-        command.arg(self.scripts.join("retrying.py")).args([format!("http://{site}"), pages.to_string()]);
+        command.arg(self.scripts.join("retrying.py")).args([format!("http://{address}"), pages.to_string()]);
         command
     }
 
     /// Returns a got client that fetches `pages` pages, four at a time.
-    pub fn got(&self, site: SocketAddr, pages: usize) -> Command {
+    pub fn got(&self, address: SocketAddr, pages: usize) -> Command {
         let mut command = self.command("node");
         // Node.js searches packages in the working directory only if the script is read from standard input.
         let script = File::open(self.scripts.join("client.mjs")).expect("script is in the repository");
-        command.args(["--input-type=module", "-", &format!("http://{site}"), &pages.to_string()]).stdin(script);
+        command.args(["--input-type=module", "-", &format!("http://{address}"), &pages.to_string()]).stdin(script);
         command
     }
 
@@ -55,10 +55,10 @@ impl InstalledClients {
 }
 
 /// Returns the sorted paths that a client reports as fetched.
-pub fn fetched_paths(told: &Output) -> Vec<String> {
-    assert!(told.status.success(), "{}: {}", told.status, String::from_utf8_lossy(&told.stderr));
+pub fn fetched_paths(output: &Output) -> Vec<String> {
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     let path = |url: &str| url.splitn(4, '/').nth(3).map(|path| format!("/{path}")).expect("a URL");
-    let mut pages: Vec<String> = String::from_utf8_lossy(&told.stdout).lines().map(path).collect();
+    let mut pages: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(path).collect();
     pages.sort();
     pages
 }

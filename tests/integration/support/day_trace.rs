@@ -14,22 +14,22 @@ pub fn generate_day(seed: u64, scale: f64) -> Vec<LoadRequest> {
 pub fn labeled_day(seed: u64, scale: f64) -> impl Iterator<Item = (Duration, LoadRequest, ClientKind, &'static str)> {
     traffic::generate(seed, scale)
         .into_iter()
-        .map(|visit| (visit.at, visit.label, visit.actor, to_load_request(visit)))
-        .map(|(at, label, actor, visit)| (at, visit, label, actor))
+        .map(|request| (request.at, request.label, request.actor, to_load_request(request)))
+        .map(|(at, label, actor, request)| (at, request, label, actor))
 }
 
-fn to_load_request(visit: traffic::DemoRequest) -> LoadRequest {
+fn to_load_request(request: traffic::DemoRequest) -> LoadRequest {
     LoadRequest {
-        client: visit.client,
-        method: visit.method.to_string(),
-        target: visit.path,
-        user_agent: visit.user_agent.into_owned(),
-        referer: visit.referer,
-        kind: match visit.label {
+        client: request.client,
+        method: request.method.to_string(),
+        target: request.path,
+        user_agent: request.user_agent.into_owned(),
+        referer: request.referer,
+        kind: match request.label {
             // Detected by behavior only, which takes more than one request.
             ClientKind::SuspectedBot => None,
             // The operator's addresses are not in the built-in lists.
-            ClientKind::VerifiedBot if visit.actor == "uptime monitor" => Some(ClientKind::DeclaredBot),
+            ClientKind::VerifiedBot if request.actor == "uptime monitor" => Some(ClientKind::DeclaredBot),
             label => Some(label),
         },
     }

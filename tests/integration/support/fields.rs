@@ -11,14 +11,14 @@ pub struct Item {
 impl Item {
     /// Returns the value of a parameter. Panics if it is missing.
     pub fn parameter(&self, key: &str) -> u64 {
-        let found = self.parameters.iter().find(|(found, _)| found == key);
-        found.unwrap_or_else(|| panic!("no {key} in {self:?}")).1
+        let parameter = self.parameters.iter().find(|(name, _)| name == key);
+        parameter.unwrap_or_else(|| panic!("no {key} in {self:?}")).1
     }
 
     /// Returns true if the item has exactly the parameters `keys`.
     pub fn has_only(&self, keys: &[&str]) -> bool {
         self.parameters.len() == keys.len()
-            && keys.iter().all(|key| self.parameters.iter().any(|(found, _)| found == key))
+            && keys.iter().all(|key| self.parameters.iter().any(|(name, _)| name == key))
     }
 }
 
@@ -68,7 +68,7 @@ impl FieldReader<'_> {
                     escaped @ (b'"' | b'\\') => string.push(char::from(escaped)),
                     other => panic!("\\{} in {:?}", char::from(other), self.text),
                 },
-                plain @ 0x20..=0x7e => string.push(char::from(plain)),
+                byte @ 0x20..=0x7e => string.push(char::from(byte)),
                 other => panic!("byte {other} in {:?}", self.text),
             }
         }
@@ -90,8 +90,8 @@ impl FieldReader<'_> {
         digits.parse().expect("fifteen digits fit")
     }
 
-    fn take_while_in(&mut self, fits: impl Fn(u8) -> bool) -> String {
-        let length = self.rest.iter().take_while(|byte| fits(**byte)).count();
+    fn take_while_in(&mut self, predicate: impl Fn(u8) -> bool) -> String {
+        let length = self.rest.iter().take_while(|byte| predicate(**byte)).count();
         let (taken, rest) = self.rest.split_at(length);
         self.rest = rest;
         String::from_utf8_lossy(taken).into_owned()

@@ -69,10 +69,10 @@ impl Http2Client {
     }
 
     /// Reads to the first frame that matches.
-    pub fn wait_for_frame(&mut self, fits: impl Fn(&Frame) -> bool) -> Frame {
+    pub fn wait_for_frame(&mut self, predicate: impl Fn(&Frame) -> bool) -> Frame {
         loop {
             let frame = self.next().expect("frame before the end of the connection");
-            if fits(&frame) {
+            if predicate(&frame) {
                 return frame;
             }
         }

@@ -49,17 +49,17 @@ impl TestGateway {
     }
 
     /// Like [`Self::with_rules`], with other network access.
-    pub fn with_network(world: ExternalAccess, origin: SocketAddr, rules: &str) -> Self {
-        Self::launch(world, origin, rules, Clock::manual(NOON))
+    pub fn with_network(access: ExternalAccess, origin: SocketAddr, rules: &str) -> Self {
+        Self::launch(access, origin, rules, Clock::manual(NOON))
     }
 
-    fn launch(world: ExternalAccess, origin: SocketAddr, rules: &str, clock: Clock) -> Self {
-        let folder = tempfile::tempdir().expect("temporary directory");
-        let yaml = Arc::new(Mutex::new(yaml(origin, folder.path(), rules)));
-        report::record_access_log(&log_path(folder.path()));
-        let mut gate = Self { service: None, world, yaml, folder, answered: Arc::default(), clock };
-        gate.start();
-        gate
+    fn launch(access: ExternalAccess, origin: SocketAddr, rules: &str, clock: Clock) -> Self {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let yaml = Arc::new(Mutex::new(yaml(origin, dir.path(), rules)));
+        report::record_access_log(&log_path(dir.path()));
+        let mut gateway = Self { service: None, world: access, yaml, folder: dir, answered: Arc::default(), clock };
+        gateway.start();
+        gateway
     }
 
     /// Stops the gateway and starts it again, with the same rules in the same directory.
@@ -126,12 +126,12 @@ impl TestGateway {
     }
 
     fn wait_for_records(&self) {
-        let answered = self.answered.load(Ordering::SeqCst) as f64;
+        let responses = self.answered.load(Ordering::SeqCst) as f64;
         wait_until("all responses to be recorded", || {
             let samples = self.samples();
             let recorded: f64 =
                 samples.iter().filter(|(name, _)| name.starts_with(RESPONSES)).map(|(_, count)| count).sum();
-            recorded >= answered
+            recorded >= responses
         });
     }
 
@@ -178,12 +178,12 @@ impl TestGateway {
     pub fn advance_and_sweep(&self, span: Duration) {
         assert!(span >= Duration::from_millis(1250), "span must exceed the timeout of a silent connection");
         assert!(self.yaml().contains("workers: 1\n"), "another worker may check its connections later");
-        let mut silent = self.connect();
+        let mut silent_client = self.connect();
         // Connections are accepted in order: after the response to a later one (an invalid request, which is not
         // counted), the silent one is tracked.
         assert_eq!(self.connect().send("GET / HTTP/1.1\r\n\r\n").read_response().status, 400);
         self.clock.advance(span);
-        assert!(silent.is_closed(), "first_byte_timeout must be 1s in a test that advances the clock");
+        assert!(silent_client.is_closed(), "first_byte_timeout must be 1s in a test that advances the clock");
     }
 
     /// Stops the gateway and returns its access log.
@@ -211,8 +211,8 @@ impl TestGateway {
     /// Sets the used units of a quota manually.
     pub fn set_used(&self, quota: &str, used: u32) {
         let body = format!("{{\"used\": {used}}}");
-        let (status, told) = self.admin_request("PUT", &format!("/api/v1/quotas/{quota}/used"), &body);
-        assert_eq!(status, 200, "{told}");
+        let (status, response) = self.admin_request("PUT", &format!("/api/v1/quotas/{quota}/used"), &body);
+        assert_eq!(status, 200, "{response}");
     }
 
     fn wait_until_ready(&self) {
@@ -230,9 +230,9 @@ impl TestGateway {
              Content-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).expect("gateway reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("gateway responds");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("HTTP response");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("gateway responds");
+        let (head, body) = response.split_once("\r\n\r\n").expect("HTTP response");
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("status code");
         (status, body.to_owned())
     }
@@ -246,8 +246,8 @@ impl Drop for TestGateway {
     }
 }
 
-fn log_path(folder: &Path) -> PathBuf {
-    folder.join("access.log")
+fn log_path(dir: &Path) -> PathBuf {
+    dir.join("access.log")
 }
 
 /// Metric that counts every response once it is recorded.
@@ -256,17 +256,17 @@ const RESPONSES: &str = "tidegate_responses_total{";
 /// Rules that trust the test's own connections as proxies, so that tests can set client addresses.
 const BEHIND_LOOPBACK: &str = "clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }";
 
-fn yaml(origin: SocketAddr, folder: &Path, rules: &str) -> String {
+fn yaml(origin: SocketAddr, dir: &Path, rules: &str) -> String {
     format!(
-        "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {folder}\n{ledger}\n{verify}\n\
+        "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {dir}\n{ledger}\n{verify}\n\
          log: {{ access: {{ path: {log} }}, level: warn }}\n\
          {clients}\n{rules}\n{origin}\n",
-        folder = folder.display(),
+        dir = dir.display(),
         // Counters of a test are not needed by the next test.
         ledger = if rules.contains("ledger:") { "" } else { "ledger: memory" },
         // Tests send no DNS queries and fetch no lists, unless they configure it.
         verify = if rules.contains("verify:") { "" } else { "verify: { dns: off, refresh_interval: off }" },
-        log = log_path(folder).display(),
+        log = log_path(dir).display(),
         // A test that sets more of the origin than its URL writes the section itself, with ORIGIN in it.
         rules = rules.replace("ORIGIN", &format!("http://{origin}")),
         clients = if rules.contains("clients:") { "" } else { BEHIND_LOOPBACK },

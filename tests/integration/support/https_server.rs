@@ -24,16 +24,16 @@ impl HttpsServer {
         let (roots, config) = certificate_authority();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("socket is bound");
-        let answer = Arc::new(Mutex::new(String::new()));
-        let directory = Self { address, roots, answer: Arc::clone(&answer), asked: Arc::default() };
+        let response = Arc::new(Mutex::new(String::new()));
+        let directory = Self { address, roots, answer: Arc::clone(&response), asked: Arc::default() };
         directory.set_response("404 Not Found", "", "");
-        let asked = Arc::clone(&directory.asked);
+        let request_count = Arc::clone(&directory.asked);
         // The thread ends with the process.
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let connection = ServerConnection::new(Arc::clone(&config)).expect("valid TLS configuration");
-                serve(StreamOwned::new(connection, stream), &answer.lock().clone());
-                *asked.lock() += 1;
+                serve(StreamOwned::new(connection, stream), &response.lock().clone());
+                *request_count.lock() += 1;
             }
         });
         directory
@@ -62,16 +62,16 @@ impl HttpsServer {
         *self.asked.lock()
     }
 
-    /// Returns network access that trusts this server and permits fetches from hosts within `reach`.
-    pub fn network(&self, reach: AllowedAddresses) -> ExternalAccess {
-        ExternalAccess { fetcher: Fetcher::with_roots(self.roots.clone()), reach }
+    /// Returns network access that trusts this server and permits fetches from hosts within `allowed`.
+    pub fn network(&self, allowed: AllowedAddresses) -> ExternalAccess {
+        ExternalAccess { fetcher: Fetcher::with_roots(self.roots.clone()), reach: allowed }
     }
 }
 
-fn serve(mut stream: StreamOwned<ServerConnection, TcpStream>, answer: &str) {
+fn serve(mut stream: StreamOwned<ServerConnection, TcpStream>, response: &str) {
     let mut head = [0; 4096];
     let Ok(_) = stream.read(&mut head) else { return };
-    let _ = stream.write_all(answer.as_bytes());
+    let _ = stream.write_all(response.as_bytes());
     stream.conn.send_close_notify();
     let _ = stream.flush();
 }

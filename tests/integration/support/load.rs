@@ -27,40 +27,41 @@ const BURST: usize = 8;
 
 /// Sends all requests, approximately in order, and returns the responses in exact order. A response is `None` if the
 /// connection ended before it was complete. `between` is called before each burst.
-pub fn send_all(gate: SocketAddr, visits: &[LoadRequest], between: impl Fn() + Sync) -> Vec<Option<Response>> {
+pub fn send_all(gateway: SocketAddr, requests: &[LoadRequest], between: impl Fn() + Sync) -> Vec<Option<Response>> {
     let next = AtomicUsize::new(0);
-    let answers = Mutex::new(vec![None; visits.len()]);
+    let responses = Mutex::new(vec![None; requests.len()]);
     std::thread::scope(|scope| {
         for _ in 0..CALLERS {
             scope.spawn(|| {
-                let mut lines: Vec<LoadConnection> = (0..BURST).map(|_| LoadConnection { gate, open: None }).collect();
+                let mut connections: Vec<LoadConnection> =
+                    (0..BURST).map(|_| LoadConnection { gate: gateway, open: None }).collect();
                 loop {
                     let first = next.fetch_add(BURST, Ordering::Relaxed);
-                    let burst = first..visits.len().min(first + BURST);
+                    let burst = first..requests.len().min(first + BURST);
                     if burst.is_empty() {
                         return;
                     }
                     between();
-                    lines
+                    connections
                         .iter_mut()
                         .zip(burst.clone())
-                        .for_each(|(line, place)| line.write_request(place, &visits[place]));
-                    let heard: Vec<_> = lines
+                        .for_each(|(connection, index)| connection.write_request(index, &requests[index]));
+                    let burst_responses: Vec<_> = connections
                         .iter_mut()
                         .zip(burst.clone())
-                        .map(|(line, place)| line.receive_response(&visits[place]))
+                        .map(|(connection, index)| connection.receive_response(&requests[index]))
                         .collect();
-                    answers.lock()[burst].clone_from_slice(&heard);
+                    responses.lock()[burst].clone_from_slice(&burst_responses);
                 }
             });
         }
     });
-    answers.into_inner()
+    responses.into_inner()
 }
 
 /// Returns the host of a request. Each request has its own, which identifies it in the log and at the origin.
-pub fn request_host(place: usize) -> String {
-    format!("visit-{place}.example")
+pub fn request_host(index: usize) -> String {
+    format!("visit-{index}.example")
 }
 
 /// Returns the index of the request with this host.
@@ -76,32 +77,32 @@ struct LoadConnection {
 }
 
 impl LoadConnection {
-    fn write_request(&mut self, place: usize, visit: &LoadRequest) {
+    fn write_request(&mut self, index: usize, request: &LoadRequest) {
         let client = self.open.get_or_insert_with(|| Client::connect(self.gate));
-        client.send(format_request(place, visit));
+        client.send(format_request(index, request));
     }
 
-    fn receive_response(&mut self, visit: &LoadRequest) -> Option<Response> {
-        let answer = self.open.as_mut().and_then(|client| client.response_or_eof(&visit.method));
-        if answer.as_ref().is_none_or(|answer| answer.field("connection") == "close") {
+    fn receive_response(&mut self, request: &LoadRequest) -> Option<Response> {
+        let response = self.open.as_mut().and_then(|client| client.response_or_eof(&request.method));
+        if response.as_ref().is_none_or(|response| response.field("connection") == "close") {
             self.open = None;
         }
-        answer
+        response
     }
 }
 
-fn format_request(place: usize, visit: &LoadRequest) -> String {
-    let LoadRequest { client, method, target, user_agent, referer, .. } = visit;
-    let mut request =
-        format!("{method} {target} HTTP/1.1\r\nHost: {}\r\nX-Forwarded-For: {client}\r\n", request_host(place));
+fn format_request(index: usize, request: &LoadRequest) -> String {
+    let LoadRequest { client, method, target, user_agent, referer, .. } = request;
+    let mut text =
+        format!("{method} {target} HTTP/1.1\r\nHost: {}\r\nX-Forwarded-For: {client}\r\n", request_host(index));
     if !user_agent.is_empty() {
-        request += &format!("User-Agent: {user_agent}\r\n");
+        text += &format!("User-Agent: {user_agent}\r\n");
     }
     if let Some(referer) = referer {
-        request += &format!("Referer: {referer}\r\n");
+        text += &format!("Referer: {referer}\r\n");
     }
     if !matches!(method.as_str(), "GET" | "HEAD") {
-        request += "Content-Length: 0\r\n";
+        text += "Content-Length: 0\r\n";
     }
-    request + "\r\n"
+    text + "\r\n"
 }

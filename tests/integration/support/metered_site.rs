@@ -67,42 +67,42 @@ pub struct OriginCounters {
 
 impl MeteredSite {
     /// Starts the site's origin. Returns it with its counters.
-    pub fn start_origin(self, mood: OriginMode) -> (Origin, Arc<Mutex<OriginCounters>>) {
-        let books = Arc::new(Mutex::new(OriginCounters::default()));
-        let kept = Arc::clone(&books);
-        (Origin::with_script(move |request, wire| serve(request, wire, self, mood, &kept)), books)
+    pub fn start_origin(self, mode: OriginMode) -> (Origin, Arc<Mutex<OriginCounters>>) {
+        let counters = Arc::new(Mutex::new(OriginCounters::default()));
+        let shared = Arc::clone(&counters);
+        (Origin::with_script(move |request, connection| serve(request, connection, self, mode, &shared)), counters)
     }
 }
 
 fn serve(
     request: &ReceivedRequest,
-    wire: &mut OriginConnection,
+    connection: &mut OriginConnection,
     site: MeteredSite,
-    mood: OriginMode,
-    books: &Mutex<OriginCounters>,
+    mode: OriginMode,
+    counters: &Mutex<OriginCounters>,
 ) {
     let cost = (site.cost)(&request.target);
-    let (breaks_off, spent) = {
-        let mut books = books.lock();
-        books.asked += 1;
-        let breaks_off = mood == OriginMode::Moody && books.asked.is_multiple_of(20);
-        books.broken += u64::from(breaks_off);
-        let has_it = mood == OriginMode::Moody && !books.made.insert(request.target.clone());
-        let spent = if has_it { 0 } else { cost };
-        books.spent += spent;
-        (breaks_off.then_some(books.broken), spent)
+    let (reset_number, spent) = {
+        let mut counters = counters.lock();
+        counters.asked += 1;
+        let is_reset = mode == OriginMode::Moody && counters.asked.is_multiple_of(20);
+        counters.broken += u64::from(is_reset);
+        let is_repeated = mode == OriginMode::Moody && !counters.made.insert(request.target.clone());
+        let spent = if is_repeated { 0 } else { cost };
+        counters.spent += spent;
+        (is_reset.then_some(counters.broken), spent)
     };
     // The origin does not report the usual cost.
-    let said = if spent < cost { "X-API-Cost: 0\r\n" } else { "" };
-    match breaks_off {
-        Some(number) if number % 2 == 0 => wire.reset(),
+    let cost_field = if spent < cost { "X-API-Cost: 0\r\n" } else { "" };
+    match reset_number {
+        Some(number) if number % 2 == 0 => connection.reset(),
         Some(_) => {
-            wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n{said}\r\nand then"));
-            wire.reset();
+            connection.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n{cost_field}\r\nand then"));
+            connection.reset();
         }
         None if request.method == "HEAD" => {
-            wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n{said}\r\n"));
+            connection.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n{cost_field}\r\n"));
         }
-        None => wire.reply("200 OK", said, b"page"),
+        None => connection.reply("200 OK", cost_field, b"page"),
     }
 }

@@ -40,10 +40,10 @@ pub use wait::TIMEOUT;
 /// Returns the directory of the developers' shared test data, if it exists. Otherwise reports a skip, even if the test
 /// passes: a twin of the test asserts the same on data of this repository.
 pub fn shared_data() -> Option<PathBuf> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
-    let folder = std::env::var_os("TIDEGATE_SHARED").map_or_else(|| PathBuf::from(beside), PathBuf::from);
-    if folder.is_dir() {
-        return Some(folder);
+    let default_dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
+    let dir = std::env::var_os("TIDEGATE_SHARED").map_or_else(|| PathBuf::from(default_dir), PathBuf::from);
+    if dir.is_dir() {
+        return Some(dir);
     }
     report_skip("no ../shared");
     None
@@ -51,9 +51,9 @@ pub fn shared_data() -> Option<PathBuf> {
 
 /// Reports that the test of this thread is skipped, and why. Does not use `println!`, which is shown for failed tests
 /// only.
-pub fn report_skip(why: &str) {
-    let test = std::thread::current();
-    let _ = writeln!(std::io::stderr(), "skipped: {why}: {}", test.name().unwrap_or_default());
+pub fn report_skip(reason: &str) {
+    let thread = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}: {}", thread.name().unwrap_or_default());
 }
 
 /// Sends requests over one cleartext HTTP/2 connection and returns their statuses.
@@ -63,7 +63,7 @@ pub fn http2_statuses(
 ) -> Vec<u16> {
     use http_body_util::{BodyExt, Empty};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");
-    let work = async {
+    let exchange = async {
         let stream = tokio::net::TcpStream::connect(address).await.expect("gateway listens");
         let io = hyper_util::rt::TokioIo::new(stream);
         let (mut sender, connection) = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
@@ -80,5 +80,5 @@ pub fn http2_statuses(
         }
         statuses
     };
-    runtime.block_on(async { tokio::time::timeout(TIMEOUT, work).await.expect("no response in time") })
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, exchange).await.expect("no response in time") })
 }

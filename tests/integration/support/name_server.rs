@@ -45,10 +45,10 @@ impl NameServer {
         let address = udp.local_addr().expect("socket is bound");
         let server = Self { address, world: Arc::default(), asked: Arc::default() };
         // The threads end with the process. Tests are short, and no other process has the port.
-        let over_udp = server.clone();
-        std::thread::spawn(move || over_udp.serve_udp(&udp));
-        let over_tcp = server.clone();
-        std::thread::spawn(move || over_tcp.serve_tcp(&tcp));
+        let udp_server = server.clone();
+        std::thread::spawn(move || udp_server.serve_udp(&udp));
+        let tcp_server = server.clone();
+        std::thread::spawn(move || tcp_server.serve_tcp(&tcp));
         server
     }
 
@@ -75,8 +75,8 @@ impl NameServer {
     pub fn set_addresses(&self, name: &str, addresses: &[&str]) {
         let parse = |address: &&str| address.parse::<IpAddr>().expect("an address");
         let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = addresses.iter().map(parse).partition(IpAddr::is_ipv4);
-        for (kind, of_kind) in [(RecordType::A, v4), (RecordType::AAAA, v6)] {
-            let records: Vec<RData> = of_kind.into_iter().map(RData::from).collect();
+        for (kind, ips) in [(RecordType::A, v4), (RecordType::AAAA, v6)] {
+            let records: Vec<RData> = ips.into_iter().map(RData::from).collect();
             let reply = if records.is_empty() { Reply::NothingOfThatType } else { Reply::Records(records, 3600) };
             self.set_reply(&format!("{name}."), kind, reply);
         }
@@ -85,7 +85,7 @@ impl NameServer {
     /// Returns the number of PTR queries for `address`.
     pub fn ptr_query_count(&self, address: &str) -> usize {
         let name = reverse_name(address);
-        self.asked.lock().iter().filter(|(asked, _)| *asked == name).count()
+        self.asked.lock().iter().filter(|(queried, _)| *queried == name).count()
     }
 
     /// Returns the number of queries.
@@ -95,9 +95,9 @@ impl NameServer {
 
     fn serve_udp(&self, socket: &UdpSocket) {
         let mut datagram = [0; 4096];
-        while let Ok((length, whose)) = socket.recv_from(&mut datagram) {
-            if let Some(answer) = self.handle_query(&datagram[..length], false) {
-                let _ = socket.send_to(&answer, whose);
+        while let Ok((length, peer)) = socket.recv_from(&mut datagram) {
+            if let Some(response) = self.handle_query(&datagram[..length], false) {
+                let _ = socket.send_to(&response, peer);
             }
         }
     }
@@ -109,13 +109,13 @@ impl NameServer {
                 let mut length = [0; 2];
                 while stream.read_exact(&mut length).is_ok() {
                     let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
-                    let Some(answer) =
+                    let Some(response) =
                         stream.read_exact(&mut question).ok().and_then(|()| server.handle_query(&question, true))
                     else {
                         return;
                     };
-                    let length = u16::try_from(answer.len()).expect("reply length fits u16").to_be_bytes();
-                    if stream.write_all(&[&length[..], &answer].concat()).is_err() {
+                    let length = u16::try_from(response.len()).expect("reply length fits u16").to_be_bytes();
+                    if stream.write_all(&[&length[..], &response].concat()).is_err() {
                         return;
                     }
                 }
@@ -129,33 +129,34 @@ impl NameServer {
         let (name, kind) = (query.name().to_ascii().to_ascii_lowercase(), query.query_type());
         self.asked.lock().push((name.clone(), kind));
         let reply = self.world.lock().get(&(name, kind)).cloned().unwrap_or(Reply::NoSuchName(1800));
-        let mut answer = Message::response(question.metadata.id, OpCode::Query);
-        answer.metadata.recursion_available = true;
-        answer.add_query(query.clone());
+        let mut response = Message::response(question.metadata.id, OpCode::Query);
+        response.metadata.recursion_available = true;
+        response.add_query(query.clone());
         let record = |data: &RData, ttl| Record::from_rdata(query.name().clone(), ttl, data.clone());
         match reply {
             Reply::Records(records, ttl) => {
-                answer.add_answers(records.iter().map(|data| record(data, ttl)));
+                response.add_answers(records.iter().map(|data| record(data, ttl)));
             }
             Reply::NoSuchName(ttl) => {
-                answer.metadata.response_code = ResponseCode::NXDomain;
-                answer.add_authority(soa_record(ttl));
+                response.metadata.response_code = ResponseCode::NXDomain;
+                response.add_authority(soa_record(ttl));
             }
             Reply::NothingOfThatType => {
-                answer.add_authority(soa_record(1800));
+                response.add_authority(soa_record(1800));
             }
-            Reply::Failure(code) => answer.metadata.response_code = code,
+            Reply::Failure(code) => response.metadata.response_code = code,
             Reply::OverTcpOnly(records) if over_tcp => {
-                answer.add_answers(records.iter().map(|data| record(data, 3600)));
+                response.add_answers(records.iter().map(|data| record(data, 3600)));
             }
-            Reply::OverTcpOnly(_) => answer.metadata.truncation = true,
+            Reply::OverTcpOnly(_) => response.metadata.truncation = true,
             Reply::OfAnotherName(records) => {
                 let another = Name::from_ascii("another.test.").expect("valid name");
-                answer.add_answers(records.iter().map(|data| Record::from_rdata(another.clone(), 3600, data.clone())));
+                response
+                    .add_answers(records.iter().map(|data| Record::from_rdata(another.clone(), 3600, data.clone())));
             }
             Reply::Silence => return None,
         }
-        answer.to_vec().ok()
+        response.to_vec().ok()
     }
 }
 

@@ -38,22 +38,22 @@ pub struct OriginConnection {
 impl Origin {
     /// Starts an origin that responds to all requests with a small page.
     pub fn plain() -> Self {
-        Self::with_script(|_, wire| wire.reply("200 OK", "", b"hello"))
+        Self::with_script(|_, connection| connection.reply("200 OK", "", b"hello"))
     }
 
     /// Starts an origin that runs `script` for each request, before the request body is read.
     pub fn with_script(script: impl Fn(&ReceivedRequest, &mut OriginConnection) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("socket is bound");
-        let (seen, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
-        let origin = Self { address, seen: Arc::clone(&seen), connections: Arc::clone(&connections) };
+        let (received, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+        let origin = Self { address, seen: Arc::clone(&received), connections: Arc::clone(&connections) };
         let script: Arc<Script> = Arc::new(script);
         // The thread ends with the process. Tests are short, and no other process has the port.
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 *connections.lock() += 1;
-                let (script, seen) = (Arc::clone(&script), Arc::clone(&seen));
-                std::thread::spawn(move || OriginConnection::new(stream).serve(&*script, &seen));
+                let (script, received) = (Arc::clone(&script), Arc::clone(&received));
+                std::thread::spawn(move || OriginConnection::new(stream).serve(&*script, &received));
             }
         });
         origin
@@ -62,16 +62,16 @@ impl Origin {
     /// Starts an origin that responds with a small page, at `held` only after the test notifies it. Returns the origin,
     /// the signal that it received that request, and the control that releases the response.
     pub fn with_held_responses(held: &'static str) -> (Self, SignalReceiver, OriginControl) {
-        let (tell, asked) = signal();
-        let (go_on, wait) = signal();
-        let origin = Self::with_script(move |request, wire| {
+        let (arrival_sender, arrival) = signal();
+        let (release, release_receiver) = signal();
+        let origin = Self::with_script(move |request, connection| {
             if request.target == held {
-                tell.notify();
-                wait.wait();
+                arrival_sender.notify();
+                release_receiver.wait();
             }
-            wire.reply("200 OK", "", b"hello");
+            connection.reply("200 OK", "", b"hello");
         });
-        (origin, asked, go_on)
+        (origin, arrival, release)
     }
 
     /// Returns an address without a listener.
@@ -105,18 +105,18 @@ impl OriginConnection {
         Self { stream, read: Vec::new(), closed: false }
     }
 
-    fn serve(mut self, script: &Script, seen: &Mutex<Vec<ReceivedRequest>>) {
+    fn serve(mut self, script: &Script, received: &Mutex<Vec<ReceivedRequest>>) {
         while !self.closed {
             let Some(head) = self.read_through(b"\r\n\r\n") else { return };
             let head = String::from_utf8_lossy(&head).into_owned();
-            let mut words = head.split(' ');
+            let mut parts = head.split(' ');
             let request = ReceivedRequest {
-                method: words.next().unwrap_or("").to_owned(),
-                target: words.next().unwrap_or("").to_owned(),
+                method: parts.next().unwrap_or("").to_owned(),
+                target: parts.next().unwrap_or("").to_owned(),
                 fields: parse_fields(head.lines().skip(1)),
                 head: head.clone(),
             };
-            seen.lock().push(request.clone());
+            received.lock().push(request.clone());
             script(&request, &mut self);
         }
     }
@@ -183,10 +183,10 @@ impl OriginConnection {
         self.closed = true;
     }
 
-    fn read_through(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
+    fn read_through(&mut self, delimiter: &[u8]) -> Option<Vec<u8>> {
         loop {
-            if let Some(at) = self.read.windows(mark.len()).position(|part| part == mark) {
-                return Some(self.read.drain(..at + mark.len()).collect());
+            if let Some(at) = self.read.windows(delimiter.len()).position(|window| window == delimiter) {
+                return Some(self.read.drain(..at + delimiter.len()).collect());
             }
             if !self.fill() {
                 return None;

@@ -143,74 +143,77 @@ impl PacingPolicy {
 }
 
 impl SyntheticWeek {
-    /// Generates a week of normal days, except those in `odd`.
-    pub fn generate(seed: u64, odd: &[(u64, DayKind)]) -> Vec<TraceRequest> {
-        let mut chance = TraceRng(seed);
-        let mut asked = Vec::new();
+    /// Generates a week of normal days, except those in `special_days`.
+    pub fn generate(seed: u64, special_days: &[(u64, DayKind)]) -> Vec<TraceRequest> {
+        let mut rng = TraceRng(seed);
+        let mut requests = Vec::new();
         for day in 0..DAYS {
-            let kind = odd.iter().find(|(of, _)| *of == day).map_or(DayKind::Usual, |(_, kind)| *kind);
-            add_human_requests(&mut asked, day, kind, &mut chance);
-            let surge = if kind == DayKind::Surge { 4 } else { 1 };
-            for (count, shape, who) in [
+            let kind = special_days
+                .iter()
+                .find(|(special_day, _)| *special_day == day)
+                .map_or(DayKind::Usual, |(_, kind)| *kind);
+            add_human_requests(&mut requests, day, kind, &mut rng);
+            let factor = if kind == DayKind::Surge { 4 } else { 1 };
+            for (count, shape, label) in [
                 (9000, BURSTS, ClientLabel::Search),
-                (2400 * surge, EVENLY, ClientLabel::Search),
+                (2400 * factor, EVENLY, ClientLabel::Search),
                 (9000, EVENLY, ClientLabel::Bot),
             ] {
                 for _ in 0..count {
-                    asked.push(TraceRequest {
-                        at: chance.random_time(day, &shape),
-                        who,
-                        page: Some(chance.gen_below(PAGES)),
+                    requests.push(TraceRequest {
+                        at: rng.random_time(day, &shape),
+                        who: label,
+                        page: Some(rng.gen_below(PAGES)),
                     });
                 }
             }
         }
-        asked.sort_by_key(|asked| asked.at);
-        asked
+        requests.sort_by_key(|request| request.at);
+        requests
     }
 }
 
-fn add_human_requests(asked: &mut Vec<TraceRequest>, day: u64, kind: DayKind, chance: &mut TraceRng) {
+fn add_human_requests(requests: &mut Vec<TraceRequest>, day: u64, kind: DayKind, rng: &mut TraceRng) {
     let sessions = match (kind, day % 7) {
         (DayKind::Holiday, _) => 150,
         (_, 1 | 2) => 600,
         _ => 500,
     };
-    let mut visit = |start: u64, pages: u64, chance: &mut TraceRng| {
+    let mut add_session = |start: u64, pages: u64, rng: &mut TraceRng| {
         let mut at = start;
         for _ in 0..pages {
-            asked.push(TraceRequest { at: at.min(START + DAYS * DAY - 1), who: ClientLabel::Person, page: None });
-            at += 10 + chance.gen_below(60);
+            requests.push(TraceRequest { at: at.min(START + DAYS * DAY - 1), who: ClientLabel::Person, page: None });
+            at += 10 + rng.gen_below(60);
         }
     };
     for _ in 0..sessions {
-        let (start, pages) = (chance.random_time(day, &PEOPLE), 1 + chance.gen_below(5));
-        visit(start, pages, chance);
+        let (start, pages) = (rng.random_time(day, &PEOPLE), 1 + rng.gen_below(5));
+        add_session(start, pages, rng);
     }
     for _ in 0..2 {
-        let (start, pages) = (chance.random_time(day, &PEOPLE), 60 + chance.gen_below(60));
-        visit(start, pages, chance);
+        let (start, pages) = (rng.random_time(day, &PEOPLE), 60 + rng.gen_below(60));
+        add_session(start, pages, rng);
     }
     if kind == DayKind::Crowd {
         for _ in 0..500 {
-            let start = START + day * DAY + 13 * HOUR + chance.gen_below(2400);
-            visit(start, 1, chance);
+            let start = START + day * DAY + 13 * HOUR + rng.gen_below(2400);
+            add_session(start, 1, rng);
         }
     }
 }
 
 /// Runs the generator at this path and returns the costed requests of a week, classified by the generator's labels.
 pub fn trace_from_labels(generator: &Path, seed: u64, scenarios: &str) -> Vec<TraceRequest> {
-    let folder = tempfile::tempdir().expect("temporary directory");
-    let (log, labels) = (folder.path().join("log"), folder.path().join("labels"));
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (log, labels) = (dir.path().join("log"), dir.path().join("labels"));
     let mut command = Command::new("python3");
     command.arg(generator).args(["--days", &DAYS.to_string(), "--seed", &seed.to_string(), "--scenario", scenarios]);
     command.arg("--out").arg(&log).arg("--labels").arg(&labels);
     assert!(command.output().expect("python3 is installed").status.success());
     let read = |path| std::fs::read_to_string(path).expect("generated file is UTF-8");
-    let asked = |(line, label): (&str, &str)| {
+    let parse_line = |(line, label): (&str, &str)| {
         let fields: Vec<&str> = label.split('\t').collect();
-        let who = match (fields[1], fields[2]) {
+        let client_label = match (fields[1], fields[2]) {
             ("human", _) => ClientLabel::Person,
             ("verified_bot", "googlebot" | "bingbot" | "applebot") => ClientLabel::Search,
             _ => ClientLabel::Bot,
@@ -218,9 +221,9 @@ pub fn trace_from_labels(generator: &Path, seed: u64, scenarios: &str) -> Vec<Tr
         let time = line.split(['[', ']']).nth(1).expect("line has a time");
         let time = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?.to_timestamp().ok()?;
         let page = Some(path_hash(line.split(' ').nth(6).unwrap_or_default()));
-        (fields[3] == "1").then_some(TraceRequest { at: time.as_second().unsigned_abs(), who, page })
+        (fields[3] == "1").then_some(TraceRequest { at: time.as_second().unsigned_abs(), who: client_label, page })
     };
-    read(&log).lines().zip(read(&labels).lines()).filter_map(asked).collect()
+    read(&log).lines().zip(read(&labels).lines()).filter_map(parse_line).collect()
 }
 
 /// Returns the page requests of the log at this path, classified by the gateway.
@@ -228,7 +231,7 @@ pub fn trace_from_log(log: &Path) -> Vec<TraceRequest> {
     let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
     let settings = config::load(Path::new("gate.yaml"), PAGES_OF_A_LOG, &[], &[], &names);
-    let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let settings = settings.unwrap_or_else(|errors| panic!("{errors}"));
     let policy = replay::Policy::new("gate.yaml".into(), settings, operators, AddressLists::default());
     let files = LogFiles::open(&[log.to_owned()]).expect("readable log");
     let window = Duration::from_secs(60);
@@ -240,9 +243,9 @@ pub fn trace_from_log(log: &Path) -> Vec<TraceRequest> {
     };
     let mut verdicts = Vec::new();
     replay.run(policy, None, Some(&mut verdicts), &mut |_| ()).expect("log has requests");
-    let asked = |line: &str| {
+    let parse_line = |line: &str| {
         let verdict: Value = serde_json::from_str(line).expect("JSON");
-        let who = match verdict["class"].as_str()? {
+        let client_label = match verdict["class"].as_str()? {
             "person" => ClientLabel::Person,
             "search" => ClientLabel::Search,
             _ => ClientLabel::Bot,
@@ -251,32 +254,32 @@ pub fn trace_from_log(log: &Path) -> Vec<TraceRequest> {
         let page = verdict["line"].as_u64();
         (verdict["cost"]["api"].as_f64()? > 0.0).then_some(TraceRequest {
             at: time.as_second().unsigned_abs(),
-            who,
+            who: client_label,
             page,
         })
     };
-    std::str::from_utf8(&verdicts).expect("verdicts are UTF-8").lines().filter_map(asked).collect()
+    std::str::from_utf8(&verdicts).expect("verdicts are UTF-8").lines().filter_map(parse_line).collect()
 }
 
 /// Simulates all requests under `policy`. Each day of `zone` has a quota, and `demand` is the demand divided by the
 /// quota.
 pub fn measure(
-    asked: &[TraceRequest],
+    requests: &[TraceRequest],
     zone: &str,
     (policy, bots): (PacingPolicy, BotTreatment),
     demand: f64,
 ) -> WeekMetrics {
-    let last = asked[asked.len() - 1].at;
-    let days = ((last - asked[0].at) as f64 / DAY as f64).max(1.0);
-    let limit = (asked.len() as f64 / days / demand) as u64;
+    let last = requests[requests.len() - 1].at;
+    let days = ((last - requests[0].at) as f64 / DAY as f64).max(1.0);
+    let limit = (requests.len() as f64 / days / demand) as u64;
     let admission = {
         let rules = rules((policy, bots), &format!("calendar: day, zone: {zone}"), limit);
-        Engine::new(LeaseMode::Local, 1000).admission(rules, Timestamp::from_seconds(asked[0].at))
+        Engine::new(LeaseMode::Local, 1000).admission(rules, Timestamp::from_seconds(requests[0].at))
     };
-    let second_day = asked[0].at + DAY;
+    let second_day = requests[0].at + DAY;
     let (mut hours, mut days) = (BTreeMap::<u64, HourTotals>::new(), BTreeMap::<u64, BTreeMap<u64, HourTotals>>::new());
     let mut windows = BTreeMap::<u64, WindowTotals>::new();
-    for request in asked {
+    for request in requests {
         let decision = decide(&admission, request, Timestamp::from_seconds(request.at));
         let is_admitted = match decision.ruling {
             AdmissionOutcome::Admitted(permit) => {
@@ -292,25 +295,26 @@ pub fn measure(
             days.entry(end).or_default().entry(request.at / HOUR).or_default().count(is_admitted);
         }
     }
-    let whole =
-        windows.iter().filter(|(end, of)| **end - DAY >= second_day && **end <= last + HOUR && of.wanted >= limit);
-    let mut of_days: Vec<f64> = days.values().filter_map(evenness).collect();
-    of_days.sort_by(f64::total_cmp);
-    let refused = |of: &WindowTotals| of.people_refused;
+    let full_windows = windows
+        .iter()
+        .filter(|(end, totals)| **end - DAY >= second_day && **end <= last + HOUR && totals.wanted >= limit);
+    let mut evenness_by_day: Vec<f64> = days.values().filter_map(evenness).collect();
+    evenness_by_day.sort_by(f64::total_cmp);
+    let refused = |totals: &WindowTotals| totals.people_refused;
     WeekMetrics {
         people_refused: windows.values().map(refused).sum(),
-        unavoidably: windows.values().filter(|of| of.by_people > limit).map(refused).sum(),
-        overspent: windows.values().map(|of| of.used.saturating_sub(limit)).max().unwrap_or_default(),
-        unused: whole.map(|(_, of)| 1.0 - of.used as f64 / limit as f64).max_by(f64::total_cmp),
+        unavoidably: windows.values().filter(|totals| totals.by_people > limit).map(refused).sum(),
+        overspent: windows.values().map(|totals| totals.used.saturating_sub(limit)).max().unwrap_or_default(),
+        unused: full_windows.map(|(_, totals)| 1.0 - totals.used as f64 / limit as f64).max_by(f64::total_cmp),
         hours: evenness(&hours),
-        hours_of_a_day: of_days.get(of_days.len() / 2).copied(),
+        hours_of_a_day: evenness_by_day.get(evenness_by_day.len() / 2).copied(),
     }
 }
 
 /// Returns the decision on a request at `now`.
-pub fn decide(admission: &Admission, asked: &TraceRequest, now: Timestamp) -> Decision {
-    let class = ClassId(asked.who as u16);
-    let path = asked.page.filter(|_| asked.who == ClientLabel::Search).map(|page| page.to_string());
+pub fn decide(admission: &Admission, request: &TraceRequest, now: Timestamp) -> Decision {
+    let class = ClassId(request.who as u16);
+    let path = request.page.filter(|_| request.who == ClientLabel::Search).map(|page| page.to_string());
     let page = path.as_deref().map(|path| CrawledPage { operator: OperatorId(0), host: "", path, query: None });
     admission.admit_guarded(ClientKey::from_number(u64::from(class.0)), class, 0, false, page, now)
 }
@@ -322,17 +326,18 @@ fn path_hash(path: &str) -> u64 {
 /// Returns the lowest admit ratio in one of `hours` divided by the highest. Hours with few requests do not count.
 fn evenness(hours: &BTreeMap<u64, HourTotals>) -> Option<f64> {
     let shares = hours.values().filter(|hour| hour.asked >= 20).map(|hour| hour.served as f64 / hour.asked as f64);
-    let (worst, best) = shares.fold((1.0, 0.0), |(worst, best): (f64, f64), share| (worst.min(share), best.max(share)));
-    (best > 0.0).then_some(worst / best)
+    let (lowest, highest) =
+        shares.fold((1.0, 0.0), |(lowest, highest): (f64, f64), share| (lowest.min(share), highest.max(share)));
+    (highest > 0.0).then_some(lowest / highest)
 }
 
 impl WindowTotals {
-    fn count(&mut self, who: ClientLabel, bots: BotTreatment, is_admitted: bool) {
-        let is_shut_out = (who, bots) == (ClientLabel::Bot, BotTreatment::ShutOut);
+    fn count(&mut self, label: ClientLabel, bots: BotTreatment, is_admitted: bool) {
+        let is_excluded = (label, bots) == (ClientLabel::Bot, BotTreatment::ShutOut);
         self.used += u64::from(is_admitted);
-        self.by_people += u64::from(who == ClientLabel::Person);
-        self.wanted += u64::from(!is_shut_out);
-        self.people_refused += u64::from(who == ClientLabel::Person && !is_admitted);
+        self.by_people += u64::from(label == ClientLabel::Person);
+        self.wanted += u64::from(!is_excluded);
+        self.people_refused += u64::from(label == ClientLabel::Person && !is_admitted);
     }
 }
 
@@ -345,21 +350,21 @@ impl HourTotals {
 
 /// Returns rules with a quota of `limit` units in each `window`, under `policy`, for the three classes.
 pub fn rules((policy, bots): (PacingPolicy, BotTreatment), window: &str, limit: u64) -> Arc<Rules> {
-    let ladder = "[{ above: 50%, shed: 50% }, { above: 75%, shed: 75% }, { above: 95%, shed: 100% }]";
-    let of_bots = match bots {
-        BotTreatment::Paced => ladder,
+    let tiers = "[{ above: 50%, shed: 50% }, { above: 75%, shed: 75% }, { above: 95%, shed: 100% }]";
+    let bot_tiers = match bots {
+        BotTreatment::Paced => tiers,
         BotTreatment::ShutOut => "[{ above: 0%, shed: 100% }]",
     };
     let yaml = format!(
         "origin: {{ url: 'http://127.0.0.1:1' }}\n\
          classes: [{{ name: person, when: {{ kind: human }} }}, {{ name: search, when: {{ operator: googlebot }} }}, {{ name: bot }}]\n\
          quotas:\n  api:\n    limit: {limit}\n    window: {{ {window} }}\n    \
-         pacing: {}\n    tiers: {{ search: {ladder}, bot: {of_bots} }}\n\
+         pacing: {}\n    tiers: {{ search: {tiers}, bot: {bot_tiers} }}\n\
          routes: [{{ match: '/**', cost: {{ api: 1 }} }}]",
         policy.mode()
     );
     let settings = config::load(Path::new("gate.yaml"), &yaml, &[], &[], &["googlebot"]);
-    settings.unwrap_or_else(|mistakes| panic!("{mistakes}")).rules
+    settings.unwrap_or_else(|errors| panic!("{errors}")).rules
 }
 
 /// Deterministic pseudo-random number generator.
@@ -377,11 +382,11 @@ impl TraceRng {
     fn random_time(&mut self, day: u64, weights: &[u32; 24]) -> u64 {
         let mut left = self.gen_below(u64::from(weights.iter().sum::<u32>()) * HOUR);
         for (hour, weight) in (0..).zip(weights) {
-            let room = u64::from(*weight) * HOUR;
-            if left < room {
+            let span = u64::from(*weight) * HOUR;
+            if left < span {
                 return START + day * DAY + hour * HOUR + left / u64::from(*weight);
             }
-            left -= room;
+            left -= span;
         }
         START + day * DAY
     }

@@ -15,40 +15,45 @@ pub struct PageLoad {
     pub took: Duration,
 }
 
-/// Loads pages of the site at `address`; each client continues while `goes_on` returns true for its page loads.
-pub fn browse(address: SocketAddr, clock: &Clock, goes_on: impl Fn(&[PageLoad]) -> bool + Sync) -> Vec<PageLoad> {
+/// Loads pages of the site at `address`; each client continues while `should_continue` returns true for its page loads.
+pub fn browse(
+    address: SocketAddr,
+    clock: &Clock,
+    should_continue: impl Fn(&[PageLoad]) -> bool + Sync,
+) -> Vec<PageLoad> {
     std::thread::scope(|threads| {
-        let goes_on = &goes_on;
-        let people: Vec<_> =
-            (0..PEOPLE).map(|person| threads.spawn(move || load_pages(address, clock, person, goes_on))).collect();
-        people.into_iter().flat_map(|person| person.join().expect("no human request is refused")).collect()
+        let should_continue = &should_continue;
+        let clients: Vec<_> = (0..PEOPLE)
+            .map(|number| threads.spawn(move || load_pages(address, clock, number, should_continue)))
+            .collect();
+        clients.into_iter().flat_map(|client| client.join().expect("no human request is refused")).collect()
     })
 }
 
 fn load_pages(
     address: SocketAddr,
     clock: &Clock,
-    person: usize,
-    goes_on: impl Fn(&[PageLoad]) -> bool,
+    number: usize,
+    should_continue: impl Fn(&[PageLoad]) -> bool,
 ) -> Vec<PageLoad> {
     let mut client = Client::connect(address);
     let fields = format!(
-        "X-Forwarded-For: 192.0.2.{person}\r\nAccept: text/html\r\nAccept-Language: en\r\n\
+        "X-Forwarded-For: 192.0.2.{number}\r\nAccept: text/html\r\nAccept-Language: en\r\n\
          User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0\r\n"
     );
-    let mut looks = Vec::new();
-    while goes_on(&looks) {
+    let mut loads = Vec::new();
+    while should_continue(&loads) {
         let began = clock.monotonic_now();
-        let answer = client.get("/", &fields);
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        looks.push(PageLoad { began, took: clock.monotonic_now().saturating_duration_since(began) });
+        let response = client.get("/", &fields);
+        assert_eq!(response.status, 200, "{}", response.text());
+        loads.push(PageLoad { began, took: clock.monotonic_now().saturating_duration_since(began) });
     }
-    looks
+    loads
 }
 
 /// Returns the median and the 95th percentile of the durations.
-pub fn median_and_p95(looks: Vec<PageLoad>) -> [Duration; 2] {
-    let mut took: Vec<Duration> = looks.into_iter().map(|look| look.took).collect();
-    took.sort_unstable();
-    [took[took.len() / 2], took[took.len() * 19 / 20]]
+pub fn median_and_p95(loads: Vec<PageLoad>) -> [Duration; 2] {
+    let mut durations: Vec<Duration> = loads.into_iter().map(|load| load.took).collect();
+    durations.sort_unstable();
+    [durations[durations.len() / 2], durations[durations.len() * 19 / 20]]
 }

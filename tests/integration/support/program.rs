@@ -43,10 +43,10 @@ impl Program {
 
     /// Like [`Self::start`], with additional environment variables.
     pub fn start_with_env(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().expect("temporary directory");
+        let dir = tempfile::tempdir().expect("temporary directory");
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .args(arguments)
-            .current_dir(folder.path())
+            .current_dir(dir.path())
             .env_remove("RUST_LOG")
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())
@@ -57,7 +57,7 @@ impl Program {
         let input = child.stdin.take();
         let output = child.stdout.take().map(spawn_line_reader);
         let errors = child.stderr.take().map(spawn_line_reader).expect("stderr is piped");
-        Self { child, input, output, errors, told: Vec::new(), _folder: folder }
+        Self { child, input, output, errors, told: Vec::new(), _folder: dir }
     }
 
     /// Writes all input and closes it. A program may exit without reading it.
@@ -83,9 +83,9 @@ impl Program {
     pub fn wait_for_error(&mut self, text: &str) {
         loop {
             let line = self.errors.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.told));
-            let found = line.contains(text);
+            let is_match = line.contains(text);
             self.told.push(line);
-            if found {
+            if is_match {
                 return;
             }
         }
@@ -111,7 +111,7 @@ impl Program {
     /// Waits until the program exits.
     pub fn wait_for_exit(mut self) -> ExitOutcome {
         drop(self.input.take());
-        let rest = |lines: &Receiver<String>| {
+        let remaining = |lines: &Receiver<String>| {
             let lines = std::iter::from_fn(|| match lines.recv_timeout(TIMEOUT) {
                 Ok(line) => Some(line + "\n"),
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
@@ -119,8 +119,8 @@ impl Program {
             });
             lines.collect::<String>()
         };
-        let errors = rest(&self.errors);
-        let output = self.output.as_ref().map(rest).unwrap_or_default();
+        let errors = remaining(&self.errors);
+        let output = self.output.as_ref().map(remaining).unwrap_or_default();
         let code = self.child.wait().expect("process is a child").code().expect("process exited without a signal");
         ExitOutcome { code, output, errors }
     }

@@ -16,14 +16,14 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts a server with the command line `options`.
     pub fn start(options: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("temporary directory");
+        let dir = tempfile::tempdir().expect("temporary directory");
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         // Another process may take the port between the check and the start of the server.
         let (port, child) = wait_for("redis-server to start on a free port", || {
             let port = free_port();
-            spawn(port, folder.path(), &options).map(|child| (port, child))
+            spawn(port, dir.path(), &options).map(|child| (port, child))
         });
-        Self { child, port, folder, options }
+        Self { child, port, folder: dir, options }
     }
 
     /// Kills the server and restarts it at the same address, with its saved data.
@@ -41,14 +41,14 @@ impl RedisServer {
     /// Suspends or resumes the server process.
     pub fn set_frozen(&self, frozen: bool) {
         let signal = if frozen { "-STOP" } else { "-CONT" };
-        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(done.is_ok_and(|status| status.success()), "kill {signal}");
+        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
     /// Runs `redis-cli` and returns its output.
-    pub fn cli(&self, words: &[&str]) -> String {
-        let told = Command::new("redis-cli").args(["-p", &self.port.to_string()]).args(words).output();
-        String::from_utf8_lossy(&told.expect("redis-cli is installed").stdout).trim().to_owned()
+    pub fn cli(&self, arguments: &[&str]) -> String {
+        let output = Command::new("redis-cli").args(["-p", &self.port.to_string()]).args(arguments).output();
+        String::from_utf8_lossy(&output.expect("redis-cli is installed").stdout).trim().to_owned()
     }
 
     /// Returns the data directory, which contains a saved `dump.rdb`.
@@ -69,19 +69,19 @@ pub fn free_port() -> u16 {
 }
 
 /// Starts the server and waits until it is ready. Returns `None` if it exits before, because the port is taken.
-fn spawn(port: u16, folder: &Path, options: &[String]) -> Option<Child> {
-    let log = folder.join("log");
+fn spawn(port: u16, dir: &Path, options: &[String]) -> Option<Child> {
+    let log = dir.join("log");
     let mut child = Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dbfilename", "dump.rdb"])
         .arg("--dir")
-        .arg(folder)
+        .arg(dir)
         .args(options)
         .stdout(fs::File::create(&log).expect("log file is writable"))
         .stderr(Stdio::null())
         .spawn()
         .unwrap_or_else(|error| panic!("cannot run redis-server ({error}); run ./test to install it"));
     let serves = wait_for("redis-server to be ready", || {
-        if child.try_wait().is_ok_and(|ended| ended.is_some()) {
+        if child.try_wait().is_ok_and(|status| status.is_some()) {
             return Some(false);
         }
         let is_ready = fs::read_to_string(&log).is_ok_and(|log| log.contains("Ready"));

@@ -35,24 +35,24 @@ static OWN_LOG: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 /// Records bytes that this thread sent to a gateway.
 pub fn record_sent(bytes: &[u8]) {
     install_panic_hook();
-    SEEN.with_borrow_mut(|seen| {
-        if seen.response.take().is_some() {
-            seen.request.clear();
+    SEEN.with_borrow_mut(|trace| {
+        if trace.response.take().is_some() {
+            trace.request.clear();
         }
-        let room = SHOWN_BYTES.saturating_sub(seen.request.len());
-        seen.request.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let space = SHOWN_BYTES.saturating_sub(trace.request.len());
+        trace.request.extend_from_slice(&bytes[..bytes.len().min(space)]);
     });
 }
 
 /// Records a response that this thread received.
-pub fn record_received(answer: &Response) {
-    SEEN.with_borrow_mut(|seen| seen.response = Some(answer.clone()));
+pub fn record_received(response: &Response) {
+    SEEN.with_borrow_mut(|trace| trace.response = Some(response.clone()));
 }
 
 /// Records the access log of a gateway that this thread started.
 pub fn record_access_log(path: &Path) {
     install_panic_hook();
-    SEEN.with_borrow_mut(|seen| seen.access_logs.push(path.to_owned()));
+    SEEN.with_borrow_mut(|trace| trace.access_logs.push(path.to_owned()));
 }
 
 /// Installs a panic hook that prints the thread's trace.
@@ -63,9 +63,9 @@ fn install_panic_hook() {
         // Another test of this process may have set a subscriber. Then the gateways' own logs are not in the report.
         let _ = subscriber.with_max_level(tracing::Level::WARN).try_init();
         let next = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            next(panic);
-            SEEN.with_borrow(|seen| eprint!("{}", seen.render_trace()));
+        std::panic::set_hook(Box::new(move |info| {
+            next(info);
+            SEEN.with_borrow(|trace| eprint!("{}", trace.render_trace()));
         }));
     });
 }
@@ -81,18 +81,18 @@ impl ThreadTrace {
             for (name, value) in fields.iter().chain(trailers) {
                 let _ = writeln!(text, "{name}: {value}");
             }
-            let shown = &body[..body.len().min(SHOWN_BYTES)];
-            let _ = writeln!(text, "\n{}", String::from_utf8_lossy(shown));
+            let excerpt = &body[..body.len().min(SHOWN_BYTES)];
+            let _ = writeln!(text, "\n{}", String::from_utf8_lossy(excerpt));
         }
         for path in &self.access_logs {
             let log = std::fs::read_to_string(path).unwrap_or_default();
             let _ = writeln!(text, "--- end of {}", path.display());
             last_lines(log.lines()).for_each(|line| _ = writeln!(text, "{line}"));
         }
-        let own_log = OWN_LOG.lock();
-        if !own_log.is_empty() {
+        let gateway_log = OWN_LOG.lock();
+        if !gateway_log.is_empty() {
             let _ = writeln!(text, "--- end of the logs of all gateways of this process");
-            last_lines(own_log.iter()).for_each(|line| _ = writeln!(text, "{}", line.trim_end()));
+            last_lines(gateway_log.iter()).for_each(|line| _ = writeln!(text, "{}", line.trim_end()));
         }
         text
     }
@@ -109,11 +109,11 @@ struct LogBuffer;
 
 impl io::Write for LogBuffer {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut kept = OWN_LOG.lock();
-        if kept.len() == KEPT_LINES {
-            kept.pop_front();
+        let mut buffer = OWN_LOG.lock();
+        if buffer.len() == KEPT_LINES {
+            buffer.pop_front();
         }
-        kept.push_back(String::from_utf8_lossy(line).into_owned());
+        buffer.push_back(String::from_utf8_lossy(line).into_owned());
         Ok(line.len())
     }
 
@@ -132,15 +132,15 @@ impl MakeWriter<'_> for LogBuffer {
 
 #[test]
 fn a_failed_check_prints_request_response_and_logs() {
-    let gate = super::gateway::TestGateway::with_rules(super::origin::Origin::plain().address(), "");
-    gate.connect().get("/shown-in-the-report", "X-Asked: yes\r\n");
+    let gateway = super::gateway::TestGateway::with_rules(super::origin::Origin::plain().address(), "");
+    gateway.connect().get("/shown-in-the-report", "X-Asked: yes\r\n");
     super::wait::wait_until("the log line of the request", || {
         SEEN.with_borrow(ThreadTrace::render_trace).contains("\"path\":\"/shown-in-the-report\"")
     });
     let report = SEEN.with_borrow(ThreadTrace::render_trace);
-    for part in
+    for expected in
         ["--- last request\nGET /shown-in-the-report HTTP/1.1", "X-Asked: yes", "--- last response\n200", "hello"]
     {
-        assert!(report.contains(part), "{part:?} is missing in:\n{report}");
+        assert!(report.contains(expected), "{expected:?} is missing in:\n{report}");
     }
 }

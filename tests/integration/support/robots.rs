@@ -21,9 +21,9 @@ impl RobotsReader {
     pub fn allows(&self, agent: &str, path: &str) -> bool {
         let path = normalize_path(path.as_bytes());
         let rules = self.groups_for(agent).into_iter().flat_map(|group| &group.rules);
-        let fits = rules.filter(|(_, pattern)| !pattern.is_empty() && pattern_matches(pattern, &path));
+        let matching = rules.filter(|(_, pattern)| !pattern.is_empty() && pattern_matches(pattern, &path));
         // Of rules with equal length, the one that allows has precedence.
-        fits.map(|(allow, pattern)| (pattern.len(), *allow)).max().is_none_or(|(_, allow)| allow)
+        matching.map(|(allow, pattern)| (pattern.len(), *allow)).max().is_none_or(|(_, allow)| allow)
     }
 
     /// Returns every delay that applies to `agent`, in the order of the text.
@@ -49,15 +49,15 @@ impl RobotsReader {
     /// Returns the delays of each group that names `agent`, or else of each `*` group.
     fn delays_by_group(&self, agent: &str) -> Vec<Vec<f64>> {
         let name = if self.names(agent) { agent } else { "*" };
-        let is_told = |agents: &[String]| agents.iter().any(|known| known.eq_ignore_ascii_case(name));
-        let all = self.0.iter().flat_map(|group| &group.told);
-        all.filter(|(agents, _)| is_told(agents)).map(|(_, delays)| delays.clone()).collect()
+        let applies = |agents: &[String]| agents.iter().any(|listed| listed.eq_ignore_ascii_case(name));
+        let delay_lists = self.0.iter().flat_map(|group| &group.told);
+        delay_lists.filter(|(agents, _)| applies(agents)).map(|(_, delays)| delays.clone()).collect()
     }
 }
 
 impl Group {
     fn names(&self, name: &str) -> bool {
-        self.agents.iter().any(|known| known.eq_ignore_ascii_case(name))
+        self.agents.iter().any(|listed| listed.eq_ignore_ascii_case(name))
     }
 }
 
@@ -72,7 +72,7 @@ fn groups(text: &[u8]) -> Vec<Group> {
     let mut names_agents = false;
     for line in lines(text) {
         let Some((key, value)) = parse_record(line) else { continue };
-        let goes_on = std::mem::take(&mut names_agents);
+        let continues_group = std::mem::take(&mut names_agents);
         match key.to_ascii_lowercase().as_str() {
             "user-agent" | "useragent" | "user agent" => {
                 names_agents = true;
@@ -80,7 +80,7 @@ fn groups(text: &[u8]) -> Vec<Group> {
                     groups.push(Group::default());
                 }
                 let group = groups.last_mut().expect("a group was added");
-                if !goes_on || group.told.is_empty() {
+                if !continues_group || group.told.is_empty() {
                     group.told.push(Default::default());
                 }
                 group.agents.push(product_token(value));
@@ -92,8 +92,8 @@ fn groups(text: &[u8]) -> Vec<Group> {
             }
             "crawl-delay" | "crawl delay" => {
                 let number = std::str::from_utf8(value).ok().and_then(|value| value.parse::<f64>().ok());
-                let told = groups.last_mut().and_then(|group| group.told.last_mut());
-                told.into_iter().for_each(|told| told.1.extend(number));
+                let delay_list = groups.last_mut().and_then(|group| group.told.last_mut());
+                delay_list.into_iter().for_each(|delay_list| delay_list.1.extend(number));
             }
             _ => {}
         }
@@ -105,8 +105,8 @@ fn add_rule(groups: &mut [Group], allow: bool, value: &[u8]) {
     let Some(group) = groups.last_mut() else { return };
     let pattern = normalize_path(value);
     // Google's extension: the index of a directory is the directory.
-    if let Some(folder) = pattern.strip_suffix(b"/index.html").filter(|_| allow) {
-        group.rules.push((true, [folder, b"/$"].concat()));
+    if let Some(dir) = pattern.strip_suffix(b"/index.html").filter(|_| allow) {
+        group.rules.push((true, [dir, b"/$"].concat()));
     }
     group.rules.push((allow, pattern));
 }
@@ -155,7 +155,7 @@ fn normalize_path(text: &[u8]) -> Vec<u8> {
 }
 
 fn pattern_matches(pattern: &[u8], path: &[u8]) -> bool {
-    let (pattern, to_the_end) = pattern.strip_suffix(b"$").map_or((pattern, false), |pattern| (pattern, true));
+    let (pattern, is_anchored) = pattern.strip_suffix(b"$").map_or((pattern, false), |pattern| (pattern, true));
     let mut ends = std::collections::BTreeSet::from([0]);
     for &byte in pattern {
         ends = match byte {
@@ -166,5 +166,5 @@ fn pattern_matches(pattern: &[u8], path: &[u8]) -> bool {
             return false;
         }
     }
-    !to_the_end || ends.contains(&path.len())
+    !is_anchored || ends.contains(&path.len())
 }

@@ -45,8 +45,8 @@ impl Signer {
     }
 
     /// Returns the signature fields of a request, each ended by CRLF.
-    pub fn signed_fields(&self, terms: &SignatureParams<'_>) -> String {
-        let SignatureParams { host, created, expires, nonce } = terms;
+    pub fn signed_fields(&self, params: &SignatureParams<'_>) -> String {
+        let SignatureParams { host, created, expires, nonce } = params;
         let nonce = nonce.map_or_else(String::new, |nonce| format!(";nonce=\"{nonce}\""));
         let (agent, key_id) = (&self.agent, self.key_id());
         let input = format!(

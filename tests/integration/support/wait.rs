@@ -10,23 +10,23 @@ pub const TIMEOUT: Duration = Duration::from_secs(120);
 /// Pause between two attempts, which leaves the processor to other processes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Calls `attempt` until it returns a value. Panics with `what` after [`TIMEOUT`].
+/// Calls `attempt` until it returns a value. Panics with `description` after [`TIMEOUT`].
 #[track_caller]
-pub fn wait_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(description: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
-        if let Some(found) = attempt() {
-            return found;
+        if let Some(value) = attempt() {
+            return value;
         }
-        assert!(start.elapsed() < TIMEOUT, "waited {TIMEOUT:?} for {what}");
+        assert!(start.elapsed() < TIMEOUT, "waited {TIMEOUT:?} for {description}");
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Calls `is_so` until it returns true. Panics with `what` after [`TIMEOUT`].
+/// Calls `condition` until it returns true. Panics with `description` after [`TIMEOUT`].
 #[track_caller]
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    wait_for(what, || is_so().then_some(()));
+pub fn wait_until(description: &str, mut condition: impl FnMut() -> bool) {
+    wait_for(description, || condition().then_some(()));
 }
 
 /// Sleeps in real time, for processes that use their own clock.
