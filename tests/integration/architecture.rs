@@ -63,65 +63,65 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
 
 #[test]
 fn modules_use_only_allowed_modules() {
-    let mut broken = Vec::new();
-    for (room, may_use) in ROOMS {
-        for (file, line) in module_lines(room) {
+    let mut violations = Vec::new();
+    for (module, allowed) in ROOMS {
+        for (file, line) in module_lines(module) {
             for used in used_modules(&line) {
-                if used != *room && !may_use.contains(&used.as_str()) {
-                    broken.push(format!("{file}: {room} uses {used}: {}", line.trim()));
+                if used != *module && !allowed.contains(&used.as_str()) {
+                    violations.push(format!("{file}: {module} uses {used}: {}", line.trim()));
                 }
             }
         }
     }
-    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+    assert!(violations.is_empty(), "\n{}", violations.join("\n"));
 }
 
 #[test]
 fn inner_modules_use_only_allowed_crates() {
     let dependencies = dependencies();
-    let mut broken = Vec::new();
-    for (room, allowed) in CRATES {
-        for (file, line) in module_lines(room) {
+    let mut violations = Vec::new();
+    for (module, allowed) in CRATES {
+        for (file, line) in module_lines(module) {
             let path = |name: &str| line.contains(&format!("{name}::")) && !line.contains(&format!("::{name}::"));
             for name in dependencies.iter().filter(|name| !allowed.contains(&name.as_str()) && path(name)) {
-                broken.push(format!("{file}: {room} uses the crate {name}: {}", line.trim()));
+                violations.push(format!("{file}: {module} uses the crate {name}: {}", line.trim()));
             }
         }
     }
-    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+    assert!(violations.is_empty(), "\n{}", violations.join("\n"));
 }
 
 #[test]
 fn modules_avoid_forbidden_apis() {
-    let mut broken = Vec::new();
-    for (room, forbidden) in FORBIDDEN {
-        for (file, line) in module_lines(room) {
-            for word in forbidden.iter().filter(|word| line.contains(**word)) {
-                broken.push(format!("{file}: {room} says {word}: {}", line.trim()));
+    let mut violations = Vec::new();
+    for (module, forbidden) in FORBIDDEN {
+        for (file, line) in module_lines(module) {
+            for term in forbidden.iter().filter(|term| line.contains(**term)) {
+                violations.push(format!("{file}: {module} says {term}: {}", line.trim()));
             }
         }
     }
-    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+    assert!(violations.is_empty(), "\n{}", violations.join("\n"));
 }
 
 #[test]
 fn only_clock_module_reads_system_time() {
-    let asks: BTreeSet<String> = dir_lines(&src_dir())
+    let readers: BTreeSet<String> = dir_lines(&src_dir())
         .into_iter()
         .filter(|(_, line)| line.contains("SystemTime::now()") || line.contains("Instant::now()"))
         .map(|(file, _)| file)
         .collect();
-    assert_eq!(asks, BTreeSet::from(["clock.rs".to_owned()]));
+    assert_eq!(readers, BTreeSet::from(["clock.rs".to_owned()]));
 }
 
 #[test]
 fn only_engine_creates_permits() {
-    let makes: Vec<String> = dir_lines(&src_dir())
+    let creators: Vec<String> = dir_lines(&src_dir())
         .into_iter()
         .filter(|(file, line)| line.contains("Permit::new") && !file.starts_with("engine/"))
         .map(|(file, line)| format!("{file}: {line}"))
         .collect();
-    assert!(makes.is_empty(), "{makes:?}");
+    assert!(creators.is_empty(), "{creators:?}");
 }
 
 #[test]
@@ -137,21 +137,21 @@ fn src_dir() -> PathBuf {
 }
 
 /// Returns the lines of code of a module, without its tests.
-fn module_lines(room: &str) -> Vec<(String, String)> {
-    let file = src_dir().join(format!("{room}.rs"));
-    let mut lines = dir_lines(&src_dir().join(room));
+fn module_lines(module: &str) -> Vec<(String, String)> {
+    let file = src_dir().join(format!("{module}.rs"));
+    let mut lines = dir_lines(&src_dir().join(module));
     if file.is_file() {
         lines.extend(file_code(&file));
     }
     lines
 }
 
-fn dir_lines(folder: &Path) -> Vec<(String, String)> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+fn dir_lines(dir: &Path) -> Vec<(String, String)> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("readable directory").path()).collect();
     paths.sort();
-    let lines_in = |path: PathBuf| if path.is_dir() { dir_lines(&path) } else { file_code(&path) };
-    paths.into_iter().flat_map(lines_in).collect()
+    let read_lines = |path: PathBuf| if path.is_dir() { dir_lines(&path) } else { file_code(&path) };
+    paths.into_iter().flat_map(read_lines).collect()
 }
 
 fn file_code(file: &Path) -> Vec<(String, String)> {
@@ -169,17 +169,17 @@ fn file_code(file: &Path) -> Vec<(String, String)> {
 }
 
 fn used_modules(line: &str) -> Vec<String> {
-    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-    let mut named = Vec::new();
+    let identifier = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut modules = Vec::new();
     for (at, _) in line.match_indices("crate::") {
         let rest = &line[at + "crate::".len()..];
         match rest.strip_prefix('{') {
-            Some(list) => named.extend(list.split(',').map(|item| word(item.trim()))),
-            None => named.push(word(rest)),
+            Some(list) => modules.extend(list.split(',').map(|item| identifier(item.trim()))),
+            None => modules.push(identifier(rest)),
         }
     }
-    named.retain(|name| ROOMS.iter().any(|(room, _)| room == name));
-    named
+    modules.retain(|name| ROOMS.iter().any(|(module, _)| module == name));
+    modules
 }
 
 fn dependencies() -> Vec<String> {

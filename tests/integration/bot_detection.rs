@@ -19,11 +19,11 @@ use tidegate::policy::{ClientKind, Timestamp};
 #[test]
 fn synthetic_day_scrapers_are_suspected_and_humans_not() {
     for seed in 1..=4 {
-        let mut lookout = ClassifierHarness::with_rules(SHOP);
+        let mut harness = ClassifierHarness::with_rules(SHOP);
         let mut cases = DetectionResults::default();
-        for (at, visit, label, actor) in day_trace::labeled_day(seed, 1.0) {
-            let line = RecordedRequest { at: NOON + at, status: 200, http10: false, visit };
-            let kind = lookout.classify_line_at_host(&line, "shop.example").kind;
+        for (at, request, label, actor) in day_trace::labeled_day(seed, 1.0) {
+            let line = RecordedRequest { at: NOON + at, status: 200, http10: false, visit: request };
+            let kind = harness.classify_line_at_host(&line, "shop.example").kind;
             cases.add(&line, label.name(), actor, kind);
         }
         cases.print_summary(&format!("synthetic day, seed {seed}"));
@@ -38,8 +38,8 @@ fn labeled_day_scrapers_are_suspected_and_humans_not() {
         "add": [{"name": "rented", "cls": "suspected_bot", "ips": "198.19.100.0/24 198.19.101.0/24 198.19.102.0/24",
         "uas": ["Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36"],
         "nip": 30, "n": 900, "robots": 0, "shape": "BURSTY", "paths": "mixed"}]}"#;
-    let folder = tempfile::tempdir().expect("temporary directory");
-    let profile = folder.path().join("profile.json");
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let profile = dir.path().join("profile.json");
     std::fs::write(&profile, pool).expect("file is writable");
     let profile = profile.to_string_lossy().into_owned();
     for options in [
@@ -49,13 +49,13 @@ fn labeled_day_scrapers_are_suspected_and_humans_not() {
         &["--seed", "5", "--days", "2", "--scenario", "surge,crawl-delay"],
         &["--seed", "9", "--profile", &profile],
     ] {
-        let (log, labels) = synthetic_day(&shared, folder.path(), options);
-        let mut lookout = ClassifierHarness::with_rules(SHOP);
+        let (log, labels) = synthetic_day(&shared, dir.path(), options);
+        let mut harness = ClassifierHarness::with_rules(SHOP);
         let mut cases = DetectionResults::default();
         let lines = log.lines().zip(labels.lines());
         for (line, label) in lines.filter_map(|(line, label)| Some((combined_log::parse_line(line)?, label))) {
             let fields: Vec<&str> = label.split('\t').collect();
-            let kind = lookout.classify_line(&line).kind;
+            let kind = harness.classify_line(&line).kind;
             cases.add(&line, fields[1], fields[2], kind);
         }
         cases.print_summary(&options.join(" "));
@@ -71,31 +71,39 @@ fn scrapers_are_suspected_for_any_url_pattern() {
             ("queries", |number| format!("/item?page={number}")),
             ("scattered items", |number| format!("/item/{}", number.wrapping_mul(2_654_435_761))),
         ] {
-            let mut site = BrowsingSimulation::with_human_baseline();
+            let mut simulation = BrowsingSimulation::with_human_baseline();
             let at = (0..50).find(|&number| {
-                site.classify_chrome_request(SCRAPER, &target(number), None, 200, pause) == ClientKind::SuspectedBot
+                simulation.classify_chrome_request(SCRAPER, &target(number), None, 200, pause)
+                    == ClientKind::SuspectedBot
             });
             assert!(at.is_some(), "{name} every {pause:?}");
         }
     }
-    let mut site = BrowsingSimulation::with_human_baseline();
+    let mut simulation = BrowsingSimulation::with_human_baseline();
     let mut probes = (0..50).map(|number| {
-        site.classify_chrome_request(SCRAPER, &format!("/missing/{number}"), None, 404, Duration::from_millis(300))
+        simulation.classify_chrome_request(
+            SCRAPER,
+            &format!("/missing/{number}"),
+            None,
+            404,
+            Duration::from_millis(300),
+        )
     });
     assert!(probes.any(|kind| kind == ClientKind::SuspectedBot));
 }
 
 #[test]
 fn browsers_behind_one_nat_address_are_not_suspected() {
-    for pupils in [30, 50] {
-        let mut site = BrowsingSimulation::with_human_baseline();
-        let mut see = |target: &str, from, pause| {
-            let kind = site.classify_chrome_request(SCHOOL, target, from, 200, Duration::from_millis(pause));
-            assert_eq!(kind, ClientKind::Human, "{target} of {pupils}");
+    for clients in [30, 50] {
+        let mut simulation = BrowsingSimulation::with_human_baseline();
+        let mut classify = |target: &str, from, pause| {
+            let kind = simulation.classify_chrome_request(SCHOOL, target, from, 200, Duration::from_millis(pause));
+            assert_eq!(kind, ClientKind::Human, "{target} of {clients}");
         };
-        (0..pupils).for_each(|pupil| see(&format!("/item/lesson?pupil={pupil}"), None, 20));
-        (0..pupils).for_each(|_| ["/s.css", "/a.js"].iter().for_each(|asset| see(asset, Some("/item/lesson"), 40)));
-        (0..pupils).for_each(|pupil| see(&format!("/item/{pupil}"), Some("/item/lesson"), 100));
+        (0..clients).for_each(|client| classify(&format!("/item/lesson?pupil={client}"), None, 20));
+        (0..clients)
+            .for_each(|_| ["/s.css", "/a.js"].iter().for_each(|asset| classify(asset, Some("/item/lesson"), 40)));
+        (0..clients).for_each(|client| classify(&format!("/item/{client}"), Some("/item/lesson"), 100));
     }
 }
 
@@ -105,82 +113,84 @@ fn in_real_logs_few_browsers_are_suspected() {
     let Some(shared) = crate::support::shared_data() else { return };
     for name in ["semicomplete-2015", "wordpress-2022"] {
         let log = read_gzip(&shared.join(format!("data/logs/{name}.combined.log.gz")));
-        let mut lookout = ClassifierHarness::with_rules(EVERYTHING_COSTS);
+        let mut harness = ClassifierHarness::with_rules(EVERYTHING_COSTS);
         let mut browsers: BTreeMap<(IpAddr, String), (u32, Vec<&str>)> = BTreeMap::new();
         for line in log.lines().filter_map(combined_log::parse_line) {
-            let found = lookout.classify_line(&line);
-            if !matches!(found.kind, ClientKind::Human | ClientKind::SuspectedBot) {
+            let classification = harness.classify_line(&line);
+            if !matches!(classification.kind, ClientKind::Human | ClientKind::SuspectedBot) {
                 continue;
             }
-            let (requests, why) = browsers.entry((line.visit.client, line.visit.user_agent)).or_default();
+            let (requests, reasons) = browsers.entry((line.visit.client, line.visit.user_agent)).or_default();
             *requests += 1;
-            let signals = found.evidence.iter().flatten().filter_map(|evidence| match evidence {
+            let signals = classification.evidence.iter().flatten().filter_map(|evidence| match evidence {
                 Evidence::Behavior(signal) => Some(signal.name()),
                 _ => None,
             });
-            why.extend(
-                signals.filter(|_| found.kind == ClientKind::SuspectedBot && why.is_empty()).collect::<Vec<_>>(),
+            reasons.extend(
+                signals
+                    .filter(|_| classification.kind == ClientKind::SuspectedBot && reasons.is_empty())
+                    .collect::<Vec<_>>(),
             );
         }
-        let suspected: Vec<_> = browsers.iter().filter(|(_, (_, why))| !why.is_empty()).collect();
+        let suspected: Vec<_> = browsers.iter().filter(|(_, (_, reasons))| !reasons.is_empty()).collect();
         println!("{name}: {} of {} browsers suspected", suspected.len(), browsers.len());
         suspected
             .iter()
-            .for_each(|((client, agent), (requests, why))| println!("  {client} {requests} {why:?} {agent}"));
+            .for_each(|((client, agent), (requests, reasons))| println!("  {client} {requests} {reasons:?} {agent}"));
         assert!(suspected.len() * 20 <= browsers.len());
-        let people =
+        let humans =
             weak_labels(&shared, name).into_iter().filter(|(_, label)| label == "human").map(|(client, _)| client);
-        let wrong: Vec<String> =
-            people.filter(|person| suspected.iter().any(|((client, _), _)| client.to_string() == *person)).collect();
-        assert!(wrong.is_empty(), "{wrong:?}");
+        let misclassified: Vec<String> =
+            humans.filter(|human| suspected.iter().any(|((client, _), _)| client.to_string() == *human)).collect();
+        assert!(misclassified.is_empty(), "{misclassified:?}");
     }
 }
 
 #[test]
 fn suspected_scraper_is_refused_with_logged_signals() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), WATCHED);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), WATCHED);
+    let mut client = gateway.connect();
     let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| page_status(&mut client, path, SCRIPT));
     assert_eq!(statuses, [200, 200, 200, 429]);
     // A browser user sends from the same address, with the same user agent and all headers that belong to it.
     let browser = format!(
         "{SCRIPT}\r\nAccept: text/html\r\nAccept-Encoding: br\r\nAccept-Language: ja\r\nSec-Fetch-Mode: navigate\r\nSec-CH-UA: \"Chromium\""
     );
-    let person = browser.replace("Chrome/125", "Chrome/126");
-    assert!((0..8).all(|page| page_status(&mut client, &format!("/item/{page}"), &person) == 200));
-    let suspected: f64 = gate
+    let human_agent = browser.replace("Chrome/125", "Chrome/126");
+    assert!((0..8).all(|page| page_status(&mut client, &format!("/item/{page}"), &human_agent) == 200));
+    let suspected: f64 = gateway
         .metrics()
         .iter()
         .filter(|(name, _)| name.starts_with("tidegate_suspected_bot_requests_total"))
         .map(|(_, count)| count)
         .sum();
     assert!(suspected > 0.0);
-    assert_eq!(gate.metric("tidegate_bot_detection_clients"), 2.0);
+    assert_eq!(gateway.metric("tidegate_bot_detection_clients"), 2.0);
     drop(client);
-    let log = gate.read_log();
+    let log = gateway.read_log();
     let last = log.iter().rfind(|line| line["status"] == 429).expect("one request was refused");
     assert_eq!((&last["kind"], &last["class"], &last["tls"]), (&"suspected_bot".into(), &"bot".into(), &true.into()));
     let evidence: Vec<&str> =
-        last["evidence"].as_array().expect("a list").iter().filter_map(|found| found.as_str()).collect();
+        last["evidence"].as_array().expect("a list").iter().filter_map(|entry| entry.as_str()).collect();
     assert_eq!(evidence[0], "user_agent_no_match");
     assert!(evidence.contains(&"behavior:no_fetch_metadata"), "{evidence:?}");
     assert_eq!(evidence.last(), Some(&"behavior:honeypot"));
-    let person = log.last().expect("last line is the browser user's");
-    assert_eq!(person["kind"], "human");
-    assert_eq!(person["headers_seen"].as_array().map(Vec::len), Some(6), "{person}");
+    let human_line = log.last().expect("last line is the browser user's");
+    assert_eq!(human_line["kind"], "human");
+    assert_eq!(human_line["headers_seen"].as_array().map(Vec::len), Some(6), "{human_line}");
 }
 
 #[test]
 fn garbage_signature_fields_do_not_hide_scrapers() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), WATCHED);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), WATCHED);
+    let mut client = gateway.connect();
     let garbage = format!("{SCRIPT}\r\nSignature-Agent: garbage\r\nSignature-Input: garbage\r\nSignature: garbage");
     let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| page_status(&mut client, path, &garbage));
     assert_eq!(statuses, [200, 200, 200, 429]);
     drop(client);
-    let line = gate.read_log().pop().expect("log has one line");
+    let line = gateway.read_log().pop().expect("log has one line");
     assert_eq!(
         (&line["kind"], &line["evidence"][1]),
         (&"suspected_bot".into(), &"signature_malformed".into()),
@@ -191,12 +201,12 @@ fn garbage_signature_fields_do_not_hide_scrapers() {
 #[test]
 fn disabled_bot_detection_keeps_no_profiles() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), &format!("{WATCHED}\nbot_detection: {{ enabled: false }}"));
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), &format!("{WATCHED}\nbot_detection: {{ enabled: false }}"));
+    let mut client = gateway.connect();
     assert!((0..20).all(|page| page_status(&mut client, &format!("/item/{page}"), SCRIPT) == 200));
-    assert_eq!(gate.metric("tidegate_bot_detection_clients"), 0.0);
+    assert_eq!(gateway.metric("tidegate_bot_detection_clients"), 0.0);
     drop(client);
-    assert!(gate.read_log().iter().all(|line| line["kind"] == "human" && line["tls"].is_null()));
+    assert!(gateway.read_log().iter().all(|line| line["kind"] == "human" && line["tls"].is_null()));
 }
 
 const SHOP: &str = "
@@ -229,14 +239,14 @@ struct BrowsingSimulation {
 
 impl BrowsingSimulation {
     fn with_human_baseline() -> Self {
-        let mut site = Self { lookout: ClassifierHarness::with_rules(EVERYTHING_COSTS), now: NOON };
-        for person in 1..=20 {
-            let person = format!("203.0.{person}.1");
+        let mut simulation = Self { lookout: ClassifierHarness::with_rules(EVERYTHING_COSTS), now: NOON };
+        for number in 1..=20 {
+            let address = format!("203.0.{number}.1");
             for (target, from) in [("/a", None), ("/s.css", Some("/a")), ("/a.js", Some("/a")), ("/b", Some("/a"))] {
-                site.classify_chrome_request(&person, target, from, 200, Duration::from_secs(3));
+                simulation.classify_chrome_request(&address, target, from, 200, Duration::from_secs(3));
             }
         }
-        site
+        simulation
     }
 
     /// Classifies a Chrome request of `client` to `target`, sent after `pause`.
@@ -249,7 +259,7 @@ impl BrowsingSimulation {
         pause: Duration,
     ) -> ClientKind {
         self.now += pause;
-        let visit = LoadRequest {
+        let request = LoadRequest {
             client: client.parse().expect("an address"),
             method: "GET".into(),
             target: target.into(),
@@ -257,7 +267,7 @@ impl BrowsingSimulation {
             referer: from.map(|page| format!("https://shop.example{page}")),
             kind: None,
         };
-        let line = RecordedRequest { at: self.now, status, http10: false, visit };
+        let line = RecordedRequest { at: self.now, status, http10: false, visit: request };
         self.lookout.classify_line_at_host(&line, "shop.example").kind
     }
 }
@@ -266,10 +276,10 @@ impl BrowsingSimulation {
 const SCRIPT: &str =
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36";
 
-fn page_status(client: &mut Client, path: &str, user_agent_and_more: &str) -> u16 {
+fn page_status(client: &mut Client, path: &str, user_agent_fields: &str) -> u16 {
     let head = format!(
         "GET {path} HTTP/1.1\r\nHost: shop.example\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n\
-         User-Agent: {user_agent_and_more}\r\n\r\n"
+         User-Agent: {user_agent_fields}\r\n\r\n"
     );
     client.send(head).read_response().status
 }
@@ -292,13 +302,13 @@ fn read_gzip(file: &Path) -> String {
 }
 
 /// Generates a synthetic day. Returns its log and its labels.
-fn synthetic_day(shared: &Path, folder: &Path, options: &[&str]) -> (String, String) {
-    let (log, labels) = (folder.join("day.log"), folder.join("day.tsv"));
+fn synthetic_day(shared: &Path, dir: &Path, options: &[&str]) -> (String, String) {
+    let (log, labels) = (dir.join("day.log"), dir.join("day.tsv"));
     let tool = shared.join("tools/synth_day.py");
-    let made =
+    let output =
         Command::new("python3").arg(&tool).args(options).arg("--out").arg(&log).arg("--labels").arg(&labels).output();
     assert!(
-        made.is_ok_and(|made| made.status.success()),
+        output.is_ok_and(|output| output.status.success()),
         "python3 cannot run {}; run ./test to install it",
         tool.display()
     );
@@ -319,8 +329,8 @@ struct ClientDetection {
 
 impl DetectionResults {
     fn add(&mut self, line: &RecordedRequest, label: &str, actor: &str, kind: ClientKind) {
-        let of_actor = self.0.entry((label.to_owned(), actor.to_owned())).or_default();
-        let case = of_actor.entry((line.visit.client, line.visit.user_agent.clone())).or_default();
+        let cases = self.0.entry((label.to_owned(), actor.to_owned())).or_default();
+        let case = cases.entry((line.visit.client, line.visit.user_agent.clone())).or_default();
         case.requests += 1;
         if kind == ClientKind::SuspectedBot {
             case.found_at.get_or_insert(case.requests);
@@ -331,7 +341,7 @@ impl DetectionResults {
     }
 
     fn with_label(&self, label: &str) -> impl Iterator<Item = (&str, &ClientDetection)> {
-        let actors = self.0.iter().filter(move |((labelled, _), _)| labelled == label);
+        let actors = self.0.iter().filter(move |((case_label, _), _)| case_label == label);
         actors.flat_map(|((_, actor), cases)| cases.values().map(move |case| (actor.as_str(), case)))
     }
 
@@ -347,22 +357,22 @@ impl DetectionResults {
         let suspected: Vec<&str> =
             self.with_label("human").filter(|(_, case)| case.found_at.is_some()).map(|(actor, _)| actor).collect();
         assert!(suspected.is_empty(), "people suspected: {suspected:?}");
-        let (all, found) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_detected()).count());
-        assert!(found * 10 >= all * 9, "only {found} of {all} scrapers detected");
+        let (total, detected) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_detected()).count());
+        assert!(detected * 10 >= total * 9, "only {detected} of {total} scrapers detected");
         assert!(self.with_label("impostor").all(|(_, case)| case.kinds == [ClientKind::Impostor]));
     }
 
     fn print_summary(&self, day: &str) {
-        let people = self.with_label("human").count();
+        let humans = self.with_label("human").count();
         let suspected = self.with_label("human").filter(|(_, case)| case.found_at.is_some()).count();
-        let (all, found) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_detected()).count());
-        println!("{day}: {suspected} of {people} people suspected, {found} of {all} scrapers detected");
+        let (total, detected) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_detected()).count());
+        println!("{day}: {suspected} of {humans} people suspected, {detected} of {total} scrapers detected");
         for ((_, actor), cases) in self.0.iter().filter(|((label, _), _)| label == "suspected_bot") {
             let mut at: Vec<u32> = cases.values().filter_map(|case| case.found_at).collect();
             at.sort_unstable();
-            let (found, median, last) = (at.len(), at.get(at.len() / 2), at.last());
+            let (count, median, last) = (at.len(), at.get(at.len() / 2), at.last());
             println!(
-                "  {actor}: {found} of all {} found, half by request {median:?}, the last by {last:?}",
+                "  {actor}: {count} of all {} found, half by request {median:?}, the last by {last:?}",
                 cases.len()
             );
         }

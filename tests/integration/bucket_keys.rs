@@ -6,16 +6,16 @@ use crate::support::origin::Origin;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Sends twice as many requests as the bucket of `one` allows. Returns true if the requests of `other` use the same
+/// Sends twice as many requests as the bucket of `first` allows. Returns true if the requests of `second` use the same
 /// bucket.
-fn shares_bucket(gate: &TestGateway, one: &str, other: &str) -> bool {
-    let ask = |fields: &str| gate.connect().get("/", fields).status;
-    assert_eq!(ask(one), 200, "{one:?} has a full bucket");
-    assert_eq!(ask(one), 429, "{one:?}");
-    match ask(other) {
+fn shares_bucket(gateway: &TestGateway, first: &str, second: &str) -> bool {
+    let status_of = |fields: &str| gateway.connect().get("/", fields).status;
+    assert_eq!(status_of(first), 200, "{first:?} has a full bucket");
+    assert_eq!(status_of(first), 429, "{first:?}");
+    match status_of(second) {
         429 => true,
         status => {
-            assert_eq!(status, 200, "{other:?}");
+            assert_eq!(status, 200, "{second:?}");
             false
         }
     }
@@ -34,51 +34,51 @@ const SECRET: &str = "open-sesame";
 #[test]
 fn requests_with_one_key_share_a_bucket() {
     let origin = Origin::plain();
-    for (key, with) in [
+    for (key, field) in [
         ("{ header: X-Api-Key }", (|value: &str| format!("x-api-key: {value}\r\n")) as fn(&str) -> String),
         ("{ cookie: session }", |value| format!("Cookie: theme=dark; session={value}; a=b\r\n")),
     ] {
-        let gate = gateway_with_key(&origin, key);
-        let sent = |from: &str, value: &str| format!("{from}{}", with(value));
-        assert!(shares_bucket(&gate, &sent(ANN, SECRET), &sent(BOB, SECRET)), "{key}: the address does not matter");
+        let gateway = gateway_with_key(&origin, key);
+        let sent = |from: &str, value: &str| format!("{from}{}", field(value));
+        assert!(shares_bucket(&gateway, &sent(ANN, SECRET), &sent(BOB, SECRET)), "{key}: the address does not matter");
         assert!(
-            !shares_bucket(&gate, &sent(ANN, "second"), &sent(ANN, "third")),
+            !shares_bucket(&gateway, &sent(ANN, "second"), &sent(ANN, "third")),
             "{key}: two keys of one address have two buckets"
         );
-        assert!(!shares_bucket(&gate, ANN, BOB), "{key}: without a key, the address has a bucket");
-        assert!(shares_bucket(&gate, CY, &sent(CY, "")), "{key}: an empty value is no key");
-        assert_secret_is_never_exposed(gate);
+        assert!(!shares_bucket(&gateway, ANN, BOB), "{key}: without a key, the address has a bucket");
+        assert!(shares_bucket(&gateway, CY, &sent(CY, "")), "{key}: an empty value is no key");
+        assert_secret_is_never_exposed(gateway);
     }
 }
 
 /// Asserts that the state and the log contain the same hash, and never the key.
-fn assert_secret_is_never_exposed(gate: TestGateway) {
-    let state = gate.admin_get("/api/v1/state").1;
+fn assert_secret_is_never_exposed(gateway: TestGateway) {
+    let state = gateway.admin_get("/api/v1/state").1;
     assert!(!state.contains(SECRET), "{state}");
-    let clients: Vec<String> = key_values(&gate.state()["top_clients"]);
+    let clients: Vec<String> = key_values(&gateway.state()["top_clients"]);
     let hashes = clients.iter().filter(|key| key.starts_with("hash:")).count();
     assert_eq!((hashes, clients.contains(&"192.0.2.1".to_owned())), (2, true), "{clients:?}");
-    let lines = gate.read_log();
+    let lines = gateway.read_log();
     assert!(lines.iter().all(|line| !line.to_string().contains(SECRET)));
     let mut lines_by_key = BTreeMap::<String, usize>::new();
     key_values(&Value::Array(lines)).into_iter().for_each(|key| *lines_by_key.entry(key).or_default() += 1);
-    let (most, of) = lines_by_key.iter().max_by_key(|(_, lines)| **lines).expect("there are lines");
-    assert!(most.starts_with("hash:") && clients.contains(most), "{most} of {clients:?}");
-    assert_eq!((*of, lines_by_key.len()), (3, 6), "one key from two addresses, and five others: {lines_by_key:?}");
+    let (top_key, count) = lines_by_key.iter().max_by_key(|(_, lines)| **lines).expect("there are lines");
+    assert!(top_key.starts_with("hash:") && clients.contains(top_key), "{top_key} of {clients:?}");
+    assert_eq!((*count, lines_by_key.len()), (3, 6), "one key from two addresses, and five others: {lines_by_key:?}");
 }
 
-fn key_values(of: &Value) -> Vec<String> {
-    let list = of.as_array().expect("a list");
-    list.iter().map(|one| one["key"].as_str().expect("a key").to_owned()).collect()
+fn key_values(rows: &Value) -> Vec<String> {
+    let list = rows.as_array().expect("a list");
+    list.iter().map(|row| row["key"].as_str().expect("a key").to_owned()).collect()
 }
 
 #[test]
 fn key_hashes_differ_between_gateways() {
     let origin = Origin::plain();
     let logged = || {
-        let gate = gateway_with_key(&origin, "{ header: X-Api-Key }");
-        gate.connect().get("/", &format!("X-Api-Key: {SECRET}\r\n"));
-        gate.read_log()[0]["key"].clone()
+        let gateway = gateway_with_key(&origin, "{ header: X-Api-Key }");
+        gateway.connect().get("/", &format!("X-Api-Key: {SECRET}\r\n"));
+        gateway.read_log()[0]["key"].clone()
     };
     assert_ne!(logged(), logged(), "hashes differ between processes");
 }
@@ -86,30 +86,30 @@ fn key_hashes_differ_between_gateways() {
 #[test]
 fn verified_operator_crawlers_share_a_bucket() {
     let origin = Origin::plain();
-    let gate = gateway_with_key(&origin, "operator");
+    let gateway = gateway_with_key(&origin, "operator");
     let googlebot = |address: &str| {
         format!(
             "X-Forwarded-For: {address}\r\nUser-Agent: Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)\r\n"
         )
     };
-    assert!(shares_bucket(&gate, &googlebot("66.249.66.1"), &googlebot("66.249.66.2")));
+    assert!(shares_bucket(&gateway, &googlebot("66.249.66.1"), &googlebot("66.249.66.2")));
     assert!(
-        !shares_bucket(&gate, &googlebot("192.0.2.1"), &googlebot("192.0.2.2")),
+        !shares_bucket(&gateway, &googlebot("192.0.2.1"), &googlebot("192.0.2.2")),
         "unverified claims use buckets by address"
     );
-    let top = key_values(&gate.state()["top_clients"]);
+    let top = key_values(&gateway.state()["top_clients"]);
     assert_eq!(top[0], "operator:googlebot", "{top:?}");
     // Two workers write the log, each at its own time.
-    assert!(gate.read_log().iter().any(|line| line["key"] == "operator:googlebot"));
+    assert!(gateway.read_log().iter().any(|line| line["key"] == "operator:googlebot"));
 }
 
 #[test]
 fn class_key_shares_one_bucket() {
     let origin = Origin::plain();
-    let gate = gateway_with_key(&origin, "class");
-    assert!(shares_bucket(&gate, ANN, BOB));
-    assert_eq!(key_values(&gate.state()["top_clients"]), ["class"]);
-    assert_eq!(gate.read_log()[0]["key"], "class");
+    let gateway = gateway_with_key(&origin, "class");
+    assert!(shares_bucket(&gateway, ANN, BOB));
+    assert_eq!(key_values(&gateway.state()["top_clients"]), ["class"]);
+    assert_eq!(gateway.read_log()[0]["key"], "class");
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn reload_keeps_bucket_tokens() {
     let origin = Origin::plain();
     let rules =
         "classes: [ { name: all, bucket: { capacity: 1, fill: 1, interval: 1h, key: { header: X-Api-Key } } } ]";
-    let gate = TestGateway::with_rules(origin.address(), rules);
-    let ask = || gate.connect().get("/", "X-Api-Key: one\r\n").status;
-    assert_eq!((ask(), ask()), (200, 429));
-    gate.reload(origin.address(), rules).expect("rules are unchanged");
-    assert_eq!(ask(), 429, "the hash does not change within a process");
+    let gateway = TestGateway::with_rules(origin.address(), rules);
+    let status = || gateway.connect().get("/", "X-Api-Key: one\r\n").status;
+    assert_eq!((status(), status()), (200, 429));
+    gateway.reload(origin.address(), rules).expect("rules are unchanged");
+    assert_eq!(status(), 429, "the hash does not change within a process");
 }
 
 #[test]
@@ -133,16 +133,16 @@ classes:
   - { name: monitor, when: { user_agent: AcmeMonitor } }
   - { name: unwanted, when: { address: 198.51.100.0/24 }, block: true }
   - { name: all, bucket: { capacity: 1, fill: 1, interval: 1h } }";
-    let gate = TestGateway::with_rules(origin.address(), rules);
-    let ask = |from: &str, agent: &str| {
+    let gateway = TestGateway::with_rules(origin.address(), rules);
+    let statuses = |from: &str, agent: &str| {
         let fields = format!("X-Forwarded-For: {from}\r\nUser-Agent: {agent}\r\n");
-        [(); 3].map(|()| gate.connect().get("/", &fields).status)
+        [(); 3].map(|()| gateway.connect().get("/", &fields).status)
     };
-    assert_eq!(ask("192.0.2.1", "x"), [200; 3]);
-    assert_eq!(ask("2001:db8:7:1::1", "x"), [200; 3]);
-    assert_eq!(ask("203.0.113.7", "AcmeMonitor/2"), [200; 3]);
-    assert_eq!(ask("198.51.100.9", "x"), [429; 3]);
-    assert_eq!(ask("203.0.113.7", "x"), [200, 429, 429]);
+    assert_eq!(statuses("192.0.2.1", "x"), [200; 3]);
+    assert_eq!(statuses("2001:db8:7:1::1", "x"), [200; 3]);
+    assert_eq!(statuses("203.0.113.7", "AcmeMonitor/2"), [200; 3]);
+    assert_eq!(statuses("198.51.100.9", "x"), [429; 3]);
+    assert_eq!(statuses("203.0.113.7", "x"), [200, 429, 429]);
 }
 
 #[test]
@@ -156,13 +156,13 @@ classes:
   - {{ name: stranger, when: {{ api_key: {{ cookie: ban, value: this-one-was-stolen }} }}, block: true }}
   - {{ name: all, bucket: {{ capacity: 1, fill: 1, interval: 1h, key: {{ header: X-Account }} }} }}"
     );
-    let gate = TestGateway::with_rules(origin.address(), &rules);
-    let ask = |fields: &str| [(); 2].map(|()| gate.connect().get("/", fields).status);
-    assert_eq!(ask(&format!("X-Api-Key: {SECRET}\r\n")), [200; 2]);
-    assert_eq!(ask("X-API-KEY: another-key-of-theirs\r\n"), [200; 2]);
-    assert_eq!(ask(&format!("{ANN}Cookie: a=b; pass={SECRET}\r\n")), [200; 2]);
-    assert_eq!(ask("Cookie: ban=this-one-was-stolen\r\n"), [429; 2]);
-    for (account, guess) in [
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let statuses = |fields: &str| [(); 2].map(|()| gateway.connect().get("/", fields).status);
+    assert_eq!(statuses(&format!("X-Api-Key: {SECRET}\r\n")), [200; 2]);
+    assert_eq!(statuses("X-API-KEY: another-key-of-theirs\r\n"), [200; 2]);
+    assert_eq!(statuses(&format!("{ANN}Cookie: a=b; pass={SECRET}\r\n")), [200; 2]);
+    assert_eq!(statuses("Cookie: ban=this-one-was-stolen\r\n"), [429; 2]);
+    for (account, wrong_key) in [
         format!("X-Api-Key: {SECRET}x\r\n"),
         format!("X-Api-Key: {}\r\n", &SECRET[1..]),
         format!("X-Api-Key: {}\r\n", SECRET.to_uppercase()),
@@ -173,16 +173,16 @@ classes:
     .iter()
     .enumerate()
     {
-        assert_eq!(ask(&format!("X-Account: {account}\r\n{guess}")), [200, 429], "{guess:?}");
+        assert_eq!(statuses(&format!("X-Account: {account}\r\n{wrong_key}")), [200, 429], "{wrong_key:?}");
     }
-    assert!(!gate.admin_get("/api/v1/state").1.contains(SECRET));
-    let log = gate.read_log();
+    assert!(!gateway.admin_get("/api/v1/state").1.contains(SECRET));
+    let log = gateway.read_log();
     assert!(log.iter().all(|line| !line.to_string().contains(SECRET) && !line.to_string().contains("stolen")));
-    let of = |class: &str| log.iter().find(|line| line["class"] == class).expect("each class has a log line");
+    let line_of = |class: &str| log.iter().find(|line| line["class"] == class).expect("each class has a log line");
     for class in ["partner", "shop", "stranger"] {
-        assert_eq!(of(class)["headers_seen"], json!(["x-api-key", "cookie"]), "{class}");
-        assert_eq!(of(class)["evidence"], json!(["no_user_agent", "api_key"]), "{class}");
+        assert_eq!(line_of(class)["headers_seen"], json!(["x-api-key", "cookie"]), "{class}");
+        assert_eq!(line_of(class)["evidence"], json!(["no_user_agent", "api_key"]), "{class}");
     }
-    assert_eq!(of("all")["headers_seen"], json!(["x-api-key", "cookie", "x-account"]));
-    assert_eq!(of("all")["evidence"], json!(["no_user_agent"]));
+    assert_eq!(line_of("all")["headers_seen"], json!(["x-api-key", "cookie", "x-account"]));
+    assert_eq!(line_of("all")["evidence"], json!(["no_user_agent"]));
 }

@@ -40,10 +40,10 @@ fn honoring_retry_after_avoids_all_refusals() {
             [] as [usize; 0],
             "{bucket}: the response to the last token has the time of the next one"
         );
-        let mut late = SimulatedClient::new("192.0.2.2", HonorRetryAfter);
-        site.drain_bucket(late.address);
-        site.run_to_completion(&mut [&mut late]);
-        assert_eq!(late.refused, [0], "{bucket}: only the first request, after another client's requests");
+        let mut late_client = SimulatedClient::new("192.0.2.2", HonorRetryAfter);
+        site.drain_bucket(late_client.address);
+        site.run_to_completion(&mut [&mut late_client]);
+        assert_eq!(late_client.refused, [0], "{bucket}: only the first request, after another client's requests");
     }
 }
 
@@ -54,10 +54,10 @@ fn header_rate_adjustment_avoids_all_refusals() {
         let mut client = SimulatedClient::new("192.0.2.1", AdjustToHeaders);
         site.run_to_completion(&mut [&mut client]);
         assert_eq!(client.refused, [] as [usize; 0], "{bucket}");
-        let mut late = SimulatedClient::new("192.0.2.2", AdjustToHeaders);
-        site.drain_bucket(late.address);
-        site.run_to_completion(&mut [&mut late]);
-        assert_eq!(late.refused, [0], "{bucket}: only the first request");
+        let mut late_client = SimulatedClient::new("192.0.2.2", AdjustToHeaders);
+        site.drain_bucket(late_client.address);
+        site.run_to_completion(&mut [&mut late_client]);
+        assert_eq!(late_client.refused, [0], "{bucket}: only the first request");
     }
 }
 
@@ -74,7 +74,7 @@ fn mixed_strategies_behind_one_address_complete() {
 
 /// Retry strategy of a client: the delay between a response and the next request.
 trait RetryStrategy {
-    fn next_delay(&mut self, answer: &Response, chance: f64) -> Duration;
+    fn next_delay(&mut self, response: &Response, random: f64) -> Duration;
 }
 
 /// Sends until a refusal, then waits one second, doubled with each further refusal. Reads no headers.
@@ -84,14 +84,14 @@ struct ExponentialBackoff {
 }
 
 impl RetryStrategy for ExponentialBackoff {
-    fn next_delay(&mut self, answer: &Response, chance: f64) -> Duration {
-        if answer.status == 200 {
+    fn next_delay(&mut self, response: &Response, random: f64) -> Duration {
+        if response.status == 200 {
             self.refused_in_a_row = 0;
             return Duration::ZERO;
         }
         self.refused_in_a_row += 1;
-        let patience = Duration::from_secs(1 << (self.refused_in_a_row - 1).min(10));
-        patience.mul_f64(1.0 + chance / 2.0)
+        let backoff = Duration::from_secs(1 << (self.refused_in_a_row - 1).min(10));
+        backoff.mul_f64(1.0 + random / 2.0)
     }
 }
 
@@ -99,8 +99,8 @@ impl RetryStrategy for ExponentialBackoff {
 struct HonorRetryAfter;
 
 impl RetryStrategy for HonorRetryAfter {
-    fn next_delay(&mut self, answer: &Response, _: f64) -> Duration {
-        retry_after(answer)
+    fn next_delay(&mut self, response: &Response, _: f64) -> Duration {
+        retry_after(response)
     }
 }
 
@@ -108,10 +108,10 @@ impl RetryStrategy for HonorRetryAfter {
 struct AdjustToHeaders;
 
 impl RetryStrategy for AdjustToHeaders {
-    fn next_delay(&mut self, answer: &Response, _: f64) -> Duration {
-        let interval = Duration::from_secs(header_number(answer, "x-ratelimit-interval-seconds"));
-        let fill = u32::try_from(header_number(answer, "x-ratelimit-fillrate")).expect("fill rate fits u32");
-        (interval / fill).max(retry_after(answer))
+    fn next_delay(&mut self, response: &Response, _: f64) -> Duration {
+        let interval = Duration::from_secs(header_number(response, "x-ratelimit-interval-seconds"));
+        let fill = u32::try_from(header_number(response, "x-ratelimit-fillrate")).expect("fill rate fits u32");
+        (interval / fill).max(retry_after(response))
     }
 }
 
@@ -153,9 +153,9 @@ impl BucketSite {
     }
 
     fn request_from(&self, address: &str) -> Response {
-        let answer = self.gate.connect().get("/", &format!("X-Forwarded-For: {address}\r\n"));
-        assert!(matches!(answer.status, 200 | 429), "{}", answer.status);
-        answer
+        let response = self.gate.connect().get("/", &format!("X-Forwarded-For: {address}\r\n"));
+        assert!(matches!(response.status, 200 | 429), "{}", response.status);
+        response
     }
 
     fn drain_bucket(&self, address: &str) {
@@ -165,27 +165,28 @@ impl BucketSite {
     /// Runs every client until all of its pages are fetched, each at its own times. Panics if that takes too many
     /// requests.
     fn run_to_completion(&self, clients: &mut [&mut SimulatedClient<'_>]) {
-        let mut passed = Duration::ZERO;
-        while let Some(client) = clients.iter_mut().filter(|client| client.left > 0).min_by_key(|one| one.goes_on) {
-            self.gate.clock.advance(client.goes_on.saturating_sub(passed));
-            passed = passed.max(client.goes_on);
-            let answer = self.request_from(client.address);
-            match answer.status {
+        let mut elapsed = Duration::ZERO;
+        while let Some(client) = clients.iter_mut().filter(|client| client.left > 0).min_by_key(|client| client.goes_on)
+        {
+            self.gate.clock.advance(client.goes_on.saturating_sub(elapsed));
+            elapsed = elapsed.max(client.goes_on);
+            let response = self.request_from(client.address);
+            match response.status {
                 200 => client.left -= 1,
                 _ => client.refused.push(client.asked),
             }
             client.asked += 1;
             assert!(client.asked < 50 * WORK, "{} pages of {WORK} are missing", client.left);
-            let chance = (client.asked % 10) as f64 / 10.0;
-            client.goes_on = passed + client.strategy.next_delay(&answer, chance);
+            let random = (client.asked % 10) as f64 / 10.0;
+            client.goes_on = elapsed + client.strategy.next_delay(&response, random);
         }
     }
 }
 
-fn retry_after(answer: &Response) -> Duration {
-    Duration::from_secs(header_number(answer, "retry-after"))
+fn retry_after(response: &Response) -> Duration {
+    Duration::from_secs(header_number(response, "retry-after"))
 }
 
-fn header_number(answer: &Response, name: &str) -> u64 {
-    answer.field(name).parse().unwrap_or_else(|_| panic!("{name}: {:?}", answer.field(name)))
+fn header_number(response: &Response, name: &str) -> u64 {
+    response.field(name).parse().unwrap_or_else(|_| panic!("{name}: {:?}", response.field(name)))
 }

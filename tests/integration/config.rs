@@ -8,7 +8,7 @@ use tidegate::verify::OperatorTable;
 fn settings(file: &Path) -> config::Settings {
     let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
-    config::read(file, &[], &[], &names).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+    config::read(file, &[], &[], &names).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 #[test]
@@ -16,20 +16,19 @@ fn contract_config_equals_shipped_config_except_person_bucket() {
     let Some(shared) = crate::support::shared_data() else { return };
     let contract = settings(&shared.join("contract/tidegate.yaml"));
     assert_eq!(contract.warnings, [""; 0]);
-    let mut ours = settings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tidegate.yaml"));
-    let rules = Arc::make_mut(&mut ours.rules);
-    let people = rules.classes.iter_mut().find(|class| class.name == "person").expect("a class");
-    assert!(people.bucket.take().is_some_and(|bucket| bucket.costed_only));
-    assert_eq!(format!("{contract:#?}"), format!("{ours:#?}"));
+    let mut shipped = settings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tidegate.yaml"));
+    let rules = Arc::make_mut(&mut shipped.rules);
+    let person_class = rules.classes.iter_mut().find(|class| class.name == "person").expect("a class");
+    assert!(person_class.bucket.take().is_some_and(|bucket| bucket.costed_only));
+    assert_eq!(format!("{contract:#?}"), format!("{shipped:#?}"));
 }
 
 #[test]
 fn config_errors_are_listed_with_locations() {
     let text = "origin:\n  url: http://a\n  port: 80\nlisten: here\n";
-    let told = config::load(Path::new("dir/gate.yaml"), text, &[], &[], &[])
-        .map(|_| ())
-        .map_err(|mistakes| mistakes.to_string());
+    let result =
+        config::load(Path::new("dir/gate.yaml"), text, &[], &[], &[]).map(|_| ()).map_err(|errors| errors.to_string());
     let expected = "dir/gate.yaml:3:3: origin.port: unknown key \"port\"; known here: url, connect_timeout, response_timeout, idle_timeout, max_connections\n\
                     dir/gate.yaml:4:9: listen: found \"here\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"";
-    assert_eq!(told, Err(expected.to_owned()));
+    assert_eq!(result, Err(expected.to_owned()));
 }

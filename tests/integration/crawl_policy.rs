@@ -32,27 +32,27 @@ const ON: &str = "crawl_policy: { contact: \"mailto:bots@example.com\" }\n";
 #[test]
 fn crawl_policy_path_is_forwarded_unless_enabled() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), RULES);
-    gate.connect().get(PATH, "");
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    gateway.connect().get(PATH, "");
     assert_eq!(origin.last_request().target, PATH);
-    gate.reload(origin.address(), &format!("{RULES}crawl_policy: on\n")).expect("valid rules");
-    assert_eq!(policy_json(&gate)["contact"], Value::Null);
+    gateway.reload(origin.address(), &format!("{RULES}crawl_policy: on\n")).expect("valid rules");
+    assert_eq!(policy_json(&gateway)["contact"], Value::Null);
     assert_eq!(origin.received_requests().len(), 1);
 }
 
 #[test]
 fn document_lists_operators_verification_and_class_limits() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
-    gate.set_used("api", 1200);
-    let policy = policy_json(&gate);
+    let gateway = TestGateway::with_rules(origin.address(), &enabled_rules());
+    gateway.set_used("api", 1200);
+    let policy = policy_json(&gateway);
     assert_eq!(policy["contact"], "mailto:bots@example.com");
     // Tests do not query DNS.
-    let bing = find_named(&policy["operators"], "bingbot");
-    let told = json!({ "name": "bingbot", "crawlers": bing["crawlers"], "verified_by": ["addresses"], "class": "search",
-        "crawl_delay_s": 30 });
-    assert_eq!(*bing, told);
-    assert!(bing["crawlers"].as_array().expect("a list").contains(&json!("bingbot")), "{bing}");
+    let bingbot = find_named(&policy["operators"], "bingbot");
+    let expected = json!({ "name": "bingbot", "crawlers": bingbot["crawlers"], "verified_by": ["addresses"],
+        "class": "search", "crawl_delay_s": 30 });
+    assert_eq!(*bingbot, expected);
+    assert!(bingbot["crawlers"].as_array().expect("a list").contains(&json!("bingbot")), "{bingbot}");
     assert_eq!(find_named(&policy["operators"], "gptbot")["crawl_delay_s"], 10);
     assert_eq!(find_named(&policy["operators"], "pingdom")["verified_by"], json!([]));
     assert_eq!(policy["undeclared_or_unverified_bots"], json!({ "class": "bot", "crawl_delay_s": 20 }));
@@ -85,15 +85,15 @@ fn custom_operators_and_empty_classes_are_omitted() {
                  - { name: search, when: { operator: [acme, googlebot] }, bucket: { rate: 1/s, burst: 5, key: operator } }\n  \
                  - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot, impostor] } }\n  \
                  - { name: rest }";
-    let gate = TestGateway::with_rules(origin.address(), rules);
-    let (told, page) = (policy_json(&gate), get_policy(&gate, BROWSER).text());
-    let names: Vec<&Value> = told["classes"].as_array().expect("a list").iter().map(|class| &class["name"]).collect();
+    let gateway = TestGateway::with_rules(origin.address(), rules);
+    let (policy, page) = (policy_json(&gateway), get_policy(&gateway, BROWSER).text());
+    let names: Vec<&Value> = policy["classes"].as_array().expect("a list").iter().map(|class| &class["name"]).collect();
     assert_eq!(names, ["search", "bot"]);
-    let search = find_named(&told["classes"], "search");
+    let search = find_named(&policy["classes"], "search");
     assert_eq!((&search["operators"], &search["bucket"]["shared_by"]), (&json!(["googlebot"]), &json!("operator")));
     assert!(page.contains("<li>Each operator's crawlers together: 5 requests"), "{page}");
     assert!(page.contains("<li><b>googlebot</b>: by") && !page.contains("()"), "{page}");
-    for text in [told.to_string(), page] {
+    for text in [policy.to_string(), page] {
         assert!(!text.contains("acme") && !text.contains("signy"), "{text}");
     }
 }
@@ -101,47 +101,47 @@ fn custom_operators_and_empty_classes_are_omitted() {
 #[test]
 fn private_classes_are_omitted_and_units_are_optional() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
-    let page = gate.connect().get(PATH, BROWSER).text();
-    for text in [get_policy(&gate, "").text(), page] {
+    let gateway = TestGateway::with_rules(origin.address(), &enabled_rules());
+    let page = gateway.connect().get(PATH, BROWSER).text();
+    for text in [get_policy(&gateway, "").text(), page] {
         for secret in ["acme", "sesame", "neighbours", "203.0.113", "person", "tried", "2000", "units"] {
             assert!(!text.contains(secret), "{secret} is in\n{text}");
         }
     }
     let with_units = format!("{RULES}crawl_policy: {{ show_units: true }}\n");
-    gate.reload(origin.address(), &with_units).expect("valid rules");
-    let quotas = find_named(&policy_json(&gate)["classes"], "search")["quotas"].clone();
+    gateway.reload(origin.address(), &with_units).expect("valid rules");
+    let quotas = find_named(&policy_json(&gateway)["classes"], "search")["quotas"].clone();
     assert_eq!(quotas[0]["units"], json!({ "limit": 2000.0, "remaining": 1800.0 }));
-    assert!(get_policy(&gate, BROWSER).text().contains("1800 of 2000 units left"));
+    assert!(get_policy(&gateway, BROWSER).text().contains("1800 of 2000 units left"));
 }
 
 #[test]
 fn document_is_never_refused_nor_charged() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
-    gate.set_used("api", 2000);
-    assert_eq!(gate.connect().get("/page", SCRAPER).status, 429);
+    let gateway = TestGateway::with_rules(origin.address(), &enabled_rules());
+    gateway.set_used("api", 2000);
+    assert_eq!(gateway.connect().get("/page", SCRAPER).status, 429);
     for _ in 0..100 {
-        assert_eq!(get_policy(&gate, SCRAPER).status, 200);
+        assert_eq!(get_policy(&gateway, SCRAPER).status, 200);
     }
-    assert_eq!(get_policy(&gate, "").json()["classes"][0]["quotas"][0]["refused_ratio"], 1.0);
-    assert_eq!(gate.connect().get("/.well-known//./crawl-policy?x=1", SCRAPER).status, 200);
-    assert_eq!(gate.counters(), (2000.0, 0.0));
+    assert_eq!(get_policy(&gateway, "").json()["classes"][0]["quotas"][0]["refused_ratio"], 1.0);
+    assert_eq!(gateway.connect().get("/.well-known//./crawl-policy?x=1", SCRAPER).status, 200);
+    assert_eq!(gateway.counters(), (2000.0, 0.0));
     assert!(origin.received_requests().is_empty());
 }
 
 #[test]
 fn each_read_is_logged_and_counted_once() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
-    let answer = get_policy(&gate, SCRAPER);
-    gate.wait_for_metric("tidegate_requests_total{class=\"bot\",verdict=\"admitted\",reason=\"\"}", 1.0);
-    assert_eq!(gate.metric("tidegate_responses_total{class=\"bot\",code=\"2xx\"}"), 1.0);
-    let log = gate.read_log();
+    let gateway = TestGateway::with_rules(origin.address(), &enabled_rules());
+    let response = get_policy(&gateway, SCRAPER);
+    gateway.wait_for_metric("tidegate_requests_total{class=\"bot\",verdict=\"admitted\",reason=\"\"}", 1.0);
+    assert_eq!(gateway.metric("tidegate_responses_total{class=\"bot\",code=\"2xx\"}"), 1.0);
+    let log = gateway.read_log();
     let [line] = &log[..] else { panic!("{log:?}") };
-    assert_eq!(line["id"], answer.field("x-tidegate-decision"));
+    assert_eq!(line["id"], response.field("x-tidegate-decision"));
     assert_eq!((&line["path"], &line["status"], &line["verdict"]), (&json!(PATH), &json!(200), &json!("admitted")));
-    assert_eq!((&line["charged"], &line["bytes"]), (&json!({}), &json!(answer.body.len())));
+    assert_eq!((&line["charged"], &line["bytes"]), (&json!({}), &json!(response.body.len())));
     assert_eq!(line["origin_ms"], Value::Null);
 }
 
@@ -150,10 +150,10 @@ fn browsers_receive_an_escaped_html_page() {
     let origin = Origin::plain();
     let contact = "crawl_policy: { contact: \"https://example.com/?a=1&b=<'>\" }\n";
     let rules = RULES.replace("when: { operator: [googlebot, bingbot] }", "when: { user_agent: \"<b>&\" }");
-    let gate = TestGateway::with_rules(origin.address(), &format!("{rules}{contact}"));
-    let answer = get_policy(&gate, BROWSER);
-    assert_eq!(answer.field("content-type"), "text/html; charset=utf-8");
-    let page = answer.text();
+    let gateway = TestGateway::with_rules(origin.address(), &format!("{rules}{contact}"));
+    let response = get_policy(&gateway, BROWSER);
+    assert_eq!(response.field("content-type"), "text/html; charset=utf-8");
+    let page = response.text();
     let link =
         "<a href=\"https://example.com/?a=1&amp;b=&lt;&#39;&gt;\">https://example.com/?a=1&amp;b=&lt;&#39;&gt;</a>";
     assert!(page.contains(link), "{page}");
@@ -167,38 +167,41 @@ fn browsers_receive_an_escaped_html_page() {
 #[test]
 fn formats_are_cacheable_with_separate_etags() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
-    let (document, page) = (get_policy(&gate, ""), get_policy(&gate, BROWSER));
+    let gateway = TestGateway::with_rules(origin.address(), &enabled_rules());
+    let (document, page) = (get_policy(&gateway, ""), get_policy(&gateway, BROWSER));
     assert_eq!(document.field("content-type"), "application/json");
     assert_eq!((document.field("cache-control"), document.field("vary")), ("max-age=300", "accept"));
     assert_ne!(document.field("etag"), page.field("etag"));
-    let known = get_policy(&gate, &format!("If-None-Match: {}\r\n", document.field("etag")));
-    assert_eq!((known.status, known.body.len()), (304, 0));
+    let not_modified = get_policy(&gateway, &format!("If-None-Match: {}\r\n", document.field("etag")));
+    assert_eq!((not_modified.status, not_modified.body.len()), (304, 0));
 
-    gate.set_used("api", 500);
-    let again = get_policy(&gate, "");
-    assert_eq!(again.field("etag"), document.field("etag"), "the document is cached between requests");
-    gate.clock.advance(Duration::from_secs(10));
-    let anew = get_policy(&gate, "");
-    assert_eq!((anew.field("age"), &anew.json()["classes"][0]["quotas"][0]["remaining"]), ("0", &json!(0.65)));
+    gateway.set_used("api", 500);
+    let cached = get_policy(&gateway, "");
+    assert_eq!(cached.field("etag"), document.field("etag"), "the document is cached between requests");
+    gateway.clock.advance(Duration::from_secs(10));
+    let refreshed = get_policy(&gateway, "");
+    assert_eq!(
+        (refreshed.field("age"), &refreshed.json()["classes"][0]["quotas"][0]["remaining"]),
+        ("0", &json!(0.65))
+    );
 }
 
 #[test]
 fn only_get_and_head_are_allowed() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), &enabled_rules());
+    let mut client = gateway.connect();
     client.send(format!("HEAD {PATH} HTTP/1.1\r\nHost: a\r\n\r\n"));
     let head = client.head();
-    let whole = client.get(PATH, "");
-    assert_eq!((head.status, head.field("content-length")), (200, &*whole.body.len().to_string()));
+    let full = client.get(PATH, "");
+    assert_eq!((head.status, head.field("content-length")), (200, &*full.body.len().to_string()));
     client.send(format!("PUT {PATH} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{{}}"));
     let refused = client.read_response();
     assert_eq!((refused.status, refused.field("allow")), (405, "GET, HEAD"));
     let uri = format!("http://a{PATH}");
-    let statuses = crate::support::http2_statuses(gate.address(), |_| {
-        let ask = |method| http::Request::builder().method(method).uri(&uri).body(()).expect("a request");
-        vec![ask("HEAD"), ask("GET")]
+    let statuses = crate::support::http2_statuses(gateway.address(), |_| {
+        let request = |method| http::Request::builder().method(method).uri(&uri).body(()).expect("a request");
+        vec![request("HEAD"), request("GET")]
     });
     assert_eq!(statuses, [200, 200]);
     assert!(origin.received_requests().is_empty());
@@ -207,18 +210,18 @@ fn only_get_and_head_are_allowed() {
 #[test]
 fn other_methods_are_decided_but_not_charged() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), &enabled_rules());
+    let gateway = TestGateway::with_rules(origin.address(), &enabled_rules());
     let post = |fields: &str| {
-        let mut client = gate.connect();
+        let mut client = gateway.connect();
         client.send(format!("POST {PATH} HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: 0\r\n\r\n"));
         client.read_response()
     };
     let refused = post(SCRAPER);
     assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("blocked")));
     assert_eq!(post("").status, 405);
-    assert_eq!(gate.counters(), (0.0, 0.0), "no request was sent to the origin");
-    gate.set_used("api", 2000);
-    assert_eq!((post("").status, get_policy(&gate, "").status), (429, 200));
+    assert_eq!(gateway.counters(), (0.0, 0.0), "no request was sent to the origin");
+    gateway.set_used("api", 2000);
+    assert_eq!((post("").status, get_policy(&gateway, "").status), (429, 200));
     assert!(origin.received_requests().is_empty());
 }
 
@@ -226,15 +229,15 @@ fn enabled_rules() -> String {
     format!("{RULES}{ON}")
 }
 
-fn get_policy(gate: &TestGateway, fields: &str) -> Response {
-    gate.connect().get(PATH, fields)
+fn get_policy(gateway: &TestGateway, fields: &str) -> Response {
+    gateway.connect().get(PATH, fields)
 }
 
-fn policy_json(gate: &TestGateway) -> Value {
-    get_policy(gate, "").json()
+fn policy_json(gateway: &TestGateway) -> Value {
+    get_policy(gateway, "").json()
 }
 
 fn find_named<'a>(list: &'a Value, name: &str) -> &'a Value {
-    let found = list.as_array().and_then(|list| list.iter().find(|one| one["name"] == name));
-    found.unwrap_or_else(|| panic!("no {name} in {list}"))
+    let item = list.as_array().and_then(|list| list.iter().find(|item| item["name"] == name));
+    item.unwrap_or_else(|| panic!("no {name} in {list}"))
 }

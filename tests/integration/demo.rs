@@ -4,15 +4,15 @@ use crate::support::program;
 
 #[test]
 fn demo_reports_success_without_human_refusals() {
-    let ended = program::run(&["demo", "--seconds", "1", "--no-wait"], b"");
-    let told = ended.output;
-    assert_eq!(ended.code, 0, "{told}\n{}", ended.errors);
-    assert!(told.contains("requests; 0 were refused."), "{told}");
-    assert!(told.contains("Example of a refusal"), "{told}");
-    assert!(told.contains("\"reason\":\"tier\""), "{told}");
-    assert!(!told.contains('\x1b'), "no colors and no cursor movement when output is a pipe");
-    assert!(!told.contains("Check failed"), "{told}");
-    assert!(!told.contains("Ctrl-C"), "--no-wait exits without Ctrl-C");
+    let outcome = program::run(&["demo", "--seconds", "1", "--no-wait"], b"");
+    let output = outcome.output;
+    assert_eq!(outcome.code, 0, "{output}\n{}", outcome.errors);
+    assert!(output.contains("requests; 0 were refused."), "{output}");
+    assert!(output.contains("Example of a refusal"), "{output}");
+    assert!(output.contains("\"reason\":\"tier\""), "{output}");
+    assert!(!output.contains('\x1b'), "no colors and no cursor movement when output is a pipe");
+    assert!(!output.contains("Check failed"), "{output}");
+    assert!(!output.contains("Ctrl-C"), "--no-wait exits without Ctrl-C");
 }
 
 #[test]

@@ -14,12 +14,12 @@ use tempfile::TempDir;
 
 #[test]
 fn every_yaml_block_is_accepted_by_check() {
-    let folder = dir_with_lists();
+    let dir = dir_with_lists();
     let blocks: Vec<Block> = documents().iter().flat_map(|(name, text)| blocks(name, text, "yaml")).collect();
     assert!(blocks.len() > 15, "{} blocks", blocks.len());
     for Block { place, text } in blocks {
-        fs::write(folder.path().join("block.yaml"), &text).expect("file is writable");
-        let mut check = tidegate_command(folder.path(), &["check", "block.yaml"]);
+        fs::write(dir.path().join("block.yaml"), &text).expect("file is writable");
+        let mut check = tidegate_command(dir.path(), &["check", "block.yaml"]);
         if !is_complete_config(&text) {
             check.env("TIDEGATE__ORIGIN__URL", "http://127.0.0.1:3000");
         }
@@ -31,12 +31,12 @@ fn every_yaml_block_is_accepted_by_check() {
 #[test]
 fn every_whole_file_is_served() {
     let origin = Origin::plain();
-    let whole = documents().into_iter().flat_map(|(name, text)| blocks(&name, &text, "yaml"));
-    let whole: Vec<Block> = whole.filter(|block| is_complete_config(&block.text)).collect();
-    assert!(!whole.is_empty(), "README has a complete file");
-    for Block { place, text } in whole {
+    let complete = documents().into_iter().flat_map(|(name, text)| blocks(&name, &text, "yaml"));
+    let complete: Vec<Block> = complete.filter(|block| is_complete_config(&block.text)).collect();
+    assert!(!complete.is_empty(), "README has a complete file");
+    for Block { place: location, text } in complete {
         let gateway = DocsGateway::with_yaml(&text, &origin);
-        assert_eq!(Client::connect(gateway.address).get("/", "").status, 200, "{place}");
+        assert_eq!(Client::connect(gateway.address).get("/", "").status, 200, "{location}");
     }
 }
 
@@ -52,9 +52,9 @@ fn readme_commands_work_with_readme_yaml() {
     let origin = Origin::plain();
     let mut gateway = DocsGateway::with_yaml(&yaml.text, &origin);
     assert_eq!(Client::connect(gateway.address).get("/item/1", FIREFOX).status, 200);
-    let shown = gateway.run(&commands);
-    for part in ["tidegate_quota_used{quota=\"api\"} ", "\"reloaded\":true"] {
-        assert!(shown.contains(part), "no {part} in\n{shown}");
+    let output = gateway.run(&commands);
+    for expected in ["tidegate_quota_used{quota=\"api\"} ", "\"reloaded\":true"] {
+        assert!(output.contains(expected), "no {expected} in\n{output}");
     }
     gateway.program.wait_for_error("Configuration reloaded");
     gateway.program.wait_for_error("Configuration reloaded");
@@ -74,10 +74,10 @@ struct DocsGateway {
 
 impl DocsGateway {
     fn with_yaml(yaml: &str, origin: &Origin) -> Self {
-        let folder = dir_with_lists();
-        let file = folder.path().join("tidegate.yaml").display().to_string();
+        let dir = dir_with_lists();
+        let file = dir.path().join("tidegate.yaml").display().to_string();
         fs::write(&file, yaml).expect("file is writable");
-        let state = folder.path().join("state").display().to_string();
+        let state = dir.path().join("state").display().to_string();
         let url = format!("http://{}", origin.address());
         let environment = [
             ("TIDEGATE__LISTEN", "127.0.0.1:0"),
@@ -94,7 +94,7 @@ impl DocsGateway {
         let (address, _, admin) = (addresses.next(), addresses.next(), addresses.next());
         Self {
             program,
-            folder,
+            folder: dir,
             address: address.expect("gateway listens"),
             admin: admin.expect("gateway has an admin listener"),
         }
@@ -105,7 +105,7 @@ impl DocsGateway {
         let script = format!("set -e\n{}", commands.replace("9090", &self.admin.port().to_string()));
         let programs = Path::new(env!("CARGO_BIN_EXE_tidegate")).parent().expect("program path has a parent").display();
         let path = std::env::var("PATH").unwrap_or_default();
-        let ran = Command::new("bash")
+        let output = Command::new("bash")
             .args(["-c", &script])
             .current_dir(self.folder.path())
             .env("PATH", format!("{programs}:{path}"))
@@ -113,9 +113,9 @@ impl DocsGateway {
             .env("TIDEGATE__ADMIN__LISTEN", self.admin.to_string())
             .output()
             .expect("bash and curl are installed by ./test");
-        let shown = String::from_utf8_lossy(&ran.stdout).into_owned();
-        assert!(ran.status.success(), "{script}\n{shown}\n{}", String::from_utf8_lossy(&ran.stderr));
-        shown
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{script}\n{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+        stdout
     }
 }
 
@@ -144,8 +144,8 @@ fn is_complete_config(yaml: &str) -> bool {
 
 /// Returns README.md and all files of docs/, by name.
 fn documents() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    let files = fs::read_dir(folder).expect("docs exists").map(|entry| entry.expect("file is readable").path());
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let files = fs::read_dir(dir).expect("docs exists").map(|entry| entry.expect("file is readable").path());
     let mut documents: Vec<(String, String)> = files
         .filter(|file| file.extension().is_some_and(|extension| extension == "md"))
         .map(|file| (file.display().to_string(), fs::read_to_string(&file).expect("file is readable")))
@@ -157,17 +157,17 @@ fn documents() -> Vec<(String, String)> {
 
 /// Creates a directory with the address lists that the documentation names.
 fn dir_with_lists() -> TempDir {
-    let folder = tempfile::tempdir().expect("temporary directory");
+    let dir = tempfile::tempdir().expect("temporary directory");
     for list in ["hosting.txt", "partners.txt"] {
-        fs::write(folder.path().join(list), "192.0.2.0/24\n").expect("file is writable");
+        fs::write(dir.path().join(list), "192.0.2.0/24\n").expect("file is writable");
     }
-    folder
+    dir
 }
 
-/// Returns a command that runs the program in `folder`, with the variables that the documentation names.
-fn tidegate_command(folder: &Path, arguments: &[&str]) -> Command {
+/// Returns a command that runs the program in `dir`, with the variables that the documentation names.
+fn tidegate_command(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(arguments).current_dir(folder);
+    command.args(arguments).current_dir(dir);
     command.env("PARTNER_KEY", "0123456789abcdef").env("REDIS_PASSWORD", "sesame");
     command
 }

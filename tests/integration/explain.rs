@@ -25,63 +25,63 @@ use tidegate::verify::OperatorTable;
 #[test]
 fn explanation_matches_gateway_decision() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), RULES);
-    let site = ExplainFixture::new(RULES);
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let fixture = ExplainFixture::new(RULES);
     let strategy = (0..AGENTS.len(), 0..PATHS.len(), 0u32..=100, 0u32..=50, 0u8..200);
     let mut runner = TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) });
-    let ran = runner.run(&strategy, |(agent, path, api, search, host)| {
+    let result = runner.run(&strategy, |(agent, path, api, search, host)| {
         let (agent, path) = (AGENTS[agent], PATHS[path]);
         let client = agent.address.map_or_else(|| format!("192.0.2.{host}"), str::to_owned);
-        let visit = || {
+        let send_request = || {
             let fields = format!("X-Forwarded-For: {client}\r\nUser-Agent: {}\r\n", agent.name);
-            gate.connect().get(path, &fields)
+            gateway.connect().get(path, &fields)
         };
         // Tiers have hysteresis: all start below the first threshold.
-        let use_up = |used: &[(&str, u32)]| used.iter().for_each(|&(quota, used)| gate.set_used(quota, used));
-        use_up(&[("api", 0), ("search", 0)]);
-        visit();
+        let set_used = |used: &[(&str, u32)]| used.iter().for_each(|&(quota, used)| gateway.set_used(quota, used));
+        set_used(&[("api", 0), ("search", 0)]);
+        send_request();
         let used = [("api", api), ("search", search), ("counted", 1)];
-        use_up(&used);
-        let explained = site.explain(agent.name, &client, path, &used);
-        let answer = visit();
-        let told: Vec<(Value, Value)> =
-            explained.responses.iter().map(|one| (json!(one.verdict), json!(one.reason))).collect();
-        let happened = match answer.status {
+        set_used(&used);
+        let explanation = fixture.explain(agent.name, &client, path, &used);
+        let response = send_request();
+        let outcomes: Vec<(Value, Value)> =
+            explanation.responses.iter().map(|response| (json!(response.verdict), json!(response.reason))).collect();
+        let actual = match response.status {
             200 => (json!("admitted"), Value::Null),
-            _ => (json!("refused"), answer.json()["reason"].clone()),
+            _ => (json!("refused"), response.json()["reason"].clone()),
         };
-        prop_assert!(told.contains(&happened), "{happened:?} is not one of {told:?}: {explained:#?}");
-        if let [only] = explained.responses.as_slice() {
+        prop_assert!(outcomes.contains(&actual), "{actual:?} is not one of {outcomes:?}: {explanation:#?}");
+        if let [single] = explanation.responses.as_slice() {
             prop_assert_eq!(
-                quota_policies(only.headers.get("ratelimit")),
-                quota_policies(answer.fields.get("ratelimit"))
+                quota_policies(single.headers.get("ratelimit")),
+                quota_policies(response.fields.get("ratelimit"))
             );
-            let retry_after = only.retry_after_s.map(|wait| wait.to_string());
-            prop_assert_eq!(retry_after.as_ref(), answer.fields.get("retry-after"));
+            let retry_after = single.retry_after_s.map(|wait| wait.to_string());
+            prop_assert_eq!(retry_after.as_ref(), response.fields.get("retry-after"));
         }
         // The proposed change of usage admits the request.
-        if let Some(less) = explained.remedies.iter().find(|remedy| remedy.change == ChangeKind::Used) {
-            let at_most = |name: &str| less.numbers["used_at_most"][name].as_f64().map(|most| most as u32);
-            let less = used.map(|(name, used)| (name, at_most(name).unwrap_or(used)));
-            let explained = site.explain(agent.name, &client, path, &less);
+        if let Some(remedy) = explanation.remedies.iter().find(|remedy| remedy.change == ChangeKind::Used) {
+            let max_used = |name: &str| remedy.numbers["used_at_most"][name].as_f64().map(|units| units as u32);
+            let reduced = used.map(|(name, used)| (name, max_used(name).unwrap_or(used)));
+            let explanation = fixture.explain(agent.name, &client, path, &reduced);
             prop_assert!(
-                explained.responses.iter().all(|answer| answer.verdict == Verdict::Admitted),
-                "{explained:#?}"
+                explanation.responses.iter().all(|response| response.verdict == Verdict::Admitted),
+                "{explanation:#?}"
             );
         }
-        let refused = explained.steps.iter().any(|step| step.finding == StepResult::Refused);
-        let either = explained.steps.iter().any(|step| step.finding == StepResult::Depends);
-        prop_assert_eq!(told.iter().any(|(verdict, _)| verdict == "refused"), refused || either);
+        let refused = explanation.steps.iter().any(|step| step.finding == StepResult::Refused);
+        let depends = explanation.steps.iter().any(|step| step.finding == StepResult::Depends);
+        prop_assert_eq!(outcomes.iter().any(|(verdict, _)| verdict == "refused"), refused || depends);
         Ok(())
     });
-    ran.unwrap_or_else(|error| panic!("{error}"));
+    result.unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
 fn steps_name_deciding_rules_and_remedies() {
-    let site = ExplainFixture::new(RULES);
-    let explained = site.explain(GOOGLE.name, "66.249.66.1", "/item/1", &[("api", 97)]);
-    let tier = find_step(&explained, Stage::Tier);
+    let fixture = ExplainFixture::new(RULES);
+    let explanation = fixture.explain(GOOGLE.name, "66.249.66.1", "/item/1", &[("api", 97)]);
+    let tier = find_step(&explanation, Stage::Tier);
     assert_eq!(tier.finding, StepResult::Depends, "the guard admits some requests");
     let rule = tier.rule.as_ref().expect("a tier decided");
     assert_eq!(rule.path, "quotas.api.tiers.search[1]");
@@ -89,111 +89,116 @@ fn steps_name_deciding_rules_and_remedies() {
         rule.at.as_deref().map(|at| at.rsplit_once(':').expect("a column").0),
         Some(&*rule_location("above: 90%"))
     );
-    assert_eq!(remedy(&explained, ChangeKind::Used)["used_at_most"]["api"], 59.0);
+    assert_eq!(remedy(&explanation, ChangeKind::Used)["used_at_most"]["api"], 59.0);
 
-    let impostor = site.explain(GOOGLE.name, "192.0.2.1", "/item/1", &[]);
+    let impostor = fixture.explain(GOOGLE.name, "192.0.2.1", "/item/1", &[]);
     let class = find_step(&impostor, Stage::Class);
-    assert!(class.evidence.iter().any(|told| told.contains("192.0.2.1 is in none of the ranges")), "{class:?}");
+    assert!(class.evidence.iter().any(|entry| entry.contains("192.0.2.1 is in none of the ranges")), "{class:?}");
     assert_eq!(class.rule.as_ref().map(|rule| rule.path.as_str()), Some("classes[1]"));
     assert_eq!(find_step(&impostor, Stage::Block).finding, StepResult::Refused);
     assert_eq!(find_step(&impostor, Stage::Bucket).finding, StepResult::Skipped);
     assert_eq!((impostor.responses[0].status, impostor.responses[0].retry_after_s), (Some(429), Some(3600)));
     assert_eq!(remedy(&impostor, ChangeKind::Proof)["operator"], "googlebot");
-    let noted = site.explain("BadBot/1.0", "192.0.2.1", "/item/1", &[]);
-    assert_eq!(find_step(&noted, Stage::Block).finding, StepResult::Shadow);
-    assert_eq!(noted.responses[0].shadow.as_deref(), Some("blocked"));
+    let shadowed = fixture.explain("BadBot/1.0", "192.0.2.1", "/item/1", &[]);
+    assert_eq!(find_step(&shadowed, Stage::Block).finding, StepResult::Shadow);
+    assert_eq!(shadowed.responses[0].shadow.as_deref(), Some("blocked"));
 
-    let spent = site.explain(PERSON.name, "192.0.2.1", "/both", &[("search", 48)]);
-    assert!(find_step(&spent, Stage::Identity).rule.as_ref().expect("a setting").at.is_some());
-    let refused: Vec<&str> = spent
+    let exhausted = fixture.explain(PERSON.name, "192.0.2.1", "/both", &[("search", 48)]);
+    assert!(find_step(&exhausted, Stage::Identity).rule.as_ref().expect("a setting").at.is_some());
+    let refused: Vec<&str> = exhausted
         .steps
         .iter()
         .filter(|step| step.finding == StepResult::Refused)
         .map(|step| step.quota.as_deref().expect("step has a quota"))
         .collect();
     assert_eq!(refused, ["search"]);
-    assert_eq!(remedy(&spent, ChangeKind::Used)["used_at_most"], json!({"search": 46.0}));
-    assert_eq!(remedy(&spent, ChangeKind::Time)["at"], "2027-01-16T00:00:00Z");
+    assert_eq!(remedy(&exhausted, ChangeKind::Used)["used_at_most"], json!({"search": 46.0}));
+    assert_eq!(remedy(&exhausted, ChangeKind::Time)["at"], "2027-01-16T00:00:00Z");
 }
 
 #[test]
 fn unset_settings_are_reported_as_defaults() {
-    let site = ExplainFixture::new("routes: [ { match: /item/* } ]");
-    let explained = site.explain(PERSON.name, "192.0.2.1", "/item/1", &[]);
-    let rule = |stage| find_step(&explained, stage).rule.as_ref().expect("a setting").to_string();
+    let fixture = ExplainFixture::new("routes: [ { match: /item/* } ]");
+    let explanation = fixture.explain(PERSON.name, "192.0.2.1", "/item/1", &[]);
+    let rule = |stage| find_step(&explanation, stage).rule.as_ref().expect("a setting").to_string();
     assert!(rule(Stage::Route).ends_with(": routes[0]") && rule(Stage::Route).starts_with("tidegate.yaml:"));
     assert_eq!(rule(Stage::Class), "by default: classes[0]");
     assert_eq!(rule(Stage::Identity), "by default: clients.address_from");
-    assert!(explained.remedies.is_empty());
+    assert!(explanation.remedies.is_empty());
 }
 
 /// Returns the `RateLimit` items of the quotas. The bucket is omitted: earlier requests have taken tokens.
-fn quota_policies(told: Option<&String>) -> Vec<&str> {
-    let policies = told.map_or("", String::as_str).split(", ");
+fn quota_policies(field: Option<&String>) -> Vec<&str> {
+    let policies = field.map_or("", String::as_str).split(", ");
     policies.filter(|policy| !policy.starts_with("\"bot\"")).collect()
 }
 
 #[test]
 fn page_fits_terminal_with_long_names() {
-    let long = "a".repeat(64);
-    let rules = RULES.replace("api", &long).replace("bot:", &format!("{}:", "b".repeat(64)));
+    let long_name = "a".repeat(64);
+    let rules = RULES.replace("api", &long_name).replace("bot:", &format!("{}:", "b".repeat(64)));
     let rules = rules.replace("name: bot", &format!("name: {}", "b".repeat(64)));
-    let site = ExplainFixture::new(&rules);
-    let wide = format!("{} curl/8.0 \u{1b}[31m", "x".repeat(500));
+    let fixture = ExplainFixture::new(&rules);
+    let wide_agent = format!("{} curl/8.0 \u{1b}[31m", "x".repeat(500));
     for (agent, path, used) in [
-        (wide.replace('\u{1b}', "?").as_str(), "/both?q=a", 100),
+        (wide_agent.replace('\u{1b}', "?").as_str(), "/both?q=a", 100),
         (GOOGLE.name, "/item/1", 70),
         (PERSON.name, &format!("/{}", "y/".repeat(300)), 0),
     ] {
-        let explained = site.explain(agent, "66.249.66.1", path, &[(&long, used)]);
+        let explanation = fixture.explain(agent, "66.249.66.1", path, &[(&long_name, used)]);
         for width in [60, 80, 120] {
             let view = View { width, ink: ColorMode::Plain, zone: TimeZone::UTC };
-            let shown = render(&explained, &view);
-            let wide: Vec<&str> = shown.lines().filter(|line| line.chars().count() > width).collect();
-            assert!(wide.is_empty(), "{wide:#?}");
+            let page = render(&explanation, &view);
+            let wide_lines: Vec<&str> = page.lines().filter(|line| line.chars().count() > width).collect();
+            assert!(wide_lines.is_empty(), "{wide_lines:#?}");
         }
-        let coloured = render(&explained, &View { width: 80, ink: ColorMode::Color, zone: TimeZone::UTC });
-        assert!(coloured.contains("\u{1b}["));
+        let colored = render(&explanation, &View { width: 80, ink: ColorMode::Color, zone: TimeZone::UTC });
+        assert!(colored.contains("\u{1b}["));
     }
 }
 
 #[test]
 fn page_shows_a_complete_refusal() {
-    let explained = ExplainFixture::new(RULES).explain("curl/8.0", "192.0.2.1", "/item/1", &[("api", 40)]);
-    let shown = render(&explained, &View { width: 80, ink: ColorMode::Plain, zone: TimeZone::UTC });
-    assert_eq!(shown, REFUSED, "\n{shown}");
+    let explanation = ExplainFixture::new(RULES).explain("curl/8.0", "192.0.2.1", "/item/1", &[("api", 40)]);
+    let page = render(&explanation, &View { width: 80, ink: ColorMode::Plain, zone: TimeZone::UTC });
+    assert_eq!(page, REFUSED, "\n{page}");
 }
 
 #[test]
 fn only_reading_robots_txt_is_exempt() {
-    let site = ExplainFixture::new("scopes: { default: { concurrency: 1 } }\nclasses: [ { name: all, block: true } ]");
-    let explained = |method| site.explain_method(method, PERSON.name, "192.0.2.1", "/x/../robots.txt", &[]);
+    let fixture =
+        ExplainFixture::new("scopes: { default: { concurrency: 1 } }\nclasses: [ { name: all, block: true } ]");
+    let explain_robots = |method| fixture.explain_method(method, PERSON.name, "192.0.2.1", "/x/../robots.txt", &[]);
     for method in [http::Method::GET, http::Method::HEAD] {
-        assert_eq!(find_step(&explained(method), Stage::Exempt).finding, StepResult::Passed);
+        assert_eq!(find_step(&explain_robots(method), Stage::Exempt).finding, StepResult::Passed);
     }
-    let deleted = explained(http::Method::DELETE);
+    let deleted = explain_robots(http::Method::DELETE);
     assert_eq!(find_step(&deleted, Stage::Block).finding, StepResult::Refused);
     assert_eq!(deleted.responses[0].status, Some(429));
-    let open = ExplainFixture::new("scopes: { default: { concurrency: 1 } }");
-    let turn = |method| {
-        find_step(&open.explain_method(method, PERSON.name, "192.0.2.1", "/robots.txt", &[]), Stage::Throttle).finding
+    let unblocked = ExplainFixture::new("scopes: { default: { concurrency: 1 } }");
+    let throttle_finding = |method| {
+        find_step(&unblocked.explain_method(method, PERSON.name, "192.0.2.1", "/robots.txt", &[]), Stage::Throttle)
+            .finding
     };
-    assert_eq!((turn(http::Method::GET), turn(http::Method::POST)), (StepResult::Passed, StepResult::Unknown));
+    assert_eq!(
+        (throttle_finding(http::Method::GET), throttle_finding(http::Method::POST)),
+        (StepResult::Passed, StepResult::Unknown)
+    );
 }
 
-fn find_step(explained: &Explanation, stage: Stage) -> &tidegate::explain::Step {
-    explained.steps.iter().find(|step| step.step == stage).expect("every explanation has this step")
+fn find_step(explanation: &Explanation, stage: Stage) -> &tidegate::explain::Step {
+    explanation.steps.iter().find(|step| step.step == stage).expect("every explanation has this step")
 }
 
-fn remedy(explained: &Explanation, change: ChangeKind) -> &serde_json::Map<String, Value> {
-    let found = explained.remedies.iter().find(|remedy| remedy.change == change);
-    &found.unwrap_or_else(|| panic!("no {change:?} in {explained:#?}")).numbers
+fn remedy(explanation: &Explanation, change: ChangeKind) -> &serde_json::Map<String, Value> {
+    let matching = explanation.remedies.iter().find(|remedy| remedy.change == change);
+    &matching.unwrap_or_else(|| panic!("no {change:?} in {explanation:#?}")).numbers
 }
 
 /// Returns `tidegate.yaml:LINE` of the rule that contains `text`.
 fn rule_location(text: &str) -> String {
-    let place = RULES.lines().position(|line| line.contains(text)).expect("rules contain the text");
-    format!("tidegate.yaml:{}", place + 2)
+    let index = RULES.lines().position(|line| line.contains(text)).expect("rules contain the text");
+    format!("tidegate.yaml:{}", index + 2)
 }
 
 /// Settings and state of a gateway.
@@ -210,7 +215,7 @@ impl ExplainFixture {
         let names: Vec<&str> = operators.names().collect();
         let text = format!("origin: {{ url: \"http://127.0.0.1:3000\" }}\n{rules}");
         let settings = config::load(Path::new("tidegate.yaml"), &text, &[], &[], &names);
-        let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let settings = settings.unwrap_or_else(|errors| panic!("{errors}"));
         let agents = UserAgentMatcher::builtin(operators.tokens());
         Self { settings, operators, agents, lists: AddressLists::default() }
     }
@@ -227,7 +232,7 @@ impl ExplainFixture {
         path: &str,
         used: &[(&str, u32)],
     ) -> Explanation {
-        let known = Environment {
+        let environment = Environment {
             settings: &self.settings,
             operators: &self.operators,
             agents: &self.agents,
@@ -235,7 +240,7 @@ impl ExplainFixture {
         };
         let mut sent = http::HeaderMap::new();
         sent.insert(http::header::USER_AGENT, agent.parse().expect("a header"));
-        let made_up = HypotheticalRequest {
+        let request = HypotheticalRequest {
             peer: client.parse::<IpAddr>().expect("an address"),
             method,
             url: format!("http://example.com{path}").parse().expect("a URL"),
@@ -243,7 +248,7 @@ impl ExplainFixture {
             at: NOON,
             used: used.iter().map(|&(name, used)| (name.to_owned(), Units::from_whole(used.into()))).collect(),
         };
-        explain(&made_up.into_input(known).expect("valid path"))
+        explain(&request.into_input(environment).expect("valid path"))
     }
 }
 

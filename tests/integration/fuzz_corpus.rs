@@ -37,42 +37,42 @@ fn path_invariants_hold() {
 }
 
 /// Checks the invariant on every file of the corpus and on mutations of these. Panics with the input that violates it.
-fn check_corpus(target: &str, law: fn(&[u8])) {
+fn check_corpus(target: &str, invariant: fn(&[u8])) {
     let corpus = read_corpus(target);
     assert!(corpus.len() >= 20, "{target} has {} files", corpus.len());
-    let mut chance = MutationRng(0x9e37_79b9_7f4a_7c15);
-    let made_up: Vec<Vec<u8>> = (0..MADE_UP).map(|_| mutate_input(&corpus, &mut chance)).collect();
-    for input in corpus.iter().chain(&made_up) {
-        let held = std::panic::catch_unwind(|| law(input));
-        assert!(held.is_ok(), "{target} violates its invariant on \"{}\"", input.escape_ascii());
+    let mut rng = MutationRng(0x9e37_79b9_7f4a_7c15);
+    let mutated: Vec<Vec<u8>> = (0..MADE_UP).map(|_| mutate_input(&corpus, &mut rng)).collect();
+    for input in corpus.iter().chain(&mutated) {
+        let result = std::panic::catch_unwind(|| invariant(input));
+        assert!(result.is_ok(), "{target} violates its invariant on \"{}\"", input.escape_ascii());
     }
 }
 
 fn read_corpus(target: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-    let entries = std::fs::read_dir(folder).expect("corpus directory exists");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
+    let entries = std::fs::read_dir(dir).expect("corpus directory exists");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("readable directory").path()).collect();
     files.sort();
     files.iter().map(|file| std::fs::read(file).expect("a readable file")).collect()
 }
 
 /// Returns a file of the corpus with one to four mutations.
-fn mutate_input(corpus: &[Vec<u8>], chance: &mut MutationRng) -> Vec<u8> {
-    let mut input = corpus[chance.gen_below(corpus.len())].clone();
-    for _ in 0..=chance.gen_below(4) {
-        let (start, end) = chance.gen_range(input.len());
-        match chance.gen_below(6) {
-            0 if !input.is_empty() => input[start.min(end - 1)] ^= 1 << chance.gen_below(8),
-            1 => input.insert(start, chance.gen_below(256) as u8),
+fn mutate_input(corpus: &[Vec<u8>], rng: &mut MutationRng) -> Vec<u8> {
+    let mut input = corpus[rng.gen_below(corpus.len())].clone();
+    for _ in 0..=rng.gen_below(4) {
+        let (start, end) = rng.gen_range(input.len());
+        match rng.gen_below(6) {
+            0 if !input.is_empty() => input[start.min(end - 1)] ^= 1 << rng.gen_below(8),
+            1 => input.insert(start, rng.gen_below(256) as u8),
             2 => drop(input.drain(start..end)),
             3 => input.truncate(end),
             4 => {
-                let repeated = input[start..end].repeat(1 + chance.gen_below(8));
+                let repeated = input[start..end].repeat(1 + rng.gen_below(8));
                 input.splice(end..end, repeated);
             }
             _ => {
-                let other = &corpus[chance.gen_below(corpus.len())];
-                let (from, to) = chance.gen_range(other.len());
+                let other = &corpus[rng.gen_below(corpus.len())];
+                let (from, to) = rng.gen_range(other.len());
                 input.splice(start..end, other[from..to].iter().copied());
             }
         }

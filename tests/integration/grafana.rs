@@ -18,11 +18,11 @@ fn dashboard_queries_only_existing_metrics_and_labels() {
     let queries = strings_at(&dashboard, "expr");
     assert!(queries.len() > 30, "{} queries", queries.len());
     queries.iter().for_each(|query| check_query(query));
-    let asked: BTreeSet<&str> =
+    let queried: BTreeSet<&str> =
         queries.iter().flat_map(|query| metric_selectors(query)).map(|(name, _)| find_metric(name).0.name).collect();
-    let forgotten: Vec<&str> = METRICS.iter().map(|metric| metric.name).filter(|name| !asked.contains(name)).collect();
+    let unused: Vec<&str> = METRICS.iter().map(|metric| metric.name).filter(|name| !queried.contains(name)).collect();
     assert_eq!(
-        forgotten,
+        unused,
         ["tidegate_quota_window_start_timestamp_seconds"],
         "metrics missing in the dashboard shows all other metrics"
     );
@@ -34,11 +34,11 @@ fn legends_use_labels_kept_by_query() {
         let (query, legend) = (text(&target["expr"]), text(&target["legendFormat"]));
         let aggregated =
             query.starts_with("sum") || query.starts_with("min") || query.starts_with("histogram_quantile");
-        let kept = groupings(query);
+        let grouped = groupings(query);
         for label in legend.split("{{").skip(1).filter_map(|rest| rest.split_once("}}")).map(|(label, _)| label) {
-            let known = metric_selectors(query).iter().any(|(name, _)| find_metric(name).0.labels.contains(&label))
+            let is_known = metric_selectors(query).iter().any(|(name, _)| find_metric(name).0.labels.contains(&label))
                 || label == "instance";
-            assert!(known && (!aggregated || kept.contains(label)), "{legend} of {query}");
+            assert!(is_known && (!aggregated || grouped.contains(label)), "{legend} of {query}");
         }
     }
 }
@@ -50,8 +50,8 @@ fn panels_have_titles_units_and_distinct_positions() {
     let mut cells = BTreeSet::new();
     for panel in panels {
         assert!(!text(&panel["title"]).is_empty());
-        let place = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().expect("a number"));
-        let [x, y, width, height] = place;
+        let position = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().expect("a number"));
+        let [x, y, width, height] = position;
         assert!(x + width <= 24, "{}", panel["title"]);
         for cell in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
             assert!(cells.insert(cell), "panel {} overlaps anotherpanel", panel["title"]);
@@ -70,8 +70,8 @@ fn alerts_query_existing_metrics_and_describe_actions() {
     assert_eq!(rules.len(), 11);
     for rule in rules {
         check_query(text(&rule["expr"]));
-        for told in [&rule["alert"], &rule["labels"]["severity"], &rule["annotations"]["summary"]] {
-            assert!(!text(told).is_empty(), "{rule}");
+        for value in [&rule["alert"], &rule["labels"]["severity"], &rule["annotations"]["summary"]] {
+            assert!(!text(value).is_empty(), "{rule}");
         }
         assert!(
             text(&rule["annotations"]["description"]).len() > 50,
@@ -83,7 +83,7 @@ fn alerts_query_existing_metrics_and_describe_actions() {
 
 #[test]
 fn unknown_metric_names_or_labels_are_detected() {
-    for wrong in [
+    for query in [
         "tidegate_nothing_total",
         "tidegate_requests_total_bucket",
         "tidegate_request_duration_seconds",
@@ -92,21 +92,24 @@ fn unknown_metric_names_or_labels_are_detected() {
         r#"tidegate_requests_by_kind_total{kind="person"}"#,
         "sum by (tier) (tidegate_requests_total)",
     ] {
-        assert!(std::panic::catch_unwind(|| check_query(wrong)).is_err(), "{wrong}");
+        assert!(std::panic::catch_unwind(|| check_query(query)).is_err(), "{query}");
     }
 }
 
 /// Checks metric names, labels, values of closed labels, and groupings of a query.
 fn check_query(query: &str) {
-    let found = metric_selectors(query);
-    assert!(!found.is_empty(), "{query} queries no Tidegate metric");
+    let selectors = metric_selectors(query);
+    assert!(!selectors.is_empty(), "{query} queries no Tidegate metric");
     let mut labels: BTreeSet<&str> = OF_THE_SCRAPE.into();
-    for (name, selector) in found {
+    for (name, selector) in selectors {
         let (metric, suffix) = find_metric(name);
-        let own = metric.labels.iter().copied().chain((suffix == "_bucket").then_some("le"));
-        labels.extend(own.clone());
+        let metric_labels = metric.labels.iter().copied().chain((suffix == "_bucket").then_some("le"));
+        labels.extend(metric_labels.clone());
         for (label, value) in matchers(selector) {
-            assert!(own.clone().any(|known| known == label) || OF_THE_SCRAPE.contains(&label), "{label} of {name}");
+            assert!(
+                metric_labels.clone().any(|allowed| allowed == label) || OF_THE_SCRAPE.contains(&label),
+                "{label} of {name}"
+            );
             assert!(is_valid_label_value(label, value), "{label}={value} of {name}");
         }
     }
@@ -117,16 +120,16 @@ fn check_query(query: &str) {
 
 /// Returns the metric of a name, and the suffix of a histogram's name.
 fn find_metric(name: &str) -> (&'static Metric, &str) {
-    let fits = |metric: &&Metric| match (metric.form, name.strip_prefix(metric.name)) {
+    let is_match = |metric: &&Metric| match (metric.form, name.strip_prefix(metric.name)) {
         (MetricKind::Histogram, Some(suffix)) => ["_bucket", "_sum", "_count"].contains(&suffix),
         (_, rest) => rest == Some(""),
     };
-    let metric = METRICS.iter().find(fits).unwrap_or_else(|| panic!("{name} is not exported"));
+    let metric = METRICS.iter().find(is_match).unwrap_or_else(|| panic!("{name} is not exported"));
     (metric, &name[metric.name.len()..])
 }
 
 fn is_valid_label_value(label: &str, value: &str) -> bool {
-    let known: Vec<&str> = match label {
+    let valid: Vec<&str> = match label {
         "verdict" => vec!["admitted", "refused"],
         "kind" => ClientKind::ALL.map(ClientKind::name).to_vec(),
         "signal" => Signal::ALL.map(Signal::name).to_vec(),
@@ -134,7 +137,7 @@ fn is_valid_label_value(label: &str, value: &str) -> bool {
         "code" => vec!["1xx", "2xx", "3xx", "4xx", "429", "5xx", "503", "error"],
         _ => return true,
     };
-    value.split('|').all(|value| known.contains(&value))
+    value.split('|').all(|value| valid.contains(&value))
 }
 
 /// Returns every Tidegate metric name in a query, with the selector in its braces.
@@ -180,6 +183,6 @@ fn objects_with(value: &Value, key: &str) -> Vec<Value> {
         Value::Object(members) => members.values().collect(),
         _ => Vec::new(),
     };
-    let own = value.get(key).map(|_| value.clone());
-    own.into_iter().chain(inner.into_iter().flat_map(|value| objects_with(value, key))).collect()
+    let object = value.get(key).map(|_| value.clone());
+    object.into_iter().chain(inner.into_iter().flat_map(|value| objects_with(value, key))).collect()
 }

@@ -14,15 +14,17 @@ use tidegate::demo;
 #[test]
 fn the_page_is_readable_on_every_screen() {
     let mut browser = Browser::start();
-    let desk = HtmlReportFixture::new();
-    for page in [desk.default_page(&[]), desk.default_page(&["--compare", &desk.write_policy("half.yaml", 1000)])] {
+    let fixture = HtmlReportFixture::new();
+    for page in
+        [fixture.default_page(&[]), fixture.default_page(&["--compare", &fixture.write_policy("half.yaml", 1000)])]
+    {
         for (width, scheme) in [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")] {
             let opened = browser.open(&page, Screen { width, scheme });
             let screen = format!("{} at {width}, {scheme}", page.display());
             assert_eq!(opened.complaints, [""; 0], "{screen}");
             assert_eq!(opened.requests.len(), 1, "{screen}: {:?}", opened.requests);
-            let wide = browser.evaluate("document.documentElement.scrollWidth");
-            assert!(wide.as_u64() <= Some(u64::from(width)), "{screen}: page width is {wide}");
+            let scroll_width = browser.evaluate("document.documentElement.scrollWidth");
+            assert!(scroll_width.as_u64() <= Some(u64::from(width)), "{screen}: page width is {scroll_width}");
             let charts = browser.evaluate(
                 "[...document.querySelectorAll('.plot svg')].map(chart => chart.getBoundingClientRect()) \
                  .map(box => Math.min(box.width, box.height))",
@@ -33,34 +35,34 @@ fn the_page_is_readable_on_every_screen() {
             assert_eq!(browser.evaluate(OVERLAPPING), 0, "{screen}: axis labels overlap");
             save_artifact(&format!("{}-{width}-{scheme}.png", stem(&page)), &browser.screenshot());
         }
-        let printed = browser.print_to_pdf();
-        assert!(STANDARD.decode(&printed).is_ok_and(|bytes| bytes.starts_with(b"%PDF")), "report prints to PDF");
-        save_artifact(&format!("{}.pdf", stem(&page)), &printed);
+        let pdf = browser.print_to_pdf();
+        assert!(STANDARD.decode(&pdf).is_ok_and(|bytes| bytes.starts_with(b"%PDF")), "report prints to PDF");
+        save_artifact(&format!("{}.pdf", stem(&page)), &pdf);
     }
 }
 
 #[test]
 fn log_content_is_escaped_in_html() {
     let mut browser = Browser::start();
-    let desk = HtmlReportFixture::new();
-    let hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>";
+    let fixture = HtmlReportFixture::new();
+    let markup = "<img src=x onerror=alert(1)><script>alert(2)</script>";
     let line = |second: usize| {
         let time = format!("07/Jun/2024:00:{:02}:{:02} +0000", second / 60, second % 60);
-        let agent = format!("{hostile}bot/{second} (compatible; Googlebot/2.1)");
+        let agent = format!("{markup}bot/{second} (compatible; Googlebot/2.1)");
         format!(
             "66.249.66.1 - - [{time}] \"GET /item/<script>alert(3)<img>{second} HTTP/1.1\" 200 5 \"-\" \"{agent}\"\n"
         )
     };
-    fs::write(desk.path("hostile.log"), (0..200).map(line).collect::<String>()).expect("file is writable");
-    desk.write_policy("strict.yaml", 10);
-    let page = desk.replay_to_page("hostile.log", "strict.yaml", &[]);
+    fs::write(fixture.path("hostile.log"), (0..200).map(line).collect::<String>()).expect("file is writable");
+    fixture.write_policy("strict.yaml", 10);
+    let page = fixture.replay_to_page("hostile.log", "strict.yaml", &[]);
     let text = fs::read_to_string(&page).expect("page is UTF-8");
     assert!(text.contains("&lt;script&gt;") && !text.contains("<script") && !text.contains("<img"));
     let opened = browser.open(&page, Screen { width: 360, scheme: "light" });
     assert_eq!(opened.complaints, [""; 0]);
     assert_eq!(browser.evaluate("document.querySelectorAll('script, img, iframe, link').length"), 0);
-    let wide = browser.evaluate("document.documentElement.scrollWidth");
-    assert!(wide.as_u64() <= Some(360), "page width is {wide}");
+    let scroll_width = browser.evaluate("document.documentElement.scrollWidth");
+    assert!(scroll_width.as_u64() <= Some(360), "page width is {scroll_width}");
 }
 
 /// Script that returns the number of axis labels that begin before the end of the previous label.
@@ -74,12 +76,12 @@ struct HtmlReportFixture(TempDir);
 
 impl HtmlReportFixture {
     fn new() -> Self {
-        let desk = Self(tempfile::tempdir().expect("temporary directory"));
+        let fixture = Self(tempfile::tempdir().expect("temporary directory"));
         let mut log = Vec::new();
         demo::log::write(3, 1, 0.1, &mut log).expect("writing to memory cannot fail");
-        fs::write(desk.path("access.log"), log).expect("file is writable");
-        desk.write_policy("one.yaml", 2000);
-        desk
+        fs::write(fixture.path("access.log"), log).expect("file is writable");
+        fixture.write_policy("one.yaml", 2000);
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -98,12 +100,12 @@ impl HtmlReportFixture {
         path_text(&self.path(name))
     }
 
-    fn default_page(&self, more: &[&str]) -> PathBuf {
-        self.replay_to_page("access.log", "one.yaml", more)
+    fn default_page(&self, options: &[&str]) -> PathBuf {
+        self.replay_to_page("access.log", "one.yaml", options)
     }
 
-    fn replay_to_page(&self, log: &str, policy: &str, more: &[&str]) -> PathBuf {
-        let page = self.path(&format!("{}-{}.html", log.trim_end_matches(".log"), more.len()));
+    fn replay_to_page(&self, log: &str, policy: &str, options: &[&str]) -> PathBuf {
+        let page = self.path(&format!("{}-{}.html", log.trim_end_matches(".log"), options.len()));
         let mut arguments = vec!["replay", "--config"].into_iter().map(str::to_owned).collect::<Vec<_>>();
         arguments.extend([
             path_text(&self.path(policy)),
@@ -111,9 +113,9 @@ impl HtmlReportFixture {
             path_text(&page),
             path_text(&self.path(log)),
         ]);
-        arguments.extend(more.iter().map(ToString::to_string));
-        let ended = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
-        assert_eq!(ended.code, 0, "{}", ended.errors);
+        arguments.extend(options.iter().map(ToString::to_string));
+        let outcome = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+        assert_eq!(outcome.code, 0, "{}", outcome.errors);
         page
     }
 }
@@ -127,8 +129,8 @@ fn stem(page: &Path) -> String {
 }
 
 fn save_artifact(name: &str, base64: &str) {
-    if let Some(folder) = std::env::var_os("TIDEGATE_PICTURES") {
+    if let Some(dir) = std::env::var_os("TIDEGATE_PICTURES") {
         let bytes = STANDARD.decode(base64).expect("picture is base64");
-        fs::write(Path::new(&folder).join(name), bytes).expect("picture directory exists");
+        fs::write(Path::new(&dir).join(name), bytes).expect("picture directory exists");
     }
 }

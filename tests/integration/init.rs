@@ -14,24 +14,24 @@ fn proposed_config_passes_check() {
     let ExitOutcome { code, output: yaml, errors } = run(&["init", "-"], synthetic_log().as_bytes());
     assert_eq!((code, errors.as_str()), (0, ""));
     let summary = check_output(&yaml);
-    for told in ["/item/*: 1 of pages", "/category/*: 1 of pages", "/search: 1 of pages", "bingbot or googlebot"] {
-        assert!(summary.contains(told), "{told}\n{yaml}\n{summary}");
+    for expected in ["/item/*: 1 of pages", "/category/*: 1 of pages", "/search: 1 of pages", "bingbot or googlebot"] {
+        assert!(summary.contains(expected), "{expected}\n{yaml}\n{summary}");
     }
 }
 
 #[test]
 fn proposed_limit_covers_synthetic_log_with_free_assets() {
-    let folder = tempfile::tempdir().expect("temporary directory");
-    let log = folder.path().join("day.log.gz");
-    let mut packed = GzEncoder::new(std::fs::File::create(&log).expect("file can be created"), Compression::fast());
-    packed.write_all(synthetic_log().as_bytes()).expect("file is writable");
-    packed.finish().expect("file is writable");
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let log = dir.path().join("day.log.gz");
+    let mut encoder = GzEncoder::new(std::fs::File::create(&log).expect("file can be created"), Compression::fast());
+    encoder.write_all(synthetic_log().as_bytes()).expect("file is writable");
+    encoder.finish().expect("file is writable");
     let log = log.to_str().expect("a path as text");
-    let [once, twice] = [(); 2].map(|()| run(&["init", log], b""));
-    assert_eq!((once.code, once.errors.as_str()), (0, ""));
-    assert_eq!(once.output, twice.output);
-    check_output(&once.output);
-    assert_limit_sufficient_and_assets_free(&once.output, log);
+    let [first, second] = [(); 2].map(|()| run(&["init", log], b""));
+    assert_eq!((first.code, first.errors.as_str()), (0, ""));
+    assert_eq!(first.output, second.output);
+    check_output(&first.output);
+    assert_limit_sufficient_and_assets_free(&first.output, log);
 }
 
 #[test]
@@ -40,18 +40,18 @@ fn proposals_for_real_logs_pass_check() {
     for name in ["semicomplete-2015", "wordpress-2022"] {
         let log = shared.join(format!("data/logs/{name}.combined.log.gz"));
         let log = log.to_str().expect("a path as text");
-        let [once, twice] = [(); 2].map(|()| run(&["init", log], b""));
-        assert_eq!((once.code, once.errors.as_str()), (0, ""), "{name}");
-        assert_eq!(once.output, twice.output, "{name}");
-        check_output(&once.output);
-        assert_limit_sufficient_and_assets_free(&once.output, log);
+        let [first, second] = [(); 2].map(|()| run(&["init", log], b""));
+        assert_eq!((first.code, first.errors.as_str()), (0, ""), "{name}");
+        assert_eq!(first.output, second.output, "{name}");
+        check_output(&first.output);
+        assert_limit_sufficient_and_assets_free(&first.output, log);
     }
 }
 
 /// Replays the log of which the proposal was generated: the limit suffices, and assets are free.
 fn assert_limit_sufficient_and_assets_free(yaml: &str, log: &str) {
-    let folder = tempfile::tempdir().expect("temporary directory");
-    let path = |name: &str| folder.path().join(name).to_str().expect("a path as text").to_owned();
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("a path as text").to_owned();
     std::fs::write(path("proposed.yaml"), yaml).expect("file is writable");
     let (config, report, verdicts) = (path("proposed.yaml"), path("report.json"), path("verdicts.jsonl"));
     let replayed = run(&["replay", "--config", &config, "--json", &report, "--verdicts", &verdicts, log], b"");
@@ -62,11 +62,11 @@ fn assert_limit_sufficient_and_assets_free(yaml: &str, log: &str) {
     let limit = quota["limit"].as_f64().expect("a number");
     let used =
         quota["windows"].as_array().expect("a list").iter().map(|window| window["used"].as_f64().expect("a number"));
-    let busiest = used.fold(0.0, f64::max);
-    assert!(busiest <= limit && limit <= busiest * 1.1, "{busiest} of {limit}\n{yaml}");
-    let by_route = cost_by_extension(&verdicts, Path::new(log));
-    for ending in ["css", "png", "jpg", "gif", "js", "ico", "woff2"] {
-        assert_eq!(by_route.get(ending).copied().unwrap_or(0.0), 0.0, ".{ending}\n{yaml}");
+    let max_used = used.fold(0.0, f64::max);
+    assert!(max_used <= limit && limit <= max_used * 1.1, "{max_used} of {limit}\n{yaml}");
+    let costs = cost_by_extension(&verdicts, Path::new(log));
+    for extension in ["css", "png", "jpg", "gif", "js", "ico", "woff2"] {
+        assert_eq!(costs.get(extension).copied().unwrap_or(0.0), 0.0, ".{extension}\n{yaml}");
     }
 }
 
@@ -79,17 +79,18 @@ fn cost_by_extension(verdicts: &str, log: &Path) -> BTreeMap<String, f64> {
         let line = lines[verdict["line"].as_u64().expect("a number") as usize - 1].as_str();
         let target = line.split('"').nth(1).and_then(|request| request.split(' ').nth(1)).unwrap_or_default();
         let path = target.split('?').next().unwrap_or_default();
-        let ending = path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map_or("", |(_, ending)| ending);
+        let extension =
+            path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map_or("", |(_, extension)| extension);
         let cost = verdict["cost"].as_object().map_or(0.0, |cost| cost.values().filter_map(Value::as_f64).sum());
-        *costs.entry(ending.to_ascii_lowercase()).or_default() += cost;
+        *costs.entry(extension.to_ascii_lowercase()).or_default() += cost;
     }
     costs
 }
 
 fn gzip_lines(log: &Path) -> Vec<String> {
     let mut text = Vec::new();
-    let packed = std::fs::File::open(log).expect("file exists");
-    std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(packed), &mut text).expect("complete gzip file");
+    let file = std::fs::File::open(log).expect("file exists");
+    std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(file), &mut text).expect("complete gzip file");
     text.split(|byte| *byte == b'\n').map(|line| String::from_utf8_lossy(line).into_owned()).collect()
 }
 
@@ -111,8 +112,8 @@ fn log_without_requests_is_an_error() {
 
 /// Returns the output of `tidegate check` for the file.
 fn check_output(yaml: &str) -> String {
-    let folder = tempfile::tempdir().expect("temporary directory");
-    let file = folder.path().join("proposed.yaml");
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = dir.path().join("proposed.yaml");
     std::fs::write(&file, yaml).expect("file is writable");
     let ExitOutcome { code, output, errors } = run(&["check", file.to_str().expect("a path as text")], b"");
     assert_eq!((code, errors.as_str()), (0, ""), "{yaml}");

@@ -62,8 +62,8 @@ fn ticking_time() -> tidegate::ledger::Uptime {
 
 /// Opens the ledger of a restarted instance. The old lock may outlive its instance shortly: a child process of another
 /// test shares it between fork and exec.
-fn reopen_file_store(folder: &Path, boot: &str, now: Timestamp) -> FileStore {
-    wait_for("the ledger lock", || match FileStore::open(folder, boot, ticking_time(), now) {
+fn reopen_file_store(dir: &Path, boot: &str, now: Timestamp) -> FileStore {
+    wait_for("the ledger lock", || match FileStore::open(dir, boot, ticking_time(), now) {
         Err(OpenError::Locked(_)) => None,
         opened => Some(opened.unwrap_or_else(|error| panic!("{error}"))),
     })
@@ -255,8 +255,8 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
             SimulationStep::Ask { cost, times } => (0..times).for_each(|_| self.send_requests(cost)),
             SimulationStep::End { cost } if !self.open.is_empty() => {
                 let (mut permit, window, expected) = self.open.remove(0);
-                let counted = self.served.get_mut(&window).expect("window was counted");
-                *counted -= expected - cost.unwrap_or(expected).min(expected);
+                let window_units = self.served.get_mut(&window).expect("window was counted");
+                *window_units -= expected - cost.unwrap_or(expected).min(expected);
                 permit.mark_sent();
                 permit.settle(|_, expected| cost.map_or(expected, Units::from_whole).min(expected));
             }
@@ -276,9 +276,9 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
                 while !self.open.is_empty() {
                     self.apply_step(&SimulationStep::End { cost: None });
                 }
-                let asks = self.admission.engine().lease_requests(self.now);
+                let requests = self.admission.engine().lease_requests(self.now);
                 let store = self.store.as_mut().expect("store is open");
-                expect_ready(store.close(&asks, self.now)).expect("ledger is written");
+                expect_ready(store.close(&requests, self.now)).expect("ledger is written");
                 self.store = None;
                 self.store = Some(self.ledger.reopen(true, self.now));
                 self.restart_engine();
@@ -298,10 +298,10 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
         self.now = self.now.max(self.latest);
         self.refresh_leases();
         let start = self.window.span(self.now).start;
-        let weighs = self.served.range(start - self.lookback()..=start).map(|(_, units)| units).sum();
+        let used = self.served.range(start - self.lookback()..=start).map(|(_, units)| units).sum();
         self.window = window.clone();
         self.admission = self.engine.admission(rules(window.clone()), self.now);
-        self.served = BTreeMap::from([(window.span(self.now).start, weighs)]);
+        self.served = BTreeMap::from([(window.span(self.now).start, used)]);
         self.refresh_leases();
     }
 
@@ -313,8 +313,8 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
     }
 
     fn send_requests(&mut self, cost: u64) {
-        let place = usize::try_from(cost - 1).expect("cost fits usize");
-        let decision = self.admission.admit(ClientKey::from_number(1), ClassId(0), place, "/", self.now);
+        let route = usize::try_from(cost - 1).expect("cost fits usize");
+        let decision = self.admission.admit(ClientKey::from_number(1), ClassId(0), route, "/", self.now);
         if let AdmissionOutcome::Admitted(permit) = decision.ruling {
             let window = self.window.span(self.now).start;
             *self.served.entry(window).or_default() += cost;
@@ -325,19 +325,20 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
     fn refresh_leases(&mut self) {
         let engine = self.admission.engine();
         let store = self.store.as_mut().expect("store is open");
-        for (ask, used) in engine.pending_corrections(self.now) {
-            expect_ready(store.correct(&ask, used, self.now)).expect("ledger is written");
+        for (request, used) in engine.pending_corrections(self.now) {
+            expect_ready(store.correct(&request, used, self.now)).expect("ledger is written");
         }
-        let asks = engine.lease_requests(self.now);
-        let leases = expect_ready(store.lease(&asks, self.now)).expect("store returns leases");
-        engine.apply_leases(&asks, &leases, self.now);
+        let requests = engine.lease_requests(self.now);
+        let leases = expect_ready(store.lease(&requests, self.now)).expect("store returns leases");
+        engine.apply_leases(&requests, &leases, self.now);
     }
 
     /// Returns the maximum of the units charged to any window, including what counts toward it.
     fn max_served(&self) -> u64 {
-        let reach = self.lookback();
-        let within = |&start: &Timestamp| self.served.range(start..=start + reach).map(|(_, units)| units).sum();
-        self.served.keys().map(within).max().unwrap_or(0)
+        let lookback = self.lookback();
+        let served_within =
+            |&start: &Timestamp| self.served.range(start..=start + lookback).map(|(_, units)| units).sum();
+        self.served.keys().map(served_within).max().unwrap_or(0)
     }
 }
 
@@ -353,36 +354,39 @@ fn any_window() -> impl Strategy<Value = Window> {
 /// Returns the maximum waste of one crash, as documented: two leases.
 fn max_crash_waste() -> u64 {
     let limit = Units::from_whole(LIMIT);
-    let (length, dearest) = (Duration::from_secs(86_400), Units::from_whole(DEAREST));
-    SpendProfile { limit, left: limit, length, per_second: limit, max_cost: dearest, shortfall: Units::ZERO }
-        .max_size()
-        .floor()
+    let (length, max_cost) = (Duration::from_secs(86_400), Units::from_whole(DEAREST));
+    SpendProfile { limit, left: limit, length, per_second: limit, max_cost, shortfall: Units::ZERO }.max_size().floor()
         * 2
 }
 
 fn assert_limit_kept<L: ReopenableLedger>(ledger: L, window: Window, steps: &[SimulationStep]) {
-    let mut world = LedgerSimulation::new(ledger, window);
+    let mut simulation = LedgerSimulation::new(ledger, window);
     for step in steps {
-        world.apply_step(step);
-        let most = world.max_served();
-        assert!(most <= LIMIT, "{most} of {LIMIT} after {step:?}: {:?}", world.served);
+        simulation.apply_step(step);
+        let max_served = simulation.max_served();
+        assert!(max_served <= LIMIT, "{max_served} of {LIMIT} after {step:?}: {:?}", simulation.served);
     }
 }
 
 /// Runs one day, in which no window is evicted: units counted beyond those served were held by crashed instances.
 fn assert_waste_bounded<L: ReopenableLedger>(ledger: L, steps: &[SimulationStep]) {
-    let mut world = LedgerSimulation::new(ledger, Window::Fixed { length: Duration::from_secs(86_400) });
+    let mut simulation = LedgerSimulation::new(ledger, Window::Fixed { length: Duration::from_secs(86_400) });
     for step in steps.iter().filter(|step| {
         !matches!(step, SimulationStep::Pass { .. } | SimulationStep::SetBack { .. } | SimulationStep::Redefine { .. })
     }) {
-        world.apply_step(step);
-        world.refresh_leases();
-        let view = &world.admission.quotas(world.now)[0];
-        let (counted, served) = (view.used.saturating_add(view.reserved).floor(), world.served.values().sum::<u64>());
+        simulation.apply_step(step);
+        simulation.refresh_leases();
+        let view = &simulation.admission.quotas(simulation.now)[0];
+        let (counted, served) =
+            (view.used.saturating_add(view.reserved).floor(), simulation.served.values().sum::<u64>());
         assert!(counted >= served, "{counted} counted, {served} served after {step:?}");
         let wasted = counted - served;
-        let bound = max_crash_waste() * world.crashes;
-        assert!(wasted <= bound, "{wasted} units wasted by {} crashes after {step:?}, limit {bound}", world.crashes);
+        let bound = max_crash_waste() * simulation.crashes;
+        assert!(
+            wasted <= bound,
+            "{wasted} units wasted by {} crashes after {step:?}, limit {bound}",
+            simulation.crashes
+        );
     }
 }
 
@@ -416,12 +420,12 @@ proptest! {
 
 // --- invalid ledger files -------------------------------------------------------------------------------------------
 
-fn open_file_store(folder: &Path) -> Result<FileStore, OpenError> {
-    FileStore::open(folder, "this boot", ticking_time(), NOON)
+fn open_file_store(dir: &Path) -> Result<FileStore, OpenError> {
+    FileStore::open(dir, "this boot", ticking_time(), NOON)
 }
 
-fn open_error(folder: &Path) -> String {
-    wait_for("the ledger lock", || match open_file_store(folder) {
+fn open_error(dir: &Path) -> String {
+    wait_for("the ledger lock", || match open_file_store(dir) {
         Err(OpenError::Locked(_)) => None,
         Err(error) => Some(error.to_string()),
         Ok(_) => panic!("opened an invalid ledger"),
@@ -432,10 +436,10 @@ fn open_error(folder: &Path) -> String {
 fn dir_with_ledger() -> TempDir {
     let mut ledger = FileFixture::new();
     let store = stores::StoreFixture::open_store(&mut ledger);
-    let mut gate = stores::StoreClient::new(&ledger, store);
-    gate.request_lease(100);
-    gate.use_units(30);
-    gate.close_store();
+    let mut instance = stores::StoreClient::new(&ledger, store);
+    instance.request_lease(100);
+    instance.use_units(30);
+    instance.close_store();
     ledger.0
 }
 
@@ -454,59 +458,59 @@ fn invalid_ledger_file_is_reported_and_kept() {
         ("header", |bytes| bytes[20] ^= 1, "damaged ledger file: header checksum mismatch"),
         ("records", |bytes| bytes[4096..].fill(7), "damaged ledger file: no intact record"),
     ];
-    for (name, spoil, told) in table {
-        let folder = dir_with_ledger();
-        let file = folder.path().join("ledger");
+    for (name, corrupt, expected) in table {
+        let dir = dir_with_ledger();
+        let file = dir.path().join("ledger");
         let mut bytes = std::fs::read(&file).expect("ledger file exists");
-        spoil(&mut bytes);
+        corrupt(&mut bytes);
         std::fs::write(&file, &bytes).expect("file is writable");
-        let complaint = open_error(folder.path());
-        assert!(complaint.starts_with(&file.display().to_string()) && complaint.contains(told), "{name}: {complaint}");
+        let error = open_error(dir.path());
+        assert!(error.starts_with(&file.display().to_string()) && error.contains(expected), "{name}: {error}");
         assert_eq!(std::fs::read(&file).expect("file exists"), bytes, "{name}: the file is not overwritten");
     }
 }
 
 #[test]
 fn ledger_opens_with_one_damaged_record() {
-    let folder = dir_with_ledger();
-    let file = folder.path().join("ledger");
+    let dir = dir_with_ledger();
+    let file = dir.path().join("ledger");
     let mut bytes = std::fs::read(&file).expect("ledger file exists");
     let slot = (bytes.len() - 4096) / 2;
     bytes[4096 + slot..].fill(7);
     std::fs::write(&file, &bytes).expect("file is writable");
-    reopen_file_store(folder.path(), "this boot", NOON);
+    reopen_file_store(dir.path(), "this boot", NOON);
 }
 
 #[test]
 fn ledger_opens_with_damaged_journal() {
-    let folder = dir_with_ledger();
-    std::fs::write(folder.path().join("journal"), b"junk").expect("file is writable");
-    reopen_file_store(folder.path(), "this boot", NOON);
+    let dir = dir_with_ledger();
+    std::fs::write(dir.path().join("journal"), b"junk").expect("file is writable");
+    reopen_file_store(dir.path(), "this boot", NOON);
 }
 
 #[test]
 fn second_instance_reports_the_locked_directory() {
-    let folder = tempfile::tempdir().expect("temporary directory");
-    let _first = open_file_store(folder.path()).expect("directory is not locked");
-    let told = format!("state directory {} is locked by another instance; stop it", folder.path().display());
-    let found = open_file_store(folder.path()).err().expect("directory is locked").to_string();
-    assert!(found.starts_with(&told), "{found}");
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let _first = open_file_store(dir.path()).expect("directory is not locked");
+    let expected = format!("state directory {} is locked by another instance; stop it", dir.path().display());
+    let error = open_file_store(dir.path()).err().expect("directory is locked").to_string();
+    assert!(error.starts_with(&expected), "{error}");
 }
 
 #[test]
 fn unusable_state_directory_is_named() {
-    let folder = tempfile::tempdir().expect("temporary directory");
-    let file = folder.path().join("file");
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = dir.path().join("file");
     std::fs::write(&file, "").expect("file is writable");
-    let told = open_error(&file.join("state"));
-    assert!(told.starts_with("cannot use state directory") && told.contains("state_dir"), "{told}");
+    let error = open_error(&file.join("state"));
+    assert!(error.starts_with("cannot use state directory") && error.contains("state_dir"), "{error}");
 }
 
 #[test]
 fn a_read_only_directory_is_refused() {
     use std::os::unix::fs::DirBuilderExt;
-    let folder = tempfile::tempdir().expect("temporary directory");
-    let (state, yaml) = (folder.path().join("state"), folder.path().join("tidegate.yaml"));
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (state, yaml) = (dir.path().join("state"), dir.path().join("tidegate.yaml"));
     std::fs::DirBuilder::new().mode(0o500).create(&state).expect("temporary directory is writable");
     let settings = format!(
         "state_dir: {}\nlisten: 127.0.0.1:0\nlog: {{ access: off }}\norigin: {{ url: http://127.0.0.1:1 }}\n",
@@ -515,27 +519,27 @@ fn a_read_only_directory_is_refused() {
     std::fs::write(&yaml, settings).expect("file is writable");
     let program = env!("CARGO_BIN_EXE_tidegate");
     // Without these capabilities, permissions apply to root, too.
-    let bound = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", program];
-    let words = if std::fs::write(state.join("probe"), "").is_ok() { &bound[..] } else { &bound[2..] };
-    let ended = std::process::Command::new(words[0])
-        .args(&words[1..])
+    let restricted = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", program];
+    let command = if std::fs::write(state.join("probe"), "").is_ok() { &restricted[..] } else { &restricted[2..] };
+    let output = std::process::Command::new(command[0])
+        .args(&command[1..])
         .arg("--config")
         .arg(&yaml)
         .output()
         .expect("program runs");
-    let told = String::from_utf8_lossy(&ended.stderr);
-    assert!(!ended.status.success() && told.contains("make it writable"), "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("make it writable"), "{errors}");
 }
 
 #[test]
 fn state_directory_is_private_to_user() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().expect("temporary directory");
-    let state = folder.path().join("deep/state");
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let state = dir.path().join("deep/state");
     let _ledger = open_file_store(&state).expect("ledger is created");
     for (name, mode) in [("", 0o700), ("ledger", 0o600), ("journal", 0o600), ("lock", 0o600)] {
-        let found = std::fs::metadata(state.join(name)).expect("file exists").permissions().mode() & 0o777;
-        assert_eq!(found, mode, "{name}: {found:o}");
+        let actual = std::fs::metadata(state.join(name)).expect("file exists").permissions().mode() & 0o777;
+        assert_eq!(actual, mode, "{name}: {actual:o}");
     }
 }
 
@@ -544,10 +548,10 @@ struct SmallDisk(TempDir);
 
 impl SmallDisk {
     fn mount(size: &str) -> Option<Self> {
-        let folder = tempfile::tempdir().expect("temporary directory");
+        let dir = tempfile::tempdir().expect("temporary directory");
         let options = ["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"];
-        let mounted = std::process::Command::new("mount").args(options).arg(folder.path()).output();
-        mounted.is_ok_and(|told| told.status.success()).then(|| Self(folder))
+        let result = std::process::Command::new("mount").args(options).arg(dir.path()).output();
+        result.is_ok_and(|output| output.status.success()).then(|| Self(dir))
     }
 }
 
@@ -560,17 +564,17 @@ impl Drop for SmallDisk {
 #[test]
 fn full_disk_fails_startup_with_hint() {
     let Some(small) = SmallDisk::mount("64k") else { return report_skip("cannot mount a file system") };
-    let told = open_error(small.0.path());
+    let error = open_error(small.0.path());
     let path = small.0.path().join("ledger");
-    assert!(told.starts_with(&format!("cannot write {}", path.display())) && told.contains("free space"), "{told}");
+    assert!(error.starts_with(&format!("cannot write {}", path.display())) && error.contains("free space"), "{error}");
     assert!(!path.exists(), "no partial file is left");
 }
 
 #[test]
 fn ledger_with_many_quotas_reopens_completely() {
-    let folder = tempfile::tempdir().expect("temporary directory");
-    let mut ledger = open_file_store(folder.path()).expect("ledger is created");
-    let asks: Vec<_> = (0..1000)
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut ledger = open_file_store(dir.path()).expect("ledger is created");
+    let requests: Vec<_> = (0..1000)
         .flat_map(|quota| (0..8).map(move |day| (quota, day)))
         .map(|(quota, day)| tidegate::ledger::LeaseRequest {
             quota: format!("quota_{quota}"),
@@ -583,11 +587,15 @@ fn ledger_with_many_quotas_reopens_completely() {
             expected_demand: Units::ZERO,
         })
         .collect();
-    let leases = expect_ready(ledger.lease(&asks, NOON)).expect("store returns leases");
+    let leases = expect_ready(ledger.lease(&requests, NOON)).expect("store returns leases");
     drop(ledger);
-    let mut ledger = reopen_file_store(folder.path(), "this boot", NOON);
-    let again = expect_ready(ledger.lease(&asks, NOON)).expect("store returns leases");
-    assert!(leases.iter().zip(&again).all(|(before, after)| after.held_by_others >= before.held), "{:?}", again[0]);
+    let mut ledger = reopen_file_store(dir.path(), "this boot", NOON);
+    let reopened = expect_ready(ledger.lease(&requests, NOON)).expect("store returns leases");
+    assert!(
+        leases.iter().zip(&reopened).all(|(before, after)| after.held_by_others >= before.held),
+        "{:?}",
+        reopened[0]
+    );
 }
 
 // --- the program itself, killed under load -------------------------------------------------------------------------

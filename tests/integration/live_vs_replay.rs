@@ -21,134 +21,143 @@ use tidegate::verify::OperatorTable;
 
 #[test]
 fn replay_of_synthetic_day_matches_live_decisions() {
-    let visits = day_trace::generate_day(7, 0.1);
-    let asked = visits.len() as u64;
-    let gate = TestGateway::with_clock(caching_origin().address(), &rules(asked / 12), Clock::system());
-    load::send_all(gate.address(), &visits, || ());
-    let report = assert_replay_matches(gate, asked);
+    let requests = day_trace::generate_day(7, 0.1);
+    let request_count = requests.len() as u64;
+    let gateway = TestGateway::with_clock(caching_origin().address(), &rules(request_count / 12), Clock::system());
+    load::send_all(gateway.address(), &requests, || ());
+    let report = assert_replay_matches(gateway, request_count);
     for (class, reason) in [("engine", "tier"), ("bot", "tier"), ("person", "quota"), ("busy", "bucket")] {
-        let class = report.classes.iter().find(|known| known.name == class).expect("a class of the rules");
+        let class = report.classes.iter().find(|entry| entry.name == class).expect("a class of the rules");
         assert!(class.refused.contains_key(reason), "no request of {} was refused by {reason}: {class:?}", class.name);
     }
 }
 
 #[test]
 fn replay_orders_same_instant_requests_by_sequence() {
-    let visits = day_trace::generate_day(8, 0.05);
-    let asked = visits.len() as u64;
-    let gate = TestGateway::with_rules(caching_origin().address(), &rules(asked / 4));
-    load::send_all(gate.address(), &visits, || ());
-    assert_replay_matches(gate, asked);
+    let requests = day_trace::generate_day(8, 0.05);
+    let request_count = requests.len() as u64;
+    let gateway = TestGateway::with_rules(caching_origin().address(), &rules(request_count / 4));
+    load::send_all(gateway.address(), &requests, || ());
+    assert_replay_matches(gateway, request_count);
 }
 
 #[test]
 fn replay_rolls_windows_over_as_live() {
-    let visits = day_trace::generate_day(9, 0.05);
-    let asked = visits.len() as u64;
-    let gate =
-        TestGateway::with_rules(caching_origin().address(), &rules(asked / 40).replace("fixed: 24h", "fixed: 10s"));
-    load::send_all(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
-    let report = assert_replay_matches(gate, asked);
+    let requests = day_trace::generate_day(9, 0.05);
+    let request_count = requests.len() as u64;
+    let gateway = TestGateway::with_rules(
+        caching_origin().address(),
+        &rules(request_count / 40).replace("fixed: 24h", "fixed: 10s"),
+    );
+    load::send_all(gateway.address(), &requests, || gateway.clock.advance(Duration::from_millis(137)));
+    let report = assert_replay_matches(gateway, request_count);
     assert!(report.quotas[0].windows_in_all > 3, "{:?}", report.quotas[0].windows);
 }
 
 #[test]
 fn replay_rebuilds_pacing_plans() {
-    let visits = day_trace::generate_day(11, 0.05);
-    let asked = visits.len() as u64;
-    let paced = rules(asked / 40).replace("window: { fixed: 24h }", "window: { fixed: 10s }\n    pacing: learned");
-    let gate = TestGateway::with_rules(caching_origin().address(), &paced);
-    load::send_all(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
-    let report = assert_replay_matches(gate, asked);
+    let requests = day_trace::generate_day(11, 0.05);
+    let request_count = requests.len() as u64;
+    let config =
+        rules(request_count / 40).replace("window: { fixed: 24h }", "window: { fixed: 10s }\n    pacing: learned");
+    let gateway = TestGateway::with_rules(caching_origin().address(), &config);
+    load::send_all(gateway.address(), &requests, || gateway.clock.advance(Duration::from_millis(137)));
+    let report = assert_replay_matches(gateway, request_count);
     assert!(report.classes.iter().any(|class| class.refused.contains_key("pacing")), "{:?}", report.classes);
 }
 
 #[test]
 fn replay_matches_paced_short_windows_with_varied_costs() {
     for (pacing, window) in [("learned", "fixed: 4s"), ("even", "fixed: 4s"), ("learned", "first_use: 3s")] {
-        let visits = day_trace::generate_day(12, 0.05);
-        let asked = visits.len() as u64;
-        let gate =
-            TestGateway::with_rules(origin_with_varied_costs().address(), &paced_rules(asked / 40, pacing, window));
-        load::send_all(gate.address(), &visits, || {
-            gate.clock.advance(BETWEEN_BURSTS);
+        let requests = day_trace::generate_day(12, 0.05);
+        let request_count = requests.len() as u64;
+        let gateway = TestGateway::with_rules(
+            origin_with_varied_costs().address(),
+            &paced_rules(request_count / 40, pacing, window),
+        );
+        load::send_all(gateway.address(), &requests, || {
+            gateway.clock.advance(BETWEEN_BURSTS);
             // Reading the state must not change the counters.
-            gate.state();
+            gateway.state();
         });
-        let report = assert_replay_matches_uncorrected(gate, asked);
+        let report = assert_replay_matches_uncorrected(gateway, request_count);
         assert!(report.quotas[0].windows_in_all > 2, "{:?}", report.quotas[0].windows);
         for reason in ["pacing", "quota"] {
-            let is_met = report.classes.iter().any(|class| class.refused.contains_key(reason));
-            assert!(is_met, "no request was refused by {reason} under {pacing} and {window}: {:?}", report.classes);
+            let has_refusals = report.classes.iter().any(|class| class.refused.contains_key(reason));
+            assert!(
+                has_refusals,
+                "no request was refused by {reason} under {pacing} and {window}: {:?}",
+                report.classes
+            );
         }
     }
 }
 
 #[test]
 fn reload_of_unchanged_config_keeps_pacing_plans() {
-    let visits = day_trace::generate_day(13, 0.05);
-    let asked = visits.len() as u64;
+    let requests = day_trace::generate_day(13, 0.05);
+    let request_count = requests.len() as u64;
     let (origin, bursts) = (origin_with_varied_costs(), AtomicU64::new(0));
-    let rules = paced_rules(asked / 20, "learned", "fixed: 1h");
-    let gate = TestGateway::with_rules(origin.address(), &rules);
-    load::send_all(gate.address(), &visits, || {
-        gate.clock.advance(BETWEEN_BURSTS);
+    let rules = paced_rules(request_count / 20, "learned", "fixed: 1h");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    load::send_all(gateway.address(), &requests, || {
+        gateway.clock.advance(BETWEEN_BURSTS);
         if bursts.fetch_add(1, Ordering::Relaxed).is_multiple_of(20) {
-            gate.reload(origin.address(), &rules).expect("rules did not change");
+            gateway.reload(origin.address(), &rules).expect("rules did not change");
         }
     });
-    let report = assert_replay_matches_uncorrected(gate, asked);
+    let report = assert_replay_matches_uncorrected(gateway, request_count);
     assert!(report.classes.iter().any(|class| class.refused.contains_key("pacing")), "{:?}", report.classes);
 }
 
 #[test]
 fn replay_releases_reservations_of_throttled_requests() {
-    let visits = day_trace::generate_day(15, 0.05);
-    let asked = visits.len() as u64;
+    let requests = day_trace::generate_day(15, 0.05);
+    let request_count = requests.len() as u64;
     let rules = format!(
         "scopes: {{ default: {{ concurrency: 2, queue: {{ max_wait: 0s }} }} }}\n{}",
-        paced_rules(asked / 10, "even", "fixed: 1h")
+        paced_rules(request_count / 10, "even", "fixed: 1h")
     );
-    let gate = TestGateway::with_rules(origin_with_varied_costs().address(), &rules);
-    load::send_all(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
-    let report = assert_replay_matches_uncorrected(gate, asked);
+    let gateway = TestGateway::with_rules(origin_with_varied_costs().address(), &rules);
+    load::send_all(gateway.address(), &requests, || gateway.clock.advance(BETWEEN_BURSTS));
+    let report = assert_replay_matches_uncorrected(gateway, request_count);
     for reason in ["throttle", "pacing"] {
-        let is_met = report.classes.iter().any(|class| class.refused.contains_key(reason));
-        assert!(is_met, "no request was refused by {reason}: {:?}", report.classes);
+        let has_refusals = report.classes.iter().any(|class| class.refused.contains_key(reason));
+        assert!(has_refusals, "no request was refused by {reason}: {:?}", report.classes);
     }
 }
 
 #[test]
 fn replay_separates_overrun_from_used_units() {
-    let visits = day_trace::generate_day(14, 0.02);
-    let asked = visits.len() as u64;
+    let requests = day_trace::generate_day(14, 0.02);
+    let request_count = requests.len() as u64;
     // More than the load can use. One client uses the remainder, so that its last page costs more than is left.
-    let limit = 4 * asked;
-    let gate =
+    let limit = 4 * request_count;
+    let gateway =
         TestGateway::with_rules(origin_with_varied_costs().address(), &format!("ledger: file\n{}", rules(limit)));
-    load::send_all(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
-    wait_until("all requests to be settled", || gate.counters().1 == 0.0);
-    let mut client = gate.connect();
+    load::send_all(gateway.address(), &requests, || gateway.clock.advance(BETWEEN_BURSTS));
+    wait_until("all requests to be settled", || gateway.counters().1 == 0.0);
+    let mut client = gateway.connect();
     let mut take = |item: &str| {
         // The ledger renews leases once per interval of the gateway's clock.
-        let tries = (1..).find(|_| {
-            gate.clock.advance(BETWEEN_BURSTS);
+        let attempts = (1..).find(|_| {
+            gateway.clock.advance(BETWEEN_BURSTS);
             client.get(item, FIREFOX).status == 200
         });
-        tries.expect("the quota is not used up")
+        attempts.expect("the quota is not used up")
     };
-    let (left, cheap) = (|| limit as f64 - gate.counters().0, item_with_cost(None));
-    let mut sent = asked;
+    let (left, cheap_item) = (|| limit as f64 - gateway.counters().0, item_with_cost(None));
+    let mut sent = request_count;
     // Units that the load used beyond its lease are reported with a later lease request: send the last pages one by
     // one.
-    sent += (50..left() as u64).map(|_| take(&cheap)).sum::<u64>();
+    sent += (50..left() as u64).map(|_| take(&cheap_item)).sum::<u64>();
     while left() >= 2.0 {
-        sent += take(&cheap);
+        sent += take(&cheap_item);
     }
     sent += take(&item_with_cost(Some("3.2")));
-    let quota = &gate.state()["quotas"][0];
+    let quota = &gateway.state()["quotas"][0];
     let (used, overrun) = (quota["used"].as_f64(), quota["overrun"].as_f64());
-    let report = assert_replay_matches_uncorrected(gate, sent);
+    let report = assert_replay_matches_uncorrected(gateway, sent);
     let window = &report.quotas[0].windows[0];
     assert_eq!((Some(window.used), Some(window.overrun)), (used, overrun));
     assert!(window.overrun > 0.0 && window.used == limit as f64, "{window:?} {:?}", report.classes);
@@ -163,120 +172,121 @@ classes:
   - { name: partner, when: { api_key: { header: X-Api-Key, value: sesame-opens } }, bucket: { capacity: 5, fill: 5, interval: 1h, key: { header: X-Api-Key } } }
   - { name: person, bucket: { capacity: 10, fill: 10, interval: 1h } }
 routes: [ { match: \"/**\", cost: { api: 1 } } ]";
-    let gate = TestGateway::with_clock(Origin::plain().address(), rules, Clock::system());
+    let gateway = TestGateway::with_clock(Origin::plain().address(), rules, Clock::system());
     for number in 0..60 {
         let key = if number % 3 == 0 { "X-Api-Key: sesame-opens\r\n" } else { "" };
-        gate.connect().get("/page", &format!("X-Forwarded-For: 192.0.2.{}\r\n{key}", number % 7));
+        gateway.connect().get("/page", &format!("X-Forwarded-For: 192.0.2.{}\r\n{key}", number % 7));
     }
-    let report = assert_replay_matches(gate, 60);
+    let report = assert_replay_matches(gateway, 60);
     assert_eq!((report.classes[0].requests, report.classes[0].admitted), (20, 5));
 }
 
 #[test]
 fn replay_uses_verification_results_from_log() {
     let rules = rules(1000);
-    let gate = TestGateway::with_rules(caching_origin().address(), &rules);
-    let visits: Vec<LoadRequest> = day_trace::generate_day(10, 0.02);
-    load::send_all(gate.address(), &visits, || ());
-    let (yaml, log) = (gate.yaml(), gate.read_log_text());
+    let gateway = TestGateway::with_rules(caching_origin().address(), &rules);
+    let requests: Vec<LoadRequest> = day_trace::generate_day(10, 0.02);
+    load::send_all(gateway.address(), &requests, || ());
+    let (yaml, log) = (gateway.yaml(), gateway.read_log_text());
     // The proof recorded in the log decides, not today's address lists.
     let log = log.replace("address_verified:googlebot", "dns_verified:googlebot");
     let report = replay(&yaml, log);
     let agreement = report.agreement.expect("log written by the gateway");
-    assert_eq!((agreement.different, agreement.same), (0, visits.len() as u64), "{agreement:?}");
+    assert_eq!((agreement.different, agreement.same), (0, requests.len() as u64), "{agreement:?}");
 }
 
 #[test]
 fn private_addresses_are_no_impostors_in_replay() {
-    let gate = TestGateway::with_rules(caching_origin().address(), &rules(1000));
+    let gateway = TestGateway::with_rules(caching_origin().address(), &rules(1000));
     for address in ["127.0.0.1", "10.0.0.7", "100.64.0.1", "fd00::1"] {
         let fields = format!("User-Agent: Googlebot/2.1\r\nX-Forwarded-For: {address}\r\n");
-        gate.connect().get("/item/1", &fields);
+        gateway.connect().get("/item/1", &fields);
     }
-    let report = assert_replay_matches(gate, 4);
+    let report = assert_replay_matches(gateway, 4);
     let bots = report.classes.iter().find(|class| class.name == "bot").expect("a class");
     assert_eq!(bots.requests, 4);
 }
 
 #[test]
 fn replay_charges_upstream_retries() {
-    let (tell, asked) = signal();
-    let (go_on, wait) = signal();
+    let (arrival_sender, arrival) = signal();
+    let (release, release_receiver) = signal();
     let has_closed = AtomicBool::new(false);
-    let origin = Origin::with_script(move |request, wire| {
+    let origin = Origin::with_script(move |request, connection| {
         if request.target == "/twice" {
             if !has_closed.swap(true, Ordering::SeqCst) {
-                return wire.close();
+                return connection.close();
             }
-            tell.notify();
-            wait.wait();
+            arrival_sender.notify();
+            release_receiver.wait();
         }
-        wire.reply("200 OK", "", b"page");
+        connection.reply("200 OK", "", b"page");
     });
-    let gate = TestGateway::with_rules(origin.address(), FIVE_PAGES);
-    let mut busy = gate.connect();
-    assert_eq!(busy.get("/page", "").status, 200);
-    busy.send("GET /twice HTTP/1.1\r\nHost: a\r\n\r\n");
-    asked.wait();
-    assert_eq!(gate.counters(), (2.0, 1.0), "the first attempt stays charged");
-    assert_eq!(statuses(&gate, 3), [200, 200, 429]);
-    go_on.notify();
-    assert_eq!(busy.read_response().status, 200);
-    let report = assert_replay_matches_uncorrected(gate, 5);
+    let gateway = TestGateway::with_rules(origin.address(), FIVE_PAGES);
+    let mut client = gateway.connect();
+    assert_eq!(client.get("/page", "").status, 200);
+    client.send("GET /twice HTTP/1.1\r\nHost: a\r\n\r\n");
+    arrival.wait();
+    assert_eq!(gateway.counters(), (2.0, 1.0), "the first attempt stays charged");
+    assert_eq!(statuses(&gateway, 3), [200, 200, 429]);
+    release.notify();
+    assert_eq!(client.read_response().status, 200);
+    let report = assert_replay_matches_uncorrected(gateway, 5);
     assert_eq!(report.quotas[0].windows[0].used, 5.0);
 }
 
 #[test]
 fn replay_applies_manual_corrections() {
-    let gate = TestGateway::with_rules(Origin::plain().address(), FIVE_PAGES);
-    assert_eq!(statuses(&gate, 2), [200, 200]);
-    gate.set_used("api", 4);
-    assert_eq!(statuses(&gate, 2), [200, 429]);
-    gate.set_used("api", 1);
-    assert_eq!(statuses(&gate, 5), [200, 200, 200, 200, 429]);
-    let report = assert_replay_matches(gate, 9);
+    let gateway = TestGateway::with_rules(Origin::plain().address(), FIVE_PAGES);
+    assert_eq!(statuses(&gateway, 2), [200, 200]);
+    gateway.set_used("api", 4);
+    assert_eq!(statuses(&gateway, 2), [200, 429]);
+    gateway.set_used("api", 1);
+    assert_eq!(statuses(&gateway, 5), [200, 200, 200, 200, 429]);
+    let report = assert_replay_matches(gateway, 9);
     assert_eq!(report.agreement.map(|agreement| agreement.corrections), Some(2));
 }
 
 #[test]
 fn replay_applies_origin_sync() {
-    let origin = Origin::with_script(|_, wire| wire.reply("200 OK", "X-RateLimit-Remaining: 1\r\n", b"page"));
-    let synced =
+    let origin =
+        Origin::with_script(|_, connection| connection.reply("200 OK", "X-RateLimit-Remaining: 1\r\n", b"page"));
+    let rules =
         FIVE_PAGES.replace("fixed: 24h }", "fixed: 24h }, sync_from: { remaining_header: X-RateLimit-Remaining }");
-    let gate = TestGateway::with_rules(origin.address(), &synced);
-    assert_eq!(statuses(&gate, 3), [200, 200, 429]);
-    let report = assert_replay_matches(gate, 3);
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    assert_eq!(statuses(&gateway, 3), [200, 200, 429]);
+    let report = assert_replay_matches(gateway, 3);
     assert_eq!(report.agreement.map(|agreement| agreement.corrections), Some(1));
 }
 
 #[test]
 fn lost_log_lines_keep_other_decisions() {
-    let gate = TestGateway::with_rules(Origin::plain().address(), FIVE_PAGES);
-    assert_eq!(statuses(&gate, 7), [200, 200, 200, 200, 200, 429, 429]);
-    let (yaml, log) = (gate.yaml(), gate.read_log_text());
-    let without: String = log
+    let gateway = TestGateway::with_rules(Origin::plain().address(), FIVE_PAGES);
+    assert_eq!(statuses(&gateway, 7), [200, 200, 200, 200, 200, 429, 429]);
+    let (yaml, log) = (gateway.yaml(), gateway.read_log_text());
+    let remaining_log: String = log
         .lines()
         .enumerate()
-        .filter(|(place, _)| !(2..4).contains(place))
+        .filter(|(index, _)| !(2..4).contains(index))
         .map(|(_, line)| format!("{line}\n"))
         .collect();
-    let agreement = replay(&yaml, without).agreement.expect("log written by the gateway");
+    let agreement = replay(&yaml, remaining_log).agreement.expect("log written by the gateway");
     assert_eq!((agreement.same, agreement.different, agreement.corrections), (5, 0, 1));
 }
 
 #[test]
 fn replay_follows_gateway_restarts() {
     for pacing in ["off", "learned"] {
-        let visits = day_trace::generate_day(12, 0.04);
-        let asked = visits.len() as u64;
-        let rules = rules(asked / 8)
+        let requests = day_trace::generate_day(12, 0.04);
+        let request_count = requests.len() as u64;
+        let rules = rules(request_count / 8)
             .replace("window: { fixed: 24h }", &format!("window: {{ fixed: 24h }}\n    pacing: {pacing}"));
-        let mut gate = TestGateway::with_rules(caching_origin().address(), &format!("ledger: file\n{rules}"));
-        for part in visits.chunks(visits.len().div_ceil(3)) {
-            load::send_all(gate.address(), part, || gate.clock.advance(Duration::from_millis(137)));
-            gate.restart();
+        let mut gateway = TestGateway::with_rules(caching_origin().address(), &format!("ledger: file\n{rules}"));
+        for batch in requests.chunks(requests.len().div_ceil(3)) {
+            load::send_all(gateway.address(), batch, || gateway.clock.advance(Duration::from_millis(137)));
+            gateway.restart();
         }
-        let report = assert_replay_matches(gate, asked);
+        let report = assert_replay_matches(gateway, request_count);
         assert_eq!(report.agreement.map(|agreement| agreement.restarts), Some(2), "{pacing}");
     }
 }
@@ -290,12 +300,12 @@ routes:
   - { match: /free }
   - { match: /search, method: GET, cost: { api: 4 } }
   - { match: /list, query: [page], cost: { api: 2 } }";
-    let gate = TestGateway::with_rules(Origin::plain().address(), rules);
+    let gateway = TestGateway::with_rules(Origin::plain().address(), rules);
     let targets = ["/SEARCH", "/search/", "/se%61rch", "//Search", "/list?%70age=2", "/list?p+age", "/FREE", "/free"];
     for target in targets.iter().cycle().take(16) {
-        gate.connect().get(target, "");
+        gateway.connect().get(target, "");
     }
-    let report = assert_replay_matches_uncorrected(gate, 16);
+    let report = assert_replay_matches_uncorrected(gateway, 16);
     assert_eq!(report.quotas[0].windows[0].used, 20.0, "{:?}", report.classes);
 }
 
@@ -311,34 +321,34 @@ classes:
   - { name: bad, when: { user_agent: BadBot }, block: true }
   - { name: rest }
 routes: [ { match: /**, cost: { api: 1 } } ]";
-    let gate = TestGateway::with_rules(caching_origin().address(), rules);
+    let gateway = TestGateway::with_rules(caching_origin().address(), rules);
     for agent in ["Mozilla/5.0", "BadBot/1.0"] {
         for (method, path) in METHODS.iter().flat_map(|method| PATHS.map(|path| (method, path))) {
             let head = format!("{method} {path} HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\n");
-            let mut client = gate.connect();
+            let mut client = gateway.connect();
             client.send(format!("{head}Connection: close\r\nContent-Length: 0\r\n\r\n"));
             client.read_rest();
         }
     }
-    let report = assert_replay_matches_uncorrected(gate, 32);
+    let report = assert_replay_matches_uncorrected(gateway, 32);
     let refused = |class: usize, reason: &str| report.classes[class].refused.get(reason).copied();
     assert_eq!((refused(0, "blocked"), report.classes[0].admitted), (Some(10), 6));
     assert!(refused(1, "quota").is_some(), "{:?}", report.classes);
 }
 
 /// Replays a gateway's log under the same rules and asserts that every decision is the same.
-fn assert_replay_matches(gate: TestGateway, lines: u64) -> PolicyReport {
-    let (yaml, log) = (gate.yaml(), gate.read_log_text());
+fn assert_replay_matches(gateway: TestGateway, lines: u64) -> PolicyReport {
+    let (yaml, log) = (gateway.yaml(), gateway.read_log_text());
     let report = replay(&yaml, log.clone());
     let agreement = report.agreement.clone().expect("log written by the gateway");
-    let other = agreement.first_different.map(|place| log.lines().nth(place.line as usize - 1));
+    let other = agreement.first_different.map(|position| log.lines().nth(position.line as usize - 1));
     assert_eq!((agreement.different, agreement.same), (0, lines), "{agreement:?}: {other:?}");
     report
 }
 
 /// Like [`assert_replay_matches`], but also asserts that no correction of the counters was taken from the log.
-fn assert_replay_matches_uncorrected(gate: TestGateway, lines: u64) -> PolicyReport {
-    let report = assert_replay_matches(gate, lines);
+fn assert_replay_matches_uncorrected(gateway: TestGateway, lines: u64) -> PolicyReport {
+    let report = assert_replay_matches(gateway, lines);
     assert_eq!(report.agreement.as_ref().map(|agreement| agreement.corrections), Some(0));
     report
 }
@@ -347,7 +357,7 @@ fn replay(yaml: &str, log: String) -> PolicyReport {
     let builtin = OperatorTable::builtin();
     let names: Vec<&str> = builtin.names().collect();
     let settings =
-        config::load(Path::new("gate.yaml"), yaml, &[], &[], &names).unwrap_or_else(|wrong| panic!("{wrong}"));
+        config::load(Path::new("gate.yaml"), yaml, &[], &[], &names).unwrap_or_else(|errors| panic!("{errors}"));
     let operators = crawlers::without_dns(&settings);
     let policy = Policy::new("gate.yaml".into(), settings, operators, AddressLists::default());
     let window = Duration::from_secs(60);
@@ -364,8 +374,8 @@ fn replay(yaml: &str, log: String) -> PolicyReport {
 }
 
 /// Requests `count` pages one after the other and returns the statuses.
-fn statuses(gate: &TestGateway, count: usize) -> Vec<u16> {
-    let mut client = gate.connect();
+fn statuses(gateway: &TestGateway, count: usize) -> Vec<u16> {
+    let mut client = gateway.connect();
     (0..count).map(|_| client.get("/page", "").status).collect()
 }
 
@@ -376,23 +386,23 @@ routes: [ { match: /**, cost: { api: 1 } } ]";
 
 /// Returns an origin that serves every third page from its own cache, without a charge.
 fn caching_origin() -> Origin {
-    Origin::with_script(|request, wire| {
-        let is_kept = request.target.bytes().map(u32::from).sum::<u32>().is_multiple_of(3);
-        let said = if is_kept { "X-API-Cost: 0\r\n" } else { "" };
+    Origin::with_script(|request, connection| {
+        let is_cached = request.target.bytes().map(u32::from).sum::<u32>().is_multiple_of(3);
+        let cost_field = if is_cached { "X-API-Cost: 0\r\n" } else { "" };
         match request.method.as_str() {
-            "HEAD" => drop(wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n{said}\r\n"))),
-            _ => wire.reply("200 OK", said, b"page"),
+            "HEAD" => drop(connection.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n{cost_field}\r\n"))),
+            _ => connection.reply("200 OK", cost_field, b"page"),
         }
     })
 }
 
 /// Returns an origin that charges more for some pages and less for others.
 fn origin_with_varied_costs() -> Origin {
-    Origin::with_script(|request, wire| {
-        let said = actual_cost(&request.target).map_or(String::new(), |cost| format!("X-API-Cost: {cost}\r\n"));
+    Origin::with_script(|request, connection| {
+        let cost_field = actual_cost(&request.target).map_or(String::new(), |cost| format!("X-API-Cost: {cost}\r\n"));
         match request.method.as_str() {
-            "HEAD" => drop(wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n{said}\r\n"))),
-            _ => wire.reply("200 OK", &said, b"page"),
+            "HEAD" => drop(connection.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n{cost_field}\r\n"))),
+            _ => connection.reply("200 OK", &cost_field, b"page"),
         }
     })
 }
@@ -414,8 +424,8 @@ const FIREFOX: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gec
 
 /// Returns rules with a pacing plan and a ledger that grants leases of varying size.
 fn paced_rules(limit: u64, pacing: &str, window: &str) -> String {
-    let paced = format!("window: {{ {window} }}\n    pacing: {pacing}");
-    format!("ledger: file\n{}", rules(limit).replace("window: { fixed: 24h }", &paced))
+    let settings = format!("window: {{ {window} }}\n    pacing: {pacing}");
+    format!("ledger: file\n{}", rules(limit).replace("window: { fixed: 24h }", &settings))
 }
 
 fn rules(limit: u64) -> String {

@@ -35,8 +35,8 @@ fn synthetic_day_keeps_invariants_with_unstable_origin() {
 
 #[test]
 fn real_logs_keep_all_invariants() {
-    for visits in real_logs() {
-        let run = LoadRun::execute(visits, SITE, OriginMode::Steady);
+    for requests in real_logs() {
+        let run = LoadRun::execute(requests, SITE, OriginMode::Steady);
         run.assert_invariants();
         run.assert_nothing_lost();
         run.assert_quota_exhausted();
@@ -45,8 +45,8 @@ fn real_logs_keep_all_invariants() {
 
 #[test]
 fn real_logs_keep_invariants_with_unstable_origin() {
-    for visits in real_logs() {
-        let run = LoadRun::execute(visits, SITE, OriginMode::Moody);
+    for requests in real_logs() {
+        let run = LoadRun::execute(requests, SITE, OriginMode::Moody);
         run.assert_invariants();
         run.assert_resets_charged();
     }
@@ -95,26 +95,37 @@ struct LoadRun {
 }
 
 impl LoadRun {
-    fn execute(visits: Vec<LoadRequest>, site: MeteredSite, mood: OriginMode) -> Self {
-        let asked_for: u64 = visits.iter().map(|visit| (site.cost)(&visit.target)).sum();
-        let limit = asked_for / SCARCITY;
-        let (origin, books) = site.start_origin(mood);
-        let gate = TestGateway::with_rules(origin.address(), &rules(limit, site));
-        let answers = load::send_all(gate.address(), &visits, || {
-            if mood == OriginMode::Moody {
+    fn execute(requests: Vec<LoadRequest>, site: MeteredSite, mode: OriginMode) -> Self {
+        let total_cost: u64 = requests.iter().map(|request| (site.cost)(&request.target)).sum();
+        let limit = total_cost / SCARCITY;
+        let (origin, counters) = site.start_origin(mode);
+        let gateway = TestGateway::with_rules(origin.address(), &rules(limit, site));
+        let responses = load::send_all(gateway.address(), &requests, || {
+            if mode == OriginMode::Moody {
                 // Idle origin connections expire after a while. A request that fails on a stale connection is retried.
-                gate.clock.advance(Duration::from_millis(100));
+                gateway.clock.advance(Duration::from_millis(100));
             }
         });
-        let total = visits.len() as f64;
+        let total = requests.len() as f64;
         wait_until("all requests are counted and no units are reserved", || {
-            request_counters(&gate.metrics()).values().sum::<f64>() >= total && gate.counters().1 == 0.0
+            request_counters(&gateway.metrics()).values().sum::<f64>() >= total && gateway.counters().1 == 0.0
         });
-        let (samples, (used, _)) = (gate.metrics(), gate.counters());
-        let mut lines: Vec<AccessLogLine> = gate.read_log().into_iter().map(AccessLogLine::from_json).collect();
+        let (samples, (used, _)) = (gateway.metrics(), gateway.counters());
+        let mut lines: Vec<AccessLogLine> = gateway.read_log().into_iter().map(AccessLogLine::from_json).collect();
         lines.sort_by_key(|line| line.seq.get("api").copied());
-        let OriginCounters { spent, broken, .. } = std::mem::take(&mut *books.lock());
-        Self { visits, answers, seen: origin.received_requests(), spent, broken, limit, lines, samples, used, site }
+        let OriginCounters { spent, broken, .. } = std::mem::take(&mut *counters.lock());
+        Self {
+            visits: requests,
+            answers: responses,
+            seen: origin.received_requests(),
+            spent,
+            broken,
+            limit,
+            lines,
+            samples,
+            used,
+            site,
+        }
     }
 
     fn assert_invariants(&self) {
@@ -133,8 +144,8 @@ impl LoadRun {
         assert!(self.used <= limit, "{} of {limit} are used", self.used);
         let charged: f64 = self.lines.iter().flat_map(|line| line.charged.values()).sum();
         assert_eq!(charged, self.used, "the charges in the log add up to the used units");
-        let over = self.lines.iter().find(|line| line.used.get("api").is_some_and(|&used| used > limit));
-        assert!(over.is_none(), "{over:?}");
+        let exceeding = self.lines.iter().find(|line| line.used.get("api").is_some_and(|&used| used > limit));
+        assert!(exceeding.is_none(), "{exceeding:?}");
     }
 
     fn assert_free_requests_admitted(&self) {
@@ -144,9 +155,9 @@ impl LoadRun {
             assert_eq!(expected, costs as f64, "the gateway and the origin have the same cost: {line:?}");
             assert!(costs > 0 || !line.is_refused(), "{line:?}");
         }
-        let robots = self.visits.iter().zip(&self.answers).filter(|(visit, _)| visit.target == "/robots.txt");
-        for (visit, answer) in robots {
-            assert!(answer.as_ref().is_none_or(|answer| answer.status != 429), "{visit:?}");
+        let robots = self.visits.iter().zip(&self.answers).filter(|(request, _)| request.target == "/robots.txt");
+        for (request, response) in robots {
+            assert!(response.as_ref().is_none_or(|response| response.status != 429), "{request:?}");
         }
     }
 
@@ -160,41 +171,41 @@ impl LoadRun {
     /// Asserts that of n consecutive requests the shed share times n are refused, plus or minus one. A request that
     /// exceeds the quota is refused regardless of the share, so sequences end there.
     fn assert_shed_shares(&self) {
-        for (class, ladder) in LADDERS {
+        for (class, steps) in LADDERS {
             let of_class: Vec<&AccessLogLine> = self.costed_lines(class).collect();
-            let alike = |a: &&AccessLogLine, b: &&AccessLogLine| {
+            let same_tier = |a: &&AccessLogLine, b: &&AccessLogLine| {
                 a.tier == b.tier && !a.is_refused_by("quota") && !b.is_refused_by("quota")
             };
-            for run in of_class.chunk_by(alike).filter(|run| !run[0].is_refused_by("quota")) {
+            for run in of_class.chunk_by(same_tier).filter(|run| !run[0].is_refused_by("quota")) {
                 let tier = run[0].tier.expect("costed request has a tier");
-                let share = tier.checked_sub(1).map_or(0.0, |entered| f64::from(ladder[entered].1) / 100.0);
+                let share = tier.checked_sub(1).map_or(0.0, |index| f64::from(steps[index].1) / 100.0);
                 let shed: Vec<bool> = run.iter().map(|line| line.is_refused_by("tier")).collect();
                 for length in STRETCHES.into_iter().chain([shed.len()]).filter(|length| *length <= shed.len()) {
-                    for stretch in shed.windows(length) {
-                        let refused = stretch.iter().filter(|shed| **shed).count() as f64;
-                        let due = length as f64 * share;
-                        let give_or_take = if share == 0.0 || share == 1.0 { 0.0 } else { 1.0 };
-                        let exact = (refused - due).abs() <= give_or_take + 1e-9;
-                        assert!(exact, "{class}, tier {tier}: {refused} of {length} refused, {due} due");
+                    for window in shed.windows(length) {
+                        let refused = window.iter().filter(|shed| **shed).count() as f64;
+                        let expected = length as f64 * share;
+                        let tolerance = if share == 0.0 || share == 1.0 { 0.0 } else { 1.0 };
+                        let exact = (refused - expected).abs() <= tolerance + 1e-9;
+                        assert!(exact, "{class}, tier {tier}: {refused} of {length} refused, {expected} due");
                     }
                 }
             }
         }
         let tiered = |line: &&AccessLogLine| LADDERS.iter().any(|(class, _)| *class == line.class);
-        let stray = self.lines.iter().find(|line| line.is_refused_by("tier") && !tiered(line));
-        assert!(stray.is_none(), "{stray:?}");
+        let unexpected = self.lines.iter().find(|line| line.is_refused_by("tier") && !tiered(line));
+        assert!(unexpected.is_none(), "{unexpected:?}");
     }
 
     /// Asserts that a tier applies from its threshold on, until usage is 5 % of the limit below it.
     fn assert_tier_thresholds(&self) {
         let limit = self.limit as f64;
-        for (class, ladder) in LADDERS {
+        for (class, steps) in LADDERS {
             for line in self.costed_lines(class) {
                 let (taken, tier) = (line.taken_before("api"), line.tier.unwrap_or(0));
-                let mark = |step: &(u32, u32)| limit * f64::from(step.0) / 100.0;
-                let entered = ladder.iter().filter(|step| taken >= mark(step)).count();
-                let held = ladder.iter().filter(|step| taken >= mark(step) - limit / 20.0).count();
-                assert!((entered..=held).contains(&tier), "{taken} of {limit} taken: {line:?}");
+                let threshold = |step: &(u32, u32)| limit * f64::from(step.0) / 100.0;
+                let min_tier = steps.iter().filter(|step| taken >= threshold(step)).count();
+                let max_tier = steps.iter().filter(|step| taken >= threshold(step) - limit / 20.0).count();
+                assert!((min_tier..=max_tier).contains(&tier), "{taken} of {limit} taken: {line:?}");
             }
         }
     }
@@ -204,18 +215,18 @@ impl LoadRun {
         let logged: BTreeSet<usize> = self.lines.iter().map(|line| load::request_index(&line.host)).collect();
         assert_eq!(logged.len(), self.visits.len(), "each request has its own line");
 
-        let mut counted: BTreeMap<String, f64> = BTreeMap::new();
+        let mut expected: BTreeMap<String, f64> = BTreeMap::new();
         for AccessLogLine { class, verdict, reason, .. } in &self.lines {
             let reason = reason.as_deref().unwrap_or("");
             let sample = format!(r#"tidegate_requests_total{{class="{class}",verdict="{verdict}",reason="{reason}"}}"#);
-            *counted.entry(sample).or_default() += 1.0;
+            *expected.entry(sample).or_default() += 1.0;
         }
-        assert_eq!(request_counters(&self.samples), counted);
+        assert_eq!(request_counters(&self.samples), expected);
 
         let admitted: BTreeSet<&str> =
             self.lines.iter().filter(|line| !line.is_refused()).map(|line| line.host.as_str()).collect();
-        let arrived: BTreeSet<&str> = self.seen.iter().map(|seen| seen.fields["host"].as_str()).collect();
-        assert_eq!(arrived, admitted, "exactly the admitted requests reach the origin");
+        let received: BTreeSet<&str> = self.seen.iter().map(|request| request.fields["host"].as_str()).collect();
+        assert_eq!(received, admitted, "exactly the admitted requests reach the origin");
 
         let charged: f64 =
             self.samples.iter().filter(|(name, _)| name.starts_with(CHARGED)).map(|(_, units)| units).sum();
@@ -225,20 +236,20 @@ impl LoadRun {
     fn assert_origin_headers(&self) {
         let classes: BTreeMap<&str, &str> =
             self.lines.iter().map(|line| (line.host.as_str(), line.class.as_str())).collect();
-        for seen in &self.seen {
-            let visit = &self.visits[load::request_index(&seen.fields["host"])];
-            assert_eq!(seen.fields["x-tidegate-class"], classes[seen.fields["host"].as_str()], "{visit:?}");
-            assert_eq!((&seen.method, &seen.target), (&visit.method, &visit.target));
-            assert_eq!(seen.fields.get("user-agent").map_or("", String::as_str), visit.user_agent.trim());
-            assert!(seen.fields["x-forwarded-for"].starts_with(&visit.client.to_string()), "{visit:?}");
+        for received in &self.seen {
+            let request = &self.visits[load::request_index(&received.fields["host"])];
+            assert_eq!(received.fields["x-tidegate-class"], classes[received.fields["host"].as_str()], "{request:?}");
+            assert_eq!((&received.method, &received.target), (&request.method, &request.target));
+            assert_eq!(received.fields.get("user-agent").map_or("", String::as_str), request.user_agent.trim());
+            assert!(received.fields["x-forwarded-for"].starts_with(&request.client.to_string()), "{request:?}");
         }
     }
 
     fn assert_client_kinds(&self) {
         for line in &self.lines {
-            let visit = &self.visits[load::request_index(&line.host)];
-            if let Some(kind) = visit.kind {
-                assert_eq!(line.kind, kind.name(), "{visit:?}");
+            let request = &self.visits[load::request_index(&line.host)];
+            if let Some(kind) = request.kind {
+                assert_eq!(line.kind, kind.name(), "{request:?}");
             }
         }
     }
@@ -250,19 +261,23 @@ impl LoadRun {
         assert_eq!(self.seen.len() + refused, self.visits.len());
         assert_eq!(self.spent as f64, self.used, "the charged units are the units that the origin spent");
         for line in &self.lines {
-            let answer = self.answers[load::request_index(&line.host)].as_ref().expect("request has a response");
-            assert_eq!(answer.status, if line.is_refused() { 429 } else { 200 }, "{line:?}");
-            assert_eq!(answer.status, line.status);
+            let response = self.answers[load::request_index(&line.host)].as_ref().expect("request has a response");
+            assert_eq!(response.status, if line.is_refused() { 429 } else { 200 }, "{line:?}");
+            assert_eq!(response.status, line.status);
         }
     }
 
     /// Asserts that aborted requests, which may have cost the origin, are charged, and that retries are charged twice.
     fn assert_resets_charged(&self) {
         assert!(self.broken > 0 && self.spent as f64 <= self.used, "{} spent, {} charged", self.spent, self.used);
-        let cut = self.answers.iter().filter(|answer| answer.is_none()).count();
-        assert!(cut as u64 <= self.broken, "{cut} responses truncated, {} by the origin", self.broken);
-        let tries = self.seen.len() - self.lines.iter().filter(|line| !line.is_refused()).count();
-        println!("{} requests, {} reset, {cut} responses truncated, {tries} retried", self.visits.len(), self.broken);
+        let truncated = self.answers.iter().filter(|response| response.is_none()).count();
+        assert!(truncated as u64 <= self.broken, "{truncated} responses truncated, {} by the origin", self.broken);
+        let retries = self.seen.len() - self.lines.iter().filter(|line| !line.is_refused()).count();
+        println!(
+            "{} requests, {} reset, {truncated} responses truncated, {retries} retried",
+            self.visits.len(),
+            self.broken
+        );
     }
 
     /// Asserts that the quota was used up. Otherwise a day without load would pass the other checks.
@@ -272,9 +287,9 @@ impl LoadRun {
     }
 
     fn assert_all_tiers_entered(&self) {
-        for (class, ladder) in LADDERS {
+        for (class, steps) in LADDERS {
             let tiers: BTreeSet<usize> = self.costed_lines(class).filter_map(|line| line.tier).collect();
-            assert!(tiers.contains(&ladder.len()), "{class} was in {tiers:?}");
+            assert!(tiers.contains(&steps.len()), "{class} was in {tiers:?}");
         }
     }
 
@@ -312,9 +327,9 @@ fn real_logs() -> Vec<Vec<LoadRequest>> {
 
 fn rules(limit: u64, site: MeteredSite) -> String {
     let step = |(above, shed): &(u32, u32)| format!("{{ above: {above}%, shed: {shed}% }}");
-    let ladder = |steps: &[(u32, u32)]| steps.iter().map(step).collect::<Vec<_>>().join(", ");
+    let format_steps = |steps: &[(u32, u32)]| steps.iter().map(step).collect::<Vec<_>>().join(", ");
     let tiers: String =
-        LADDERS.iter().map(|(class, steps)| format!("\n      {class}: [ {} ]", ladder(steps))).collect();
+        LADDERS.iter().map(|(class, steps)| format!("\n      {class}: [ {} ]", format_steps(steps))).collect();
     format!(
         "workers: 2\n{PATIENT}\nclasses:{CLASSES}\nroutes:{}\nquotas:\n  api:\n    limit: {limit}\n    window: {{ fixed: 24h }}\n    \
          cost_header: X-API-Cost\n    tiers:{tiers}\n",
@@ -324,6 +339,6 @@ fn rules(limit: u64, site: MeteredSite) -> String {
 
 /// Returns the request counters that are not 0.
 fn request_counters(samples: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
-    let counted = |(name, count): &(&String, &f64)| name.starts_with("tidegate_requests_total{") && **count > 0.0;
-    samples.iter().filter(counted).map(|(name, count)| (name.clone(), *count)).collect()
+    let is_counted = |(name, count): &(&String, &f64)| name.starts_with("tidegate_requests_total{") && **count > 0.0;
+    samples.iter().filter(is_counted).map(|(name, count)| (name.clone(), *count)).collect()
 }

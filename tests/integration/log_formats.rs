@@ -8,65 +8,65 @@ use tidegate::replay::log::{LogFiles, LogLine, LoggedClient, MergedLog, OrderedL
 
 #[test]
 fn shared_log_variants_are_parsed_as_expected() {
-    let Some(folder) = shared_log_dir() else { return };
-    let variants = fs::read_to_string(folder.join("format-variants.jsonl")).expect("variants are UTF-8");
-    let wrong = mismatched_variants(&variants);
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    let Some(dir) = shared_log_dir() else { return };
+    let variants = fs::read_to_string(dir.join("format-variants.jsonl")).expect("variants are UTF-8");
+    let mismatches = mismatched_variants(&variants);
+    assert!(mismatches.is_empty(), "\n{}", mismatches.join("\n"));
 }
 
 /// Returns a message for each variant that is parsed as something else, one line each.
 fn mismatched_variants(variants: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let mut mismatches = Vec::new();
     for variant in variants.lines() {
         let LogVariant { line, note, expect } = serde_json::from_str(variant).expect("valid variant");
         let read = LogLine::read(line.as_bytes()).ok().flatten().map(|line| ExpectedLine::from_line(&line));
         if read != expect {
-            wrong.push(format!("{note}: {read:?} instead of {expect:?}"));
+            mismatches.push(format!("{note}: {read:?} instead of {expect:?}"));
         }
     }
-    wrong
+    mismatches
 }
 
 /// Like the test above, with this repository's own variants.
 #[test]
 fn common_server_lines_are_parsed_as_expected() {
-    let wrong = mismatched_variants(include_str!("../data/log-variants.jsonl"));
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    let mismatches = mismatched_variants(include_str!("../data/log-variants.jsonl"));
+    assert!(mismatches.is_empty(), "\n{}", mismatches.join("\n"));
 }
 
 /// Like the test of real logs, on a synthetic day with one truncated line.
 #[test]
 fn synthetic_log_is_read_completely() {
-    let folder = tempfile::tempdir().expect("temporary directory");
+    let dir = tempfile::tempdir().expect("temporary directory");
     let day: Vec<String> = tidegate::demo::log::lines(1, &tidegate::demo::traffic::generate(1, 0.1)).collect();
     let mut text = day.concat();
     text.push_str("198.51.100.7 - - [");
-    fs::write(folder.path().join("day.log"), text).expect("file is writable");
-    assert_read_completely(&folder.path().join("day.log"), day.len() as u64 + 1, 1);
+    fs::write(dir.path().join("day.log"), text).expect("file is writable");
+    assert_read_completely(&dir.path().join("day.log"), day.len() as u64 + 1, 1);
 }
 
 #[test]
 fn real_logs_are_read_completely() {
-    let Some(folder) = shared_log_dir() else { return };
-    for (name, lines, broken) in
+    let Some(dir) = shared_log_dir() else { return };
+    for (name, lines, invalid) in
         [("semicomplete-2015.combined.log.gz", 10_000, 1), ("wordpress-2022.combined.log.gz", 691, 0)]
     {
-        assert_read_completely(&folder.join(name), lines, broken);
+        assert_read_completely(&dir.join(name), lines, invalid);
     }
 }
 
-fn assert_read_completely(log: &Path, lines: u64, broken: u64) {
+fn assert_read_completely(log: &Path, lines: u64, invalid: u64) {
     let files = LogFiles::open(&[log.to_owned()]).expect("log can be opened");
     let mut merged = MergedLog::new(files.sources, Duration::from_secs(60));
     let mut given = 0;
-    while let Some(OrderedLine { place, text, .. }) = merged.next_line().expect("log is readable") {
+    while let Some(OrderedLine { place: position, text, .. }) = merged.next_line().expect("log is readable") {
         given += 1;
         if let Err(kind) = LogLine::read(text).map(drop) {
-            merged.count_line_error(kind, place);
+            merged.count_line_error(kind, position);
         }
     }
-    let found: u64 = merged.counts.broken.values().map(|(count, _)| count).sum();
-    assert_eq!((merged.counts.lines, found), (lines, broken), "{}: {:?}", log.display(), merged.counts);
+    let found_invalid: u64 = merged.counts.broken.values().map(|(count, _)| count).sum();
+    assert_eq!((merged.counts.lines, found_invalid), (lines, invalid), "{}: {:?}", log.display(), merged.counts);
     assert!(given <= lines);
 }
 
@@ -92,9 +92,9 @@ struct ExpectedLine {
 impl ExpectedLine {
     fn from_line(line: &LogLine<'_>) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let target = |asked: &RequestLine<'_>| match &asked.query {
-            Some(query) => format!("{}?{query}", asked.path),
-            None => asked.path.clone().into_owned(),
+        let target = |request_line: &RequestLine<'_>| match &request_line.query {
+            Some(query) => format!("{}?{query}", request_line.path),
+            None => request_line.path.clone().into_owned(),
         };
         Self {
             ip: match &line.client {
@@ -102,7 +102,7 @@ impl ExpectedLine {
                 LoggedClient::HostName(name) => (*name).to_owned(),
             },
             epoch: line.at.seconds(),
-            method: line.request.as_ref().map(|asked| asked.method.to_string()),
+            method: line.request.as_ref().map(|request_line| request_line.method.to_string()),
             path: line.request.as_ref().map(target),
             status: line.status,
             bytes: line.bytes,

@@ -21,16 +21,15 @@ fn instances_never_overspend_during_redis_restart() {
          routes: [{{ match: '/**', cost: {{ q: 1 }} }}]",
         redis.port
     );
-    let gates: Vec<TestGateway> =
+    let gateways: Vec<TestGateway> =
         (0..3).map(|_| TestGateway::with_clock(origin.address(), &rules, Clock::system())).collect();
-    let (over, refused) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (is_over, refused) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        for gate in &gates {
-            scope.spawn(|| request_until_stopped(gate, &over, &refused));
+        for gateway in &gateways {
+            scope.spawn(|| request_until_stopped(gateway, &is_over, &refused));
         }
-        let _ends = StopOnDrop(&over);
-        let wait_for_served =
-            |least| wait_until(&format!("{least} requests"), || origin.received_requests().len() >= least);
+        let _ends = StopOnDrop(&is_over);
+        let wait_for_served = |min| wait_until(&format!("{min} requests"), || origin.received_requests().len() >= min);
         wait_for_served(LIMIT / 3);
         redis.restart();
         wait_for_served(LIMIT * 99 / 100);
@@ -52,9 +51,9 @@ impl Drop for StopOnDrop<'_> {
 }
 
 /// Requests one page after the other, with a short pause after each refusal.
-fn request_until_stopped(gate: &TestGateway, over: &AtomicBool, refused: &AtomicU64) {
-    let mut client = Client::connect(gate.address());
-    while !over.load(Ordering::SeqCst) {
+fn request_until_stopped(gateway: &TestGateway, is_over: &AtomicBool, refused: &AtomicU64) {
+    let mut client = Client::connect(gateway.address());
+    while !is_over.load(Ordering::SeqCst) {
         if client.get("/page", "").status != 200 {
             refused.fetch_add(1, Ordering::SeqCst);
             pass_real_time(Duration::from_millis(5));

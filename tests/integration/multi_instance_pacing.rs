@@ -25,10 +25,9 @@ fn instances_with_unequal_traffic_pace_evenly() {
         let week = WeekResult::simulate_week(policy, None);
         week.assert_follows_plan(policy, 0.02);
         for day in 0..7 {
-            let shares = week.search.map(|gate| gate[day].admitted_ratio());
-            let (least, most) =
-                (shares.iter().copied().fold(1.0, f64::min), shares.iter().copied().fold(0.0, f64::max));
-            assert!(most - least <= 0.1, "{policy:?}, day {day}: {shares:?}");
+            let shares = week.search.map(|instance| instance[day].admitted_ratio());
+            let (min, max) = (shares.iter().copied().fold(1.0, f64::min), shares.iter().copied().fold(0.0, f64::max));
+            assert!(max - min <= 0.1, "{policy:?}, day {day}: {shares:?}");
         }
     }
 }
@@ -62,55 +61,59 @@ struct AdmitRatio {
 
 impl WeekResult {
     /// Simulates a week with three instances, which get 60 %, 30 % and 10 % of the traffic. The quota is half of the
-    /// demand. At `death` the busiest instance crashes, and its clients move to the others.
-    fn simulate_week(policy: PacingPolicy, death: Option<u64>) -> Self {
+    /// demand. At `crash_at` the busiest instance crashes, and its clients move to the others.
+    fn simulate_week(policy: PacingPolicy, crash_at: Option<u64>) -> Self {
         let redis = RedisServer::start(&[]);
         let start = Clock::system().now().seconds() / (7 * DAY) * 7 * DAY;
-        let asked: Vec<TraceRequest> = SyntheticWeek::generate(1, &[]).into_iter().step_by(ONE_OF).collect();
-        let (limit, first) = (asked.len() as u64 / 2, asked[0].at);
+        let requests: Vec<TraceRequest> = SyntheticWeek::generate(1, &[]).into_iter().step_by(ONE_OF).collect();
+        let (limit, first) = (requests.len() as u64 / 2, requests[0].at);
         let rules = rules((policy, BotTreatment::Paced), "fixed: 7d", limit);
-        let gate = |number| PacedInstance::new(&redis, number, Arc::clone(&rules), Timestamp::from_seconds(start));
-        let mut gates: Vec<PacedInstance> = (1..=GATES as u64).map(gate).collect();
-        let mut lived = Self { limit, served: 0, people_refused: 0, by_hour: Vec::new(), search: Default::default() };
+        let new_instance =
+            |number| PacedInstance::new(&redis, number, Arc::clone(&rules), Timestamp::from_seconds(start));
+        let mut instances: Vec<PacedInstance> = (1..=GATES as u64).map(new_instance).collect();
+        let mut result = Self { limit, served: 0, people_refused: 0, by_hour: Vec::new(), search: Default::default() };
         let mut round = 0;
-        for (number, asked) in asked.iter().enumerate() {
-            let passed = asked.at - first;
-            while round <= passed {
+        for (number, request) in requests.iter().enumerate() {
+            let elapsed = request.at - first;
+            while round <= elapsed {
                 let now = Timestamp::from_seconds(start + round);
-                for gate in &mut gates {
-                    gate.refresh_leases(now);
+                for instance in &mut instances {
+                    instance.refresh_leases(now);
                 }
                 if round.is_multiple_of(HOUR) {
-                    lived.by_hour.push((lived.served, gates[0].planned_units(now)));
+                    result.by_hour.push((result.served, instances[0].planned_units(now)));
                 }
-                if gates.len() == GATES && death.is_some_and(|death| round >= death) {
-                    gates.remove(0).crash_process(&redis);
+                if instances.len() == GATES && crash_at.is_some_and(|crash_at| round >= crash_at) {
+                    instances.remove(0).crash_process(&redis);
                 }
                 round += if round < 7 * DAY - HOUR { ROUND } else { LAST_ROUND };
             }
-            let place = [0, 0, 0, 1, 0, 1, 0, 2, 0, 1][number % 10].min(gates.len() - 1);
-            let is_served = u64::from(gates[place].try_admit(asked, Timestamp::from_seconds(start + passed)));
-            lived.served += is_served;
-            match asked.who {
-                ClientLabel::Person => lived.people_refused += 1 - is_served,
-                ClientLabel::Search => lived.search[place][(passed / DAY) as usize].record_request(is_served),
+            let index = [0, 0, 0, 1, 0, 1, 0, 2, 0, 1][number % 10].min(instances.len() - 1);
+            let is_served = u64::from(instances[index].try_admit(request, Timestamp::from_seconds(start + elapsed)));
+            result.served += is_served;
+            match request.who {
+                ClientLabel::Person => result.people_refused += 1 - is_served,
+                ClientLabel::Search => result.search[index][(elapsed / DAY) as usize].record_request(is_served),
                 ClientLabel::Bot => {}
             }
         }
-        lived
+        result
     }
 
     /// Asserts that no human request was refused, the limit was kept and at least 98 % of it was used. At no time usage
     /// was ahead of the plan by more than `ahead`, a ratio of the limit, or behind it by more than a burst.
     fn assert_follows_plan(&self, policy: PacingPolicy, ahead: f64) {
-        let part = |units: u64| units as f64 / self.limit as f64;
+        let fraction = |units: u64| units as f64 / self.limit as f64;
         for (hour, (served, planned)) in self.by_hour.iter().enumerate() {
-            let off = part(*served) - part(*planned);
-            assert!((-BURST..=ahead).contains(&off), "{policy:?}, hour {hour}: {served} served, {planned} planned");
+            let deviation = fraction(*served) - fraction(*planned);
+            assert!(
+                (-BURST..=ahead).contains(&deviation),
+                "{policy:?}, hour {hour}: {served} served, {planned} planned"
+            );
         }
         assert_eq!(self.people_refused, 0, "{policy:?}");
         assert!(self.served <= self.limit, "{policy:?}: {} of {}", self.served, self.limit);
-        assert!(part(self.served) >= 0.98, "{policy:?}: {} of {}", self.served, self.limit);
+        assert!(fraction(self.served) >= 0.98, "{policy:?}: {} of {}", self.served, self.limit);
     }
 }
 
@@ -138,47 +141,49 @@ struct PacedInstance {
 impl PacedInstance {
     fn new(redis: &RedisServer, number: u64, rules: Arc<Rules>, now: Timestamp) -> Self {
         let runs_low = Arc::new(AtomicBool::new(true));
-        let bell = Arc::clone(&runs_low);
-        let engine = Engine::new(LeaseMode::Leased(Arc::new(move || bell.store(true, Ordering::Relaxed))), 1000);
+        let low_flag = Arc::clone(&runs_low);
+        let engine = Engine::new(LeaseMode::Leased(Arc::new(move || low_flag.store(true, Ordering::Relaxed))), 1000);
         let admission = engine.admission(rules, now);
         let server =
             RedisEndpoint { host: "127.0.0.1".into(), port: redis.port, user: None, password: None, database: 0 };
         // Long timeouts: the server is reachable, however busy the machine is.
-        let patient = Timeouts { connect: TIMEOUT, reply: TIMEOUT };
-        let store = RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(number)).with_timeouts(patient);
-        let known = registered_instances(redis);
-        let mut gate = Self { engine, admission, store, runs_low, row: String::new() };
+        let timeouts = Timeouts { connect: TIMEOUT, reply: TIMEOUT };
+        let store = RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(number)).with_timeouts(timeouts);
+        let registered = registered_instances(redis);
+        let mut instance = Self { engine, admission, store, runs_low, row: String::new() };
         wait_until("a new ledger to grant leases, which takes three seconds", || {
-            gate.refresh_leases(now) > Units::ZERO
+            instance.refresh_leases(now) > Units::ZERO
         });
-        gate.row =
-            registered_instances(redis).into_iter().find(|row| !known.contains(row)).expect("instance is registered");
-        gate
+        instance.row = registered_instances(redis)
+            .into_iter()
+            .find(|row| !registered.contains(row))
+            .expect("instance is registered");
+        instance
     }
 
     /// Crashes as by `kill -9`, one minute ago by the server's clock.
     fn crash_process(self, redis: &RedisServer) {
-        let told = redis.cli(&["HGET", KEY, &self.row]);
-        let (heard, rest) = told.split_once(' ').expect("entry starts with the time of registration");
-        let heard: u64 = heard.parse().expect("microseconds");
-        redis.cli(&["HSET", KEY, &self.row, &format!("{} {rest}", heard - 60_000_000)]);
+        let entry = redis.cli(&["HGET", KEY, &self.row]);
+        let (registered_at, rest) = entry.split_once(' ').expect("entry starts with the time of registration");
+        let registered_at: u64 = registered_at.parse().expect("microseconds");
+        redis.cli(&["HSET", KEY, &self.row, &format!("{} {rest}", registered_at - 60_000_000)]);
     }
 
     /// Refreshes the leases, as an instance does once a second and when a quota runs low. Returns the units held.
     fn refresh_leases(&mut self, now: Timestamp) -> Units {
-        let asks = self.engine.lease_requests(now);
-        let Ok(leases) = run_on_runtime(self.store.lease(&asks, now)) else { return Units::ZERO };
-        self.engine.apply_leases(&asks, &leases, now);
+        let requests = self.engine.lease_requests(now);
+        let Ok(leases) = run_on_runtime(self.store.lease(&requests, now)) else { return Units::ZERO };
+        self.engine.apply_leases(&requests, &leases, now);
         leases[0].held
     }
 
-    fn try_admit(&mut self, asked: &TraceRequest, now: Timestamp) -> bool {
+    fn try_admit(&mut self, request: &TraceRequest, now: Timestamp) -> bool {
         // A request that finds the lease used up is retried after a second.
         for _ in 0..2 {
             if self.runs_low.swap(false, Ordering::Relaxed) {
                 self.refresh_leases(now);
             }
-            match decide(&self.admission, asked, now).ruling {
+            match decide(&self.admission, request, now).ruling {
                 AdmissionOutcome::Admitted(permit) => {
                     permit.settle(|_, expected| expected);
                     return true;
@@ -216,11 +221,11 @@ const ONE_OF: usize = 4;
 /// Default lead of a class over its plan, as a ratio of the limit.
 const BURST: f64 = 0.05;
 
-/// Runs `work` on the runtime of this thread: a connection belongs to the runtime on which it was opened.
-fn run_on_runtime<T>(work: impl Future<Output = T>) -> T {
+/// Runs `future` on the runtime of this thread: a connection belongs to the runtime on which it was opened.
+fn run_on_runtime<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");
     }
-    RUNTIME.with(|runtime| runtime.block_on(work))
+    RUNTIME.with(|runtime| runtime.block_on(future))
 }

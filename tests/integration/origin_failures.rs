@@ -38,35 +38,35 @@ enum RequestEvent {
 }
 
 impl FailingSite {
-    fn new(rules: &str, does: impl Fn(u64) -> OriginAction + Send + Sync + 'static) -> Self {
+    fn new(rules: &str, action_at: impl Fn(u64) -> OriginAction + Send + Sync + 'static) -> Self {
         let clock = Clock::manual(NOON);
         let log = Arc::new(Mutex::new(Vec::new()));
-        let met = channel();
-        let (go_on, told) = signal();
-        let (of_origin, written, arrivals) = (clock.clone(), Arc::clone(&log), met.0.clone());
-        let origin = Origin::with_script(move |_, wire| {
-            let now = of_origin.now().saturating_duration_since(NOON);
-            let does = does(now.as_secs());
-            let what = match does {
+        let events = channel();
+        let (release, release_receiver) = signal();
+        let (origin_clock, origin_log, arrivals) = (clock.clone(), Arc::clone(&log), events.0.clone());
+        let origin = Origin::with_script(move |_, connection| {
+            let now = origin_clock.now().saturating_duration_since(NOON);
+            let action = action_at(now.as_secs());
+            let outcome = match action {
                 Answers(status, _) => status,
                 Hangs => "hangs",
                 Resets => "reset",
             };
-            written.lock().push((now.as_secs(), what));
-            let waits = !matches!(does, Hangs);
+            origin_log.lock().push((now.as_secs(), outcome));
+            let waits = !matches!(action, Hangs);
             let _ = arrivals.send(RequestEvent::Origin { waits });
             if waits {
                 // Wait until all concurrent requests have reached the origin or were refused: so they are concurrent.
-                told.wait();
+                release_receiver.wait();
             }
-            match does {
-                Answers(status, fields) => wire.reply(status, fields, b""),
-                Hangs => assert!(wire.expect_eof()),
-                Resets => wire.reset(),
+            match action {
+                Answers(status, fields) => connection.reply(status, fields, b""),
+                Hangs => assert!(connection.expect_eof()),
+                Resets => connection.reset(),
             }
         });
         let rules = format!("workers: 1\nlimits: {{ first_byte_timeout: 1s }}\n{rules}");
-        Self { gate: TestGateway::with_clock(origin.address(), &rules, clock), log, met, go_on }
+        Self { gate: TestGateway::with_clock(origin.address(), &rules, clock), log, met: events, go_on: release }
     }
 
     fn elapsed_time(&self) -> Duration {
@@ -90,46 +90,46 @@ impl FailingSite {
         self.request_concurrently_while(count, || ())
     }
 
-    /// Sends `count` concurrent requests. Calls `meanwhile` once each is refused or has reached the origin.
-    fn request_concurrently_while(&self, count: usize, meanwhile: impl FnOnce()) -> Vec<Response> {
+    /// Sends `count` concurrent requests. Calls `callback` once each is refused or has reached the origin.
+    fn request_concurrently_while(&self, count: usize, callback: impl FnOnce()) -> Vec<Response> {
         let address = self.gate.address();
-        let ask = move |met: Sender<RequestEvent>| {
-            let answer = Client::connect(address).get("/", "");
-            if answer.status == 503 {
-                let _ = met.send(RequestEvent::Refusal);
+        let send_request = move |events: Sender<RequestEvent>| {
+            let response = Client::connect(address).get("/", "");
+            if response.status == 503 {
+                let _ = events.send(RequestEvent::Refusal);
             }
-            answer
+            response
         };
         std::thread::scope(|threads| {
-            let crowd: Vec<_> =
-                (0..count).map(|_| self.met.0.clone()).map(|met| threads.spawn(move || ask(met))).collect();
-            let mut waiting = 0;
+            let handles: Vec<_> = (0..count)
+                .map(|_| self.met.0.clone())
+                .map(|events| threads.spawn(move || send_request(events)))
+                .collect();
+            let mut held_count = 0;
             for _ in 0..count {
                 match self.met.1.recv_timeout(TIMEOUT).expect("request is refused or at the origin") {
-                    RequestEvent::Origin { waits } => waiting += usize::from(waits),
+                    RequestEvent::Origin { waits } => held_count += usize::from(waits),
                     RequestEvent::Refusal => {}
                 }
             }
-            (0..waiting).for_each(|_| self.go_on.notify());
-            meanwhile();
-            let answers = crowd.into_iter().map(|client| client.join().expect("request gets a response")).collect();
+            (0..held_count).for_each(|_| self.go_on.notify());
+            callback();
+            let responses = handles.into_iter().map(|handle| handle.join().expect("request gets a response")).collect();
             // Requests that failed at the origin caused two events: drop the second.
             while self.met.1.try_recv().is_ok() {}
-            answers
+            responses
         })
     }
 
     /// Returns the origin's log: the second, and the number of requests by outcome.
     fn summarized_log(&self) -> Vec<(u64, String)> {
         let log = self.log.lock();
-        log.chunk_by(|one, next| one == next)
-            .map(|same| (same[0].0, format!("{} x {}", same.len(), same[0].1)))
-            .collect()
+        log.chunk_by(|a, b| a == b).map(|chunk| (chunk[0].0, format!("{} x {}", chunk.len(), chunk[0].1))).collect()
     }
 
     fn assert_log(&self, expected: &[(u64, &str)]) {
         let log = self.summarized_log();
-        let log: Vec<(u64, &str)> = log.iter().map(|(second, what)| (*second, what.as_str())).collect();
+        let log: Vec<(u64, &str)> = log.iter().map(|(second, outcome)| (*second, outcome.as_str())).collect();
         assert_eq!(log, expected);
     }
 }
@@ -146,10 +146,10 @@ fn retry_after_of_429_sets_backoff_then_probes() {
         _ => WELL,
     });
     for second in 0..18 {
-        for answer in site.advance_to(second).request_concurrently(8) {
-            match answer.status {
+        for response in site.advance_to(second).request_concurrently(8) {
+            match response.status {
                 200 => {}
-                503 => assert_eq!(answer.json()["reason"], "backoff", "at {second}"),
+                503 => assert_eq!(response.json()["reason"], "backoff", "at {second}"),
                 status => panic!("{status} at {second}: overload responses must not be forwarded"),
             }
         }
@@ -176,8 +176,7 @@ fn backoff_level_rises_with_503_bursts_and_decays() {
     });
     for second in (0..10).chain(27..32).chain(49..51) {
         site.advance_to(second).request_concurrently(4);
-        if let Some((_, level)) = [(3, 3), (9, 3), (27, 2), (31, 2), (50, 1)].iter().find(|(known, _)| *known == second)
-        {
+        if let Some((_, level)) = [(3, 3), (9, 3), (27, 2), (31, 2), (50, 1)].iter().find(|(time, _)| *time == second) {
             assert_eq!(site.gate.state()["scopes"][0]["backoff_level"], *level, "at {second}");
         }
     }
@@ -206,19 +205,19 @@ fn backoff_jitter_stays_within_bounds() {
     let rules = "scopes: { default: { backoff: { jitter: 50%, max_delay: 10s }, queue: { max_wait: 0s } } }";
     let site = FailingSite::new(rules, |_| Answers("503", ""));
     const STEP: Duration = Duration::from_millis(250);
-    let mut tried = Vec::new();
-    while tried.len() < 6 {
+    let mut attempts = Vec::new();
+    while attempts.len() < 6 {
         let before = site.log.lock().len();
         site.request_concurrently(1);
         if site.log.lock().len() > before {
-            tried.push(site.elapsed_time());
+            attempts.push(site.elapsed_time());
         }
         site.gate.clock.advance(STEP);
     }
-    for (pair, rest) in tried.windows(2).zip([1.0, 2.0, 4.0, 8.0, 10.0]) {
-        let rested = (pair[1] - pair[0]).as_secs_f64();
-        let longest = (rest * 1.5_f64).min(10.0) + STEP.as_secs_f64();
-        assert!((rest..=longest).contains(&rested), "backoff {rested}, minimum {rest}: {tried:?}");
+    for (pair, delay) in attempts.windows(2).zip([1.0, 2.0, 4.0, 8.0, 10.0]) {
+        let measured = (pair[1] - pair[0]).as_secs_f64();
+        let max_delay = (delay * 1.5_f64).min(10.0) + STEP.as_secs_f64();
+        assert!((delay..=max_delay).contains(&measured), "backoff {measured}, minimum {delay}: {attempts:?}");
     }
 }
 
@@ -230,8 +229,8 @@ fn hanging_origin_is_probed_one_at_a_time() {
     // A timeout is detected at the next sweep, at most a quarter of a second late: two seconds after the request was
     // sent.
     let timed_out = |second: u64, clients: usize| {
-        let answers = site.request_concurrently_while(clients, || site.advance_and_sweep_to(second + 2));
-        answers.iter().filter(|answer| answer.status == 504).count()
+        let responses = site.request_concurrently_while(clients, || site.advance_and_sweep_to(second + 2));
+        responses.iter().filter(|response| response.status == 504).count()
     };
     assert_eq!(timed_out(0, 4), 4);
     site.request_concurrently(4);
@@ -260,9 +259,9 @@ fn origin_resets_count_as_overload() {
     let site = FailingSite::new(&backoff_rules("window: 10s"), |second| if second < 7 { Resets } else { WELL });
     for second in 0..10 {
         let statuses: Vec<u16> =
-            site.advance_to(second).request_concurrently(4).iter().map(|answer| answer.status).collect();
-        let broken = statuses.iter().filter(|&&status| status == 502).count();
-        assert_eq!(broken, [4, 1, 0, 1, 0, 0, 0, 0, 0, 0][second as usize], "{statuses:?} at {second}");
+            site.advance_to(second).request_concurrently(4).iter().map(|response| response.status).collect();
+        let reset_count = statuses.iter().filter(|&&status| status == 502).count();
+        assert_eq!(reset_count, [4, 1, 0, 1, 0, 0, 0, 0, 0, 0][second as usize], "{statuses:?} at {second}");
     }
     site.assert_log(&[
         (0, "4 x reset"),
@@ -300,8 +299,8 @@ fn fast_errors_do_not_shorten_autothrottle_delay() {
 
 #[test]
 fn configured_error_statuses_count_as_overload() {
-    let does = |second| if second < 3 { Answers("500", "") } else { WELL };
-    let site = FailingSite::new(&backoff_rules("statuses: [500], window: 10s"), does);
+    let action = |second| if second < 3 { Answers("500", "") } else { WELL };
+    let site = FailingSite::new(&backoff_rules("statuses: [500], window: 10s"), action);
     (0..5).for_each(|second| drop(site.advance_to(second).request_concurrently(4)));
     site.assert_log(&[(0, "4 x 500"), (1, "1 x 500"), (3, "1 x 200"), (4, "2 x 200")]);
 
@@ -312,8 +311,8 @@ fn configured_error_statuses_count_as_overload() {
 
 #[test]
 fn reported_limits_set_the_minimum_backoff() {
-    let until = |does: OriginAction| {
-        let site = FailingSite::new(&backoff_rules("statuses: [429], max_delay: 12s"), move |_| does);
+    let until = |action: OriginAction| {
+        let site = FailingSite::new(&backoff_rules("statuses: [429], max_delay: 12s"), move |_| action);
         (0..16).for_each(|second| drop(site.advance_to(second).request_concurrently(1)));
         let log = site.summarized_log();
         log[1].0
@@ -342,9 +341,9 @@ fn zero_remaining_response_starts_backoff() {
         _ => WELL,
     });
     for second in 0..9 {
-        for answer in site.advance_to(second).request_concurrently(4) {
-            let is_asked = matches!(second, 0 | 7 | 8);
-            assert_eq!(answer.status, if is_asked { 200 } else { 503 }, "at {second}");
+        for response in site.advance_to(second).request_concurrently(4) {
+            let is_forwarded = matches!(second, 0 | 7 | 8);
+            assert_eq!(response.status, if is_forwarded { 200 } else { 503 }, "at {second}");
         }
     }
     // Without an overload, no probe is needed.

@@ -13,8 +13,8 @@ const CURL: &str = "User-Agent: curl/8.0\r\n";
 
 #[test]
 fn pacing_refuses_bots_ahead_of_plan() {
-    let gate = TestGateway::with_rules(Origin::plain().address(), RULES);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(Origin::plain().address(), RULES);
+    let mut client = gateway.connect();
     let served = (0..50).take_while(|_| client.get("/page", CURL).status == 200).count();
     assert_eq!(served, 5, "the burst is 5 % of the limit");
     let refused = client.get("/page", CURL);
@@ -26,7 +26,7 @@ fn pacing_refuses_bots_ahead_of_plan() {
     let wait: u64 = refused.field("retry-after").parse().expect("whole seconds");
     assert!((400..500).contains(&wait), "{wait}: 95 units in twelve hours are one per 455 s");
     // The plan changes in the meantime: it includes the five admitted requests.
-    gate.clock.advance(Duration::from_secs(wait * 11 / 10));
+    gateway.clock.advance(Duration::from_secs(wait * 11 / 10));
     assert_eq!(client.get("/page", CURL).status, 200);
     assert_eq!(client.get("/page", CURL).status, 429);
     assert_eq!(client.get("/page", "").status, 200);
@@ -34,10 +34,10 @@ fn pacing_refuses_bots_ahead_of_plan() {
 
 #[test]
 fn plan_is_shown_in_state_status_and_metrics() {
-    let gate = TestGateway::with_rules(Origin::plain().address(), RULES);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(Origin::plain().address(), RULES);
+    let mut client = gateway.connect();
     (0..7).for_each(|_| drop(client.get("/page", CURL)));
-    let state = gate.state();
+    let state = gateway.state();
     let quota = &state["quotas"][0];
     assert_eq!(
         quota["pacing"],
@@ -46,19 +46,19 @@ fn plan_is_shown_in_state_status_and_metrics() {
     );
     assert_eq!(class_plan(&state, "bot")["tokens"], 0);
     assert_eq!(class_plan(&state, "person")["admit_share"], Value::Null, "class person is not paced");
-    assert_eq!(gate.metric("tidegate_pacing_planned_units{quota=\"api\"}"), 50.0);
-    assert_eq!(gate.metric("tidegate_pacing_admit_ratio{quota=\"api\",class=\"bot\"}"), 1.0);
-    let told = run(&["status", "--admin", &gate.admin_address().to_string()], b"");
-    assert_eq!(told.code, 0, "{}", told.errors);
-    assert!(told.output.contains("paced (even): 50 units planned by now"), "{}", told.output);
-    let log = gate.read_log();
+    assert_eq!(gateway.metric("tidegate_pacing_planned_units{quota=\"api\"}"), 50.0);
+    assert_eq!(gateway.metric("tidegate_pacing_admit_ratio{quota=\"api\",class=\"bot\"}"), 1.0);
+    let outcome = run(&["status", "--admin", &gateway.admin_address().to_string()], b"");
+    assert_eq!(outcome.code, 0, "{}", outcome.errors);
+    assert!(outcome.output.contains("paced (even): 50 units planned by now"), "{}", outcome.output);
+    let log = gateway.read_log();
     assert_eq!(log.iter().filter(|line| line["reason"] == "pacing").count(), 2);
 }
 
 #[test]
 fn learned_demand_survives_kill_and_reports_damage() {
-    let folder = tempfile::tempdir().expect("temporary directory");
-    let state = folder.path().join("state");
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let state = dir.path().join("state");
     std::fs::create_dir(&state).expect("directory can be created");
     let hours: Vec<(u64, u32)> = (0..168).map(|_| (3000, 2)).collect();
     let entry = json!({ "quota": "api", "class": "person", "hours": hours });
@@ -66,28 +66,28 @@ fn learned_demand_survives_kill_and_reports_damage() {
     std::fs::write(&demand, json!({ "version": 1, "demand": [entry] }).to_string()).expect("file is writable");
 
     for _ in 0..2 {
-        let (gate, admin) = start_gateway_process(folder.path());
+        let (gateway, admin) = start_gateway_process(dir.path());
         let plan = class_plan(&admin_state(&admin), "person");
         assert_eq!(plan["forecast_24h"][23], 3.0, "the forecast is the demand of each past hour");
-        gate.kill();
+        gateway.kill();
     }
     std::fs::write(&demand, "{\"version\":1,\"dem").expect("file is writable");
-    let (mut gate, admin) = start_gateway_process(folder.path());
-    gate.wait_for_error("Demand history unreadable, starting empty");
+    let (mut gateway, admin) = start_gateway_process(dir.path());
+    gateway.wait_for_error("Demand history unreadable, starting empty");
     assert_eq!(class_plan(&admin_state(&admin), "person"), Value::Null);
-    gate.kill();
+    gateway.kill();
 }
 
-/// Starts the program with its state in `folder`. Returns it with the address of its admin listener.
-fn start_gateway_process(folder: &Path) -> (Program, String) {
-    let file = folder.join("tidegate.yaml");
-    let here = format!(
+/// Starts the program with its state in `dir`. Returns it with the address of its admin listener.
+fn start_gateway_process(dir: &Path) -> (Program, String) {
+    let file = dir.join("tidegate.yaml");
+    let settings = format!(
         "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nstate_dir: {}\norigin: {{ url: http://127.0.0.1:1 }}\n\
          verify: {{ dns: off, refresh_interval: off }}\nlog: {{ level: warn }}\n{}",
-        folder.join("state").display(),
+        dir.join("state").display(),
         RULES.replace("pacing: even", "pacing: learned"),
     );
-    std::fs::write(&file, here).expect("file is writable");
+    std::fs::write(&file, settings).expect("file is writable");
     let mut program = Program::start(&["serve", "--config", &file.display().to_string()]);
     let ready = program.read_line();
     let admin = ready.split("http://").nth(3).and_then(|rest| rest.split([' ', ',']).next());
@@ -102,6 +102,6 @@ fn admin_state(admin: &str) -> Value {
 
 fn class_plan(state: &Value, class: &str) -> Value {
     let classes = state["quotas"][0]["classes"].as_array().expect("classes");
-    let found = classes.iter().find(|of_class| of_class["class"] == class).expect("state lists the class");
-    found["plan"].clone()
+    let entry = classes.iter().find(|entry| entry["class"] == class).expect("state lists the class");
+    entry["plan"].clone()
 }

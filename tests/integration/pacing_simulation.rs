@@ -29,10 +29,10 @@ fn measured_weeks_are_served_evenly() {
 
 #[test]
 fn measured_weeks_with_bursts_refuse_no_humans() {
-    let odd = SyntheticWeek::generate(4, &[(2, DayKind::Crowd), (3, DayKind::Holiday), (4, DayKind::Surge)]);
+    let requests = SyntheticWeek::generate(4, &[(2, DayKind::Crowd), (3, DayKind::Holiday), (4, DayKind::Surge)]);
     assert_guarantee(
         "bundled 4, with bursts and a holiday",
-        &odd,
+        &requests,
         LOS_ANGELES,
         BotTreatment::Paced,
         Guarantee::AllLeft,
@@ -55,23 +55,23 @@ fn measured_weeks_of_the_shared_generator() {
     let Some(shared) = shared_data() else { return };
     let generator = shared.join("tools/synth_day.py");
     let usual = "baseline";
-    let odd = "baseline,baseline,crowd,surge,baseline,crawl-delay";
+    let special = "baseline,baseline,crowd,surge,baseline,crawl-delay";
     for (seed, zone, scenarios, bots) in [
         (1, LOS_ANGELES, usual, BotTreatment::Paced),
         (2, TOKYO, usual, BotTreatment::Paced),
         (3, TOKYO, usual, BotTreatment::Paced),
-        (4, TOKYO, odd, BotTreatment::Paced),
+        (4, TOKYO, special, BotTreatment::Paced),
         (2, TOKYO, usual, BotTreatment::ShutOut),
     ] {
-        let asked = trace_from_labels(&generator, seed, scenarios);
+        let requests = trace_from_labels(&generator, seed, scenarios);
         let days = if scenarios == usual { "" } else { ", with bursts and crawl delays" };
-        let shut_out = if bots == BotTreatment::Paced { "" } else { ", other bots excluded" };
-        let promised = match (scenarios == usual, bots) {
+        let excluded = if bots == BotTreatment::Paced { "" } else { ", other bots excluded" };
+        let guarantee = match (scenarios == usual, bots) {
             (true, BotTreatment::Paced) => Guarantee::All,
             (true, BotTreatment::ShutOut) => Guarantee::AllLeft,
             (false, _) => Guarantee::People,
         };
-        assert_guarantee(&format!("external {seed}{days}{shut_out}"), &asked, zone, bots, promised);
+        assert_guarantee(&format!("external {seed}{days}{excluded}"), &requests, zone, bots, guarantee);
     }
 }
 
@@ -79,8 +79,8 @@ fn measured_weeks_of_the_shared_generator() {
 fn measured_days_of_real_logs() {
     let Some(shared) = shared_data() else { return };
     for name in ["semicomplete-2015", "wordpress-2022"] {
-        let asked = trace_from_log(&shared.join(format!("data/logs/{name}.combined.log.gz")));
-        assert_guarantee(name, &asked, "UTC", BotTreatment::Paced, Guarantee::WhatCanBe);
+        let requests = trace_from_log(&shared.join(format!("data/logs/{name}.combined.log.gz")));
+        assert_guarantee(name, &requests, "UTC", BotTreatment::Paced, Guarantee::WhatCanBe);
     }
 }
 
@@ -99,36 +99,37 @@ enum Guarantee {
 
 /// Measures each policy at each demand, and asserts the guarantee of `learned`. Builds without optimization measure
 /// only `learned`; the other policies are for the table.
-fn assert_guarantee(name: &str, asked: &[TraceRequest], zone: &str, bots: BotTreatment, promised: Guarantee) {
+fn assert_guarantee(name: &str, requests: &[TraceRequest], zone: &str, bots: BotTreatment, guarantee: Guarantee) {
     for demand in DEMANDS {
         let policies = if cfg!(debug_assertions) { &[PacingPolicy::Learned][..] } else { &PacingPolicy::ALL };
         let measured: Vec<WeekMetrics> =
-            policies.iter().map(|policy| measure(asked, zone, (*policy, bots), demand)).collect();
-        let each = |of: &dyn Fn(&WeekMetrics) -> String| measured.iter().map(of).collect::<Vec<_>>().join(" / ");
+            policies.iter().map(|policy| measure(requests, zone, (*policy, bots), demand)).collect();
+        let each =
+            |render: &dyn Fn(&WeekMetrics) -> String| measured.iter().map(render).collect::<Vec<_>>().join(" / ");
         let or_dash = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
         println!(
             "| {name} | {zone} | {demand} times | {} | {} | {} | {} |",
-            each(&|of| of.people_refused.to_string()),
-            each(&|of| or_dash(of.unused.map(|part| format!("{:.1} %", part * 100.0)))),
-            each(&|of| or_dash(of.hours.map(|ratio| format!("{ratio:.2}")))),
-            each(&|of| or_dash(of.hours_of_a_day.map(|ratio| format!("{ratio:.2}")))),
+            each(&|week| week.people_refused.to_string()),
+            each(&|week| or_dash(week.unused.map(|ratio| format!("{:.1} %", ratio * 100.0)))),
+            each(&|week| or_dash(week.hours.map(|ratio| format!("{ratio:.2}")))),
+            each(&|week| or_dash(week.hours_of_a_day.map(|ratio| format!("{ratio:.2}")))),
         );
         let Some(learned) = measured.last() else { unreachable!() };
-        assert!(measured.iter().all(|of| of.overspent == 0), "{name}, {demand} times");
-        let unavoidably = if promised == Guarantee::WhatCanBe { learned.unavoidably } else { 0 };
+        assert!(measured.iter().all(|week| week.overspent == 0), "{name}, {demand} times");
+        let unavoidably = if guarantee == Guarantee::WhatCanBe { learned.unavoidably } else { 0 };
         assert_eq!(learned.people_refused, unavoidably, "{name}, {demand} times");
         let unused = learned.unused.unwrap_or_default();
         assert!(
-            matches!(promised, Guarantee::People | Guarantee::WhatCanBe) || unused <= 0.01,
+            matches!(guarantee, Guarantee::People | Guarantee::WhatCanBe) || unused <= 0.01,
             "{name}, {demand} times: {unused} unused"
         );
-        if promised == Guarantee::All {
+        if guarantee == Guarantee::All {
             let unguarded: Vec<TraceRequest> =
-                asked.iter().map(|asked| TraceRequest { page: None, ..*asked }).collect();
+                requests.iter().map(|request| TraceRequest { page: None, ..*request }).collect();
             let unguarded = measure(&unguarded, zone, (PacingPolicy::Learned, bots), demand);
-            for (measured, least) in [(learned, 0.8), (&unguarded, 0.85)] {
+            for (measured, min) in [(learned, 0.8), (&unguarded, 0.85)] {
                 assert!(
-                    measured.hours.is_some_and(|hours| hours >= least),
+                    measured.hours.is_some_and(|hours| hours >= min),
                     "{name}, {demand} times: {:?}",
                     measured.hours
                 );

@@ -15,26 +15,26 @@ const FREE: &str = "";
 #[test]
 fn request_is_unchanged_except_gateway_headers() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let answer = gate.connect().get("/a%20b?q=1&r=%2F", "Accept: text/plain\r\nX-Mine: 1\r\n");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
-    let seen = origin.last_request();
-    assert_eq!((seen.method.as_str(), seen.target.as_str()), ("GET", "/a%20b?q=1&r=%2F"));
-    assert_eq!(seen.fields["host"], "example.com");
-    assert_eq!(seen.fields["x-mine"], "1");
-    assert_eq!(seen.fields["x-forwarded-for"], "127.0.0.1");
-    assert_eq!(seen.fields["x-forwarded-proto"], "http");
-    assert_eq!(seen.fields["x-forwarded-host"], "example.com");
-    assert!(seen.fields["via"].starts_with("1.1 tidegate-"), "{}", seen.fields["via"]);
-    assert_eq!(seen.fields["x-tidegate-class"], "other");
-    assert!(!seen.fields.contains_key("content-length") && !seen.fields.contains_key("transfer-encoding"));
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let response = gateway.connect().get("/a%20b?q=1&r=%2F", "Accept: text/plain\r\nX-Mine: 1\r\n");
+    assert_eq!((response.status, response.text().as_str()), (200, "hello"));
+    let received = origin.last_request();
+    assert_eq!((received.method.as_str(), received.target.as_str()), ("GET", "/a%20b?q=1&r=%2F"));
+    assert_eq!(received.fields["host"], "example.com");
+    assert_eq!(received.fields["x-mine"], "1");
+    assert_eq!(received.fields["x-forwarded-for"], "127.0.0.1");
+    assert_eq!(received.fields["x-forwarded-proto"], "http");
+    assert_eq!(received.fields["x-forwarded-host"], "example.com");
+    assert!(received.fields["via"].starts_with("1.1 tidegate-"), "{}", received.fields["via"]);
+    assert_eq!(received.fields["x-tidegate-class"], "other");
+    assert!(!received.fields.contains_key("content-length") && !received.fields.contains_key("transfer-encoding"));
 }
 
 #[test]
 fn connections_are_kept_alive_on_both_sides() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), "workers: 1");
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), "workers: 1");
+    let mut client = gateway.connect();
     for _ in 0..20 {
         assert_eq!(client.get("/", "").status, 200);
     }
@@ -43,9 +43,9 @@ fn connections_are_kept_alive_on_both_sides() {
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
-    let origin = Origin::with_script(|request, wire| wire.reply("200 OK", "", request.target.as_bytes()));
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let mut client = gate.connect();
+    let origin = Origin::with_script(|request, connection| connection.reply("200 OK", "", request.target.as_bytes()));
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let mut client = gateway.connect();
     client
         .send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
     for target in ["/1", "/2", "/3"] {
@@ -57,57 +57,57 @@ fn pipelined_requests_are_answered_in_order() {
 fn hop_by_hop_headers_are_removed_both_ways() {
     let hop = "Connection: x-hop, x-forwarded-for\r\nKeep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\n\
                Upgrade: h2c\r\nTE: gzip\r\nX-Hop: secret\r\nProxy-Authorization: Basic eDp5\r\n";
-    let origin = Origin::with_script(move |_, wire| {
+    let origin = Origin::with_script(move |_, connection| {
         let fields =
             "Connection: keep-alive, x-inner\r\nX-Inner: secret\r\nKeep-Alive: timeout=7\r\nX-Outer: shown\r\n";
-        wire.reply("200 OK", fields, b"ok");
+        connection.reply("200 OK", fields, b"ok");
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let answer = gate.connect().get("/", hop);
-    let seen = origin.last_request().fields;
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let response = gateway.connect().get("/", hop);
+    let received = origin.last_request().fields;
     for name in ["connection", "keep-alive", "proxy-connection", "upgrade", "te", "x-hop", "proxy-authorization"] {
-        assert!(!seen.contains_key(name), "{name} reached the origin");
+        assert!(!received.contains_key(name), "{name} reached the origin");
     }
-    assert_eq!(seen["x-forwarded-for"], "127.0.0.1", "Connection cannot remove fields that the gateway adds");
+    assert_eq!(received["x-forwarded-for"], "127.0.0.1", "Connection cannot remove fields that the gateway adds");
     for name in ["connection", "x-inner", "keep-alive"] {
-        assert!(!answer.fields.contains_key(name), "{name} reached the client");
+        assert!(!response.fields.contains_key(name), "{name} reached the client");
     }
-    assert_eq!(answer.field("x-outer"), "shown");
+    assert_eq!(response.field("x-outer"), "shown");
 }
 
 #[test]
 fn forged_gateway_headers_are_removed() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let forged = "X-Tidegate-Class: vip\r\nX-Tidegate-Operator: googlebot\r\nX-Tidegate-Decision: 1\r\n";
-    gate.connect().get("/", forged);
-    let seen = origin.last_request().fields;
-    assert_eq!(seen["x-tidegate-class"], "other");
-    assert!(!seen.contains_key("x-tidegate-operator") && !seen.contains_key("x-tidegate-decision"));
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let forged_fields = "X-Tidegate-Class: vip\r\nX-Tidegate-Operator: googlebot\r\nX-Tidegate-Decision: 1\r\n";
+    gateway.connect().get("/", forged_fields);
+    let received = origin.last_request().fields;
+    assert_eq!(received["x-tidegate-class"], "other");
+    assert!(!received.contains_key("x-tidegate-operator") && !received.contains_key("x-tidegate-decision"));
 }
 
 #[test]
 fn client_addresses_require_trusted_proxies() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    gate.connect().get("/", "X-Forwarded-For: 6.6.6.6, 198.51.100.1\r\nX-Forwarded-For: 127.0.0.9\r\n");
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    gateway.connect().get("/", "X-Forwarded-For: 6.6.6.6, 198.51.100.1\r\nX-Forwarded-For: 127.0.0.9\r\n");
     assert_eq!(origin.last_request().fields["x-forwarded-for"], "198.51.100.1, 127.0.0.9, 127.0.0.1");
-    let stranger = TestGateway::with_rules(
+    let untrusting = TestGateway::with_rules(
         origin.address(),
         "clients: { address_from: x-forwarded-for, trusted_proxies: [10.0.0.0/8] }",
     );
-    stranger.connect().get(
+    untrusting.connect().get(
         "/",
         "X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n",
     );
-    let seen = origin.last_request();
-    assert!(!seen.head.contains("6.6.6.6") && !seen.head.contains("https"), "{}", seen.head);
+    let received = origin.last_request();
+    assert!(!received.head.contains("6.6.6.6") && !received.head.contains("https"), "{}", received.head);
 }
 
 #[test]
 fn invalid_or_ambiguous_host_is_refused() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), FREE);
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
     for head in [
         "GET / HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
@@ -116,15 +116,15 @@ fn invalid_or_ambiguous_host_is_refused() {
         "GET / HTTP/1.1\r\nHost: \r\n\r\n",
         "GET http://user@a/ HTTP/1.1\r\nHost: a\r\n\r\n",
     ] {
-        assert_eq!(gate.connect().send(head).read_response().status, 400, "{head:?}");
+        assert_eq!(gateway.connect().send(head).read_response().status, 400, "{head:?}");
     }
     assert_eq!(
-        gate.connect().send("GET http://other.example/x HTTP/1.1\r\nHost: a\r\n\r\n").read_response().status,
+        gateway.connect().send("GET http://other.example/x HTTP/1.1\r\nHost: a\r\n\r\n").read_response().status,
         200
     );
-    let seen = origin.last_request();
+    let received = origin.last_request();
     assert_eq!(
-        (seen.target.as_str(), seen.fields["host"].as_str()),
+        (received.target.as_str(), received.fields["host"].as_str()),
         ("/x", "other.example"),
         "the host of the target has precedence"
     );
@@ -134,7 +134,7 @@ fn invalid_or_ambiguous_host_is_refused() {
 #[test]
 fn ambiguous_framing_is_refused() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), FREE);
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
     for fields in [
         "Content-Length: 1\r\nContent-Length: 2\r\n",
         "Content-Length: +1\r\n",
@@ -145,7 +145,7 @@ fn ambiguous_framing_is_refused() {
         "X-Bad : 1\r\n",
         "X-Folded: 1\r\n 2\r\n",
     ] {
-        let mut client = gate.connect();
+        let mut client = gateway.connect();
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n0\r\n\r\n"));
         assert_eq!(client.read_response().status, 400, "{fields:?}");
     }
@@ -154,12 +154,12 @@ fn ambiguous_framing_is_refused() {
 
 #[test]
 fn content_length_with_chunked_smuggles_no_request() {
-    let origin = Origin::with_script(|request, wire| {
-        wire.read_body(request);
-        wire.reply("200 OK", "", b"one");
+    let origin = Origin::with_script(|request, connection| {
+        connection.read_body(request);
+        connection.reply("200 OK", "", b"one");
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let mut client = gateway.connect();
     client.send(
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n\
          0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -172,31 +172,31 @@ fn content_length_with_chunked_smuggles_no_request() {
 #[test]
 fn connect_and_trace_are_rejected() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    assert_eq!(gate.connect().send("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n").read_response().status, 405);
-    assert_eq!(gate.connect().send("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n").read_response().status, 405);
-    assert_eq!(gate.connect().send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n").read_response().status, 200);
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    assert_eq!(gateway.connect().send("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n").read_response().status, 405);
+    assert_eq!(gateway.connect().send("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n").read_response().status, 405);
+    assert_eq!(gateway.connect().send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n").read_response().status, 200);
     assert_eq!(origin.last_request().target, "*");
 }
 
 #[test]
 fn request_loop_is_detected_by_via() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    gate.connect().get("/", "Via: 1.1 other, 1.1 tidegate-00000000\r\n");
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    gateway.connect().get("/", "Via: 1.1 other, 1.1 tidegate-00000000\r\n");
     let via = origin.last_request().fields["via"].clone();
-    assert_eq!(gate.connect().get("/", &format!("Via: {via}\r\n")).status, 508);
+    assert_eq!(gateway.connect().get("/", &format!("Via: {via}\r\n")).status, 508);
     assert_eq!(origin.received_requests().len(), 1);
 }
 
 #[test]
 fn bodies_pass_in_both_framings() {
-    let origin = Origin::with_script(|request, wire| {
-        let body = wire.read_body(request);
-        wire.reply("200 OK", "", &body);
+    let origin = Origin::with_script(|request, connection| {
+        let body = connection.read_body(request);
+        connection.reply("200 OK", "", &body);
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let mut client = gateway.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
     assert_eq!(client.read_response().text(), "hello");
     assert_eq!(origin.last_request().fields["content-length"], "5");
@@ -209,34 +209,34 @@ fn bodies_pass_in_both_framings() {
 
 #[test]
 fn response_body_is_streamed() {
-    let (tell, wait) = signal();
-    let origin = Origin::with_script(move |_, wire| {
-        wire.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
-        wait.wait();
-        wire.send("6\r\nsecond\r\n0\r\n\r\n");
+    let (release, release_receiver) = signal();
+    let origin = Origin::with_script(move |_, connection| {
+        connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
+        release_receiver.wait();
+        connection.send("6\r\nsecond\r\n0\r\n\r\n");
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let mut client = gateway.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.head();
     assert_eq!(client.take(10).expect("the first chunk, before the second is sent"), b"5\r\nfirst\r\n");
-    tell.notify();
+    release.notify();
     assert_eq!(client.take(16).expect("the rest"), b"6\r\nsecond\r\n0\r\n\r\n"[..16]);
 }
 
 #[test]
 fn request_body_is_streamed() {
-    let (tell, wait) = signal();
-    let origin = Origin::with_script(move |_, wire| {
-        assert_eq!(wire.take(5), b"first");
-        tell.notify();
-        assert_eq!(wire.take(6), b"second");
-        wire.reply("200 OK", "", b"got it");
+    let (arrival_sender, arrival) = signal();
+    let origin = Origin::with_script(move |_, connection| {
+        assert_eq!(connection.take(5), b"first");
+        arrival_sender.notify();
+        assert_eq!(connection.take(6), b"second");
+        connection.reply("200 OK", "", b"got it");
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let mut client = gateway.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nfirst");
-    wait.wait();
+    arrival.wait();
     client.send("second");
     assert_eq!(client.read_response().text(), "got it");
 }
@@ -245,27 +245,27 @@ fn request_body_is_streamed() {
 fn slow_reader_applies_backpressure_to_origin() {
     const MIB: usize = 1 << 20;
     let sent = Arc::new(AtomicUsize::new(0));
-    let (tell, cut_off) = signal();
-    let counting = Arc::clone(&sent);
-    let origin = Origin::with_script(move |_, wire| {
-        wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 256 * MIB));
+    let (closed_sender, closed) = signal();
+    let counter = Arc::clone(&sent);
+    let origin = Origin::with_script(move |_, connection| {
+        connection.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 256 * MIB));
         let block = vec![b'x'; MIB];
-        while counting.load(Ordering::SeqCst) < 256 && wire.send(&block) {
-            counting.fetch_add(1, Ordering::SeqCst);
+        while counter.load(Ordering::SeqCst) < 256 && connection.send(&block) {
+            counter.fetch_add(1, Ordering::SeqCst);
         }
-        wire.close();
-        tell.notify();
+        connection.close();
+        closed_sender.notify();
     });
-    let gate = TestGateway::with_rules(origin.address(), "workers: 1\nlimits: { first_byte_timeout: 1s }\n");
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), "workers: 1\nlimits: { first_byte_timeout: 1s }\n");
+    let mut client = gateway.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.head();
     for _ in 0..50 {
         client.take(64 * 1024).expect("the response flows while the client reads");
     }
     wait_until("the client that stopped reading to be disconnected", || {
-        gate.advance_and_sweep(Duration::from_secs(31));
-        cut_off.is_notified()
+        gateway.advance_and_sweep(Duration::from_secs(31));
+        closed.is_notified()
     });
     let sent = sent.load(Ordering::SeqCst);
     assert!(sent < 64, "{sent} of 256 MiB were read from the origin, more than the buffers hold");
@@ -273,60 +273,64 @@ fn slow_reader_applies_backpressure_to_origin() {
 
 #[test]
 fn trailers_are_forwarded_when_negotiated() {
-    let origin = Origin::with_script(|_, wire| {
-        wire.send(
+    let origin = Origin::with_script(|_, connection| {
+        connection.send(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 42\r\n\r\n",
         );
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let answer = gate.connect().get("/", "TE: trailers\r\nConnection: TE\r\n");
-    assert_eq!((answer.text().as_str(), answer.trailers["x-sum"].as_str()), ("ok", "42"));
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let response = gateway.connect().get("/", "TE: trailers\r\nConnection: TE\r\n");
+    assert_eq!((response.text().as_str(), response.trailers["x-sum"].as_str()), ("ok", "42"));
     assert_eq!(origin.last_request().fields["te"], "trailers");
-    let answer = gate.connect().get("/", "");
-    assert_eq!(answer.text(), "ok");
-    assert!(answer.trailers.is_empty(), "a client without TE gets no trailers");
+    let response = gateway.connect().get("/", "");
+    assert_eq!(response.text(), "ok");
+    assert!(response.trailers.is_empty(), "a client without TE gets no trailers");
 }
 
 #[test]
 fn underscore_variants_and_trailers_forge_no_headers() {
-    let (tell, asked) = signal();
+    let (arrival_sender, arrival) = signal();
     let raw = Arc::new(Mutex::new(Vec::new()));
     let read = Arc::clone(&raw);
-    let origin = Origin::with_script(move |request, wire| {
+    let origin = Origin::with_script(move |request, connection| {
         if request.method == "POST" {
             // Read to the last byte that the client sends: the trailer that is forwarded.
             while !read.lock().ends_with(b"x-sum: 7\r\n\r\n") {
-                let more = wire.take(1);
-                assert!(!more.is_empty(), "{:?}", String::from_utf8_lossy(&read.lock()));
-                read.lock().extend(more);
+                let bytes = connection.take(1);
+                assert!(!bytes.is_empty(), "{:?}", String::from_utf8_lossy(&read.lock()));
+                read.lock().extend(bytes);
             }
-            tell.notify();
+            arrival_sender.notify();
         }
-        wire.reply("200 OK", "", b"hello");
+        connection.reply("200 OK", "", b"hello");
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let forged = "X_Tidegate_Operator: googlebot\r\nx-tidegate_class: forged\r\nX-Tidegate-Future: forged\r\n\
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let forged_fields = "X_Tidegate_Operator: googlebot\r\nx-tidegate_class: forged\r\nX-Tidegate-Future: forged\r\n\
                   X_Forwarded_For: 6.6.6.6\r\nX_Real-IP: 6.6.6.6\r\nx_api_key: kept\r\n";
-    assert_eq!(gate.connect().get("/", forged).status, 200);
-    let statuses = crate::support::http2_statuses(gate.address(), |request| {
-        let forged = request.header("x_tidegate_operator", "googlebot").header("x_forwarded_for", "6.6.6.6");
-        vec![forged.header("x_api_key", "kept").uri("http://a/").body(()).expect("a request")]
+    assert_eq!(gateway.connect().get("/", forged_fields).status, 200);
+    let statuses = crate::support::http2_statuses(gateway.address(), |request| {
+        let forged_request = request.header("x_tidegate_operator", "googlebot").header("x_forwarded_for", "6.6.6.6");
+        vec![forged_request.header("x_api_key", "kept").uri("http://a/").body(()).expect("a request")]
     });
     assert_eq!(statuses, [200]);
-    for seen in origin.received_requests() {
-        assert!(!["googlebot", "forged", "6.6.6.6"].iter().any(|claim| seen.head.contains(claim)), "{}", seen.head);
-        assert_eq!(seen.fields["x_api_key"], "kept");
+    for received in origin.received_requests() {
+        assert!(
+            !["googlebot", "forged", "6.6.6.6"].iter().any(|claim| received.head.contains(claim)),
+            "{}",
+            received.head
+        );
+        assert_eq!(received.fields["x_api_key"], "kept");
     }
-    let announced = "X_Tidegate_Operator, X-Tidegate-Class, Forwarded, X-Real-IP, X-Hop, Host, Via, Expect, X-Sum";
+    let declared = "X_Tidegate_Operator, X-Tidegate-Class, Forwarded, X-Real-IP, X-Hop, Host, Via, Expect, X-Sum";
     let trailers = "X_Tidegate_Operator: googlebot\r\nX-Tidegate-Class: forged\r\nForwarded: for=6.6.6.6\r\n\
                     X-Real-IP: 6.6.6.6\r\nX-Hop: forged\r\nHost: forged\r\nVia: forged\r\nExpect: forged\r\nX-Sum: 7\r\n";
-    let mut client = gate.connect();
+    let mut client = gateway.connect();
     client.send(format!(
-        "POST / HTTP/1.1\r\nHost: a\r\nConnection: X-Hop\r\nTrailer: {announced}\r\nTransfer-Encoding: chunked\r\n\r\n\
+        "POST / HTTP/1.1\r\nHost: a\r\nConnection: X-Hop\r\nTrailer: {declared}\r\nTransfer-Encoding: chunked\r\n\r\n\
          2\r\nok\r\n0\r\n{trailers}\r\n"
     ));
     assert_eq!(client.read_response().status, 200);
-    asked.wait();
+    arrival.wait();
     assert_eq!(origin.last_request().fields["trailer"], "X-Sum");
     assert_eq!(String::from_utf8_lossy(&raw.lock()), "2\r\nok\r\n0\r\nx-sum: 7\r\n\r\n");
 }
@@ -334,25 +338,25 @@ fn underscore_variants_and_trailers_forge_no_headers() {
 #[test]
 fn only_configured_address_header_is_trusted() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let families =
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let forwarded_fields =
         "X-Forwarded-For: 198.51.100.1\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n";
-    gate.connect().get("/", families);
-    let seen = origin.last_request();
-    assert!(!seen.head.contains("6.6.6.6"), "{}", seen.head);
+    gateway.connect().get("/", forwarded_fields);
+    let received = origin.last_request();
+    assert!(!received.head.contains("6.6.6.6"), "{}", received.head);
     assert_eq!(
-        (&*seen.fields["x-forwarded-for"], &*seen.fields["x-forwarded-proto"]),
+        (&*received.fields["x-forwarded-for"], &*received.fields["x-forwarded-proto"]),
         ("198.51.100.1, 127.0.0.1", "https")
     );
 }
 
 #[test]
 fn bare_lf_is_refused_but_leading_crlf_accepted() {
-    let origin = Origin::with_script(|request, wire| {
-        wire.read_body(request);
-        wire.reply("200 OK", "", b"hello");
+    let origin = Origin::with_script(|request, connection| {
+        connection.read_body(request);
+        connection.reply("200 OK", "", b"hello");
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
     for head in [
         "GET / HTTP/1.1\nHost: a\n\n",
         "GET / HTTP/1.1\r\nHost: a\r\nX-A: 1\nX-B: 2\r\n\r\n",
@@ -360,39 +364,43 @@ fn bare_lf_is_refused_but_leading_crlf_accepted() {
         "GET / HTTP/1.1\r\nHost: a\r\n\n",
         "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
     ] {
-        assert_eq!(gate.connect().send(head).read_response().status, 400, "{head:?}");
+        assert_eq!(gateway.connect().send(head).read_response().status, 400, "{head:?}");
     }
     for body in ["1 2\r\na\r\n0\r\n\r\n", "1\na\r\n0\r\n\r\n", "0\r\nx-sum: 1\n\r\n", "00000000000000000\r\n\r\n"] {
-        let mut client = gate.connect();
+        let mut client = gateway.connect();
         client
             .send(format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n{body}"));
         assert_eq!(client.read_response().status, 400, "{body:?}");
     }
-    assert!(origin.received_requests().iter().all(|seen| seen.method == "POST"), "{:?}", origin.received_requests());
-    assert_eq!(gate.connect().send("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n").read_response().status, 200);
+    assert!(
+        origin.received_requests().iter().all(|request| request.method == "POST"),
+        "{:?}",
+        origin.received_requests()
+    );
+    assert_eq!(gateway.connect().send("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n").read_response().status, 200);
 }
 
 #[test]
 fn continue_is_sent_only_after_admission() {
-    let origin = Origin::with_script(|request, wire| {
-        let body = wire.read_body(request);
-        wire.reply("200 OK", "", &body);
+    let origin = Origin::with_script(|request, connection| {
+        let body = connection.read_body(request);
+        connection.reply("200 OK", "", &body);
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let mut client = gateway.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.head().status, 100);
     client.send("hello");
     assert_eq!(client.read_response().text(), "hello");
     assert!(!origin.last_request().fields.contains_key("expect"));
-    assert_eq!(gate.connect().get("/", "Expect: a-miracle\r\n").status, 417);
+    assert_eq!(gateway.connect().get("/", "Expect: a-miracle\r\n").status, 417);
 }
 
 #[test]
 fn refused_expect_continue_gets_immediate_response() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), SPENT);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), SPENT);
+    let mut client = gateway.connect();
     client.send("POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.head().status, 429, "no 100 before the final status");
 }
@@ -400,14 +408,14 @@ fn refused_expect_continue_gets_immediate_response() {
 #[test]
 fn refused_upload_receives_the_response() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), SPENT);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), SPENT);
+    let mut client = gateway.connect();
     let body = vec![b'x'; 200 * 1024];
     client.send(format!("POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
     assert!(client.try_send(&body), "the body in transit is read");
     assert_eq!(client.read_response().status, 429);
     assert_eq!(client.get("/free", "").status, 200, "the connection stays open");
-    let mut client = gate.connect();
+    let mut client = gateway.connect();
     client.send("POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n");
     client.send(&body);
     assert_eq!(client.read_response().status, 429, "the response is sent before a large body is read");
@@ -415,16 +423,16 @@ fn refused_upload_receives_the_response() {
 
 #[test]
 fn body_beyond_max_size_is_refused() {
-    let origin = Origin::with_script(|request, wire| {
-        wire.read_body(request);
-        wire.reply("200 OK", "", b"");
+    let origin = Origin::with_script(|request, connection| {
+        connection.read_body(request);
+        connection.reply("200 OK", "", b"");
     });
-    let gate = TestGateway::with_rules(origin.address(), "limits: { max_body_size: 1KiB }");
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), "limits: { max_body_size: 1KiB }");
+    let mut client = gateway.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1025\r\n\r\n");
     assert_eq!(client.read_response().status, 413);
     assert!(origin.received_requests().is_empty(), "Content-Length alone exceeds the limit");
-    let mut client = gate.connect();
+    let mut client = gateway.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send(format!("800\r\n{}\r\n", "x".repeat(0x800)));
     assert_eq!(client.read_response().status, 413);
@@ -432,48 +440,48 @@ fn body_beyond_max_size_is_refused() {
 
 #[test]
 fn head_and_304_responses_have_no_body() {
-    let origin = Origin::with_script(|request, wire| match request.method.as_str() {
-        "HEAD" => drop(wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")),
-        _ => drop(wire.send("HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n")),
+    let origin = Origin::with_script(|request, connection| match request.method.as_str() {
+        "HEAD" => drop(connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")),
+        _ => drop(connection.send("HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n")),
     });
-    let gate = TestGateway::with_rules(origin.address(), "workers: 1");
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), "workers: 1");
+    let mut client = gateway.connect();
     client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let answer = client.response_to("HEAD");
-    assert_eq!((answer.status, answer.field("content-length")), (200, "1000"));
+    let response = client.response_to("HEAD");
+    assert_eq!((response.status, response.field("content-length")), (200, "1000"));
     assert_eq!(client.get("/", "If-None-Match: \"x\"\r\n").status, 304);
     assert_eq!(origin.connections(), 1, "both connections stay open");
 }
 
 #[test]
 fn http10_client_receives_no_chunked_encoding() {
-    let origin = Origin::with_script(|_, wire| {
-        wire.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+    let origin = Origin::with_script(|_, connection| {
+        connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let mut client = gateway.connect();
     client.send("GET / HTTP/1.0\r\nHost: a\r\n\r\n");
-    let answer = client.read_response();
-    assert_eq!(answer.text(), "hello");
-    assert!(!answer.fields.contains_key("transfer-encoding"));
+    let response = client.read_response();
+    assert_eq!(response.text(), "hello");
+    assert!(!response.fields.contains_key("transfer-encoding"));
 }
 
 #[test]
 fn client_disconnect_aborts_the_origin_request() {
-    let (tell, wait) = signal();
-    let (told, closed) = signal();
-    let origin = Origin::with_script(move |_, wire| {
-        tell.notify();
-        wire.expect_eof();
-        told.notify();
+    let (arrival_sender, arrival) = signal();
+    let (closed_sender, closed) = signal();
+    let origin = Origin::with_script(move |_, connection| {
+        arrival_sender.notify();
+        connection.expect_eof();
+        closed_sender.notify();
     });
-    let gate = TestGateway::with_rules(origin.address(), COSTLY);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), COSTLY);
+    let mut client = gateway.connect();
     client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
-    wait.wait();
+    arrival.wait();
     client.reset();
     closed.wait();
-    let log = gate.read_log();
+    let log = gateway.read_log();
     assert_eq!(
         (&log[0]["status"], &log[0]["charged"]["api"]),
         (&499.into(), &1.into()),
@@ -483,19 +491,19 @@ fn client_disconnect_aborts_the_origin_request() {
 
 #[test]
 fn truncated_origin_response_stays_truncated() {
-    let origin = Origin::with_script(|request, wire| {
+    let origin = Origin::with_script(|request, connection| {
         match request.target.as_str() {
-            "/length" => wire.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"),
-            _ => wire.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"),
+            "/length" => connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"),
+            _ => connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"),
         };
-        wire.close();
+        connection.close();
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let mut client = gateway.connect();
     client.send("GET /length HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.head().status, 200);
     assert_eq!(client.read_rest(), b"half");
-    let mut client = gate.connect();
+    let mut client = gateway.connect();
     client.send("GET /chunks HTTP/1.1\r\nHost: a\r\n\r\n");
     client.head();
     let rest = String::from_utf8(client.read_rest()).expect("response is UTF-8");
@@ -504,65 +512,66 @@ fn truncated_origin_response_stays_truncated() {
 
 #[test]
 fn missing_or_invalid_origin_response_is_502() {
-    let origin = Origin::with_script(|request, wire| {
+    let origin = Origin::with_script(|request, connection| {
         match request.target.as_str() {
             "/nothing" => {}
-            "/junk" => drop(wire.send("this is not HTTP\r\n\r\n")),
-            _ => drop(wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab")),
+            "/junk" => drop(connection.send("this is not HTTP\r\n\r\n")),
+            _ => drop(connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab")),
         }
-        wire.close();
+        connection.close();
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
     for path in ["/nothing", "/junk", "/two-lengths"] {
-        let answer = gate.connect().get(path, "");
-        assert_eq!((answer.status, answer.field("content-type")), (502, "application/problem+json"), "{path}");
+        let response = gateway.connect().get(path, "");
+        assert_eq!((response.status, response.field("content-type")), (502, "application/problem+json"), "{path}");
     }
-    let nowhere = TestGateway::with_rules(Origin::unreachable(), FREE);
-    assert_eq!(nowhere.connect().get("/", "").status, 502);
+    let unreachable = TestGateway::with_rules(Origin::unreachable(), FREE);
+    assert_eq!(unreachable.connect().get("/", "").status, 502);
 }
 
 #[test]
 fn unsent_request_is_not_charged() {
-    let gate = TestGateway::with_rules(Origin::unreachable(), COSTLY);
-    assert_eq!(gate.connect().get("/page", "").status, 502);
-    assert_eq!(gate.counters(), (0.0, 0.0));
-    assert_eq!(gate.read_log()[0]["charged"]["api"], 0);
+    let gateway = TestGateway::with_rules(Origin::unreachable(), COSTLY);
+    assert_eq!(gateway.connect().get("/page", "").status, 502);
+    assert_eq!(gateway.counters(), (0.0, 0.0));
+    assert_eq!(gateway.read_log()[0]["charged"]["api"], 0);
 }
 
 #[test]
 fn early_response_reaches_client_during_upload() {
-    let origin = Origin::with_script(|_, wire| {
-        wire.reply("413 Content Too Large", "Connection: close\r\n", b"too much");
-        wire.close();
+    let origin = Origin::with_script(|_, connection| {
+        connection.reply("413 Content Too Large", "Connection: close\r\n", b"too much");
+        connection.close();
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let mut client = gateway.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nabc");
-    let answer = client.read_response();
-    assert_eq!((answer.status, answer.text().as_str()), (413, "too much"));
+    let response = client.read_response();
+    assert_eq!((response.status, response.text().as_str()), (413, "too much"));
 }
 
 #[test]
 fn informational_responses_are_not_final() {
-    let origin = Origin::with_script(|_, wire| {
-        wire.send("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let origin = Origin::with_script(|_, connection| {
+        connection
+            .send("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    assert_eq!(gate.connect().get("/", "").text(), "ok");
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    assert_eq!(gateway.connect().get("/", "").text(), "ok");
 }
 
 #[test]
 fn closed_origin_connection_is_not_reused() {
-    let origin = Origin::with_script(|_, wire| {
-        wire.reply("200 OK", "", b"once");
-        wire.close();
+    let origin = Origin::with_script(|_, connection| {
+        connection.reply("200 OK", "", b"once");
+        connection.close();
     });
-    let gate = TestGateway::with_rules(origin.address(), "workers: 1");
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), "workers: 1");
+    let mut client = gateway.connect();
     for _ in 0..20 {
         assert_eq!(client.get("/", "").status, 200);
     }
-    let mut client = gate.connect();
+    let mut client = gateway.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
     assert_eq!(
         client.read_response().status,
@@ -574,18 +583,18 @@ fn closed_origin_connection_is_not_reused() {
 #[test]
 fn http2_cookies_are_joined_and_authority_must_match() {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), FREE);
-    let address = gate.address();
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let address = gateway.address();
     let statuses = crate::support::http2_statuses(address, |request| {
         let request = request.uri("http://shop.example/x").header("cookie", "a=1").header("cookie", "b=2");
         vec![request.body(()).expect("a request")]
     });
     assert_eq!(statuses, [200]);
-    let seen = origin.last_request();
-    assert_eq!(seen.fields["cookie"], "a=1; b=2");
-    assert_eq!(seen.fields["host"], "shop.example");
-    assert!(seen.fields["via"].starts_with("2.0 tidegate-"));
-    assert!(seen.head.starts_with("GET /x HTTP/1.1\r\n"));
+    let received = origin.last_request();
+    assert_eq!(received.fields["cookie"], "a=1; b=2");
+    assert_eq!(received.fields["host"], "shop.example");
+    assert!(received.fields["via"].starts_with("2.0 tidegate-"));
+    assert!(received.head.starts_with("GET /x HTTP/1.1\r\n"));
     let statuses = crate::support::http2_statuses(address, |request| {
         vec![request.uri("http://a.example/").header("host", "b.example").body(()).expect("a request")]
     });
@@ -608,45 +617,45 @@ routes: [ { match: /page, cost: { api: 1 } } ]";
 
 #[test]
 fn all_request_outcomes_release_slots_and_reservations() {
-    let origin = Origin::with_script(|request, wire| match request.target.as_str() {
-        "/reset" => wire.reset(),
-        "/close" => wire.close(),
+    let origin = Origin::with_script(|request, connection| match request.target.as_str() {
+        "/reset" => connection.reset(),
+        "/close" => connection.close(),
         "/half" => {
-            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
-            wire.close();
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
+            connection.close();
         }
         "/junk" => {
-            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n");
-            wire.close();
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n");
+            connection.close();
         }
-        "/early" => wire.reply("413 Payload Too Large", "Connection: close\r\n", b"no"),
-        "/silent" => drop(wire.expect_eof()),
-        "/endless" => while wire.send([b'x'; 8192]) {},
-        _ => wire.reply("200 OK", "", b"hello"),
+        "/early" => connection.reply("413 Payload Too Large", "Connection: close\r\n", b"no"),
+        "/silent" => drop(connection.expect_eof()),
+        "/endless" => while connection.send([b'x'; 8192]) {},
+        _ => connection.reply("200 OK", "", b"hello"),
     });
-    let gate = TestGateway::with_rules(origin.address(), EVERYTHING_COSTS);
-    let leaves = |text: String| {
-        let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), EVERYTHING_COSTS);
+    let send_and_disconnect = |text: String| {
+        let mut client = gateway.connect();
         client.send(text);
         client.reset();
     };
     for round in 0..3 {
         for path in ["/page", "/reset", "/close", "/half", "/junk"] {
-            gate.connect().send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).read_rest();
+            gateway.connect().send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).read_rest();
         }
         for path in ["/silent", "/endless", "/early", "/page"] {
-            leaves(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-            leaves(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nhalf"));
-            leaves(format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"));
+            send_and_disconnect(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            send_and_disconnect(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nhalf"));
+            send_and_disconnect(format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"));
         }
-        let mut http2 = Http2Client::connect(gate.address());
+        let mut http2 = Http2Client::connect(gateway.address());
         for stream in [1, 3, 5] {
             http2.get(stream);
             http2.reset(stream);
         }
         drop(http2);
-        gate.wait_for_metric("tidegate_origin_inflight{scope=\"default\"}", 0.0);
-        gate.wait_for_metric("tidegate_quota_reserved{quota=\"api\"}", 0.0);
-        assert!(gate.counters().0 > 0.0, "round {round}: a request that the origin may have processed is charged");
+        gateway.wait_for_metric("tidegate_origin_inflight{scope=\"default\"}", 0.0);
+        gateway.wait_for_metric("tidegate_quota_reserved{quota=\"api\"}", 0.0);
+        assert!(gateway.counters().0 > 0.0, "round {round}: a request that the origin may have processed is charged");
     }
 }

@@ -19,24 +19,24 @@ routes: [{ match: /free }, { match: /**, cost: { api: 1 } }]
 ";
 
 /// Returns an origin that responds to each request with the next of these fields, statuses and bodies.
-fn origin_with_responses(answers: &'static [(&'static str, &'static str, &'static str)]) -> Origin {
-    let next = Mutex::new(answers.iter());
-    Origin::with_script(move |_, wire: &mut OriginConnection| {
+fn origin_with_responses(responses: &'static [(&'static str, &'static str, &'static str)]) -> Origin {
+    let next = Mutex::new(responses.iter());
+    Origin::with_script(move |_, connection: &mut OriginConnection| {
         let (status, fields, body) = next.lock().next().copied().unwrap_or(("200 OK", "", "more"));
-        wire.reply(status, fields, body.as_bytes());
+        connection.reply(status, fields, body.as_bytes());
     })
 }
 
 /// Returns a gateway in the middle of its window.
 fn mid_window_gateway(origin: &Origin, rules: &str) -> TestGateway {
     // One worker, because advancing the clock waits for one worker only.
-    let gate = TestGateway::with_rules(origin.address(), &format!("workers: 1\n{rules}"));
-    gate.advance_and_sweep(Duration::from_secs(1800));
-    gate
+    let gateway = TestGateway::with_rules(origin.address(), &format!("workers: 1\n{rules}"));
+    gateway.advance_and_sweep(Duration::from_secs(1800));
+    gateway
 }
 
-fn remaining_units(gate: &TestGateway) -> f64 {
-    let (used, reserved) = gate.counters();
+fn remaining_units(gateway: &TestGateway) -> f64 {
+    let (used, reserved) = gateway.counters();
     100.0 - used - reserved
 }
 
@@ -53,15 +53,15 @@ fn assert_external_usage_is_synced(rules: &str) {
         ("200 OK", "X-RateLimit-Remaining: 40\r\n", "two"),
         ("200 OK", "X-RateLimit-Remaining: 90\r\n", "three"),
     ]);
-    let gate = mid_window_gateway(&origin, rules);
-    let mut client = gate.connect();
+    let gateway = mid_window_gateway(&origin, rules);
+    let mut client = gateway.connect();
     assert_eq!(client.get("/a", "").status, 200);
-    assert_eq!((remaining_units(&gate), gate.metric("tidegate_quota_drift{quota=\"api\"}")), (99.0, 0.0));
+    assert_eq!((remaining_units(&gateway), gateway.metric("tidegate_quota_drift{quota=\"api\"}")), (99.0, 0.0));
     client.get("/b", "");
-    assert_eq!((remaining_units(&gate), gate.metric("tidegate_quota_drift{quota=\"api\"}")), (40.0, 58.0));
+    assert_eq!((remaining_units(&gateway), gateway.metric("tidegate_quota_drift{quota=\"api\"}")), (40.0, 58.0));
     client.get("/c", "");
-    assert_eq!(remaining_units(&gate), 39.0, "the reported value can only tighten the counter");
-    assert_eq!(gate.metric("tidegate_quota_drift{quota=\"api\"}"), -51.0);
+    assert_eq!(remaining_units(&gateway), 39.0, "the reported value can only tighten the counter");
+    assert_eq!(gateway.metric("tidegate_quota_drift{quota=\"api\"}"), -51.0);
     let served = (0..100).filter(|_| client.get("/d", "").status == 200).count();
     assert!(served <= 39, "{served} requests admitted with 39 units left");
 }
@@ -72,19 +72,19 @@ fn origin_exhaustion_closes_quota_until_reset() {
         ("429 Too Many Requests", "", "slow down"),
         ("403 Forbidden", "X-RateLimit-Reset: 600\r\n", "{\"reason\": \"dailyLimitExceeded\"}"),
     ]);
-    let gate = mid_window_gateway(&origin, SYNCED);
-    let mut client = gate.connect();
+    let gateway = mid_window_gateway(&origin, SYNCED);
+    let mut client = gateway.connect();
     assert_eq!(client.get("/a", "").status, 429, "an unrelated 429 of the origin is forwarded");
-    assert_eq!(remaining_units(&gate), 99.0);
+    assert_eq!(remaining_units(&gateway), 99.0);
     assert_eq!(client.get("/b", "").status, 403);
     let refused = client.get("/c", "");
     assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("quota")));
     let wait: u64 = refused.field("retry-after").parse().expect("a number");
     assert!((600..=720).contains(&wait), "{wait}");
     assert_eq!(client.get("/free", "").status, 200, "free requests are admitted");
-    gate.clock.advance(Duration::from_secs(599));
+    gateway.clock.advance(Duration::from_secs(599));
     assert_eq!(client.get("/d", "").status, 429);
-    gate.clock.advance(Duration::from_secs(1));
+    gateway.clock.advance(Duration::from_secs(1));
     assert_eq!(client.get("/e", "").status, 200, "a shorter limit of the origin has ended");
     assert_eq!(origin.received_requests().len(), 4);
 }
@@ -92,30 +92,30 @@ fn origin_exhaustion_closes_quota_until_reset() {
 #[test]
 fn replaced_429_body_is_scanned_for_exhaustion() {
     let backoff = "scopes: { default: { backoff: { jitter: 0%, min_delay: 5s }, queue: { max_wait: 0s } } }";
-    let origin = Origin::with_script(|seen, wire| {
-        wire.send(
+    let origin = Origin::with_script(|request, connection| {
+        connection.send(
             "HTTP/1.1 429 Too Many Requests\r\nTransfer-Encoding: chunked\r\n\r\n14\r\n{\"reason\": \"dailyLim\r\n",
         );
-        match seen.target.as_str() {
-            "/silent" => assert!(wire.expect_eof()),
-            _ => assert!(wire.send("b\r\nitExceeded\"\r\n0\r\n\r\n")),
+        match request.target.as_str() {
+            "/silent" => assert!(connection.expect_eof()),
+            _ => assert!(connection.send("b\r\nitExceeded\"\r\n0\r\n\r\n")),
         }
     });
-    let gate = mid_window_gateway(&origin, &format!("{SYNCED}{backoff}\nlimits: {{ first_byte_timeout: 1s }}"));
-    let mut waits = gate.connect();
-    waits.send("GET /silent HTTP/1.1\r\nHost: a\r\n\r\n");
-    gate.wait_for_metric("tidegate_origin_backoff_seconds{scope=\"default\"}", 5.0);
-    gate.advance_and_sweep(Duration::from_secs(31));
-    let told = waits.read_response();
+    let gateway = mid_window_gateway(&origin, &format!("{SYNCED}{backoff}\nlimits: {{ first_byte_timeout: 1s }}"));
+    let mut client = gateway.connect();
+    client.send("GET /silent HTTP/1.1\r\nHost: a\r\n\r\n");
+    gateway.wait_for_metric("tidegate_origin_backoff_seconds{scope=\"default\"}", 5.0);
+    gateway.advance_and_sweep(Duration::from_secs(31));
+    let response = client.read_response();
     assert_eq!(
-        (told.status, told.json()["reason"].as_str()),
+        (response.status, response.json()["reason"].as_str()),
         (503, Some("backoff")),
         "the origin sent no response in time"
     );
-    assert_eq!(remaining_units(&gate), 99.0);
-    assert_eq!(gate.connect().get("/told", "").json()["reason"], "backoff");
+    assert_eq!(remaining_units(&gateway), 99.0);
+    assert_eq!(gateway.connect().get("/told", "").json()["reason"], "backoff");
     assert_eq!(
-        (gate.connect().get("/next", "").json()["reason"].as_str(), remaining_units(&gate)),
+        (gateway.connect().get("/next", "").json()["reason"].as_str(), remaining_units(&gateway)),
         (Some("quota"), 0.0)
     );
 }
@@ -128,27 +128,27 @@ fn manual_correction_reopens_exhausted_quota() {
             "Retry-After: 600\r\nX-Reason: dailyLimitExceeded\r\n",
             "",
         )]);
-        let gate = mid_window_gateway(&origin, &format!("ledger: {ledger}\n{SYNCED}"));
-        let mut client = gate.connect();
+        let gateway = mid_window_gateway(&origin, &format!("ledger: {ledger}\n{SYNCED}"));
+        let mut client = gateway.connect();
         client.get("/a", "");
         assert_eq!(client.get("/b", "").status, 429);
-        assert!(gate.state()["quotas"][0]["closed_until"].is_string());
-        gate.set_used("api", 10);
-        assert_eq!((client.get("/b", "").status, remaining_units(&gate)), (200, 89.0));
-        assert!(gate.state()["quotas"][0]["closed_until"].is_null());
+        assert!(gateway.state()["quotas"][0]["closed_until"].is_string());
+        gateway.set_used("api", 10);
+        assert_eq!((client.get("/b", "").status, remaining_units(&gateway)), (200, 89.0));
+        assert!(gateway.state()["quotas"][0]["closed_until"].is_null());
     }
 }
 
 #[test]
 fn exhaustion_without_reset_lasts_until_window_end() {
     let origin = origin_with_responses(&[("429 Too Many Requests", "X-Reason: dailyLimitExceeded\r\n", "")]);
-    let gate = mid_window_gateway(&origin, SYNCED);
-    let mut client = gate.connect();
+    let gateway = mid_window_gateway(&origin, SYNCED);
+    let mut client = gateway.connect();
     client.get("/a", "");
-    assert_eq!((client.get("/b", "").status, remaining_units(&gate)), (429, 0.0));
-    gate.clock.advance(Duration::from_secs(1799));
+    assert_eq!((client.get("/b", "").status, remaining_units(&gateway)), (429, 0.0));
+    gateway.clock.advance(Duration::from_secs(1799));
     assert_eq!(client.get("/b", "").status, 429);
-    gate.clock.advance(Duration::from_secs(1));
+    gateway.clock.advance(Duration::from_secs(1));
     assert_eq!(client.get("/b", "").status, 200);
 }
 
@@ -158,21 +158,21 @@ fn sync_for_another_window_is_ignored() {
         ("200 OK", "X-RateLimit-Remaining: 3\r\nX-RateLimit-Reset: 40000\r\n", "another day"),
         ("200 OK", "X-RateLimit-Remaining: 3\r\nX-RateLimit-Reset: 1790\r\n", "this hour"),
     ]);
-    let gate = mid_window_gateway(&origin, SYNCED);
-    let mut client = gate.connect();
+    let gateway = mid_window_gateway(&origin, SYNCED);
+    let mut client = gateway.connect();
     client.get("/a", "");
-    assert_eq!(remaining_units(&gate), 99.0);
+    assert_eq!(remaining_units(&gateway), 99.0);
     client.get("/b", "");
-    assert_eq!(remaining_units(&gate), 3.0);
+    assert_eq!(remaining_units(&gateway), 3.0);
 }
 
 #[test]
 fn stale_sync_does_not_exhaust_new_window() {
     let origin = origin_with_responses(&[("200 OK", "X-RateLimit-Remaining: 0\r\n", "late")]);
-    let gate = mid_window_gateway(&origin, SYNCED);
-    gate.advance_and_sweep(Duration::from_secs(1800));
-    gate.connect().get("/a", "");
-    assert_eq!(remaining_units(&gate), 99.0, "a new window has begun");
+    let gateway = mid_window_gateway(&origin, SYNCED);
+    gateway.advance_and_sweep(Duration::from_secs(1800));
+    gateway.connect().get("/a", "");
+    assert_eq!(remaining_units(&gateway), 99.0, "a new window has begun");
 }
 
 #[test]
@@ -181,20 +181,20 @@ fn learned_costs_survive_a_reload() {
 quotas: { api: { limit: 100, window: { fixed: 1h }, cost_header: X-Cost } }
 routes: [{ match: /dear/*, cost: { api: learned } }, { match: /**, cost: { api: 1 } }]
 ";
-    let origin = Origin::with_script(|seen, wire| {
-        let cost = if seen.target.starts_with("/dear") { "X-Cost: 12\r\n" } else { "X-Cost: 0.25\r\n" };
-        wire.reply("200 OK", cost, b"page");
+    let origin = Origin::with_script(|request, connection| {
+        let cost = if request.target.starts_with("/dear") { "X-Cost: 12\r\n" } else { "X-Cost: 0.25\r\n" };
+        connection.reply("200 OK", cost, b"page");
     });
-    let gate = mid_window_gateway(&origin, rules);
-    let mut client = gate.connect();
+    let gateway = mid_window_gateway(&origin, rules);
+    let mut client = gateway.connect();
     for page in 0..5 {
         client.get(&format!("/dear/{page}"), "");
     }
-    assert_eq!(gate.counters().0, 60.0, "actual costs are settled");
-    gate.reload(origin.address(), &format!("workers: 1\n{rules}")).expect("valid rules");
+    assert_eq!(gateway.counters().0, 60.0, "actual costs are settled");
+    gateway.reload(origin.address(), &format!("workers: 1\n{rules}")).expect("valid rules");
     client.get("/dear/again", "");
     client.get("/cheap", "");
-    let log = gate.read_log();
+    let log = gateway.read_log();
     let expected: Vec<f64> = log.iter().map(|line| line["cost"]["api"].as_f64().expect("a number")).collect();
     assert_eq!(expected, [1.0, 2.0, 4.0, 8.0, 12.0, 12.0, 1.0]);
 }

@@ -33,9 +33,9 @@ const ALL_AT_ONCE: [&str; 2] = ["CONCURRENT_REQUESTS=32", "CONCURRENT_REQUESTS_P
 #[test]
 fn unthrottled_spider_queues_and_fetches_every_page() {
     let crawlers = InstalledClients::locate();
-    let site = CrawlScenario::with_pages(300);
-    let log = site.crawl_through_gateway("Scrapy", |gate| crawlers.scrapy(gate, &ALL_AT_ONCE));
-    assert_eq!(site.origin.max_concurrency(), HANDS, "the crawler uses all slots that human requests leave");
+    let scenario = CrawlScenario::with_pages(300);
+    let log = scenario.crawl_through_gateway("Scrapy", |address| crawlers.scrapy(address, &ALL_AT_ONCE));
+    assert_eq!(scenario.origin.max_concurrency(), HANDS, "the crawler uses all slots that human requests leave");
     assert_eq!(refusals(&log).count(), 0);
     assert_human_priority(&log);
 }
@@ -43,25 +43,25 @@ fn unthrottled_spider_queues_and_fetches_every_page() {
 #[test]
 fn self_throttling_spider_fetches_every_page() {
     let crawlers = InstalledClients::locate();
-    let site = CrawlScenario::with_pages(80);
+    let scenario = CrawlScenario::with_pages(80);
     let throttle = ["AUTOTHROTTLE_ENABLED=True", "AUTOTHROTTLE_START_DELAY=0.5"];
-    let log = site.crawl_through_gateway("Scrapy, AutoThrottle", |gate| crawlers.scrapy(gate, &throttle));
+    let log = scenario.crawl_through_gateway("Scrapy, AutoThrottle", |address| crawlers.scrapy(address, &throttle));
     assert_eq!(refusals(&log).count(), 0);
 }
 
 #[test]
 fn client_honoring_retry_after_fetches_every_page() {
     let crawlers = InstalledClients::locate();
-    let site = CrawlScenario::with_pages(60);
-    let log = site.crawl_through_gateway("urllib3 Retry", |gate| crawlers.urllib3(gate, site.pages));
+    let scenario = CrawlScenario::with_pages(60);
+    let log = scenario.crawl_through_gateway("urllib3 Retry", |address| crawlers.urllib3(address, scenario.pages));
     assert_retry_after_honored(&log);
 }
 
 #[test]
 fn client_with_four_concurrent_requests_fetches_every_page() {
     let crawlers = InstalledClients::locate();
-    let site = CrawlScenario::with_pages(60);
-    let log = site.crawl_through_gateway("got, four at a time", |gate| crawlers.got(gate, site.pages));
+    let scenario = CrawlScenario::with_pages(60);
+    let log = scenario.crawl_through_gateway("got, four at a time", |address| crawlers.got(address, scenario.pages));
     assert_retry_after_honored(&log);
 }
 
@@ -69,25 +69,25 @@ fn client_with_four_concurrent_requests_fetches_every_page() {
 #[test]
 fn scrapy_drops_pages_after_three_immediate_refusals() {
     let crawlers = InstalledClients::locate();
-    let site = CrawlScenario::with_pages(300);
+    let scenario = CrawlScenario::with_pages(300);
     let rules = "classes: [ { name: spider, bucket: { capacity: 30, fill: 30, interval: 1h } } ]";
-    let gate = site.start_gateway(rules);
-    let told = crawlers.scrapy(gate.address(), &[]).output().expect("program runs");
-    assert_eq!(fetched_paths(&told).len(), 30, "as many pages as the bucket had tokens");
-    let mut asked: BTreeMap<String, u32> = BTreeMap::new();
-    for line in refusals(&gate.read_log()) {
-        *asked.entry(line["path"].to_string()).or_default() += 1;
+    let gateway = scenario.start_gateway(rules);
+    let output = crawlers.scrapy(gateway.address(), &[]).output().expect("program runs");
+    assert_eq!(fetched_paths(&output).len(), 30, "as many pages as the bucket had tokens");
+    let mut request_counts: BTreeMap<String, u32> = BTreeMap::new();
+    for line in refusals(&gateway.read_log()) {
+        *request_counts.entry(line["path"].to_string()).or_default() += 1;
     }
-    assert!(!asked.is_empty() && asked.values().all(|&times| times == 3), "{asked:?}");
+    assert!(!request_counts.is_empty() && request_counts.values().all(|&times| times == 3), "{request_counts:?}");
 }
 
 #[test]
 fn unthrottled_spider_overloads_origin_without_gateway() {
     let crawlers = InstalledClients::locate();
-    let site = CrawlScenario::with_pages(300);
-    let address = site.origin.address();
-    site.run_crawl("Scrapy, no gateway", address, crawlers.scrapy(address, &ALL_AT_ONCE));
-    assert!(site.origin.max_concurrency() > HANDS);
+    let scenario = CrawlScenario::with_pages(300);
+    let address = scenario.origin.address();
+    scenario.run_crawl("Scrapy, no gateway", address, crawlers.scrapy(address, &ALL_AT_ONCE));
+    assert!(scenario.origin.max_concurrency() > HANDS);
 }
 
 /// A site that people read while it is crawled.
@@ -115,41 +115,43 @@ impl CrawlScenario {
     /// Like [`CrawlScenario::run_crawl`], through a gateway that must limit the load of the origin. Returns the
     /// gateway's log.
     fn crawl_through_gateway(&self, name: &str, crawler: impl FnOnce(SocketAddr) -> Command) -> Vec<Value> {
-        let gate = self.start_gateway(RULES);
-        self.run_crawl(name, gate.address(), crawler(gate.address()));
+        let gateway = self.start_gateway(RULES);
+        self.run_crawl(name, gateway.address(), crawler(gateway.address()));
         assert!(self.origin.max_concurrency() <= HANDS);
-        gate.read_log()
+        gateway.read_log()
     }
 
     /// Measures human page loads at `address`, first alone, then beside the crawler. The crawler must get every page.
     fn run_crawl(&self, name: &str, address: SocketAddr, mut crawler: Command) {
-        let alone = browse(address, &self.clock, |looks| looks.len() < 30);
-        let is_over = AtomicBool::new(false);
-        let (beside, told) = std::thread::scope(|threads| {
-            let looks = threads.spawn(|| browse(address, &self.clock, |_| !is_over.load(Ordering::Relaxed)));
-            let told = crawler.output();
-            is_over.store(true, Ordering::Relaxed);
-            (looks.join().expect("no human request is refused"), told)
+        let baseline = browse(address, &self.clock, |loads| loads.len() < 30);
+        let is_done = AtomicBool::new(false);
+        let (loaded, output) = std::thread::scope(|threads| {
+            let loads_thread = threads.spawn(|| browse(address, &self.clock, |_| !is_done.load(Ordering::Relaxed)));
+            let output = crawler.output();
+            is_done.store(true, Ordering::Relaxed);
+            (loads_thread.join().expect("no human request is refused"), output)
         });
-        let mut all: Vec<String> = (0..self.pages).map(|number| format!("/page/{number}")).collect();
-        all.sort();
-        let told = told.expect("program runs");
-        assert_eq!(fetched_paths(&told), all, "{}", String::from_utf8_lossy(&told.stderr));
+        let mut expected: Vec<String> = (0..self.pages).map(|number| format!("/page/{number}")).collect();
+        expected.sort();
+        let output = output.expect("program runs");
+        assert_eq!(fetched_paths(&output), expected, "{}", String::from_utf8_lossy(&output.stderr));
         let crawl = self.origin.crawl_period();
-        let beside = beside.into_iter().filter(|look| crawl.contains(&look.began)).collect();
-        print_latencies(name, alone, beside, self.origin.max_concurrency());
+        let loaded = loaded.into_iter().filter(|load| crawl.contains(&load.began)).collect();
+        print_latencies(name, baseline, loaded, self.origin.max_concurrency());
     }
 }
 
 /// Prints the median and the 95th percentile of human page load times.
-fn print_latencies(crawler: &str, alone: Vec<PageLoad>, beside: Vec<PageLoad>, most_at_once: usize) {
-    let milliseconds = |looks| people::median_and_p95(looks).map(|took| took.as_secs_f64() * 1000.0);
-    let (looks, alone, beside) = (beside.len(), milliseconds(alone), milliseconds(beside));
-    let [median, p95] = [0, 1].map(|which| {
-        let (beside, alone) = (beside[which], alone[which]);
-        format!("{beside:.1} ms, alone {alone:.1} (x {:.2})", beside / alone)
+fn print_latencies(crawler: &str, baseline: Vec<PageLoad>, loaded: Vec<PageLoad>, max_concurrency: usize) {
+    let milliseconds = |loads| people::median_and_p95(loads).map(|duration| duration.as_secs_f64() * 1000.0);
+    let (load_count, baseline, loaded) = (loaded.len(), milliseconds(baseline), milliseconds(loaded));
+    let [median, p95] = [0, 1].map(|index| {
+        let (loaded, baseline) = (loaded[index], baseline[index]);
+        format!("{loaded:.1} ms, alone {baseline:.1} (x {:.2})", loaded / baseline)
     });
-    println!("{crawler:<20} {looks:>3} loads: median {median}, p95 {p95}; {most_at_once:>2} concurrent at most");
+    println!(
+        "{crawler:<20} {load_count:>3} loads: median {median}, p95 {p95}; {max_concurrency:>2} concurrent at most"
+    );
 }
 
 fn refusals(log: &[Value]) -> impl Iterator<Item = &Value> {
@@ -163,14 +165,14 @@ fn assert_retry_after_honored(log: &[Value]) {
     assert!(refusals(log).count() > 0, "the crawler exceeds its bucket");
     for refused in refusals(log) {
         assert_eq!((&refused["status"], &refused["reason"]), (&429.into(), &"bucket".into()));
-        let told = Duration::from_secs(refused["retry_after_s"].as_u64().expect("log line has retry_after_s"));
-        let again = log
+        let retry_after = Duration::from_secs(refused["retry_after_s"].as_u64().expect("log line has retry_after_s"));
+        let retry_time = log
             .iter()
             .filter(|line| line["path"] == refused["path"])
             .map(arrival_time)
             .find(|&time| time > arrival_time(refused));
-        let waited = again.expect("page is requested again").saturating_duration_since(arrival_time(refused));
-        assert!(waited + EARLY >= told, "waited {waited:?} of {told:?}");
+        let waited = retry_time.expect("page is requested again").saturating_duration_since(arrival_time(refused));
+        assert!(waited + EARLY >= retry_after, "waited {waited:?} of {retry_after:?}");
     }
 }
 
@@ -178,16 +180,16 @@ fn assert_retry_after_honored(log: &[Value]) {
 fn assert_human_priority(log: &[Value]) {
     // A grant is logged when the request is forwarded, shortly after it: allow one request per slot before and after.
     const FEW: usize = 2 * HANDS;
-    let turns = log.iter().filter(|line| line["verdict"] == "admitted").map(SlotWait::from_log_line);
-    let (people, bots): (Vec<SlotWait>, Vec<SlotWait>) = turns.partition(|turn| turn.is_of_a_person);
-    let mut most_overtaken = 0;
-    for person in people {
-        let before = bots.iter().filter(|bot| (person.came..person.started).contains(&bot.started)).count();
-        let overtaken = bots.iter().filter(|bot| bot.came < person.came && bot.started > person.started).count();
+    let waits = log.iter().filter(|line| line["verdict"] == "admitted").map(SlotWait::from_log_line);
+    let (humans, bots): (Vec<SlotWait>, Vec<SlotWait>) = waits.partition(|wait| wait.is_of_a_person);
+    let mut max_overtaken = 0;
+    for human in humans {
+        let before = bots.iter().filter(|bot| (human.came..human.started).contains(&bot.started)).count();
+        let overtaken = bots.iter().filter(|bot| bot.came < human.came && bot.started > human.started).count();
         assert!(before <= FEW, "{before} bots were granted before a human request that overtook {overtaken}");
-        most_overtaken = most_overtaken.max(overtaken);
+        max_overtaken = max_overtaken.max(overtaken);
     }
-    assert!(most_overtaken > FEW, "at most {most_overtaken} requests were queued");
+    assert!(max_overtaken > FEW, "at most {max_overtaken} requests were queued");
 }
 
 /// Arrival time of a request at its scope, and the time its slot was granted.
@@ -200,8 +202,12 @@ struct SlotWait {
 impl SlotWait {
     fn from_log_line(line: &Value) -> Self {
         let wait = line["scope_wait_ms"].as_f64().expect("log line has scope_wait_ms") / 1000.0;
-        let came = arrival_time(line);
-        Self { is_of_a_person: line["class"] == "person", came, started: came + Duration::from_secs_f64(wait) }
+        let arrival = arrival_time(line);
+        Self {
+            is_of_a_person: line["class"] == "person",
+            came: arrival,
+            started: arrival + Duration::from_secs_f64(wait),
+        }
     }
 }
 

@@ -29,9 +29,9 @@ fn redis_restart_without_data_reopens_no_quota() {
 
 #[test]
 fn redis_restart_with_old_data_reopens_no_quota() {
-    run_three_instances(&[], false, |redis, gates| {
+    run_three_instances(&[], false, |redis, progress| {
         redis.cli(&["SAVE"]);
-        gates.wait_for_spent(LIMIT / 2);
+        progress.wait_for_spent(LIMIT / 2);
         redis.restart();
     });
 }
@@ -59,32 +59,32 @@ fn redis_client_pause_switches_to_fallback() {
 
 #[test]
 fn unusable_redis_endpoints_give_clear_errors() {
-    let nobody = lease_error(local_endpoint(redis::free_port()));
-    assert!(nobody.contains("cannot reach redis at 127.0.0.1:") && nobody.contains("refused"), "{nobody}");
+    let error = lease_error(local_endpoint(redis::free_port()));
+    assert!(error.contains("cannot reach redis at 127.0.0.1:") && error.contains("refused"), "{error}");
 
-    let web = server_sending(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-    let told = lease_error(local_endpoint(web));
-    assert!(told.contains("not the Redis protocol"), "{told}");
+    let http_port = server_sending(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    let error = lease_error(local_endpoint(http_port));
+    assert!(error.contains("not the Redis protocol"), "{error}");
 
-    let parrot = server_sending(b"-ERR unknown command 'AUTH', with args beginning with: 'hunter2'\r\n");
-    let told = lease_error(RedisEndpoint { password: Some("hunter2".into()), ..local_endpoint(parrot) });
-    assert!(told.contains("authentication failed") && !told.contains("hunter2"), "{told}");
+    let error_port = server_sending(b"-ERR unknown command 'AUTH', with args beginning with: 'hunter2'\r\n");
+    let error = lease_error(RedisEndpoint { password: Some("hunter2".into()), ..local_endpoint(error_port) });
+    assert!(error.contains("authentication failed") && !error.contains("hunter2"), "{error}");
 
-    let silent = server_sending(b"");
-    let told = lease_error(local_endpoint(silent));
-    assert!(told.contains("connect timed out after 250ms"), "{told}");
+    let silent_port = server_sending(b"");
+    let error = lease_error(local_endpoint(silent_port));
+    assert!(error.contains("connect timed out after 250ms"), "{error}");
 
-    let told = lease_error(RedisEndpoint { host: "no-such-host.invalid".into(), ..local_endpoint(1) });
-    assert!(told.contains("redis at no-such-host.invalid:1"), "{told}");
+    let error = lease_error(RedisEndpoint { host: "no-such-host.invalid".into(), ..local_endpoint(1) });
+    assert!(error.contains("redis at no-such-host.invalid:1"), "{error}");
 }
 
 #[test]
 fn redis_password_is_required_and_never_shown() {
     let redis = RedisServer::start(&["--requirepass", "hunter2"]);
-    let told = lease_error(local_endpoint(redis.port));
-    assert!(told.contains("authentication required"), "{told}");
-    let told = lease_error(RedisEndpoint { password: Some("hunter3".into()), ..local_endpoint(redis.port) });
-    assert!(told.contains("authentication failed") && !told.contains("hunter3"), "{told}");
+    let error = lease_error(local_endpoint(redis.port));
+    assert!(error.contains("authentication required"), "{error}");
+    let error = lease_error(RedisEndpoint { password: Some("hunter3".into()), ..local_endpoint(redis.port) });
+    assert!(error.contains("authentication failed") && !error.contains("hunter3"), "{error}");
     let right = RedisEndpoint { password: Some("hunter2".into()), ..local_endpoint(redis.port) };
     assert!(!format!("{right} {right:?}").contains("hunter2"));
     assert_eq!(
@@ -100,23 +100,25 @@ fn redis_password_is_required_and_never_shown() {
 fn documented_redis_acl_is_sufficient() {
     let redis = RedisServer::start(&[]);
     let docs = include_str!("../../docs/MULTIPLE_INSTANCES.md");
-    let written = docs.lines().find(|line| line.starts_with("ACL SETUSER")).expect("an example");
-    let words: Vec<&str> = written.split(' ').map(|word| if word == ">PASSWORD" { ">pass" } else { word }).collect();
-    assert_eq!(redis.cli(&words), "OK");
+    let example = docs.lines().find(|line| line.starts_with("ACL SETUSER")).expect("an example");
+    let arguments: Vec<&str> =
+        example.split(' ').map(|argument| if argument == ">PASSWORD" { ">pass" } else { argument }).collect();
+    assert_eq!(redis.cli(&arguments), "OK");
     let user = RedisEndpoint { user: Some("gate".into()), password: Some("pass".into()), ..local_endpoint(redis.port) };
     let mut store = redis_store(user, 1);
     request_lease(&mut store, &lease_request("api", 10)).expect("a lease");
     redis.cli(&["ACL", "SETUSER", "gate", "-evalsha"]);
-    let told = request_lease(&mut store, &lease_request("api", 10)).expect_err("user lacks the right").to_string();
-    assert!(told.contains("permission denied by ACL"), "{told}");
+    let error = request_lease(&mut store, &lease_request("api", 10)).expect_err("user lacks the right").to_string();
+    assert!(error.contains("permission denied by ACL"), "{error}");
 }
 
 #[test]
 fn redis_without_memory_grants_no_leases() {
     let redis = RedisServer::start(&["--maxmemory", "100kb", "--maxmemory-policy", "noeviction"]);
     let mut store = redis_store(local_endpoint(redis.port), 1);
-    let told = request_lease(&mut store, &lease_request("api", 10)).expect_err("server has no memory left").to_string();
-    assert!(told.contains("out of memory"), "{told}");
+    let error =
+        request_lease(&mut store, &lease_request("api", 10)).expect_err("server has no memory left").to_string();
+    assert!(error.contains("out of memory"), "{error}");
     redis.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     request_lease(&mut store, &lease_request("api", 10)).expect("server has memory again");
 }
@@ -125,21 +127,22 @@ fn redis_without_memory_grants_no_leases() {
 fn read_only_replica_grants_no_leases() {
     let primary = RedisServer::start(&[]);
     let replica = RedisServer::start(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
-    let told = lease_error(local_endpoint(replica.port));
-    assert!(told.contains("read-only replica"), "{told}");
+    let error = lease_error(local_endpoint(replica.port));
+    assert!(error.contains("read-only replica"), "{error}");
 }
 
 #[test]
 fn stopped_instance_returns_unspent_units() {
     let redis = RedisServer::start(&[]);
-    let (mut one, mut two) = (redis_store(local_endpoint(redis.port), 1), redis_store(local_endpoint(redis.port), 2));
-    let asked = LeaseRequest { urgent: Units::from_milli(LIMIT), ..lease_request("api", LIMIT) };
-    let held = |store: &mut RedisStore| request_lease(store, &asked).expect("a lease").held.milli();
-    wait_until("all of the quota to be leased", || held(&mut one) == LIMIT);
-    assert_eq!(held(&mut two), 0);
-    let last = LeaseRequest { taken: Units::from_milli(10), held: Units::from_milli(LIMIT), ..asked.clone() };
-    run_on_runtime(one.close(&[last], Clock::system().now())).expect("server accepts the last report");
-    assert_eq!(held(&mut two), LIMIT - 10);
+    let (mut first, mut second) =
+        (redis_store(local_endpoint(redis.port), 1), redis_store(local_endpoint(redis.port), 2));
+    let request = LeaseRequest { urgent: Units::from_milli(LIMIT), ..lease_request("api", LIMIT) };
+    let held = |store: &mut RedisStore| request_lease(store, &request).expect("a lease").held.milli();
+    wait_until("all of the quota to be leased", || held(&mut first) == LIMIT);
+    assert_eq!(held(&mut second), 0);
+    let last = LeaseRequest { taken: Units::from_milli(10), held: Units::from_milli(LIMIT), ..request.clone() };
+    run_on_runtime(first.close(&[last], Clock::system().now())).expect("server accepts the last report");
+    assert_eq!(held(&mut second), LIMIT - 10);
 }
 
 #[test]
@@ -154,34 +157,34 @@ fn flushed_redis_script_is_loaded_again() {
 #[test]
 fn quota_key_expires_after_its_window() {
     let redis = RedisServer::start(&[]);
-    let asked = lease_request("api", 10);
-    request_lease(&mut redis_store(local_endpoint(redis.port), 1), &asked).expect("a lease");
+    let request = lease_request("api", 10);
+    request_lease(&mut redis_store(local_endpoint(redis.port), 1), &request).expect("a lease");
     assert_eq!(redis.cli(&["KEYS", "*"]), "{tidegate:api}:leases");
-    let forgotten: u64 = redis.cli(&["PEXPIRETIME", "{tidegate:api}:leases"]).parse().expect("a number");
-    assert!(forgotten > asked.window.span.expect("window has an end").end.0 / 1_000_000);
+    let expires_at: u64 = redis.cli(&["PEXPIRETIME", "{tidegate:api}:leases"]).parse().expect("a number");
+    assert!(expires_at > request.window.span.expect("window has an end").end.0 / 1_000_000);
 }
 
 #[test]
 fn cluster_redirects_to_the_quota_slot() {
     let cluster = ["--cluster-enabled", "yes"];
-    let (one, two) = (RedisServer::start(&cluster), RedisServer::start(&cluster));
-    one.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]);
-    two.cli(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]);
-    one.cli(&["CLUSTER", "MEET", "127.0.0.1", &two.port.to_string()]);
-    let agreed = |node: &RedisServer| node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
+    let (first, second) = (RedisServer::start(&cluster), RedisServer::start(&cluster));
+    first.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]);
+    second.cli(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]);
+    first.cli(&["CLUSTER", "MEET", "127.0.0.1", &second.port.to_string()]);
+    let is_ok = |node: &RedisServer| node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
     wait_until("both nodes to agree", || {
-        agreed(&one) && agreed(&two) && one.cli(&["CLUSTER", "SLOTS"]).contains(&two.port.to_string())
+        is_ok(&first) && is_ok(&second) && first.cli(&["CLUSTER", "SLOTS"]).contains(&second.port.to_string())
     });
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let asks: Vec<LeaseRequest> = names.iter().map(|name| lease_request(name, 10)).collect();
-    let mut store = redis_store(local_endpoint(one.port), 1);
-    let leases = run_on_runtime(store.lease(&asks, Clock::system().now())).expect("leases of all quotas");
+    let requests: Vec<LeaseRequest> = names.iter().map(|name| lease_request(name, 10)).collect();
+    let mut store = redis_store(local_endpoint(first.port), 1);
+    let leases = run_on_runtime(store.lease(&requests, Clock::system().now())).expect("leases of all quotas");
     assert_eq!(leases.len(), names.len());
     let keys = |node: &RedisServer| node.cli(&["KEYS", "*"]).lines().count();
-    assert!(keys(&one) > 0 && keys(&two) > 0, "{} and {}", keys(&one), keys(&two));
+    assert!(keys(&first) > 0 && keys(&second) > 0, "{} and {}", keys(&first), keys(&second));
     for name in names {
         let tag = format!("tidegate:{name}");
-        let slot = |key: &str| one.cli(&["CLUSTER", "KEYSLOT", key]);
+        let slot = |key: &str| first.cli(&["CLUSTER", "KEYSLOT", key]);
         assert_eq!(slot(&format!("{{{tag}}}:leases")), slot(&tag));
     }
 }
@@ -195,8 +198,8 @@ struct FleetProgress {
 }
 
 impl FleetProgress {
-    fn wait_for_spent(&self, least: u64) {
-        wait_until(&format!("{least} of {LIMIT} to be used"), || self.spent.load(Ordering::SeqCst) >= least);
+    fn wait_for_spent(&self, min: u64) {
+        wait_until(&format!("{min} of {LIMIT} to be used"), || self.spent.load(Ordering::SeqCst) >= min);
     }
 
     /// Waits until each instance has had the time for about four lease requests.
@@ -209,67 +212,67 @@ impl FleetProgress {
 /// Runs three instances that use random amounts until the limit is used up. `disturb` runs in the middle.
 fn run_three_instances(options: &[&str], shares: bool, disturb: impl FnOnce(&mut RedisServer, &FleetProgress)) {
     let mut redis = RedisServer::start(options);
-    let gates = Arc::new(FleetProgress::default());
-    let asked = lease_request("api", 0);
+    let progress = Arc::new(FleetProgress::default());
+    let template = lease_request("api", 0);
     let threads: Vec<_> = (1..=3)
         .map(|number| {
             let store = RedisStore::new(local_endpoint(redis.port), "tidegate", shares, Incarnation::ephemeral(number));
-            let (asked, gates) = (asked.clone(), Arc::clone(&gates));
-            std::thread::spawn(move || spend_until_stopped(store, number, &asked, &gates))
+            let (template, progress) = (template.clone(), Arc::clone(&progress));
+            std::thread::spawn(move || spend_until_stopped(store, number, &template, &progress))
         })
         .collect();
-    gates.wait_for_spent(LIMIT / 3);
-    disturb(&mut redis, &gates);
-    gates.wait_for_spent(LIMIT * 99 / 100);
+    progress.wait_for_spent(LIMIT / 3);
+    disturb(&mut redis, &progress);
+    progress.wait_for_spent(LIMIT * 99 / 100);
     // An instance that could exceed the limit would do so now.
-    gates.wait_for_rounds();
-    gates.over.store(true, Ordering::SeqCst);
+    progress.wait_for_rounds();
+    progress.over.store(true, Ordering::SeqCst);
     threads.into_iter().for_each(|thread| thread.join().expect("instance does not panic"));
-    let spent = gates.spent.load(Ordering::SeqCst);
+    let spent = progress.spent.load(Ordering::SeqCst);
     assert!(spent <= LIMIT, "{spent} of {LIMIT}");
 }
 
 /// Runs one instance. It requests about as many units as it uses until the next request, and fewer as usage nears the
 /// limit.
-fn spend_until_stopped(mut store: RedisStore, number: u64, asked: &LeaseRequest, gates: &FleetProgress) {
+fn spend_until_stopped(mut store: RedisStore, number: u64, template: &LeaseRequest, progress: &FleetProgress) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");
     let clock = Clock::system();
-    let (mut taken, mut held, mut chance) = (0, 0, number);
+    let (mut taken, mut held, mut random) = (0, 0, number);
     let mut left = LIMIT;
-    while !gates.over.load(Ordering::SeqCst) {
+    while !progress.over.load(Ordering::SeqCst) {
         let wanted = taken + (left / 20).clamp(100, 20_000);
-        let ask = LeaseRequest {
+        let request = LeaseRequest {
             taken: Units::from_milli(taken),
             held: Units::from_milli(held),
             wanted: Units::from_milli(wanted),
             urgent: Units::from_milli(100),
-            ..asked.clone()
+            ..template.clone()
         };
         held = held.min(wanted);
-        if let Ok(leases) = runtime.block_on(store.lease(&[ask], clock.now())) {
+        if let Ok(leases) = runtime.block_on(store.lease(&[request], clock.now())) {
             held = leases[0].held.milli();
             left = LIMIT.saturating_sub(leases[0].held_by_others.milli() + held);
         }
-        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let amount = (chance >> 33) % (held - taken + 1);
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let amount = (random >> 33) % (held - taken + 1);
         taken += amount;
-        gates.spent.fetch_add(amount, Ordering::SeqCst);
-        gates.rounds.fetch_add(1, Ordering::SeqCst);
+        progress.spent.fetch_add(amount, Ordering::SeqCst);
+        progress.rounds.fetch_add(1, Ordering::SeqCst);
         pass_real_time(ROUND);
     }
 }
 
-/// Starts a server that sends `answer` to every client. Returns its port.
-fn server_sending(answer: &'static [u8]) -> u16 {
+/// Starts a server that sends `bytes` to every client. Returns its port.
+fn server_sending(bytes: &'static [u8]) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     std::thread::spawn(move || {
-        let mut kept = Vec::new();
+        let mut streams = Vec::new();
         for stream in listener.incoming().take(3) {
             let mut stream = stream.expect("a connection");
             let _ = stream.read(&mut [0; 100]);
-            let _ = stream.write_all(answer);
-            kept.push(stream);
+            let _ = stream.write_all(bytes);
+            streams.push(stream);
         }
     });
     port
@@ -298,8 +301,8 @@ fn lease_request(quota: &str, wanted: u64) -> LeaseRequest {
     }
 }
 
-fn request_lease(store: &mut RedisStore, ask: &LeaseRequest) -> Result<Lease, StoreError> {
-    run_on_runtime(store.lease(std::slice::from_ref(ask), Clock::system().now())).map(|leases| leases[0])
+fn request_lease(store: &mut RedisStore, request: &LeaseRequest) -> Result<Lease, StoreError> {
+    run_on_runtime(store.lease(std::slice::from_ref(request), Clock::system().now())).map(|leases| leases[0])
 }
 
 /// Returns the error of a server from which no lease can be obtained.
@@ -310,11 +313,11 @@ fn lease_error(server: RedisEndpoint) -> String {
     first.to_string()
 }
 
-/// Runs `work` on the runtime of this thread: a connection belongs to the runtime on which it was opened.
-fn run_on_runtime<T>(work: impl Future<Output = T>) -> T {
+/// Runs `future` on the runtime of this thread: a connection belongs to the runtime on which it was opened.
+fn run_on_runtime<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");
     }
-    RUNTIME.with(|runtime| runtime.block_on(work))
+    RUNTIME.with(|runtime| runtime.block_on(future))
 }

@@ -24,31 +24,31 @@ fn assert_current(name: &str, title: &str, text: &str) {
         fs::write(&file, text).expect("docs/reference is writable");
         return;
     }
-    let found = fs::read_to_string(&file).unwrap_or_default();
-    if found != text {
-        panic!("docs/reference/{name} is outdated. To update: {UPDATE}\n{}", first_difference(&found, &text));
+    let existing = fs::read_to_string(&file).unwrap_or_default();
+    if existing != text {
+        panic!("docs/reference/{name} is outdated. To update: {UPDATE}\n{}", first_difference(&existing, &text));
     }
 }
 
 /// Returns the first lines that differ, with their number.
-fn first_difference(found: &str, expected: &str) -> String {
-    let same = found.lines().zip(expected.lines()).take_while(|(found, expected)| found == expected).count();
-    let lines = |text: &str, sign: char| -> String {
-        text.lines().skip(same).take(3).map(|line| format!("{sign} {line}\n")).collect()
+fn first_difference(existing: &str, expected: &str) -> String {
+    let common = existing.lines().zip(expected.lines()).take_while(|(existing, expected)| existing == expected).count();
+    let lines = |text: &str, prefix: char| -> String {
+        text.lines().skip(common).take(3).map(|line| format!("{prefix} {line}\n")).collect()
     };
-    format!("line {}:\n{}{}", same + 1, lines(found, '-'), lines(expected, '+'))
+    format!("line {}:\n{}{}", common + 1, lines(existing, '-'), lines(expected, '+'))
 }
 
 /// Returns true if `value` has the JSON type that a table of fields states.
 fn fits(form: &str, value: &Value) -> bool {
-    if let Some(of) = form.strip_prefix("list of ") {
-        return value.as_array().is_some_and(|items| items.iter().all(|item| fits(of, item)));
+    if let Some(item_form) = form.strip_prefix("list of ") {
+        return value.as_array().is_some_and(|items| items.iter().all(|item| fits(item_form, item)));
     }
-    if let Some(of) = form.strip_prefix("object of ") {
-        return value.as_object().is_some_and(|fields| fields.values().all(|field| fits(of, field)));
+    if let Some(item_form) = form.strip_prefix("object of ") {
+        return value.as_object().is_some_and(|fields| fields.values().all(|field| fits(item_form, field)));
     }
-    if let Some((one, other)) = form.split_once(" or ") {
-        return fits(one, value) || fits(other, value);
+    if let Some((first, second)) = form.split_once(" or ") {
+        return fits(first, value) || fits(second, value);
     }
     match form {
         "string" => value.is_string(),

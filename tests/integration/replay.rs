@@ -12,9 +12,9 @@ use tempfile::TempDir;
 
 #[test]
 fn report_shows_refusals_and_window_exhaustion() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
-    let log = desk.write_file("access.log", &minutely_log(0, 30));
-    let report = desk.report(&[&log]);
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = fixture.write_file("access.log", &minutely_log(0, 30));
+    let report = fixture.report(&[&log]);
     let policy = &report["policies"][0];
     assert_eq!((&policy["admitted"], &policy["refused"]), (&10.into(), &20.into()), "{policy}");
     let window = &policy["quotas"][0]["windows"][0];
@@ -22,7 +22,7 @@ fn report_shows_refusals_and_window_exhaustion() {
     assert_eq!(window["first_refused"], "2024-06-07T00:10:00Z");
     assert_eq!(window["spent"], "2024-06-07T00:10:00Z");
     assert_eq!(policy["classes"][1]["refused"]["quota"], 20);
-    let verdicts = desk.verdicts(&[&log]);
+    let verdicts = fixture.verdicts(&[&log]);
     assert_eq!(verdicts.len(), 30);
     assert_eq!(verdicts[10]["reason"], "quota");
     assert_eq!(verdicts[10]["line"], 11);
@@ -35,57 +35,58 @@ fn report_shows_refusals_and_window_exhaustion() {
         (&verdicts[10]["used"]["api"], &last["window_end"]["api"]),
         (&10.0.into(), &"2024-06-08T00:00:00Z".into())
     );
-    let bot = desk.write_file(
+    let bot = fixture.write_file(
         "bot.log",
         &log_line(0, "/", "Mozilla/5.0 (compatible; Bytespider; spider-feedback@bytedance.com)"),
     );
-    let bot = &desk.verdicts(&[&bot])[0];
+    let bot = &fixture.verdicts(&[&bot])[0];
     assert_eq!((&bot["operator"], &bot["bot"]), (&Value::Null, &"Bytespider".into()));
 }
 
 #[test]
 fn all_unit_totals_equal_settled_charges() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
-    let log = desk.write_file("access.log", &mixed_log(3000));
-    let all = ["--actual-cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s", "--retry-model", "obey"];
-    for options in [&[][..], &all[..2], &all[2..4], &all] {
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = fixture.write_file("access.log", &mixed_log(3000));
+    let all_options = ["--actual-cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s", "--retry-model", "obey"];
+    for options in [&[][..], &all_options[..2], &all_options[2..4], &all_options] {
         let arguments = [&[&*log], options].concat();
-        let report = desk.report(&arguments)["policies"][0].clone();
-        let verdicts = desk.verdicts(&arguments);
-        let of_verdicts = |is_meant: &dyn Fn(&Value) -> bool| {
-            sum(verdicts.iter().filter(|verdict| verdict["verdict"] == "admitted" && is_meant(verdict)), |verdict| {
+        let report = fixture.report(&arguments)["policies"][0].clone();
+        let verdicts = fixture.verdicts(&arguments);
+        let admitted_cost = |is_selected: &dyn Fn(&Value) -> bool| {
+            sum(verdicts.iter().filter(|verdict| verdict["verdict"] == "admitted" && is_selected(verdict)), |verdict| {
                 &verdict["cost"]["api"]
             })
         };
         let list = |name: &str| report[name].as_array().expect("a list").clone();
-        let everything = of_verdicts(&|_| true);
-        assert!(everything > 5.0 && report["refused"].as_u64() > Some(100), "{options:?}: {report}");
+        let total = admitted_cost(&|_| true);
+        assert!(total > 5.0 && report["refused"].as_u64() > Some(100), "{options:?}: {report}");
         let windows = report["quotas"][0]["windows"].as_array().expect("a list");
-        assert_eq!(sum(windows, |window| &window["used"]), everything, "{options:?}");
+        assert_eq!(sum(windows, |window| &window["used"]), total, "{options:?}");
         for class in list("classes") {
-            let charged = of_verdicts(&|verdict| verdict["class"] == class["name"]);
+            let charged = admitted_cost(&|verdict| verdict["class"] == class["name"]);
             assert_eq!(class["units"]["api"].as_f64().unwrap_or(0.0), charged, "{options:?}: {class}");
             let hours = list("hours");
-            let of_hours = hours.iter().flat_map(|hour| hour["classes"].as_array().expect("a list"));
-            let of_hours = sum(of_hours.filter(|hour| hour["name"] == class["name"]), |hour| &hour["units"]["api"]);
-            assert_eq!(of_hours, charged, "{options:?}: {class}");
+            let hour_classes = hours.iter().flat_map(|hour| hour["classes"].as_array().expect("a list"));
+            let hour_units =
+                sum(hour_classes.filter(|hour| hour["name"] == class["name"]), |hour| &hour["units"]["api"]);
+            assert_eq!(hour_units, charged, "{options:?}: {class}");
         }
-        let of_bots = of_verdicts(&|verdict| verdict["kind"] != "human");
-        assert_eq!(sum(&list("bots"), |bot| &bot["units"]), of_bots, "{options:?}");
-        let asked =
+        let bot_units = admitted_cost(&|verdict| verdict["kind"] != "human");
+        assert_eq!(sum(&list("bots"), |bot| &bot["units"]), bot_units, "{options:?}");
+        let requested =
             sum(verdicts.iter().filter(|verdict| verdict["kind"] != "human"), |verdict| &verdict["cost"]["api"]);
-        assert_eq!(sum(&list("bots"), |bot| &bot["units_asked"]), asked, "{options:?}");
+        assert_eq!(sum(&list("bots"), |bot| &bot["units_asked"]), requested, "{options:?}");
     }
 }
 
 #[test]
 fn times_are_shown_in_quota_zone() {
-    let desk = ReplayFixture::with_rules(&TEN_A_DAY.replace("zone: UTC", "zone: Etc/GMT-9"));
-    let log = desk.write_file("access.log", &minutely_log(0, 30));
-    let told = desk.run(&[&log], b"").output;
-    assert!(told.contains("30 lines, 2024-06-07 09:00 to 2024-06-07 09:29 (+09:00)"), "{told}");
-    assert!(told.contains("    2024-06-07 00:00    10     0  7 Jun 09:10:00  7 Jun 09:10:00"), "{told}");
-    let window = &desk.report(&[&log])["policies"][0]["quotas"][0];
+    let fixture = ReplayFixture::with_rules(&TEN_A_DAY.replace("zone: UTC", "zone: Etc/GMT-9"));
+    let log = fixture.write_file("access.log", &minutely_log(0, 30));
+    let output = fixture.run(&[&log], b"").output;
+    assert!(output.contains("30 lines, 2024-06-07 09:00 to 2024-06-07 09:29 (+09:00)"), "{output}");
+    assert!(output.contains("    2024-06-07 00:00    10     0  7 Jun 09:10:00  7 Jun 09:10:00"), "{output}");
+    let window = &fixture.report(&[&log])["policies"][0]["quotas"][0];
     assert_eq!(
         (&window["zone"], &window["windows"][0]["start"]),
         (&"Etc/GMT-9".into(), &"2024-06-06T15:00:00Z".into())
@@ -94,14 +95,17 @@ fn times_are_shown_in_quota_zone() {
 
 #[test]
 fn assumptions_are_listed_within_eighty_columns() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
-    let log = desk.write_file("access.log", &mixed_log(3000));
-    let plain = desk.run(&[&log], b"").output;
-    assert!(!plain.contains("assumed:") && plain.contains("no latency: every request takes 200 ms"), "{plain}");
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = fixture.write_file("access.log", &mixed_log(3000));
+    let default_output = fixture.run(&[&log], b"").output;
+    assert!(
+        !default_output.contains("assumed:") && default_output.contains("no latency: every request takes 200 ms"),
+        "{default_output}"
+    );
     let options = ["--retry-model", "obey", "--actual-cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s"];
-    let told = desk.run(&[&[&*log], &options[..]].concat(), b"").output;
-    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    for said in [
+    let output = fixture.run(&[&[&*log], &options[..]].concat(), b"").output;
+    let text = output.split_whitespace().collect::<Vec<_>>().join(" ");
+    for expected in [
         "no actual cost: uses the assumed cost below",
         "no latency: every request takes 2 s",
         "assumed: The origin caches a page for 10 min;",
@@ -109,154 +113,157 @@ fn assumptions_are_listed_within_eighty_columns() {
         "assumed: The actual cost of /** is 0.25.",
         "decisions on 3,000 requests: refused clients retry or pause",
     ] {
-        assert!(words.contains(said), "{said}: {told}");
+        assert!(text.contains(expected), "{expected}: {output}");
     }
-    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    assert!(output.lines().all(|line| line.chars().count() <= 80), "{output}");
 }
 
 #[test]
 fn first_refused_ignores_fully_shed_classes() {
     let tiers = "tiers: { bot: [{ above: 0%, shed: 100% }] } } }\n";
-    let desk =
+    let fixture =
         ReplayFixture::with_rules(&TEN_A_DAY.replace("at: \"00:00\" } } }\n", &format!("at: \"00:00\" }}, {tiers}")));
-    let log = desk.write_file("access.log", &(log_line(0, "/", "curl/8.0") + &minutely_log(1, 30)));
-    let report = desk.report(&[&log]);
+    let log = fixture.write_file("access.log", &(log_line(0, "/", "curl/8.0") + &minutely_log(1, 30)));
+    let report = fixture.report(&[&log]);
     assert_eq!(report["policies"][0]["classes"][0]["refused"]["tier"], 1, "{report}");
     assert_eq!(report["policies"][0]["quotas"][0]["windows"][0]["first_refused"], "2024-06-07T00:11:00Z");
 }
 
 #[test]
 fn every_output_field_is_documented() {
-    let described = include_str!("../../docs/REPLAY.md");
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
-    let log = desk.write_file("access.log", &(mixed_log(3000) + "nonsense\n"));
-    let other = desk.write_file("other.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
+    let documentation = include_str!("../../docs/REPLAY.md");
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = fixture.write_file("access.log", &(mixed_log(3000) + "nonsense\n"));
+    let other = fixture.write_file("other.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
     let compared = [&*log, "--compare", &other];
     let mut fields = BTreeSet::new();
-    collect_fields(&desk.report(&compared), &mut fields);
-    desk.verdicts(&compared).iter().for_each(|verdict| collect_fields(verdict, &mut fields));
-    let missing: Vec<_> = fields.iter().filter(|field| !described.contains(&format!("`{field}`"))).collect();
+    collect_fields(&fixture.report(&compared), &mut fields);
+    fixture.verdicts(&compared).iter().for_each(|verdict| collect_fields(verdict, &mut fields));
+    let missing: Vec<_> = fields.iter().filter(|field| !documentation.contains(&format!("`{field}`"))).collect();
     assert!(fields.len() > 60 && missing.is_empty(), "docs/REPLAY.md does not document {missing:?}");
 }
 
 #[test]
 fn output_is_deterministic() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
-    let log = desk.write_file("access.log", &mixed_log(3000));
-    let once =
-        [desk.output_bytes(&[&log, "--retry-model", "obey"]), desk.output_bytes(&[&log, "--retry-model", "obey"])];
-    assert!(once[0].iter().all(|bytes| !bytes.is_empty()));
-    assert_eq!(once[0], once[1]);
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = fixture.write_file("access.log", &mixed_log(3000));
+    let outputs = [
+        fixture.output_bytes(&[&log, "--retry-model", "obey"]),
+        fixture.output_bytes(&[&log, "--retry-model", "obey"]),
+    ];
+    assert!(outputs[0].iter().all(|bytes| !bytes.is_empty()));
+    assert_eq!(outputs[0], outputs[1]);
 }
 
 #[test]
 fn plain_gzip_and_stdin_logs_give_equal_reports() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
     let text = minutely_log(0, 30);
-    let plain = desk.write_file("access.log", &text);
-    let packed = desk.write_gzip("access.log.gz", &text);
-    let [plain, packed] = [plain, packed].map(|log| desk.report(&[&log])["policies"][0].clone());
-    assert_eq!(plain, packed);
-    let ended = desk.run(&["-", "--json", &desk.path("report.json")], text.as_bytes());
-    assert_eq!(ended.code, 0, "{}", ended.errors);
-    assert_eq!(desk.read("report.json")["policies"][0], plain);
+    let plain = fixture.write_file("access.log", &text);
+    let compressed = fixture.write_gzip("access.log.gz", &text);
+    let [plain, compressed] = [plain, compressed].map(|log| fixture.report(&[&log])["policies"][0].clone());
+    assert_eq!(plain, compressed);
+    let outcome = fixture.run(&["-", "--json", &fixture.path("report.json")], text.as_bytes());
+    assert_eq!(outcome.code, 0, "{}", outcome.errors);
+    assert_eq!(fixture.read("report.json")["policies"][0], plain);
 }
 
 #[test]
 fn several_files_are_one_log() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
     let text = minutely_log(0, 30);
-    let every_second = |from: usize| text.lines().skip(from).step_by(2).collect::<Vec<_>>().join("\n");
-    let whole = desk.write_file("whole.log", &text);
-    let halves = [desk.write_file("odd.log", &every_second(1)), desk.write_file("even.log", &every_second(0))];
-    let whole = desk.report(&[&whole])["policies"][0].clone();
-    assert_eq!(desk.report(&[&halves[0], &halves[1]])["policies"][0], whole);
+    let alternate_lines = |from: usize| text.lines().skip(from).step_by(2).collect::<Vec<_>>().join("\n");
+    let single = fixture.write_file("whole.log", &text);
+    let halves =
+        [fixture.write_file("odd.log", &alternate_lines(1)), fixture.write_file("even.log", &alternate_lines(0))];
+    let single = fixture.report(&[&single])["policies"][0].clone();
+    assert_eq!(fixture.report(&[&halves[0], &halves[1]])["policies"][0], single);
 }
 
 #[test]
 fn unreadable_lines_are_counted_and_skipped() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
     let text = format!(
         "{}nonsense\n\n192.0.2.1 - - [07/Jun/2024:00:09:00 +0000] \"-\" 408 0 \"-\" \"-\"\n",
         minutely_log(0, 9)
     );
-    let log = desk.write_file("access.log", &text);
-    let report = desk.report(&[&log]);
+    let log = fixture.write_file("access.log", &text);
+    let report = fixture.report(&[&log]);
     assert_eq!(report["log"]["requests"], 9);
     assert_eq!(report["log"]["empty"], 1);
     assert_eq!(report["log"]["non_requests"], 1);
     assert_eq!(report["log"]["first_non_request"], format!("{log}:12"));
     assert_eq!(report["log"]["invalid_lines"]["unknown_format"]["first"], format!("{log}:10"));
-    let lacking: Vec<&Value> =
-        report["log"]["missing_fields"].as_array().expect("a list").iter().map(|lack| &lack["fact"]).collect();
-    assert_eq!(lacking, ["fraction", "host", "headers", "cost", "latency"]);
+    let missing: Vec<&Value> =
+        report["log"]["missing_fields"].as_array().expect("a list").iter().map(|entry| &entry["fact"]).collect();
+    assert_eq!(missing, ["fraction", "host", "headers", "cost", "latency"]);
 }
 
 #[test]
 fn invalid_inputs_are_refused_with_reason() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
-    let (log, empty) = (desk.write_file("access.log", &minutely_log(0, 1)), desk.write_file("empty.log", ""));
-    let wrong = desk.write_file("wrong.yaml", "quota: 1\n");
-    for (arguments, code, told) in [
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let (log, empty) = (fixture.write_file("access.log", &minutely_log(0, 1)), fixture.write_file("empty.log", ""));
+    let invalid = fixture.write_file("wrong.yaml", "quota: 1\n");
+    for (arguments, code, error) in [
         (vec!["/does/not/exist.log"], 2, "/does/not/exist.log: cannot be read: No such file"),
         (vec![&*empty], 2, "no requests found in 0 lines"),
-        (vec![&*wrong], 2, "no requests found in 1 lines, 1 of them in no known format"),
-        (vec![&*log, "--compare", &wrong], 2, "quota: unknown"),
+        (vec![&*invalid], 2, "no requests found in 1 lines, 1 of them in no known format"),
+        (vec![&*log, "--compare", &invalid], 2, "quota: unknown"),
         (vec![&*log, "--actual-cost", "/other=1"], 2, "--actual-cost: unknown route \"/other\""),
         (vec![&*log, "--latency", "1"], 2, "write a duration such as 200ms, 60s or 14d"),
         (vec![], 2, "<LOG>"),
     ] {
-        let ended = desk.run(&arguments, b"");
-        assert_eq!(ended.code, code, "{arguments:?}: {}", ended.errors);
-        assert!(ended.errors.contains(told), "{arguments:?}: {}", ended.errors);
+        let outcome = fixture.run(&arguments, b"");
+        assert_eq!(outcome.code, code, "{arguments:?}: {}", outcome.errors);
+        assert!(outcome.errors.contains(error), "{arguments:?}: {}", outcome.errors);
     }
-    let cut = desk.write_file("cut.log.gz", "");
-    let whole = fs::read(desk.write_gzip("whole.log.gz", &mixed_log(2000))).expect("file was written");
-    fs::write(&cut, &whole[..whole.len() / 2]).expect("file is writable");
-    let ended = desk.run(&[&cut], b"");
-    assert_eq!(ended.code, 2, "{}", ended.errors);
-    assert!(ended.errors.contains("cut.log.gz: cannot be read"), "{}", ended.errors);
+    let truncated = fixture.write_file("cut.log.gz", "");
+    let compressed = fs::read(fixture.write_gzip("whole.log.gz", &mixed_log(2000))).expect("file was written");
+    fs::write(&truncated, &compressed[..compressed.len() / 2]).expect("file is writable");
+    let outcome = fixture.run(&[&truncated], b"");
+    assert_eq!(outcome.code, 2, "{}", outcome.errors);
+    assert!(outcome.errors.contains("cut.log.gz: cannot be read"), "{}", outcome.errors);
 }
 
 #[test]
 fn two_policies_are_compared() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
-    let twenty = desk.write_file("twenty.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
-    let log = desk.write_file("access.log", &minutely_log(0, 30));
-    let report = desk.report(&[&log, "--compare", &twenty]);
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let larger = fixture.write_file("twenty.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
+    let log = fixture.write_file("access.log", &minutely_log(0, 30));
+    let report = fixture.report(&[&log, "--compare", &larger]);
     let comparison = &report["comparison"];
     assert_eq!((&comparison["same"], &comparison["only_second_admits"]), (&20.into(), &10.into()));
     assert_eq!(comparison["by_class"]["other"]["only_second_admits"], 10);
     assert_eq!(comparison["examples"][0]["place"]["line"], 11);
     assert_eq!(report["policies"][1]["admitted"], 20);
-    let told = desk.run(&[&log, "--compare", &twenty], b"").output;
-    assert!(told.contains("Side by side") && told.contains("only the first policy admits 0"), "{told}");
-    let verdicts = desk.verdicts(&[&log, "--compare", &twenty]);
-    let of = |policy: &str| verdicts.iter().filter(|verdict| verdict["policy"] == policy).count();
-    assert_eq!((of(&desk.path("tidegate.yaml")), of(&twenty)), (30, 30));
-    assert!(desk.verdicts(&[&log])[0].get("policy").is_none(), "there is only one policy");
+    let output = fixture.run(&[&log, "--compare", &larger], b"").output;
+    assert!(output.contains("Side by side") && output.contains("only the first policy admits 0"), "{output}");
+    let verdicts = fixture.verdicts(&[&log, "--compare", &larger]);
+    let count_of = |policy: &str| verdicts.iter().filter(|verdict| verdict["policy"] == policy).count();
+    assert_eq!((count_of(&fixture.path("tidegate.yaml")), count_of(&larger)), (30, 30));
+    assert!(fixture.verdicts(&[&log])[0].get("policy").is_none(), "there is only one policy");
 }
 
 #[test]
 fn comparison_counts_refusals_by_own_class() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
     let rules = TEN_A_DAY.replace("limit: 10", "limit: 5").replace("name: other", "name: visitor");
-    let stricter = desk.write_file("stricter.yaml", &rules);
-    let log = desk.write_file("access.log", &minutely_log(0, 30));
-    let comparison = desk.report(&[&log, "--compare", &stricter])["comparison"].clone();
-    let refused = serde_json::json!({ "visitor": { "only_first_admits": 5, "only_second_admits": 0 } });
-    assert_eq!((&comparison["by_class"], &comparison["other_class"]), (&refused, &30.into()));
+    let stricter = fixture.write_file("stricter.yaml", &rules);
+    let log = fixture.write_file("access.log", &minutely_log(0, 30));
+    let comparison = fixture.report(&[&log, "--compare", &stricter])["comparison"].clone();
+    let expected = serde_json::json!({ "visitor": { "only_first_admits": 5, "only_second_admits": 0 } });
+    assert_eq!((&comparison["by_class"], &comparison["other_class"]), (&expected, &30.into()));
     assert_eq!([&comparison["examples"][0]["class"], &comparison["examples"][0]["second_class"]], ["other", "visitor"]);
-    let told = desk.run(&[&log, "--compare", &stricter], b"").output;
-    assert!(told.contains("30 lines have another class under the second"), "{told}");
+    let output = fixture.run(&[&log, "--compare", &stricter], b"").output;
+    assert!(output.contains("30 lines have another class under the second"), "{output}");
 }
 
 #[test]
 fn cache_ttl_charges_each_page_once() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
     let log =
-        desk.write_file("access.log", &(0..30).map(|minute| log_line(minute, "/page", HUMAN)).collect::<String>());
-    let used = |arguments: &[&str]| desk.report(arguments)["policies"][0]["quotas"][0]["windows"][0]["used"].clone();
+        fixture.write_file("access.log", &(0..30).map(|minute| log_line(minute, "/page", HUMAN)).collect::<String>());
+    let used = |arguments: &[&str]| fixture.report(arguments)["policies"][0]["quotas"][0]["windows"][0]["used"].clone();
     assert_eq!(used(&[&log]), 10.0);
     assert_eq!(used(&[&log, "--cache-ttl", "1d"]), 1.0);
     assert_eq!(used(&[&log, "--cache-ttl", "10m"]), 3.0);
@@ -265,12 +272,12 @@ fn cache_ttl_charges_each_page_once() {
 
 #[test]
 fn latency_keeps_units_reserved() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
-    let log = desk.write_file(
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = fixture.write_file(
         "access.log",
         &(0..30).map(|minute| log_line(minute, &format!("/{minute}"), HUMAN)).collect::<String>(),
     );
-    let admitted = |arguments: &[&str]| desk.report(arguments)["policies"][0]["admitted"].clone();
+    let admitted = |arguments: &[&str]| fixture.report(arguments)["policies"][0]["admitted"].clone();
     assert_eq!(admitted(&[&log, "--actual-cost", "/**=0", "--latency", "1s"]), 30);
     assert_eq!(admitted(&[&log, "--actual-cost", "/**=0", "--latency", "1h"]), 10);
 }
@@ -284,48 +291,48 @@ classes:
   - { name: person, when: { kind: human } }
 routes: [ { match: "/**", cost: { api: 1 } } ]
 "#;
-    let desk = ReplayFixture::with_rules(rules);
-    let log = desk.write_file(
+    let fixture = ReplayFixture::with_rules(rules);
+    let log = fixture.write_file(
         "access.log",
         &(0..60).map(|minute| log_line(minute, &format!("/{minute}"), "curl/8.0")).collect::<String>(),
     );
-    let bots = |reaction: &str| desk.report(&[&log, "--retry-model", reaction])["policies"][0]["classes"][0].clone();
-    let (deaf, obey, as_known) = (bots("ignore"), bots("obey"), bots("verified-only"));
-    assert_eq!((&deaf["requests"], &deaf["admitted"]), (&60.into(), &6.into()));
-    assert_eq!(deaf, as_known, "no identity is verified");
+    let bots = |model: &str| fixture.report(&[&log, "--retry-model", model])["policies"][0]["classes"][0].clone();
+    let (ignoring, obedient, verified_only) = (bots("ignore"), bots("obey"), bots("verified-only"));
+    assert_eq!((&ignoring["requests"], &ignoring["admitted"]), (&60.into(), &6.into()));
+    assert_eq!(ignoring, verified_only, "no identity is verified");
     let refused = |class: &Value| class["refused"]["bucket"].as_u64().expect("a number");
-    assert!(refused(&obey) < refused(&deaf) / 3, "{obey}");
-    assert!(obey["admitted"].as_u64() >= deaf["admitted"].as_u64(), "{obey}");
+    assert!(refused(&obedient) < refused(&ignoring) / 3, "{obedient}");
+    assert!(obedient["admitted"].as_u64() >= ignoring["admitted"].as_u64(), "{obedient}");
 }
 
 #[test]
 fn outputs_never_overwrite_inputs_or_other_outputs() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
-    let (log, config) = (desk.write_file("access.log", &minutely_log(0, 3)), desk.path("tidegate.yaml"));
-    let other = desk.write_file("other.yaml", TEN_A_DAY);
-    let [hard, soft, new, to_new] = ["hard", "soft", "new", "to_new"].map(|name| desk.path(name));
-    fs::hard_link(&log, &hard).expect("both paths are on one file system");
-    std::os::unix::fs::symlink(&config, &soft).expect("link does not exist yet");
-    std::os::unix::fs::symlink("new", &to_new).expect("link does not exist yet");
-    let beside = format!(
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let (log, config) = (fixture.write_file("access.log", &minutely_log(0, 3)), fixture.path("tidegate.yaml"));
+    let other = fixture.write_file("other.yaml", TEN_A_DAY);
+    let [hard_link, symlink, new, link_to_new] = ["hard", "soft", "new", "to_new"].map(|name| fixture.path(name));
+    fs::hard_link(&log, &hard_link).expect("both paths are on one file system");
+    std::os::unix::fs::symlink(&config, &symlink).expect("link does not exist yet");
+    std::os::unix::fs::symlink("new", &link_to_new).expect("link does not exist yet");
+    let alias = format!(
         "{}/../{}/new",
-        desk.path("."),
-        desk.folder.path().file_name().and_then(|name| name.to_str()).expect("UTF-8 file name")
+        fixture.path("."),
+        fixture.folder.path().file_name().and_then(|name| name.to_str()).expect("UTF-8 file name")
     );
-    for (arguments, told) in [
+    for (arguments, expected) in [
         (vec!["--json", &log, &log], format!("--json: {log} is read as a log; name another file")),
-        (vec!["--verdicts", &hard, &log], format!("--verdicts: {hard} is read as a log")),
+        (vec!["--verdicts", &hard_link, &log], format!("--verdicts: {hard_link} is read as a log")),
         (vec!["--html", &config, &log], format!("--html: {config} is read as --config")),
-        (vec!["--html", &soft, &log], format!("--html: {soft} is read as --config")),
+        (vec!["--html", &symlink, &log], format!("--html: {symlink} is read as --config")),
         (vec!["--json", &other, "--compare", &other, &log], format!("--json: {other} is read as --compare")),
         (vec!["--json", &new, "--html", &new, &log], format!("--html: {new} is the output of --json")),
-        (vec!["--json", &to_new, "--html", &beside, &log], format!("--html: {beside} is the output of --json")),
+        (vec!["--json", &link_to_new, "--html", &alias, &log], format!("--html: {alias} is the output of --json")),
         (vec!["--json", "-", "--verdicts", "/dev/stdout", &log], "--json: - is the output of --verdicts".to_owned()),
     ] {
         let before = [&log, &config, &other].map(|file| fs::read(file).expect("file exists"));
-        let ended = desk.run(&arguments, b"");
-        assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.errors);
-        assert!(ended.errors.contains(&told), "{arguments:?}: {}", ended.errors);
+        let outcome = fixture.run(&arguments, b"");
+        assert_eq!(outcome.code, 2, "{arguments:?}: {}", outcome.errors);
+        assert!(outcome.errors.contains(&expected), "{arguments:?}: {}", outcome.errors);
         assert_eq!([&log, &config, &other].map(|file| fs::read(file).expect("file exists")), before, "{arguments:?}");
         assert!(!Path::new(&new).exists(), "{arguments:?}");
     }
@@ -333,35 +340,35 @@ fn outputs_never_overwrite_inputs_or_other_outputs() {
 
 #[test]
 fn output_files_are_replaced_atomically() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
-    let (log, empty) = (desk.write_file("access.log", &minutely_log(0, 3)), desk.write_file("empty.log", ""));
-    let (report, link) = (desk.write_file("report.html", "the one before"), desk.path("link.html"));
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let (log, empty) = (fixture.write_file("access.log", &minutely_log(0, 3)), fixture.write_file("empty.log", ""));
+    let (report, link) = (fixture.write_file("report.html", "the one before"), fixture.path("link.html"));
     fs::set_permissions(&report, fs::Permissions::from_mode(0o640)).expect("file is ours");
     std::os::unix::fs::symlink(&report, &link).expect("link does not exist yet");
-    assert_eq!(desk.run(&[&empty, "--html", &report], b"").code, 2);
+    assert_eq!(fixture.run(&[&empty, "--html", &report], b"").code, 2);
     assert_eq!(fs::read_to_string(&report).expect("file exists"), "the one before");
-    assert_eq!(desk.run(&[&log, "--html", &link], b"").code, 0);
+    assert_eq!(fixture.run(&[&log, "--html", &link], b"").code, 0);
     assert!(fs::read_to_string(&report).expect("file exists").ends_with("</html>\n"));
     assert!(fs::symlink_metadata(&link).expect("file exists").is_symlink());
     assert_eq!(fs::metadata(&report).expect("file exists").permissions().mode() & 0o777, 0o640);
-    let left = fs::read_dir(desk.folder.path()).expect("directory exists").count();
+    let left = fs::read_dir(fixture.folder.path()).expect("directory exists").count();
     assert_eq!(left, 5, "the policy, two logs, the report, the link");
-    let full = desk.run(&[&log, "--verdicts", "/dev/full"], b"");
-    assert_eq!(full.code, 1);
-    assert!(full.errors.contains("No space left on device"), "{}", full.errors);
-    assert_eq!(desk.run(&[&log, "--json", "/dev/null", "--html", "/dev/null"], b"").code, 0);
+    let outcome = fixture.run(&[&log, "--verdicts", "/dev/full"], b"");
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.errors.contains("No space left on device"), "{}", outcome.errors);
+    assert_eq!(fixture.run(&[&log, "--json", "/dev/null", "--html", "/dev/null"], b"").code, 0);
 }
 
 #[test]
 fn dash_writes_one_result_to_stdout() {
-    let desk = ReplayFixture::with_rules(TEN_A_DAY);
-    let log = desk.write_file("access.log", &minutely_log(0, 30));
-    let report = desk.run(&[&log, "--json", "-"], b"");
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let log = fixture.write_file("access.log", &minutely_log(0, 30));
+    let report = fixture.run(&[&log, "--json", "-"], b"");
     assert_eq!((report.code, &*report.errors), (0, ""));
     let report: Value = serde_json::from_str(&report.output).expect("one document");
     assert_eq!(report["policies"][0]["admitted"], 10);
-    assert!(desk.run(&[&log, "--html", "/dev/stdout"], b"").output.starts_with("<!DOCTYPE html>"));
-    let verdicts = desk.run(&[&log, "--verdicts", "-"], b"").output;
+    assert!(fixture.run(&[&log, "--html", "/dev/stdout"], b"").output.starts_with("<!DOCTYPE html>"));
+    let verdicts = fixture.run(&[&log, "--verdicts", "-"], b"").output;
     assert_eq!(verdicts.lines().count(), 30);
     assert!(verdicts.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
 }
@@ -373,9 +380,9 @@ struct ReplayFixture {
 
 impl ReplayFixture {
     fn with_rules(rules: &str) -> Self {
-        let desk = Self { folder: tempfile::tempdir().expect("temporary directory") };
-        desk.write_file("tidegate.yaml", rules);
-        desk
+        let fixture = Self { folder: tempfile::tempdir().expect("temporary directory") };
+        fixture.write_file("tidegate.yaml", rules);
+        fixture
     }
 
     fn path(&self, name: &str) -> String {
@@ -394,8 +401,8 @@ impl ReplayFixture {
 
     fn write_gzip(&self, name: &str, text: &str) -> String {
         let file = fs::File::create(self.path(name)).expect("file can be created");
-        let mut packer = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
-        packer.write_all(text.as_bytes()).and_then(|()| packer.finish().map(drop)).expect("file is writable");
+        let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish().map(drop)).expect("file is writable");
         self.path(name)
     }
 
@@ -409,14 +416,14 @@ impl ReplayFixture {
     }
 
     fn report(&self, arguments: &[&str]) -> Value {
-        let ended = self.run(&[arguments, &["--json", &self.path("report.json")]].concat(), b"");
-        assert_eq!((ended.code, &*ended.errors), (0, ""), "{arguments:?}");
+        let outcome = self.run(&[arguments, &["--json", &self.path("report.json")]].concat(), b"");
+        assert_eq!((outcome.code, &*outcome.errors), (0, ""), "{arguments:?}");
         self.read("report.json")
     }
 
     fn verdicts(&self, arguments: &[&str]) -> Vec<Value> {
-        let ended = self.run(&[arguments, &["--verdicts", &self.path("verdicts")]].concat(), b"");
-        assert_eq!((ended.code, &*ended.errors), (0, ""), "{arguments:?}");
+        let outcome = self.run(&[arguments, &["--verdicts", &self.path("verdicts")]].concat(), b"");
+        assert_eq!((outcome.code, &*outcome.errors), (0, ""), "{arguments:?}");
         let text = fs::read_to_string(self.path("verdicts")).expect("file was written");
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
@@ -424,9 +431,9 @@ impl ReplayFixture {
     /// Returns standard output, the report and the verdicts of a run.
     fn output_bytes(&self, arguments: &[&str]) -> [Vec<u8>; 3] {
         let (report, verdicts) = (self.path("report.json"), self.path("verdicts"));
-        let ended = self.run(&[arguments, &["--json", &report, "--verdicts", &verdicts]].concat(), b"");
+        let outcome = self.run(&[arguments, &["--json", &report, "--verdicts", &verdicts]].concat(), b"");
         let file = |path: &Path| fs::read(path).expect("file was written");
-        [ended.output.into_bytes(), file(&PathBuf::from(report)), file(&PathBuf::from(verdicts))]
+        [outcome.output.into_bytes(), file(&PathBuf::from(report)), file(&PathBuf::from(verdicts))]
     }
 }
 
@@ -442,8 +449,8 @@ fn collect_fields(value: &Value, fields: &mut BTreeSet<String>) {
             for (name, value) in members {
                 fields.insert(name.clone());
                 match (&**name, value) {
-                    ("by_class" | "invalid_lines", Value::Object(named)) => {
-                        named.values().for_each(|value| collect_fields(value, fields));
+                    ("by_class" | "invalid_lines", Value::Object(members)) => {
+                        members.values().for_each(|value| collect_fields(value, fields));
                     }
                     (
                         "units" | "cost" | "costs" | "expected" | "used" | "window_end" | "refused" | "shadow",

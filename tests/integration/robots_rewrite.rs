@@ -26,12 +26,12 @@ fn delay_is_written_to_the_matching_group() {
 
 #[test]
 fn new_group_copies_the_previously_matching_rules() {
-    let wishes = directives(&[("bingbot", 30), ("msnbot", 30)], None, None);
+    let directives = directives(&[("bingbot", 30), ("msnbot", 30)], None, None);
     let text = "User-agent: *\r\nAllow: /a # yes\r\nDisallow: /\r\nContent-Signal: search=yes\r\n";
     let expected = "\r\nUser-agent: bingbot\r\nUser-agent: msnbot\r\nCrawl-delay: 30\r\nAllow: /a # yes\r\nDisallow: /\r\n\
                     Content-Signal: search=yes\r\n";
-    assert_eq!(merge_text(text, &wishes), format!("{text}{expected}"));
-    assert_eq!(merge_text("", &wishes), "User-agent: bingbot\nUser-agent: msnbot\nCrawl-delay: 30\nDisallow:\n");
+    assert_eq!(merge_text(text, &directives), format!("{text}{expected}"));
+    assert_eq!(merge_text("", &directives), "User-agent: bingbot\nUser-agent: msnbot\nCrawl-delay: 30\nDisallow:\n");
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn delay_only_group_stays_separate() {
 
 #[test]
 fn larger_delay_is_kept_once() {
-    let wishes = directives(&[("bingbot", 30)], None, None);
+    let directives = directives(&[("bingbot", 30)], None, None);
     let text = "User-agent: bingbot\nCrawl-delay: 60\nDisallow: /x\n";
-    assert_eq!(merge_text(text, &wishes), text);
-    for (stated, told_then) in [
+    assert_eq!(merge_text(text, &directives), text);
+    for (rules, merged_rules) in [
         ("Disallow: /x\ncrawl-delay:2.5 # be kind\r\n", "Disallow: /x\ncrawl-delay:30 # be kind\r\n"),
         ("Crawl-delay 5\nDisallow: /x\nCrawl-delay: 7\n", "Crawl-delay 30\nDisallow: /x\n"),
         ("Crawl-delay: 5\nCrawl-delay: 40\nDisallow: /x", "Crawl-delay: 40\nDisallow: /x"),
@@ -68,17 +68,21 @@ fn larger_delay_is_kept_once() {
         ("Crawl-delay: soon\nAllow: /\n", "Crawl-delay: 30\nCrawl-delay: soon\nAllow: /\n"),
     ] {
         let group = "User-agent: bingbot\n";
-        assert_eq!(merge_text(&format!("{group}{stated}"), &wishes), format!("{group}{told_then}"));
+        assert_eq!(merge_text(&format!("{group}{rules}"), &directives), format!("{group}{merged_rules}"));
     }
-    let everybody = "User-agent: *\nCrawl-delay: 60\nDisallow: /x\n";
-    assert_eq!(merge_text(everybody, &wishes), everybody, "the `*` group applies, with a larger delay");
+    let with_larger_delay = "User-agent: *\nCrawl-delay: 60\nDisallow: /x\n";
+    assert_eq!(
+        merge_text(with_larger_delay, &directives),
+        with_larger_delay,
+        "the `*` group applies, with a larger delay"
+    );
 }
 
 #[test]
 fn honeypot_is_disallowed_in_every_group() {
-    let wishes = directives(&[("bingbot", 30)], None, Some("/trap"));
+    let directives = directives(&[("bingbot", 30)], None, Some("/trap"));
     assert_eq!(
-        merge_text("User-agent: a\nDisallow:\n", &wishes),
+        merge_text("User-agent: a\nDisallow:\n", &directives),
         "User-agent: a\nDisallow: /trap\nDisallow:\n\nUser-agent: *\nDisallow: /trap\n\n\
          User-agent: bingbot\nCrawl-delay: 30\nDisallow: /trap\n"
     );
@@ -122,7 +126,7 @@ fn real_files_keep_their_lines_and_their_meaning() {
     let mut count = 0;
     for text in files.chain(real_files().map(|file| robots_bytes(&file))) {
         check_merge(&text, &all_directives())
-            .unwrap_or_else(|broken| panic!("{broken}\n{}", String::from_utf8_lossy(&text)));
+            .unwrap_or_else(|error| panic!("{error}\n{}", String::from_utf8_lossy(&text)));
         count += 1;
     }
     println!("{count} files");
@@ -130,61 +134,62 @@ fn real_files_keep_their_lines_and_their_meaning() {
 
 #[test]
 fn reference_reader_follows_rfc_9309() {
-    let of_bots = "User-agent: *\nDisallow: /\n\nUser-agent: FooBot\nAllow: /shop\nDisallow: /shop/cart\nDisallow: /*.pdf$\nCrawl-delay: 3\n";
+    let robots_txt = "User-agent: *\nDisallow: /\n\nUser-agent: FooBot\nAllow: /shop\nDisallow: /shop/cart\nDisallow: /*.pdf$\nCrawl-delay: 3\n";
     for (text, agent, path, allowed) in [
-        (of_bots, "foobot", "/shop/item", true),
-        (of_bots, "FooBot", "/shop/cart/1", false),
-        (of_bots, "FooBot", "/shop/a.pdf", false),
-        (of_bots, "FooBot", "/a.pdfx", true),
-        (of_bots, "FooBot", "/elsewhere", true),
-        (of_bots, "BarBot", "/shop", false),
+        (robots_txt, "foobot", "/shop/item", true),
+        (robots_txt, "FooBot", "/shop/cart/1", false),
+        (robots_txt, "FooBot", "/shop/a.pdf", false),
+        (robots_txt, "FooBot", "/a.pdfx", true),
+        (robots_txt, "FooBot", "/elsewhere", true),
+        (robots_txt, "BarBot", "/shop", false),
         ("User-agent: a\nUser-agent: b\nDisallow: /x\n", "b", "/x", false),
         ("User-agent: a\nDisallow:\n", "a", "/x", true),
         ("Disallow: /x\n", "a", "/x", true),
     ] {
         assert_eq!(RobotsReader::parse_text(text.as_bytes()).allows(agent, path), allowed, "{agent} {path}\n{text}");
     }
-    assert_eq!(RobotsReader::parse_text(of_bots.as_bytes()).delays("FooBot"), [3.0]);
-    assert_eq!(RobotsReader::parse_text(of_bots.as_bytes()).delays("BarBot"), [] as [f64; 0]);
+    assert_eq!(RobotsReader::parse_text(robots_txt.as_bytes()).delays("FooBot"), [3.0]);
+    assert_eq!(RobotsReader::parse_text(robots_txt.as_bytes()).delays("BarBot"), [] as [f64; 0]);
 }
 
 #[test]
 fn reference_reader_agrees_with_other_parsers() {
-    let mut differ = (0, 0);
+    let mut counts = (0, 0);
     for file in real_files() {
         let text = robots_bytes(&file);
         let read = RobotsReader::parse_text(&text);
         let agents = file["agents"].as_object().expect("agents");
-        for (agent, known) in agents {
-            differ.1 += 1;
-            let stated = read.delays(agent).last().copied();
-            differ.0 += usize::from(stated != known["delay"].as_f64());
+        for (agent, expected) in agents {
+            counts.1 += 1;
+            let delay = read.delays(agent).last().copied();
+            counts.0 += usize::from(delay != expected["delay"].as_f64());
         }
     }
     // Other parsers also match crawler names by parts of a name.
-    assert!(differ.0 * 300 <= differ.1, "{} of {} delays are parsed differently", differ.0, differ.1);
+    assert!(counts.0 * 300 <= counts.1, "{} of {} delays are parsed differently", counts.0, counts.1);
     let Some(shared) = crate::support::shared_data() else { return };
     let cases = std::fs::read(shared.join("data/robots/google-robotstxt-cases.json")).expect("cases are readable");
     let cases: Value = serde_json::from_slice(&cases).expect("JSON");
-    let wrong: Vec<&Value> =
+    let mismatches: Vec<&Value> =
         cases["cases"].as_array().expect("a list").iter().filter(|case| !matches_google_case(case)).collect();
-    assert!(wrong.len() <= 8, "{} cases: {wrong:#?}", wrong.len());
+    assert!(mismatches.len() <= 8, "{} cases: {mismatches:#?}", mismatches.len());
 }
 
 proptest! {
     #[test]
     fn merge_keeps_lines_and_access_rules(
         text in prop::collection::vec(any_line(), 0..40),
-        some in prop::collection::btree_set(prop::sample::select(ASKED.to_vec()), 0..6),
-        everybody in prop::option::of(1u32..30),
-        trap in any::<bool>(),
+        crawlers in prop::collection::btree_set(prop::sample::select(ASKED.to_vec()), 0..6),
+        default_delay in prop::option::of(1u32..30),
+        has_honeypot in any::<bool>(),
     ) {
         let text: Vec<u8> = text.concat();
         // Directives for an operator apply to all of its crawlers.
-        let of_the_family = some.contains(&("msnbot-media", 30)).then_some(("msnbot", 30));
-        let some: Vec<_> = some.into_iter().chain(of_the_family).collect();
-        let wishes = directives(&some, everybody, trap.then_some("/t-r-a-p"));
-        check_merge(&text, &wishes).map_err(|broken| TestCaseError::fail(format!("{broken}\n{}", String::from_utf8_lossy(&text))))?;
+        let msnbot = crawlers.contains(&("msnbot-media", 30)).then_some(("msnbot", 30));
+        let crawlers: Vec<_> = crawlers.into_iter().chain(msnbot).collect();
+        let directives = directives(&crawlers, default_delay, has_honeypot.then_some("/t-r-a-p"));
+        check_merge(&text, &directives)
+            .map_err(|error| TestCaseError::fail(format!("{error}\n{}", String::from_utf8_lossy(&text))))?;
     }
 
     #[test]
@@ -228,37 +233,37 @@ fn any_line() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Checks all invariants of a text and the result of its merge.
-fn check_merge(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
-    let merged = merged(text, wishes).ok_or("too long")?;
-    let broken = |what: String| Err(format!("{what} in\n{}", String::from_utf8_lossy(&merged)));
+fn check_merge(text: &[u8], directives: &RobotsDirectives) -> Result<(), String> {
+    let merged = merged(text, directives).ok_or("too long")?;
+    let fail = |message: String| Err(format!("{message} in\n{}", String::from_utf8_lossy(&merged)));
     if !is_subsequence(&lines_without_delays(text), &lines(&merged)) {
-        return broken("a line of the origin is lost".into());
+        return fail("a line of the origin is lost".into());
     }
-    if tidegate::robots::merged(&merged, wishes).as_deref() != Some(&merged) {
-        return broken("a second merge changes the text".into());
+    if tidegate::robots::merged(&merged, directives).as_deref() != Some(&merged) {
+        return fail("a second merge changes the text".into());
     }
     let (before, after) = (RobotsReader::parse_text(text), RobotsReader::parse_text(&merged));
-    for (agent, seconds) in &wishes.per_crawler {
+    for (agent, seconds) in &directives.per_crawler {
         let name = matching_group(&after, agent).unwrap_or(agent);
-        let told = after.delays(name);
-        let stated = matching_group(&before, agent).map_or(vec![], |name| before.delays(name));
-        let due = stated.iter().copied().fold(f64::from(*seconds), f64::max);
-        if told.is_empty() || told.iter().any(|told| *told != due) {
-            return broken(format!("{agent} has delays {told:?} instead of {due},"));
+        let after_delays = after.delays(name);
+        let before_delays = matching_group(&before, agent).map_or(vec![], |name| before.delays(name));
+        let expected = before_delays.iter().copied().fold(f64::from(*seconds), f64::max);
+        if after_delays.is_empty() || after_delays.iter().any(|delay| *delay != expected) {
+            return fail(format!("{agent} has delays {after_delays:?} instead of {expected},"));
         }
         if !after.states_once_per_group(name) {
-            return broken(format!("a group of {agent} has no delay or several"));
+            return fail(format!("a group of {agent} has no delay or several"));
         }
     }
     for agent in ASKED.map(|(agent, _)| agent).into_iter().chain(NOT_ASKED) {
-        let may =
+        let may_fetch =
             |reader: &RobotsReader, path| matching_group(reader, agent).is_none_or(|name| reader.allows(name, path));
-        if let Some(path) = PATHS.iter().find(|path| may(&before, path) != may(&after, path)) {
-            return broken(format!("{agent} and {path}: before the merge {}", may(&before, path)));
+        if let Some(path) = PATHS.iter().find(|path| may_fetch(&before, path) != may_fetch(&after, path)) {
+            return fail(format!("{agent} and {path}: before the merge {}", may_fetch(&before, path)));
         }
-        let trap = wishes.honeypot.as_ref().filter(|_| matching_group(&after, agent).is_some());
-        if trap.is_some_and(|trap| may(&after, trap)) {
-            return broken(format!("{agent} may fetch the honeypot"));
+        let honeypot = directives.honeypot.as_ref().filter(|_| matching_group(&after, agent).is_some());
+        if honeypot.is_some_and(|honeypot| may_fetch(&after, honeypot)) {
+            return fail(format!("{agent} may fetch the honeypot"));
         }
     }
     // Crawlers read the first or the last delay. A split group repeats its delays.
@@ -266,9 +271,9 @@ fn check_merge(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
         let delays = reader.delays(agent);
         delays.first().copied().zip(delays.last().copied())
     };
-    let untouched = if wishes.default.is_some() { &[][..] } else { &NOT_ASKED[..] };
-    match untouched.iter().find(|agent| first_and_last(&before, agent) != first_and_last(&after, agent)) {
-        Some(agent) => broken(format!("{agent} has delays {:?}", after.delays(agent))),
+    let unaffected = if directives.default.is_some() { &[][..] } else { &NOT_ASKED[..] };
+    match unaffected.iter().find(|agent| first_and_last(&before, agent) != first_and_last(&after, agent)) {
+        Some(agent) => fail(format!("{agent} has delays {:?}", after.delays(agent))),
         None => Ok(()),
     }
 }
@@ -286,29 +291,29 @@ fn matching_group<'a>(reader: &RobotsReader, agent: &'a str) -> Option<&'a str> 
 
 /// Returns the lines that the merge must keep. A delay may be replaced by a larger one.
 fn lines_without_delays(text: &[u8]) -> Vec<&[u8]> {
-    let states_delay = |line: &[u8]| {
+    let is_delay = |line: &[u8]| {
         let key = line.trim_ascii_start().get(..11);
-        key.is_some_and(|key| [&b"crawl-delay"[..], b"crawl delay"].iter().any(|known| key.eq_ignore_ascii_case(known)))
+        key.is_some_and(|key| [&b"crawl-delay"[..], b"crawl delay"].iter().any(|name| key.eq_ignore_ascii_case(name)))
     };
-    lines(text).into_iter().filter(|line| !states_delay(line)).collect()
+    lines(text).into_iter().filter(|line| !is_delay(line)).collect()
 }
 
-fn is_subsequence(few: &[&[u8]], many: &[&[u8]]) -> bool {
-    let mut rest = many.iter();
-    few.iter().all(|line| rest.any(|other| other == line))
+fn is_subsequence(part: &[&[u8]], whole: &[&[u8]]) -> bool {
+    let mut rest = whole.iter();
+    part.iter().all(|line| rest.any(|other| other == line))
 }
 
-fn directives(of_crawlers: &[(&str, u32)], of_everybody: Option<u32>, trap: Option<&str>) -> RobotsDirectives {
-    let of_crawlers = of_crawlers.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect();
-    RobotsDirectives { per_crawler: of_crawlers, default: of_everybody, honeypot: trap.map(str::to_owned) }
+fn directives(per_crawler: &[(&str, u32)], default: Option<u32>, honeypot: Option<&str>) -> RobotsDirectives {
+    let per_crawler = per_crawler.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect();
+    RobotsDirectives { per_crawler, default, honeypot: honeypot.map(str::to_owned) }
 }
 
 fn all_directives() -> RobotsDirectives {
     directives(&ASKED, None, Some("/t-r-a-p"))
 }
 
-fn merge_text(text: &str, wishes: &RobotsDirectives) -> String {
-    String::from_utf8(merged(text.as_bytes(), wishes).expect("short enough")).expect("robots.txt is UTF-8")
+fn merge_text(text: &str, directives: &RobotsDirectives) -> String {
+    String::from_utf8(merged(text.as_bytes(), directives).expect("short enough")).expect("robots.txt is UTF-8")
 }
 
 fn real_files() -> impl Iterator<Item = Value> {

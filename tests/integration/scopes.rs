@@ -12,55 +12,58 @@ routes: [ { match: \"/t/**\", scopes: [default, tenant] } ]";
 
 #[test]
 fn partitions_have_independent_slots() {
-    let (origin, asked, answers) = origin_with_signals();
-    let gate = TestGateway::with_rules(origin.address(), TENANTS);
-    let mut clients: Vec<Client> = (0..4).map(|_| gate.connect()).collect();
+    let (origin, arrival, release) = origin_with_signals();
+    let gateway = TestGateway::with_rules(origin.address(), TENANTS);
+    let mut clients: Vec<Client> = (0..4).map(|_| gateway.connect()).collect();
     send_get(&mut clients[0], "/t/1?tenant=a%20b");
-    asked.wait();
+    arrival.wait();
     send_get(&mut clients[1], "/t/2?tenant=a+b");
-    gate.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", 1.0);
+    gateway.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", 1.0);
     send_get(&mut clients[2], "/t/3?tenant=other");
-    asked.wait();
+    arrival.wait();
     send_get(&mut clients[3], "/elsewhere?tenant=other");
-    asked.wait();
-    let scope = tenant_scope_state(&gate);
+    arrival.wait();
+    let scope = tenant_scope_state(&gateway);
     assert_eq!((&scope["queue_length"], &scope["partitions"]), (&json!(1), &json!(2)));
     let busiest = &scope["busiest_partitions"][0];
     assert_eq!(
         [&busiest["partition"], &busiest["inflight"], &busiest["queue_length"]],
         [&json!("a b"), &json!(1), &json!(1)]
     );
-    assert_eq!(gate.metric("tidegate_scope_partitions{scope=\"tenant\"}"), 2.0);
-    (0..4).for_each(|_| answers.notify());
+    assert_eq!(gateway.metric("tidegate_scope_partitions{scope=\"tenant\"}"), 2.0);
+    (0..4).for_each(|_| release.notify());
     assert!(clients.iter_mut().all(|client| client.read_response().status == 200));
     assert_eq!(origin.received_requests().len(), 4);
-    gate.wait_for_metric("tidegate_scope_partitions{scope=\"tenant\"}", 0.0);
-    assert_eq!(tenant_scope_state(&gate)["partitions"], json!(0), "an idle partition is evicted");
-    assert!(!gate.metrics().keys().any(|series| series.contains("a b")), "partition values are not labels");
+    gateway.wait_for_metric("tidegate_scope_partitions{scope=\"tenant\"}", 0.0);
+    assert_eq!(tenant_scope_state(&gateway)["partitions"], json!(0), "an idle partition is evicted");
+    assert!(!gateway.metrics().keys().any(|series| series.contains("a b")), "partition values are not labels");
 }
 
 #[test]
 fn missing_or_ambiguous_partition_keys_share_one() {
-    let (origin, asked, answers) = origin_with_signals();
-    let gate = TestGateway::with_rules(origin.address(), TENANTS);
-    let mut clients: Vec<Client> = (0..3).map(|_| gate.connect()).collect();
+    let (origin, arrival, release) = origin_with_signals();
+    let gateway = TestGateway::with_rules(origin.address(), TENANTS);
+    let mut clients: Vec<Client> = (0..3).map(|_| gateway.connect()).collect();
     send_get(&mut clients[0], "/t/1");
-    asked.wait();
+    arrival.wait();
     for (client, path) in [(1, "/t/2?tenant="), (2, "/t/3?tenant=a&tenant=b")] {
         send_get(&mut clients[client], path);
-        gate.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", client as f64);
+        gateway.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", client as f64);
     }
     assert_eq!(
-        (&tenant_scope_state(&gate)["partitions"], &tenant_scope_state(&gate)["busiest_partitions"][0]["partition"]),
+        (
+            &tenant_scope_state(&gateway)["partitions"],
+            &tenant_scope_state(&gateway)["busiest_partitions"][0]["partition"]
+        ),
         (&json!(1), &json!(""))
     );
-    (0..3).for_each(|_| answers.notify());
+    (0..3).for_each(|_| release.notify());
     assert!(clients.iter_mut().all(|client| client.read_response().status == 200));
 }
 
 #[test]
 fn partition_key_supports_all_sources() {
-    for (from, first, same, other) in [
+    for (from, first, matching, other) in [
         ("host", "/t/a HTTP/1.1\r\nHost: One", "/t/b HTTP/1.1\r\nHost: one.:80", "/t/a HTTP/1.1\r\nHost: two"),
         (
             "{ header: X-Tenant }",
@@ -76,21 +79,21 @@ fn partition_key_supports_all_sources() {
         ),
         ("route", "/t/a HTTP/1.1\r\nHost: a", "/t/b HTTP/1.1\r\nHost: a", "/u/b HTTP/1.1\r\nHost: a"),
     ] {
-        let (origin, asked, answers) = origin_with_signals();
+        let (origin, arrival, release) = origin_with_signals();
         let rules = format!(
             "
 scopes: {{ tenant: {{ partition_by: {from}, concurrency: 1, queue: {{ max_wait: 60s }} }} }}
 routes: [ {{ match: \"/t/**\", scopes: tenant }}, {{ match: \"/u/**\", scopes: tenant }} ]"
         );
-        let gate = TestGateway::with_rules(origin.address(), &rules);
-        let mut clients: Vec<Client> = (0..3).map(|_| gate.connect()).collect();
+        let gateway = TestGateway::with_rules(origin.address(), &rules);
+        let mut clients: Vec<Client> = (0..3).map(|_| gateway.connect()).collect();
         clients[0].send(format!("GET {first}\r\n\r\n"));
-        asked.wait();
-        clients[1].send(format!("GET {same}\r\n\r\n"));
-        gate.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", 1.0);
+        arrival.wait();
+        clients[1].send(format!("GET {matching}\r\n\r\n"));
+        gateway.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", 1.0);
         clients[2].send(format!("GET {other}\r\n\r\n"));
-        asked.wait();
-        (0..3).for_each(|_| answers.notify());
+        arrival.wait();
+        (0..3).for_each(|_| release.notify());
         assert!(clients.iter_mut().all(|client| client.read_response().status == 200), "{from}");
     }
 }
@@ -98,12 +101,12 @@ routes: [ {{ match: \"/t/**\", scopes: tenant }}, {{ match: \"/u/**\", scopes: t
 /// Backoff keeps a partition from eviction, so each of these would be kept.
 #[test]
 fn partition_flood_is_bounded_and_throttled() {
-    let origin = Origin::with_script(|_, wire| wire.reply("503 Service Unavailable", "", b""));
+    let origin = Origin::with_script(|_, connection| connection.reply("503 Service Unavailable", "", b""));
     let rules = "
 scopes: { tenant: { partition_by: { query: tenant }, max_partitions: 50, backoff: { min_delay: 60s, jitter: 0% } } }
 routes: [ { match: \"/**\", scopes: tenant } ]";
-    let gate = TestGateway::with_rules(origin.address(), rules);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), rules);
+    let mut client = gateway.connect();
     for value in 0..200 {
         assert_eq!(client.get(&format!("/?tenant={value}"), "").status, 503);
     }
@@ -112,10 +115,10 @@ routes: [ { match: \"/**\", scopes: tenant } ]";
         51,
         "partitions beyond the maximum share one instance, which backs off after its first request"
     );
-    assert_eq!(tenant_scope_state(&gate)["partitions"], json!(50));
+    assert_eq!(tenant_scope_state(&gateway)["partitions"], json!(50));
     assert_eq!(client.get("/?tenant=new", "").json()["reason"], "backoff");
-    gate.clock.advance(Duration::from_secs(600));
-    assert_eq!(tenant_scope_state(&gate)["partitions"], json!(0), "all are evicted ten minutes later");
+    gateway.clock.advance(Duration::from_secs(600));
+    assert_eq!(tenant_scope_state(&gateway)["partitions"], json!(0), "all are evicted ten minutes later");
 }
 
 #[test]
@@ -125,37 +128,37 @@ fn scope_quota_is_enforced_and_survives_restart() {
 ledger: file
 scopes: { search: { quota: { limit: 3, window: { fixed: 24h } } } }
 routes: [ { match: /search, scopes: search }, { match: /dear, scopes: search, cost: { search: 2 } } ]";
-    let mut gate = TestGateway::with_rules(origin.address(), rules);
-    let answer = gate.connect().get("/search", "");
-    assert_eq!((answer.status, answer.field("ratelimit")), (200, "\"search\";r=2;t=43200"));
-    assert_eq!(gate.counters(), (1.0, 0.0));
-    gate.restart();
-    assert_eq!(gate.counters(), (1.0, 0.0));
-    assert_eq!(gate.connect().get("/dear", "").status, 200);
-    let refused = gate.connect().get("/search", "");
+    let mut gateway = TestGateway::with_rules(origin.address(), rules);
+    let response = gateway.connect().get("/search", "");
+    assert_eq!((response.status, response.field("ratelimit")), (200, "\"search\";r=2;t=43200"));
+    assert_eq!(gateway.counters(), (1.0, 0.0));
+    gateway.restart();
+    assert_eq!(gateway.counters(), (1.0, 0.0));
+    assert_eq!(gateway.connect().get("/dear", "").status, 200);
+    let refused = gateway.connect().get("/search", "");
     assert_eq!((refused.status, &refused.json()["reason"]), (429, &json!("quota")));
-    assert_eq!(gate.metric("tidegate_quota_used{quota=\"search\"}"), 3.0);
-    assert_eq!(gate.connect().get("/elsewhere", "").status, 200);
+    assert_eq!(gateway.metric("tidegate_quota_used{quota=\"search\"}"), 3.0);
+    assert_eq!(gateway.connect().get("/elsewhere", "").status, 200);
 }
 
 /// Returns an origin that signals each request, and responds when the test signals.
 fn origin_with_signals() -> (Origin, SignalReceiver, OriginControl) {
-    let (tell, asked) = signal();
-    let (answers, waits) = signal();
-    let origin = Origin::with_script(move |_, wire| {
-        tell.notify();
-        waits.wait();
-        wire.reply("200 OK", "", b"hello");
+    let (arrival_sender, arrival) = signal();
+    let (release, release_receiver) = signal();
+    let origin = Origin::with_script(move |_, connection| {
+        arrival_sender.notify();
+        release_receiver.wait();
+        connection.reply("200 OK", "", b"hello");
     });
-    (origin, asked, answers)
+    (origin, arrival, release)
 }
 
 fn send_get(client: &mut Client, path: &str) {
     client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
 }
 
-fn tenant_scope_state(gate: &TestGateway) -> Value {
-    let state = gate.state();
+fn tenant_scope_state(gateway: &TestGateway) -> Value {
+    let state = gateway.state();
     let scopes = state["scopes"].as_array().expect("scopes");
     scopes.iter().find(|scope| scope["name"] == "tenant").expect("state lists the scope").clone()
 }

@@ -20,19 +20,19 @@ struct SignatureFixture {
 }
 
 impl SignatureFixture {
-    fn new(reach: AllowedAddresses) -> Self {
-        Self::with_operator("chatgpt-agent", reach)
+    fn new(allowed: AllowedAddresses) -> Self {
+        Self::with_operator("chatgpt-agent", allowed)
     }
 
-    fn with_operator(operator: &str, reach: AllowedAddresses) -> Self {
+    fn with_operator(operator: &str, allowed: AllowedAddresses) -> Self {
         let (origin, directory) = (Origin::plain(), HttpsServer::without_document());
         let agent = Signer::new(&directory.url());
-        let gate = TestGateway::with_network(
-            directory.network(reach),
+        let gateway = TestGateway::with_network(
+            directory.network(allowed),
             origin.address(),
             &operator_rules(operator, &directory.url()),
         );
-        Self { gate, agent, directory, origin }
+        Self { gate: gateway, agent, directory, origin }
     }
 
     /// Like [`SignatureFixture::with_operator`], with the agent's keys fetched.
@@ -52,13 +52,13 @@ impl SignatureFixture {
     }
 
     fn observed_class_as(&self, user_agent: &str, fields: &str) -> String {
-        let answer = self.gate.connect().get("/", &format!("{user_agent}{PUBLIC}{fields}"));
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let seen = self.origin.received_requests().pop().expect("origin received the request");
+        let response = self.gate.connect().get("/", &format!("{user_agent}{PUBLIC}{fields}"));
+        assert_eq!(response.status, 200, "{}", response.text());
+        let request = self.origin.received_requests().pop().expect("origin received the request");
         format!(
             "{} {}",
-            seen.fields["x-tidegate-class"],
-            seen.fields.get("x-tidegate-operator").map_or("-", String::as_str)
+            request.fields["x-tidegate-class"],
+            request.fields.get("x-tidegate-operator").map_or("-", String::as_str)
         )
     }
 
@@ -101,133 +101,133 @@ fn signature_params(nonce: Option<&str>) -> SignatureParams<'_> {
 
 #[test]
 fn agent_is_verified_once_keys_are_fetched() {
-    let scene = SignatureFixture::new(AllowedAddresses::Any);
-    scene.directory.publish_keys(&scene.agent.directory());
-    assert_eq!(scene.observed_class(""), PERSON, "the user agent is a browser");
-    assert_eq!(scene.observed_class_signed(), DECLARED, "requests do not wait for keys");
-    scene.wait_until_verified();
-    assert_eq!(scene.directory.request_count(), 1, "keys are fetched once for all requests");
-    let seen = scene.origin.received_requests().pop().expect("origin received the request");
+    let fixture = SignatureFixture::new(AllowedAddresses::Any);
+    fixture.directory.publish_keys(&fixture.agent.directory());
+    assert_eq!(fixture.observed_class(""), PERSON, "the user agent is a browser");
+    assert_eq!(fixture.observed_class_signed(), DECLARED, "requests do not wait for keys");
+    fixture.wait_until_verified();
+    assert_eq!(fixture.directory.request_count(), 1, "keys are fetched once for all requests");
+    let request = fixture.origin.received_requests().pop().expect("origin received the request");
     assert!(
-        seen.fields["signature-agent"].contains("localhost") && seen.fields.contains_key("signature"),
+        request.fields["signature-agent"].contains("localhost") && request.fields.contains_key("signature"),
         "signature fields are forwarded"
     );
     let verified = "tidegate_verifications_total{operator=\"chatgpt-agent\",method=\"signature\",result=\"verified\"}";
-    assert!(scene.gate.metric(verified) >= 1.0);
-    let last = scene.gate.read_log().pop().expect("log has a line");
+    assert!(fixture.gate.metric(verified) >= 1.0);
+    let last = fixture.gate.read_log().pop().expect("log has a line");
     assert_eq!((&last["kind"], &last["operator"]), (&"verified_bot".into(), &"chatgpt-agent".into()), "{last}");
     assert_eq!(last["evidence"], serde_json::json!(["user_agent_no_match", "signature_valid:chatgpt-agent"]));
-    let seen = serde_json::json!(["user-agent", "signature-agent", "signature-input", "signature"]);
-    assert_eq!(last["headers_seen"], seen);
+    let headers = serde_json::json!(["user-agent", "signature-agent", "signature-input", "signature"]);
+    assert_eq!(last["headers_seen"], headers);
 }
 
 #[test]
 fn expired_future_or_foreign_signatures_are_invalid() {
-    let scene = SignatureFixture::with_keys();
+    let fixture = SignatureFixture::with_keys();
     let now = NOON.seconds();
-    for (what, terms) in [
+    for (case, params) in [
         ("over", SignatureParams { expires: now, ..signature_params(None) }),
         ("created in the future", SignatureParams { created: now + 61, ..signature_params(None) }),
         ("valid for longer than a day", SignatureParams { expires: now + 24 * 3600, ..signature_params(None) }),
         ("for another site", SignatureParams { host: "other.example", ..signature_params(None) }),
     ] {
-        assert_eq!(scene.observed_class(&scene.agent.signed_fields(&terms)), DECLARED, "{what}");
+        assert_eq!(fixture.observed_class(&fixture.agent.signed_fields(&params)), DECLARED, "{case}");
     }
-    scene.gate.advance_and_sweep(Duration::from_secs(3540));
-    assert_eq!(scene.observed_class_signed(), DECLARED, "the signature has expired");
-    let line = scene.gate.read_log().pop().expect("log has a line");
+    fixture.gate.advance_and_sweep(Duration::from_secs(3540));
+    assert_eq!(fixture.observed_class_signed(), DECLARED, "the signature has expired");
+    let line = fixture.gate.read_log().pop().expect("log has a line");
     assert_eq!(line["evidence"], serde_json::json!(["user_agent_no_match", "signature_invalid:chatgpt-agent"]));
 }
 
 #[test]
 fn nonce_is_accepted_once() {
-    let scene = SignatureFixture::with_keys();
-    let once = scene.agent.signed_fields(&signature_params(Some("a-number")));
-    assert_eq!(scene.observed_class(&once), VERIFIED);
-    assert_eq!(scene.observed_class(&once), DECLARED);
-    assert_eq!(scene.observed_class(&scene.agent.signed_fields(&signature_params(Some("another")))), VERIFIED);
+    let fixture = SignatureFixture::with_keys();
+    let fields = fixture.agent.signed_fields(&signature_params(Some("a-number")));
+    assert_eq!(fixture.observed_class(&fields), VERIFIED);
+    assert_eq!(fixture.observed_class(&fields), DECLARED);
+    assert_eq!(fixture.observed_class(&fixture.agent.signed_fields(&signature_params(Some("another")))), VERIFIED);
 }
 
 #[test]
 fn signature_by_another_key_is_rejected() {
-    let scene = SignatureFixture::with_keys();
-    let thief = Signer::new(&scene.directory.url());
-    let stolen = thief.signed_fields(&signature_params(None));
-    assert_eq!(scene.observed_class(&stolen), DECLARED);
-    let garbled =
-        scene.agent.signed_fields(&signature_params(None)).replace("Signature: sig1=:", "Signature: sig1=:AAAA");
-    assert_eq!(scene.observed_class(&garbled), DECLARED);
+    let fixture = SignatureFixture::with_keys();
+    let other_signer = Signer::new(&fixture.directory.url());
+    let fields = other_signer.signed_fields(&signature_params(None));
+    assert_eq!(fixture.observed_class(&fields), DECLARED);
+    let invalid =
+        fixture.agent.signed_fields(&signature_params(None)).replace("Signature: sig1=:", "Signature: sig1=:AAAA");
+    assert_eq!(fixture.observed_class(&invalid), DECLARED);
 }
 
 #[test]
 fn invalid_signature_of_exhaustive_operator_is_impostor() {
-    let scene = SignatureFixture::with_operator("google-agent", AllowedAddresses::Any).publish_and_wait_for_keys();
-    let garbled =
-        scene.agent.signed_fields(&signature_params(None)).replace("Signature: sig1=:", "Signature: sig1=:AAAA");
-    assert_eq!(scene.observed_class(&garbled), "impostor -");
+    let fixture = SignatureFixture::with_operator("google-agent", AllowedAddresses::Any).publish_and_wait_for_keys();
+    let invalid =
+        fixture.agent.signed_fields(&signature_params(None)).replace("Signature: sig1=:", "Signature: sig1=:AAAA");
+    assert_eq!(fixture.observed_class(&invalid), "impostor -");
 }
 
 #[test]
 fn directory_outage_leaves_agents_declared() {
-    let scene = SignatureFixture::with_operator("google-agent", AllowedAddresses::Any);
-    assert_eq!(scene.observed_class_signed(), DECLARED);
-    scene.wait_for_directory_requests(1);
-    let named = "User-Agent: Google-Agent\r\n";
-    assert_eq!(scene.observed_class_as(named, ""), "impostor -", "the address disproves the claim");
-    let signed = scene.agent.signed_fields(&signature_params(None));
+    let fixture = SignatureFixture::with_operator("google-agent", AllowedAddresses::Any);
+    assert_eq!(fixture.observed_class_signed(), DECLARED);
+    fixture.wait_for_directory_requests(1);
+    let user_agent = "User-Agent: Google-Agent\r\n";
+    assert_eq!(fixture.observed_class_as(user_agent, ""), "impostor -", "the address disproves the claim");
+    let signed = fixture.agent.signed_fields(&signature_params(None));
     assert_eq!(
-        scene.observed_class_as(named, &signed),
+        fixture.observed_class_as(user_agent, &signed),
         DECLARED,
         "the address is not evidence while the signature is pending"
     );
     // The fetch is retried within 15 seconds.
-    scene.directory.publish_keys(&scene.agent.directory());
-    scene.gate.advance_and_sweep(Duration::from_secs(15));
-    scene.wait_until_verified();
+    fixture.directory.publish_keys(&fixture.agent.directory());
+    fixture.gate.advance_and_sweep(Duration::from_secs(15));
+    fixture.wait_until_verified();
     // Keys stay valid when the key server fails again.
-    scene.directory.set_response("503 Service Unavailable", "", "");
-    scene.gate.advance_and_sweep(Duration::from_secs(600));
-    scene.wait_for_directory_requests(3);
-    assert_eq!(scene.observed_class_signed(), "agent google-agent");
+    fixture.directory.set_response("503 Service Unavailable", "", "");
+    fixture.gate.advance_and_sweep(Duration::from_secs(600));
+    fixture.wait_for_directory_requests(3);
+    assert_eq!(fixture.observed_class_signed(), "agent google-agent");
 }
 
 #[test]
 fn withdrawn_keys_become_invalid() {
-    let scene = SignatureFixture::with_keys();
-    scene.directory.publish_keys(&Signer::new("https://x.example").directory());
-    scene.gate.advance_and_sweep(Duration::from_secs(600));
-    wait_until("the key to expire", || scene.observed_class_signed() == DECLARED);
+    let fixture = SignatureFixture::with_keys();
+    fixture.directory.publish_keys(&Signer::new("https://x.example").directory());
+    fixture.gate.advance_and_sweep(Duration::from_secs(600));
+    wait_until("the key to expire", || fixture.observed_class_signed() == DECLARED);
 }
 
 #[test]
 fn directory_redirects_are_not_followed() {
-    let scene = SignatureFixture::new(AllowedAddresses::Any);
-    let elsewhere = HttpsServer::without_document();
-    elsewhere.publish_keys(&scene.agent.directory());
-    scene.directory.set_response("302 Found", &format!("Location: {}\r\n", elsewhere.url()), "");
-    assert_eq!(scene.observed_class_signed(), DECLARED);
-    scene.wait_for_directory_requests(1);
-    assert_eq!(scene.observed_class_signed(), DECLARED);
-    assert_eq!(elsewhere.request_count(), 0);
+    let fixture = SignatureFixture::new(AllowedAddresses::Any);
+    let other_server = HttpsServer::without_document();
+    other_server.publish_keys(&fixture.agent.directory());
+    fixture.directory.set_response("302 Found", &format!("Location: {}\r\n", other_server.url()), "");
+    assert_eq!(fixture.observed_class_signed(), DECLARED);
+    fixture.wait_for_directory_requests(1);
+    assert_eq!(fixture.observed_class_signed(), DECLARED);
+    assert_eq!(other_server.request_count(), 0);
 }
 
 #[test]
 fn wrong_media_type_provides_no_keys() {
-    let scene = SignatureFixture::new(AllowedAddresses::Any);
-    scene.directory.set_response("200 OK", "Content-Type: text/html\r\n", &scene.agent.directory());
-    assert_eq!(scene.observed_class_signed(), DECLARED);
-    scene.wait_for_directory_requests(1);
-    assert_eq!(scene.observed_class_signed(), DECLARED);
+    let fixture = SignatureFixture::new(AllowedAddresses::Any);
+    fixture.directory.set_response("200 OK", "Content-Type: text/html\r\n", &fixture.agent.directory());
+    assert_eq!(fixture.observed_class_signed(), DECLARED);
+    fixture.wait_for_directory_requests(1);
+    assert_eq!(fixture.observed_class_signed(), DECLARED);
 }
 
 #[test]
 fn private_network_directories_are_not_fetched() {
-    let scene = SignatureFixture::new(AllowedAddresses::Public);
-    scene.directory.publish_keys(&scene.agent.directory());
+    let fixture = SignatureFixture::new(AllowedAddresses::Public);
+    fixture.directory.publish_keys(&fixture.agent.directory());
     for _ in 0..100 {
-        assert_eq!(scene.observed_class_signed(), DECLARED);
+        assert_eq!(fixture.observed_class_signed(), DECLARED);
     }
-    assert_eq!(scene.directory.request_count(), 0);
+    assert_eq!(fixture.directory.request_count(), 0);
 }
 
 #[test]
@@ -235,37 +235,37 @@ fn keys_of_unlisted_agents_are_not_fetched() {
     let (origin, directory) = (Origin::plain(), HttpsServer::without_document());
     let agent = Signer::new(&directory.url());
     directory.publish_keys(&agent.directory());
-    let scene = SignatureFixture {
+    let fixture = SignatureFixture {
         gate: TestGateway::with_network(directory.network(AllowedAddresses::Any), origin.address(), ""),
         agent,
         directory,
         origin,
     };
     for _ in 0..100 {
-        assert_eq!(scene.observed_class_signed(), "other -");
+        assert_eq!(fixture.observed_class_signed(), "other -");
     }
-    assert_eq!(scene.directory.request_count(), 0);
-    let line = scene.gate.read_log().pop().expect("log has a line");
+    assert_eq!(fixture.directory.request_count(), 0);
+    let line = fixture.gate.read_log().pop().expect("log has a line");
     assert_eq!((&line["kind"], &line["evidence"][1]), (&"declared_bot".into(), &"signature_unknown".into()), "{line}");
 }
 
 #[test]
 fn malformed_signature_fields_leave_kind_human() {
-    let scene = SignatureFixture::new(AllowedAddresses::Any);
+    let fixture = SignatureFixture::new(AllowedAddresses::Any);
     for fields in [
         "Signature-Agent: garbage\r\nSignature-Input: garbage\r\nSignature: garbage\r\n",
         "Signature-Agent: \"\r\nSignature-Input: (\r\nSignature: :\r\n",
         "Signature-Agent: \"https://bot.example\"\r\n",
     ] {
-        assert_eq!(scene.observed_class(fields), PERSON, "{fields}");
+        assert_eq!(fixture.observed_class(fields), PERSON, "{fields}");
     }
     assert_eq!(
-        scene.observed_class(
+        fixture.observed_class(
             "Signature-Agent: sig1=1\r\nSignature-Input: sig1=();tag=\"web-bot-auth\"\r\nSignature: sig1=:AA==:\r\n"
         ),
         PERSON
     );
-    let line = scene.gate.read_log().pop().expect("log has a line");
+    let line = fixture.gate.read_log().pop().expect("log has a line");
     assert_eq!(line["evidence"], serde_json::json!(["user_agent_no_match", "signature_malformed"]));
 }
 
@@ -273,20 +273,20 @@ fn malformed_signature_fields_leave_kind_human() {
 fn disabled_verification_ignores_signatures() {
     let (origin, directory) = (Origin::plain(), HttpsServer::without_document());
     let agent = Signer::new(&directory.url());
-    let off = "verify: { dns: off, refresh_interval: off, signatures: { enabled: false } }";
-    let scene = SignatureFixture {
-        gate: TestGateway::with_network(directory.network(AllowedAddresses::Any), origin.address(), off),
+    let rules = "verify: { dns: off, refresh_interval: off, signatures: { enabled: false } }";
+    let fixture = SignatureFixture {
+        gate: TestGateway::with_network(directory.network(AllowedAddresses::Any), origin.address(), rules),
         agent,
         directory,
         origin,
     };
-    assert_eq!(scene.observed_class_signed(), "other -");
-    let line = scene.gate.read_log().pop().expect("log has a line");
+    assert_eq!(fixture.observed_class_signed(), "other -");
+    let line = fixture.gate.read_log().pop().expect("log has a line");
     assert_eq!((&line["kind"], &line["headers_seen"]), (&"human".into(), &serde_json::json!(["user-agent"])), "{line}");
 }
 
 #[test]
 fn custom_operator_is_verified_by_signature_alone() {
-    let scene = SignatureFixture::with_operator("acme", AllowedAddresses::Any).publish_and_wait_for_keys();
-    assert_eq!(scene.observed_class_signed(), "agent acme");
+    let fixture = SignatureFixture::with_operator("acme", AllowedAddresses::Any).publish_and_wait_for_keys();
+    assert_eq!(fixture.observed_class_signed(), "agent acme");
 }

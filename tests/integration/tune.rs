@@ -7,8 +7,8 @@ use tempfile::TempDir;
 
 #[test]
 fn best_share_is_found_changing_only_tiers() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
-    let report = desk.met_goal_report("person refused <= 0, search admitted >= 60 %");
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    let report = fixture.met_goal_report("person refused <= 0, search admitted >= 60 %");
     assert_eq!(report["tiers"][0]["present"], json_list(&["90%:100%"]));
     assert_eq!(term_values(&report, "present"), [30.0, 90.0]);
     assert_eq!(
@@ -25,145 +25,155 @@ fn best_share_is_found_changing_only_tiers() {
 
 #[test]
 fn written_config_passes_check_and_matches_report() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%"));
     let goal = "person refused <= 0, search admitted >= 60 %";
-    let ended = desk.tune(&["--goal", goal, "--output", &desk.path("new.yaml")]);
-    assert_eq!((ended.code, &*ended.errors), (0, ""));
-    assert_eq!(desk.read("tidegate.yaml"), rules_with_tier_at("90%"), "the input file is not modified");
-    let checked = run(&["check", &desk.path("new.yaml")], b"");
+    let outcome = fixture.tune(&["--goal", goal, "--output", &fixture.path("new.yaml")]);
+    assert_eq!((outcome.code, &*outcome.errors), (0, ""));
+    assert_eq!(fixture.read("tidegate.yaml"), rules_with_tier_at("90%"), "the input file is not modified");
+    let checked = run(&["check", &fixture.path("new.yaml")], b"");
     assert_eq!((checked.code, &*checked.errors), (0, ""));
     let replayed = run(
-        &["replay", "--config", &desk.path("new.yaml"), "--json", &desk.path("report.json"), &desk.path("access.log")],
+        &[
+            "replay",
+            "--config",
+            &fixture.path("new.yaml"),
+            "--json",
+            &fixture.path("report.json"),
+            &fixture.path("access.log"),
+        ],
         b"",
     );
     assert_eq!(replayed.code, 0, "{}", replayed.errors);
-    let replayed: Value = serde_json::from_str(&desk.read("report.json")).expect("JSON");
+    let replayed: Value = serde_json::from_str(&fixture.read("report.json")).expect("JSON");
     let classes = &replayed["policies"][0]["classes"];
     assert_eq!((&classes[0]["costly_admitted"], &classes[1]["refused"]), (&60.into(), &serde_json::json!({})));
 }
 
 #[test]
 fn inputs_are_never_overwritten() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%"));
     let goal = ["--goal", "person refused <= 0"];
-    for (name, told) in [("access.log", "is read as a log"), ("tidegate.yaml", "is read as --config")] {
-        let before = desk.read(name);
-        let ended = desk.tune(&[&goal[..], &["--output", &desk.path(name)]].concat());
-        assert_eq!(ended.code, 2, "{}", ended.errors);
-        assert!(ended.errors.contains(&format!("--output: {} {told}", desk.path(name))), "{}", ended.errors);
-        assert_eq!(desk.read(name), before);
+    for (name, expected) in [("access.log", "is read as a log"), ("tidegate.yaml", "is read as --config")] {
+        let before = fixture.read(name);
+        let outcome = fixture.tune(&[&goal[..], &["--output", &fixture.path(name)]].concat());
+        assert_eq!(outcome.code, 2, "{}", outcome.errors);
+        assert!(outcome.errors.contains(&format!("--output: {} {expected}", fixture.path(name))), "{}", outcome.errors);
+        assert_eq!(fixture.read(name), before);
     }
-    let ended = desk.tune(&[&goal[..], &["--output", "-", "--json"]].concat());
-    assert!(ended.errors.contains("--output: - is the output of --json"), "{}", ended.errors);
-    let written = desk.tune(&[&goal[..], &["--output", "-"]].concat());
-    assert_eq!((written.code, &*written.errors), (0, ""));
-    assert!(written.output.starts_with("origin: ") && !written.output.contains("Goal"), "{}", written.output);
+    let outcome = fixture.tune(&[&goal[..], &["--output", "-", "--json"]].concat());
+    assert!(outcome.errors.contains("--output: - is the output of --json"), "{}", outcome.errors);
+    let outcome = fixture.tune(&[&goal[..], &["--output", "-"]].concat());
+    assert_eq!((outcome.code, &*outcome.errors), (0, ""));
+    assert!(outcome.output.starts_with("origin: ") && !outcome.output.contains("Goal"), "{}", outcome.output);
 }
 
 #[test]
 fn unmet_goal_reports_nearest_policy_by_term_order() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
-    for (goal, found) in [
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    for (goal, expected) in [
         ("person refused <= 0, search admitted >= 80 %", [0.0, 60.0]),
         ("search admitted >= 80 %, person refused <= 0", [80.0, 20.0]),
     ] {
-        let ended = desk.tune(&["--json", "--goal", goal]);
-        assert_eq!(ended.code, 1, "{}", ended.errors);
-        let report: Value = serde_json::from_str(&ended.output).expect("JSON");
-        assert_eq!((&report["met"], term_values(&report, "found")), (&false.into(), found.to_vec()), "{report:#}");
+        let outcome = fixture.tune(&["--json", "--goal", goal]);
+        assert_eq!(outcome.code, 1, "{}", outcome.errors);
+        let report: Value = serde_json::from_str(&outcome.output).expect("JSON");
+        assert_eq!((&report["met"], term_values(&report, "found")), (&false.into(), expected.to_vec()), "{report:#}");
         assert_eq!(term_values(&report, "short_by"), [0.0, 20.0]);
     }
-    let told = desk.tune(&["--goal", "person refused <= 0, search admitted >= 80 %"]).output;
+    let output = fixture.tune(&["--goal", "person refused <= 0, search admitted >= 80 %"]).output;
     let verdict = "policies tried meets the goal; --max-trials NUMBER tries more. The nearest policy has these values";
-    assert!(told.contains("missed by 20.0 %") && one_line(&told).contains(verdict), "{told}");
+    assert!(output.contains("missed by 20.0 %") && one_line(&output).contains(verdict), "{output}");
 }
 
 #[test]
 fn impossible_goal_is_reported_with_best_value() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%").replace("limit: 100", "limit: 30"));
-    let ended = desk.tune(&["--max-trials", "12", "--goal", "person refused <= 0, search admitted >= 5 %"]);
-    assert_eq!(ended.code, 1);
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%").replace("limit: 100", "limit: 30"));
+    let outcome = fixture.tune(&["--max-trials", "12", "--goal", "person refused <= 0, search admitted >= 5 %"]);
+    assert_eq!(outcome.code, 1);
     let verdict =
         "The goal cannot be met: even with all requests of search refused, person refused is 10. The nearest policy";
-    assert!(one_line(&ended.output).contains(verdict), "{}", ended.output);
+    assert!(one_line(&outcome.output).contains(verdict), "{}", outcome.output);
 }
 
 #[test]
 fn full_shedding_is_found_with_little_effort() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%").replace("limit: 100", "limit: 40"));
-    let ended = desk.tune(&["--max-trials", "3", "--json", "--goal", "person refused <= 0"]);
-    assert_eq!(ended.code, 0, "{}", ended.output);
-    let report: Value = serde_json::from_str(&ended.output).expect("JSON");
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%").replace("limit: 100", "limit: 40"));
+    let outcome = fixture.tune(&["--max-trials", "3", "--json", "--goal", "person refused <= 0"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.output);
+    let report: Value = serde_json::from_str(&outcome.output).expect("JSON");
     assert_eq!(report["tiers"][0]["found"], json_list(&["0%:100%"]));
 }
 
 #[test]
 fn another_trade_off_point_can_be_picked() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%"));
     let goal = ["--goal", "person refused <= 0, search admitted >= 60 %", "--json"];
-    let points = desk.met_goal_report("person refused <= 0, search admitted >= 60 %")["trade_off"]["points"].clone();
+    let points = fixture.met_goal_report("person refused <= 0, search admitted >= 60 %")["trade_off"]["points"].clone();
     let last = points.as_array().expect("a list").last().expect("one point").clone();
     let number = last["number"].to_string();
-    let ended = desk.tune(&[&goal[..], &["--select", &number, "--output", &desk.path("new.yaml")]].concat());
-    assert_eq!((ended.code, &*ended.errors), (0, ""));
-    let report: Value = serde_json::from_str(&ended.output).expect("JSON");
+    let outcome = fixture.tune(&[&goal[..], &["--select", &number, "--output", &fixture.path("new.yaml")]].concat());
+    assert_eq!((outcome.code, &*outcome.errors), (0, ""));
+    let report: Value = serde_json::from_str(&outcome.output).expect("JSON");
     assert_eq!((&report["picked"], &report["tiers"][0]["found"]), (&last["number"], &last["tiers"]["search"]));
     assert_eq!(
         term_values(&report, "found"),
         [last["x"].as_f64().expect("a number"), last["y"].as_f64().expect("a number")]
     );
-    let checked = run(&["check", &desk.path("new.yaml")], b"");
+    let checked = run(&["check", &fixture.path("new.yaml")], b"");
     assert_eq!((checked.code, &*checked.errors), (0, ""));
-    let ended = desk.tune(&[&goal[..], &["--select", "1000"]].concat());
-    assert_eq!(ended.code, 2);
-    assert!(ended.errors.contains("--select: no point 1000; points are numbered from 1 to "), "{}", ended.errors);
+    let outcome = fixture.tune(&[&goal[..], &["--select", "1000"]].concat());
+    assert_eq!(outcome.code, 2);
+    assert!(outcome.errors.contains("--select: no point 1000; points are numbered from 1 to "), "{}", outcome.errors);
 }
 
 #[test]
 fn already_met_goal_changes_nothing() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("60%"));
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("60%"));
     let goal = "person refused <= 0, search admitted >= 60 %";
-    assert_eq!(desk.met_goal_report(goal)["patch"], "");
-    let told = desk.tune(&["--goal", goal, "--output", &desk.path("new.yaml")]).output;
-    assert!(told.contains("The file already meets the goal."), "{told}");
-    assert_eq!(desk.read("new.yaml"), rules_with_tier_at("60%"));
+    assert_eq!(fixture.met_goal_report(goal)["patch"], "");
+    let output = fixture.tune(&["--goal", goal, "--output", &fixture.path("new.yaml")]).output;
+    assert!(output.contains("The file already meets the goal."), "{output}");
+    assert_eq!(fixture.read("new.yaml"), rules_with_tier_at("60%"));
 }
 
 #[test]
 fn output_is_deterministic() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%"));
     let goal = ["--goal", "person refused <= 0, search evenness >= 50 %, unused <= 10 %"];
-    let tuned = || [desk.tune(&goal).output, desk.tune(&[&goal[..], &["--json"]].concat()).output];
-    let once = tuned();
-    assert!(once.iter().all(|output| !output.is_empty()));
-    assert_eq!(once, tuned());
+    let tuned = || [fixture.tune(&goal).output, fixture.tune(&[&goal[..], &["--json"]].concat()).output];
+    let first = tuned();
+    assert!(first.iter().all(|output| !output.is_empty()));
+    assert_eq!(first, tuned());
 }
 
 #[test]
 fn trade_off_points_are_monotonic() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
-    let report = desk.met_goal_report("person refused <= 0, search admitted >= 60 %");
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    let report = fixture.met_goal_report("person refused <= 0, search admitted >= 60 %");
     let trade_off = &report["trade_off"];
     assert_eq!(
         (&trade_off["x"]["measure"], &trade_off["y"]["measure"]),
         (&"person refused".into(), &"search admitted".into())
     );
     let points = trade_off["points"].as_array().expect("a list");
-    let of = |key: &str| points.iter().map(|point| point[key].as_f64().expect("a number")).collect::<Vec<_>>();
-    assert!(of("x").is_sorted() && of("y").is_sorted(), "more served requests cost more refused ones: {points:?}");
+    let values_of = |key: &str| points.iter().map(|point| point[key].as_f64().expect("a number")).collect::<Vec<_>>();
+    assert!(
+        values_of("x").is_sorted() && values_of("y").is_sorted(),
+        "more served requests cost more refused ones: {points:?}"
+    );
     assert!(points.len() >= 5, "{points:?}");
-    for mark in ["present", "found"] {
-        assert_eq!(points.iter().filter(|point| point[mark] == true).count(), 1, "{mark}: {points:?}");
+    for flag in ["present", "found"] {
+        assert_eq!(points.iter().filter(|point| point[flag] == true).count(), 1, "{flag}: {points:?}");
     }
 }
 
 #[test]
 fn the_page_fits_a_terminal() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
-    let told = desk.tune(&["--goal", "person refused <= 0, search admitted >= 60 %"]).output;
-    let page = told.split("--- ").next().expect("text before the patch");
-    assert!(page.lines().all(|line| line.chars().count() <= 80), "{told}");
-    assert!(page.contains('o') && page.contains('x'), "{told}");
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    let output = fixture.tune(&["--goal", "person refused <= 0, search admitted >= 60 %"]).output;
+    let page = output.split("--- ").next().expect("text before the patch");
+    assert!(page.lines().all(|line| line.chars().count() <= 80), "{output}");
+    assert!(page.contains('o') && page.contains('x'), "{output}");
 }
 
 #[test]
@@ -171,9 +181,9 @@ fn fully_shed_class_stays_unless_goal_names_it() {
     let rules =
         rules_with_tier_at("90%").replace("      search: [", "      bot: [{ above: 0%, shed: 100% }]\n      search: [");
     let rules = rules.replace("classes:\n", "classes:\n  - { name: bot, when: { user_agent: [\"*wget*\"] } }\n");
-    let desk = TuneFixture::with_rules(&rules);
+    let fixture = TuneFixture::with_rules(&rules);
     let names = |goal: &str| {
-        let report: Value = serde_json::from_str(&desk.tune(&["--json", "--goal", goal]).output).expect("JSON");
+        let report: Value = serde_json::from_str(&fixture.tune(&["--json", "--goal", goal]).output).expect("JSON");
         let classes = report["tiers"].as_array().expect("a list").clone();
         classes.iter().map(|class| class["class"].as_str().expect("class has a name").to_owned()).collect::<Vec<_>>()
     };
@@ -183,42 +193,42 @@ fn fully_shed_class_stays_unless_goal_names_it() {
 
 #[test]
 fn unused_counts_only_fully_logged_windows() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
-    let two_days = day_log(7) + &morning_log(8, 10);
-    desk.write("access.log", &two_days);
-    let report = desk.met_goal_report("unused <= 0 %");
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    let log = day_log(7) + &morning_log(8, 10);
+    fixture.write("access.log", &log);
+    let report = fixture.met_goal_report("unused <= 0 %");
     assert_eq!(term_values(&report, "present"), [0.0], "incomplete windows do not count");
     assert_eq!((&report["log"]["windows"], &report["log"]["windows_are_whole"]), (&1.into(), &true.into()));
-    desk.write("access.log", &morning_log(8, 10));
-    let ended = desk.tune(&["--goal", "unused <= 0 %"]);
-    assert_eq!(ended.code, 1);
-    assert!(ended.output.contains("no window of api is completely in the log"), "{}", ended.output);
+    fixture.write("access.log", &morning_log(8, 10));
+    let outcome = fixture.tune(&["--goal", "unused <= 0 %"]);
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.output.contains("no window of api is completely in the log"), "{}", outcome.output);
 }
 
 #[test]
 fn invalid_goals_and_files_give_hints() {
-    let desk = TuneFixture::with_rules(&rules_with_tier_at("90%"));
-    desk.write(
+    let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%"));
+    fixture.write(
         "flat.yaml",
         &rules_with_tier_at("90%")
             .replace("    tiers:\n      search: [{ above: 90%, shed: 100% }]   # as last year\n", ""),
     );
-    desk.write("shadow.yaml", &rules_with_tier_at("90%").replace("limit: 100", "limit: 100\n    enforce: false"));
-    for (arguments, told) in [
+    fixture.write("shadow.yaml", &rules_with_tier_at("90%").replace("limit: 100", "limit: 100\n    enforce: false"));
+    for (arguments, expected) in [
         (
-            vec!["--goal", "unused <= 1 %", "--config", &desk.path("shadow.yaml")],
+            vec!["--goal", "unused <= 1 %", "--config", &fixture.path("shadow.yaml")],
             "api refuses no request (`enforce: false`)",
         ),
         (vec!["--goal", "serch admitted >= 1 %"], "--goal:1: \"serch admitted >= 1 %\": unknown class \"serch\""),
         (vec!["--goal", "unused <= 1 %", "--quota", "apis"], "--quota: unknown quota \"apis\"; the quotas are api"),
-        (vec!["--goal", "unused <= 1 %", "--config", &desk.path("none.yaml")], "none.yaml: cannot be read"),
-        (vec!["--goal", "unused <= 1 %", "--config", &desk.path("flat.yaml")], "no class has tunable tiers in api"),
+        (vec!["--goal", "unused <= 1 %", "--config", &fixture.path("none.yaml")], "none.yaml: cannot be read"),
+        (vec!["--goal", "unused <= 1 %", "--config", &fixture.path("flat.yaml")], "no class has tunable tiers in api"),
         (vec!["--goal", "unused <= 1 %", "--actual-cost", "/other=1"], "--actual-cost: unknown route \"/other\""),
         (vec![], "--goal <GOAL>"),
     ] {
-        let ended = desk.tune(&arguments);
-        assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.errors);
-        assert!(ended.errors.contains(told), "{arguments:?}: {}", ended.errors);
+        let outcome = fixture.tune(&arguments);
+        assert_eq!(outcome.code, 2, "{arguments:?}: {}", outcome.errors);
+        assert!(outcome.errors.contains(expected), "{arguments:?}: {}", outcome.errors);
     }
 }
 
@@ -229,10 +239,10 @@ struct TuneFixture {
 
 impl TuneFixture {
     fn with_rules(rules: &str) -> Self {
-        let desk = Self { folder: tempfile::tempdir().expect("temporary directory") };
-        desk.write("tidegate.yaml", rules);
-        desk.write("access.log", &day_log(7));
-        desk
+        let fixture = Self { folder: tempfile::tempdir().expect("temporary directory") };
+        fixture.write("tidegate.yaml", rules);
+        fixture.write("access.log", &day_log(7));
+        fixture
     }
 
     fn path(&self, name: &str) -> String {
@@ -256,9 +266,9 @@ impl TuneFixture {
 
     /// Returns the report of a goal that is met.
     fn met_goal_report(&self, goal: &str) -> Value {
-        let ended = self.tune(&["--json", "--goal", goal]);
-        assert_eq!((ended.code, &*ended.errors), (0, ""), "{goal}: {}", ended.output);
-        serde_json::from_str(&ended.output).expect("JSON")
+        let outcome = self.tune(&["--json", "--goal", goal]);
+        assert_eq!((outcome.code, &*outcome.errors), (0, ""), "{goal}: {}", outcome.output);
+        serde_json::from_str(&outcome.output).expect("JSON")
     }
 }
 
@@ -266,9 +276,9 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn term_values(report: &Value, which: &str) -> Vec<f64> {
+fn term_values(report: &Value, key: &str) -> Vec<f64> {
     let terms = report["terms"].as_array().expect("a list");
-    terms.iter().map(|term| term[which].as_f64().expect("a number")).collect()
+    terms.iter().map(|term| term[key].as_f64().expect("a number")).collect()
 }
 
 fn json_list(items: &[&str]) -> Value {
@@ -278,8 +288,8 @@ fn json_list(items: &[&str]) -> Value {
 /// Returns the log of a day with a quota of 100 units: a crawler requests all of them until noon, then 40 humans
 /// follow.
 fn day_log(date: u32) -> String {
-    let evening = |person: u32| log_line(date, 18 * 60 + person * 9, &format!("/{person}"), HUMAN);
-    morning_log(date, 100) + &(0..40).map(evening).collect::<String>()
+    let evening_line = |number: u32| log_line(date, 18 * 60 + number * 9, &format!("/{number}"), HUMAN);
+    morning_log(date, 100) + &(0..40).map(evening_line).collect::<String>()
 }
 
 fn morning_log(date: u32, requests: u32) -> String {
@@ -295,7 +305,7 @@ fn log_line(date: u32, minute: u32, path: &str, agent: &str) -> String {
 
 const HUMAN: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
 
-fn rules_with_tier_at(mark: &str) -> String {
+fn rules_with_tier_at(threshold: &str) -> String {
     format!(
         r#"origin: {{ url: "http://127.0.0.1:1" }}
 bot_detection: {{ enabled: false }}
@@ -304,7 +314,7 @@ quotas:
     limit: 100
     window: {{ calendar: day, zone: UTC, at: "00:00" }}
     tiers:
-      search: [{{ above: {mark}, shed: 100% }}]   # as last year
+      search: [{{ above: {threshold}, shed: 100% }}]   # as last year
 classes:
   - {{ name: search, when: {{ kind: [verified_bot, declared_bot] }} }}
   - {{ name: person, when: {{}} }}

@@ -10,18 +10,18 @@ use std::process::{Command, Stdio};
 #[test]
 fn tutorial_commands_print_the_shown_output() {
     for program in ["curl", "python3"] {
-        let asked = Command::new(program).arg("--version").stdout(Stdio::null()).status();
-        assert!(asked.is_ok_and(|status| status.success()), "{program} is not installed; run ./test");
+        let status = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+        assert!(status.is_ok_and(|status| status.success()), "{program} is not installed; run ./test");
     }
     let steps = parse_steps(include_str!("../../docs/TUTORIAL.md"));
     assert!(steps.len() > 10);
-    let told = TutorialShell::new().run(&steps);
-    for (step, told) in steps.iter().zip(told) {
-        println!("$ {}\n{told}", step.command);
-        assert!(!told.contains("it failed"), "$ {}\n{told}", step.command);
+    let outputs = TutorialShell::new().run(&steps);
+    for (step, output) in steps.iter().zip(outputs) {
+        println!("$ {}\n{output}", step.command);
+        assert!(!output.contains("it failed"), "$ {}\n{output}", step.command);
         assert!(
-            output_matches(&step.shown, &told),
-            "$ {}\n{told}\n--- expected\n{}",
+            output_matches(&step.shown, &output),
+            "$ {}\n{output}\n--- expected\n{}",
             step.command,
             step.shown.join("\n")
         );
@@ -30,10 +30,12 @@ fn tutorial_commands_print_the_shown_output() {
 
 #[test]
 fn ellipsis_matches_any_lines() {
-    let shown = ["a", "...", "d"];
-    assert!(output_matches(&shown, "a\nb\nc\nd\n") && output_matches(&shown, "a\nd\n"));
+    let expected = ["a", "...", "d"];
+    assert!(output_matches(&expected, "a\nb\nc\nd\n") && output_matches(&expected, "a\nd\n"));
     assert!(
-        !output_matches(&shown, "a\nb\n") && !output_matches(&shown, "b\nd\n") && !output_matches(&["a"], "a\nb\n")
+        !output_matches(&expected, "a\nb\n")
+            && !output_matches(&expected, "b\nd\n")
+            && !output_matches(&["a"], "a\nb\n")
     );
 }
 
@@ -59,16 +61,18 @@ fn parse_steps(text: &str) -> Vec<TutorialStep<'_>> {
 }
 
 /// Returns true if the lines match the expected ones. If none are expected, any output matches.
-fn output_matches(shown: &[&str], told: &str) -> bool {
-    let told: Vec<&str> = told.lines().map(str::trim_end).collect();
-    shown.is_empty() || lines_match(shown, &told)
+fn output_matches(expected: &[&str], output: &str) -> bool {
+    let output: Vec<&str> = output.lines().map(str::trim_end).collect();
+    expected.is_empty() || lines_match(expected, &output)
 }
 
-fn lines_match(shown: &[&str], told: &[&str]) -> bool {
-    match (shown, told) {
+fn lines_match(expected: &[&str], output: &[&str]) -> bool {
+    match (expected, output) {
         ([], []) => true,
-        (["...", rest @ ..], _) => (0..=told.len()).any(|skipped| lines_match(rest, &told[skipped..])),
-        ([line, shown @ ..], [said, told @ ..]) => line.trim_end() == *said && lines_match(shown, told),
+        (["...", rest @ ..], _) => (0..=output.len()).any(|skipped| lines_match(rest, &output[skipped..])),
+        ([line, expected @ ..], [output_line, output @ ..]) => {
+            line.trim_end() == *output_line && lines_match(expected, output)
+        }
         _ => false,
     }
 }
@@ -81,50 +85,53 @@ struct TutorialShell {
 
 impl TutorialShell {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("temporary directory");
-        fs::create_dir(folder.path().join("bin")).expect("directory is empty");
+        let dir = tempfile::tempdir().expect("temporary directory");
+        fs::create_dir(dir.path().join("bin")).expect("directory is empty");
         let program = Path::new(env!("CARGO_BIN_EXE_tidegate"));
-        std::os::unix::fs::symlink(program, folder.path().join("bin/tidegate")).expect("directory is empty");
+        std::os::unix::fs::symlink(program, dir.path().join("bin/tidegate")).expect("directory is empty");
         // Bound at the same time, so that the ports differ.
-        let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let [site, gate, admin] = free.map(|port| port.local_addr().expect("socket is bound").port().to_string());
-        Self { folder, addresses: [("3000", site), ("8080", gate), ("9090", admin)] }
+        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let [origin, gateway, admin] =
+            listeners.map(|port| port.local_addr().expect("socket is bound").port().to_string());
+        Self { folder: dir, addresses: [("3000", origin), ("8080", gateway), ("9090", admin)] }
     }
 
     /// Runs all commands in one shell and returns the output of each.
     fn run(&self, steps: &[TutorialStep<'_>]) -> Vec<String> {
-        let written = |text: &str| {
-            self.addresses.iter().fold(text.to_owned(), |text, (written, ours)| text.replace(written, ours))
+        let substitute = |text: &str| {
+            self.addresses.iter().fold(text.to_owned(), |text, (documented, actual)| text.replace(documented, actual))
         };
         let mut script = "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\n".to_owned();
         for step in steps {
-            let command = written(step.command);
+            let command = substitute(step.command);
             script += &match command.ends_with('&') {
                 true => format!("{command}\nprintf '{MARK}'\n"),
                 false => format!("{command} || echo \"it failed: $?\"\nprintf '{MARK}'\n"),
             };
         }
-        let [_, gate, admin] = &self.addresses;
+        let [_, gateway, admin] = &self.addresses;
         let path = format!("{}/bin:{}", self.folder.path().display(), std::env::var("PATH").unwrap_or_default());
-        let told = Command::new("timeout")
+        let output = Command::new("timeout")
             .args(["120", "bash", "-c", &script])
             .current_dir(self.folder.path())
             .env("PATH", path)
-            .env("TIDEGATE__LISTEN", format!("127.0.0.1:{}", gate.1))
+            .env("TIDEGATE__LISTEN", format!("127.0.0.1:{}", gateway.1))
             .env("TIDEGATE__ADMIN__LISTEN", format!("127.0.0.1:{}", admin.1))
-            .env("TIDEGATE__ORIGIN__URL", written("http://127.0.0.1:3000"))
+            .env("TIDEGATE__ORIGIN__URL", substitute("http://127.0.0.1:3000"))
             .env("TZ", "UTC")
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .output()
             .expect("shell is installed");
-        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
         let read = |text: &str| {
-            self.addresses.iter().fold(text.to_owned(), |text, (written, ours)| text.replace(ours.as_str(), written))
+            self.addresses
+                .iter()
+                .fold(text.to_owned(), |text, (documented, actual)| text.replace(actual.as_str(), documented))
         };
-        let told: Vec<String> = told.split(MARK).map(read).collect();
-        assert_eq!(told.len(), steps.len() + 1, "the shell exited early: {told:?}");
-        told
+        let outputs: Vec<String> = output.split(MARK).map(read).collect();
+        assert_eq!(outputs.len(), steps.len() + 1, "the shell exited early: {outputs:?}");
+        outputs
     }
 }
 

@@ -42,7 +42,7 @@ fn access_log_document_is_current() {
 #[test]
 fn lines_have_the_documented_fields_in_order() {
     let charges = [QuotaCharge { retry_sequence: Some(7), ..person().charges[0] }];
-    let everything = Record {
+    let full = Record {
         charges: &charges,
         operator: Some(OperatorId(0)),
         evidence: &[Some(Evidence::ApiKey)],
@@ -56,8 +56,8 @@ fn lines_have_the_documented_fields_in_order() {
         cache: Some("hit"),
         ..person()
     };
-    let shadow = Record { outcome: RecordedOutcome::Admitted { shadow: Some(Reason::Tier) }, ..everything };
-    let nothing = Record {
+    let shadow = Record { outcome: RecordedOutcome::Admitted { shadow: Some(Reason::Tier) }, ..full };
+    let minimal = Record {
         host: b"",
         path: "",
         query: None,
@@ -70,9 +70,9 @@ fn lines_have_the_documented_fields_in_order() {
         total: Duration::ZERO,
         ..person()
     };
-    let all: Vec<&str> = LOG_FIELDS.iter().map(|field| field.name).collect();
-    let always: Vec<&str> = all.iter().copied().filter(|name| *name != OPTIONAL_LOG_FIELD).collect();
-    for (record, expected) in [(everything, &all), (shadow, &all), (person(), &always), (nothing, &always)] {
+    let all_names: Vec<&str> = LOG_FIELDS.iter().map(|field| field.name).collect();
+    let required: Vec<&str> = all_names.iter().copied().filter(|name| *name != OPTIONAL_LOG_FIELD).collect();
+    for (record, expected) in [(full, &all_names), (shadow, &all_names), (person(), &required), (minimal, &required)] {
         let Entries(entries) = serde_json::from_str(&line(&record)).expect("a JSON object");
         let names: Vec<&str> = entries.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(&names, expected);
@@ -91,16 +91,16 @@ fn written_values_are_documented() {
     let outcomes = [RecordedOutcome::Admitted { shadow: None }, RecordedOutcome::Refused(Reason::Tier)];
     assert_eq!(names(&VERDICTS), outcomes.map(RecordedOutcome::verdict));
     // Of an entry with a name, the part up to the colon.
-    let form = |entry: &str| entry.split_inclusive(':').next().unwrap_or_default().to_owned();
-    let mut written = BTreeSet::new();
+    let entry_kind = |entry: &str| entry.split_inclusive(':').next().unwrap_or_default().to_owned();
+    let mut kinds = BTreeSet::new();
     let mut next = Some(Evidence::AgentRule(0));
     while let Some(evidence) = next {
         let line: Value =
             serde_json::from_str(&line(&Record { evidence: &[Some(evidence)], ..person() })).expect("JSON");
-        written.insert(form(line["evidence"][0].as_str().expect("an entry")));
+        kinds.insert(entry_kind(line["evidence"][0].as_str().expect("an entry")));
         next = successor(evidence);
     }
-    assert_eq!(written, names(EVIDENCE).into_iter().map(form).collect());
+    assert_eq!(kinds, names(EVIDENCE).into_iter().map(entry_kind).collect());
 }
 
 /// Returns the evidence after `evidence`, so that a loop visits all forms. A new variant does not compile here.

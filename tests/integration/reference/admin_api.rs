@@ -53,14 +53,14 @@ fn endpoints_are_the_routes_of_the_router() {
 
 #[test]
 fn every_endpoint_responds() {
-    let (gate, ids) = busy_gateway();
+    let (gateway, ids) = busy_gateway();
     for endpoint in ENDPOINTS {
         let path = endpoint.path.replace("{name}", "api").replace("{id}", &ids[0]);
         let body = if endpoint.method == "PUT" { "{\"used\": \"1.5\", \"by\": \"ann\"}" } else { "" };
-        let (status, response) = gate.admin_request(endpoint.method, &path, body);
+        let (status, response) = gateway.admin_request(endpoint.method, &path, body);
         assert_eq!(status, 200, "{} {path}: {response}", endpoint.method);
         let other = if endpoint.method == "GET" { "DELETE" } else { "GET" };
-        assert_eq!(gate.admin_request(other, &path, "").0, 405, "{path}");
+        assert_eq!(gateway.admin_request(other, &path, "").0, 405, "{path}");
     }
     let mut problems = Vec::new();
     for (method, path, body, status) in [
@@ -75,8 +75,8 @@ fn every_endpoint_responds() {
         ("GET", "/api/v1/decisions/0000000000000000/explanation", "", 404),
         ("GET", "/elsewhere", "", 404),
     ] {
-        let (found, response) = gate.admin_request(method, path, body);
-        assert_eq!(found, status, "{method} {path}: {response}");
+        let (actual, response) = gateway.admin_request(method, path, body);
+        assert_eq!(actual, status, "{method} {path}: {response}");
         problems.push(serde_json::from_str(&response).expect("a problem document"));
     }
     assert_documented("problem", PROBLEM_FIELDS, &problems, |_| false);
@@ -84,23 +84,23 @@ fn every_endpoint_responds() {
 
 #[test]
 fn fields_of_responses_are_the_documented_ones() {
-    let (gate, ids) = busy_gateway();
-    let mut state = gate.state();
+    let (gateway, ids) = busy_gateway();
+    let mut state = gateway.state();
     let mut quotas = state["quotas"].as_array().expect("a list").clone();
-    let listed: Value = serde_json::from_str(&gate.admin_get("/api/v1/quotas").1).expect("JSON");
+    let listed: Value = serde_json::from_str(&gateway.admin_get("/api/v1/quotas").1).expect("JSON");
     quotas.extend(listed.as_array().expect("a list").iter().cloned());
     state["quotas"] = json!([{}]);
     assert_documented("state", STATE_FIELDS, &[state], |_| false);
     assert_documented("quota", QUOTA_FIELDS, &quotas, |_| false);
-    let (_, correction) = gate.admin_request("POST", "/api/v1/quotas/api/reset", "{\"by\": \"ann\"}");
+    let (_, correction) = gateway.admin_request("POST", "/api/v1/quotas/api/reset", "{\"by\": \"ann\"}");
     assert_documented("correction", CORRECTION_FIELDS, &[serde_json::from_str(&correction).expect("JSON")], |_| false);
     let mut explanations = Vec::new();
     for id in &ids {
         let decision: Value =
-            serde_json::from_str(&gate.admin_get(&format!("/api/v1/decisions/{id}")).1).expect("JSON");
-        let known = |name: &String| LOG_FIELDS.iter().any(|field| field.name == name);
-        assert!(decision.as_object().is_some_and(|line| line.keys().all(known)), "{decision}");
-        let explanation = gate.admin_get(&format!("/api/v1/decisions/{id}/explanation")).1;
+            serde_json::from_str(&gateway.admin_get(&format!("/api/v1/decisions/{id}")).1).expect("JSON");
+        let is_known = |name: &String| LOG_FIELDS.iter().any(|field| field.name == name);
+        assert!(decision.as_object().is_some_and(|line| line.keys().all(is_known)), "{decision}");
+        let explanation = gateway.admin_get(&format!("/api/v1/decisions/{id}/explanation")).1;
         explanations.push(serde_json::from_str(&explanation).expect("JSON"));
     }
     // Which inputs and changes an explanation has depends on the request.
@@ -111,13 +111,13 @@ fn fields_of_responses_are_the_documented_ones() {
 /// `may_be_absent` returns true need not occur.
 #[track_caller]
 fn assert_documented(name: &str, fields: &[DocumentField], documents: &[Value], may_be_absent: fn(&str) -> bool) {
-    let mut found = BTreeMap::new();
-    documents.iter().for_each(|document| collect(fields, "", document, &mut found));
+    let mut by_path = BTreeMap::new();
+    documents.iter().for_each(|document| collect(fields, "", document, &mut by_path));
     let undocumented: Vec<&String> =
-        found.keys().filter(|path| !fields.iter().any(|field| field.path == **path)).collect();
+        by_path.keys().filter(|path| !fields.iter().any(|field| field.path == **path)).collect();
     assert!(undocumented.is_empty(), "{name}: fields without documentation: {undocumented:?}");
     for field in fields {
-        let values = found.get(field.path).map(Vec::as_slice).unwrap_or_default();
+        let values = by_path.get(field.path).map(Vec::as_slice).unwrap_or_default();
         assert!(!values.is_empty() || may_be_absent(field.path), "{name}: no response has {}", field.path);
         for value in values {
             assert!(fits(field.form, value), "{name}: {} is not {}: {value}", field.path, field.form);
@@ -125,16 +125,16 @@ fn assert_documented(name: &str, fields: &[DocumentField], documents: &[Value], 
     }
 }
 
-/// Adds all fields below `value` to `found`, by path. Keys of maps by name are no fields.
-fn collect(fields: &[DocumentField], path: &str, value: &Value, found: &mut BTreeMap<String, Vec<Value>>) {
+/// Adds all fields below `value` to `by_path`, by path. Keys of maps by name are no fields.
+fn collect(fields: &[DocumentField], path: &str, value: &Value, by_path: &mut BTreeMap<String, Vec<Value>>) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| collect(fields, &format!("{path}[]"), item, found)),
+        Value::Array(items) => items.iter().for_each(|item| collect(fields, &format!("{path}[]"), item, by_path)),
         Value::Object(entries) => {
             let is_map = fields.iter().any(|field| field.path == path && field.form.contains("object of "));
             for (key, value) in entries.iter().filter(|_| !is_map) {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                collect(fields, &path, value, found);
-                found.entry(path).or_default().push(value.clone());
+                collect(fields, &path, value, by_path);
+                by_path.entry(path).or_default().push(value.clone());
             }
         }
         _ => {}
@@ -145,8 +145,8 @@ fn collect(fields: &[DocumentField], path: &str, value: &Value, found: &mut BTre
 /// reload, and the ids of some of its decisions.
 pub(super) fn busy_gateway() -> (TestGateway, Vec<String>) {
     let origin = Origin::plain();
-    let gate = TestGateway::with_rules(origin.address(), RULES);
-    let mut client = gate.connect();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let mut client = gateway.connect();
     let mut ids = Vec::new();
     let googlebot = "X-Forwarded-For: 66.249.66.1\r\nUser-Agent: Googlebot/2.1\r\n";
     for (path, fields, status) in [
@@ -168,10 +168,10 @@ pub(super) fn busy_gateway() -> (TestGateway, Vec<String>) {
     }
     while client.get("/page", "User-Agent: curl/8.0\r\n").status == 200 {}
     ids.push(client.get("/page", "User-Agent: curl/8.0\r\n").field("x-tidegate-decision").to_owned());
-    gate.set_used("api", 50);
-    assert!(gate.reload(origin.address(), "routes: 7").is_err());
-    gate.write(origin.address(), RULES);
-    (gate, ids)
+    gateway.set_used("api", 50);
+    assert!(gateway.reload(origin.address(), "routes: 7").is_err());
+    gateway.write(origin.address(), RULES);
+    (gateway, ids)
 }
 
 const RULES: &str = "

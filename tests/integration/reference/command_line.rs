@@ -22,14 +22,14 @@ fn long_help_lines_are_wrapped_below_their_text() {
 /// Appends the help of a command and of its subcommands.
 fn write_help(text: &mut String, command: &[&str]) {
     let arguments: Vec<&str> = std::iter::once("help").chain(command.iter().copied()).collect();
-    let ended = run(&arguments, b"");
-    assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{arguments:?}");
-    let help: Vec<String> = ended.output.trim_end().lines().map(wrap).collect();
+    let outcome = run(&arguments, b"");
+    assert_eq!((outcome.code, outcome.errors.as_str()), (0, ""), "{arguments:?}");
+    let help: Vec<String> = outcome.output.trim_end().lines().map(wrap).collect();
     let name = ["tidegate"].iter().chain(command).copied().collect::<Vec<_>>().join(" ");
     let level = "#".repeat(command.len() + 2 - usize::from(!command.is_empty()));
     *text += &format!("{level} {name}\n\n```text\n{}\n```\n\n", help.join("\n"));
     let commands =
-        ended.output.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        outcome.output.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     for subcommand in commands.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
         let path: Vec<&str> = command.iter().copied().chain([subcommand]).collect();
         write_help(text, &path);

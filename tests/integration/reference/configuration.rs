@@ -58,13 +58,15 @@ impl<'a> Pages<'a> {
             text.push('\n');
         }
         // The object of a key often has the same description, and more.
-        let own = nested.first().filter(|first| first.path == key).map(|first| Effect::of(first.object).all.join(" "));
-        let is_own = |part: &&String| own.as_ref().is_some_and(|own| own.contains(part.as_str()));
-        let shown: Vec<&String> = effect.paragraphs.iter().filter(|part| !is_own(part)).collect();
-        for part in &shown {
+        let object_text =
+            nested.first().filter(|first| first.path == key).map(|first| Effect::of(first.object).all.join(" "));
+        let is_repeated =
+            |part: &&String| object_text.as_ref().is_some_and(|object_text| object_text.contains(part.as_str()));
+        let paragraphs: Vec<&String> = effect.paragraphs.iter().filter(|part| !is_repeated(part)).collect();
+        for part in &paragraphs {
             text += &(paragraph("", "", part) + "\n");
         }
-        let mut described = shown.iter().map(|part| part.as_str()).collect::<Vec<_>>().join(" ");
+        let mut described = paragraphs.iter().map(|part| part.as_str()).collect::<Vec<_>>().join(" ");
         for Nested { path, object } in nested {
             if path != key {
                 text += &format!("### `{path}`\n\n");
@@ -89,8 +91,8 @@ impl<'a> Pages<'a> {
             assert!(is_section || !effect.default.is_empty(), "the description of {path} states no default");
             let facts = format!("**`{path}`**: {form}. {}", effect.default);
             text += &format!("{}\\\n", paragraph("- ", "  ", facts.trim_end()).trim_end());
-            for (place, part) in effect.paragraphs.iter().enumerate() {
-                let gap = if place == 0 { "" } else { "\n" };
+            for (index, part) in effect.paragraphs.iter().enumerate() {
+                let gap = if index == 0 { "" } else { "\n" };
                 text += &format!("{gap}{}", paragraph("  ", "  ", part));
             }
             text += &self.words(property);
@@ -144,7 +146,7 @@ impl<'a> Pages<'a> {
         }
         if let Some(keys) = schema["properties"].as_object() {
             let keys: Vec<String> =
-                keys.iter().map(|(key, of)| format!("{key}: {}", self.form(of, path, nested))).collect();
+                keys.iter().map(|(key, value)| format!("{key}: {}", self.form(value, path, nested))).collect();
             return format!("`{{ {} }}`", keys.join(", "));
         }
         let scalar = FORMS.iter().find(|form| (form.is)(schema));
@@ -183,7 +185,8 @@ impl Effect {
         let description = schema["description"].as_str().unwrap_or_default();
         let (mut defaults, mut paragraphs, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for text in description.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")) {
-            let (default, rest): (Vec<&str>, Vec<&str>) = sentences(&text).into_iter().partition(|one| is_default(one));
+            let (default, rest): (Vec<&str>, Vec<&str>) =
+                sentences(&text).into_iter().partition(|sentence| is_default(sentence));
             defaults.extend(default.into_iter().map(str::to_owned));
             paragraphs.push(rest.join(" "));
             all.push(text);
@@ -206,7 +209,7 @@ fn is_default(sentence: &str) -> bool {
 fn sentences(text: &str) -> Vec<&str> {
     let (mut sentences, mut start) = (Vec::new(), 0);
     for (end, _) in text.match_indices(". ") {
-        if text[end + 2..].starts_with(|sign: char| sign.is_ascii_uppercase() || matches!(sign, '`' | '"' | '{')) {
+        if text[end + 2..].starts_with(|c: char| c.is_ascii_uppercase() || matches!(c, '`' | '"' | '{')) {
             sentences.push(&text[start..=end]);
             start = end + 2;
         }
@@ -292,7 +295,7 @@ const FORMS: &[Form] = &[
 /// Returns true if `schema` has this type, or this type and null.
 fn is_type(schema: &Value, name: &str) -> bool {
     let types = schema["type"].as_array().map(Vec::as_slice).unwrap_or_default();
-    schema["type"] == name || types.iter().any(|one| one == name)
+    schema["type"] == name || types.iter().any(|entry| entry == name)
 }
 
 const INTRODUCTION: &str = "\

@@ -43,8 +43,8 @@ fn words(text: &str) -> Vec<String> {
 
 /// Returns the anchor of a heading.
 pub(super) fn anchor(heading: &str) -> String {
-    let kept = |sign: &char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | '-' | ' ');
-    heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
+    let is_kept = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ' ');
+    heading.to_lowercase().chars().filter(is_kept).collect::<String>().replace(' ', "-")
 }
 
 /// Returns true if a line that starts with `word` would be a list item or a heading.

@@ -28,13 +28,13 @@ fn metrics_document_is_current() {
 
 #[test]
 fn exported_series_have_documented_names_and_labels() {
-    let (gate, _) = busy_gateway();
-    for series in gate.metrics().keys() {
+    let (gateway, _) = busy_gateway();
+    for series in gateway.metrics().keys() {
         let (name, labels) = series.split_once('{').unwrap_or((series, ""));
         let is_histogram =
             |name: &&str| METRICS.iter().any(|metric| metric.name == *name && metric.form == MetricKind::Histogram);
         let parts = ["_bucket", "_sum", "_count"];
-        let base = parts.iter().find_map(|part| name.strip_suffix(part).filter(is_histogram)).unwrap_or(name);
+        let base = parts.iter().find_map(|suffix| name.strip_suffix(suffix).filter(is_histogram)).unwrap_or(name);
         let metric =
             METRICS.iter().find(|metric| metric.name == base).unwrap_or_else(|| panic!("undocumented {series}"));
         let mut names = BTreeSet::new();
@@ -44,8 +44,9 @@ fn exported_series_have_documented_names_and_labels() {
             }
             names.insert(label);
             let value = value.trim_end_matches('"');
-            let known = LABELS.iter().find(|known| known.name == label).unwrap_or_else(|| panic!("label {label}"));
-            let values = (known.values)();
+            let documented =
+                LABELS.iter().find(|documented| documented.name == label).unwrap_or_else(|| panic!("label {label}"));
+            let values = (documented.values)();
             assert!(values.is_empty() || values.contains(&value), "{series}: {values:?}");
         }
         assert_eq!(names, metric.labels.iter().copied().collect(), "{series}");
