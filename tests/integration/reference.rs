@@ -40,15 +40,15 @@ fn first_difference(existing: &str, expected: &str) -> String {
 }
 
 /// Returns true if `value` has the JSON type that a table of fields states.
-fn fits(form: &str, value: &Value) -> bool {
+fn matches_form(form: &str, value: &Value) -> bool {
     if let Some(item_form) = form.strip_prefix("list of ") {
-        return value.as_array().is_some_and(|items| items.iter().all(|item| fits(item_form, item)));
+        return value.as_array().is_some_and(|items| items.iter().all(|item| matches_form(item_form, item)));
     }
     if let Some(item_form) = form.strip_prefix("object of ") {
-        return value.as_object().is_some_and(|fields| fields.values().all(|field| fits(item_form, field)));
+        return value.as_object().is_some_and(|fields| fields.values().all(|field| matches_form(item_form, field)));
     }
     if let Some((first, second)) = form.split_once(" or ") {
-        return fits(first, value) || fits(second, value);
+        return matches_form(first, value) || matches_form(second, value);
     }
     match form {
         "string" => value.is_string(),

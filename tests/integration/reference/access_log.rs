@@ -1,7 +1,7 @@
 //! ACCESS_LOG.md, from the tables beside the writer of access log lines.
 
 use super::markdown::table;
-use super::{assert_current, fits};
+use super::{assert_current, matches_form};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -78,7 +78,7 @@ fn lines_have_the_documented_fields_in_order() {
         assert_eq!(&names, expected);
         for (name, value) in &entries {
             let form = LOG_FIELDS.iter().find(|field| field.name == name).expect("field is documented").form;
-            assert!(fits(form, value), "{name} is not {form}: {value}");
+            assert!(matches_form(form, value), "{name} is not {form}: {value}");
         }
     }
 }

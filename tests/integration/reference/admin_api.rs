@@ -1,7 +1,7 @@
 //! ADMIN_API.md, from the tables beside the router and the JSON writers of the admin listener.
 
 use super::markdown::{paragraph, table};
-use super::{assert_current, fits};
+use super::{assert_current, matches_form};
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ fn assert_documented(name: &str, fields: &[DocumentField], documents: &[Value], 
         let values = by_path.get(field.path).map(Vec::as_slice).unwrap_or_default();
         assert!(!values.is_empty() || may_be_absent(field.path), "{name}: no response has {}", field.path);
         for value in values {
-            assert!(fits(field.form, value), "{name}: {} is not {}: {value}", field.path, field.form);
+            assert!(matches_form(field.form, value), "{name}: {} is not {}: {value}", field.path, field.form);
         }
     }
 }

@@ -51,15 +51,17 @@ impl<'a> Pages<'a> {
         let (mut text, mut nested) = (format!("## `{key}`\n\n"), Vec::new());
         let property = &self.schema["properties"][key];
         let form = self.form(property, key, &mut nested);
-        let effect = Effect::of(property);
+        let effect = Effect::from_schema(property);
         if form != "object" {
             assert!(!effect.default.is_empty(), "the description of {key} states no default");
             text += &paragraph("", "", &format!("Type: {form}. {}", effect.default));
             text.push('\n');
         }
         // The object of a key often has the same description, and more.
-        let object_text =
-            nested.first().filter(|first| first.path == key).map(|first| Effect::of(first.object).all.join(" "));
+        let object_text = nested
+            .first()
+            .filter(|first| first.path == key)
+            .map(|first| Effect::from_schema(first.object).all.join(" "));
         let is_repeated =
             |part: &&String| object_text.as_ref().is_some_and(|object_text| object_text.contains(part.as_str()));
         let paragraphs: Vec<&String> = effect.paragraphs.iter().filter(|part| !is_repeated(part)).collect();
@@ -79,14 +81,14 @@ impl<'a> Pages<'a> {
     /// Returns the keys of an object, then those of the objects in it. `described` is the text above them.
     fn object(&mut self, path: &str, object: &'a Value, described: &str) -> String {
         let (mut text, mut nested) = (String::new(), Vec::new());
-        let parts = Effect::of(object).all;
+        let parts = Effect::from_schema(object).all;
         for part in parts.into_iter().filter(|part| !described.contains(part.trim_end_matches('.'))) {
             text += &(paragraph("", "", &part) + "\n");
         }
         for (key, property) in object["properties"].as_object().expect("an object has keys") {
             let path = format!("{path}.{key}");
             let form = self.form(property, &path, &mut nested);
-            let effect = Effect::of(property);
+            let effect = Effect::from_schema(property);
             let is_section = form.starts_with('[');
             assert!(is_section || !effect.default.is_empty(), "the description of {path} states no default");
             let facts = format!("**`{path}`**: {form}. {}", effect.default);
@@ -130,13 +132,13 @@ impl<'a> Pages<'a> {
                 return format!("{}, or {ending}", self.form(one, path, nested));
             }
             let forms: Vec<String> = forms.into_iter().map(|form| self.form(form, path, nested)).collect();
-            return either(&forms);
+            return join_alternatives(&forms);
         }
         if let Some(words) = schema["enum"].as_array() {
-            return either(&words.iter().map(code).collect::<Vec<_>>());
+            return join_alternatives(&words.iter().map(code).collect::<Vec<_>>());
         }
         if let Some(words) = schema["oneOf"].as_array() {
-            return either(&words.iter().map(|word| code(&word["const"])).collect::<Vec<_>>());
+            return join_alternatives(&words.iter().map(|word| code(&word["const"])).collect::<Vec<_>>());
         }
         if let Some(items) = schema.get("items") {
             return format!("list of {}", plural(&self.form(items, &format!("{path}[N]"), nested)));
@@ -181,7 +183,7 @@ struct Effect {
 }
 
 impl Effect {
-    fn of(schema: &Value) -> Self {
+    fn from_schema(schema: &Value) -> Self {
         let description = schema["description"].as_str().unwrap_or_default();
         let (mut defaults, mut paragraphs, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for text in description.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")) {
@@ -227,7 +229,7 @@ fn code(word: &Value) -> String {
 }
 
 /// Returns `a, b or c`.
-fn either(forms: &[String]) -> String {
+fn join_alternatives(forms: &[String]) -> String {
     match forms {
         [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
         _ => forms.concat(),
