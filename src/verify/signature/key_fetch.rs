@@ -42,7 +42,9 @@ impl SignatureVerifier {
         let limits = FetchLimits { most_bytes: MAX_DIRECTORY_BYTES, timeout: FETCH_TIMEOUT, redirects: 0, reach };
         let fetch_loop = async |listing| {
             loop {
-                let due = self.memory.lock().directories.next_fetch(listing, uptime());
+                // Lifetime and retry count from here: the response delay is part of the age (RFC 9111 section 4.2.3).
+                let started = uptime();
+                let due = self.memory.lock().directories.next_fetch(listing, started);
                 let Some(agent) = due else {
                     let _ = tokio::time::timeout(POLL_INTERVAL, self.named.notified()).await;
                     continue;
@@ -53,19 +55,20 @@ impl SignatureVerifier {
                     Ok(Fetched::Unchanged) => Err("unexpected status 304".to_owned()),
                     Err(error) => Err(error.to_string()),
                 };
-                self.store_result(&agent, result, uptime());
+                self.store_result(&agent, result, started);
             }
         };
         tokio::join!(fetch_loop(AgentListing::Listed), fetch_loop(AgentListing::Unlisted));
     }
 
-    fn store_result(&self, agent: &AgentUrl, result: Result<Published, String>, uptime: Timestamp) {
-        let random = f64::from(self.secrets.hash_one((agent, uptime)) as u32) / f64::from(u32::MAX);
+    /// Stores the result of a fetch that began at `started`.
+    fn store_result(&self, agent: &AgentUrl, result: Result<Published, String>, started: Timestamp) {
+        let random = f64::from(self.secrets.hash_one((agent, started)) as u32) / f64::from(u32::MAX);
         let message = match &result {
             Ok((keys, _)) => format!("Fetched {} keys of {agent}", keys.len()),
             Err(reason) => format!("Cannot fetch the keys of {agent}: {reason}"),
         };
-        match self.memory.lock().directories.record_fetch(agent, result.ok(), random, uptime) {
+        match self.memory.lock().directories.record_fetch(agent, result.ok(), random, started) {
             // Logged once, though the fetch is retried every few minutes. Failures of unlisted agents are not warnings.
             Some((AgentListing::Listed, 1)) => warn!("{message}; requests signed with them stay unverified"),
             _ => info!("{message}"),
