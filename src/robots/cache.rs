@@ -272,7 +272,7 @@ mod tests {
         assert!((0..5).all(|hour| is_cached("visited", hour)));
         for number in 0..1000 {
             // Invented, and requested several times.
-            keep(&number.to_string(), Requester::Other, 5);
+            insert(&number.to_string(), Requester::Other, 5);
             assert!((0..3).all(|_| is_cached(&number.to_string(), 5)), "a new site is cached");
         }
         assert_eq!(cache.sites.lock().len(), MAX_SITES);

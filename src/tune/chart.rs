@@ -36,7 +36,7 @@ impl Chart<'_> {
         text += &format!("  {pad} └{}\n", "─".repeat(WIDTH));
         let width = WIDTH.saturating_sub(x_low.chars().count() + x_high.chars().count());
         let name: String = x_name.chars().take(width.saturating_sub(2)).collect();
-        text += &format!("  {pad}  {x_low}{name:^room$}{x_high}\n");
+        text += &format!("  {pad}  {x_low}{name:^width$}{x_high}\n");
         text
     }
 }

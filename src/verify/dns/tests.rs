@@ -183,7 +183,7 @@ fn proven_address_is_refreshed_early_with_priority() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     assert_eq!(runtime.block_on(next), (crawler, BING));
     // All lookups fail: a verified result stays until it expires.
-    names.memory.insert(crawler, AddressOwners::unknown(), CacheTtl::Short, at(18));
+    verifier.memory.insert(crawler, AddressOwners::unknown(), CacheTtl::Short, at(18));
     assert_eq!(verifier.lookup(BING, crawler, at(23)), DnsResult::Verified);
     assert_eq!(verifier.lookup(BING, crawler, at(24)), DnsResult::Unknown);
 }
