@@ -1,9 +1,7 @@
 //! Address lists: finds the configured lists that contain an address.
-//!
-//! The networks of all lists form one table of disjoint intervals, each with its set of lists. A lookup is one binary
-//! search, for any number of networks.
 
 use super::identity::{IpPrefix, canonical};
+use super::network_table::NetworkTable;
 use std::net::IpAddr;
 
 /// Index of an address list in the settings.
@@ -17,8 +15,7 @@ pub struct ListSet(u64);
 /// The networks of all address lists.
 #[derive(Clone, Debug, Default)]
 pub struct AddressLists {
-    v4: IntervalTable<u32>,
-    v6: IntervalTable<u128>,
+    networks: NetworkTable<ListSet>,
     counts: Vec<usize>,
 }
 
@@ -29,13 +26,6 @@ pub struct InvalidLine {
     pub number: u64,
     /// Content of the line, truncated.
     pub found: String,
-}
-
-/// Sorted interval starts, with the set of lists of each interval.
-#[derive(Clone, Debug, Default)]
-struct IntervalTable<T> {
-    starts: Vec<T>,
-    listed: Vec<ListSet>,
 }
 
 impl ListSet {
@@ -62,67 +52,25 @@ impl AddressLists {
 
     /// Builds the table from the networks of all lists, in the order of their ids. Ignores lists beyond the 64th.
     pub fn new(lists: &[Vec<IpPrefix>]) -> Self {
-        let counts = lists.iter().map(Vec::len).collect();
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for (list, networks) in lists.iter().take(Self::MAX_LISTS).enumerate() {
-            for network in networks {
-                let (first, last) = network.bounds();
-                match (first, last) {
-                    (IpAddr::V4(first), IpAddr::V4(last)) => v4.push((u32::from(first), u32::from(last), list)),
-                    (IpAddr::V6(first), IpAddr::V6(last)) => v6.push((u128::from(first), u128::from(last), list)),
-                    _ => {}
-                }
-            }
-        }
+        let networks = lists
+            .iter()
+            .zip((0..).map(ListId))
+            .take(Self::MAX_LISTS)
+            .flat_map(|(networks, list)| networks.iter().map(move |network| (network.bounds(), list)));
         Self {
-            v4: IntervalTable::of(&v4, |last| last.checked_add(1)),
-            v6: IntervalTable::of(&v6, |last| last.checked_add(1)),
-            counts,
+            networks: NetworkTable::new(networks, |lists| ListSet::from_ids(lists.iter().copied())),
+            counts: lists.iter().map(Vec::len).collect(),
         }
     }
 
     /// Returns the lists that contain `address`.
     pub fn lookup(&self, address: IpAddr) -> ListSet {
-        match canonical(address) {
-            IpAddr::V4(v4) => self.v4.at(u32::from(v4)),
-            IpAddr::V6(v6) => self.v6.at(u128::from(v6)),
-        }
+        self.networks.get(canonical(address)).copied().unwrap_or_default()
     }
 
     /// Returns the number of networks of each list.
     pub fn counts(&self) -> &[usize] {
         &self.counts
-    }
-}
-
-impl<T: Ord + Copy> IntervalTable<T> {
-    /// Builds the table. `successor` returns the next number, if there is one.
-    fn of(networks: &[(T, T, usize)], successor: impl Fn(T) -> Option<T>) -> Self {
-        let mut edges: Vec<(T, usize, bool)> = Vec::with_capacity(networks.len() * 2);
-        for &(first, last, list) in networks {
-            edges.push((first, list, true));
-            edges.extend(successor(last).map(|end| (end, list, false)));
-        }
-        edges.sort_unstable_by_key(|&(bound, ..)| bound);
-        let mut depth = [0_u32; AddressLists::MAX_LISTS];
-        let mut table = Self { starts: Vec::new(), listed: Vec::new() };
-        for group in edges.chunk_by(|a, b| a.0 == b.0) {
-            // Count starts first: the depth of adjacent networks would otherwise drop below zero.
-            group.iter().filter(|edge| edge.2).for_each(|edge| depth[edge.1] += 1);
-            group.iter().filter(|edge| !edge.2).for_each(|edge| depth[edge.1] -= 1);
-            let listed =
-                ListSet::from_ids((0..).map(ListId).zip(depth).filter(|(_, depth)| *depth > 0).map(|(list, _)| list));
-            if table.listed.last().copied().unwrap_or_default() != listed {
-                table.starts.push(group[0].0);
-                table.listed.push(listed);
-            }
-        }
-        table
-    }
-
-    fn at(&self, number: T) -> ListSet {
-        let started = self.starts.partition_point(|start| *start <= number);
-        started.checked_sub(1).map_or(ListSet::default(), |index| self.listed[index])
     }
 }
 

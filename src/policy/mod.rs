@@ -17,6 +17,7 @@ pub mod dns_pattern;
 pub mod facts;
 pub mod identity;
 pub mod lease;
+pub mod network_table;
 pub mod pacing;
 pub mod quota;
 pub mod quota_sync;

@@ -1,9 +1,7 @@
 //! Lookup of all published address ranges in one table, with their meaning for each operator.
-//!
-//! Two networks are nested or disjoint, so the address space divides into intervals in which all addresses are in the
-//! same networks. A lookup is one binary search for the interval, however deep the networks are nested.
 
 use crate::policy::OperatorId;
+use crate::policy::network_table::NetworkTable;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -12,10 +10,10 @@ use std::net::IpAddr;
 /// Address ranges of all operators.
 #[derive(Debug)]
 pub(super) struct Ranges {
-    v4: IntervalTable<u32>,
-    v6: IntervalTable<u128>,
-    /// Matches of the intervals. Intervals with equal matches share an entry.
-    says: Vec<RangeMatches>,
+    /// Index in `matches` of each interval.
+    intervals: NetworkTable<u32>,
+    /// Different matches of the intervals.
+    matches: Vec<RangeMatches>,
 }
 
 /// Match of an address in an operator's range.
@@ -34,110 +32,43 @@ pub(super) type Range = (IpNet, OperatorId, RangeMatch);
 /// best match.
 type RangeMatches = SmallVec<[(OperatorId, RangeMatch); 4]>;
 
-/// Start of each interval, and the index of its matches. The last interval ends with the address space.
-#[derive(Debug)]
-struct IntervalTable<A> {
-    begin: Vec<A>,
-    says: Vec<u32>,
-}
-
 impl Ranges {
     pub(super) fn new(ranges: impl IntoIterator<Item = Range>) -> Self {
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for (network, operator, range_match) in ranges {
-            match network {
-                IpNet::V4(network) => {
-                    v4.push((network.network().to_bits(), network.broadcast().to_bits(), (operator, range_match)));
-                }
-                IpNet::V6(network) => {
-                    v6.push((network.network().to_bits(), network.broadcast().to_bits(), (operator, range_match)));
-                }
-            }
-        }
+        let networks = ranges
+            .into_iter()
+            .map(|(network, operator, result)| ((network.network(), network.broadcast()), (operator, result)));
         let mut interner = MatchInterner::default();
-        let v4 = intervals(v4, |address| address.checked_add(1), &mut interner);
-        let v6 = intervals(v6, |address| address.checked_add(1), &mut interner);
-        Self { v4, v6, says: interner.says }
+        let intervals = NetworkTable::new(networks, |ranges| interner.intern(ranges));
+        Self { intervals, matches: interner.matches }
     }
 
     /// Returns the best match of any range that contains `address` for `operator`.
     pub(super) fn best_match(&self, operator: OperatorId, address: IpAddr) -> Option<RangeMatch> {
-        let index = match address {
-            IpAddr::V4(address) => self.v4.at(address.to_bits()),
-            IpAddr::V6(address) => self.v6.at(address.to_bits()),
-        };
-        self.says[index?].iter().find(|(owner, _)| *owner == operator).map(|(_, range_match)| *range_match)
+        let matches = &self.matches[*self.intervals.get(address)? as usize];
+        matches.iter().find(|(other, _)| *other == operator).map(|(_, result)| *result)
     }
-}
-
-impl<A: Copy + Ord> IntervalTable<A> {
-    fn at(&self, address: A) -> Option<usize> {
-        let index = self.begin.partition_point(|begin| *begin <= address).checked_sub(1)?;
-        Some(self.says[index] as usize)
-    }
-
-    /// Starts an interval after `last`, unless that is the last address.
-    fn begin_after(&mut self, last: A, next: fn(A) -> Option<A>, match_index: u32) {
-        if let Some(begin) = next(last) {
-            self.begin(begin, match_index);
-        }
-    }
-
-    /// Starts an interval at `begin`; `match_index` is the index of its matches.
-    fn begin(&mut self, begin: A, match_index: u32) {
-        match self.begin.last() {
-            Some(last) if *last == begin => *self.says.last_mut().expect("one entry per interval") = match_index,
-            _ => {
-                self.begin.push(begin);
-                self.says.push(match_index);
-            }
-        }
-    }
-}
-
-/// Divides the address space into intervals: walks over the sorted networks and keeps a stack of those that contain the
-/// current address.
-fn intervals<A: Copy + Ord>(
-    mut networks: Vec<(A, A, (OperatorId, RangeMatch))>,
-    next: fn(A) -> Option<A>,
-    interner: &mut MatchInterner,
-) -> IntervalTable<A> {
-    networks.sort_by_key(|(first, last, _)| (*first, std::cmp::Reverse(*last)));
-    let mut table = IntervalTable { begin: Vec::new(), says: Vec::new() };
-    let mut containing: Vec<(A, (OperatorId, RangeMatch))> = Vec::new();
-    for (first, last, range_match) in networks {
-        while let Some((end, _)) = containing.pop_if(|(last, _)| *last < first) {
-            table.begin_after(end, next, interner.intern(&containing));
-        }
-        containing.push((last, range_match));
-        table.begin(first, interner.intern(&containing));
-    }
-    while let Some((end, _)) = containing.pop() {
-        table.begin_after(end, next, interner.intern(&containing));
-    }
-    table
 }
 
 /// Interns sets of matches.
 #[derive(Default)]
 struct MatchInterner {
-    says: Vec<RangeMatches>,
-    places: HashMap<RangeMatches, u32>,
+    matches: Vec<RangeMatches>,
+    indices: HashMap<RangeMatches, u32>,
 }
 
 impl MatchInterner {
-    fn intern<A>(&mut self, containing: &[(A, (OperatorId, RangeMatch))]) -> u32 {
+    fn intern(&mut self, ranges: &[(OperatorId, RangeMatch)]) -> u32 {
         let mut matches = RangeMatches::new();
-        for (_, (operator, range_match)) in containing {
-            match matches.iter_mut().find(|(owner, _)| owner == operator) {
-                Some((_, best)) => *best = (*best).max(*range_match),
-                None => matches.push((*operator, *range_match)),
+        for (operator, result) in ranges {
+            match matches.iter_mut().find(|(other, _)| other == operator) {
+                Some((_, best)) => *best = (*best).max(*result),
+                None => matches.push((*operator, *result)),
             }
         }
         matches.sort_unstable();
-        *self.places.entry(matches).or_insert_with_key(|matches| {
-            self.says.push(matches.clone());
-            u32::try_from(self.says.len() - 1).expect("fewer than the bounded number of ranges")
+        *self.indices.entry(matches).or_insert_with_key(|matches| {
+            self.matches.push(matches.clone());
+            u32::try_from(self.matches.len() - 1).expect("fewer than the bounded number of ranges")
         })
     }
 }
