@@ -1,11 +1,11 @@
 //! The validated configuration, [`Settings`]. Only [`super::load`] and its siblings create it.
 
 use super::SourceMap;
-use crate::policy::Rules;
 use crate::policy::crawl_delay::CrawlDelays;
 use crate::policy::dns_pattern::DnsPattern;
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
+use crate::policy::{ProofMethod, Rules};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -145,15 +145,6 @@ pub struct CrawlerOperator {
     pub complete: Option<Vec<ProofMethod>>,
     /// `Signature-Agent` values of its signed requests.
     pub signature_agents: Option<Vec<String>>,
-}
-
-/// Proof method of crawlers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProofMethod {
-    /// Published address ranges.
-    Addresses,
-    /// Forward-confirmed reverse DNS.
-    Names,
 }
 
 /// Verification of crawlers.

@@ -2,8 +2,7 @@
 
 use super::input::ExplainInput;
 use crate::policy::class::Evidence;
-use crate::policy::{Claim, OperatorId, Proof, Signature};
-use crate::verify::OperatorProofMethod;
+use crate::policy::{Claim, OperatorId, Proof, ProofMethod, Signature};
 
 /// Returns the evidence for the client's kind, the strongest last.
 pub(super) fn sentences(input: &ExplainInput<'_>) -> Vec<String> {
@@ -63,7 +62,7 @@ fn unverified_sentence(input: &ExplainInput<'_>) -> Option<String> {
     let Claim::Bot { operator: Some(operator), .. } = input.who.claim else { return None };
     let is_unverified = input.who.proof == Proof::Unknown && matches!(input.who.signature, Signature::Absent);
     let name = input.known.operators.name(operator);
-    is_unverified.then(|| match input.known.operators.supports(operator, OperatorProofMethod::Dns) {
+    is_unverified.then(|| match input.known.operators.supports(operator, ProofMethod::Dns) {
         true => format!("not verified as {name} here; a running gateway queries DNS in the background"),
         false => format!("not verified as {name}"),
     })

@@ -12,7 +12,6 @@ use crate::policy::tier::Share;
 use crate::policy::time::ceil_seconds;
 use crate::policy::{ClassId, Proof, ProofMethod, Reason, Refusal, Signature, Timestamp, Units, Verdict};
 use crate::telemetry::rfc3339;
-use crate::verify::OperatorProofMethod;
 use serde_json::Map;
 use std::{fmt, iter};
 
@@ -53,7 +52,7 @@ fn proof(input: &ExplainInput<'_>) -> Option<Remedy> {
     }
     let chance = AdmitChance::of(&proven, class)?;
     let operator = input.known.operators.name(claimed);
-    let methods = [(OperatorProofMethod::Address, "published ranges"), (OperatorProofMethod::Dns, "DNS")];
+    let methods = [(ProofMethod::Address, "published ranges"), (ProofMethod::Dns, "DNS")];
     let methods = methods.into_iter().filter(|(method, _)| input.known.operators.supports(claimed, *method));
     let methods: Vec<&str> = methods.map(|(_, method)| method).collect();
     let method = if methods.is_empty() { "a signature".to_owned() } else { methods.join(" or ") };

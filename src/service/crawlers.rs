@@ -3,11 +3,11 @@
 use super::ServiceState;
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::config::settings::{CrawlerOperator, ProofMethod};
+use crate::config::settings::CrawlerOperator;
 use crate::policy::Proof;
 use crate::telemetry::{VerificationMethod as Counted, VerificationResult};
 use crate::verify::fetch::Fetcher;
-use crate::verify::{OperatorOverride, OperatorProofMethod, OperatorTable, RangeRefresher, RangeSource, Resolver};
+use crate::verify::{OperatorOverride, OperatorTable, RangeRefresher, RangeSource, Resolver};
 use std::sync::Arc;
 use tracing::warn;
 
@@ -69,16 +69,12 @@ pub(super) async fn run_dns_verification(state: Arc<ServiceState>) {
 }
 
 fn operator_override(operator: &CrawlerOperator) -> OperatorOverride {
-    let proof_method = |method: &ProofMethod| match method {
-        ProofMethod::Addresses => OperatorProofMethod::Address,
-        ProofMethod::Names => OperatorProofMethod::Dns,
-    };
     OperatorOverride {
         name: operator.name.clone(),
         product_tokens: operator.tokens.clone(),
         ranges: operator.ranges.clone().map(|ranges| ranges.into_iter().map(RangeSource::from).collect()),
         dns_names: operator.names.clone(),
-        exhaustive: operator.complete.as_ref().map(|methods| methods.iter().map(proof_method).collect()),
+        exhaustive: operator.complete.clone(),
         signature_agents: operator.signature_agents.clone(),
     }
 }

@@ -19,7 +19,7 @@ mod ranges;
 
 pub mod signature;
 pub use dns::{DnsResult, DnsVerifier, Resolver, ResolverError};
-pub use operator_config::{OperatorOverride, OperatorProofMethod};
+pub use operator_config::OperatorOverride;
 pub use operator_table::{OperatorTable, OperatorTableError};
 pub use range_list::{RangeListError, parse as read_list};
 pub use range_refresher::{RangeRefresher, validate_file};

@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::range_source::{RangeSource, network};
+use crate::policy::ProofMethod;
 use crate::policy::dns_pattern::DnsPattern;
 
 /// An operator, as in `data/operators.json`.
@@ -30,8 +31,9 @@ pub(super) struct Operator {
     #[serde(rename = "names")]
     pub(super) dns_names: Vec<DnsPattern>,
     /// Proofs that apply to all of its crawlers: an address that fails one is an impostor.
+    #[serde(deserialize_with = "proof_methods")]
     #[serde(rename = "complete")]
-    pub(super) exhaustive: Vec<OperatorProofMethod>,
+    pub(super) exhaustive: Vec<ProofMethod>,
     /// `Signature-Agent` of requests that the operator signs.
     pub(super) signature_agents: Vec<String>,
     /// True if the config overrides the operator.
@@ -64,21 +66,9 @@ pub struct OperatorOverride {
     /// Patterns of the DNS names of its crawlers' addresses.
     pub dns_names: Option<Vec<DnsPattern>>,
     /// Proofs that apply to all of its crawlers.
-    pub exhaustive: Option<Vec<OperatorProofMethod>>,
+    pub exhaustive: Option<Vec<ProofMethod>>,
     /// `Signature-Agent` of requests that the operator signs.
     pub signature_agents: Option<Vec<String>>,
-}
-
-/// Proof by which an operator's crawlers are verified.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OperatorProofMethod {
-    /// Published address ranges.
-    #[serde(rename = "addresses")]
-    Address,
-    /// Forward-confirmed reverse DNS.
-    #[serde(rename = "names")]
-    Dns,
 }
 
 /// Snapshot of the published lists, from `data/ranges.json`.
@@ -147,6 +137,20 @@ fn snapshot_of(text: &str) -> Result<Snapshot, OperatorTableError> {
     };
     let lists = parsed.lists.into_iter().map(|(url, list)| Ok((RangeSource::Url(url), networks(list)?)));
     Ok(Snapshot { date: parsed.date, lists: lists.collect::<Result<_, _>>()? })
+}
+
+fn proof_methods<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<ProofMethod>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Name {
+        Addresses,
+        Names,
+    }
+    let method = |name| match name {
+        Name::Addresses => ProofMethod::Address,
+        Name::Names => ProofMethod::Dns,
+    };
+    Ok(Vec::<Name>::deserialize(deserializer)?.into_iter().map(method).collect())
 }
 
 fn patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<DnsPattern>, D::Error> {

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 
 use super::dns::{DnsResult, DnsVerifier};
-use super::operator_config::{self, Operator, OperatorOverride, OperatorProofMethod};
+use super::operator_config::{self, Operator, OperatorOverride};
 use super::range_source::RangeSource;
 use super::ranges::{Range, RangeMatch, Ranges};
 use crate::policy::identity::is_private;
@@ -143,18 +143,18 @@ impl OperatorTable {
     }
 
     /// Returns whether crawlers of the operator can be verified by `method`.
-    pub fn supports(&self, operator: OperatorId, method: OperatorProofMethod) -> bool {
+    pub fn supports(&self, operator: OperatorId, method: ProofMethod) -> bool {
         let operator = &self.table[usize::from(operator.0)];
         match method {
-            OperatorProofMethod::Address => !operator.verified_ranges.is_empty(),
-            OperatorProofMethod::Dns => self.names.is_some() && !operator.dns_names.is_empty(),
+            ProofMethod::Address => !operator.verified_ranges.is_empty(),
+            ProofMethod::Dns => self.names.is_some() && !operator.dns_names.is_empty(),
         }
     }
 
     /// Interprets a DNS result for the claim: a mismatch disproves it only if DNS names are exhaustive for the
     /// operator.
     pub fn interpret_dns(&self, claimed: OperatorId, result: DnsResult) -> Proof {
-        let exhaustive = || self.table[usize::from(claimed.0)].exhaustive.contains(&OperatorProofMethod::Dns);
+        let exhaustive = || self.table[usize::from(claimed.0)].exhaustive.contains(&ProofMethod::Dns);
         match result {
             DnsResult::Verified => Proof::Proven(ProofMethod::Dns),
             DnsResult::Mismatch if exhaustive() => Proof::Disproven(ProofMethod::Dns),
@@ -242,7 +242,7 @@ impl PublishedRanges {
             // Until a list is loaded, its addresses are missing from the ranges.
             let all_loaded = operator.verified_ranges.iter().all(|source| !source.networks(lists).is_empty());
             let is_exhaustive =
-                operator.exhaustive.contains(&OperatorProofMethod::Address) && !operator.verified_ranges.is_empty();
+                operator.exhaustive.contains(&ProofMethod::Address) && !operator.verified_ranges.is_empty();
             exhaustive.push(is_exhaustive && all_loaded);
         }
         Self { ranges: Ranges::new(ranges), exhaustive }
@@ -378,7 +378,7 @@ mod tests {
             name: "acme".into(),
             product_tokens: Some(vec!["AcmeBot".into(), "gptbot".into()]),
             ranges: Some(vec!["192.0.2.0/24".parse().expect("a network")]),
-            exhaustive: Some(vec![OperatorProofMethod::Address]),
+            exhaustive: Some(vec![ProofMethod::Address]),
             ..OperatorOverride::default()
         };
         let operators = OperatorTable::with_overrides(vec![config]);
@@ -421,7 +421,7 @@ mod tests {
         let config = OperatorOverride {
             name: "acme".into(),
             ranges: Some(vec![list.clone()]),
-            exhaustive: Some(vec![OperatorProofMethod::Address]),
+            exhaustive: Some(vec![ProofMethod::Address]),
             ..OperatorOverride::default()
         };
         let operators = OperatorTable::with_overrides(vec![config]);

@@ -2,11 +2,11 @@
 
 use super::format::duration;
 use crate::config::Settings;
-use crate::config::settings::{CrawlPolicy, CrawlerOperator, ProofMethod, RangeFile, Robots, Signatures, Verify};
+use crate::config::settings::{CrawlPolicy, CrawlerOperator, RangeFile, Robots, Signatures, Verify};
 use crate::policy::class::Class;
 use crate::policy::crawl_delay::{self, CrawlBudget, CrawlDelay, CrawlDelays};
 use crate::policy::decide::CRAWL_POLICY_PATH;
-use crate::policy::{ClassId, ClientKind, OperatorId, Units};
+use crate::policy::{ClassId, ClientKind, OperatorId, ProofMethod, Units};
 use crate::verify::{self, OperatorTable};
 use std::time::Duration;
 
@@ -91,8 +91,8 @@ pub(super) fn operator(operator: &CrawlerOperator, builtin: &OperatorTable) -> S
     add("ranges", operator.ranges.clone());
     add("DNS names", operator.names.as_ref().map(|names| names.iter().map(ToString::to_string).collect()));
     let method_name = |method: &ProofMethod| match method {
-        ProofMethod::Addresses => "ranges".to_owned(),
-        ProofMethod::Names => "DNS names".to_owned(),
+        ProofMethod::Address => "ranges".to_owned(),
+        ProofMethod::Dns => "DNS names".to_owned(),
     };
     match operator.complete.as_ref().map(|methods| methods.iter().map(method_name).collect::<Vec<String>>()) {
         Some(methods) if methods.is_empty() => add("impostors", Some(Vec::new())),

@@ -4,7 +4,8 @@ use super::diagnostics::Diagnostics;
 use crate::config::raw::verify::{self as raw, Refresh};
 use crate::config::scalars::Pattern;
 use crate::config::serde_forms::{NamedMap, OneOrMany};
-use crate::config::settings::{CrawlerOperator, Dns, ProofMethod, RangeFile, Signatures, Verify};
+use crate::config::settings::{CrawlerOperator, Dns, RangeFile, Signatures, Verify};
+use crate::policy::ProofMethod;
 use crate::policy::identity::is_wider_than_crawlers;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
@@ -238,8 +239,8 @@ fn agent(path: &str, agent: &str, report: &mut Diagnostics) {
 impl From<raw::ProofMethodName> for ProofMethod {
     fn from(method: raw::ProofMethodName) -> Self {
         match method {
-            raw::ProofMethodName::Ranges => Self::Addresses,
-            raw::ProofMethodName::DnsNames => Self::Names,
+            raw::ProofMethodName::Ranges => Self::Address,
+            raw::ProofMethodName::DnsNames => Self::Dns,
         }
     }
 }

@@ -10,9 +10,9 @@ use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::crawl_delay::class_of;
 use crate::policy::identity::KeySource;
 use crate::policy::quota::Quota;
-use crate::policy::{ClassId, ClientKind, OperatorId, Timestamp, Units};
+use crate::policy::{ClassId, ClientKind, OperatorId, ProofMethod, Timestamp, Units};
 use crate::telemetry::rfc3339;
-use crate::verify::{OperatorProofMethod, OperatorTable};
+use crate::verify::OperatorTable;
 use serde::Serialize;
 
 /// The whole document.
@@ -109,12 +109,12 @@ const VERIFICATION_METHODS: [Verification; 3] = [
     Verification {
         name: "addresses",
         how: "The address is among those that the operator publishes for the crawler.",
-        proves: |context, operator| context.operators.supports(operator, OperatorProofMethod::Address),
+        proves: |context, operator| context.operators.supports(operator, ProofMethod::Address),
     },
     Verification {
         name: "names",
         how: "The address has a name of the operator in DNS, and that name has the address.",
-        proves: |context, operator| context.operators.supports(operator, OperatorProofMethod::Dns),
+        proves: |context, operator| context.operators.supports(operator, ProofMethod::Dns),
     },
     Verification {
         name: "signatures",

@@ -1,6 +1,6 @@
 use super::*;
 use crate::policy::{Proof, ProofMethod};
-use crate::verify::{OperatorOverride, OperatorProofMethod};
+use crate::verify::OperatorOverride;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -199,7 +199,7 @@ fn operators(source: &RangeSource) -> Arc<OperatorTable> {
     let declared = OperatorOverride {
         name: "acme".into(),
         ranges: Some(vec![source.clone()]),
-        exhaustive: Some(vec![OperatorProofMethod::Address]),
+        exhaustive: Some(vec![ProofMethod::Address]),
         ..OperatorOverride::default()
     };
     Arc::new(OperatorTable::with_overrides(vec![declared]))
