@@ -117,7 +117,7 @@ fn throttle(criterion: &mut Criterion) {
         let mut next_names = names.iter().cycle().skip(guards.len() + waiters.len());
         group.bench_function(BenchmarkId::new("a full scope, wait queues", waiter_count), |bench| {
             bench.iter(|| {
-                rotate_waiters(&full, &mut waiters, &mut guards, next_names.next().expect("iterator is a cycle"))
+                rotate_waiters(&full, &mut waiters, &mut guards, next_names.next().expect("iterator is a cycle"));
             });
         });
     }
