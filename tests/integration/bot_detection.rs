@@ -22,7 +22,7 @@ fn synthetic_day_scrapers_are_suspected_and_humans_not() {
         let mut harness = ClassifierHarness::with_rules(SHOP);
         let mut cases = DetectionResults::default();
         for (at, request, label, actor) in day_trace::labeled_day(seed, 1.0) {
-            let line = RecordedRequest { at: NOON + at, status: 200, http10: false, visit: request };
+            let line = RecordedRequest { at: NOON + at, status: 200, http10: false, request };
             let kind = harness.classify_line_at_host(&line, "shop.example").kind;
             cases.add(&line, label.name(), actor, kind);
         }
@@ -120,7 +120,7 @@ fn in_real_logs_few_browsers_are_suspected() {
             if !matches!(classification.kind, ClientKind::Human | ClientKind::SuspectedBot) {
                 continue;
             }
-            let (requests, reasons) = browsers.entry((line.visit.client, line.visit.user_agent)).or_default();
+            let (requests, reasons) = browsers.entry((line.request.client, line.request.user_agent)).or_default();
             *requests += 1;
             let signals = classification.evidence.iter().flatten().filter_map(|evidence| match evidence {
                 Evidence::Behavior(signal) => Some(signal.name()),
@@ -233,13 +233,13 @@ const SCHOOL: &str = "192.0.2.7";
 
 /// Simulated site with a human baseline: page assets are loaded, and pages are reached through links.
 struct BrowsingSimulation {
-    lookout: ClassifierHarness,
+    harness: ClassifierHarness,
     now: Timestamp,
 }
 
 impl BrowsingSimulation {
     fn with_human_baseline() -> Self {
-        let mut simulation = Self { lookout: ClassifierHarness::with_rules(EVERYTHING_COSTS), now: NOON };
+        let mut simulation = Self { harness: ClassifierHarness::with_rules(EVERYTHING_COSTS), now: NOON };
         for number in 1..=20 {
             let address = format!("203.0.{number}.1");
             for (target, from) in [("/a", None), ("/s.css", Some("/a")), ("/a.js", Some("/a")), ("/b", Some("/a"))] {
@@ -267,8 +267,8 @@ impl BrowsingSimulation {
             referer: from.map(|page| format!("https://shop.example{page}")),
             kind: None,
         };
-        let line = RecordedRequest { at: self.now, status, http10: false, visit: request };
-        self.lookout.classify_line_at_host(&line, "shop.example").kind
+        let line = RecordedRequest { at: self.now, status, http10: false, request };
+        self.harness.classify_line_at_host(&line, "shop.example").kind
     }
 }
 
@@ -323,17 +323,17 @@ struct DetectionResults(BTreeMap<(String, String), BTreeMap<(IpAddr, String), Cl
 #[derive(Default)]
 struct ClientDetection {
     requests: u32,
-    found_at: Option<u32>,
+    detected_after: Option<u32>,
     kinds: Vec<ClientKind>,
 }
 
 impl DetectionResults {
     fn add(&mut self, line: &RecordedRequest, label: &str, actor: &str, kind: ClientKind) {
         let cases = self.0.entry((label.to_owned(), actor.to_owned())).or_default();
-        let case = cases.entry((line.visit.client, line.visit.user_agent.clone())).or_default();
+        let case = cases.entry((line.request.client, line.request.user_agent.clone())).or_default();
         case.requests += 1;
         if kind == ClientKind::SuspectedBot {
-            case.found_at.get_or_insert(case.requests);
+            case.detected_after.get_or_insert(case.requests);
         }
         if !case.kinds.contains(&kind) {
             case.kinds.push(kind);
@@ -354,8 +354,11 @@ impl DetectionResults {
     }
 
     fn assert_detection_rates(&self) {
-        let suspected: Vec<&str> =
-            self.with_label("human").filter(|(_, case)| case.found_at.is_some()).map(|(actor, _)| actor).collect();
+        let suspected: Vec<&str> = self
+            .with_label("human")
+            .filter(|(_, case)| case.detected_after.is_some())
+            .map(|(actor, _)| actor)
+            .collect();
         assert!(suspected.is_empty(), "people suspected: {suspected:?}");
         let (total, detected) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_detected()).count());
         assert!(detected * 10 >= total * 9, "only {detected} of {total} scrapers detected");
@@ -364,11 +367,11 @@ impl DetectionResults {
 
     fn print_summary(&self, day: &str) {
         let humans = self.with_label("human").count();
-        let suspected = self.with_label("human").filter(|(_, case)| case.found_at.is_some()).count();
+        let suspected = self.with_label("human").filter(|(_, case)| case.detected_after.is_some()).count();
         let (total, detected) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_detected()).count());
         println!("{day}: {suspected} of {humans} people suspected, {detected} of {total} scrapers detected");
         for ((_, actor), cases) in self.0.iter().filter(|((label, _), _)| label == "suspected_bot") {
-            let mut at: Vec<u32> = cases.values().filter_map(|case| case.found_at).collect();
+            let mut at: Vec<u32> = cases.values().filter_map(|case| case.detected_after).collect();
             at.sort_unstable();
             let (count, median, last) = (at.len(), at.get(at.len() / 2), at.last());
             println!(
@@ -381,7 +384,7 @@ impl DetectionResults {
 
 impl ClientDetection {
     fn is_detected(&self) -> bool {
-        self.found_at.is_some_and(|request| request <= 50)
+        self.detected_after.is_some_and(|request| request <= 50)
     }
 }
 

@@ -38,7 +38,7 @@ fn quota_commands_show_set_reset_and_audit() {
     let line = status.lines().find(|line| line.contains("9.125")).expect("status lists the correction");
     assert!(line.contains("  api ") && line.contains("  ann ") && line.ends_with("  127.0.0.1"), "{status}");
 
-    let mut gateway = fixture.gate;
+    let mut gateway = fixture.gateway;
     // Audit lines are written even at the least verbose log level.
     gateway.wait_for_error("INFO audit: Quota api corrected from 2.5 to 9.125 by ann (unverified), from 127.0.0.1:");
     gateway.wait_for_error("INFO audit: Quota api corrected from 9.125 to 0 by ann (unverified), from 127.0.0.1:");
@@ -123,8 +123,8 @@ fn status_shows_listeners_usage_and_failed_reload() {
     assert!(status.lines().all(|line| line.chars().count() <= 80) && !status.contains('\x1b'), "{status}");
 
     write(&fixture.file, &fixture.yaml.replace("limit: 10,", "limit: -10,"));
-    fixture.gate.signal("HUP");
-    fixture.gate.wait_for_error("Configuration reload failed");
+    fixture.gateway.signal("HUP");
+    fixture.gateway.wait_for_error("Configuration reload failed");
     // The invalid file still contains the address of the gateway.
     let status = fixture.command_output(&["status"]);
     assert!(status.contains("  Reload failed at ") && status.contains("quotas.api.limit: found -10"), "{status}");
@@ -137,7 +137,7 @@ fn status_shows_listeners_usage_and_failed_reload() {
 fn admin_commands_require_the_token() {
     let fixture = AdminFixture::start_with_admin(", token: '${GATE_TOKEN}'");
     let admin = fixture.admin.to_string();
-    let token_file = fixture.folder.path().join("token");
+    let token_file = fixture.dir.path().join("token");
     std::fs::write(&token_file, "sesame\n").expect("file is writable");
     let token_file = token_file.display().to_string();
     let file = fixture.file.as_str();
@@ -173,7 +173,7 @@ fn admin_commands_require_the_token() {
     let environment = [("GATE_TOKEN", "sesame")];
     let set = run_with_env(&["quota", "set", "api", "1", "--config", file], b"", &environment);
     assert_eq!(set.output, "api: 1 used, 0 before\n", "{}", set.errors);
-    let mut gateway = fixture.gate;
+    let mut gateway = fixture.gateway;
     gateway.wait_for_error(", with the token ");
 }
 
@@ -200,7 +200,7 @@ fn unreachable_gateway_fails_with_a_hint() {
     assert_eq!((outcome.code, outcome.output.as_str()), (1, ""), "the client port does not serve the admin API");
     assert!(outcome.errors.contains("check admin.listen"), "{}", outcome.errors);
 
-    let config_without_admin = fixture.folder.path().join("plain.yaml");
+    let config_without_admin = fixture.dir.path().join("plain.yaml");
     std::fs::write(&config_without_admin, "admin: off\norigin: { url: http://127.0.0.1:1 }\n")
         .expect("file is writable");
     let config_without_admin = config_without_admin.display().to_string();
@@ -337,9 +337,9 @@ fn all_commands_share_the_config_search_path() {
 
 /// A gateway in its own process, with an origin and a configuration file.
 struct AdminFixture {
-    gate: Program,
+    gateway: Program,
     origin: Origin,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     file: String,
     yaml: String,
     address: std::net::SocketAddr,
@@ -369,7 +369,7 @@ impl AdminFixture {
         // The port is known now: write it to the file.
         let yaml = yaml(admin.port());
         write(&file, &yaml);
-        Self { gate: gateway, origin, folder: dir, file, yaml, address, admin }
+        Self { gateway, origin, dir, file, yaml, address, admin }
     }
 
     fn get_page(&self, path: &str) -> crate::support::client::Response {

@@ -25,7 +25,7 @@ fn exponential_backoff_completes_all_requests() {
         let site = BucketSite::with_bucket(bucket);
         let mut client = SimulatedClient::new("192.0.2.1", ExponentialBackoff::default());
         site.run_to_completion(&mut [&mut client]);
-        assert!(client.refused.len() > 1, "{bucket}: exponential backoff reacts to refusals only");
+        assert!(client.refused_requests.len() > 1, "{bucket}: exponential backoff reacts to refusals only");
     }
 }
 
@@ -36,14 +36,18 @@ fn honoring_retry_after_avoids_all_refusals() {
         let mut client = SimulatedClient::new("192.0.2.1", HonorRetryAfter);
         site.run_to_completion(&mut [&mut client]);
         assert_eq!(
-            client.refused,
+            client.refused_requests,
             [] as [usize; 0],
             "{bucket}: the response to the last token has the time of the next one"
         );
         let mut late_client = SimulatedClient::new("192.0.2.2", HonorRetryAfter);
         site.drain_bucket(late_client.address);
         site.run_to_completion(&mut [&mut late_client]);
-        assert_eq!(late_client.refused, [0], "{bucket}: only the first request, after another client's requests");
+        assert_eq!(
+            late_client.refused_requests,
+            [0],
+            "{bucket}: only the first request, after another client's requests"
+        );
     }
 }
 
@@ -53,11 +57,11 @@ fn header_rate_adjustment_avoids_all_refusals() {
         let site = BucketSite::with_bucket(bucket);
         let mut client = SimulatedClient::new("192.0.2.1", AdjustToHeaders);
         site.run_to_completion(&mut [&mut client]);
-        assert_eq!(client.refused, [] as [usize; 0], "{bucket}");
+        assert_eq!(client.refused_requests, [] as [usize; 0], "{bucket}");
         let mut late_client = SimulatedClient::new("192.0.2.2", AdjustToHeaders);
         site.drain_bucket(late_client.address);
         site.run_to_completion(&mut [&mut late_client]);
-        assert_eq!(late_client.refused, [0], "{bucket}: only the first request");
+        assert_eq!(late_client.refused_requests, [0], "{bucket}: only the first request");
     }
 }
 
@@ -80,17 +84,17 @@ trait RetryStrategy {
 /// Sends until a refusal, then waits one second, doubled with each further refusal. Reads no headers.
 #[derive(Default)]
 struct ExponentialBackoff {
-    refused_in_a_row: u32,
+    consecutive_refusals: u32,
 }
 
 impl RetryStrategy for ExponentialBackoff {
     fn next_delay(&mut self, response: &Response, random: f64) -> Duration {
         if response.status == 200 {
-            self.refused_in_a_row = 0;
+            self.consecutive_refusals = 0;
             return Duration::ZERO;
         }
-        self.refused_in_a_row += 1;
-        let backoff = Duration::from_secs(1 << (self.refused_in_a_row - 1).min(10));
+        self.consecutive_refusals += 1;
+        let backoff = Duration::from_secs(1 << (self.consecutive_refusals - 1).min(10));
         backoff.mul_f64(1.0 + random / 2.0)
     }
 }
@@ -118,12 +122,12 @@ impl RetryStrategy for AdjustToHeaders {
 struct SimulatedClient<'a> {
     address: &'static str,
     strategy: Box<dyn RetryStrategy + 'a>,
-    asked: usize,
+    request_count: usize,
     /// Numbers of the refused requests.
-    refused: Vec<usize>,
-    left: usize,
+    refused_requests: Vec<usize>,
+    pages_left: usize,
     /// Time of the next request, since the start.
-    goes_on: Duration,
+    next_request_at: Duration,
 }
 
 impl<'a> SimulatedClient<'a> {
@@ -131,16 +135,16 @@ impl<'a> SimulatedClient<'a> {
         Self {
             address,
             strategy: Box::new(strategy),
-            asked: 0,
-            refused: Vec::new(),
-            left: WORK,
-            goes_on: Duration::ZERO,
+            request_count: 0,
+            refused_requests: Vec::new(),
+            pages_left: WORK,
+            next_request_at: Duration::ZERO,
         }
     }
 }
 
 struct BucketSite {
-    gate: TestGateway,
+    gateway: TestGateway,
     /// Keeps the origin alive.
     _origin: Origin,
 }
@@ -149,11 +153,11 @@ impl BucketSite {
     fn with_bucket(bucket: &str) -> Self {
         let origin = Origin::plain();
         let rules = format!("classes: [ {{ name: all, bucket: {bucket} }} ]\nheaders: {{ legacy: [atlassian] }}");
-        Self { gate: TestGateway::with_rules(origin.address(), &rules), _origin: origin }
+        Self { gateway: TestGateway::with_rules(origin.address(), &rules), _origin: origin }
     }
 
     fn request_from(&self, address: &str) -> Response {
-        let response = self.gate.connect().get("/", &format!("X-Forwarded-For: {address}\r\n"));
+        let response = self.gateway.connect().get("/", &format!("X-Forwarded-For: {address}\r\n"));
         assert!(matches!(response.status, 200 | 429), "{}", response.status);
         response
     }
@@ -166,19 +170,20 @@ impl BucketSite {
     /// requests.
     fn run_to_completion(&self, clients: &mut [&mut SimulatedClient<'_>]) {
         let mut elapsed = Duration::ZERO;
-        while let Some(client) = clients.iter_mut().filter(|client| client.left > 0).min_by_key(|client| client.goes_on)
+        while let Some(client) =
+            clients.iter_mut().filter(|client| client.pages_left > 0).min_by_key(|client| client.next_request_at)
         {
-            self.gate.clock.advance(client.goes_on.saturating_sub(elapsed));
-            elapsed = elapsed.max(client.goes_on);
+            self.gateway.clock.advance(client.next_request_at.saturating_sub(elapsed));
+            elapsed = elapsed.max(client.next_request_at);
             let response = self.request_from(client.address);
             match response.status {
-                200 => client.left -= 1,
-                _ => client.refused.push(client.asked),
+                200 => client.pages_left -= 1,
+                _ => client.refused_requests.push(client.request_count),
             }
-            client.asked += 1;
-            assert!(client.asked < 50 * WORK, "{} pages of {WORK} are missing", client.left);
-            let random = (client.asked % 10) as f64 / 10.0;
-            client.goes_on = elapsed + client.strategy.next_delay(&response, random);
+            client.request_count += 1;
+            assert!(client.request_count < 50 * WORK, "{} pages of {WORK} are missing", client.pages_left);
+            let random = (client.request_count % 10) as f64 / 10.0;
+            client.next_request_at = elapsed + client.strategy.next_delay(&response, random);
         }
     }
 }

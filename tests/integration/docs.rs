@@ -17,14 +17,14 @@ fn every_yaml_block_is_accepted_by_check() {
     let dir = dir_with_lists();
     let blocks: Vec<Block> = documents().iter().flat_map(|(name, text)| blocks(name, text, "yaml")).collect();
     assert!(blocks.len() > 15, "{} blocks", blocks.len());
-    for Block { place, text } in blocks {
+    for Block { location, text } in blocks {
         fs::write(dir.path().join("block.yaml"), &text).expect("file is writable");
         let mut check = tidegate_command(dir.path(), &["check", "block.yaml"]);
         if !is_complete_config(&text) {
             check.env("TIDEGATE__ORIGIN__URL", "http://127.0.0.1:3000");
         }
         let Output { status, stderr, .. } = check.output().expect("program was built");
-        assert!(status.success(), "{place}\n{text}\n{}", String::from_utf8_lossy(&stderr));
+        assert!(status.success(), "{location}\n{text}\n{}", String::from_utf8_lossy(&stderr));
     }
 }
 
@@ -34,7 +34,7 @@ fn every_whole_file_is_served() {
     let complete = documents().into_iter().flat_map(|(name, text)| blocks(&name, &text, "yaml"));
     let complete: Vec<Block> = complete.filter(|block| is_complete_config(&block.text)).collect();
     assert!(!complete.is_empty(), "README has a complete file");
-    for Block { place: location, text } in complete {
+    for Block { location, text } in complete {
         let gateway = DocsGateway::with_yaml(&text, &origin);
         assert_eq!(Client::connect(gateway.address).get("/", "").status, 200, "{location}");
     }
@@ -58,7 +58,7 @@ fn readme_commands_work_with_readme_yaml() {
     }
     gateway.program.wait_for_error("Configuration reloaded");
     gateway.program.wait_for_error("Configuration reloaded");
-    let log = gateway.folder.path().join("state/access.log");
+    let log = gateway.dir.path().join("state/access.log");
     gateway.program.signal("TERM");
     assert_eq!(gateway.program.wait_for_exit().code, 0);
     assert!(fs::read_to_string(log).expect("access log is in state_dir").contains("\"path\":\"/item/1\""));
@@ -67,7 +67,7 @@ fn readme_commands_work_with_readme_yaml() {
 /// A gateway with a file of the documentation, on its own ports and in its own directory.
 struct DocsGateway {
     program: Program,
-    folder: TempDir,
+    dir: TempDir,
     address: SocketAddr,
     admin: SocketAddr,
 }
@@ -94,7 +94,7 @@ impl DocsGateway {
         let (address, _, admin) = (addresses.next(), addresses.next(), addresses.next());
         Self {
             program,
-            folder: dir,
+            dir,
             address: address.expect("gateway listens"),
             admin: admin.expect("gateway has an admin listener"),
         }
@@ -107,7 +107,7 @@ impl DocsGateway {
         let path = std::env::var("PATH").unwrap_or_default();
         let output = Command::new("bash")
             .args(["-c", &script])
-            .current_dir(self.folder.path())
+            .current_dir(self.dir.path())
             .env("PATH", format!("{programs}:{path}"))
             .env("PID", self.program.process_id().to_string())
             .env("TIDEGATE__ADMIN__LISTEN", self.admin.to_string())
@@ -121,7 +121,7 @@ impl DocsGateway {
 
 /// A code block of a document, and the line at which it begins.
 struct Block {
-    place: String,
+    location: String,
     text: String,
 }
 
@@ -132,7 +132,7 @@ fn blocks(name: &str, text: &str, language: &str) -> Vec<Block> {
         if line == format!("```{language}") {
             let text = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
             let text = text.map(|line| format!("{line}\n")).collect();
-            blocks.push(Block { place: format!("{name}:{}", number + 2), text });
+            blocks.push(Block { location: format!("{name}:{}", number + 2), text });
         }
     }
     blocks

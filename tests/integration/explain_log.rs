@@ -140,7 +140,7 @@ fn lines_are_found_in_later_compressed_files() {
     let half = text.lines().count() / 2;
     let join_lines = |lines: &mut dyn Iterator<Item = &str>| lines.map(|line| format!("{line}\n")).collect::<String>();
     let earlier = fixture.write_file("earlier.log", &join_lines(&mut text.lines().take(half)));
-    let later = fixture.folder.path().join("later.log.gz");
+    let later = fixture.dir.path().join("later.log.gz");
     let mut encoder = GzEncoder::new(fs::File::create(&later).expect("path is free"), Compression::fast());
     encoder.write_all(join_lines(&mut text.lines().skip(half)).as_bytes()).expect("file is writable");
     encoder.finish().expect("file is writable");
@@ -198,7 +198,7 @@ fn verdict_outcome(verdict: &Value) -> [Value; 3] {
 
 /// A policy, and the log of some synthetic days.
 struct ExplainLogFixture {
-    folder: TempDir,
+    dir: TempDir,
     yaml: String,
     log: String,
 }
@@ -206,7 +206,7 @@ struct ExplainLogFixture {
 impl ExplainLogFixture {
     fn with_policy(policy: &str, days: u64) -> Self {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let fixture = Self { folder: dir, yaml: String::new(), log: String::new() };
+        let fixture = Self { dir, yaml: String::new(), log: String::new() };
         let lines = |number| log::lines(number, &traffic::generate(1 + number, 0.02)).collect::<String>();
         let (yaml, log) = (
             fixture.write_file("tidegate.yaml", policy),
@@ -216,13 +216,13 @@ impl ExplainLogFixture {
     }
 
     fn write_file(&self, name: &str, text: &str) -> String {
-        let path = self.folder.path().join(name);
+        let path = self.dir.path().join(name);
         fs::write(&path, text).expect("file is writable");
         path.display().to_string()
     }
 
     fn verdicts(&self, options: &[&str]) -> Vec<Value> {
-        let file = self.folder.path().join("verdicts.jsonl").display().to_string();
+        let file = self.dir.path().join("verdicts.jsonl").display().to_string();
         let outcome =
             run(&[&["replay", "--config", &self.yaml, "--verdicts", &file, &self.log], options].concat(), b"");
         assert_eq!(outcome.code, 0, "{}", outcome.errors);

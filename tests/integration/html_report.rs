@@ -21,7 +21,7 @@ fn the_page_is_readable_on_every_screen() {
         for (width, scheme) in [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")] {
             let opened = browser.open(&page, Screen { width, scheme });
             let screen = format!("{} at {width}, {scheme}", page.display());
-            assert_eq!(opened.complaints, [""; 0], "{screen}");
+            assert_eq!(opened.messages, [""; 0], "{screen}");
             assert_eq!(opened.requests.len(), 1, "{screen}: {:?}", opened.requests);
             let scroll_width = browser.evaluate("document.documentElement.scrollWidth");
             assert!(scroll_width.as_u64() <= Some(u64::from(width)), "{screen}: page width is {scroll_width}");
@@ -59,7 +59,7 @@ fn log_content_is_escaped_in_html() {
     let text = fs::read_to_string(&page).expect("page is UTF-8");
     assert!(text.contains("&lt;script&gt;") && !text.contains("<script") && !text.contains("<img"));
     let opened = browser.open(&page, Screen { width: 360, scheme: "light" });
-    assert_eq!(opened.complaints, [""; 0]);
+    assert_eq!(opened.messages, [""; 0]);
     assert_eq!(browser.evaluate("document.querySelectorAll('script, img, iframe, link').length"), 0);
     let scroll_width = browser.evaluate("document.documentElement.scrollWidth");
     assert!(scroll_width.as_u64() <= Some(360), "page width is {scroll_width}");

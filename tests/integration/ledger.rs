@@ -29,15 +29,15 @@ use tidegate::policy::{ClassId, QuotaId, Rules, Timestamp, Units};
 #[derive(Default)]
 struct MemoryFixture {
     table: Arc<Mutex<LeaseTable>>,
-    gates: u64,
+    instance_count: u64,
 }
 
 impl stores::StoreFixture for MemoryFixture {
     type Store = MemoryStore;
 
     fn open_store(&mut self) -> MemoryStore {
-        self.gates += 1;
-        MemoryStore::new(Arc::clone(&self.table), self.gates)
+        self.instance_count += 1;
+        MemoryStore::new(Arc::clone(&self.table), self.instance_count)
     }
 
     fn supports_multiple(&self) -> bool {
@@ -145,47 +145,47 @@ fn rules(window: Window) -> Arc<Rules> {
 #[derive(Clone, Debug)]
 enum SimulationStep {
     /// Sends `count` requests of this cost.
-    Ask {
+    SendRequests {
         cost: u64,
-        times: u64,
+        count: u64,
     },
     /// Settles the oldest open request: at the expected cost, at less, or as unsent.
-    End {
+    SettleRequest {
         cost: Option<u64>,
     },
     /// Refreshes leases, at a time after the previous refresh.
-    Round {
+    RefreshLeases {
         after_ms: u64,
     },
     /// Crashes and restarts.
     Crash {
-        power: bool,
+        power_cut: bool,
     },
     /// Stops cleanly and restarts.
     Stop,
     /// Advances time, or sets the clock.
-    Pass {
+    AdvanceClock {
         seconds: u64,
     },
-    SetBack {
+    SetClockBack {
         seconds: u64,
     },
     /// Reloads with another window.
-    Redefine {
+    RedefineWindow {
         window: Window,
     },
 }
 
 fn any_step() -> impl Strategy<Value = SimulationStep> {
     prop_oneof![
-        6 => (1..=DEAREST, 1u64..12).prop_map(|(cost, times)| SimulationStep::Ask { cost, times }),
-        4 => proptest::option::of(0..=DEAREST).prop_map(|cost| SimulationStep::End { cost }),
-        6 => (0u64..2000).prop_map(|after_ms| SimulationStep::Round { after_ms }),
-        1 => any::<bool>().prop_map(|power| SimulationStep::Crash { power }),
+        6 => (1..=DEAREST, 1u64..12).prop_map(|(cost, count)| SimulationStep::SendRequests { cost, count }),
+        4 => proptest::option::of(0..=DEAREST).prop_map(|cost| SimulationStep::SettleRequest { cost }),
+        6 => (0u64..2000).prop_map(|after_ms| SimulationStep::RefreshLeases { after_ms }),
+        1 => any::<bool>().prop_map(|power_cut| SimulationStep::Crash { power_cut }),
         1 => Just(SimulationStep::Stop),
-        2 => (1u64..90).prop_map(|seconds| SimulationStep::Pass { seconds }),
-        1 => (2u64..300).prop_map(|seconds| SimulationStep::SetBack { seconds }),
-        1 => any_window().prop_map(|window| SimulationStep::Redefine { window }),
+        2 => (1u64..90).prop_map(|seconds| SimulationStep::AdvanceClock { seconds }),
+        1 => (2u64..300).prop_map(|seconds| SimulationStep::SetClockBack { seconds }),
+        1 => any_window().prop_map(|window| SimulationStep::RedefineWindow { window }),
     ]
 }
 
@@ -198,7 +198,7 @@ struct LedgerSimulation<L: ReopenableLedger> {
     store: Option<L::Store>,
     engine: Arc<Engine>,
     admission: Admission,
-    open: Vec<(Permit, Timestamp, u64)>,
+    inflight: Vec<(Permit, Timestamp, u64)>,
     /// Units served, or possibly served, by the start of the window.
     served: BTreeMap<Timestamp, u64>,
     crashes: u64,
@@ -239,8 +239,8 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
         let store = Some(ledger.reopen(false, NOON));
         let engine = engine();
         let admission = engine.admission(rules(window.clone()), NOON);
-        let (open, served) = (Vec::new(), BTreeMap::new());
-        Self { ledger, window, now: NOON, latest: NOON, store, engine, admission, open, served, crashes: 0 }
+        let (inflight, served) = (Vec::new(), BTreeMap::new());
+        Self { ledger, window, now: NOON, latest: NOON, store, engine, admission, inflight, served, crashes: 0 }
     }
 
     /// Starts an engine whose only state is the ledger.
@@ -252,29 +252,29 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
     fn apply_step(&mut self, step: &SimulationStep) {
         self.latest = self.latest.max(self.now);
         match *step {
-            SimulationStep::Ask { cost, times } => (0..times).for_each(|_| self.send_requests(cost)),
-            SimulationStep::End { cost } if !self.open.is_empty() => {
-                let (mut permit, window, expected) = self.open.remove(0);
+            SimulationStep::SendRequests { cost, count } => (0..count).for_each(|_| self.send_request(cost)),
+            SimulationStep::SettleRequest { cost } if !self.inflight.is_empty() => {
+                let (mut permit, window, expected) = self.inflight.remove(0);
                 let window_units = self.served.get_mut(&window).expect("window was counted");
                 *window_units -= expected - cost.unwrap_or(expected).min(expected);
                 permit.mark_sent();
                 permit.settle(|_, expected| cost.map_or(expected, Units::from_whole).min(expected));
             }
-            SimulationStep::End { .. } => {}
-            SimulationStep::Round { after_ms } => {
+            SimulationStep::SettleRequest { .. } => {}
+            SimulationStep::RefreshLeases { after_ms } => {
                 self.now += Duration::from_millis(after_ms);
                 self.refresh_leases();
             }
-            SimulationStep::Crash { power } => {
-                self.open.clear();
+            SimulationStep::Crash { power_cut } => {
+                self.inflight.clear();
                 self.store = None;
-                self.store = Some(self.ledger.reopen(power, self.now));
+                self.store = Some(self.ledger.reopen(power_cut, self.now));
                 self.restart_engine();
                 self.crashes += 1;
             }
             SimulationStep::Stop => {
-                while !self.open.is_empty() {
-                    self.apply_step(&SimulationStep::End { cost: None });
+                while !self.inflight.is_empty() {
+                    self.apply_step(&SimulationStep::SettleRequest { cost: None });
                 }
                 let requests = self.admission.engine().lease_requests(self.now);
                 let store = self.store.as_mut().expect("store is open");
@@ -283,17 +283,17 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
                 self.store = Some(self.ledger.reopen(true, self.now));
                 self.restart_engine();
             }
-            SimulationStep::Pass { seconds } => self.now += Duration::from_secs(seconds),
-            SimulationStep::SetBack { seconds } => self.now = self.now - Duration::from_secs(seconds),
-            SimulationStep::Redefine { ref window } => self.redefine_window(window),
+            SimulationStep::AdvanceClock { seconds } => self.now += Duration::from_secs(seconds),
+            SimulationStep::SetClockBack { seconds } => self.now = self.now - Duration::from_secs(seconds),
+            SimulationStep::RedefineWindow { ref window } => self.redefine_window(window),
         }
     }
 
     /// Replaces the window. Units that count at this time continue to count. The time is exact, and no request is in
     /// flight.
     fn redefine_window(&mut self, window: &Window) {
-        while !self.open.is_empty() {
-            self.apply_step(&SimulationStep::End { cost: None });
+        while !self.inflight.is_empty() {
+            self.apply_step(&SimulationStep::SettleRequest { cost: None });
         }
         self.now = self.now.max(self.latest);
         self.refresh_leases();
@@ -312,13 +312,13 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
         }
     }
 
-    fn send_requests(&mut self, cost: u64) {
+    fn send_request(&mut self, cost: u64) {
         let route = usize::try_from(cost - 1).expect("cost fits usize");
         let decision = self.admission.admit(ClientKey::from_number(1), ClassId(0), route, "/", self.now);
         if let AdmissionOutcome::Admitted(permit) = decision.ruling {
             let window = self.window.span(self.now).start;
             *self.served.entry(window).or_default() += cost;
-            self.open.push((permit, window, cost));
+            self.inflight.push((permit, window, cost));
         }
     }
 
@@ -372,7 +372,12 @@ fn assert_limit_kept<L: ReopenableLedger>(ledger: L, window: Window, steps: &[Si
 fn assert_waste_bounded<L: ReopenableLedger>(ledger: L, steps: &[SimulationStep]) {
     let mut simulation = LedgerSimulation::new(ledger, Window::Fixed { length: Duration::from_secs(86_400) });
     for step in steps.iter().filter(|step| {
-        !matches!(step, SimulationStep::Pass { .. } | SimulationStep::SetBack { .. } | SimulationStep::Redefine { .. })
+        !matches!(
+            step,
+            SimulationStep::AdvanceClock { .. }
+                | SimulationStep::SetClockBack { .. }
+                | SimulationStep::RedefineWindow { .. }
+        )
     }) {
         simulation.apply_step(step);
         simulation.refresh_leases();

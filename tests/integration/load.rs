@@ -27,7 +27,7 @@ fn synthetic_day_keeps_all_invariants() {
 
 #[test]
 fn synthetic_day_keeps_invariants_with_unstable_origin() {
-    let run = LoadRun::execute(synthetic_requests(), SHOP, OriginMode::Moody);
+    let run = LoadRun::execute(synthetic_requests(), SHOP, OriginMode::Unstable);
     run.assert_invariants();
     run.assert_client_kinds();
     run.assert_resets_charged();
@@ -46,7 +46,7 @@ fn real_logs_keep_all_invariants() {
 #[test]
 fn real_logs_keep_invariants_with_unstable_origin() {
     for requests in real_logs() {
-        let run = LoadRun::execute(requests, SITE, OriginMode::Moody);
+        let run = LoadRun::execute(requests, SITE, OriginMode::Unstable);
         run.assert_invariants();
         run.assert_resets_charged();
     }
@@ -81,11 +81,11 @@ const STRETCHES: [usize; 8] = [1, 2, 3, 7, 20, 50, 100, 400];
 
 /// Result of a load run.
 struct LoadRun {
-    visits: Vec<LoadRequest>,
-    answers: Vec<Option<Response>>,
-    seen: Vec<ReceivedRequest>,
+    requests: Vec<LoadRequest>,
+    responses: Vec<Option<Response>>,
+    received: Vec<ReceivedRequest>,
     spent: u64,
-    broken: u64,
+    reset_count: u64,
     limit: u64,
     /// Access log, in the order of admission.
     lines: Vec<AccessLogLine>,
@@ -101,7 +101,7 @@ impl LoadRun {
         let (origin, counters) = site.start_origin(mode);
         let gateway = TestGateway::with_rules(origin.address(), &rules(limit, site));
         let responses = load::send_all(gateway.address(), &requests, || {
-            if mode == OriginMode::Moody {
+            if mode == OriginMode::Unstable {
                 // Idle origin connections expire after a while. A request that fails on a stale connection is retried.
                 gateway.clock.advance(Duration::from_millis(100));
             }
@@ -113,13 +113,13 @@ impl LoadRun {
         let (samples, (used, _)) = (gateway.metrics(), gateway.counters());
         let mut lines: Vec<AccessLogLine> = gateway.read_log().into_iter().map(AccessLogLine::from_json).collect();
         lines.sort_by_key(|line| line.seq.get("api").copied());
-        let OriginCounters { spent, broken, .. } = std::mem::take(&mut *counters.lock());
+        let OriginCounters { spent, reset_count, .. } = std::mem::take(&mut *counters.lock());
         Self {
-            visits: requests,
-            answers: responses,
-            seen: origin.received_requests(),
+            requests,
+            responses,
+            received: origin.received_requests(),
             spent,
-            broken,
+            reset_count,
             limit,
             lines,
             samples,
@@ -150,12 +150,12 @@ impl LoadRun {
 
     fn assert_free_requests_admitted(&self) {
         for line in &self.lines {
-            let costs = (self.site.cost)(&self.visits[load::request_index(&line.host)].target);
+            let costs = (self.site.cost)(&self.requests[load::request_index(&line.host)].target);
             let expected: f64 = line.cost.values().sum();
             assert_eq!(expected, costs as f64, "the gateway and the origin have the same cost: {line:?}");
             assert!(costs > 0 || !line.is_refused(), "{line:?}");
         }
-        let robots = self.visits.iter().zip(&self.answers).filter(|(request, _)| request.target == "/robots.txt");
+        let robots = self.requests.iter().zip(&self.responses).filter(|(request, _)| request.target == "/robots.txt");
         for (request, response) in robots {
             assert!(response.as_ref().is_none_or(|response| response.status != 429), "{request:?}");
         }
@@ -211,9 +211,9 @@ impl LoadRun {
     }
 
     fn assert_counted_once(&self) {
-        assert_eq!(self.lines.len(), self.visits.len(), "one log line per request");
+        assert_eq!(self.lines.len(), self.requests.len(), "one log line per request");
         let logged: BTreeSet<usize> = self.lines.iter().map(|line| load::request_index(&line.host)).collect();
-        assert_eq!(logged.len(), self.visits.len(), "each request has its own line");
+        assert_eq!(logged.len(), self.requests.len(), "each request has its own line");
 
         let mut expected: BTreeMap<String, f64> = BTreeMap::new();
         for AccessLogLine { class, verdict, reason, .. } in &self.lines {
@@ -225,7 +225,7 @@ impl LoadRun {
 
         let admitted: BTreeSet<&str> =
             self.lines.iter().filter(|line| !line.is_refused()).map(|line| line.host.as_str()).collect();
-        let received: BTreeSet<&str> = self.seen.iter().map(|request| request.fields["host"].as_str()).collect();
+        let received: BTreeSet<&str> = self.received.iter().map(|request| request.fields["host"].as_str()).collect();
         assert_eq!(received, admitted, "exactly the admitted requests reach the origin");
 
         let charged: f64 =
@@ -236,8 +236,8 @@ impl LoadRun {
     fn assert_origin_headers(&self) {
         let classes: BTreeMap<&str, &str> =
             self.lines.iter().map(|line| (line.host.as_str(), line.class.as_str())).collect();
-        for received in &self.seen {
-            let request = &self.visits[load::request_index(&received.fields["host"])];
+        for received in &self.received {
+            let request = &self.requests[load::request_index(&received.fields["host"])];
             assert_eq!(received.fields["x-tidegate-class"], classes[received.fields["host"].as_str()], "{request:?}");
             assert_eq!((&received.method, &received.target), (&request.method, &request.target));
             assert_eq!(received.fields.get("user-agent").map_or("", String::as_str), request.user_agent.trim());
@@ -247,7 +247,7 @@ impl LoadRun {
 
     fn assert_client_kinds(&self) {
         for line in &self.lines {
-            let request = &self.visits[load::request_index(&line.host)];
+            let request = &self.requests[load::request_index(&line.host)];
             if let Some(kind) = request.kind {
                 assert_eq!(line.kind, kind.name(), "{request:?}");
             }
@@ -258,10 +258,10 @@ impl LoadRun {
     /// once.
     fn assert_nothing_lost(&self) {
         let refused = self.lines.iter().filter(|line| line.is_refused()).count();
-        assert_eq!(self.seen.len() + refused, self.visits.len());
+        assert_eq!(self.received.len() + refused, self.requests.len());
         assert_eq!(self.spent as f64, self.used, "the charged units are the units that the origin spent");
         for line in &self.lines {
-            let response = self.answers[load::request_index(&line.host)].as_ref().expect("request has a response");
+            let response = self.responses[load::request_index(&line.host)].as_ref().expect("request has a response");
             assert_eq!(response.status, if line.is_refused() { 429 } else { 200 }, "{line:?}");
             assert_eq!(response.status, line.status);
         }
@@ -269,14 +269,18 @@ impl LoadRun {
 
     /// Asserts that aborted requests, which may have cost the origin, are charged, and that retries are charged twice.
     fn assert_resets_charged(&self) {
-        assert!(self.broken > 0 && self.spent as f64 <= self.used, "{} spent, {} charged", self.spent, self.used);
-        let truncated = self.answers.iter().filter(|response| response.is_none()).count();
-        assert!(truncated as u64 <= self.broken, "{truncated} responses truncated, {} by the origin", self.broken);
-        let retries = self.seen.len() - self.lines.iter().filter(|line| !line.is_refused()).count();
+        assert!(self.reset_count > 0 && self.spent as f64 <= self.used, "{} spent, {} charged", self.spent, self.used);
+        let truncated = self.responses.iter().filter(|response| response.is_none()).count();
+        assert!(
+            truncated as u64 <= self.reset_count,
+            "{truncated} responses truncated, {} by the origin",
+            self.reset_count
+        );
+        let retries = self.received.len() - self.lines.iter().filter(|line| !line.is_refused()).count();
         println!(
             "{} requests, {} reset, {truncated} responses truncated, {retries} retried",
-            self.visits.len(),
-            self.broken
+            self.requests.len(),
+            self.reset_count
         );
     }
 

@@ -25,7 +25,7 @@ fn instances_with_unequal_traffic_pace_evenly() {
         let week = WeekResult::simulate_week(policy, None);
         week.assert_follows_plan(policy, 0.02);
         for day in 0..7 {
-            let shares = week.search.map(|instance| instance[day].admitted_ratio());
+            let shares = week.search_requests.map(|instance| instance[day].admitted_ratio());
             let (min, max) = (shares.iter().copied().fold(1.0, f64::min), shares.iter().copied().fold(0.0, f64::max));
             assert!(max - min <= 0.1, "{policy:?}, day {day}: {shares:?}");
         }
@@ -46,17 +46,17 @@ fn dead_instances_share_passes_to_others() {
 struct WeekResult {
     limit: u64,
     served: u64,
-    people_refused: u64,
+    human_refusals: u64,
     /// Units served until each hour, and units planned until then.
     by_hour: Vec<(u64, u64)>,
-    /// Admit ratio of search engines, by instance and day.
-    search: [[AdmitRatio; 7]; GATES],
+    /// Requests of search engines, by instance and day.
+    search_requests: [[AdmitCounts; 7]; GATES],
 }
 
 #[derive(Clone, Copy, Default)]
-struct AdmitRatio {
-    asked: u64,
-    served: u64,
+struct AdmitCounts {
+    requests: u64,
+    admitted: u64,
 }
 
 impl WeekResult {
@@ -71,7 +71,8 @@ impl WeekResult {
         let new_instance =
             |number| PacedInstance::new(&redis, number, Arc::clone(&rules), Timestamp::from_seconds(start));
         let mut instances: Vec<PacedInstance> = (1..=GATES as u64).map(new_instance).collect();
-        let mut result = Self { limit, served: 0, people_refused: 0, by_hour: Vec::new(), search: Default::default() };
+        let mut result =
+            Self { limit, served: 0, human_refusals: 0, by_hour: Vec::new(), search_requests: Default::default() };
         let mut round = 0;
         for (number, request) in requests.iter().enumerate() {
             let elapsed = request.at - first;
@@ -91,9 +92,11 @@ impl WeekResult {
             let index = [0, 0, 0, 1, 0, 1, 0, 2, 0, 1][number % 10].min(instances.len() - 1);
             let is_served = u64::from(instances[index].try_admit(request, Timestamp::from_seconds(start + elapsed)));
             result.served += is_served;
-            match request.who {
-                ClientLabel::Person => result.people_refused += 1 - is_served,
-                ClientLabel::Search => result.search[index][(elapsed / DAY) as usize].record_request(is_served),
+            match request.label {
+                ClientLabel::Person => result.human_refusals += 1 - is_served,
+                ClientLabel::Search => {
+                    result.search_requests[index][(elapsed / DAY) as usize].record_request(is_served);
+                }
                 ClientLabel::Bot => {}
             }
         }
@@ -111,20 +114,20 @@ impl WeekResult {
                 "{policy:?}, hour {hour}: {served} served, {planned} planned"
             );
         }
-        assert_eq!(self.people_refused, 0, "{policy:?}");
+        assert_eq!(self.human_refusals, 0, "{policy:?}");
         assert!(self.served <= self.limit, "{policy:?}: {} of {}", self.served, self.limit);
         assert!(fraction(self.served) >= 0.98, "{policy:?}: {} of {}", self.served, self.limit);
     }
 }
 
-impl AdmitRatio {
-    fn record_request(&mut self, served: u64) {
-        self.asked += 1;
-        self.served += served;
+impl AdmitCounts {
+    fn record_request(&mut self, admitted: u64) {
+        self.requests += 1;
+        self.admitted += admitted;
     }
 
     fn admitted_ratio(&self) -> f64 {
-        self.served as f64 / self.asked as f64
+        self.admitted as f64 / self.requests as f64
     }
 }
 
@@ -133,15 +136,15 @@ struct PacedInstance {
     engine: Arc<Engine>,
     admission: Admission,
     store: RedisStore,
-    runs_low: Arc<AtomicBool>,
+    is_low: Arc<AtomicBool>,
     /// Redis hash field that registers the instance.
-    row: String,
+    hash_field: String,
 }
 
 impl PacedInstance {
     fn new(redis: &RedisServer, number: u64, rules: Arc<Rules>, now: Timestamp) -> Self {
-        let runs_low = Arc::new(AtomicBool::new(true));
-        let low_flag = Arc::clone(&runs_low);
+        let is_low = Arc::new(AtomicBool::new(true));
+        let low_flag = Arc::clone(&is_low);
         let engine = Engine::new(LeaseMode::Leased(Arc::new(move || low_flag.store(true, Ordering::Relaxed))), 1000);
         let admission = engine.admission(rules, now);
         let server =
@@ -150,11 +153,11 @@ impl PacedInstance {
         let timeouts = Timeouts { connect: TIMEOUT, reply: TIMEOUT };
         let store = RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(number)).with_timeouts(timeouts);
         let registered = registered_instances(redis);
-        let mut instance = Self { engine, admission, store, runs_low, row: String::new() };
+        let mut instance = Self { engine, admission, store, is_low, hash_field: String::new() };
         wait_until("a new ledger to grant leases, which takes three seconds", || {
             instance.refresh_leases(now) > Units::ZERO
         });
-        instance.row = registered_instances(redis)
+        instance.hash_field = registered_instances(redis)
             .into_iter()
             .find(|row| !registered.contains(row))
             .expect("instance is registered");
@@ -163,10 +166,10 @@ impl PacedInstance {
 
     /// Crashes as by `kill -9`, one minute ago by the server's clock.
     fn crash_process(self, redis: &RedisServer) {
-        let entry = redis.cli(&["HGET", KEY, &self.row]);
+        let entry = redis.cli(&["HGET", KEY, &self.hash_field]);
         let (registered_at, rest) = entry.split_once(' ').expect("entry starts with the time of registration");
         let registered_at: u64 = registered_at.parse().expect("microseconds");
-        redis.cli(&["HSET", KEY, &self.row, &format!("{} {rest}", registered_at - 60_000_000)]);
+        redis.cli(&["HSET", KEY, &self.hash_field, &format!("{} {rest}", registered_at - 60_000_000)]);
     }
 
     /// Refreshes the leases, as an instance does once a second and when a quota runs low. Returns the units held.
@@ -180,7 +183,7 @@ impl PacedInstance {
     fn try_admit(&mut self, request: &TraceRequest, now: Timestamp) -> bool {
         // A request that finds the lease used up is retried after a second.
         for _ in 0..2 {
-            if self.runs_low.swap(false, Ordering::Relaxed) {
+            if self.is_low.swap(false, Ordering::Relaxed) {
                 self.refresh_leases(now);
             }
             match decide(&self.admission, request, now).ruling {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 struct Nginx {
     process: Child,
     address: SocketAddr,
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Nginx {
@@ -38,12 +38,12 @@ impl Nginx {
             .spawn()
             .expect("nginx starts");
         wait_until("nginx to listen", || TcpStream::connect(address).is_ok());
-        Self { process, address, folder: dir }
+        Self { process, address, dir }
     }
 
     /// Returns the number of page requests that nginx has logged.
     fn logged_page_requests(&self) -> usize {
-        let log = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
+        let log = std::fs::read_to_string(self.dir.path().join("access.log")).unwrap_or_default();
         log.lines().filter(|line| line.contains("/page")).count()
     }
 }

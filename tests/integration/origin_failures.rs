@@ -14,27 +14,27 @@ use tidegate::clock::Clock;
 /// Action of the origin on a request.
 #[derive(Clone, Copy)]
 enum OriginAction {
-    Answers(&'static str, &'static str),
-    Hangs,
-    Resets,
+    Respond(&'static str, &'static str),
+    Hang,
+    Reset,
 }
-use OriginAction::{Answers, Hangs, Resets};
+use OriginAction::{Hang, Reset, Respond};
 
-const WELL: OriginAction = Answers("200", "");
+const WELL: OriginAction = Respond("200", "");
 
 /// An origin whose action changes with time, its log, and the gateway in front of it.
 struct FailingSite {
-    gate: TestGateway,
+    gateway: TestGateway,
     log: Arc<Mutex<Vec<(u64, &'static str)>>>,
     /// Channel of events: a request reached the origin, or the gateway refused a request.
-    met: (Sender<RequestEvent>, Receiver<RequestEvent>),
-    go_on: OriginControl,
+    events: (Sender<RequestEvent>, Receiver<RequestEvent>),
+    release: OriginControl,
 }
 
 /// Event of a request.
 enum RequestEvent {
-    Origin { waits: bool },
-    Refusal,
+    ReachedOrigin { is_held: bool },
+    Refused,
 }
 
 impl FailingSite {
@@ -48,41 +48,41 @@ impl FailingSite {
             let now = origin_clock.now().saturating_duration_since(NOON);
             let action = action_at(now.as_secs());
             let outcome = match action {
-                Answers(status, _) => status,
-                Hangs => "hangs",
-                Resets => "reset",
+                Respond(status, _) => status,
+                Hang => "hangs",
+                Reset => "reset",
             };
             origin_log.lock().push((now.as_secs(), outcome));
-            let waits = !matches!(action, Hangs);
-            let _ = arrivals.send(RequestEvent::Origin { waits });
-            if waits {
+            let is_held = !matches!(action, Hang);
+            let _ = arrivals.send(RequestEvent::ReachedOrigin { is_held });
+            if is_held {
                 // Wait until all concurrent requests have reached the origin or were refused: so they are concurrent.
                 release_receiver.wait();
             }
             match action {
-                Answers(status, fields) => connection.reply(status, fields, b""),
-                Hangs => assert!(connection.expect_eof()),
-                Resets => connection.reset(),
+                Respond(status, fields) => connection.reply(status, fields, b""),
+                Hang => assert!(connection.expect_eof()),
+                Reset => connection.reset(),
             }
         });
         let rules = format!("workers: 1\nlimits: {{ first_byte_timeout: 1s }}\n{rules}");
-        Self { gate: TestGateway::with_clock(origin.address(), &rules, clock), log, met: events, go_on: release }
+        Self { gateway: TestGateway::with_clock(origin.address(), &rules, clock), log, events, release }
     }
 
     fn elapsed_time(&self) -> Duration {
-        self.gate.clock.now().saturating_duration_since(NOON)
+        self.gateway.clock.now().saturating_duration_since(NOON)
     }
 
     /// Advances the clock to `second`.
     fn advance_to(&self, second: u64) -> &Self {
         let span = Duration::from_secs(second).saturating_sub(self.elapsed_time());
-        self.gate.clock.advance(span);
+        self.gateway.clock.advance(span);
         self
     }
 
     /// Like [`Self::advance_to`], and waits until the gateway has checked its timeouts.
     fn advance_and_sweep_to(&self, second: u64) {
-        self.gate.advance_and_sweep(Duration::from_secs(second).saturating_sub(self.elapsed_time()));
+        self.gateway.advance_and_sweep(Duration::from_secs(second).saturating_sub(self.elapsed_time()));
     }
 
     /// Sends `count` concurrent requests and returns the responses.
@@ -92,31 +92,31 @@ impl FailingSite {
 
     /// Sends `count` concurrent requests. Calls `callback` once each is refused or has reached the origin.
     fn request_concurrently_while(&self, count: usize, callback: impl FnOnce()) -> Vec<Response> {
-        let address = self.gate.address();
+        let address = self.gateway.address();
         let send_request = move |events: Sender<RequestEvent>| {
             let response = Client::connect(address).get("/", "");
             if response.status == 503 {
-                let _ = events.send(RequestEvent::Refusal);
+                let _ = events.send(RequestEvent::Refused);
             }
             response
         };
         std::thread::scope(|threads| {
             let handles: Vec<_> = (0..count)
-                .map(|_| self.met.0.clone())
+                .map(|_| self.events.0.clone())
                 .map(|events| threads.spawn(move || send_request(events)))
                 .collect();
             let mut held_count = 0;
             for _ in 0..count {
-                match self.met.1.recv_timeout(TIMEOUT).expect("request is refused or at the origin") {
-                    RequestEvent::Origin { waits } => held_count += usize::from(waits),
-                    RequestEvent::Refusal => {}
+                match self.events.1.recv_timeout(TIMEOUT).expect("request is refused or at the origin") {
+                    RequestEvent::ReachedOrigin { is_held } => held_count += usize::from(is_held),
+                    RequestEvent::Refused => {}
                 }
             }
-            (0..held_count).for_each(|_| self.go_on.notify());
+            (0..held_count).for_each(|_| self.release.notify());
             callback();
             let responses = handles.into_iter().map(|handle| handle.join().expect("request gets a response")).collect();
             // Requests that failed at the origin caused two events: drop the second.
-            while self.met.1.try_recv().is_ok() {}
+            while self.events.1.try_recv().is_ok() {}
             responses
         })
     }
@@ -142,7 +142,7 @@ fn backoff_rules(rules: &str) -> String {
 #[test]
 fn retry_after_of_429_sets_backoff_then_probes() {
     let site = FailingSite::new(&backoff_rules("statuses: [429], window: 10s"), |second| match second {
-        0 | 8 => Answers("429", "Retry-After: 5\r\n"),
+        0 | 8 => Respond("429", "Retry-After: 5\r\n"),
         _ => WELL,
     });
     for second in 0..18 {
@@ -171,16 +171,16 @@ fn retry_after_of_429_sets_backoff_then_probes() {
 #[test]
 fn backoff_level_rises_with_503_bursts_and_decays() {
     let site = FailingSite::new(&backoff_rules("window: 10s"), |second| match second {
-        0..=6 | 27 | 49 => Answers("503", ""),
+        0..=6 | 27 | 49 => Respond("503", ""),
         _ => WELL,
     });
     for second in (0..10).chain(27..32).chain(49..51) {
         site.advance_to(second).request_concurrently(4);
         if let Some((_, level)) = [(3, 3), (9, 3), (27, 2), (31, 2), (50, 1)].iter().find(|(time, _)| *time == second) {
-            assert_eq!(site.gate.state()["scopes"][0]["backoff_level"], *level, "at {second}");
+            assert_eq!(site.gateway.state()["scopes"][0]["backoff_level"], *level, "at {second}");
         }
     }
-    assert_eq!(site.advance_to(60).gate.state()["scopes"][0]["backoff_level"], 0);
+    assert_eq!(site.advance_to(60).gateway.state()["scopes"][0]["backoff_level"], 0);
     site.assert_log(&[
         (0, "4 x 503"),
         (1, "1 x 503"),
@@ -203,7 +203,7 @@ fn backoff_level_rises_with_503_bursts_and_decays() {
 #[test]
 fn backoff_jitter_stays_within_bounds() {
     let rules = "scopes: { default: { backoff: { jitter: 50%, max_delay: 10s }, queue: { max_wait: 0s } } }";
-    let site = FailingSite::new(rules, |_| Answers("503", ""));
+    let site = FailingSite::new(rules, |_| Respond("503", ""));
     const STEP: Duration = Duration::from_millis(250);
     let mut attempts = Vec::new();
     while attempts.len() < 6 {
@@ -212,7 +212,7 @@ fn backoff_jitter_stays_within_bounds() {
         if site.log.lock().len() > before {
             attempts.push(site.elapsed_time());
         }
-        site.gate.clock.advance(STEP);
+        site.gateway.clock.advance(STEP);
     }
     for (pair, delay) in attempts.windows(2).zip([1.0, 2.0, 4.0, 8.0, 10.0]) {
         let measured = (pair[1] - pair[0]).as_secs_f64();
@@ -225,7 +225,7 @@ fn backoff_jitter_stays_within_bounds() {
 fn hanging_origin_is_probed_one_at_a_time() {
     let rules =
         format!("{}\norigin: {{ url: ORIGIN, response_timeout: 1750ms }}", backoff_rules("min_delay: 2s, window: 10s"));
-    let site = FailingSite::new(&rules, |second| if second < 20 { Hangs } else { WELL });
+    let site = FailingSite::new(&rules, |second| if second < 20 { Hang } else { WELL });
     // A timeout is detected at the next sweep, at most a quarter of a second late: two seconds after the request was
     // sent.
     let timed_out = |second: u64, clients: usize| {
@@ -256,7 +256,7 @@ fn hanging_origin_is_probed_one_at_a_time() {
 
 #[test]
 fn origin_resets_count_as_overload() {
-    let site = FailingSite::new(&backoff_rules("window: 10s"), |second| if second < 7 { Resets } else { WELL });
+    let site = FailingSite::new(&backoff_rules("window: 10s"), |second| if second < 7 { Reset } else { WELL });
     for second in 0..10 {
         let statuses: Vec<u16> =
             site.advance_to(second).request_concurrently(4).iter().map(|response| response.status).collect();
@@ -277,7 +277,7 @@ fn origin_resets_count_as_overload() {
 fn fast_errors_do_not_shorten_autothrottle_delay() {
     let rules = "scopes: { default: {
         autothrottle: { target_concurrency: 1, start_delay: 8s, max_delay: 60s }, queue: { max_wait: 0s } } }";
-    let site = FailingSite::new(rules, |second| if second < 24 { Answers("500", "") } else { WELL });
+    let site = FailingSite::new(rules, |second| if second < 24 { Respond("500", "") } else { WELL });
     for second in 0..43 {
         site.advance_to(second).request_concurrently(2);
     }
@@ -299,12 +299,12 @@ fn fast_errors_do_not_shorten_autothrottle_delay() {
 
 #[test]
 fn configured_error_statuses_count_as_overload() {
-    let action = |second| if second < 3 { Answers("500", "") } else { WELL };
+    let action = |second| if second < 3 { Respond("500", "") } else { WELL };
     let site = FailingSite::new(&backoff_rules("statuses: [500], window: 10s"), action);
     (0..5).for_each(|second| drop(site.advance_to(second).request_concurrently(4)));
     site.assert_log(&[(0, "4 x 500"), (1, "1 x 500"), (3, "1 x 200"), (4, "2 x 200")]);
 
-    let site = FailingSite::new(&backoff_rules("statuses: [503], window: 10s"), |_| Answers("500", ""));
+    let site = FailingSite::new(&backoff_rules("statuses: [503], window: 10s"), |_| Respond("500", ""));
     (0..2).for_each(|second| drop(site.advance_to(second).request_concurrently(4)));
     site.assert_log(&[(0, "4 x 500"), (1, "4 x 500")]);
 }
@@ -330,14 +330,14 @@ fn reported_limits_set_the_minimum_backoff() {
         ("Retry-After: 3600\r\n", 12),
         ("Retry-After: 99999999999999999999\r\n", 12),
     ] {
-        assert_eq!(until(Answers("429", fields)), second, "{fields:?}");
+        assert_eq!(until(Respond("429", fields)), second, "{fields:?}");
     }
 }
 
 #[test]
 fn zero_remaining_response_starts_backoff() {
     let site = FailingSite::new(&backoff_rules("statuses: [429], max_delay: 60s"), |second| match second {
-        0 => Answers("200", "RateLimit: \"a\";r=0;t=7\r\n"),
+        0 => Respond("200", "RateLimit: \"a\";r=0;t=7\r\n"),
         _ => WELL,
     });
     for second in 0..9 {

@@ -22,20 +22,20 @@ fn measured_weeks_are_served_evenly() {
             &SyntheticWeek::generate(seed, &[]),
             LOS_ANGELES,
             BotTreatment::Paced,
-            Guarantee::All,
+            Guarantee::EvenRatio,
         );
     }
 }
 
 #[test]
 fn measured_weeks_with_bursts_refuse_no_humans() {
-    let requests = SyntheticWeek::generate(4, &[(2, DayKind::Crowd), (3, DayKind::Holiday), (4, DayKind::Surge)]);
+    let requests = SyntheticWeek::generate(4, &[(2, DayKind::FlashCrowd), (3, DayKind::Holiday), (4, DayKind::Surge)]);
     assert_guarantee(
         "bundled 4, with bursts and a holiday",
         &requests,
         LOS_ANGELES,
         BotTreatment::Paced,
-        Guarantee::AllLeft,
+        Guarantee::FullUse,
     );
 }
 
@@ -45,8 +45,8 @@ fn measured_search_only_weeks_use_the_whole_limit() {
         "bundled 1, other bots excluded",
         &SyntheticWeek::generate(1, &[]),
         LOS_ANGELES,
-        BotTreatment::ShutOut,
-        Guarantee::AllLeft,
+        BotTreatment::Refused,
+        Guarantee::FullUse,
     );
 }
 
@@ -61,15 +61,15 @@ fn measured_weeks_of_the_shared_generator() {
         (2, TOKYO, usual, BotTreatment::Paced),
         (3, TOKYO, usual, BotTreatment::Paced),
         (4, TOKYO, special, BotTreatment::Paced),
-        (2, TOKYO, usual, BotTreatment::ShutOut),
+        (2, TOKYO, usual, BotTreatment::Refused),
     ] {
         let requests = trace_from_labels(&generator, seed, scenarios);
         let days = if scenarios == usual { "" } else { ", with bursts and crawl delays" };
         let excluded = if bots == BotTreatment::Paced { "" } else { ", other bots excluded" };
         let guarantee = match (scenarios == usual, bots) {
-            (true, BotTreatment::Paced) => Guarantee::All,
-            (true, BotTreatment::ShutOut) => Guarantee::AllLeft,
-            (false, _) => Guarantee::People,
+            (true, BotTreatment::Paced) => Guarantee::EvenRatio,
+            (true, BotTreatment::Refused) => Guarantee::FullUse,
+            (false, _) => Guarantee::NoHumanRefusals,
         };
         assert_guarantee(&format!("external {seed}{days}{excluded}"), &requests, zone, bots, guarantee);
     }
@@ -80,7 +80,7 @@ fn measured_days_of_real_logs() {
     let Some(shared) = shared_data() else { return };
     for name in ["semicomplete-2015", "wordpress-2022"] {
         let requests = trace_from_log(&shared.join(format!("data/logs/{name}.combined.log.gz")));
-        assert_guarantee(name, &requests, "UTC", BotTreatment::Paced, Guarantee::WhatCanBe);
+        assert_guarantee(name, &requests, "UTC", BotTreatment::Paced, Guarantee::NoAvoidableRefusals);
     }
 }
 
@@ -88,13 +88,13 @@ fn measured_days_of_real_logs() {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guarantee {
     /// No refused human requests, at most 1 % of the quota unused, and the same admit ratio of search engines all day.
-    All,
+    EvenRatio,
     /// No refused human requests, and at most 1 % of the quota unused.
-    AllLeft,
+    FullUse,
     /// No refused human requests.
-    People,
+    NoHumanRefusals,
     /// No refused human requests, except in windows in which human demand alone exceeds the quota.
-    WhatCanBe,
+    NoAvoidableRefusals,
 }
 
 /// Measures each policy at each demand, and asserts the guarantee of `learned`. Builds without optimization measure
@@ -109,29 +109,29 @@ fn assert_guarantee(name: &str, requests: &[TraceRequest], zone: &str, bots: Bot
         let or_dash = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
         println!(
             "| {name} | {zone} | {demand} times | {} | {} | {} | {} |",
-            each(&|week| week.people_refused.to_string()),
-            each(&|week| or_dash(week.unused.map(|ratio| format!("{:.1} %", ratio * 100.0)))),
-            each(&|week| or_dash(week.hours.map(|ratio| format!("{ratio:.2}")))),
-            each(&|week| or_dash(week.hours_of_a_day.map(|ratio| format!("{ratio:.2}")))),
+            each(&|week| week.human_refusals.to_string()),
+            each(&|week| or_dash(week.max_unused.map(|ratio| format!("{:.1} %", ratio * 100.0)))),
+            each(&|week| or_dash(week.hour_evenness.map(|ratio| format!("{ratio:.2}")))),
+            each(&|week| or_dash(week.daily_hour_evenness.map(|ratio| format!("{ratio:.2}")))),
         );
         let Some(learned) = measured.last() else { unreachable!() };
-        assert!(measured.iter().all(|week| week.overspent == 0), "{name}, {demand} times");
-        let unavoidably = if guarantee == Guarantee::WhatCanBe { learned.unavoidably } else { 0 };
-        assert_eq!(learned.people_refused, unavoidably, "{name}, {demand} times");
-        let unused = learned.unused.unwrap_or_default();
+        assert!(measured.iter().all(|week| week.max_overspend == 0), "{name}, {demand} times");
+        let unavoidable = if guarantee == Guarantee::NoAvoidableRefusals { learned.unavoidable_refusals } else { 0 };
+        assert_eq!(learned.human_refusals, unavoidable, "{name}, {demand} times");
+        let unused = learned.max_unused.unwrap_or_default();
         assert!(
-            matches!(guarantee, Guarantee::People | Guarantee::WhatCanBe) || unused <= 0.01,
+            matches!(guarantee, Guarantee::NoHumanRefusals | Guarantee::NoAvoidableRefusals) || unused <= 0.01,
             "{name}, {demand} times: {unused} unused"
         );
-        if guarantee == Guarantee::All {
+        if guarantee == Guarantee::EvenRatio {
             let unguarded: Vec<TraceRequest> =
                 requests.iter().map(|request| TraceRequest { page: None, ..*request }).collect();
             let unguarded = measure(&unguarded, zone, (PacingPolicy::Learned, bots), demand);
             for (measured, min) in [(learned, 0.8), (&unguarded, 0.85)] {
                 assert!(
-                    measured.hours.is_some_and(|hours| hours >= min),
+                    measured.hour_evenness.is_some_and(|evenness| evenness >= min),
                     "{name}, {demand} times: {:?}",
-                    measured.hours
+                    measured.hour_evenness
                 );
             }
         }

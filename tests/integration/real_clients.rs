@@ -95,7 +95,7 @@ struct CrawlScenario {
     origin: ConstrainedOrigin,
     pages: usize,
     clock: Clock,
-    _alone: MutexGuard<'static, ()>,
+    _lock: MutexGuard<'static, ()>,
 }
 
 /// Serializes the scenarios, because latencies are measured.
@@ -103,9 +103,9 @@ static OPEN: Mutex<()> = Mutex::new(());
 
 impl CrawlScenario {
     fn with_pages(pages: usize) -> Self {
-        let _alone = OPEN.lock();
+        let _lock = OPEN.lock();
         let clock = Clock::system();
-        Self { origin: ConstrainedOrigin::start_site(pages, &clock), pages, clock, _alone }
+        Self { origin: ConstrainedOrigin::start_site(pages, &clock), pages, clock, _lock }
     }
 
     fn start_gateway(&self, rules: &str) -> TestGateway {
@@ -136,7 +136,7 @@ impl CrawlScenario {
         let output = output.expect("program runs");
         assert_eq!(fetched_paths(&output), expected, "{}", String::from_utf8_lossy(&output.stderr));
         let crawl = self.origin.crawl_period();
-        let loaded = loaded.into_iter().filter(|load| crawl.contains(&load.began)).collect();
+        let loaded = loaded.into_iter().filter(|load| crawl.contains(&load.started_at)).collect();
         print_latencies(name, baseline, loaded, self.origin.max_concurrency());
     }
 }
@@ -181,11 +181,12 @@ fn assert_human_priority(log: &[Value]) {
     // A grant is logged when the request is forwarded, shortly after it: allow one request per slot before and after.
     const FEW: usize = 2 * HANDS;
     let waits = log.iter().filter(|line| line["verdict"] == "admitted").map(SlotWait::from_log_line);
-    let (humans, bots): (Vec<SlotWait>, Vec<SlotWait>) = waits.partition(|wait| wait.is_of_a_person);
+    let (humans, bots): (Vec<SlotWait>, Vec<SlotWait>) = waits.partition(|wait| wait.is_human);
     let mut max_overtaken = 0;
     for human in humans {
-        let before = bots.iter().filter(|bot| (human.came..human.started).contains(&bot.started)).count();
-        let overtaken = bots.iter().filter(|bot| bot.came < human.came && bot.started > human.started).count();
+        let before = bots.iter().filter(|bot| (human.arrived_at..human.granted_at).contains(&bot.granted_at)).count();
+        let overtaken =
+            bots.iter().filter(|bot| bot.arrived_at < human.arrived_at && bot.granted_at > human.granted_at).count();
         assert!(before <= FEW, "{before} bots were granted before a human request that overtook {overtaken}");
         max_overtaken = max_overtaken.max(overtaken);
     }
@@ -194,9 +195,9 @@ fn assert_human_priority(log: &[Value]) {
 
 /// Arrival time of a request at its scope, and the time its slot was granted.
 struct SlotWait {
-    is_of_a_person: bool,
-    came: Timestamp,
-    started: Timestamp,
+    is_human: bool,
+    arrived_at: Timestamp,
+    granted_at: Timestamp,
 }
 
 impl SlotWait {
@@ -204,9 +205,9 @@ impl SlotWait {
         let wait = line["scope_wait_ms"].as_f64().expect("log line has scope_wait_ms") / 1000.0;
         let arrival = arrival_time(line);
         Self {
-            is_of_a_person: line["class"] == "person",
-            came: arrival,
-            started: arrival + Duration::from_secs_f64(wait),
+            is_human: line["class"] == "person",
+            arrived_at: arrival,
+            granted_at: arrival + Duration::from_secs_f64(wait),
         }
     }
 }

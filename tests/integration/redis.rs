@@ -194,7 +194,7 @@ fn cluster_redirects_to_the_quota_slot() {
 struct FleetProgress {
     spent: AtomicU64,
     rounds: AtomicU64,
-    over: AtomicBool,
+    must_stop: AtomicBool,
 }
 
 impl FleetProgress {
@@ -226,7 +226,7 @@ fn run_three_instances(options: &[&str], shares: bool, disturb: impl FnOnce(&mut
     progress.wait_for_spent(LIMIT * 99 / 100);
     // An instance that could exceed the limit would do so now.
     progress.wait_for_rounds();
-    progress.over.store(true, Ordering::SeqCst);
+    progress.must_stop.store(true, Ordering::SeqCst);
     threads.into_iter().for_each(|thread| thread.join().expect("instance does not panic"));
     let spent = progress.spent.load(Ordering::SeqCst);
     assert!(spent <= LIMIT, "{spent} of {LIMIT}");
@@ -239,7 +239,7 @@ fn spend_until_stopped(mut store: RedisStore, number: u64, template: &LeaseReque
     let clock = Clock::system();
     let (mut taken, mut held, mut random) = (0, 0, number);
     let mut left = LIMIT;
-    while !progress.over.load(Ordering::SeqCst) {
+    while !progress.must_stop.load(Ordering::SeqCst) {
         let wanted = taken + (left / 20).clamp(100, 20_000);
         let request = LeaseRequest {
             taken: Units::from_milli(taken),

@@ -317,7 +317,7 @@ fn outputs_never_overwrite_inputs_or_other_outputs() {
     let alias = format!(
         "{}/../{}/new",
         fixture.path("."),
-        fixture.folder.path().file_name().and_then(|name| name.to_str()).expect("UTF-8 file name")
+        fixture.dir.path().file_name().and_then(|name| name.to_str()).expect("UTF-8 file name")
     );
     for (arguments, expected) in [
         (vec!["--json", &log, &log], format!("--json: {log} is read as a log; name another file")),
@@ -351,7 +351,7 @@ fn output_files_are_replaced_atomically() {
     assert!(fs::read_to_string(&report).expect("file exists").ends_with("</html>\n"));
     assert!(fs::symlink_metadata(&link).expect("file exists").is_symlink());
     assert_eq!(fs::metadata(&report).expect("file exists").permissions().mode() & 0o777, 0o640);
-    let left = fs::read_dir(fixture.folder.path()).expect("directory exists").count();
+    let left = fs::read_dir(fixture.dir.path()).expect("directory exists").count();
     assert_eq!(left, 5, "the policy, two logs, the report, the link");
     let outcome = fixture.run(&[&log, "--verdicts", "/dev/full"], b"");
     assert_eq!(outcome.code, 1);
@@ -375,18 +375,18 @@ fn dash_writes_one_result_to_stdout() {
 
 /// A temporary directory with a policy.
 struct ReplayFixture {
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl ReplayFixture {
     fn with_rules(rules: &str) -> Self {
-        let fixture = Self { folder: tempfile::tempdir().expect("temporary directory") };
+        let fixture = Self { dir: tempfile::tempdir().expect("temporary directory") };
         fixture.write_file("tidegate.yaml", rules);
         fixture
     }
 
     fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).display().to_string()
+        self.dir.path().join(name).display().to_string()
     }
 
     /// Writes a file and returns its path.

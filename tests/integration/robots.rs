@@ -506,7 +506,7 @@ fn compliance_is_counted_by_operator() {
 /// An origin with a robots.txt that can change.
 struct RobotsOrigin {
     origin: Origin,
-    answer: Arc<Mutex<(String, String, Vec<u8>)>>,
+    response: Arc<Mutex<(String, String, Vec<u8>)>>,
 }
 
 impl RobotsOrigin {
@@ -520,17 +520,17 @@ impl RobotsOrigin {
                 _ => connection.reply(&status, &fields, &text),
             }
         });
-        let server = Self { origin, answer: response };
+        let server = Self { origin, response };
         server.set_text(text, "Content-Type: text/plain\r\n");
         server
     }
 
     fn set_text(&self, text: &str, fields: &str) {
-        *self.answer.lock() = ("200 OK".into(), fields.into(), text.into());
+        *self.response.lock() = ("200 OK".into(), fields.into(), text.into());
     }
 
     fn set_failure(&self, status: &str) {
-        *self.answer.lock() = (status.into(), String::new(), status.into());
+        *self.response.lock() = (status.into(), String::new(), status.into());
     }
 
     fn address(&self) -> std::net::SocketAddr {

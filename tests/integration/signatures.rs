@@ -13,7 +13,7 @@ const BROWSER: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/5
 
 /// A gateway with rules for an agent of one operator, the agent, and the server that publishes its keys.
 struct SignatureFixture {
-    gate: TestGateway,
+    gateway: TestGateway,
     agent: Signer,
     directory: HttpsServer,
     origin: Origin,
@@ -32,7 +32,7 @@ impl SignatureFixture {
             origin.address(),
             &operator_rules(operator, &directory.url()),
         );
-        Self { gate: gateway, agent, directory, origin }
+        Self { gateway, agent, directory, origin }
     }
 
     /// Like [`SignatureFixture::with_operator`], with the agent's keys fetched.
@@ -52,7 +52,7 @@ impl SignatureFixture {
     }
 
     fn observed_class_as(&self, user_agent: &str, fields: &str) -> String {
-        let response = self.gate.connect().get("/", &format!("{user_agent}{PUBLIC}{fields}"));
+        let response = self.gateway.connect().get("/", &format!("{user_agent}{PUBLIC}{fields}"));
         assert_eq!(response.status, 200, "{}", response.text());
         let request = self.origin.received_requests().pop().expect("origin received the request");
         format!(
@@ -113,8 +113,8 @@ fn agent_is_verified_once_keys_are_fetched() {
         "signature fields are forwarded"
     );
     let verified = "tidegate_verifications_total{operator=\"chatgpt-agent\",method=\"signature\",result=\"verified\"}";
-    assert!(fixture.gate.metric(verified) >= 1.0);
-    let last = fixture.gate.read_log().pop().expect("log has a line");
+    assert!(fixture.gateway.metric(verified) >= 1.0);
+    let last = fixture.gateway.read_log().pop().expect("log has a line");
     assert_eq!((&last["kind"], &last["operator"]), (&"verified_bot".into(), &"chatgpt-agent".into()), "{last}");
     assert_eq!(last["evidence"], serde_json::json!(["user_agent_no_match", "signature_valid:chatgpt-agent"]));
     let headers = serde_json::json!(["user-agent", "signature-agent", "signature-input", "signature"]);
@@ -133,9 +133,9 @@ fn expired_future_or_foreign_signatures_are_invalid() {
     ] {
         assert_eq!(fixture.observed_class(&fixture.agent.signed_fields(&params)), DECLARED, "{case}");
     }
-    fixture.gate.advance_and_sweep(Duration::from_secs(3540));
+    fixture.gateway.advance_and_sweep(Duration::from_secs(3540));
     assert_eq!(fixture.observed_class_signed(), DECLARED, "the signature has expired");
-    let line = fixture.gate.read_log().pop().expect("log has a line");
+    let line = fixture.gateway.read_log().pop().expect("log has a line");
     assert_eq!(line["evidence"], serde_json::json!(["user_agent_no_match", "signature_invalid:chatgpt-agent"]));
 }
 
@@ -182,11 +182,11 @@ fn directory_outage_leaves_agents_declared() {
     );
     // The fetch is retried within 15 seconds.
     fixture.directory.publish_keys(&fixture.agent.directory());
-    fixture.gate.advance_and_sweep(Duration::from_secs(15));
+    fixture.gateway.advance_and_sweep(Duration::from_secs(15));
     fixture.wait_until_verified();
     // Keys stay valid when the key server fails again.
     fixture.directory.set_response("503 Service Unavailable", "", "");
-    fixture.gate.advance_and_sweep(Duration::from_secs(600));
+    fixture.gateway.advance_and_sweep(Duration::from_secs(600));
     fixture.wait_for_directory_requests(3);
     assert_eq!(fixture.observed_class_signed(), "agent google-agent");
 }
@@ -195,7 +195,7 @@ fn directory_outage_leaves_agents_declared() {
 fn withdrawn_keys_become_invalid() {
     let fixture = SignatureFixture::with_keys();
     fixture.directory.publish_keys(&Signer::new("https://x.example").directory());
-    fixture.gate.advance_and_sweep(Duration::from_secs(600));
+    fixture.gateway.advance_and_sweep(Duration::from_secs(600));
     wait_until("the key to expire", || fixture.observed_class_signed() == DECLARED);
 }
 
@@ -236,7 +236,7 @@ fn keys_of_unlisted_agents_are_not_fetched() {
     let agent = Signer::new(&directory.url());
     directory.publish_keys(&agent.directory());
     let fixture = SignatureFixture {
-        gate: TestGateway::with_network(directory.network(AllowedAddresses::Any), origin.address(), ""),
+        gateway: TestGateway::with_network(directory.network(AllowedAddresses::Any), origin.address(), ""),
         agent,
         directory,
         origin,
@@ -245,7 +245,7 @@ fn keys_of_unlisted_agents_are_not_fetched() {
         assert_eq!(fixture.observed_class_signed(), "other -");
     }
     assert_eq!(fixture.directory.request_count(), 0);
-    let line = fixture.gate.read_log().pop().expect("log has a line");
+    let line = fixture.gateway.read_log().pop().expect("log has a line");
     assert_eq!((&line["kind"], &line["evidence"][1]), (&"declared_bot".into(), &"signature_unknown".into()), "{line}");
 }
 
@@ -265,7 +265,7 @@ fn malformed_signature_fields_leave_kind_human() {
         ),
         PERSON
     );
-    let line = fixture.gate.read_log().pop().expect("log has a line");
+    let line = fixture.gateway.read_log().pop().expect("log has a line");
     assert_eq!(line["evidence"], serde_json::json!(["user_agent_no_match", "signature_malformed"]));
 }
 
@@ -275,13 +275,13 @@ fn disabled_verification_ignores_signatures() {
     let agent = Signer::new(&directory.url());
     let rules = "verify: { dns: off, refresh_interval: off, signatures: { enabled: false } }";
     let fixture = SignatureFixture {
-        gate: TestGateway::with_network(directory.network(AllowedAddresses::Any), origin.address(), rules),
+        gateway: TestGateway::with_network(directory.network(AllowedAddresses::Any), origin.address(), rules),
         agent,
         directory,
         origin,
     };
     assert_eq!(fixture.observed_class_signed(), "other -");
-    let line = fixture.gate.read_log().pop().expect("log has a line");
+    let line = fixture.gateway.read_log().pop().expect("log has a line");
     assert_eq!((&line["kind"], &line["headers_seen"]), (&"human".into(), &serde_json::json!(["user-agent"])), "{line}");
 }
 

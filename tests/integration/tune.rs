@@ -234,19 +234,19 @@ fn invalid_goals_and_files_give_hints() {
 
 /// A temporary directory with a policy and the log of a day.
 struct TuneFixture {
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl TuneFixture {
     fn with_rules(rules: &str) -> Self {
-        let fixture = Self { folder: tempfile::tempdir().expect("temporary directory") };
+        let fixture = Self { dir: tempfile::tempdir().expect("temporary directory") };
         fixture.write("tidegate.yaml", rules);
         fixture.write("access.log", &day_log(7));
         fixture
     }
 
     fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).display().to_string()
+        self.dir.path().join(name).display().to_string()
     }
 
     fn write(&self, name: &str, text: &str) {

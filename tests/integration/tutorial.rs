@@ -20,10 +20,10 @@ fn tutorial_commands_print_the_shown_output() {
         println!("$ {}\n{output}", step.command);
         assert!(!output.contains("it failed"), "$ {}\n{output}", step.command);
         assert!(
-            output_matches(&step.shown, &output),
+            output_matches(&step.expected_output, &output),
             "$ {}\n{output}\n--- expected\n{}",
             step.command,
-            step.shown.join("\n")
+            step.expected_output.join("\n")
         );
     }
 }
@@ -42,7 +42,7 @@ fn ellipsis_matches_any_lines() {
 /// A command, and its output in the document.
 struct TutorialStep<'a> {
     command: &'a str,
-    shown: Vec<&'a str>,
+    expected_output: Vec<&'a str>,
 }
 
 /// Returns the commands in blocks marked `console`: lines after `$ `. The following lines are their output.
@@ -51,8 +51,8 @@ fn parse_steps(text: &str) -> Vec<TutorialStep<'_>> {
     for block in text.split("```console\n").skip(1) {
         for line in block.split("```").next().unwrap_or_default().lines() {
             match (line.strip_prefix("$ "), steps.last_mut()) {
-                (Some(command), _) => steps.push(TutorialStep { command, shown: Vec::new() }),
-                (None, Some(step)) => step.shown.push(line),
+                (Some(command), _) => steps.push(TutorialStep { command, expected_output: Vec::new() }),
+                (None, Some(step)) => step.expected_output.push(line),
                 (None, None) => panic!("a block begins with a command: {line}"),
             }
         }
@@ -79,7 +79,7 @@ fn lines_match(expected: &[&str], output: &[&str]) -> bool {
 
 /// A temporary directory in which the commands run, with free ports in place of those in the document.
 struct TutorialShell {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     addresses: [(&'static str, String); 3],
 }
 
@@ -93,7 +93,7 @@ impl TutorialShell {
         let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
         let [origin, gateway, admin] =
             listeners.map(|port| port.local_addr().expect("socket is bound").port().to_string());
-        Self { folder: dir, addresses: [("3000", origin), ("8080", gateway), ("9090", admin)] }
+        Self { dir, addresses: [("3000", origin), ("8080", gateway), ("9090", admin)] }
     }
 
     /// Runs all commands in one shell and returns the output of each.
@@ -110,10 +110,10 @@ impl TutorialShell {
             };
         }
         let [_, gateway, admin] = &self.addresses;
-        let path = format!("{}/bin:{}", self.folder.path().display(), std::env::var("PATH").unwrap_or_default());
+        let path = format!("{}/bin:{}", self.dir.path().display(), std::env::var("PATH").unwrap_or_default());
         let output = Command::new("timeout")
             .args(["120", "bash", "-c", &script])
-            .current_dir(self.folder.path())
+            .current_dir(self.dir.path())
             .env("PATH", path)
             .env("TIDEGATE__LISTEN", format!("127.0.0.1:{}", gateway.1))
             .env("TIDEGATE__ADMIN__LISTEN", format!("127.0.0.1:{}", admin.1))

@@ -12,11 +12,12 @@ fn configuration_document_is_current() {
     let forms = FORMS.iter().filter(|form| !form.examples.is_empty());
     let forms = forms.map(|form| [form.name.to_owned(), form.examples.to_owned()]);
     let mut text = INTRODUCTION.to_owned() + &table(["Type", "Written as"], forms);
-    let mut pages = Pages { schema: &schema, described: BTreeMap::new(), used: Vec::new() };
+    let mut renderer = SectionRenderer { schema: &schema, described: BTreeMap::new(), used_types: Vec::new() };
     for section in config::section_names() {
-        text += &pages.section(section);
+        text += &renderer.section(section);
     }
-    let unused: Vec<&str> = FORMS.iter().map(|form| form.name).filter(|name| !pages.used.contains(name)).collect();
+    let unused: Vec<&str> =
+        FORMS.iter().map(|form| form.name).filter(|name| !renderer.used_types.contains(name)).collect();
     assert!(unused.is_empty(), "no key has the type {unused:?}");
     assert_current("CONFIGURATION.md", "Configuration", &format!("{}\n", text.trim_end()));
 }
@@ -31,12 +32,12 @@ fn sections_are_those_of_the_schema() {
 }
 
 /// Renderer of the sections.
-struct Pages<'a> {
+struct SectionRenderer<'a> {
     schema: &'a Value,
     /// Path under which each definition with keys is described.
     described: BTreeMap<&'a str, String>,
     /// Names of the scalar types in use.
-    used: Vec<&'static str>,
+    used_types: Vec<&'static str>,
 }
 
 /// An object whose keys need a description.
@@ -45,26 +46,26 @@ struct Nested<'a> {
     object: &'a Value,
 }
 
-impl<'a> Pages<'a> {
+impl<'a> SectionRenderer<'a> {
     /// Returns the section of a top-level key.
     fn section(&mut self, key: &str) -> String {
         let (mut text, mut nested) = (format!("## `{key}`\n\n"), Vec::new());
         let property = &self.schema["properties"][key];
         let form = self.form(property, key, &mut nested);
-        let effect = Effect::from_schema(property);
+        let description = Description::from_schema(property);
         if form != "object" {
-            assert!(!effect.default.is_empty(), "the description of {key} states no default");
-            text += &paragraph("", "", &format!("Type: {form}. {}", effect.default));
+            assert!(!description.default.is_empty(), "the description of {key} states no default");
+            text += &paragraph("", "", &format!("Type: {form}. {}", description.default));
             text.push('\n');
         }
         // The object of a key often has the same description, and more.
         let object_text = nested
             .first()
             .filter(|first| first.path == key)
-            .map(|first| Effect::from_schema(first.object).all.join(" "));
+            .map(|first| Description::from_schema(first.object).all.join(" "));
         let is_repeated =
             |part: &&String| object_text.as_ref().is_some_and(|object_text| object_text.contains(part.as_str()));
-        let paragraphs: Vec<&String> = effect.paragraphs.iter().filter(|part| !is_repeated(part)).collect();
+        let paragraphs: Vec<&String> = description.paragraphs.iter().filter(|part| !is_repeated(part)).collect();
         for part in &paragraphs {
             text += &(paragraph("", "", part) + "\n");
         }
@@ -81,19 +82,19 @@ impl<'a> Pages<'a> {
     /// Returns the keys of an object, then those of the objects in it. `described` is the text above them.
     fn object(&mut self, path: &str, object: &'a Value, described: &str) -> String {
         let (mut text, mut nested) = (String::new(), Vec::new());
-        let parts = Effect::from_schema(object).all;
+        let parts = Description::from_schema(object).all;
         for part in parts.into_iter().filter(|part| !described.contains(part.trim_end_matches('.'))) {
             text += &(paragraph("", "", &part) + "\n");
         }
         for (key, property) in object["properties"].as_object().expect("an object has keys") {
             let path = format!("{path}.{key}");
             let form = self.form(property, &path, &mut nested);
-            let effect = Effect::from_schema(property);
+            let description = Description::from_schema(property);
             let is_section = form.starts_with('[');
-            assert!(is_section || !effect.default.is_empty(), "the description of {path} states no default");
-            let facts = format!("**`{path}`**: {form}. {}", effect.default);
+            assert!(is_section || !description.default.is_empty(), "the description of {path} states no default");
+            let facts = format!("**`{path}`**: {form}. {}", description.default);
             text += &format!("{}\\\n", paragraph("- ", "  ", facts.trim_end()).trim_end());
-            for (index, part) in effect.paragraphs.iter().enumerate() {
+            for (index, part) in description.paragraphs.iter().enumerate() {
                 let gap = if index == 0 { "" } else { "\n" };
                 text += &format!("{gap}{}", paragraph("  ", "  ", part));
             }
@@ -151,9 +152,9 @@ impl<'a> Pages<'a> {
                 keys.iter().map(|(key, value)| format!("{key}: {}", self.form(value, path, nested))).collect();
             return format!("`{{ {} }}`", keys.join(", "));
         }
-        let scalar = FORMS.iter().find(|form| (form.is)(schema));
+        let scalar = FORMS.iter().find(|form| (form.matches)(schema));
         let scalar = scalar.unwrap_or_else(|| panic!("the reference has no name for the type of {path}: {schema}"));
-        self.used.push(scalar.name);
+        self.used_types.push(scalar.name);
         scalar.name.to_owned()
     }
 
@@ -176,13 +177,13 @@ impl<'a> Pages<'a> {
 }
 
 /// A description: its paragraphs, and the sentences that state the default or that the key is required.
-struct Effect {
+struct Description {
     default: String,
     paragraphs: Vec<String>,
     all: Vec<String>,
 }
 
-impl Effect {
+impl Description {
     fn from_schema(schema: &Value) -> Self {
         let description = schema["description"].as_str().unwrap_or_default();
         let (mut defaults, mut paragraphs, mut all) = (Vec::new(), Vec::new(), Vec::new());
@@ -246,19 +247,19 @@ fn plural(form: &str) -> String {
 }
 
 /// A scalar type of the schema.
-struct Form {
+struct ScalarType {
     name: &'static str,
     /// How a value is written; empty if the name suffices.
     examples: &'static str,
-    is: fn(&Value) -> bool,
+    matches: fn(&Value) -> bool,
 }
 
 macro_rules! word {
     ($name:literal, $examples:literal, $pattern:literal) => {
-        Form {
+        ScalarType {
             name: $name,
             examples: $examples,
-            is: |schema| {
+            matches: |schema| {
                 let pattern = schema["pattern"].as_str();
                 pattern.and_then(|text| text.strip_prefix("^(")?.strip_suffix("|.*\\$\\{.*)$")) == Some($pattern)
             },
@@ -267,7 +268,7 @@ macro_rules! word {
 }
 
 /// All scalar types. The patterns are those of the schema, without the placeholder of a variable.
-const FORMS: &[Form] = &[
+const FORMS: &[ScalarType] = &[
     word!("duration", "`250ms`, `5s`, `10m`, `24h` or `7d`, at most 3650 days", "[0-9]+(ms|s|m|h|d)"),
     word!("`auto` or duration", "", "auto|[0-9]+(ms|s|m|h|d)"),
     word!("size", "`512B`, `64KiB`, `10MiB` or `1GiB`", "[0-9]+(B|KiB|MiB|GiB)"),
@@ -289,9 +290,13 @@ const FORMS: &[Form] = &[
         "`crawl.example.com`, which includes all names below it, or `bot-*.example.com`",
         "[-_*.0-9A-Za-z]+"
     ),
-    Form { name: "integer", examples: "", is: |schema| is_type(schema, "integer") },
-    Form { name: "text", examples: "", is: |schema| is_type(schema, "string") && schema["pattern"].is_null() },
-    Form { name: "`true` or `false`", examples: "", is: |schema| is_type(schema, "boolean") },
+    ScalarType { name: "integer", examples: "", matches: |schema| is_type(schema, "integer") },
+    ScalarType {
+        name: "text",
+        examples: "",
+        matches: |schema| is_type(schema, "string") && schema["pattern"].is_null(),
+    },
+    ScalarType { name: "`true` or `false`", examples: "", matches: |schema| is_type(schema, "boolean") },
 ];
 
 /// Returns true if `schema` has this type, or this type and null.

@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, channel};
 /// A browser with one open page.
 pub struct Browser {
     child: Child,
-    orders: ChildStdin,
-    answers: Receiver<Value>,
+    commands: ChildStdin,
+    messages: Receiver<Value>,
     session: Option<String>,
-    number: u64,
+    last_id: u64,
     /// Events received while waiting for a response.
     events: Vec<Value>,
     _home: tempfile::TempDir,
@@ -30,7 +30,7 @@ pub struct Screen {
 #[derive(Debug)]
 pub struct OpenedPage {
     /// Messages of the page's console and of the browser's log.
-    pub complaints: Vec<String>,
+    pub messages: Vec<String>,
     /// URLs of all requests.
     pub requests: Vec<String>,
 }
@@ -72,15 +72,8 @@ impl Browser {
                 }
             }
         });
-        let mut browser = Self {
-            child,
-            orders: commands,
-            answers: receiver,
-            session: None,
-            number: 0,
-            events: Vec::new(),
-            _home: home,
-        };
+        let mut browser =
+            Self { child, commands, messages: receiver, session: None, last_id: 0, events: Vec::new(), _home: home };
         let target = browser.send_command("Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].clone();
         let attached = browser.send_command("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
         browser.session = attached["sessionId"].as_str().map(str::to_owned);
@@ -100,14 +93,14 @@ impl Browser {
         self.events.clear();
         self.send_command("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
-            let event = self.answers.recv_timeout(TIMEOUT).expect("page did not load in time");
+            let event = self.messages.recv_timeout(TIMEOUT).expect("page did not load in time");
             self.events.push(event);
         }
         let events_of = |method: &'static str| self.events.iter().filter(move |event| event["method"] == method);
-        let complaints =
+        let logged_events =
             ["Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Network.loadingFailed"];
         OpenedPage {
-            complaints: complaints.into_iter().flat_map(events_of).map(|event| event["params"].to_string()).collect(),
+            messages: logged_events.into_iter().flat_map(events_of).map(|event| event["params"].to_string()).collect(),
             requests: events_of("Network.requestWillBeSent")
                 .map(|event| event["params"]["request"]["url"].as_str().unwrap_or_default().to_owned())
                 .collect(),
@@ -135,15 +128,15 @@ impl Browser {
     }
 
     fn send_command(&mut self, method: &str, params: &Value) -> Value {
-        self.number += 1;
-        let mut command = json!({ "id": self.number, "method": method, "params": params });
+        self.last_id += 1;
+        let mut command = json!({ "id": self.last_id, "method": method, "params": params });
         if let Some(session) = &self.session {
             command["sessionId"] = json!(session);
         }
-        self.orders.write_all(format!("{command}\0").as_bytes()).expect("browser is running");
+        self.commands.write_all(format!("{command}\0").as_bytes()).expect("browser is running");
         loop {
-            let message = self.answers.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no response to {method}"));
-            if message["id"] == self.number {
+            let message = self.messages.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no response to {method}"));
+            if message["id"] == self.last_id {
                 assert!(message["error"].is_null(), "{method}: {message}");
                 return message["result"].clone();
             }

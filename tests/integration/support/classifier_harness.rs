@@ -46,7 +46,7 @@ impl ClassifierHarness {
 
 /// Formats the line like a server log, with escapes.
 fn format_log_line(line: &RecordedRequest, host: &str) -> String {
-    let RecordedRequest { status, http10, visit: request, .. } = line;
+    let RecordedRequest { status, http10, request, .. } = line;
     let escaped = |field: &str| field.replace('\\', "\\\\").replace('"', "\\\"");
     let or_dash = |field: &str| if field.is_empty() { "-".to_owned() } else { escaped(field) };
     let (version, host) =

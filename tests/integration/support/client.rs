@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// An HTTP/1.1 connection.
 pub struct Client {
     stream: TcpStream,
-    read: Vec<u8>,
+    buffer: Vec<u8>,
     /// Counter of complete responses, if the test gateway needs it.
-    answered: Option<Arc<AtomicU64>>,
+    response_count: Option<Arc<AtomicU64>>,
 }
 
 /// A response.
@@ -35,12 +35,12 @@ impl Client {
         stream.set_read_timeout(Some(TIMEOUT)).expect("timeout can be set");
         stream.set_write_timeout(Some(TIMEOUT)).expect("timeout can be set");
         stream.set_nodelay(true).expect("socket option can be set");
-        Self { stream, read: Vec::new(), answered: None }
+        Self { stream, buffer: Vec::new(), response_count: None }
     }
 
     /// Counts complete responses in `counter`.
     pub fn with_response_counter(self, counter: &Arc<AtomicU64>) -> Self {
-        Self { answered: Some(Arc::clone(counter)), ..self }
+        Self { response_count: Some(Arc::clone(counter)), ..self }
     }
 
     /// Sends bytes unchanged.
@@ -101,7 +101,7 @@ impl Client {
 
     fn complete_response(&self, response: Response) -> Response {
         report::record_received(&response);
-        if let Some(counter) = &self.answered {
+        if let Some(counter) = &self.response_count {
             counter.fetch_add(1, Ordering::SeqCst);
         }
         response
@@ -122,22 +122,22 @@ impl Client {
     /// Reads to the end of the connection.
     pub fn read_rest(&mut self) -> Vec<u8> {
         while self.fill() {}
-        std::mem::take(&mut self.read)
+        std::mem::take(&mut self.buffer)
     }
 
     /// Reads `length` bytes. Returns the number of bytes read if the connection ends before.
     pub fn take(&mut self, length: usize) -> Result<Vec<u8>, usize> {
-        while self.read.len() < length {
+        while self.buffer.len() < length {
             if !self.fill() {
-                return Err(self.read.len());
+                return Err(self.buffer.len());
             }
         }
-        Ok(self.read.drain(..length).collect())
+        Ok(self.buffer.drain(..length).collect())
     }
 
     /// Returns true if the gateway has closed the connection and no bytes remain.
     pub fn is_closed(&mut self) -> bool {
-        self.read.is_empty() && !self.fill()
+        self.buffer.is_empty() && !self.fill()
     }
 
     /// Shuts down the write direction.
@@ -178,8 +178,8 @@ impl Client {
 
     fn read_through(&mut self, delimiter: &[u8]) -> Option<Vec<u8>> {
         loop {
-            if let Some(at) = self.read.windows(delimiter.len()).position(|window| window == delimiter) {
-                return Some(self.read.drain(..at + delimiter.len()).collect());
+            if let Some(at) = self.buffer.windows(delimiter.len()).position(|window| window == delimiter) {
+                return Some(self.buffer.drain(..at + delimiter.len()).collect());
             }
             if !self.fill() {
                 return None;
@@ -192,7 +192,7 @@ impl Client {
         match self.stream.read(&mut block) {
             Ok(0) => false,
             Ok(length) => {
-                self.read.extend_from_slice(&block[..length]);
+                self.buffer.extend_from_slice(&block[..length]);
                 true
             }
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => false,

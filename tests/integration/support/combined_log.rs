@@ -12,12 +12,12 @@ pub struct RecordedRequest {
     pub at: Timestamp,
     pub status: u16,
     pub http10: bool,
-    pub visit: LoadRequest,
+    pub request: LoadRequest,
 }
 
 /// Returns all requests of a log that can be sent again. Skips other lines.
 pub fn sendable_requests(log: &str) -> Vec<LoadRequest> {
-    log.lines().filter_map(parse_line).map(|line| line.visit).collect()
+    log.lines().filter_map(parse_line).map(|line| line.request).collect()
 }
 
 /// Parses one line, including the outcome of its request.
@@ -36,7 +36,7 @@ pub fn parse_line(text: &str) -> Option<RecordedRequest> {
         at,
         status,
         http10: version == Version::HTTP_10,
-        visit: LoadRequest {
+        request: LoadRequest {
             client: client.address(),
             method: method.to_string(),
             target,

@@ -18,22 +18,22 @@ const WORK_MS: [u64; 5] = [20, 10, 25, 15, 30];
 
 pub struct ConstrainedOrigin {
     origin: Origin,
-    workshop: Arc<WorkQueue>,
+    queue: Arc<WorkQueue>,
 }
 
 #[derive(Default)]
 struct WorkQueue {
-    orders: Mutex<WorkState>,
+    state: Mutex<WorkState>,
     finished: Condvar,
 }
 
 #[derive(Default)]
 struct WorkState {
-    in_hand: usize,
+    inflight: usize,
     waiting: usize,
-    most: usize,
-    made: usize,
-    crawl: Option<RangeInclusive<Timestamp>>,
+    max_concurrency: usize,
+    started_count: usize,
+    crawl_period: Option<RangeInclusive<Timestamp>>,
 }
 
 impl ConstrainedOrigin {
@@ -50,7 +50,7 @@ impl ConstrainedOrigin {
             }
             connection.reply("200 OK", "Content-Type: text/html\r\n", page.as_bytes());
         });
-        Self { origin, workshop: queue }
+        Self { origin, queue }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -59,36 +59,36 @@ impl ConstrainedOrigin {
 
     /// Returns the maximum number of concurrent requests, including those that waited in the origin.
     pub fn max_concurrency(&self) -> usize {
-        self.workshop.orders.lock().most
+        self.queue.state.lock().max_concurrency
     }
 
     /// Returns the time range in which the numbered pages were fetched.
     pub fn crawl_period(&self) -> RangeInclusive<Timestamp> {
-        self.workshop.orders.lock().crawl.clone().expect("site was crawled")
+        self.queue.state.lock().crawl_period.clone().expect("site was crawled")
     }
 }
 
 impl WorkQueue {
     fn process_request(&self, page: impl FnOnce() -> String) -> String {
-        let mut state = self.orders.lock();
+        let mut state = self.state.lock();
         state.waiting += 1;
-        state.most = state.most.max(state.waiting + state.in_hand);
-        self.finished.wait_while(&mut state, |state| state.in_hand == HANDS);
+        state.max_concurrency = state.max_concurrency.max(state.waiting + state.inflight);
+        self.finished.wait_while(&mut state, |state| state.inflight == HANDS);
         state.waiting -= 1;
-        state.in_hand += 1;
-        state.made += 1;
-        let processing_time = Duration::from_millis(WORK_MS[state.made % WORK_MS.len()]);
+        state.inflight += 1;
+        state.started_count += 1;
+        let processing_time = Duration::from_millis(WORK_MS[state.started_count % WORK_MS.len()]);
         drop(state);
         std::thread::sleep(processing_time);
-        self.orders.lock().in_hand -= 1;
+        self.state.lock().inflight -= 1;
         self.finished.notify_one();
         page()
     }
 
     fn record_crawl(&self, now: Timestamp) {
-        let mut state = self.orders.lock();
-        let first = state.crawl.as_ref().map_or(now, |crawl| *crawl.start());
-        state.crawl = Some(first..=now);
+        let mut state = self.state.lock();
+        let first = state.crawl_period.as_ref().map_or(now, |crawl| *crawl.start());
+        state.crawl_period = Some(first..=now);
     }
 }
 

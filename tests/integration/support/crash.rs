@@ -19,8 +19,8 @@ const CLIENTS: u64 = 4;
 /// A page that costs one unit, and an origin that counts its requests by time of arrival.
 struct CrashFixture {
     origin: Origin,
-    folder: TempDir,
-    state: PathBuf,
+    dir: TempDir,
+    state_dir: PathBuf,
     served: Arc<AtomicU64>,
 }
 
@@ -43,17 +43,17 @@ impl CrashFixture {
 
     fn with_origin(origin: Origin, served: Arc<AtomicU64>) -> Self {
         let dir = tempfile::tempdir().expect("temporary directory");
-        Self { origin, state: dir.path().join("state"), folder: dir, served }
+        Self { origin, state_dir: dir.path().join("state"), dir, served }
     }
 
     fn start(&self, limit: u64, window: &str) -> RunningGateway {
-        let file = self.folder.path().join("gate.yaml");
+        let file = self.dir.path().join("gate.yaml");
         let yaml = format!(
             "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {}\nworkers: 2\n\
              origin: {{ url: \"http://{}\" }}\nlog: {{ level: warn }}\n\
              quotas: {{ api: {{ limit: {limit}, window: {window} }} }}\n\
              routes: [ {{ match: /page, cost: {{ api: 1 }} }} ]\n",
-            self.state.display(),
+            self.state_dir.display(),
             self.origin.address(),
         );
         std::fs::write(&file, yaml).expect("file is writable");
@@ -131,16 +131,16 @@ fn load(address: SocketAddr, is_done: impl Fn(u64) -> bool + Sync) -> StatusCoun
 #[derive(Default)]
 struct StatusCounts {
     ok: AtomicU64,
-    spent: AtomicU64,
-    short: AtomicU64,
+    quota_exhausted: AtomicU64,
+    lease_shortfall: AtomicU64,
 }
 
 impl StatusCounts {
     fn count(&self, status: u16) {
         let counter = match status {
             200 => &self.ok,
-            429 => &self.spent,
-            503 => &self.short,
+            429 => &self.quota_exhausted,
+            503 => &self.lease_shortfall,
             other => panic!("unexpected status {other}"),
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +164,7 @@ pub fn kill_repeatedly(rounds: u64) {
 
 /// Like [`kill_repeatedly`], on a disk with space for the ledger only.
 pub fn kill_on_full_disk(disk: &Path, rounds: u64) {
-    let fixture = CrashFixture { state: disk.join("state"), ..CrashFixture::new() };
+    let fixture = CrashFixture { state_dir: disk.join("state"), ..CrashFixture::new() };
     run_kill_rounds(&fixture, rounds, || {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(disk.join("other")).expect("a file");
         while file.write_all(&[0; 4096]).is_ok() {}
@@ -219,7 +219,7 @@ fn run_kill_rounds(fixture: &CrashFixture, rounds: u64, after_start: impl Fn()) 
     println!(
         "{rounds} kills: {} of {limit} served, {total} wasted in all, {largest} by one, {bound} allowed; then {} short of {left}",
         fixture.served_units(),
-        statuses.short.load(Ordering::Relaxed),
+        statuses.lease_shortfall.load(Ordering::Relaxed),
     );
 }
 

@@ -28,11 +28,11 @@ static STARTED: AtomicU64 = AtomicU64::new(0);
 /// A running gateway.
 pub struct TestGateway {
     service: Option<Service>,
-    world: ExternalAccess,
+    access: ExternalAccess,
     yaml: Arc<Mutex<String>>,
-    folder: TempDir,
+    dir: TempDir,
     /// Number of complete responses that its clients have received since it was started.
-    answered: Arc<AtomicU64>,
+    response_count: Arc<AtomicU64>,
     pub clock: Clock,
 }
 
@@ -57,7 +57,7 @@ impl TestGateway {
         let dir = tempfile::tempdir().expect("temporary directory");
         let yaml = Arc::new(Mutex::new(yaml(origin, dir.path(), rules)));
         report::record_access_log(&log_path(dir.path()));
-        let mut gateway = Self { service: None, world: access, yaml, folder: dir, answered: Arc::default(), clock };
+        let mut gateway = Self { service: None, access, yaml, dir, response_count: Arc::default(), clock };
         gateway.start();
         gateway
     }
@@ -71,12 +71,12 @@ impl TestGateway {
     fn start(&mut self) {
         let source: SettingsSource = {
             let yaml = Arc::clone(&self.yaml);
-            let file = self.folder.path().join("tidegate.yaml");
+            let file = self.dir.path().join("tidegate.yaml");
             Box::new(move |operators| config::load(&file, &yaml.lock(), &[], &[], operators))
         };
         let seed = 42 + STARTED.fetch_add(1, Ordering::Relaxed);
-        self.answered.store(0, Ordering::SeqCst);
-        match Service::start_with(self.world.clone(), source, self.clock.clone(), seed) {
+        self.response_count.store(0, Ordering::SeqCst);
+        match Service::start_with(self.access.clone(), source, self.clock.clone(), seed) {
             Ok(service) => self.service = Some(service),
             Err(error) => panic!("the gateway does not start:\n{error}"),
         }
@@ -99,12 +99,12 @@ impl TestGateway {
 
     /// Opens a new connection to the gateway.
     pub fn connect(&self) -> Client {
-        Client::connect(self.address()).with_response_counter(&self.answered)
+        Client::connect(self.address()).with_response_counter(&self.response_count)
     }
 
     /// Writes other rules, for the next reload.
     pub fn write(&self, origin: SocketAddr, rules: &str) {
-        *self.yaml.lock() = yaml(origin, self.folder.path(), rules);
+        *self.yaml.lock() = yaml(origin, self.dir.path(), rules);
     }
 
     /// Reloads with other rules. Returns the messages of the gateway.
@@ -126,7 +126,7 @@ impl TestGateway {
     }
 
     fn wait_for_records(&self) {
-        let responses = self.answered.load(Ordering::SeqCst) as f64;
+        let responses = self.response_count.load(Ordering::SeqCst) as f64;
         wait_until("all responses to be recorded", || {
             let samples = self.samples();
             let recorded: f64 =
@@ -195,7 +195,7 @@ impl TestGateway {
     /// Like [`Self::read_log`], as text.
     pub fn read_log_text(mut self) -> String {
         self.service.take().expect("gateway is running").shut_down();
-        std::fs::read_to_string(log_path(self.folder.path())).expect("access log exists")
+        std::fs::read_to_string(log_path(self.dir.path())).expect("access log exists")
     }
 
     /// Returns the YAML that was written last.

@@ -14,8 +14,8 @@ use tidegate::verify::fetch::{AllowedAddresses, Fetcher};
 pub struct HttpsServer {
     address: SocketAddr,
     roots: RootCertStore,
-    answer: Arc<Mutex<String>>,
-    asked: Arc<Mutex<usize>>,
+    response: Arc<Mutex<String>>,
+    request_count: Arc<Mutex<usize>>,
 }
 
 impl HttpsServer {
@@ -25,9 +25,9 @@ impl HttpsServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("socket is bound");
         let response = Arc::new(Mutex::new(String::new()));
-        let directory = Self { address, roots, answer: Arc::clone(&response), asked: Arc::default() };
+        let directory = Self { address, roots, response: Arc::clone(&response), request_count: Arc::default() };
         directory.set_response("404 Not Found", "", "");
-        let request_count = Arc::clone(&directory.asked);
+        let request_count = Arc::clone(&directory.request_count);
         // The thread ends with the process.
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -42,7 +42,7 @@ impl HttpsServer {
     /// Sets the response to all further requests.
     pub fn set_response(&self, status: &str, fields: &str, body: &str) {
         let length = body.len();
-        *self.answer.lock() =
+        *self.response.lock() =
             format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}");
     }
 
@@ -59,7 +59,7 @@ impl HttpsServer {
 
     /// Returns the number of requests received.
     pub fn request_count(&self) -> usize {
-        *self.asked.lock()
+        *self.request_count.lock()
     }
 
     /// Returns network access that trusts this server and permits fetches from hosts within `allowed`.

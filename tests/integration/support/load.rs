@@ -34,7 +34,7 @@ pub fn send_all(gateway: SocketAddr, requests: &[LoadRequest], between: impl Fn(
         for _ in 0..CALLERS {
             scope.spawn(|| {
                 let mut connections: Vec<LoadConnection> =
-                    (0..BURST).map(|_| LoadConnection { gate: gateway, open: None }).collect();
+                    (0..BURST).map(|_| LoadConnection { gateway, client: None }).collect();
                 loop {
                     let first = next.fetch_add(BURST, Ordering::Relaxed);
                     let burst = first..requests.len().min(first + BURST);
@@ -72,20 +72,20 @@ pub fn request_index(host: &str) -> usize {
 
 /// A connection, reopened when it has ended.
 struct LoadConnection {
-    gate: SocketAddr,
-    open: Option<Client>,
+    gateway: SocketAddr,
+    client: Option<Client>,
 }
 
 impl LoadConnection {
     fn write_request(&mut self, index: usize, request: &LoadRequest) {
-        let client = self.open.get_or_insert_with(|| Client::connect(self.gate));
+        let client = self.client.get_or_insert_with(|| Client::connect(self.gateway));
         client.send(format_request(index, request));
     }
 
     fn receive_response(&mut self, request: &LoadRequest) -> Option<Response> {
-        let response = self.open.as_mut().and_then(|client| client.response_or_eof(&request.method));
+        let response = self.client.as_mut().and_then(|client| client.response_or_eof(&request.method));
         if response.as_ref().is_none_or(|response| response.field("connection") == "close") {
-            self.open = None;
+            self.client = None;
         }
         response
     }

@@ -52,17 +52,17 @@ pub enum OriginMode {
     Steady,
     /// Cached pages cost nothing, and one request in twenty gets a connection reset, before the response or in the
     /// middle of it.
-    Moody,
+    Unstable,
 }
 
 /// Counters of the origin.
 #[derive(Default)]
 pub struct OriginCounters {
-    asked: u64,
+    request_count: u64,
     pub spent: u64,
     /// Number of reset connections.
-    pub broken: u64,
-    made: BTreeSet<String>,
+    pub reset_count: u64,
+    cached_targets: BTreeSet<String>,
 }
 
 impl MeteredSite {
@@ -84,13 +84,13 @@ fn serve(
     let cost = (site.cost)(&request.target);
     let (reset_number, spent) = {
         let mut counters = counters.lock();
-        counters.asked += 1;
-        let is_reset = mode == OriginMode::Moody && counters.asked.is_multiple_of(20);
-        counters.broken += u64::from(is_reset);
-        let is_repeated = mode == OriginMode::Moody && !counters.made.insert(request.target.clone());
+        counters.request_count += 1;
+        let is_reset = mode == OriginMode::Unstable && counters.request_count.is_multiple_of(20);
+        counters.reset_count += u64::from(is_reset);
+        let is_repeated = mode == OriginMode::Unstable && !counters.cached_targets.insert(request.target.clone());
         let spent = if is_repeated { 0 } else { cost };
         counters.spent += spent;
-        (is_reset.then_some(counters.broken), spent)
+        (is_reset.then_some(counters.reset_count), spent)
     };
     // The origin does not report the usual cost.
     let cost_field = if spent < cost { "X-API-Cost: 0\r\n" } else { "" };

@@ -34,8 +34,8 @@ pub enum Reply {
 #[derive(Clone)]
 pub struct NameServer {
     address: SocketAddr,
-    world: Arc<Mutex<HashMap<(String, RecordType), Reply>>>,
-    asked: Arc<Mutex<Vec<(String, RecordType)>>>,
+    replies: Arc<Mutex<HashMap<(String, RecordType), Reply>>>,
+    queries: Arc<Mutex<Vec<(String, RecordType)>>>,
 }
 
 impl NameServer {
@@ -43,7 +43,7 @@ impl NameServer {
     pub fn start() -> Self {
         let (udp, tcp) = bind_sockets();
         let address = udp.local_addr().expect("socket is bound");
-        let server = Self { address, world: Arc::default(), asked: Arc::default() };
+        let server = Self { address, replies: Arc::default(), queries: Arc::default() };
         // The threads end with the process. Tests are short, and no other process has the port.
         let udp_server = server.clone();
         std::thread::spawn(move || udp_server.serve_udp(&udp));
@@ -58,7 +58,7 @@ impl NameServer {
 
     /// Sets the reply to queries for records of `kind` at `name`.
     pub fn set_reply(&self, name: &str, kind: RecordType, reply: Reply) {
-        self.world.lock().insert((name.to_ascii_lowercase(), kind), reply);
+        self.replies.lock().insert((name.to_ascii_lowercase(), kind), reply);
     }
 
     /// Sets the PTR records of `address`.
@@ -85,12 +85,12 @@ impl NameServer {
     /// Returns the number of PTR queries for `address`.
     pub fn ptr_query_count(&self, address: &str) -> usize {
         let name = reverse_name(address);
-        self.asked.lock().iter().filter(|(queried, _)| *queried == name).count()
+        self.queries.lock().iter().filter(|(queried, _)| *queried == name).count()
     }
 
     /// Returns the number of queries.
     pub fn query_count(&self) -> usize {
-        self.asked.lock().len()
+        self.queries.lock().len()
     }
 
     fn serve_udp(&self, socket: &UdpSocket) {
@@ -127,8 +127,8 @@ impl NameServer {
         let question = Message::from_vec(question).ok()?;
         let query = question.queries.first()?.clone();
         let (name, kind) = (query.name().to_ascii().to_ascii_lowercase(), query.query_type());
-        self.asked.lock().push((name.clone(), kind));
-        let reply = self.world.lock().get(&(name, kind)).cloned().unwrap_or(Reply::NoSuchName(1800));
+        self.queries.lock().push((name.clone(), kind));
+        let reply = self.replies.lock().get(&(name, kind)).cloned().unwrap_or(Reply::NoSuchName(1800));
         let mut response = Message::response(question.metadata.id, OpCode::Query);
         response.metadata.recursion_available = true;
         response.add_query(query.clone());

@@ -15,7 +15,7 @@ pub type Script = dyn Fn(&ReceivedRequest, &mut OriginConnection) + Send + Sync;
 /// A listening origin.
 pub struct Origin {
     address: SocketAddr,
-    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
     connections: Arc<Mutex<usize>>,
 }
 
@@ -31,8 +31,8 @@ pub struct ReceivedRequest {
 /// The origin's side of a connection.
 pub struct OriginConnection {
     stream: TcpStream,
-    read: Vec<u8>,
-    closed: bool,
+    buffer: Vec<u8>,
+    is_closed: bool,
 }
 
 impl Origin {
@@ -46,7 +46,7 @@ impl Origin {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("socket is bound");
         let (received, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
-        let origin = Self { address, seen: Arc::clone(&received), connections: Arc::clone(&connections) };
+        let origin = Self { address, received: Arc::clone(&received), connections: Arc::clone(&connections) };
         let script: Arc<Script> = Arc::new(script);
         // The thread ends with the process. Tests are short, and no other process has the port.
         std::thread::spawn(move || {
@@ -85,7 +85,7 @@ impl Origin {
 
     /// Returns all requests received.
     pub fn received_requests(&self) -> Vec<ReceivedRequest> {
-        self.seen.lock().clone()
+        self.received.lock().clone()
     }
 
     /// Returns the last request received.
@@ -102,11 +102,11 @@ impl Origin {
 impl OriginConnection {
     fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("socket option can be set");
-        Self { stream, read: Vec::new(), closed: false }
+        Self { stream, buffer: Vec::new(), is_closed: false }
     }
 
     fn serve(mut self, script: &Script, received: &Mutex<Vec<ReceivedRequest>>) {
-        while !self.closed {
+        while !self.is_closed {
             let Some(head) = self.read_through(b"\r\n\r\n") else { return };
             let head = String::from_utf8_lossy(&head).into_owned();
             let mut parts = head.split(' ');
@@ -159,34 +159,34 @@ impl OriginConnection {
 
     /// Reads `length` bytes, or fewer if the connection ends.
     pub fn take(&mut self, length: usize) -> Vec<u8> {
-        while self.read.len() < length && self.fill() {}
-        self.read.drain(..length.min(self.read.len())).collect()
+        while self.buffer.len() < length && self.fill() {}
+        self.buffer.drain(..length.min(self.buffer.len())).collect()
     }
 
     /// Waits until the gateway closes the connection. Returns true if it did.
     pub fn expect_eof(&mut self) -> bool {
         while self.fill() {}
-        self.closed = true;
+        self.is_closed = true;
         true
     }
 
     /// Closes the connection.
     pub fn close(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Both);
-        self.closed = true;
+        self.is_closed = true;
     }
 
     /// Resets the connection.
     pub fn reset(&mut self) {
         // With a linger of zero, the following close sends a reset. Systems without the option close normally.
         let _ = socket2::SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO));
-        self.closed = true;
+        self.is_closed = true;
     }
 
     fn read_through(&mut self, delimiter: &[u8]) -> Option<Vec<u8>> {
         loop {
-            if let Some(at) = self.read.windows(delimiter.len()).position(|window| window == delimiter) {
-                return Some(self.read.drain(..at + delimiter.len()).collect());
+            if let Some(at) = self.buffer.windows(delimiter.len()).position(|window| window == delimiter) {
+                return Some(self.buffer.drain(..at + delimiter.len()).collect());
             }
             if !self.fill() {
                 return None;
@@ -198,7 +198,7 @@ impl OriginConnection {
         let mut block = [0; 16 * 1024];
         match self.stream.read(&mut block) {
             Ok(length @ 1..) => {
-                self.read.extend_from_slice(&block[..length]);
+                self.buffer.extend_from_slice(&block[..length]);
                 true
             }
             _ => false,

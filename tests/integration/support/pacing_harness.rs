@@ -20,7 +20,7 @@ use tidegate::verify::OperatorTable;
 pub struct TraceRequest {
     /// Time, in seconds since 1970.
     pub at: u64,
-    pub who: ClientLabel,
+    pub label: ClientLabel,
     /// Hash of the page, if relevant: the guard limits how long a page is refused to search engines.
     pub page: Option<u64>,
 }
@@ -35,7 +35,7 @@ pub enum ClientLabel {
 /// Pacing policy of the quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacingPolicy {
-    Ladder,
+    TiersOnly,
     Even,
     Learned,
 }
@@ -46,48 +46,48 @@ pub enum BotTreatment {
     /// Paced, with a share of the units that humans leave.
     Paced,
     /// Refused for all costed requests.
-    ShutOut,
+    Refused,
 }
 
 /// Metrics of a simulated week.
 pub struct WeekMetrics {
     /// Number of refused human requests.
-    pub people_refused: u64,
+    pub human_refusals: u64,
     /// Number of refused human requests in windows in which human demand alone exceeded the limit.
-    pub unavoidably: u64,
-    pub overspent: u64,
+    pub unavoidable_refusals: u64,
+    pub max_overspend: u64,
     /// Maximum unused share of a window's limit, over complete windows from the second day on in which the demand of
     /// the allowed clients reached the limit.
-    pub unused: Option<f64>,
+    pub max_unused: Option<f64>,
     /// Admit ratio of search engines in the worst hour of the day, divided by that in the best hour, over all days from
     /// the second on.
-    pub hours: Option<f64>,
+    pub hour_evenness: Option<f64>,
     /// Like `hour_evenness`, over the hours of one day; median of all days.
-    pub hours_of_a_day: Option<f64>,
+    pub daily_hour_evenness: Option<f64>,
 }
 
 /// Totals of one window.
 #[derive(Clone, Copy, Default)]
 struct WindowTotals {
     used: u64,
-    by_people: u64,
-    wanted: u64,
-    people_refused: u64,
+    human_demand: u64,
+    demand: u64,
+    human_refusals: u64,
 }
 
 /// Number of requests, and of admitted requests.
 #[derive(Clone, Copy, Default)]
 struct HourTotals {
-    asked: u64,
-    served: u64,
+    requests: u64,
+    admitted: u64,
 }
 
 /// Traffic pattern of a day.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum DayKind {
-    Usual,
+    Normal,
     /// Twelve times the human requests, for forty minutes.
-    Crowd,
+    FlashCrowd,
     /// Few human requests.
     Holiday,
     /// Four times the requests of one search engine.
@@ -131,11 +131,11 @@ const EVENLY: [u32; 24] = [1; 24];
 
 impl PacingPolicy {
     /// All policies, in the order of the table.
-    pub const ALL: [Self; 3] = [Self::Ladder, Self::Even, Self::Learned];
+    pub const ALL: [Self; 3] = [Self::TiersOnly, Self::Even, Self::Learned];
 
     const fn mode(self) -> &'static str {
         match self {
-            Self::Ladder => "off",
+            Self::TiersOnly => "off",
             Self::Even => "even",
             Self::Learned => "learned",
         }
@@ -151,7 +151,7 @@ impl SyntheticWeek {
             let kind = special_days
                 .iter()
                 .find(|(special_day, _)| *special_day == day)
-                .map_or(DayKind::Usual, |(_, kind)| *kind);
+                .map_or(DayKind::Normal, |(_, kind)| *kind);
             add_human_requests(&mut requests, day, kind, &mut rng);
             let factor = if kind == DayKind::Surge { 4 } else { 1 };
             for (count, shape, label) in [
@@ -162,7 +162,7 @@ impl SyntheticWeek {
                 for _ in 0..count {
                     requests.push(TraceRequest {
                         at: rng.random_time(day, &shape),
-                        who: label,
+                        label,
                         page: Some(rng.gen_below(PAGES)),
                     });
                 }
@@ -182,7 +182,7 @@ fn add_human_requests(requests: &mut Vec<TraceRequest>, day: u64, kind: DayKind,
     let mut add_session = |start: u64, pages: u64, rng: &mut TraceRng| {
         let mut at = start;
         for _ in 0..pages {
-            requests.push(TraceRequest { at: at.min(START + DAYS * DAY - 1), who: ClientLabel::Person, page: None });
+            requests.push(TraceRequest { at: at.min(START + DAYS * DAY - 1), label: ClientLabel::Person, page: None });
             at += 10 + rng.gen_below(60);
         }
     };
@@ -194,7 +194,7 @@ fn add_human_requests(requests: &mut Vec<TraceRequest>, day: u64, kind: DayKind,
         let (start, pages) = (rng.random_time(day, &PEOPLE), 60 + rng.gen_below(60));
         add_session(start, pages, rng);
     }
-    if kind == DayKind::Crowd {
+    if kind == DayKind::FlashCrowd {
         for _ in 0..500 {
             let start = START + day * DAY + 13 * HOUR + rng.gen_below(2400);
             add_session(start, 1, rng);
@@ -221,7 +221,7 @@ pub fn trace_from_labels(generator: &Path, seed: u64, scenarios: &str) -> Vec<Tr
         let time = line.split(['[', ']']).nth(1).expect("line has a time");
         let time = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?.to_timestamp().ok()?;
         let page = Some(path_hash(line.split(' ').nth(6).unwrap_or_default()));
-        (fields[3] == "1").then_some(TraceRequest { at: time.as_second().unsigned_abs(), who: client_label, page })
+        (fields[3] == "1").then_some(TraceRequest { at: time.as_second().unsigned_abs(), label: client_label, page })
     };
     read(&log).lines().zip(read(&labels).lines()).filter_map(parse_line).collect()
 }
@@ -254,7 +254,7 @@ pub fn trace_from_log(log: &Path) -> Vec<TraceRequest> {
         let page = verdict["line"].as_u64();
         (verdict["cost"]["api"].as_f64()? > 0.0).then_some(TraceRequest {
             at: time.as_second().unsigned_abs(),
-            who: client_label,
+            label: client_label,
             page,
         })
     };
@@ -289,32 +289,32 @@ pub fn measure(
             AdmissionOutcome::Refused(_) => false,
         };
         let end = decision.standings[0].resets_at.seconds();
-        windows.entry(end).or_default().count(request.who, bots, is_admitted);
-        if request.who == ClientLabel::Search && request.at >= second_day {
-            hours.entry(request.at / HOUR % 24).or_default().count(is_admitted);
-            days.entry(end).or_default().entry(request.at / HOUR).or_default().count(is_admitted);
+        windows.entry(end).or_default().record_request(request.label, bots, is_admitted);
+        if request.label == ClientLabel::Search && request.at >= second_day {
+            hours.entry(request.at / HOUR % 24).or_default().record_request(is_admitted);
+            days.entry(end).or_default().entry(request.at / HOUR).or_default().record_request(is_admitted);
         }
     }
     let full_windows = windows
         .iter()
-        .filter(|(end, totals)| **end - DAY >= second_day && **end <= last + HOUR && totals.wanted >= limit);
+        .filter(|(end, totals)| **end - DAY >= second_day && **end <= last + HOUR && totals.demand >= limit);
     let mut evenness_by_day: Vec<f64> = days.values().filter_map(evenness).collect();
     evenness_by_day.sort_by(f64::total_cmp);
-    let refused = |totals: &WindowTotals| totals.people_refused;
+    let refused = |totals: &WindowTotals| totals.human_refusals;
     WeekMetrics {
-        people_refused: windows.values().map(refused).sum(),
-        unavoidably: windows.values().filter(|totals| totals.by_people > limit).map(refused).sum(),
-        overspent: windows.values().map(|totals| totals.used.saturating_sub(limit)).max().unwrap_or_default(),
-        unused: full_windows.map(|(_, totals)| 1.0 - totals.used as f64 / limit as f64).max_by(f64::total_cmp),
-        hours: evenness(&hours),
-        hours_of_a_day: evenness_by_day.get(evenness_by_day.len() / 2).copied(),
+        human_refusals: windows.values().map(refused).sum(),
+        unavoidable_refusals: windows.values().filter(|totals| totals.human_demand > limit).map(refused).sum(),
+        max_overspend: windows.values().map(|totals| totals.used.saturating_sub(limit)).max().unwrap_or_default(),
+        max_unused: full_windows.map(|(_, totals)| 1.0 - totals.used as f64 / limit as f64).max_by(f64::total_cmp),
+        hour_evenness: evenness(&hours),
+        daily_hour_evenness: evenness_by_day.get(evenness_by_day.len() / 2).copied(),
     }
 }
 
 /// Returns the decision on a request at `now`.
 pub fn decide(admission: &Admission, request: &TraceRequest, now: Timestamp) -> Decision {
-    let class = ClassId(request.who as u16);
-    let path = request.page.filter(|_| request.who == ClientLabel::Search).map(|page| page.to_string());
+    let class = ClassId(request.label as u16);
+    let path = request.page.filter(|_| request.label == ClientLabel::Search).map(|page| page.to_string());
     let page = path.as_deref().map(|path| CrawledPage { operator: OperatorId(0), host: "", path, query: None });
     admission.admit_guarded(ClientKey::from_number(u64::from(class.0)), class, 0, false, page, now)
 }
@@ -325,26 +325,27 @@ fn path_hash(path: &str) -> u64 {
 
 /// Returns the lowest admit ratio in one of `hours` divided by the highest. Hours with few requests do not count.
 fn evenness(hours: &BTreeMap<u64, HourTotals>) -> Option<f64> {
-    let shares = hours.values().filter(|hour| hour.asked >= 20).map(|hour| hour.served as f64 / hour.asked as f64);
+    let shares =
+        hours.values().filter(|hour| hour.requests >= 20).map(|hour| hour.admitted as f64 / hour.requests as f64);
     let (lowest, highest) =
         shares.fold((1.0, 0.0), |(lowest, highest): (f64, f64), share| (lowest.min(share), highest.max(share)));
     (highest > 0.0).then_some(lowest / highest)
 }
 
 impl WindowTotals {
-    fn count(&mut self, label: ClientLabel, bots: BotTreatment, is_admitted: bool) {
-        let is_excluded = (label, bots) == (ClientLabel::Bot, BotTreatment::ShutOut);
+    fn record_request(&mut self, label: ClientLabel, bots: BotTreatment, is_admitted: bool) {
+        let is_excluded = (label, bots) == (ClientLabel::Bot, BotTreatment::Refused);
         self.used += u64::from(is_admitted);
-        self.by_people += u64::from(label == ClientLabel::Person);
-        self.wanted += u64::from(!is_excluded);
-        self.people_refused += u64::from(label == ClientLabel::Person && !is_admitted);
+        self.human_demand += u64::from(label == ClientLabel::Person);
+        self.demand += u64::from(!is_excluded);
+        self.human_refusals += u64::from(label == ClientLabel::Person && !is_admitted);
     }
 }
 
 impl HourTotals {
-    fn count(&mut self, is_served: bool) {
-        self.asked += 1;
-        self.served += u64::from(is_served);
+    fn record_request(&mut self, is_admitted: bool) {
+        self.requests += 1;
+        self.admitted += u64::from(is_admitted);
     }
 }
 
@@ -353,7 +354,7 @@ pub fn rules((policy, bots): (PacingPolicy, BotTreatment), window: &str, limit: 
     let tiers = "[{ above: 50%, shed: 50% }, { above: 75%, shed: 75% }, { above: 95%, shed: 100% }]";
     let bot_tiers = match bots {
         BotTreatment::Paced => tiers,
-        BotTreatment::ShutOut => "[{ above: 0%, shed: 100% }]",
+        BotTreatment::Refused => "[{ above: 0%, shed: 100% }]",
     };
     let yaml = format!(
         "origin: {{ url: 'http://127.0.0.1:1' }}\n\

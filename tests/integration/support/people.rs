@@ -11,8 +11,8 @@ pub const PEOPLE: usize = 2;
 
 /// A page load.
 pub struct PageLoad {
-    pub began: Timestamp,
-    pub took: Duration,
+    pub started_at: Timestamp,
+    pub duration: Duration,
 }
 
 /// Loads pages of the site at `address`; each client continues while `should_continue` returns true for its page loads.
@@ -43,17 +43,17 @@ fn load_pages(
     );
     let mut loads = Vec::new();
     while should_continue(&loads) {
-        let began = clock.monotonic_now();
+        let started_at = clock.monotonic_now();
         let response = client.get("/", &fields);
         assert_eq!(response.status, 200, "{}", response.text());
-        loads.push(PageLoad { began, took: clock.monotonic_now().saturating_duration_since(began) });
+        loads.push(PageLoad { started_at, duration: clock.monotonic_now().saturating_duration_since(started_at) });
     }
     loads
 }
 
 /// Returns the median and the 95th percentile of the durations.
 pub fn median_and_p95(loads: Vec<PageLoad>) -> [Duration; 2] {
-    let mut durations: Vec<Duration> = loads.into_iter().map(|load| load.took).collect();
+    let mut durations: Vec<Duration> = loads.into_iter().map(|load| load.duration).collect();
     durations.sort_unstable();
     [durations[durations.len() / 2], durations[durations.len() * 19 / 20]]
 }

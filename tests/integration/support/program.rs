@@ -12,8 +12,8 @@ pub struct Program {
     input: Option<ChildStdin>,
     output: Option<Receiver<String>>,
     errors: Receiver<String>,
-    told: Vec<String>,
-    _folder: TempDir,
+    error_lines: Vec<String>,
+    _dir: TempDir,
 }
 
 /// Exit code, and output that was not read before.
@@ -57,7 +57,7 @@ impl Program {
         let input = child.stdin.take();
         let output = child.stdout.take().map(spawn_line_reader);
         let errors = child.stderr.take().map(spawn_line_reader).expect("stderr is piped");
-        Self { child, input, output, errors, told: Vec::new(), _folder: dir }
+        Self { child, input, output, errors, error_lines: Vec::new(), _dir: dir }
     }
 
     /// Writes all input and closes it. A program may exit without reading it.
@@ -82,9 +82,10 @@ impl Program {
     /// Reads error lines up to one that contains `text`.
     pub fn wait_for_error(&mut self, text: &str) {
         loop {
-            let line = self.errors.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.told));
+            let line =
+                self.errors.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.error_lines));
             let is_match = line.contains(text);
-            self.told.push(line);
+            self.error_lines.push(line);
             if is_match {
                 return;
             }

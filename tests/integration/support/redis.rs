@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 pub struct RedisServer {
     child: Child,
     pub port: u16,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     options: Vec<String>,
 }
 
@@ -23,13 +23,13 @@ impl RedisServer {
             let port = free_port();
             spawn(port, dir.path(), &options).map(|child| (port, child))
         });
-        Self { child, port, folder: dir, options }
+        Self { child, port, dir, options }
     }
 
     /// Kills the server and restarts it at the same address, with its saved data.
     pub fn restart(&mut self) {
         self.kill();
-        self.child = wait_for("redis-server to start again", || spawn(self.port, self.folder.path(), &self.options));
+        self.child = wait_for("redis-server to start again", || spawn(self.port, self.dir.path(), &self.options));
     }
 
     /// Kills the server, like `kill -9`.
@@ -53,7 +53,7 @@ impl RedisServer {
 
     /// Returns the data directory, which contains a saved `dump.rdb`.
     pub fn data_path(&self) -> &Path {
-        self.folder.path()
+        self.dir.path()
     }
 }
 

@@ -9,7 +9,7 @@ pub struct RobotsReader(Vec<Group>);
 struct Group {
     agents: Vec<String>,
     rules: Vec<(bool, Vec<u8>)>,
-    told: Vec<(Vec<String>, Vec<f64>)>,
+    delay_lists: Vec<(Vec<String>, Vec<f64>)>,
 }
 
 impl RobotsReader {
@@ -50,7 +50,7 @@ impl RobotsReader {
     fn delays_by_group(&self, agent: &str) -> Vec<Vec<f64>> {
         let name = if self.names(agent) { agent } else { "*" };
         let applies = |agents: &[String]| agents.iter().any(|listed| listed.eq_ignore_ascii_case(name));
-        let delay_lists = self.0.iter().flat_map(|group| &group.told);
+        let delay_lists = self.0.iter().flat_map(|group| &group.delay_lists);
         delay_lists.filter(|(agents, _)| applies(agents)).map(|(_, delays)| delays.clone()).collect()
     }
 }
@@ -80,11 +80,11 @@ fn groups(text: &[u8]) -> Vec<Group> {
                     groups.push(Group::default());
                 }
                 let group = groups.last_mut().expect("a group was added");
-                if !continues_group || group.told.is_empty() {
-                    group.told.push(Default::default());
+                if !continues_group || group.delay_lists.is_empty() {
+                    group.delay_lists.push(Default::default());
                 }
                 group.agents.push(product_token(value));
-                group.told.last_mut().expect("a delay list was added").0.push(product_token(value));
+                group.delay_lists.last_mut().expect("a delay list was added").0.push(product_token(value));
             }
             "allow" => add_rule(&mut groups, true, value),
             "disallow" | "dissallow" | "dissalow" | "disalow" | "diasllow" | "disallaw" => {
@@ -92,7 +92,7 @@ fn groups(text: &[u8]) -> Vec<Group> {
             }
             "crawl-delay" | "crawl delay" => {
                 let number = std::str::from_utf8(value).ok().and_then(|value| value.parse::<f64>().ok());
-                let delay_list = groups.last_mut().and_then(|group| group.told.last_mut());
+                let delay_list = groups.last_mut().and_then(|group| group.delay_lists.last_mut());
                 delay_list.into_iter().for_each(|delay_list| delay_list.1.extend(number));
             }
             _ => {}

@@ -9,7 +9,7 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 pub struct Signer {
     /// Value of `Signature-Agent`.
     agent: String,
-    pair: Ed25519KeyPair,
+    key_pair: Ed25519KeyPair,
 }
 
 /// Parameters of a signature, except the key.
@@ -23,7 +23,7 @@ pub struct SignatureParams<'a> {
 impl Signer {
     /// Creates an agent with a new key, identified by the URL `agent`.
     pub fn new(agent: &str) -> Self {
-        Self { agent: agent.to_owned(), pair: Ed25519KeyPair::generate().expect("generated key") }
+        Self { agent: agent.to_owned(), key_pair: Ed25519KeyPair::generate().expect("generated key") }
     }
 
     /// Returns the key directory document that the agent publishes.
@@ -35,7 +35,7 @@ impl Signer {
     }
 
     fn public_key_text(&self) -> String {
-        BASE64_URL_SAFE_NO_PAD.encode(self.pair.public_key())
+        BASE64_URL_SAFE_NO_PAD.encode(self.key_pair.public_key())
     }
 
     /// Returns the key id: the JWK thumbprint (RFC 7638).
@@ -56,7 +56,7 @@ impl Signer {
         let base = format!(
             "\"@authority\": {host}\n\"signature-agent\";key=\"sig1\": \"{agent}\"\n\"@signature-params\": {input}"
         );
-        let signature = BASE64_STANDARD.encode(self.pair.sign(base.as_bytes()));
+        let signature = BASE64_STANDARD.encode(self.key_pair.sign(base.as_bytes()));
         format!(
             "Signature-Agent: sig1=\"{agent}\"\r\nSignature-Input: sig1={input}\r\nSignature: sig1=:{signature}:\r\n"
         )
