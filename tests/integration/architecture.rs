@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module, and the modules of this package that it may use besides itself.
-const ROOMS: &[(&str, &[&str])] = &[
+const MODULES: &[(&str, &[&str])] = &[
     ("policy", &[]),
     ("engine", &["policy"]),
     ("user_agents", &["policy"]),
@@ -64,7 +64,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
 #[test]
 fn modules_use_only_allowed_modules() {
     let mut violations = Vec::new();
-    for (module, allowed) in ROOMS {
+    for (module, allowed) in MODULES {
         for (file, line) in module_lines(module) {
             for used in used_modules(&line) {
                 if used != *module && !allowed.contains(&used.as_str()) {
@@ -178,7 +178,7 @@ fn used_modules(line: &str) -> Vec<String> {
             None => modules.push(identifier(rest)),
         }
     }
-    modules.retain(|name| ROOMS.iter().any(|(module, _)| module == name));
+    modules.retain(|name| MODULES.iter().any(|(module, _)| module == name));
     modules
 }
 

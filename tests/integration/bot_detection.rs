@@ -19,7 +19,7 @@ use tidegate::policy::{ClientKind, Timestamp};
 #[test]
 fn synthetic_day_scrapers_are_suspected_and_humans_not() {
     for seed in 1..=4 {
-        let mut harness = ClassifierHarness::with_rules(SHOP);
+        let mut harness = ClassifierHarness::with_rules(SHOP_RULES);
         let mut cases = DetectionResults::default();
         for (at, request, label, actor) in day_trace::labeled_day(seed, 1.0) {
             let line = RecordedRequest { at: NOON + at, status: 200, http10: false, request };
@@ -50,7 +50,7 @@ fn labeled_day_scrapers_are_suspected_and_humans_not() {
         &["--seed", "9", "--profile", &profile],
     ] {
         let (log, labels) = synthetic_day(&shared, dir.path(), options);
-        let mut harness = ClassifierHarness::with_rules(SHOP);
+        let mut harness = ClassifierHarness::with_rules(SHOP_RULES);
         let mut cases = DetectionResults::default();
         let lines = log.lines().zip(labels.lines());
         for (line, label) in lines.filter_map(|(line, label)| Some((combined_log::parse_line(line)?, label))) {
@@ -73,7 +73,7 @@ fn scrapers_are_suspected_for_any_url_pattern() {
         ] {
             let mut simulation = BrowsingSimulation::with_human_baseline();
             let at = (0..50).find(|&number| {
-                simulation.classify_chrome_request(SCRAPER, &target(number), None, 200, pause)
+                simulation.classify_chrome_request(SCRAPER_ADDRESS, &target(number), None, 200, pause)
                     == ClientKind::SuspectedBot
             });
             assert!(at.is_some(), "{name} every {pause:?}");
@@ -82,7 +82,7 @@ fn scrapers_are_suspected_for_any_url_pattern() {
     let mut simulation = BrowsingSimulation::with_human_baseline();
     let mut probes = (0..50).map(|number| {
         simulation.classify_chrome_request(
-            SCRAPER,
+            SCRAPER_ADDRESS,
             &format!("/missing/{number}"),
             None,
             404,
@@ -97,7 +97,7 @@ fn browsers_behind_one_nat_address_are_not_suspected() {
     for clients in [30, 50] {
         let mut simulation = BrowsingSimulation::with_human_baseline();
         let mut classify = |target: &str, from, pause| {
-            let kind = simulation.classify_chrome_request(SCHOOL, target, from, 200, Duration::from_millis(pause));
+            let kind = simulation.classify_chrome_request(NAT_ADDRESS, target, from, 200, Duration::from_millis(pause));
             assert_eq!(kind, ClientKind::Human, "{target} of {clients}");
         };
         (0..clients).for_each(|client| classify(&format!("/item/lesson?pupil={client}"), None, 20));
@@ -113,7 +113,7 @@ fn in_real_logs_few_browsers_are_suspected() {
     let Some(shared) = crate::support::shared_data() else { return };
     for name in ["semicomplete-2015", "wordpress-2022"] {
         let log = read_gzip(&shared.join(format!("data/logs/{name}.combined.log.gz")));
-        let mut harness = ClassifierHarness::with_rules(EVERYTHING_COSTS);
+        let mut harness = ClassifierHarness::with_rules(ALL_COSTED);
         let mut browsers: BTreeMap<(IpAddr, String), (u32, Vec<&str>)> = BTreeMap::new();
         for line in log.lines().filter_map(combined_log::parse_line) {
             let classification = harness.classify_line(&line);
@@ -149,7 +149,7 @@ fn in_real_logs_few_browsers_are_suspected() {
 #[test]
 fn suspected_scraper_is_refused_with_logged_signals() {
     let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), WATCHED);
+    let gateway = TestGateway::with_rules(origin.address(), HONEYPOT_RULES);
     let mut client = gateway.connect();
     let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| page_status(&mut client, path, SCRIPT));
     assert_eq!(statuses, [200, 200, 200, 429]);
@@ -184,7 +184,7 @@ fn suspected_scraper_is_refused_with_logged_signals() {
 #[test]
 fn garbage_signature_fields_do_not_hide_scrapers() {
     let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), WATCHED);
+    let gateway = TestGateway::with_rules(origin.address(), HONEYPOT_RULES);
     let mut client = gateway.connect();
     let garbage = format!("{SCRIPT}\r\nSignature-Agent: garbage\r\nSignature-Input: garbage\r\nSignature: garbage");
     let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| page_status(&mut client, path, &garbage));
@@ -201,7 +201,8 @@ fn garbage_signature_fields_do_not_hide_scrapers() {
 #[test]
 fn disabled_bot_detection_keeps_no_profiles() {
     let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), &format!("{WATCHED}\nbot_detection: {{ enabled: false }}"));
+    let gateway =
+        TestGateway::with_rules(origin.address(), &format!("{HONEYPOT_RULES}\nbot_detection: {{ enabled: false }}"));
     let mut client = gateway.connect();
     assert!((0..20).all(|page| page_status(&mut client, &format!("/item/{page}"), SCRIPT) == 200));
     assert_eq!(gateway.metric("tidegate_bot_detection_clients"), 0.0);
@@ -209,7 +210,7 @@ fn disabled_bot_detection_keeps_no_profiles() {
     assert!(gateway.read_log().iter().all(|line| line["kind"] == "human" && line["tls"].is_null()));
 }
 
-const SHOP: &str = "
+const SHOP_RULES: &str = "
 quotas: { api: { limit: 1000000000, window: { fixed: 24h } } }
 routes:
   - { match: /, cost: { api: 1 } }
@@ -217,19 +218,19 @@ routes:
   - { match: '/category/**', cost: { api: 1 } }
   - { match: /search, cost: { api: 1 } }";
 
-const EVERYTHING_COSTS: &str = "
+const ALL_COSTED: &str = "
 quotas: { api: { limit: 1000000000, window: { fixed: 24h } } }
 routes: [ { match: '/**', cost: { api: 1 } } ]";
 
-const WATCHED: &str = "
+const HONEYPOT_RULES: &str = "
 workers: 1
 quotas: { api: { limit: 1000, window: { fixed: 24h }, tiers: { bot: [ { above: 0%, shed: 100% } ] } } }
 classes: [ { name: bot, when: { kind: suspected_bot } }, { name: person } ]
 routes: [ { match: '/item/**', cost: { api: 1 } } ]
 robots: { honeypot: /never }";
 
-const SCRAPER: &str = "198.51.100.7";
-const SCHOOL: &str = "192.0.2.7";
+const SCRAPER_ADDRESS: &str = "198.51.100.7";
+const NAT_ADDRESS: &str = "192.0.2.7";
 
 /// Simulated site with a human baseline: page assets are loaded, and pages are reached through links.
 struct BrowsingSimulation {
@@ -239,7 +240,7 @@ struct BrowsingSimulation {
 
 impl BrowsingSimulation {
     fn with_human_baseline() -> Self {
-        let mut simulation = Self { harness: ClassifierHarness::with_rules(EVERYTHING_COSTS), now: NOON };
+        let mut simulation = Self { harness: ClassifierHarness::with_rules(ALL_COSTED), now: NOON };
         for number in 1..=20 {
             let address = format!("203.0.{number}.1");
             for (target, from) in [("/a", None), ("/s.css", Some("/a")), ("/a.js", Some("/a")), ("/b", Some("/a"))] {
@@ -349,7 +350,9 @@ impl DetectionResults {
     /// is detected at its third request at the earliest.
     fn scrapers(&self) -> impl Iterator<Item = &ClientDetection> {
         self.with_label("suspected_bot")
-            .filter(|(_, case)| case.requests > FEWEST && !case.kinds.contains(&ClientKind::DeclaredBot))
+            .filter(|(_, case)| {
+                case.requests > MAX_UNPROFILED_REQUESTS && !case.kinds.contains(&ClientKind::DeclaredBot)
+            })
             .map(|(_, case)| case)
     }
 
@@ -389,4 +392,4 @@ impl ClientDetection {
 }
 
 /// Maximum number of requests of a client that has no profile.
-const FEWEST: u32 = 2;
+const MAX_UNPROFILED_REQUESTS: u32 = 2;

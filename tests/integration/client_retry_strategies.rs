@@ -7,7 +7,7 @@ use crate::support::origin::Origin;
 use std::time::Duration;
 
 /// Number of pages that a client must fetch: more than the capacity of any bucket in this module.
-const WORK: usize = 40;
+const PAGES_PER_CLIENT: usize = 40;
 
 /// Bucket sizes: small and large batches, and a steady flow.
 const BUCKETS: [&str; 6] = [
@@ -137,7 +137,7 @@ impl<'a> SimulatedClient<'a> {
             strategy: Box::new(strategy),
             request_count: 0,
             refused_requests: Vec::new(),
-            pages_left: WORK,
+            pages_left: PAGES_PER_CLIENT,
             next_request_at: Duration::ZERO,
         }
     }
@@ -181,7 +181,11 @@ impl BucketSite {
                 _ => client.refused_requests.push(client.request_count),
             }
             client.request_count += 1;
-            assert!(client.request_count < 50 * WORK, "{} pages of {WORK} are missing", client.pages_left);
+            assert!(
+                client.request_count < 50 * PAGES_PER_CLIENT,
+                "{} pages of {PAGES_PER_CLIENT} are missing",
+                client.pages_left
+            );
             let random = (client.request_count % 10) as f64 / 10.0;
             client.next_request_at = elapsed + client.strategy.next_delay(&response, random);
         }

@@ -27,7 +27,7 @@ quotas:
 routes:
   - { match: /**, cost: { api: 1 } }
 ";
-const ON: &str = "crawl_policy: { contact: \"mailto:bots@example.com\" }\n";
+const ENABLED: &str = "crawl_policy: { contact: \"mailto:bots@example.com\" }\n";
 
 #[test]
 fn crawl_policy_path_is_forwarded_unless_enabled() {
@@ -226,7 +226,7 @@ fn other_methods_are_decided_but_not_charged() {
 }
 
 fn enabled_rules() -> String {
-    format!("{RULES}{ON}")
+    format!("{RULES}{ENABLED}")
 }
 
 fn get_policy(gateway: &TestGateway, fields: &str) -> Response {

@@ -63,9 +63,9 @@ fn name_server_failure_makes_no_impostor() {
 
 #[test]
 fn synthetic_crawler_flood_blocks_no_requests() {
-    const MADE_UP: u32 = 100_000;
+    const CRAWLER_COUNT: u32 = 100_000;
     let (origin, server) = (Origin::plain(), NameServer::start());
-    for number in 0..MADE_UP {
+    for number in 0..CRAWLER_COUNT {
         server.set_reverse_reply(&synthetic_address(number), Reply::Silence);
     }
     let rules = format!(
@@ -74,7 +74,7 @@ fn synthetic_crawler_flood_blocks_no_requests() {
         dns_rules(&server, "1s")
     );
     let gateway = TestGateway::with_rules(origin.address(), &rules);
-    for numbers in (0..MADE_UP).collect::<Vec<_>>().chunks(500) {
+    for numbers in (0..CRAWLER_COUNT).collect::<Vec<_>>().chunks(500) {
         let mut client = gateway.connect();
         let requests: String =
             numbers.iter().map(|number| raw_request(&synthetic_address(*number), "Googlebot/2.1")).collect();
@@ -88,7 +88,7 @@ fn synthetic_crawler_flood_blocks_no_requests() {
         .connect()
         .get("/", "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n");
     assert_eq!(response.status, 200);
-    assert!(server.query_count() < 20_000, "{} queries for {MADE_UP} synthetic crawlers", server.query_count());
+    assert!(server.query_count() < 20_000, "{} queries for {CRAWLER_COUNT} synthetic crawlers", server.query_count());
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn steps_name_deciding_rules_and_remedies() {
         rule.at.as_deref().map(|at| at.rsplit_once(':').expect("a column").0),
         Some(&*rule_location("above: 90%"))
     );
-    assert_eq!(remedy(&explanation, ChangeKind::Used)["used_at_most"]["api"], 59.0);
+    assert_eq!(find_remedy(&explanation, ChangeKind::Used)["used_at_most"]["api"], 59.0);
 
     let impostor = fixture.explain(GOOGLE.name, "192.0.2.1", "/item/1", &[]);
     let class = find_step(&impostor, Stage::Class);
@@ -98,7 +98,7 @@ fn steps_name_deciding_rules_and_remedies() {
     assert_eq!(find_step(&impostor, Stage::Block).finding, StepResult::Refused);
     assert_eq!(find_step(&impostor, Stage::Bucket).finding, StepResult::Skipped);
     assert_eq!((impostor.responses[0].status, impostor.responses[0].retry_after_s), (Some(429), Some(3600)));
-    assert_eq!(remedy(&impostor, ChangeKind::Proof)["operator"], "googlebot");
+    assert_eq!(find_remedy(&impostor, ChangeKind::Proof)["operator"], "googlebot");
     let shadowed = fixture.explain("BadBot/1.0", "192.0.2.1", "/item/1", &[]);
     assert_eq!(find_step(&shadowed, Stage::Block).finding, StepResult::Shadow);
     assert_eq!(shadowed.responses[0].shadow.as_deref(), Some("blocked"));
@@ -112,8 +112,8 @@ fn steps_name_deciding_rules_and_remedies() {
         .map(|step| step.quota.as_deref().expect("step has a quota"))
         .collect();
     assert_eq!(refused, ["search"]);
-    assert_eq!(remedy(&exhausted, ChangeKind::Used)["used_at_most"], json!({"search": 46.0}));
-    assert_eq!(remedy(&exhausted, ChangeKind::Time)["at"], "2027-01-16T00:00:00Z");
+    assert_eq!(find_remedy(&exhausted, ChangeKind::Used)["used_at_most"], json!({"search": 46.0}));
+    assert_eq!(find_remedy(&exhausted, ChangeKind::Time)["at"], "2027-01-16T00:00:00Z");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn find_step(explanation: &Explanation, stage: Stage) -> &tidegate::explain::Ste
     explanation.steps.iter().find(|step| step.step == stage).expect("every explanation has this step")
 }
 
-fn remedy(explanation: &Explanation, change: ChangeKind) -> &serde_json::Map<String, Value> {
+fn find_remedy(explanation: &Explanation, change: ChangeKind) -> &serde_json::Map<String, Value> {
     let matching = explanation.remedies.iter().find(|remedy| remedy.change == change);
     &matching.unwrap_or_else(|| panic!("no {change:?} in {explanation:#?}")).numbers
 }

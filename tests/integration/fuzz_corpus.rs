@@ -7,9 +7,9 @@ mod invariants;
 use std::path::Path;
 
 /// Number of mutated inputs of each corpus.
-const MADE_UP: usize = 2000;
+const MUTATED_INPUTS: usize = 2000;
 /// Maximum length of a mutated input, in bytes. Mutation searches for edge cases, not for limits.
-const LONGEST: usize = 4096;
+const MAX_INPUT_LENGTH: usize = 4096;
 
 #[test]
 fn robots_txt_invariants_hold() {
@@ -41,7 +41,7 @@ fn check_corpus(target: &str, invariant: fn(&[u8])) {
     let corpus = read_corpus(target);
     assert!(corpus.len() >= 20, "{target} has {} files", corpus.len());
     let mut rng = MutationRng(0x9e37_79b9_7f4a_7c15);
-    let mutated: Vec<Vec<u8>> = (0..MADE_UP).map(|_| mutate_input(&corpus, &mut rng)).collect();
+    let mutated: Vec<Vec<u8>> = (0..MUTATED_INPUTS).map(|_| mutate_input(&corpus, &mut rng)).collect();
     for input in corpus.iter().chain(&mutated) {
         let result = std::panic::catch_unwind(|| invariant(input));
         assert!(result.is_ok(), "{target} violates its invariant on \"{}\"", input.escape_ascii());
@@ -76,7 +76,7 @@ fn mutate_input(corpus: &[Vec<u8>], rng: &mut MutationRng) -> Vec<u8> {
                 input.splice(start..end, other[from..to].iter().copied());
             }
         }
-        input.truncate(LONGEST);
+        input.truncate(MAX_INPUT_LENGTH);
     }
     input
 }

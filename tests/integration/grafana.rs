@@ -10,7 +10,7 @@ const DASHBOARD: &str = include_str!("../../grafana/tidegate.json");
 const ALERTS: &str = include_str!("../../grafana/alerts.yaml");
 
 /// Labels that Prometheus adds to all scraped metrics.
-const OF_THE_SCRAPE: [&str; 2] = ["instance", "job"];
+const SCRAPE_LABELS: [&str; 2] = ["instance", "job"];
 
 #[test]
 fn dashboard_queries_only_existing_metrics_and_labels() {
@@ -100,14 +100,14 @@ fn unknown_metric_names_or_labels_are_detected() {
 fn check_query(query: &str) {
     let selectors = metric_selectors(query);
     assert!(!selectors.is_empty(), "{query} queries no Tidegate metric");
-    let mut labels: BTreeSet<&str> = OF_THE_SCRAPE.into();
+    let mut labels: BTreeSet<&str> = SCRAPE_LABELS.into();
     for (name, selector) in selectors {
         let (metric, suffix) = find_metric(name);
         let metric_labels = metric.labels.iter().copied().chain((suffix == "_bucket").then_some("le"));
         labels.extend(metric_labels.clone());
         for (label, value) in matchers(selector) {
             assert!(
-                metric_labels.clone().any(|allowed| allowed == label) || OF_THE_SCRAPE.contains(&label),
+                metric_labels.clone().any(|allowed| allowed == label) || SCRAPE_LABELS.contains(&label),
                 "{label} of {name}"
             );
             assert!(is_valid_label_value(label, value), "{label}={value} of {name}");

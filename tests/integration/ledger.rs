@@ -94,7 +94,7 @@ fn file_store_passes_the_ledger_suite() {
 // --- engine and ledger against a simple model ----------------------------------------------------------------------
 
 const LIMIT: u64 = 400;
-const DEAREST: u64 = 3;
+const MAX_COST: u64 = 3;
 
 fn rules(window: Window) -> Arc<Rules> {
     let quota = Quota {
@@ -135,7 +135,7 @@ fn rules(window: Window) -> Arc<Rules> {
         user_agent_rules: vec![],
         classes: vec![class],
         quotas: vec![quota],
-        routes: (1..=DEAREST).map(route).collect(),
+        routes: (1..=MAX_COST).map(route).collect(),
         scopes: vec![Scope::unthrottled("default")],
         serves_crawl_policy: false,
     })
@@ -178,8 +178,8 @@ enum SimulationStep {
 
 fn any_step() -> impl Strategy<Value = SimulationStep> {
     prop_oneof![
-        6 => (1..=DEAREST, 1u64..12).prop_map(|(cost, count)| SimulationStep::SendRequests { cost, count }),
-        4 => proptest::option::of(0..=DEAREST).prop_map(|cost| SimulationStep::SettleRequest { cost }),
+        6 => (1..=MAX_COST, 1u64..12).prop_map(|(cost, count)| SimulationStep::SendRequests { cost, count }),
+        4 => proptest::option::of(0..=MAX_COST).prop_map(|cost| SimulationStep::SettleRequest { cost }),
         6 => (0u64..2000).prop_map(|after_ms| SimulationStep::RefreshLeases { after_ms }),
         1 => any::<bool>().prop_map(|power_cut| SimulationStep::Crash { power_cut }),
         1 => Just(SimulationStep::Stop),
@@ -354,7 +354,7 @@ fn any_window() -> impl Strategy<Value = Window> {
 /// Returns the maximum waste of one crash, as documented: two leases.
 fn max_crash_waste() -> u64 {
     let limit = Units::from_whole(LIMIT);
-    let (length, max_cost) = (Duration::from_secs(86_400), Units::from_whole(DEAREST));
+    let (length, max_cost) = (Duration::from_secs(86_400), Units::from_whole(MAX_COST));
     SpendProfile { limit, left: limit, length, per_second: limit, max_cost, shortfall: Units::ZERO }.max_size().floor()
         * 2
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 #[test]
 fn silent_connection_is_closed() {
     let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let mut silent_client = gateway.connect();
     let mut active_client = gateway.connect();
     assert_eq!(active_client.get("/", "").status, 200);
@@ -24,7 +24,7 @@ fn silent_connection_is_closed() {
 #[test]
 fn head_timeout_covers_the_whole_head() {
     let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let (mut slow_client, mut slower_client) = (gateway.connect(), gateway.connect());
     slow_client.send("G");
     slower_client.send("G");
@@ -44,7 +44,7 @@ fn head_timeout_covers_the_whole_head() {
 #[test]
 fn each_request_head_has_its_own_timeout() {
     let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let mut client = gateway.connect();
     client.get("/", "");
     gateway.advance_and_sweep(seconds(40));
@@ -61,7 +61,7 @@ fn each_request_head_has_its_own_timeout() {
 #[test]
 fn idle_connection_closes_after_keep_alive_timeout() {
     let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let mut client = gateway.connect();
     client.get("/", "");
     gateway.advance_and_sweep(seconds(59));
@@ -76,7 +76,7 @@ fn stalled_request_body_times_out() {
         let body = connection.read_body(request);
         connection.reply("200 OK", "", &body);
     });
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let mut slow_client = gateway.connect();
     let mut stalled_client = gateway.connect();
     for client in [&mut slow_client, &mut stalled_client] {
@@ -99,7 +99,7 @@ fn stalled_request_body_times_out() {
 #[test]
 fn timeouts_start_at_accept_not_at_sweep() {
     let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let mut silent_client = gateway.connect();
     // Connections are accepted in order: after the response to a later one, the silent one is tracked.
     assert_eq!(gateway.connect().send("GET / HTTP/1.1\r\n\r\n").read_response().status, 400);
@@ -119,7 +119,7 @@ fn stalled_reader_is_closed_and_releases_the_origin() {
         connection.close();
         closed_sender.notify();
     });
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let mut client = gateway.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.head();
@@ -142,7 +142,7 @@ fn origin_response_timeout_is_charged() {
         connection.expect_eof();
         closed_sender.notify();
     });
-    let gateway = TestGateway::with_rules(origin.address(), &format!("{PATIENT}{COSTLY}"));
+    let gateway = TestGateway::with_rules(origin.address(), &format!("{DEFAULT_TIMEOUTS}{COSTED_PAGE}"));
     let mut client = gateway.connect();
     client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
     arrival.wait();
@@ -163,7 +163,7 @@ fn origin_stall_mid_body_closes_the_connection() {
         half_sent_sender.notify();
         connection.expect_eof();
     });
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let mut client = gateway.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.head().status, 200);
@@ -183,7 +183,7 @@ fn slow_origin_body_does_not_time_out() {
             connection.send(byte);
         }
     });
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let mut client = gateway.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.head();
@@ -197,7 +197,7 @@ fn slow_origin_body_does_not_time_out() {
 #[test]
 fn origin_connect_timeout_is_not_charged() {
     let listener = FullListener::new();
-    let rules = format!("origin: {{ url: ORIGIN, connect_timeout: 200ms }}{COSTLY}");
+    let rules = format!("origin: {{ url: ORIGIN, connect_timeout: 200ms }}{COSTED_PAGE}");
     let gateway = TestGateway::with_rules(listener.address, &rules);
     let response = gateway.connect().get("/page", "");
     assert_eq!((response.status, response.field("content-type")), (504, "application/problem+json"));
@@ -301,7 +301,8 @@ fn exhausted_origin_pool_refuses_requests_uncharged() {
         release_receiver.wait();
         connection.reply("200 OK", "", b"");
     });
-    let rules = format!("workers: 1\norigin: {{ url: ORIGIN, max_connections: 1, connect_timeout: 200ms }}{COSTLY}");
+    let rules =
+        format!("workers: 1\norigin: {{ url: ORIGIN, max_connections: 1, connect_timeout: 200ms }}{COSTED_PAGE}");
     let gateway = TestGateway::with_rules(origin.address(), &rules);
     let mut first = gateway.connect();
     first.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -360,7 +361,7 @@ fn http2_reset_flood_closes_the_connection() {
         "/" => drop(connection.expect_eof()),
         _ => connection.reply("200 OK", "", b""),
     });
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let mut client = Http2Client::connect(gateway.address());
     let mut streams = (1..).step_by(2);
     gateway.wait_for_metric("tidegate_client_connections", 1.0);
@@ -384,7 +385,7 @@ fn stalled_http2_reader_is_closed_and_releases_origin() {
         connection.close();
         closed_sender.notify();
     });
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let mut client = Http2Client::connect(gateway.address());
     client.get(1);
     client.wait_for_frame(|frame| frame.kind == DATA);
@@ -400,7 +401,7 @@ fn stalled_http2_reader_is_closed_and_releases_origin() {
 #[test]
 fn http2_connection_without_requests_is_closed() {
     let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let mut client = Http2Client::connect(gateway.address());
     client.ping();
     gateway.advance_and_sweep(seconds(11));
@@ -410,7 +411,7 @@ fn http2_connection_without_requests_is_closed() {
 #[test]
 fn http2_pings_do_not_affect_idle_timeout() {
     let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), PATIENT);
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
     let mut client = Http2Client::connect(gateway.address());
     client.get(1);
     client.wait_for_frame(|frame| frame.kind == HEADERS && frame.stream == 1);
@@ -454,7 +455,8 @@ fn shutdown_ends_after_drain_timeout() {
         arrival_sender.notify();
         connection.expect_eof();
     });
-    let gateway = TestGateway::with_rules(origin.address(), &format!("limits: {{ drain_timeout: 300ms }}{COSTLY}"));
+    let gateway =
+        TestGateway::with_rules(origin.address(), &format!("limits: {{ drain_timeout: 300ms }}{COSTED_PAGE}"));
     let mut client = gateway.connect();
     client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
     arrival.wait();
@@ -506,11 +508,11 @@ impl FullListener {
 }
 
 /// A single worker and an idle timeout of one second; all other timeouts have their defaults.
-const PATIENT: &str = "workers: 1
+const DEFAULT_TIMEOUTS: &str = "workers: 1
 limits: { first_byte_timeout: 1s, header_timeout: 10s, keep_alive_timeout: 60s, request_body_timeout: 30s, response_write_timeout: 30s }";
 
 /// Pages cost one unit of a large quota.
-const COSTLY: &str = "
+const COSTED_PAGE: &str = "
 quotas: { api: { limit: 1000, window: { fixed: 24h } } }
 routes: [ { match: /page, cost: { api: 1 } } ]";
 

@@ -76,7 +76,7 @@ fn replay_matches_paced_short_windows_with_varied_costs() {
             &paced_rules(request_count / 40, pacing, window),
         );
         load::send_all(gateway.address(), &requests, || {
-            gateway.clock.advance(BETWEEN_BURSTS);
+            gateway.clock.advance(BURST_INTERVAL);
             // Reading the state must not change the counters.
             gateway.state();
         });
@@ -101,7 +101,7 @@ fn reload_of_unchanged_config_keeps_pacing_plans() {
     let rules = paced_rules(request_count / 20, "learned", "fixed: 1h");
     let gateway = TestGateway::with_rules(origin.address(), &rules);
     load::send_all(gateway.address(), &requests, || {
-        gateway.clock.advance(BETWEEN_BURSTS);
+        gateway.clock.advance(BURST_INTERVAL);
         if bursts.fetch_add(1, Ordering::Relaxed).is_multiple_of(20) {
             gateway.reload(origin.address(), &rules).expect("rules did not change");
         }
@@ -119,7 +119,7 @@ fn replay_releases_reservations_of_throttled_requests() {
         paced_rules(request_count / 10, "even", "fixed: 1h")
     );
     let gateway = TestGateway::with_rules(origin_with_varied_costs().address(), &rules);
-    load::send_all(gateway.address(), &requests, || gateway.clock.advance(BETWEEN_BURSTS));
+    load::send_all(gateway.address(), &requests, || gateway.clock.advance(BURST_INTERVAL));
     let report = assert_replay_matches_uncorrected(gateway, request_count);
     for reason in ["throttle", "pacing"] {
         let has_refusals = report.classes.iter().any(|class| class.refused.contains_key(reason));
@@ -135,13 +135,13 @@ fn replay_separates_overrun_from_used_units() {
     let limit = 4 * request_count;
     let gateway =
         TestGateway::with_rules(origin_with_varied_costs().address(), &format!("ledger: file\n{}", rules(limit)));
-    load::send_all(gateway.address(), &requests, || gateway.clock.advance(BETWEEN_BURSTS));
+    load::send_all(gateway.address(), &requests, || gateway.clock.advance(BURST_INTERVAL));
     wait_until("all requests to be settled", || gateway.counters().1 == 0.0);
     let mut client = gateway.connect();
     let mut take = |item: &str| {
         // The ledger renews leases once per interval of the gateway's clock.
         let attempts = (1..).find(|_| {
-            gateway.clock.advance(BETWEEN_BURSTS);
+            gateway.clock.advance(BURST_INTERVAL);
             client.get(item, FIREFOX).status == 200
         });
         attempts.expect("the quota is not used up")
@@ -457,4 +457,4 @@ routes:
 }
 
 /// Not a whole number of microseconds, unlike the times in the log.
-const BETWEEN_BURSTS: Duration = Duration::from_nanos(53_000_217);
+const BURST_INTERVAL: Duration = Duration::from_nanos(53_000_217);

@@ -53,7 +53,7 @@ fn real_logs_keep_invariants_with_unstable_origin() {
 }
 
 /// Long timeouts: the clock of a run may advance much faster than responses arrive.
-const PATIENT: &str = "
+const LONG_TIMEOUTS: &str = "
 origin: { url: ORIGIN, idle_timeout: 1h, response_timeout: 1h }
 limits: { keep_alive_timeout: 1h, first_byte_timeout: 1h, header_timeout: 1h, response_write_timeout: 1h }";
 
@@ -66,7 +66,7 @@ const CLASSES: &str = "
   - { name: person, when: { kind: human } }";
 
 /// Tiers: from which percentage of the quota on, which percentage of a class is shed. Humans have no tiers.
-const LADDERS: [(&str, &[(u32, u32)]); 4] = [
+const CLASS_TIERS: [(&str, &[(u32, u32)]); 4] = [
     ("google", &[(30, 33), (60, 50), (95, 100)]),
     ("engine", &[(10, 25), (40, 75), (80, 100)]),
     ("impostor", &[(0, 100)]),
@@ -74,10 +74,10 @@ const LADDERS: [(&str, &[(u32, u32)]); 4] = [
 ];
 
 /// Ratio of demand to the quota.
-const SCARCITY: u64 = 6;
+const DEMAND_RATIO: u64 = 6;
 
 /// Lengths of the subsequences for which shed shares are checked, besides the whole run.
-const STRETCHES: [usize; 8] = [1, 2, 3, 7, 20, 50, 100, 400];
+const SEQUENCE_LENGTHS: [usize; 8] = [1, 2, 3, 7, 20, 50, 100, 400];
 
 /// Result of a load run.
 struct LoadRun {
@@ -97,7 +97,7 @@ struct LoadRun {
 impl LoadRun {
     fn execute(requests: Vec<LoadRequest>, site: MeteredSite, mode: OriginMode) -> Self {
         let total_cost: u64 = requests.iter().map(|request| (site.cost)(&request.target)).sum();
-        let limit = total_cost / SCARCITY;
+        let limit = total_cost / DEMAND_RATIO;
         let (origin, counters) = site.start_origin(mode);
         let gateway = TestGateway::with_rules(origin.address(), &rules(limit, site));
         let responses = load::send_all(gateway.address(), &requests, || {
@@ -171,7 +171,7 @@ impl LoadRun {
     /// Asserts that of n consecutive requests the shed share times n are refused, plus or minus one. A request that
     /// exceeds the quota is refused regardless of the share, so sequences end there.
     fn assert_shed_shares(&self) {
-        for (class, steps) in LADDERS {
+        for (class, steps) in CLASS_TIERS {
             let of_class: Vec<&AccessLogLine> = self.costed_lines(class).collect();
             let same_tier = |a: &&AccessLogLine, b: &&AccessLogLine| {
                 a.tier == b.tier && !a.is_refused_by("quota") && !b.is_refused_by("quota")
@@ -180,7 +180,7 @@ impl LoadRun {
                 let tier = run[0].tier.expect("costed request has a tier");
                 let share = tier.checked_sub(1).map_or(0.0, |index| f64::from(steps[index].1) / 100.0);
                 let shed: Vec<bool> = run.iter().map(|line| line.is_refused_by("tier")).collect();
-                for length in STRETCHES.into_iter().chain([shed.len()]).filter(|length| *length <= shed.len()) {
+                for length in SEQUENCE_LENGTHS.into_iter().chain([shed.len()]).filter(|length| *length <= shed.len()) {
                     for window in shed.windows(length) {
                         let refused = window.iter().filter(|shed| **shed).count() as f64;
                         let expected = length as f64 * share;
@@ -191,7 +191,7 @@ impl LoadRun {
                 }
             }
         }
-        let tiered = |line: &&AccessLogLine| LADDERS.iter().any(|(class, _)| *class == line.class);
+        let tiered = |line: &&AccessLogLine| CLASS_TIERS.iter().any(|(class, _)| *class == line.class);
         let unexpected = self.lines.iter().find(|line| line.is_refused_by("tier") && !tiered(line));
         assert!(unexpected.is_none(), "{unexpected:?}");
     }
@@ -199,7 +199,7 @@ impl LoadRun {
     /// Asserts that a tier applies from its threshold on, until usage is 5 % of the limit below it.
     fn assert_tier_thresholds(&self) {
         let limit = self.limit as f64;
-        for (class, steps) in LADDERS {
+        for (class, steps) in CLASS_TIERS {
             for line in self.costed_lines(class) {
                 let (taken, tier) = (line.taken_before("api"), line.tier.unwrap_or(0));
                 let threshold = |step: &(u32, u32)| limit * f64::from(step.0) / 100.0;
@@ -229,7 +229,7 @@ impl LoadRun {
         assert_eq!(received, admitted, "exactly the admitted requests reach the origin");
 
         let charged: f64 =
-            self.samples.iter().filter(|(name, _)| name.starts_with(CHARGED)).map(|(_, units)| units).sum();
+            self.samples.iter().filter(|(name, _)| name.starts_with(CHARGED_METRIC)).map(|(_, units)| units).sum();
         assert_eq!(charged, self.used, "the charge metric agrees with the quota counter");
     }
 
@@ -291,7 +291,7 @@ impl LoadRun {
     }
 
     fn assert_all_tiers_entered(&self) {
-        for (class, steps) in LADDERS {
+        for (class, steps) in CLASS_TIERS {
             let tiers: BTreeSet<usize> = self.costed_lines(class).filter_map(|line| line.tier).collect();
             assert!(tiers.contains(&steps.len()), "{class} was in {tiers:?}");
         }
@@ -306,7 +306,7 @@ impl LoadRun {
 /// Scale at which a day has a few thousand requests.
 const SCALE: f64 = 0.08;
 
-const CHARGED: &str = "tidegate_quota_charged_total{";
+const CHARGED_METRIC: &str = "tidegate_quota_charged_total{";
 
 fn synthetic_requests() -> Vec<LoadRequest> {
     day_trace::generate_day(7, SCALE)
@@ -333,9 +333,9 @@ fn rules(limit: u64, site: MeteredSite) -> String {
     let step = |(above, shed): &(u32, u32)| format!("{{ above: {above}%, shed: {shed}% }}");
     let format_steps = |steps: &[(u32, u32)]| steps.iter().map(step).collect::<Vec<_>>().join(", ");
     let tiers: String =
-        LADDERS.iter().map(|(class, steps)| format!("\n      {class}: [ {} ]", format_steps(steps))).collect();
+        CLASS_TIERS.iter().map(|(class, steps)| format!("\n      {class}: [ {} ]", format_steps(steps))).collect();
     format!(
-        "workers: 2\n{PATIENT}\nclasses:{CLASSES}\nroutes:{}\nquotas:\n  api:\n    limit: {limit}\n    window: {{ fixed: 24h }}\n    \
+        "workers: 2\n{LONG_TIMEOUTS}\nclasses:{CLASSES}\nroutes:{}\nquotas:\n  api:\n    limit: {limit}\n    window: {{ fixed: 24h }}\n    \
          cost_header: X-API-Cost\n    tiers:{tiers}\n",
         site.routes
     )

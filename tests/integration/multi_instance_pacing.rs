@@ -17,7 +17,7 @@ use tidegate::ledger::redis::{Incarnation, RedisEndpoint, Timeouts};
 use tidegate::ledger::{RedisStore, Store};
 use tidegate::policy::{Reason, Refusal, Rules, Timestamp, Units};
 
-const GATES: usize = 3;
+const INSTANCES: usize = 3;
 
 #[test]
 fn instances_with_unequal_traffic_pace_evenly() {
@@ -34,11 +34,11 @@ fn instances_with_unequal_traffic_pace_evenly() {
 
 #[test]
 fn dead_instances_share_passes_to_others() {
-    const DEATH: u64 = 3 * DAY + DAY / 2;
+    const CRASH_AT: u64 = 3 * DAY + DAY / 2;
     for policy in [PacingPolicy::Even, PacingPolicy::Learned] {
-        let week = WeekResult::simulate_week(policy, Some(DEATH));
+        let week = WeekResult::simulate_week(policy, Some(CRASH_AT));
         // The other instances detect their higher demand late. Tiers limit the lead over the plan to a burst.
-        week.assert_follows_plan(policy, BURST + 0.01);
+        week.assert_follows_plan(policy, BURST_RATIO + 0.01);
     }
 }
 
@@ -50,7 +50,7 @@ struct WeekResult {
     /// Units served until each hour, and units planned until then.
     by_hour: Vec<(u64, u64)>,
     /// Requests of search engines, by instance and day.
-    search_requests: [[AdmitCounts; 7]; GATES],
+    search_requests: [[AdmitCounts; 7]; INSTANCES],
 }
 
 #[derive(Clone, Copy, Default)]
@@ -65,12 +65,12 @@ impl WeekResult {
     fn simulate_week(policy: PacingPolicy, crash_at: Option<u64>) -> Self {
         let redis = RedisServer::start(&[]);
         let start = Clock::system().now().seconds() / (7 * DAY) * 7 * DAY;
-        let requests: Vec<TraceRequest> = SyntheticWeek::generate(1, &[]).into_iter().step_by(ONE_OF).collect();
+        let requests: Vec<TraceRequest> = SyntheticWeek::generate(1, &[]).into_iter().step_by(SAMPLING_STEP).collect();
         let (limit, first) = (requests.len() as u64 / 2, requests[0].at);
         let rules = rules((policy, BotTreatment::Paced), "fixed: 7d", limit);
         let new_instance =
             |number| PacedInstance::new(&redis, number, Arc::clone(&rules), Timestamp::from_seconds(start));
-        let mut instances: Vec<PacedInstance> = (1..=GATES as u64).map(new_instance).collect();
+        let mut instances: Vec<PacedInstance> = (1..=INSTANCES as u64).map(new_instance).collect();
         let mut result =
             Self { limit, served: 0, human_refusals: 0, by_hour: Vec::new(), search_requests: Default::default() };
         let mut round = 0;
@@ -84,10 +84,10 @@ impl WeekResult {
                 if round.is_multiple_of(HOUR) {
                     result.by_hour.push((result.served, instances[0].planned_units(now)));
                 }
-                if instances.len() == GATES && crash_at.is_some_and(|crash_at| round >= crash_at) {
+                if instances.len() == INSTANCES && crash_at.is_some_and(|crash_at| round >= crash_at) {
                     instances.remove(0).crash_process(&redis);
                 }
-                round += if round < 7 * DAY - HOUR { ROUND } else { LAST_ROUND };
+                round += if round < 7 * DAY - HOUR { REFRESH_INTERVAL } else { LAST_HOUR_INTERVAL };
             }
             let index = [0, 0, 0, 1, 0, 1, 0, 2, 0, 1][number % 10].min(instances.len() - 1);
             let is_served = u64::from(instances[index].try_admit(request, Timestamp::from_seconds(start + elapsed)));
@@ -110,7 +110,7 @@ impl WeekResult {
         for (hour, (served, planned)) in self.by_hour.iter().enumerate() {
             let deviation = fraction(*served) - fraction(*planned);
             assert!(
-                (-BURST..=ahead).contains(&deviation),
+                (-BURST_RATIO..=ahead).contains(&deviation),
                 "{policy:?}, hour {hour}: {served} served, {planned} planned"
             );
         }
@@ -214,15 +214,15 @@ const KEY: &str = "{tidegate:api}:leases";
 
 /// Interval of lease refreshes, in seconds, except in the last hour. Production uses one second, but such a test would
 /// run for hours.
-const ROUND: u64 = 600;
-const LAST_ROUND: u64 = 10;
+const REFRESH_INTERVAL: u64 = 600;
+const LAST_HOUR_INTERVAL: u64 = 10;
 const HOUR: u64 = 3600;
 
 /// Sampling step: one of this many requests of the week is simulated.
-const ONE_OF: usize = 4;
+const SAMPLING_STEP: usize = 4;
 
 /// Default lead of a class over its plan, as a ratio of the limit.
-const BURST: f64 = 0.05;
+const BURST_RATIO: f64 = 0.05;
 
 /// Runs `future` on the runtime of this thread: a connection belongs to the runtime on which it was opened.
 fn run_on_runtime<T>(future: impl Future<Output = T>) -> T {

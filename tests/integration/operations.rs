@@ -345,7 +345,7 @@ fn usage_errors_exit_two_with_hint() {
 fn gateway_without_config_file_prints_one_line() {
     let origin = Origin::plain();
     let url = format!("http://{}", origin.address());
-    let mut gateway = Program::start_with_env(&["--listen", "127.0.0.1:0", "--origin", &url], &[ADMIN_ANYWHERE]);
+    let mut gateway = Program::start_with_env(&["--listen", "127.0.0.1:0", "--origin", &url], &[ADMIN_ON_FREE_PORT]);
     let ready = gateway.read_line();
     let address = listen_address(&ready);
     assert!(
@@ -443,14 +443,14 @@ fn occupied_port_is_named_in_the_error() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("socket is bound").to_string();
     let url = format!("http://{}", origin.address());
-    let outcome = run_with_env(&["--listen", &address, "--origin", &url], b"", &[ADMIN_ANYWHERE]);
+    let outcome = run_with_env(&["--listen", &address, "--origin", &url], b"", &[ADMIN_ON_FREE_PORT]);
     assert_eq!((outcome.code, outcome.output.as_str()), (1, ""));
     assert!(outcome.errors.contains(&format!("cannot listen on {address}")), "{}", outcome.errors);
 
     // A second gateway on the same port would use the quota twice.
-    let mut first = Program::start_with_env(&["--listen", "127.0.0.1:0", "--origin", &url], &[ADMIN_ANYWHERE]);
+    let mut first = Program::start_with_env(&["--listen", "127.0.0.1:0", "--origin", &url], &[ADMIN_ON_FREE_PORT]);
     let address = listen_address(&first.read_line()).to_string();
-    let outcome = run_with_env(&["--listen", &address, "--origin", &url], b"", &[ADMIN_ANYWHERE]);
+    let outcome = run_with_env(&["--listen", &address, "--origin", &url], b"", &[ADMIN_ON_FREE_PORT]);
     assert_eq!((outcome.code, outcome.output.as_str()), (1, ""));
     assert!(outcome.errors.contains(&format!("cannot listen on {address}")), "{}", outcome.errors);
     first.signal("TERM");
@@ -472,7 +472,7 @@ fn occupied_admin_port_error_has_a_hint() {
 #[test]
 fn unopenable_access_log_error_has_a_hint() {
     let arguments = ["--listen", "127.0.0.1:0", "--origin", "http://127.0.0.1:1"];
-    let outcome = run_with_env(&arguments, b"", &[ADMIN_ANYWHERE, ("TIDEGATE__STATE_DIR", "/dev/null/state")]);
+    let outcome = run_with_env(&arguments, b"", &[ADMIN_ON_FREE_PORT, ("TIDEGATE__STATE_DIR", "/dev/null/state")]);
     assert_eq!((outcome.code, outcome.output.as_str()), (1, ""));
     for expected in ["log.access: cannot open /dev/null/state/access.log: ", "or log: { access: off }"] {
         assert!(outcome.errors.contains(expected), "{expected}: {}", outcome.errors);
@@ -480,12 +480,12 @@ fn unopenable_access_log_error_has_a_hint() {
 }
 
 /// The admin listener on a port that no other test uses.
-const ADMIN_ANYWHERE: (&str, &str) = ("TIDEGATE__ADMIN__LISTEN", "127.0.0.1:0");
+const ADMIN_ON_FREE_PORT: (&str, &str) = ("TIDEGATE__ADMIN__LISTEN", "127.0.0.1:0");
 
 /// Starts the program with the configuration file in `dir`.
 fn start_gateway_process(dir: &Path, origin: &Origin, rules: &str) -> Program {
     let file = write_config(dir, origin, rules);
-    Program::start_with_env(&["serve", "--config", &file], &[ADMIN_ANYWHERE])
+    Program::start_with_env(&["serve", "--config", &file], &[ADMIN_ON_FREE_PORT])
 }
 
 fn write_config(dir: &Path, origin: &Origin, rules: &str) -> String {

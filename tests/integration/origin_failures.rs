@@ -4,7 +4,7 @@
 use crate::support::TIMEOUT;
 use crate::support::client::{Client, Response};
 use crate::support::gateway::{NOON, TestGateway};
-use crate::support::origin::{Origin, OriginControl, signal};
+use crate::support::origin::{Origin, SignalSender, signal};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,7 +20,7 @@ enum OriginAction {
 }
 use OriginAction::{Hang, Reset, Respond};
 
-const WELL: OriginAction = Respond("200", "");
+const SUCCESS: OriginAction = Respond("200", "");
 
 /// An origin whose action changes with time, its log, and the gateway in front of it.
 struct FailingSite {
@@ -28,7 +28,7 @@ struct FailingSite {
     log: Arc<Mutex<Vec<(u64, &'static str)>>>,
     /// Channel of events: a request reached the origin, or the gateway refused a request.
     events: (Sender<RequestEvent>, Receiver<RequestEvent>),
-    release: OriginControl,
+    release: SignalSender,
 }
 
 /// Event of a request.
@@ -143,7 +143,7 @@ fn backoff_rules(rules: &str) -> String {
 fn retry_after_of_429_sets_backoff_then_probes() {
     let site = FailingSite::new(&backoff_rules("statuses: [429], window: 10s"), |second| match second {
         0 | 8 => Respond("429", "Retry-After: 5\r\n"),
-        _ => WELL,
+        _ => SUCCESS,
     });
     for second in 0..18 {
         for response in site.advance_to(second).request_concurrently(8) {
@@ -172,7 +172,7 @@ fn retry_after_of_429_sets_backoff_then_probes() {
 fn backoff_level_rises_with_503_bursts_and_decays() {
     let site = FailingSite::new(&backoff_rules("window: 10s"), |second| match second {
         0..=6 | 27 | 49 => Respond("503", ""),
-        _ => WELL,
+        _ => SUCCESS,
     });
     for second in (0..10).chain(27..32).chain(49..51) {
         site.advance_to(second).request_concurrently(4);
@@ -225,7 +225,7 @@ fn backoff_jitter_stays_within_bounds() {
 fn hanging_origin_is_probed_one_at_a_time() {
     let rules =
         format!("{}\norigin: {{ url: ORIGIN, response_timeout: 1750ms }}", backoff_rules("min_delay: 2s, window: 10s"));
-    let site = FailingSite::new(&rules, |second| if second < 20 { Hang } else { WELL });
+    let site = FailingSite::new(&rules, |second| if second < 20 { Hang } else { SUCCESS });
     // A timeout is detected at the next sweep, at most a quarter of a second late: two seconds after the request was
     // sent.
     let timed_out = |second: u64, clients: usize| {
@@ -256,7 +256,7 @@ fn hanging_origin_is_probed_one_at_a_time() {
 
 #[test]
 fn origin_resets_count_as_overload() {
-    let site = FailingSite::new(&backoff_rules("window: 10s"), |second| if second < 7 { Reset } else { WELL });
+    let site = FailingSite::new(&backoff_rules("window: 10s"), |second| if second < 7 { Reset } else { SUCCESS });
     for second in 0..10 {
         let statuses: Vec<u16> =
             site.advance_to(second).request_concurrently(4).iter().map(|response| response.status).collect();
@@ -277,7 +277,7 @@ fn origin_resets_count_as_overload() {
 fn fast_errors_do_not_shorten_autothrottle_delay() {
     let rules = "scopes: { default: {
         autothrottle: { target_concurrency: 1, start_delay: 8s, max_delay: 60s }, queue: { max_wait: 0s } } }";
-    let site = FailingSite::new(rules, |second| if second < 24 { Respond("500", "") } else { WELL });
+    let site = FailingSite::new(rules, |second| if second < 24 { Respond("500", "") } else { SUCCESS });
     for second in 0..43 {
         site.advance_to(second).request_concurrently(2);
     }
@@ -299,7 +299,7 @@ fn fast_errors_do_not_shorten_autothrottle_delay() {
 
 #[test]
 fn configured_error_statuses_count_as_overload() {
-    let action = |second| if second < 3 { Respond("500", "") } else { WELL };
+    let action = |second| if second < 3 { Respond("500", "") } else { SUCCESS };
     let site = FailingSite::new(&backoff_rules("statuses: [500], window: 10s"), action);
     (0..5).for_each(|second| drop(site.advance_to(second).request_concurrently(4)));
     site.assert_log(&[(0, "4 x 500"), (1, "1 x 500"), (3, "1 x 200"), (4, "2 x 200")]);
@@ -338,7 +338,7 @@ fn reported_limits_set_the_minimum_backoff() {
 fn zero_remaining_response_starts_backoff() {
     let site = FailingSite::new(&backoff_rules("statuses: [429], max_delay: 60s"), |second| match second {
         0 => Respond("200", "RateLimit: \"a\";r=0;t=7\r\n"),
-        _ => WELL,
+        _ => SUCCESS,
     });
     for second in 0..9 {
         for response in site.advance_to(second).request_concurrently(4) {

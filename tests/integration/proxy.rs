@@ -399,7 +399,7 @@ fn continue_is_sent_only_after_admission() {
 #[test]
 fn refused_expect_continue_gets_immediate_response() {
     let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), SPENT);
+    let gateway = TestGateway::with_rules(origin.address(), REFUSED_PAGE);
     let mut client = gateway.connect();
     client.send("POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.head().status, 429, "no 100 before the final status");
@@ -408,7 +408,7 @@ fn refused_expect_continue_gets_immediate_response() {
 #[test]
 fn refused_upload_receives_the_response() {
     let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), SPENT);
+    let gateway = TestGateway::with_rules(origin.address(), REFUSED_PAGE);
     let mut client = gateway.connect();
     let body = vec![b'x'; 200 * 1024];
     client.send(format!("POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
@@ -475,7 +475,7 @@ fn client_disconnect_aborts_the_origin_request() {
         connection.expect_eof();
         closed_sender.notify();
     });
-    let gateway = TestGateway::with_rules(origin.address(), COSTLY);
+    let gateway = TestGateway::with_rules(origin.address(), COSTED_PAGE);
     let mut client = gateway.connect();
     client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
     arrival.wait();
@@ -531,7 +531,7 @@ fn missing_or_invalid_origin_response_is_502() {
 
 #[test]
 fn unsent_request_is_not_charged() {
-    let gateway = TestGateway::with_rules(Origin::unreachable(), COSTLY);
+    let gateway = TestGateway::with_rules(Origin::unreachable(), COSTED_PAGE);
     assert_eq!(gateway.connect().get("/page", "").status, 502);
     assert_eq!(gateway.counters(), (0.0, 0.0));
     assert_eq!(gateway.read_log()[0]["charged"]["api"], 0);
@@ -602,16 +602,16 @@ fn http2_cookies_are_joined_and_authority_must_match() {
 }
 
 /// Pages cost one unit of a large quota.
-const COSTLY: &str = "
+const COSTED_PAGE: &str = "
 quotas: { api: { limit: 1000, window: { fixed: 24h } } }
 routes: [ { match: /page, cost: { api: 1 } } ]";
 
-const EVERYTHING_COSTS: &str = "
+const ALL_COSTED: &str = "
 quotas: { api: { limit: 1000, window: { fixed: 24h } } }
 routes: [ { match: /**, cost: { api: 1 } } ]";
 
 /// Pages are refused to all clients; everything else is free.
-const SPENT: &str = "
+const REFUSED_PAGE: &str = "
 quotas: { api: { limit: 1000, window: { fixed: 24h }, tiers: { other: [ { above: 0%, shed: 100% } ] } } }
 routes: [ { match: /page, cost: { api: 1 } } ]";
 
@@ -633,7 +633,7 @@ fn all_request_outcomes_release_slots_and_reservations() {
         "/endless" => while connection.send([b'x'; 8192]) {},
         _ => connection.reply("200 OK", "", b"hello"),
     });
-    let gateway = TestGateway::with_rules(origin.address(), EVERYTHING_COSTS);
+    let gateway = TestGateway::with_rules(origin.address(), ALL_COSTED);
     let send_and_disconnect = |text: String| {
         let mut client = gateway.connect();
         client.send(text);

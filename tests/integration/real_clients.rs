@@ -3,7 +3,7 @@
 //!
 //! `cargo test --test integration real_clients:: -- --nocapture` prints the latencies of the human requests.
 
-use crate::support::constrained_origin::{ConstrainedOrigin, HANDS};
+use crate::support::constrained_origin::{CONCURRENCY_LIMIT, ConstrainedOrigin};
 use crate::support::crawlers::{InstalledClients, fetched_paths};
 use crate::support::gateway::TestGateway;
 use crate::support::people::{self, PageLoad, browse};
@@ -28,14 +28,18 @@ classes:
 scopes: { default: { concurrency: 4, queue: { max_wait: 5m, max_length: 64 } } }";
 
 /// Settings of a spider without rate limits.
-const ALL_AT_ONCE: [&str; 2] = ["CONCURRENT_REQUESTS=32", "CONCURRENT_REQUESTS_PER_DOMAIN=32"];
+const UNTHROTTLED: [&str; 2] = ["CONCURRENT_REQUESTS=32", "CONCURRENT_REQUESTS_PER_DOMAIN=32"];
 
 #[test]
 fn unthrottled_spider_queues_and_fetches_every_page() {
     let crawlers = InstalledClients::locate();
     let scenario = CrawlScenario::with_pages(300);
-    let log = scenario.crawl_through_gateway("Scrapy", |address| crawlers.scrapy(address, &ALL_AT_ONCE));
-    assert_eq!(scenario.origin.max_concurrency(), HANDS, "the crawler uses all slots that human requests leave");
+    let log = scenario.crawl_through_gateway("Scrapy", |address| crawlers.scrapy(address, &UNTHROTTLED));
+    assert_eq!(
+        scenario.origin.max_concurrency(),
+        CONCURRENCY_LIMIT,
+        "the crawler uses all slots that human requests leave"
+    );
     assert_eq!(refusals(&log).count(), 0);
     assert_human_priority(&log);
 }
@@ -86,8 +90,8 @@ fn unthrottled_spider_overloads_origin_without_gateway() {
     let crawlers = InstalledClients::locate();
     let scenario = CrawlScenario::with_pages(300);
     let address = scenario.origin.address();
-    scenario.run_crawl("Scrapy, no gateway", address, crawlers.scrapy(address, &ALL_AT_ONCE));
-    assert!(scenario.origin.max_concurrency() > HANDS);
+    scenario.run_crawl("Scrapy, no gateway", address, crawlers.scrapy(address, &UNTHROTTLED));
+    assert!(scenario.origin.max_concurrency() > CONCURRENCY_LIMIT);
 }
 
 /// A site that people read while it is crawled.
@@ -99,11 +103,11 @@ struct CrawlScenario {
 }
 
 /// Serializes the scenarios, because latencies are measured.
-static OPEN: Mutex<()> = Mutex::new(());
+static SCENARIO_LOCK: Mutex<()> = Mutex::new(());
 
 impl CrawlScenario {
     fn with_pages(pages: usize) -> Self {
-        let _lock = OPEN.lock();
+        let _lock = SCENARIO_LOCK.lock();
         let clock = Clock::system();
         Self { origin: ConstrainedOrigin::start_site(pages, &clock), pages, clock, _lock }
     }
@@ -117,7 +121,7 @@ impl CrawlScenario {
     fn crawl_through_gateway(&self, name: &str, crawler: impl FnOnce(SocketAddr) -> Command) -> Vec<Value> {
         let gateway = self.start_gateway(RULES);
         self.run_crawl(name, gateway.address(), crawler(gateway.address()));
-        assert!(self.origin.max_concurrency() <= HANDS);
+        assert!(self.origin.max_concurrency() <= CONCURRENCY_LIMIT);
         gateway.read_log()
     }
 
@@ -161,7 +165,7 @@ fn refusals(log: &[Value]) -> impl Iterator<Item = &Value> {
 /// Asserts that each refused page is requested again at the time of `Retry-After`, not before.
 fn assert_retry_after_honored(log: &[Value]) {
     // Node.js timers have a resolution of one millisecond, rounded down.
-    const EARLY: Duration = Duration::from_millis(2);
+    const TIMER_TOLERANCE: Duration = Duration::from_millis(2);
     assert!(refusals(log).count() > 0, "the crawler exceeds its bucket");
     for refused in refusals(log) {
         assert_eq!((&refused["status"], &refused["reason"]), (&429.into(), &"bucket".into()));
@@ -172,14 +176,14 @@ fn assert_retry_after_honored(log: &[Value]) {
             .map(arrival_time)
             .find(|&time| time > arrival_time(refused));
         let waited = retry_time.expect("page is requested again").saturating_duration_since(arrival_time(refused));
-        assert!(waited + EARLY >= retry_after, "waited {waited:?} of {retry_after:?}");
+        assert!(waited + TIMER_TOLERANCE >= retry_after, "waited {waited:?} of {retry_after:?}");
     }
 }
 
 /// Asserts that few bots are granted slots while a human request waits, independent of the queue length.
 fn assert_human_priority(log: &[Value]) {
     // A grant is logged when the request is forwarded, shortly after it: allow one request per slot before and after.
-    const FEW: usize = 2 * HANDS;
+    const MAX_EARLY_GRANTS: usize = 2 * CONCURRENCY_LIMIT;
     let waits = log.iter().filter(|line| line["verdict"] == "admitted").map(SlotWait::from_log_line);
     let (humans, bots): (Vec<SlotWait>, Vec<SlotWait>) = waits.partition(|wait| wait.is_human);
     let mut max_overtaken = 0;
@@ -187,10 +191,13 @@ fn assert_human_priority(log: &[Value]) {
         let before = bots.iter().filter(|bot| (human.arrived_at..human.granted_at).contains(&bot.granted_at)).count();
         let overtaken =
             bots.iter().filter(|bot| bot.arrived_at < human.arrived_at && bot.granted_at > human.granted_at).count();
-        assert!(before <= FEW, "{before} bots were granted before a human request that overtook {overtaken}");
+        assert!(
+            before <= MAX_EARLY_GRANTS,
+            "{before} bots were granted before a human request that overtook {overtaken}"
+        );
         max_overtaken = max_overtaken.max(overtaken);
     }
-    assert!(max_overtaken > FEW, "at most {max_overtaken} requests were queued");
+    assert!(max_overtaken > MAX_EARLY_GRANTS, "at most {max_overtaken} requests were queued");
 }
 
 /// Arrival time of a request at its scope, and the time its slot was granted.

@@ -15,7 +15,7 @@ use tidegate::policy::{Timestamp, Units};
 
 const LIMIT: u64 = 1_000_000;
 /// Lease interval of the tests, shorter than the default of about one second.
-const ROUND: Duration = Duration::from_millis(50);
+const LEASE_INTERVAL: Duration = Duration::from_millis(50);
 
 #[test]
 fn three_instances_spend_one_quota_completely() {
@@ -258,7 +258,7 @@ fn spend_until_stopped(mut store: RedisStore, number: u64, template: &LeaseReque
         taken += amount;
         progress.spent.fetch_add(amount, Ordering::SeqCst);
         progress.rounds.fetch_add(1, Ordering::SeqCst);
-        pass_real_time(ROUND);
+        pass_real_time(LEASE_INTERVAL);
     }
 }
 

@@ -532,11 +532,11 @@ fn shadow_refusals_are_recorded_and_admitted() {
 
 #[test]
 fn shadow_mode_is_not_announced() {
-    const BOTH: &str = "quotas:\n  tried: { limit: 1, window: { fixed: 24h }, enforce: false }\n  \
+    const TWO_QUOTAS: &str = "quotas:\n  tried: { limit: 1, window: { fixed: 24h }, enforce: false }\n  \
                         bought: { limit: 9, window: { fixed: 24h } }\n\
                         routes: [ { match: /both, cost: { tried: 1, bought: 1 } }, { match: /page, cost: { tried: 1 } } ]\n\
                         headers: { legacy: [atlassian, github, draft-03] }";
-    let gateway = TestGateway::with_rules(Origin::plain().address(), BOTH);
+    let gateway = TestGateway::with_rules(Origin::plain().address(), TWO_QUOTAS);
     let mut client = gateway.connect();
     for index in 0..3 {
         let response = client.get("/page", "");
@@ -859,12 +859,12 @@ fn atlassian_headers(response: &Response) -> [&str; 4] {
 
 /// Returns the rules of the shipped file, without the sections that each test gateway sets itself.
 fn shipped_rules() -> String {
-    const KEPT: [&str; 6] = ["clients:", "quotas:", "classes:", "routes:", "scopes:", "headers:"];
+    const SHIPPED_SECTIONS: [&str; 6] = ["clients:", "quotas:", "classes:", "routes:", "scopes:", "headers:"];
     let file = include_str!("../../config/tidegate.yaml").lines().filter(|line| !line.starts_with('#'));
     let mut is_included = false;
     let included = file.filter(|line| {
         if !line.is_empty() && !line.starts_with(' ') {
-            is_included = KEPT.iter().any(|section| line.starts_with(section));
+            is_included = SHIPPED_SECTIONS.iter().any(|section| line.starts_with(section));
         }
         is_included
     });

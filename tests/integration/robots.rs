@@ -331,19 +331,19 @@ fn blocked_class_reads_only_robots_txt() {
     let gateway = TestGateway::with_rules(origin.address(), BLOCKED);
     for target in ["/robots.txt", "/item/1/../../robots.txt", "/%72obots.txt", "//robots.txt?a=b"] {
         for method in ["POST", "DELETE"] {
-            let response = request_with_method(&gateway, method, target, BAD);
+            let response = request_with_method(&gateway, method, target, BAD_BOT);
             assert_eq!(
                 (response.status, response.json()["reason"].as_str()),
                 (429, Some("blocked")),
                 "{method} {target}"
             );
         }
-        assert_eq!(gateway.connect().get(target, BAD).status, 200, "{target}");
+        assert_eq!(gateway.connect().get(target, BAD_BOT).status, 200, "{target}");
     }
     for target in
         ["/robots.txt/", "/ROBOTS.TXT", "/robots.txt/../item/1", "/robots.txt%2F", "/robots.txt;a", "/robots.txt%3F"]
     {
-        assert_eq!(gateway.connect().get(target, BAD).status, 429, "{target} is another resource");
+        assert_eq!(gateway.connect().get(target, BAD_BOT).status, 429, "{target} is another resource");
     }
     let received: Vec<(String, String)> =
         origin.received_requests().into_iter().map(|request| (request.method, request.target)).collect();
@@ -543,7 +543,7 @@ impl RobotsOrigin {
     }
 }
 
-const BAD: &str = "User-Agent: BadBot/1.0\r\n";
+const BAD_BOT: &str = "User-Agent: BadBot/1.0\r\n";
 
 const BLOCKED: &str = "
 classes:

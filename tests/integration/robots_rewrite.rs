@@ -9,9 +9,9 @@ use std::io::Read;
 use tidegate::robots::{RobotsDirectives, merged};
 
 /// Crawlers with a requested delay, and crawlers without one.
-const ASKED: [(&str, u32); 6] =
+const CRAWLERS_WITH_DELAY: [(&str, u32); 6] =
     [("bingbot", 30), ("msnbot", 30), ("msnbot-media", 30), ("CCBot", 5), ("Applebot", 7), ("AdsBot-Google", 9)];
-const NOT_ASKED: [&str; 4] = ["Googlebot", "SemrushBot", "YandexBot", "nobody"];
+const CRAWLERS_WITHOUT_DELAY: [&str; 4] = ["Googlebot", "SemrushBot", "YandexBot", "nobody"];
 const PATHS: [&str; 7] = ["/", "/search", "/search?q=a", "/admin/", "/index.html", "/tag/x/", "/deep/down.php?x=/y"];
 
 #[test]
@@ -179,7 +179,7 @@ proptest! {
     #[test]
     fn merge_keeps_lines_and_access_rules(
         text in prop::collection::vec(any_line(), 0..40),
-        crawlers in prop::collection::btree_set(prop::sample::select(ASKED.to_vec()), 0..6),
+        crawlers in prop::collection::btree_set(prop::sample::select(CRAWLERS_WITH_DELAY.to_vec()), 0..6),
         default_delay in prop::option::of(1u32..30),
         has_honeypot in any::<bool>(),
     ) {
@@ -251,11 +251,11 @@ fn check_merge(text: &[u8], directives: &RobotsDirectives) -> Result<(), String>
         if after_delays.is_empty() || after_delays.iter().any(|delay| *delay != expected) {
             return fail(format!("{agent} has delays {after_delays:?} instead of {expected},"));
         }
-        if !after.states_once_per_group(name) {
+        if !after.has_one_delay_per_group(name) {
             return fail(format!("a group of {agent} has no delay or several"));
         }
     }
-    for agent in ASKED.map(|(agent, _)| agent).into_iter().chain(NOT_ASKED) {
+    for agent in CRAWLERS_WITH_DELAY.map(|(agent, _)| agent).into_iter().chain(CRAWLERS_WITHOUT_DELAY) {
         let may_fetch =
             |reader: &RobotsReader, path| matching_group(reader, agent).is_none_or(|name| reader.allows(name, path));
         if let Some(path) = PATHS.iter().find(|path| may_fetch(&before, path) != may_fetch(&after, path)) {
@@ -271,7 +271,7 @@ fn check_merge(text: &[u8], directives: &RobotsDirectives) -> Result<(), String>
         let delays = reader.delays(agent);
         delays.first().copied().zip(delays.last().copied())
     };
-    let unaffected = if directives.default.is_some() { &[][..] } else { &NOT_ASKED[..] };
+    let unaffected = if directives.default.is_some() { &[][..] } else { &CRAWLERS_WITHOUT_DELAY[..] };
     match unaffected.iter().find(|agent| first_and_last(&before, agent) != first_and_last(&after, agent)) {
         Some(agent) => fail(format!("{agent} has delays {:?}", after.delays(agent))),
         None => Ok(()),
@@ -281,9 +281,9 @@ fn check_merge(text: &[u8], directives: &RobotsDirectives) -> Result<(), String>
 /// Returns the crawler whose group applies to `agent`, as its operator documents it.
 fn matching_group<'a>(reader: &RobotsReader, agent: &'a str) -> Option<&'a str> {
     match agent {
-        _ if reader.names(agent) => Some(agent),
-        "msnbot-media" if reader.names("msnbot") => Some("msnbot"),
-        "Applebot" if reader.names("Googlebot") => Some("Googlebot"),
+        _ if reader.has_group_for(agent) => Some(agent),
+        "msnbot-media" if reader.has_group_for("msnbot") => Some("msnbot"),
+        "Applebot" if reader.has_group_for("Googlebot") => Some("Googlebot"),
         "AdsBot-Google" => None,
         _ => Some(agent),
     }
@@ -309,7 +309,7 @@ fn directives(per_crawler: &[(&str, u32)], default: Option<u32>, honeypot: Optio
 }
 
 fn all_directives() -> RobotsDirectives {
-    directives(&ASKED, None, Some("/t-r-a-p"))
+    directives(&CRAWLERS_WITH_DELAY, None, Some("/t-r-a-p"))
 }
 
 fn merge_text(text: &str, directives: &RobotsDirectives) -> String {

@@ -2,7 +2,7 @@
 
 use crate::support::client::Client;
 use crate::support::gateway::TestGateway;
-use crate::support::origin::{Origin, OriginControl, SignalReceiver, signal};
+use crate::support::origin::{Origin, SignalReceiver, SignalSender, signal};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ routes: [ { match: /search, scopes: search }, { match: /dear, scopes: search, co
 }
 
 /// Returns an origin that signals each request, and responds when the test signals.
-fn origin_with_signals() -> (Origin, SignalReceiver, OriginControl) {
+fn origin_with_signals() -> (Origin, SignalReceiver, SignalSender) {
     let (arrival_sender, arrival) = signal();
     let (release, release_receiver) = signal();
     let origin = Origin::with_script(move |_, connection| {

@@ -2,7 +2,7 @@
 
 use crate::support::client::{Client, Response};
 use crate::support::gateway::TestGateway;
-use crate::support::origin::{Origin, OriginConnection, OriginControl, ReceivedRequest, SignalReceiver, signal};
+use crate::support::origin::{Origin, OriginConnection, ReceivedRequest, SignalReceiver, SignalSender, signal};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -15,7 +15,7 @@ classes:
 scopes: { default: { concurrency: 1, queue: { max_wait: 60s, max_length: 2 } } }
 routes: [ { match: \"/**\", cost: { api: 1 } } ]";
 
-const RESTS_40_SECONDS: &str = "
+const BACKOFF_40_SECONDS: &str = "
 workers: 1
 headers: { retry_after_spread: 0% }
 scopes: { default: { backoff: { min_delay: 40s, jitter: 0% } } }";
@@ -128,7 +128,7 @@ fn truncated_response_counts_as_overload() {
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc");
         connection.reset();
     });
-    let gateway = TestGateway::with_rules(origin.address(), RESTS_40_SECONDS);
+    let gateway = TestGateway::with_rules(origin.address(), BACKOFF_40_SECONDS);
     gateway.connect().send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").read_rest();
     let response = gateway.connect().get("/", "");
     assert_unavailable(&response, "backoff", "40");
@@ -144,7 +144,7 @@ fn stalled_response_counts_as_overload() {
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc");
         connection.expect_eof();
     });
-    let gateway = TestGateway::with_rules(origin.address(), RESTS_40_SECONDS);
+    let gateway = TestGateway::with_rules(origin.address(), BACKOFF_40_SECONDS);
     let mut client = gateway.connect();
     client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").head();
     client.take(3).expect("response has begun");
@@ -164,7 +164,7 @@ fn client_disconnect_is_not_an_overload() {
         }
         _ => connection.reply("200 OK", "", b""),
     });
-    let gateway = TestGateway::with_rules(origin.address(), RESTS_40_SECONDS);
+    let gateway = TestGateway::with_rules(origin.address(), BACKOFF_40_SECONDS);
     let mut client = gateway.connect();
     client.send("GET /long HTTP/1.1\r\nHost: a.test\r\n\r\n").head();
     client.reset();
@@ -175,7 +175,7 @@ fn client_disconnect_is_not_an_overload() {
 #[test]
 fn failed_response_carries_backoff_retry_after() {
     let origin = Origin::with_script(|_, connection| connection.reset());
-    let gateway = TestGateway::with_rules(origin.address(), RESTS_40_SECONDS);
+    let gateway = TestGateway::with_rules(origin.address(), BACKOFF_40_SECONDS);
     let response = gateway.connect().get("/", "");
     assert_eq!((response.status, response.field("retry-after")), (502, "40"));
     let gateway = TestGateway::with_rules(origin.address(), "scopes: { default: { backoff: { min_delay: 1s } } }");
@@ -290,7 +290,7 @@ fn backoff_survives_a_reload() {
 /// Returns an origin that runs `script`, signals each request, and waits for the test where the script does.
 fn origin_with_signals(
     script: impl Fn(&ReceivedRequest, &mut OriginConnection, &SignalReceiver) + Send + Sync + 'static,
-) -> (Origin, SignalReceiver, OriginControl) {
+) -> (Origin, SignalReceiver, SignalSender) {
     let (arrival_sender, arrival) = signal();
     let (release, release_receiver) = signal();
     let origin = Origin::with_script(move |request, connection| {

@@ -105,8 +105,8 @@ impl TutorialShell {
         for step in steps {
             let command = substitute(step.command);
             script += &match command.ends_with('&') {
-                true => format!("{command}\nprintf '{MARK}'\n"),
-                false => format!("{command} || echo \"it failed: $?\"\nprintf '{MARK}'\n"),
+                true => format!("{command}\nprintf '{OUTPUT_SEPARATOR}'\n"),
+                false => format!("{command} || echo \"it failed: $?\"\nprintf '{OUTPUT_SEPARATOR}'\n"),
             };
         }
         let [_, gateway, admin] = &self.addresses;
@@ -129,10 +129,10 @@ impl TutorialShell {
                 .iter()
                 .fold(text.to_owned(), |text, (documented, actual)| text.replace(actual.as_str(), documented))
         };
-        let outputs: Vec<String> = output.split(MARK).map(read).collect();
+        let outputs: Vec<String> = output.split(OUTPUT_SEPARATOR).map(read).collect();
         assert_eq!(outputs.len(), steps.len() + 1, "the shell exited early: {outputs:?}");
         outputs
     }
 }
 
-const MARK: &str = "@@ next @@";
+const OUTPUT_SEPARATOR: &str = "@@ next @@";

@@ -9,7 +9,7 @@ use tidegate::config;
 #[test]
 fn configuration_document_is_current() {
     let schema = config::schema();
-    let forms = FORMS.iter().filter(|form| !form.examples.is_empty());
+    let forms = SCALAR_TYPES.iter().filter(|form| !form.examples.is_empty());
     let forms = forms.map(|form| [form.name.to_owned(), form.examples.to_owned()]);
     let mut text = INTRODUCTION.to_owned() + &table(["Type", "Written as"], forms);
     let mut renderer = SectionRenderer { schema: &schema, described: BTreeMap::new(), used_types: Vec::new() };
@@ -17,7 +17,7 @@ fn configuration_document_is_current() {
         text += &renderer.section(section);
     }
     let unused: Vec<&str> =
-        FORMS.iter().map(|form| form.name).filter(|name| !renderer.used_types.contains(name)).collect();
+        SCALAR_TYPES.iter().map(|form| form.name).filter(|name| !renderer.used_types.contains(name)).collect();
     assert!(unused.is_empty(), "no key has the type {unused:?}");
     assert_current("CONFIGURATION.md", "Configuration", &format!("{}\n", text.trim_end()));
 }
@@ -51,7 +51,7 @@ impl<'a> SectionRenderer<'a> {
     fn section(&mut self, key: &str) -> String {
         let (mut text, mut nested) = (format!("## `{key}`\n\n"), Vec::new());
         let property = &self.schema["properties"][key];
-        let form = self.form(property, key, &mut nested);
+        let form = self.type_text(property, key, &mut nested);
         let description = Description::from_schema(property);
         if form != "object" {
             assert!(!description.default.is_empty(), "the description of {key} states no default");
@@ -88,7 +88,7 @@ impl<'a> SectionRenderer<'a> {
         }
         for (key, property) in object["properties"].as_object().expect("an object has keys") {
             let path = format!("{path}.{key}");
-            let form = self.form(property, &path, &mut nested);
+            let form = self.type_text(property, &path, &mut nested);
             let description = Description::from_schema(property);
             let is_section = form.starts_with('[');
             assert!(is_section || !description.default.is_empty(), "the description of {path} states no default");
@@ -98,7 +98,7 @@ impl<'a> SectionRenderer<'a> {
                 let gap = if index == 0 { "" } else { "\n" };
                 text += &format!("{gap}{}", paragraph("  ", "  ", part));
             }
-            text += &self.words(property);
+            text += &self.enum_values(property);
         }
         text.push('\n');
         for Nested { path, object } in nested {
@@ -108,11 +108,11 @@ impl<'a> SectionRenderer<'a> {
     }
 
     /// Returns the type of a key. Adds the objects of the type to `nested`, unless they are described already.
-    fn form(&mut self, schema: &'a Value, path: &str, nested: &mut Vec<Nested<'a>>) -> String {
+    fn type_text(&mut self, schema: &'a Value, path: &str, nested: &mut Vec<Nested<'a>>) -> String {
         if let Some(name) = definition_name(schema) {
             let definition = &self.schema["$defs"][name];
             if definition.get("properties").is_none() {
-                return self.form(definition, path, nested);
+                return self.type_text(definition, path, nested);
             }
             let described = self.described.entry(name).or_insert_with(|| {
                 nested.push(Nested { path: path.to_owned(), object: definition });
@@ -130,9 +130,9 @@ impl<'a> SectionRenderer<'a> {
                 && many["items"] == **one
             {
                 let ending = if many.get("minItems").is_some() { "`[min, max]`" } else { "a list" };
-                return format!("{}, or {ending}", self.form(one, path, nested));
+                return format!("{}, or {ending}", self.type_text(one, path, nested));
             }
-            let forms: Vec<String> = forms.into_iter().map(|form| self.form(form, path, nested)).collect();
+            let forms: Vec<String> = forms.into_iter().map(|form| self.type_text(form, path, nested)).collect();
             return join_alternatives(&forms);
         }
         if let Some(words) = schema["enum"].as_array() {
@@ -142,24 +142,24 @@ impl<'a> SectionRenderer<'a> {
             return join_alternatives(&words.iter().map(|word| code(&word["const"])).collect::<Vec<_>>());
         }
         if let Some(items) = schema.get("items") {
-            return format!("list of {}", plural(&self.form(items, &format!("{path}[N]"), nested)));
+            return format!("list of {}", plural(&self.type_text(items, &format!("{path}[N]"), nested)));
         }
         if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
-            return format!("map of NAME to {}", self.form(values, &format!("{path}.NAME"), nested));
+            return format!("map of NAME to {}", self.type_text(values, &format!("{path}.NAME"), nested));
         }
         if let Some(keys) = schema["properties"].as_object() {
             let keys: Vec<String> =
-                keys.iter().map(|(key, value)| format!("{key}: {}", self.form(value, path, nested))).collect();
+                keys.iter().map(|(key, value)| format!("{key}: {}", self.type_text(value, path, nested))).collect();
             return format!("`{{ {} }}`", keys.join(", "));
         }
-        let scalar = FORMS.iter().find(|form| (form.matches)(schema));
+        let scalar = SCALAR_TYPES.iter().find(|form| (form.matches)(schema));
         let scalar = scalar.unwrap_or_else(|| panic!("the reference has no name for the type of {path}: {schema}"));
         self.used_types.push(scalar.name);
         scalar.name.to_owned()
     }
 
     /// Returns the words of a key with their descriptions, as a list.
-    fn words(&self, property: &Value) -> String {
+    fn enum_values(&self, property: &Value) -> String {
         let forms = property["anyOf"].as_array().map(Vec::as_slice).unwrap_or_default();
         let items = forms.iter().map(|form| &form["items"]).chain([&property["items"]]);
         let schemas = forms.iter().chain(items).chain([property]).filter_map(definition_name);
@@ -254,7 +254,7 @@ struct ScalarType {
     matches: fn(&Value) -> bool,
 }
 
-macro_rules! word {
+macro_rules! pattern_type {
     ($name:literal, $examples:literal, $pattern:literal) => {
         ScalarType {
             name: $name,
@@ -268,24 +268,24 @@ macro_rules! word {
 }
 
 /// All scalar types. The patterns are those of the schema, without the placeholder of a variable.
-const FORMS: &[ScalarType] = &[
-    word!("duration", "`250ms`, `5s`, `10m`, `24h` or `7d`, at most 3650 days", "[0-9]+(ms|s|m|h|d)"),
-    word!("`auto` or duration", "", "auto|[0-9]+(ms|s|m|h|d)"),
-    word!("size", "`512B`, `64KiB`, `10MiB` or `1GiB`", "[0-9]+(B|KiB|MiB|GiB)"),
-    word!("share", "`75%` or `12.5%`, from 0 to 100", "[0-9.]+%"),
-    word!("change", "`10%` or `-10%`, from -100 to 100", "-?[0-9.]+%"),
-    word!("number", "`10000` or `0.25`, to a thousandth", "[0-9.]+"),
-    word!("number or `learned`", "", "[0-9.]+|learned"),
-    word!("share or number", "", "[0-9.]+%?"),
-    word!("network", "`10.0.0.0/8`, `\"2001:db8::/32\"`, or one address", "[0-9a-fA-F.:]+(/[0-9]+)?"),
-    word!("address and port", "`127.0.0.1:8080` or `\"[::1]:8080\"`", "[0-9a-fA-F.:\\[\\]]+:[0-9]+"),
-    word!("time of day", "`\"06:30\"`", "[0-2][0-9]:[0-5][0-9]"),
-    word!("header name", "`X-API-Cost`", "[-!#$%&'*+.^_`|~0-9A-Za-z]+"),
-    word!("method", "`GET`, in capitals", "[A-Z-]+"),
-    word!("rate", "`10/s`, `60/m`, `100/h` or `1000/d`", "[0-9]+/(s|m|h|d)"),
-    word!("`auto` or integer", "", "auto|[0-9]+"),
-    word!("integer", "", "[0-9]+"),
-    word!(
+const SCALAR_TYPES: &[ScalarType] = &[
+    pattern_type!("duration", "`250ms`, `5s`, `10m`, `24h` or `7d`, at most 3650 days", "[0-9]+(ms|s|m|h|d)"),
+    pattern_type!("`auto` or duration", "", "auto|[0-9]+(ms|s|m|h|d)"),
+    pattern_type!("size", "`512B`, `64KiB`, `10MiB` or `1GiB`", "[0-9]+(B|KiB|MiB|GiB)"),
+    pattern_type!("share", "`75%` or `12.5%`, from 0 to 100", "[0-9.]+%"),
+    pattern_type!("change", "`10%` or `-10%`, from -100 to 100", "-?[0-9.]+%"),
+    pattern_type!("number", "`10000` or `0.25`, to a thousandth", "[0-9.]+"),
+    pattern_type!("number or `learned`", "", "[0-9.]+|learned"),
+    pattern_type!("share or number", "", "[0-9.]+%?"),
+    pattern_type!("network", "`10.0.0.0/8`, `\"2001:db8::/32\"`, or one address", "[0-9a-fA-F.:]+(/[0-9]+)?"),
+    pattern_type!("address and port", "`127.0.0.1:8080` or `\"[::1]:8080\"`", "[0-9a-fA-F.:\\[\\]]+:[0-9]+"),
+    pattern_type!("time of day", "`\"06:30\"`", "[0-2][0-9]:[0-5][0-9]"),
+    pattern_type!("header name", "`X-API-Cost`", "[-!#$%&'*+.^_`|~0-9A-Za-z]+"),
+    pattern_type!("method", "`GET`, in capitals", "[A-Z-]+"),
+    pattern_type!("rate", "`10/s`, `60/m`, `100/h` or `1000/d`", "[0-9]+/(s|m|h|d)"),
+    pattern_type!("`auto` or integer", "", "auto|[0-9]+"),
+    pattern_type!("integer", "", "[0-9]+"),
+    pattern_type!(
         "DNS name",
         "`crawl.example.com`, which includes all names below it, or `bot-*.example.com`",
         "[-_*.0-9A-Za-z]+"

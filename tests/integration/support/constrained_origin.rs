@@ -10,11 +10,11 @@ use tidegate::clock::Clock;
 use tidegate::policy::Timestamp;
 
 /// Maximum number of pages served at once. Further requests wait in the origin.
-pub const HANDS: usize = 4;
+pub const CONCURRENCY_LIMIT: usize = 4;
 
 /// Service times of the pages, in rotation. Real time, because real clients use it. With equal service times, pages
 /// would soon start and end in lockstep.
-const WORK_MS: [u64; 5] = [20, 10, 25, 15, 30];
+const SERVICE_TIMES_MS: [u64; 5] = [20, 10, 25, 15, 30];
 
 pub struct ConstrainedOrigin {
     origin: Origin,
@@ -73,11 +73,11 @@ impl WorkQueue {
         let mut state = self.state.lock();
         state.waiting += 1;
         state.max_concurrency = state.max_concurrency.max(state.waiting + state.inflight);
-        self.finished.wait_while(&mut state, |state| state.inflight == HANDS);
+        self.finished.wait_while(&mut state, |state| state.inflight == CONCURRENCY_LIMIT);
         state.waiting -= 1;
         state.inflight += 1;
         state.started_count += 1;
-        let processing_time = Duration::from_millis(WORK_MS[state.started_count % WORK_MS.len()]);
+        let processing_time = Duration::from_millis(SERVICE_TIMES_MS[state.started_count % SERVICE_TIMES_MS.len()]);
         drop(state);
         std::thread::sleep(processing_time);
         self.state.lock().inflight -= 1;

@@ -117,7 +117,7 @@ fn load(address: SocketAddr, is_done: impl Fn(u64) -> bool + Sync) -> StatusCoun
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     let Some(status) = request_status(address) else { return };
-                    statuses.count(status);
+                    statuses.record(status);
                     if is_done(count.fetch_add(1, Ordering::Relaxed) + 1) {
                         stop.store(true, Ordering::Relaxed);
                     }
@@ -136,7 +136,7 @@ struct StatusCounts {
 }
 
 impl StatusCounts {
-    fn count(&self, status: u16) {
+    fn record(&self, status: u16) {
         let counter = match status {
             200 => &self.ok,
             429 => &self.quota_exhausted,

@@ -23,7 +23,7 @@ use tidegate::service::{ExternalAccess, Service, SettingsSource};
 pub const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 
 /// Number of gateways started in this process, which gives each its own number.
-static STARTED: AtomicU64 = AtomicU64::new(0);
+static GATEWAY_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// A running gateway.
 pub struct TestGateway {
@@ -74,7 +74,7 @@ impl TestGateway {
             let file = self.dir.path().join("tidegate.yaml");
             Box::new(move |operators| config::load(&file, &yaml.lock(), &[], &[], operators))
         };
-        let seed = 42 + STARTED.fetch_add(1, Ordering::Relaxed);
+        let seed = 42 + GATEWAY_COUNT.fetch_add(1, Ordering::Relaxed);
         self.response_count.store(0, Ordering::SeqCst);
         match Service::start_with(self.access.clone(), source, self.clock.clone(), seed) {
             Ok(service) => self.service = Some(service),
@@ -130,7 +130,7 @@ impl TestGateway {
         wait_until("all responses to be recorded", || {
             let samples = self.samples();
             let recorded: f64 =
-                samples.iter().filter(|(name, _)| name.starts_with(RESPONSES)).map(|(_, count)| count).sum();
+                samples.iter().filter(|(name, _)| name.starts_with(RESPONSES_METRIC)).map(|(_, count)| count).sum();
             recorded >= responses
         });
     }
@@ -251,10 +251,10 @@ fn log_path(dir: &Path) -> PathBuf {
 }
 
 /// Metric that counts every response once it is recorded.
-const RESPONSES: &str = "tidegate_responses_total{";
+const RESPONSES_METRIC: &str = "tidegate_responses_total{";
 
 /// Rules that trust the test's own connections as proxies, so that tests can set client addresses.
-const BEHIND_LOOPBACK: &str = "clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }";
+const TRUST_LOOPBACK_PROXIES: &str = "clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }";
 
 fn yaml(origin: SocketAddr, dir: &Path, rules: &str) -> String {
     format!(
@@ -269,7 +269,7 @@ fn yaml(origin: SocketAddr, dir: &Path, rules: &str) -> String {
         log = log_path(dir).display(),
         // A test that sets more of the origin than its URL writes the section itself, with ORIGIN in it.
         rules = rules.replace("ORIGIN", &format!("http://{origin}")),
-        clients = if rules.contains("clients:") { "" } else { BEHIND_LOOPBACK },
+        clients = if rules.contains("clients:") { "" } else { TRUST_LOOPBACK_PROXIES },
         origin =
             if rules.contains("origin:") { String::new() } else { format!("origin: {{ url: \"http://{origin}\" }}") },
     )

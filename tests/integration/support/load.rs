@@ -20,10 +20,10 @@ pub struct LoadRequest {
 }
 
 /// Number of threads that send concurrently.
-const CALLERS: usize = 8;
+const THREADS: usize = 8;
 
 /// Number of connections per thread, each with one request in flight.
-const BURST: usize = 8;
+const CONNECTIONS_PER_THREAD: usize = 8;
 
 /// Sends all requests, approximately in order, and returns the responses in exact order. A response is `None` if the
 /// connection ended before it was complete. `between` is called before each burst.
@@ -31,13 +31,13 @@ pub fn send_all(gateway: SocketAddr, requests: &[LoadRequest], between: impl Fn(
     let next = AtomicUsize::new(0);
     let responses = Mutex::new(vec![None; requests.len()]);
     std::thread::scope(|scope| {
-        for _ in 0..CALLERS {
+        for _ in 0..THREADS {
             scope.spawn(|| {
                 let mut connections: Vec<LoadConnection> =
-                    (0..BURST).map(|_| LoadConnection { gateway, client: None }).collect();
+                    (0..CONNECTIONS_PER_THREAD).map(|_| LoadConnection { gateway, client: None }).collect();
                 loop {
-                    let first = next.fetch_add(BURST, Ordering::Relaxed);
-                    let burst = first..requests.len().min(first + BURST);
+                    let first = next.fetch_add(CONNECTIONS_PER_THREAD, Ordering::Relaxed);
+                    let burst = first..requests.len().min(first + CONNECTIONS_PER_THREAD);
                     if burst.is_empty() {
                         return;
                     }

@@ -61,7 +61,7 @@ impl Origin {
 
     /// Starts an origin that responds with a small page, at `held` only after the test notifies it. Returns the origin,
     /// the signal that it received that request, and the control that releases the response.
-    pub fn with_held_responses(held: &'static str) -> (Self, SignalReceiver, OriginControl) {
+    pub fn with_held_responses(held: &'static str) -> (Self, SignalReceiver, SignalSender) {
         let (arrival_sender, arrival) = signal();
         let (release, release_receiver) = signal();
         let origin = Self::with_script(move |request, connection| {
@@ -207,20 +207,20 @@ impl OriginConnection {
 }
 
 /// Creates a signal between a test and its origin: a sender and a receiver.
-pub fn signal() -> (OriginControl, SignalReceiver) {
+pub fn signal() -> (SignalSender, SignalReceiver) {
     let (sender, receiver) = channel();
-    (OriginControl(sender), SignalReceiver(Arc::new(Mutex::new(receiver))))
+    (SignalSender(sender), SignalReceiver(Arc::new(Mutex::new(receiver))))
 }
 
 /// Sender of a signal.
 #[derive(Clone)]
-pub struct OriginControl(Sender<()>);
+pub struct SignalSender(Sender<()>);
 
 /// Receiver of a signal.
 #[derive(Clone)]
 pub struct SignalReceiver(Arc<Mutex<Receiver<()>>>);
 
-impl OriginControl {
+impl SignalSender {
     pub fn notify(&self) {
         let _ = self.0.send(());
     }

@@ -101,13 +101,13 @@ pub struct SyntheticWeek;
 pub const DAY: u64 = 86_400;
 const HOUR: u64 = 3600;
 /// Start of the week: a Friday, 00:00 in Los Angeles.
-const START: u64 = 1_717_743_600;
+const WEEK_START: u64 = 1_717_743_600;
 const DAYS: u64 = 7;
 /// Number of pages of the synthetic site.
 const PAGES: u64 = 5000;
 
 /// Rules in which every page of a log costs one unit, with a sufficient limit.
-const PAGES_OF_A_LOG: &str = "
+const LOG_RULES: &str = "
 origin: { url: 'http://127.0.0.1:1' }
 classes:
   - { name: search, when: { operator: [googlebot, bingbot, yandexbot, applebot, duckduckbot] } }
@@ -125,9 +125,9 @@ routes:
   - { match: '/**', cost: { api: 1 } }
 ";
 
-const PEOPLE: [u32; 24] = [4, 2, 2, 1, 1, 2, 4, 7, 9, 9, 10, 11, 12, 11, 10, 10, 11, 12, 13, 14, 14, 12, 9, 6];
-const BURSTS: [u32; 24] = [1, 5, 8, 1, 1, 2, 9, 4, 1, 1, 1, 7, 7, 2, 1, 3, 9, 2, 1, 1, 6, 8, 1, 2];
-const EVENLY: [u32; 24] = [1; 24];
+const HUMANS_BY_HOUR: [u32; 24] = [4, 2, 2, 1, 1, 2, 4, 7, 9, 9, 10, 11, 12, 11, 10, 10, 11, 12, 13, 14, 14, 12, 9, 6];
+const BURSTS_BY_HOUR: [u32; 24] = [1, 5, 8, 1, 1, 2, 9, 4, 1, 1, 1, 7, 7, 2, 1, 3, 9, 2, 1, 1, 6, 8, 1, 2];
+const UNIFORM_BY_HOUR: [u32; 24] = [1; 24];
 
 impl PacingPolicy {
     /// All policies, in the order of the table.
@@ -155,9 +155,9 @@ impl SyntheticWeek {
             add_human_requests(&mut requests, day, kind, &mut rng);
             let factor = if kind == DayKind::Surge { 4 } else { 1 };
             for (count, shape, label) in [
-                (9000, BURSTS, ClientLabel::Search),
-                (2400 * factor, EVENLY, ClientLabel::Search),
-                (9000, EVENLY, ClientLabel::Bot),
+                (9000, BURSTS_BY_HOUR, ClientLabel::Search),
+                (2400 * factor, UNIFORM_BY_HOUR, ClientLabel::Search),
+                (9000, UNIFORM_BY_HOUR, ClientLabel::Bot),
             ] {
                 for _ in 0..count {
                     requests.push(TraceRequest {
@@ -182,21 +182,25 @@ fn add_human_requests(requests: &mut Vec<TraceRequest>, day: u64, kind: DayKind,
     let mut add_session = |start: u64, pages: u64, rng: &mut TraceRng| {
         let mut at = start;
         for _ in 0..pages {
-            requests.push(TraceRequest { at: at.min(START + DAYS * DAY - 1), label: ClientLabel::Person, page: None });
+            requests.push(TraceRequest {
+                at: at.min(WEEK_START + DAYS * DAY - 1),
+                label: ClientLabel::Person,
+                page: None,
+            });
             at += 10 + rng.gen_below(60);
         }
     };
     for _ in 0..sessions {
-        let (start, pages) = (rng.random_time(day, &PEOPLE), 1 + rng.gen_below(5));
+        let (start, pages) = (rng.random_time(day, &HUMANS_BY_HOUR), 1 + rng.gen_below(5));
         add_session(start, pages, rng);
     }
     for _ in 0..2 {
-        let (start, pages) = (rng.random_time(day, &PEOPLE), 60 + rng.gen_below(60));
+        let (start, pages) = (rng.random_time(day, &HUMANS_BY_HOUR), 60 + rng.gen_below(60));
         add_session(start, pages, rng);
     }
     if kind == DayKind::FlashCrowd {
         for _ in 0..500 {
-            let start = START + day * DAY + 13 * HOUR + rng.gen_below(2400);
+            let start = WEEK_START + day * DAY + 13 * HOUR + rng.gen_below(2400);
             add_session(start, 1, rng);
         }
     }
@@ -230,7 +234,7 @@ pub fn trace_from_labels(generator: &Path, seed: u64, scenarios: &str) -> Vec<Tr
 pub fn trace_from_log(log: &Path) -> Vec<TraceRequest> {
     let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
-    let settings = config::load(Path::new("gate.yaml"), PAGES_OF_A_LOG, &[], &[], &names);
+    let settings = config::load(Path::new("gate.yaml"), LOG_RULES, &[], &[], &names);
     let settings = settings.unwrap_or_else(|errors| panic!("{errors}"));
     let policy = replay::Policy::new("gate.yaml".into(), settings, operators, AddressLists::default());
     let files = LogFiles::open(&[log.to_owned()]).expect("readable log");
@@ -385,10 +389,10 @@ impl TraceRng {
         for (hour, weight) in (0..).zip(weights) {
             let span = u64::from(*weight) * HOUR;
             if left < span {
-                return START + day * DAY + hour * HOUR + left / u64::from(*weight);
+                return WEEK_START + day * DAY + hour * HOUR + left / u64::from(*weight);
             }
             left -= span;
         }
-        START + day * DAY
+        WEEK_START + day * DAY
     }
 }

@@ -7,7 +7,7 @@ use tidegate::clock::Clock;
 use tidegate::policy::Timestamp;
 
 /// Number of concurrent human clients.
-pub const PEOPLE: usize = 2;
+pub const HUMAN_CLIENTS: usize = 2;
 
 /// A page load.
 pub struct PageLoad {
@@ -23,7 +23,7 @@ pub fn browse(
 ) -> Vec<PageLoad> {
     std::thread::scope(|threads| {
         let should_continue = &should_continue;
-        let clients: Vec<_> = (0..PEOPLE)
+        let clients: Vec<_> = (0..HUMAN_CLIENTS)
             .map(|number| threads.spawn(move || load_pages(address, clock, number, should_continue)))
             .collect();
         clients.into_iter().flat_map(|client| client.join().expect("no human request is refused")).collect()

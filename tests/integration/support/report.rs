@@ -12,14 +12,14 @@ use std::sync::Once;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Number of printed lines of each log.
-const LOG_LINES: usize = 20;
+const MAX_PRINTED_LINES: usize = 20;
 /// Number of printed bytes of a request or body.
-const SHOWN_BYTES: usize = 2000;
+const MAX_PRINTED_BYTES: usize = 2000;
 /// Number of buffered lines of the gateways' own logs, for all tests of this process.
-const KEPT_LINES: usize = 200;
+const MAX_BUFFERED_LINES: usize = 200;
 
 thread_local! {
-    static SEEN: RefCell<ThreadTrace> = RefCell::default();
+    static TRACE: RefCell<ThreadTrace> = RefCell::default();
 }
 
 /// Traffic of one thread, and the gateways that it started.
@@ -30,29 +30,29 @@ struct ThreadTrace {
     access_logs: Vec<PathBuf>,
 }
 
-static OWN_LOG: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+static GATEWAY_LOG: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
 /// Records bytes that this thread sent to a gateway.
 pub fn record_sent(bytes: &[u8]) {
     install_panic_hook();
-    SEEN.with_borrow_mut(|trace| {
+    TRACE.with_borrow_mut(|trace| {
         if trace.response.take().is_some() {
             trace.request.clear();
         }
-        let space = SHOWN_BYTES.saturating_sub(trace.request.len());
+        let space = MAX_PRINTED_BYTES.saturating_sub(trace.request.len());
         trace.request.extend_from_slice(&bytes[..bytes.len().min(space)]);
     });
 }
 
 /// Records a response that this thread received.
 pub fn record_received(response: &Response) {
-    SEEN.with_borrow_mut(|trace| trace.response = Some(response.clone()));
+    TRACE.with_borrow_mut(|trace| trace.response = Some(response.clone()));
 }
 
 /// Records the access log of a gateway that this thread started.
 pub fn record_access_log(path: &Path) {
     install_panic_hook();
-    SEEN.with_borrow_mut(|trace| trace.access_logs.push(path.to_owned()));
+    TRACE.with_borrow_mut(|trace| trace.access_logs.push(path.to_owned()));
 }
 
 /// Installs a panic hook that prints the thread's trace.
@@ -65,7 +65,7 @@ fn install_panic_hook() {
         let next = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             next(info);
-            SEEN.with_borrow(|trace| eprint!("{}", trace.render_trace()));
+            TRACE.with_borrow(|trace| eprint!("{}", trace.render_trace()));
         }));
     });
 }
@@ -81,7 +81,7 @@ impl ThreadTrace {
             for (name, value) in fields.iter().chain(trailers) {
                 let _ = writeln!(text, "{name}: {value}");
             }
-            let excerpt = &body[..body.len().min(SHOWN_BYTES)];
+            let excerpt = &body[..body.len().min(MAX_PRINTED_BYTES)];
             let _ = writeln!(text, "\n{}", String::from_utf8_lossy(excerpt));
         }
         for path in &self.access_logs {
@@ -89,7 +89,7 @@ impl ThreadTrace {
             let _ = writeln!(text, "--- end of {}", path.display());
             last_lines(log.lines()).for_each(|line| _ = writeln!(text, "{line}"));
         }
-        let gateway_log = OWN_LOG.lock();
+        let gateway_log = GATEWAY_LOG.lock();
         if !gateway_log.is_empty() {
             let _ = writeln!(text, "--- end of the logs of all gateways of this process");
             last_lines(gateway_log.iter()).for_each(|line| _ = writeln!(text, "{}", line.trim_end()));
@@ -100,7 +100,7 @@ impl ThreadTrace {
 
 fn last_lines<T>(lines: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
     let mut lines: VecDeque<T> = lines.collect();
-    lines.drain(..lines.len().saturating_sub(LOG_LINES));
+    lines.drain(..lines.len().saturating_sub(MAX_PRINTED_LINES));
     lines.into_iter()
 }
 
@@ -109,8 +109,8 @@ struct LogBuffer;
 
 impl io::Write for LogBuffer {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut buffer = OWN_LOG.lock();
-        if buffer.len() == KEPT_LINES {
+        let mut buffer = GATEWAY_LOG.lock();
+        if buffer.len() == MAX_BUFFERED_LINES {
             buffer.pop_front();
         }
         buffer.push_back(String::from_utf8_lossy(line).into_owned());
@@ -135,9 +135,9 @@ fn a_failed_check_prints_request_response_and_logs() {
     let gateway = super::gateway::TestGateway::with_rules(super::origin::Origin::plain().address(), "");
     gateway.connect().get("/shown-in-the-report", "X-Asked: yes\r\n");
     super::wait::wait_until("the log line of the request", || {
-        SEEN.with_borrow(ThreadTrace::render_trace).contains("\"path\":\"/shown-in-the-report\"")
+        TRACE.with_borrow(ThreadTrace::render_trace).contains("\"path\":\"/shown-in-the-report\"")
     });
-    let report = SEEN.with_borrow(ThreadTrace::render_trace);
+    let report = TRACE.with_borrow(ThreadTrace::render_trace);
     for expected in
         ["--- last request\nGET /shown-in-the-report HTTP/1.1", "X-Asked: yes", "--- last response\n200", "hello"]
     {

@@ -14,7 +14,7 @@ struct Group {
 
 impl RobotsReader {
     pub fn parse_text(text: &[u8]) -> Self {
-        Self(groups(text))
+        Self(parse_groups(text))
     }
 
     /// Returns true if `agent` may fetch `path`.
@@ -32,23 +32,23 @@ impl RobotsReader {
     }
 
     /// Returns true if a group names `agent`.
-    pub fn names(&self, agent: &str) -> bool {
-        self.0.iter().any(|group| group.names(agent))
+    pub fn has_group_for(&self, agent: &str) -> bool {
+        self.0.iter().any(|group| group.applies_to(agent))
     }
 
     /// Returns true if each group that names `agent` states the same single delay.
-    pub fn states_once_per_group(&self, agent: &str) -> bool {
+    pub fn has_one_delay_per_group(&self, agent: &str) -> bool {
         self.delays_by_group(agent).iter().all(|delays| delays.len() == 1)
     }
 
     fn groups_for(&self, agent: &str) -> Vec<&Group> {
-        let name = if self.names(agent) { agent } else { "*" };
-        self.0.iter().filter(|group| group.names(name)).collect()
+        let name = if self.has_group_for(agent) { agent } else { "*" };
+        self.0.iter().filter(|group| group.applies_to(name)).collect()
     }
 
     /// Returns the delays of each group that names `agent`, or else of each `*` group.
     fn delays_by_group(&self, agent: &str) -> Vec<Vec<f64>> {
-        let name = if self.names(agent) { agent } else { "*" };
+        let name = if self.has_group_for(agent) { agent } else { "*" };
         let applies = |agents: &[String]| agents.iter().any(|listed| listed.eq_ignore_ascii_case(name));
         let delay_lists = self.0.iter().flat_map(|group| &group.delay_lists);
         delay_lists.filter(|(agents, _)| applies(agents)).map(|(_, delays)| delays.clone()).collect()
@@ -56,7 +56,7 @@ impl RobotsReader {
 }
 
 impl Group {
-    fn names(&self, name: &str) -> bool {
+    fn applies_to(&self, name: &str) -> bool {
         self.agents.iter().any(|listed| listed.eq_ignore_ascii_case(name))
     }
 }
@@ -66,7 +66,7 @@ pub fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.is_empty()).collect()
 }
 
-fn groups(text: &[u8]) -> Vec<Group> {
+fn parse_groups(text: &[u8]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut names_agents = false;

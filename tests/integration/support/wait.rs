@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Pause between two attempts, which leaves the processor to other processes.
-const PAUSE: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Calls `attempt` until it returns a value. Panics with `description` after [`TIMEOUT`].
 #[track_caller]
@@ -19,7 +19,7 @@ pub fn wait_for<T>(description: &str, mut attempt: impl FnMut() -> Option<T>) ->
             return value;
         }
         assert!(start.elapsed() < TIMEOUT, "waited {TIMEOUT:?} for {description}");
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
