@@ -78,7 +78,7 @@ impl DecisionFixture {
         };
         let rules = self.admission.rules();
         let (classified, route, key) = (rules.classify(&facts), rules.route(&facts), rules.trust.key(client));
-        match self.admission.admit(key, classified.class, route, path, NOON).ruling {
+        match self.admission.admit(key, classified.class, route, path, NOON).outcome {
             AdmissionOutcome::Admitted(permit) => permit.settle_unknown().is_empty(),
             AdmissionOutcome::Refused(_) => false,
         }

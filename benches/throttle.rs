@@ -34,7 +34,7 @@ const TENANT: usize = 1;
 const BOTH: usize = 2;
 const NOW: Timestamp = Timestamp::from_seconds(1000);
 const GOOD: OriginOutcome =
-    OriginOutcome { status: Some(200), latency: Duration::ZERO, measured: true, retry_after: None };
+    OriginOutcome { status: Some(200), latency: Duration::ZERO, latency_counts: true, retry_after: None };
 
 fn new_admission() -> Arc<Admission> {
     let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &[]).expect("valid rules");

@@ -38,7 +38,7 @@ pub struct ReloadResult {
     /// All lists, if any of them changed.
     pub lists: Option<AddressLists>,
     /// Errors of changed files, whose previous networks stay active.
-    pub mistakes: Vec<String>,
+    pub errors: Vec<String>,
 }
 
 /// Twice the size of two million networks. A larger file is not a list.
@@ -98,7 +98,7 @@ impl AddressListFiles {
                         1 => first.clone(),
                         count => format!("{first} (and {} lines more)", count - 1),
                     });
-                    result.mistakes.extend(errors);
+                    result.errors.extend(errors);
                 }
             }
             file.text = text;
@@ -166,12 +166,12 @@ mod tests {
         let result = files.reload_changed();
         assert!(result.lists.is_none() && is_listed(&files.lists(), "198.51.100.7"), "the previous networks stay");
         let prefix = format!("{}:2: \"nonsense\" is not an address or network", path.display());
-        assert!(result.mistakes.len() == 1 && result.mistakes[0].starts_with(&prefix), "{:?}", result.mistakes);
-        assert!(files.reload_changed().mistakes.is_empty(), "reported once");
-        assert!(files.states().eq([(1, Some(&*result.mistakes[0]))]), "the error stays");
+        assert!(result.errors.len() == 1 && result.errors[0].starts_with(&prefix), "{:?}", result.errors);
+        assert!(files.reload_changed().errors.is_empty(), "reported once");
+        assert!(files.states().eq([(1, Some(&*result.errors[0]))]), "the error stays");
 
         std::fs::remove_file(&path).expect("remove file");
-        assert!(files.reload_changed().mistakes[0].contains("cannot be read"));
+        assert!(files.reload_changed().errors[0].contains("cannot be read"));
         assert!(files.states().all(|(_, error)| error.is_some()));
         write("192.0.2.0/24\n");
         assert!(files.reload_changed().lists.is_some());

@@ -47,7 +47,7 @@ fn hidden_clients(settings: &Settings) -> Option<String> {
 
 /// Returns a warning if `robots.override_file` is unreadable. This is not an error: the file may exist at the start.
 fn robots_override_warning(settings: &Settings) -> Option<String> {
-    let file = settings.robots.file.as_deref()?;
+    let file = settings.robots.override_file.as_deref()?;
     let error = robots::read_own(file).err()?;
     Some(format!(
         "robots.override_file: {} cannot be read: {error}; the origin's robots.txt is served until it can",
@@ -90,7 +90,7 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     if !settings.lists.is_empty() {
         line(format!("\naddress lists: {}", settings.lists.len()));
         for (list, count) in settings.lists.iter().zip(networks) {
-            line(format!("  {}: {} in {}", list.name, count_text(*count), list.file.display()));
+            line(format!("  {}: {} in {}", list.name, count_text(*count), list.override_file.display()));
         }
     }
 

@@ -74,7 +74,7 @@ fn screen() -> Screen {
     Screen::terminal(out, width, ColorMode::for_output(true))
 }
 
-impl demo::Gate for Service {
+impl demo::RunningGateway for Service {
     fn listen(&self) -> SocketAddr {
         Service::listen(self)[0]
     }

@@ -114,11 +114,11 @@ fn run_tuner(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
     let progress = Progress::begin();
     let recording = recording(args, &progress)?;
     let tuner = Tuner {
-        recording: &recording,
+        log: &recording,
         assumptions: &assumptions,
         goal: &goal,
         space: &space,
-        manuscript: &ConfigEditor::new(&file, settings),
+        editor: &ConfigEditor::new(&file, settings),
         policy: &present,
         settings: &|text| load_policy::settings(path, text, &operators),
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),

@@ -24,7 +24,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, errors: &mut V
         };
         let (path, location) = error.at.unwrap_or_else(|| (String::new(), SourceLocation::START));
         let removed = root.remove(&path, error.keep_empty);
-        errors.push(ConfigError { place: location, path, message: error.wrong, hint: error.remedy });
+        errors.push(ConfigError { location, path, message: error.wrong, hint: error.remedy });
         if !removed {
             break;
         }

@@ -17,7 +17,7 @@ pub(super) fn expand(root: &mut Node, environment: &[(String, String)], errors: 
         match expanded(text, environment) {
             Ok(result) => (*text, *loose) = (result, true),
             Err((message, hint)) => {
-                errors.push(ConfigError { place: node.place.clone(), path: node.path.clone(), message, hint });
+                errors.push(ConfigError { location: node.place.clone(), path: node.path.clone(), message, hint });
                 node.kind = NodeKind::Null;
             }
         }
@@ -79,7 +79,7 @@ pub(super) fn options(overrides: &[(&str, String)], errors: &mut Vec<ConfigError
 
 fn replace(root: &mut Node, keys: &[&str], value: &str, location: &SourceLocation, errors: &mut Vec<ConfigError>) {
     let mut report_error = |path: String, message: String, hint: &str| {
-        errors.push(ConfigError { place: location.clone(), path, message, hint: hint.into() });
+        errors.push(ConfigError { location: location.clone(), path, message, hint: hint.into() });
     };
     if keys.iter().any(|key| key.is_empty()) {
         return report_error(String::new(), "contains an empty key".into(), "write it like TIDEGATE__ORIGIN__URL");
@@ -141,7 +141,7 @@ pub(super) fn warn_similar_names(environment: &[(String, String)], keys: &[&str]
         let section = section.to_lowercase();
         if keys.contains(&section.as_str()) || !did_you_mean(&section, keys.iter().copied()).is_empty() {
             errors.push(ConfigError {
-                place: SourceLocation::Variable(name.clone()),
+                location: SourceLocation::Variable(name.clone()),
                 path: String::new(),
                 message: "overrides no key".into(),
                 hint: format!("write it with two underscores: {PREFIX}{rest}"),

@@ -25,7 +25,7 @@ pub enum SourceLocation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// Location of the invalid value.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// Path of the key: `quotas.places_api.tiers.search[1].shed`. Empty if the error concerns no single key.
     pub path: String,
     /// Description of the error.
@@ -64,7 +64,7 @@ impl fmt::Display for ConfigErrors {
             if count > 0 {
                 writeln!(out)?;
             }
-            write!(out, "{}: ", error.place.in_file(&self.file))?;
+            write!(out, "{}: ", error.location.in_file(&self.file))?;
             if !error.path.is_empty() {
                 write!(out, "{}: ", one_line(&error.path))?;
             }

@@ -43,7 +43,7 @@ pub fn load(
     if errors.is_empty() {
         return Ok(settings);
     }
-    errors.sort_by(|left, right| left.place.cmp(&right.place));
+    errors.sort_by(|left, right| left.location.cmp(&right.location));
     Err(ConfigErrors { file: file.to_owned(), list: errors })
 }
 
@@ -57,7 +57,7 @@ pub fn admin(
 ) -> Result<Option<settings::Admin>, ConfigErrors> {
     let (settings, mut errors) = load_settings(file, text, environment, &[], &[]);
     errors.retain(|error| match error.path.as_str() {
-        "" => matches!(error.place, SourceLocation::Position { .. }),
+        "" => matches!(error.location, SourceLocation::Position { .. }),
         path => path == "admin" || path.starts_with("admin."),
     });
     match errors.is_empty() {
@@ -106,7 +106,7 @@ pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
     std::fs::read_to_string(file).map_err(|error| {
         let message = format!("cannot be read: {error}");
         let hint = "name a YAML file in UTF-8, such as config/tidegate.yaml of the distribution".into();
-        let error = ConfigError { place: SourceLocation::File, path: String::new(), message, hint };
+        let error = ConfigError { location: SourceLocation::File, path: String::new(), message, hint };
         ConfigErrors { file: file.to_owned(), list: vec![error] }
     })
 }

@@ -54,7 +54,7 @@ pub(super) struct File {
     /// lists; 100,000 networks in a list have no noticeable cost. `tidegate check` and the start report every invalid
     /// line by number. The gateway does not start with an invalid file: it has no previous version, and a block list
     /// would admit every client on it. Default none.
-    pub address_lists: NamedMap<address_lists::List>,
+    pub address_lists: NamedMap<address_lists::AddressListFile>,
     /// Classification of user agents before the built-in list; first match wins. `{ match: TheirBrowser, kind: human }`
     /// exempts a client from bot detection. At most 1000 rules. Default none.
     pub user_agent_rules: Vec<classes::Agent>,

@@ -12,13 +12,13 @@ pub(super) struct SecretText(pub String);
 
 impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(HiddenVisitor)
+        deserializer.deserialize_any(SecretTextVisitor)
     }
 }
 
-struct HiddenVisitor;
+struct SecretTextVisitor;
 
-impl Visitor<'_> for HiddenVisitor {
+impl Visitor<'_> for SecretTextVisitor {
     type Value = SecretText;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,13 +48,13 @@ pub(super) struct SecretTexts(pub Vec<SecretText>);
 
 impl<'de> Deserialize<'de> for SecretTexts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(HiddensVisitor)
+        deserializer.deserialize_any(SecretTextsVisitor)
     }
 }
 
-struct HiddensVisitor;
+struct SecretTextsVisitor;
 
-impl<'de> Visitor<'de> for HiddensVisitor {
+impl<'de> Visitor<'de> for SecretTextsVisitor {
     type Value = SecretTexts;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,19 +62,19 @@ impl<'de> Visitor<'de> for HiddensVisitor {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<SecretTexts, E> {
-        HiddenVisitor.visit_str(text).map(|one| SecretTexts(vec![one]))
+        SecretTextVisitor.visit_str(text).map(|one| SecretTexts(vec![one]))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<SecretTexts, E> {
-        HiddenVisitor.visit_u64(number).map(|one| SecretTexts(vec![one]))
+        SecretTextVisitor.visit_u64(number).map(|one| SecretTexts(vec![one]))
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<SecretTexts, E> {
-        HiddenVisitor.visit_i64(number).map(|one| SecretTexts(vec![one]))
+        SecretTextVisitor.visit_i64(number).map(|one| SecretTexts(vec![one]))
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<SecretTexts, E> {
-        HiddenVisitor.visit_f64(number).map(|one| SecretTexts(vec![one]))
+        SecretTextVisitor.visit_f64(number).map(|one| SecretTexts(vec![one]))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<SecretTexts, A::Error> {

@@ -75,9 +75,9 @@ pub struct AddressList {
     /// Name in rules, logs and metrics.
     pub name: String,
     /// Path of the file.
-    pub file: PathBuf,
+    pub override_file: PathBuf,
     /// Location and path of the key: `tidegate.yaml:3:12: address_lists.hosting.file`.
-    pub named_at: String,
+    pub location: String,
 }
 
 /// A file with the published addresses of an operator's crawlers.
@@ -85,9 +85,9 @@ pub struct AddressList {
 #[non_exhaustive]
 pub struct RangeFile {
     /// Path of the file.
-    pub file: PathBuf,
+    pub override_file: PathBuf,
     /// Location and path of the key: `tidegate.yaml:3:12: operators.acme.ranges`.
-    pub named_at: String,
+    pub location: String,
 }
 
 /// Admin listener.
@@ -117,7 +117,7 @@ pub struct Redis {
     /// Prefix of the keys, in the form of a name.
     pub prefix: String,
     /// Behavior if the server is unreachable and the lease is used up.
-    pub when_lost: LedgerFailureMode,
+    pub failure_mode: LedgerFailureMode,
 }
 
 /// Behavior of an instance without connection to the shared ledger, once its lease is used up.
@@ -142,7 +142,7 @@ pub struct CrawlerOperator {
     /// DNS names of its crawlers' addresses.
     pub names: Option<Vec<DnsPattern>>,
     /// Proof methods that cover all of its crawlers.
-    pub complete: Option<Vec<ProofMethod>>,
+    pub exhaustive: Option<Vec<ProofMethod>>,
     /// `Signature-Agent` values of its signed requests.
     pub signature_agents: Option<Vec<String>>,
 }
@@ -164,7 +164,7 @@ pub struct Verify {
 #[non_exhaustive]
 pub struct Signatures {
     /// True if keys of agents without a known operator are fetched, too.
-    pub unlisted_agents: bool,
+    pub fetch_unlisted_keys: bool,
     /// Maximum lifetime of a signature; not zero.
     pub max_lifetime: Duration,
 }
@@ -263,9 +263,9 @@ pub struct Robots {
     /// Crawl delays by operator, and of unknown bots.
     pub delays: CrawlDelays,
     /// File that replaces the robots.txt of the origin.
-    pub file: Option<PathBuf>,
+    pub override_file: Option<PathBuf>,
     /// Honeypot path: robots.txt disallows it and no page links to it.
-    pub trap: Option<String>,
+    pub honeypot: Option<String>,
 }
 
 /// Contents of the crawl policy document.
@@ -321,7 +321,7 @@ impl Settings {
     /// Returns the files of the address lists, in the order of their names in the rules, each with its location in the
     /// configuration.
     pub fn list_files(&self) -> impl Iterator<Item = (&Path, &str)> {
-        self.lists.iter().map(|list| (list.file.as_path(), list.named_at.as_str()))
+        self.lists.iter().map(|list| (list.override_file.as_path(), list.location.as_str()))
     }
 }
 

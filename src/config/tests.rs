@@ -129,7 +129,7 @@ fn example_config_has_the_expected_settings() {
         throttles.iter().all(|rules| (rules.queue.max_wait, rules.queue.max_length) == (Duration::from_secs(2), 256))
     );
     let above: Vec<Units> =
-        rules.quotas[0].class_tiers[0].iter().flat_map(|tiers| tiers.ladder.tiers()).map(|tier| tier.above).collect();
+        rules.quotas[0].class_tiers[0].iter().flat_map(|tiers| tiers.tiers.tiers()).map(|tier| tier.above).collect();
     assert_eq!(above, [6000, 8000, 9500].map(Units::from_whole));
     let costs: Vec<_> = rules.routes.iter().map(|route| route.costs.first().map(|cost| cost.1)).collect();
     let known = |units| Some(Cost::Known(Units::from_whole(units)));
@@ -190,7 +190,7 @@ fn crawl_delay_applies_to_operator_class_or_default() {
             "classes[1].crawl_delay: crawlers read whole seconds from 1 to 30, so robots.txt has 30s",
         ]
     );
-    assert_eq!(settings.robots.trap.as_deref(), Some("/keep-out"));
+    assert_eq!(settings.robots.honeypot.as_deref(), Some("/keep-out"));
     let without = self::settings(&text("{ merge_crawl_delay: false }"));
     assert_eq!(without.robots.delays, CrawlDelays::default());
     assert!(
@@ -206,7 +206,7 @@ fn class_can_match_an_address_list() {
                 classes: [{ name: rented, when: { address_list: [hosting] } }, { name: a }]";
     let settings = settings(&with_origin(text));
     assert_eq!(settings.rules.lists, ["tor", "hosting"]);
-    assert_eq!(settings.lists[1].file, Path::new("hosting.txt"));
+    assert_eq!(settings.lists[1].override_file, Path::new("hosting.txt"));
     let rented = &settings.rules.classes[0].when;
     assert_eq!(rented.lists, ListSet::from_ids([ListId(1)]));
     assert!(!rented.matches_all() && settings.rules.classes[1].when.matches_all());
@@ -397,10 +397,10 @@ fn scope_controllers_are_parsed() {
 fn signature_verification_is_on_by_default() {
     let signatures = |text: &str| settings(&with_origin(text)).verify.signatures;
     let default = signatures("").expect("enabled");
-    assert_eq!((default.unlisted_agents, default.max_lifetime), (false, Duration::from_secs(24 * 3600)));
+    assert_eq!((default.fetch_unlisted_keys, default.max_lifetime), (false, Duration::from_secs(24 * 3600)));
     let custom =
         signatures("verify: { signatures: { fetch_unlisted_keys: true, max_lifetime: 1h } }").expect("enabled");
-    assert_eq!((custom.unlisted_agents, custom.max_lifetime), (true, Duration::from_secs(3600)));
+    assert_eq!((custom.fetch_unlisted_keys, custom.max_lifetime), (true, Duration::from_secs(3600)));
     assert!(signatures("verify: { signatures: { enabled: false } }").is_none());
     let custom = settings(&with_origin("operators: { acme: { signature_agents: https://a.example } }"));
     assert_eq!(custom.operators[0].signature_agents, Some(vec!["https://a.example".to_owned()]));
@@ -478,7 +478,7 @@ fn api_keys_from_the_environment_are_never_printed() {
     let load_key = |key: &str| load_with(&with_origin(rules), &[("PARTNER", key)], &[]).expect("valid settings");
     let settings = load_key("918273645546372819");
     let keys = settings.rules.classes[0].when.keys.as_ref().expect("the key is set");
-    assert!(keys.contain(b"918273645546372819") && !keys.contain(b"918273645546372818") && !keys.contain(b""));
+    assert!(keys.contains(b"918273645546372819") && !keys.contains(b"918273645546372818") && !keys.contains(b""));
     assert!(!format!("{settings:?}").contains("918273645546372819"));
     assert_eq!(settings.warnings.len(), 0);
     assert_eq!(
@@ -494,7 +494,7 @@ fn redis_url_is_parsed_and_password_never_printed() {
     ));
     let Ledger::Redis(redis) = &settings.ledger else { panic!("{:?}", settings.ledger) };
     assert_eq!((redis.host.as_str(), redis.port, redis.database), ("::1", 7000, 2));
-    assert_eq!((redis.prefix.as_str(), redis.when_lost), ("tidegate", LedgerFailureMode::Fallback));
+    assert_eq!((redis.prefix.as_str(), redis.failure_mode), ("tidegate", LedgerFailureMode::Fallback));
     assert!(redis.password.as_ref().is_some_and(|password| password.matches(b"secret")));
     assert!(!format!("{settings:?}").contains("secret"));
     let errors =
@@ -509,7 +509,7 @@ fn tier_threshold_rounds_up_to_a_thousandth() {
     ))
     .rules;
     let tiers = rules.quotas[0].class_tiers[0].as_ref().expect("tiers of the class other");
-    assert_eq!(tiers.ladder.tiers()[0].above, Units::from_milli(4));
+    assert_eq!(tiers.tiers.tiers()[0].above, Units::from_milli(4));
 }
 
 #[test]
@@ -1332,7 +1332,7 @@ fn an_operator_is_added_or_changed_by_name() {
     let [acme, google] = &settings.operators[..] else { panic!("{:?}", settings.operators) };
     assert_eq!(acme.ranges.as_ref().map(Vec::len), Some(3));
     assert_eq!(acme.names.as_ref().map(|names| names[0].to_string()).as_deref(), Some("bot-*.acme.example"));
-    assert_eq!((&google.tokens, &google.complete), (&None, &Some(Vec::new())));
+    assert_eq!((&google.tokens, &google.exhaustive), (&None, &Some(Vec::new())));
     assert_eq!(settings.warnings, Vec::<String>::new());
 }
 
@@ -1361,7 +1361,7 @@ fn malformed_network_is_not_read_as_file() {
         [expected(36, 0, "192.0.2.0/33"), expected(50, 1, "192.0.2.256"), expected(63, 2, "2001:db8::/129")]
     );
     let files = settings(&ranges("cafe.bad, ./10.0, /etc/1.2, 1.txt")).range_files;
-    let files: Vec<&str> = files.iter().filter_map(|file| file.file.to_str()).collect();
+    let files: Vec<&str> = files.iter().filter_map(|file| file.override_file.to_str()).collect();
     assert_eq!(files, ["cafe.bad", "./10.0", "/etc/1.2", "1.txt"]);
 }
 

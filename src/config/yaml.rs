@@ -64,7 +64,7 @@ fn options() -> Options {
 }
 
 fn error_at(location: &SourceLocation, message: &str, hint: &str) -> ConfigError {
-    ConfigError { place: location.clone(), path: String::new(), message: message.into(), hint: hint.into() }
+    ConfigError { location: location.clone(), path: String::new(), message: message.into(), hint: hint.into() }
 }
 
 fn to_location(location: &Location) -> SourceLocation {
@@ -84,7 +84,7 @@ fn reject_duplicates(node: &mut Node, errors: &mut Vec<ConfigError>) {
                     SourceLocation::Variable(name) | SourceLocation::Option(name) => format!("first in {name}"),
                 };
                 errors.push(ConfigError {
-                    place: entry.key_place,
+                    location: entry.key_place,
                     path: entry.value.path,
                     message: format!("duplicate key, {first}"),
                     hint: "keep one of them".into(),

@@ -47,7 +47,7 @@ const OLD_CHROME: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/
 /// Networks of a fictional hosting company, from which no browsers connect.
 pub const HOSTING_NETWORKS: [&str; 2] = ["198.19.64.0/22", "203.0.113.128/25"];
 
-const QUIET: CrawlerProfile = CrawlerProfile {
+const BASE_PROFILE: CrawlerProfile = CrawlerProfile {
     actor: "",
     label: ClientKind::DeclaredBot,
     user_agents: &[],
@@ -73,7 +73,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         visits: 10_700,
         robots: 70,
         hours: &BURSTS,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "googlebot",
@@ -84,7 +84,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         visits: 2_600,
         robots: 4,
         assets: 0.05,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "applebot",
@@ -97,7 +97,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         visits: 380,
         robots: 12,
         assets: 0.1,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "gptbot",
@@ -110,7 +110,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         visits: 1_900,
         robots: 24,
         hours: &NIGHTLY,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "claudebot",
@@ -123,7 +123,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         visits: 1_250,
         robots: 20,
         hours: &NIGHTLY,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "bytespider",
@@ -134,7 +134,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         addresses: 120,
         visits: 3_900,
         hours: &NIGHTLY,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "ahrefsbot",
@@ -144,7 +144,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         addresses: 30,
         visits: 3_100,
         robots: 40,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "semrushbot",
@@ -153,7 +153,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         addresses: 20,
         visits: 2_500,
         robots: 30,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "mj12bot",
@@ -162,7 +162,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         addresses: 60,
         visits: 1_700,
         robots: 60,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "feed readers",
@@ -175,7 +175,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         visits: 340,
         wants: CrawlTarget::Feed,
         even: true,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "uptime monitor",
@@ -186,7 +186,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         wants: CrawlTarget::Homepage,
         even: true,
         method: http::Method::HEAD,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "link previews",
@@ -199,7 +199,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         visits: 130,
         robots: 25,
         hours: &WAKING,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "python script",
@@ -208,7 +208,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         visits: 900,
         hours: &NIGHTLY,
         wants: CrawlTarget::Searches,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "curl in cron",
@@ -217,7 +217,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         visits: 144,
         wants: CrawlTarget::Categories,
         even: true,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "false googlebot, three addresses",
@@ -227,7 +227,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         addresses: 3,
         visits: 2_200,
         hours: &BURSTS,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "false googlebot, many addresses",
@@ -236,7 +236,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         networks: &["198.51.100.0/25"],
         addresses: 90,
         visits: 780,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "false bingbot",
@@ -246,7 +246,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         addresses: 2,
         visits: 560,
         hours: &NIGHTLY,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "scraper, one address",
@@ -256,7 +256,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         visits: 3_500,
         hours: &BURSTS,
         wants: CrawlTarget::Items,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "scraper, rented addresses",
@@ -266,7 +266,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         addresses: 400,
         visits: 2_300,
         wants: CrawlTarget::Items,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "headless browser",
@@ -280,7 +280,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         hours: &NIGHTLY,
         wants: CrawlTarget::Categories,
         assets: 3.0,
-        ..QUIET
+        ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "scanner",
@@ -291,6 +291,6 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         visits: 600,
         hours: &BURSTS,
         wants: CrawlTarget::Probes,
-        ..QUIET
+        ..BASE_PROFILE
     },
 ];

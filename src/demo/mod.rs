@@ -55,7 +55,7 @@ pub enum AfterRun {
 }
 
 /// A running gateway, as seen by the demo.
-pub trait Gate {
+pub trait RunningGateway {
     /// Returns the address of the client listener.
     fn listen(&self) -> SocketAddr;
     /// Returns the address of the admin listener.
@@ -93,7 +93,7 @@ const CONNECTIONS: usize = 24;
 pub async fn run(
     options: Options,
     screen: &mut Screen,
-    start: impl FnOnce(&str, Clock) -> Result<Box<dyn Gate>>,
+    start: impl FnOnce(&str, Clock) -> Result<Box<dyn RunningGateway>>,
 ) -> Result<DemoOutcome> {
     let origin = Origin::start(OriginOptions { latency: LATENCY, caches_pages: true, ..OriginOptions::default() })
         .context("cannot start the demo origin")?;

@@ -46,13 +46,13 @@ pub struct Admission {
 /// A decision, with the state that it was based on.
 pub struct Decision {
     /// Result of the decision.
-    pub ruling: AdmissionOutcome,
+    pub outcome: AdmissionOutcome,
     /// Time of the decision: the time passed in, or the latest time seen by one of its quotas, if that is later.
     pub at: Timestamp,
     /// First rule in shadow mode that would have refused the admitted request.
     pub shadow: Option<Reason>,
     /// Usage of each quota of the request, in the order of [`Refusal::quotas`].
-    pub standings: InlineVec<QuotaUsage>,
+    pub quota_usage: InlineVec<QuotaUsage>,
     /// State of the client's bucket; `None` if its class has none.
     pub bucket: Option<BucketUsage>,
 }
@@ -90,7 +90,7 @@ impl Admission {
         let in_lock_order = |route: &Route| {
             let expectation = |&(id, cost): &(QuotaId, Cost)| {
                 let quota = &rules.quotas[usize::from(id.0)].name;
-                (id, engine.experience.expectation(&route.name, quota, cost))
+                (id, engine.cost_estimates.expectation(&route.name, quota, cost))
             };
             let mut charges: Vec<_> = route.costs.iter().map(expectation).collect();
             charges.sort_by_key(|(quota, _)| counters[usize::from(quota.0)].number());
@@ -143,7 +143,7 @@ impl Admission {
                 level.since = level.since.max(decision.at);
             }
             client.set_bucket_state(level);
-            if matches!(&decision.ruling, AdmissionOutcome::Refused(refusal) if refusal.reason != Reason::Ledger) {
+            if matches!(&decision.outcome, AdmissionOutcome::Refused(refusal) if refusal.reason != Reason::Ledger) {
                 client.record_refusal();
             }
             decision.bucket = request.bucket().map(|bucket| {
@@ -153,7 +153,7 @@ impl Admission {
             decision
         });
         if let Some((_, page)) = crawler.zip(page) {
-            match &decision.ruling {
+            match &decision.outcome {
                 AdmissionOutcome::Admitted(_) => pages.record_admit(&page),
                 AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
                 AdmissionOutcome::Refused(_) => pages.record_refusal(&page, decision.at),
@@ -302,7 +302,7 @@ impl Admission {
                 (AdmissionOutcome::Admitted(Permit::new(class_id, reservations)), shadow)
             }
         };
-        Decision { ruling: outcome, at: now, shadow, standings: usages, bucket: None }
+        Decision { outcome, at: now, shadow, quota_usage: usages, bucket: None }
     }
 
     /// Returns the expected costs of a request, in the lock order of the quota counters.

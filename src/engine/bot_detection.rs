@@ -53,7 +53,7 @@ trait LastSeen {
 impl Admission {
     /// Returns the profile key of a request with this client key and user agent.
     pub fn profile_key(&self, key: ClientKey, user_agent: &[u8]) -> ProfileKey {
-        let hasher = &self.engine.observations.hasher;
+        let hasher = &self.engine.profiles.hasher;
         ProfileKey { client: hasher.hash_one((key.to_u64(), user_agent)), network: hasher.hash_one(key.network()) }
     }
 
@@ -65,7 +65,7 @@ impl Admission {
     /// Returns the bot score of a client, or `None` if it has no profile.
     pub fn bot_score(&self, key: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
         let settings = self.rules.behaviour.as_ref()?;
-        let observations = &self.engine.observations;
+        let observations = &self.engine.profiles;
         let profile = observations.clients.get(key.client)?.decayed(now, settings.half_life);
         let network = || Some(observations.networks.get(key.network)?.decayed(now, settings.half_life));
         Some(score(&profile, graphical, observations.expected(), network))
@@ -74,7 +74,7 @@ impl Admission {
     /// Updates the profiles with a finished request.
     pub fn record_request(&self, key: ProfileKey, features: &RequestFeatures, outcome: ResponseOutcome) {
         let Some(settings) = self.rules.behaviour.as_ref().filter(|_| features.is_informative(outcome)) else { return };
-        let (observations, half_life) = (&self.engine.observations, settings.half_life);
+        let (observations, half_life) = (&self.engine.profiles, settings.half_life);
         let sample = observations
             .clients
             .update(key.client, settings.max_clients, |profile| profile.record(features, outcome, half_life));
@@ -88,7 +88,7 @@ impl Admission {
 
     /// Returns the number of client profiles.
     pub fn tracked_profiles(&self) -> usize {
-        self.engine.observations.clients.len()
+        self.engine.profiles.clients.len()
     }
 }
 

@@ -101,7 +101,7 @@ impl Engine {
     }
 
     pub(super) fn all_accounts(&self) -> Vec<Arc<QuotaCounter>> {
-        self.accounts.lock().clone()
+        self.quotas.lock().clone()
     }
 }
 

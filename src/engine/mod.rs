@@ -57,9 +57,9 @@ use throttle::Throttle;
 pub struct Engine {
     supply: LeaseMode,
     clients: Clients,
-    observations: ProfileStore,
-    experience: CostEstimates,
-    accounts: Mutex<Vec<Arc<QuotaCounter>>>,
+    profiles: ProfileStore,
+    cost_estimates: CostEstimates,
+    quotas: Mutex<Vec<Arc<QuotaCounter>>>,
     class_names: Mutex<Vec<String>>,
     refused_pages: RefusedPages,
     throttle: Arc<Throttle>,
@@ -83,9 +83,9 @@ impl Engine {
         Arc::new(Self {
             supply: lease_mode,
             clients: Clients::new(max_clients),
-            observations: ProfileStore::new(hashing),
-            experience: CostEstimates::default(),
-            accounts: Mutex::default(),
+            profiles: ProfileStore::new(hashing),
+            cost_estimates: CostEstimates::default(),
+            quotas: Mutex::default(),
             class_names: Mutex::default(),
             refused_pages: RefusedPages::default(),
             throttle: Arc::default(),
@@ -130,7 +130,7 @@ impl Engine {
         max_cost: Units,
         now: Timestamp,
     ) -> Arc<QuotaCounter> {
-        let mut counters = self.accounts.lock();
+        let mut counters = self.quotas.lock();
         if let Some(counter) = counters.iter().find(|counter| counter.name() == quota.name) {
             counter.update_config(quota, class_ids, max_cost, now);
             return Arc::clone(counter);

@@ -32,14 +32,14 @@ pub struct ObservedRequest<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
     track: ProfileKey,
-    sight: RequestFeatures,
+    features: RequestFeatures,
     /// Bot score of the client; `None` if it has no profile.
-    weighed: Option<BotScore>,
+    bot_score: Option<BotScore>,
 }
 
 impl Observation {
     /// Observes a request. Returns `None` if bot detection is disabled.
-    pub fn of(request: &ObservedRequest<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
+    pub fn observe(request: &ObservedRequest<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
         let rules = admission.rules();
         let settings = rules.behaviour.as_ref()?;
         let features = RequestFeatures {
@@ -52,35 +52,35 @@ impl Observation {
         };
         let key = admission.profile_key(rules.trust.key(request.client), request.user_agent);
         let score = admission.bot_score(key, request.browser.graphical, now);
-        Some(Self { track: key, sight: features, weighed: score })
+        Some(Self { track: key, features, bot_score: score })
     }
 
     /// Returns the bot score of the client, or `None` if it is not suspected.
     pub fn score_if_suspected(&self, admission: &Admission) -> Option<BotScore> {
-        self.weighed.filter(|score| admission.rules().is_suspected(score))
+        self.bot_score.filter(|score| admission.rules().is_suspected(score))
     }
 
     /// Returns the points of the client, or `None` if it has no profile.
     pub fn score(&self) -> Option<u16> {
-        self.weighed.map(|score| score.points)
+        self.bot_score.map(|score| score.points)
     }
 
     /// Returns the observation, marked as a request that would be charged if `costly`.
     #[must_use]
     pub fn with_costly(self, costly: bool) -> Self {
-        Self { sight: RequestFeatures { costly, ..self.sight }, ..self }
+        Self { features: RequestFeatures { costly, ..self.features }, ..self }
     }
 
     /// Returns the headers present in the request.
     pub fn seen(&self) -> HeadersSeen {
-        self.sight.seen
+        self.features.seen
     }
 
     /// Records the finished request with its response status; `None` if it was refused.
     pub fn finish(&self, status: Option<u16>, admission: &Admission) {
         admission.record_request(
             self.track,
-            &self.sight,
+            &self.features,
             status.map_or(ResponseOutcome::Refused, ResponseOutcome::from_status),
         );
     }

@@ -117,7 +117,7 @@ impl Permit {
         self.settle_each(|_| None)
     }
 
-    /// Splits the permit into one per quota, in the order of [`super::Decision::standings`]. Each can be settled at its
+    /// Splits the permit into one per quota, in the order of [`super::Decision::quota_usage`]. Each can be settled at its
     /// own time, as a log records it.
     pub fn split_by_quota(mut self) -> impl Iterator<Item = Self> {
         let (class, sent) = (self.class, self.sent);

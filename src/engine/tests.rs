@@ -38,7 +38,7 @@ fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
         free_when_cached: true,
         sync_from: None,
         pacing: None,
-        class_tiers: vec![None, Some(ClassTiers { ladder: tiers, enforce: true })],
+        class_tiers: vec![None, Some(ClassTiers { tiers: tiers, enforce: true })],
     }
 }
 
@@ -88,7 +88,7 @@ fn admission(quotas: Vec<Quota>, routes: Vec<Route>) -> Admission {
 }
 
 fn try_admit(admission: &Admission, class: ClassId, route: usize, now: Timestamp) -> Result<Permit, Reason> {
-    match admission.admit(ANN, class, route, "/item/1", now).ruling {
+    match admission.admit(ANN, class, route, "/item/1", now).outcome {
         AdmissionOutcome::Admitted(permit) => Ok(permit),
         AdmissionOutcome::Refused(refusal) => Err(refusal.reason),
     }
@@ -105,8 +105,8 @@ fn robots_txt_is_free_on_a_costed_route() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
     let _last = try_admit(&admission, PERSON, 0, NOON).expect("one unit is left");
     let decision = admission.admit(ANN, BOT, 0, ROBOTS_TXT_PATH, NOON);
-    let AdmissionOutcome::Admitted(_permit) = &decision.ruling else { panic!("robots.txt is never refused") };
-    assert!(decision.standings.is_empty());
+    let AdmissionOutcome::Admitted(_permit) = &decision.outcome else { panic!("robots.txt is never refused") };
+    assert!(decision.quota_usage.is_empty());
     assert_eq!(used_and_reserved(&admission, 0), (0, 1), "usage is within the limit");
 }
 
@@ -268,8 +268,8 @@ fn cost_beyond_the_lease_counts_immediately() {
     let receipt = try_admit(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, _| Units::from_whole(120));
     assert_eq!(receipt[0].overrun, Units::from_whole(20), "20 units exceed the limit, whatever the lease");
     let decision = admission.admit(ANN, PERSON, 0, "/item/1", NOON);
-    assert_eq!(decision.standings[0].used, Units::from_whole(100));
-    assert!(matches!(decision.ruling, AdmissionOutcome::Refused(refusal) if refusal.reason == Reason::Quota));
+    assert_eq!(decision.quota_usage[0].used, Units::from_whole(100));
+    assert!(matches!(decision.outcome, AdmissionOutcome::Refused(refusal) if refusal.reason == Reason::Quota));
 }
 
 #[test]
@@ -463,8 +463,8 @@ fn concurrent_decisions(admission: &Admission, threads: usize, each: usize, held
         let mut decisions = Vec::new();
         for round in 0..each {
             let decision = admission.admit(ClientKey::from_number(thread as u64), BOT, 0, "/item/1", NOON);
-            let sequence = decision.standings[0].sequence;
-            match decision.ruling {
+            let sequence = decision.quota_usage[0].sequence;
+            match decision.outcome {
                 AdmissionOutcome::Refused(refusal) => decisions.push((sequence, refusal.reason == Reason::Tier)),
                 AdmissionOutcome::Admitted(mut permit) => {
                     decisions.push((sequence, false));

@@ -136,7 +136,7 @@ impl Admission {
                     let class_id = self.class_ids[index];
                     let usage = state.classes().get(usize::from(class_id)).copied().unwrap_or_default();
                     let tiers =
-                        quota.class_tiers.get(index).and_then(Option::as_ref).map(|class_tiers| &class_tiers.ladder);
+                        quota.class_tiers.get(index).and_then(Option::as_ref).map(|class_tiers| &class_tiers.tiers);
                     let used = state.used_for_tiers(quota);
                     let tier = tiers.map_or(0, |tiers| tiers.tier_at(usage.shedding.tier, used));
                     let shed = tiers.map_or(Share::NONE, |tiers| tiers.shed_share(tier));

@@ -17,7 +17,7 @@ fn sentence(input: &ExplainInput<'_>, evidence: Evidence) -> String {
     let client = input.who.origin.client;
     let operator = |id: OperatorId| environment.operators.name(id);
     match evidence {
-        Evidence::AgentRule(index) => {
+        Evidence::UserAgentRule(index) => {
             format!("user_agent_rules[{index}]: the user agent contains {:?}", agent_rule(input, index))
         }
         Evidence::NoUserAgent => "no user agent sent".into(),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) struct ConfigSnapshot {
     pub(super) settings: Settings,
     pub(super) admission: Admission,
-    pub(super) announcements: RateLimitHeaders,
+    pub(super) rate_limit_headers: RateLimitHeaders,
     pub(super) crawl_policy: CrawlPolicy,
     pub(super) untrusted_proxy: UntrustedProxy,
     /// Addresses of the origin as last resolved; empty before the first lookup. Each snapshot has its own, so that no
@@ -30,7 +30,7 @@ impl ConfigSnapshot {
         let rules = Arc::clone(&settings.rules);
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
-            announcements: RateLimitHeaders::new(&settings.headers, &rules),
+            rate_limit_headers: RateLimitHeaders::new(&settings.headers, &rules),
             crawl_policy: CrawlPolicy::default(),
             untrusted_proxy: UntrustedProxy::default(),
             addresses: ArcSwap::from_pointee(settings.origin.address().into_iter().collect()),

@@ -59,7 +59,7 @@ impl CrawlDelayAdviser {
         let directives = RobotsDirectives {
             per_crawler: crawlers.collect(),
             default: delays.default.and_then(seconds),
-            honeypot: settings.robots.trap.clone(),
+            honeypot: settings.robots.honeypot.clone(),
         };
         AdvertisedDelays { per_operator, directives }
     }

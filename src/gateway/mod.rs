@@ -181,7 +181,7 @@ impl Handle {
     /// under the settings they started with.
     pub fn replace_settings(&self, settings: Settings, lists: AddressLists) {
         let before = self.0.generation();
-        self.0.replace_generation(
+        self.0.replace_config(
             ConfigSnapshot::new(settings, lists, &self.0.engine, self.now()).with_addresses_from(&before),
         );
         self.0.adviser.reset();
@@ -281,7 +281,7 @@ impl Handle {
         let advertised = shared.adviser.advertised(settings, &shared.operators, &self.quotas(), self.uptime());
         shared.conduct.set_delays(&advertised.per_operator);
         shared.robots_cache.set_directives(advertised.directives);
-        match settings.robots.file.as_deref() {
+        match settings.robots.override_file.as_deref() {
             None => shared.robots_cache.set_override(None),
             Some(file) => {
                 let text =

@@ -36,7 +36,7 @@ pub struct RateLimitSnapshot<'a> {
     /// Index of the route in the settings.
     pub route: usize,
     /// Usage of the route's quotas.
-    pub standings: &'a [QuotaUsage],
+    pub usages: &'a [QuotaUsage],
     /// Usage of the client's bucket.
     pub bucket: Option<BucketUsage>,
     /// Reason of the refusal, if refused.
@@ -48,7 +48,7 @@ impl<'a> RateLimitSnapshot<'a> {
     /// announced.
     fn enforced(self, rules: &'a Rules) -> impl Iterator<Item = (usize, &'a QuotaUsage)> {
         let is_enforced = |(_, usage): &(usize, &QuotaUsage)| rules.quotas[usize::from(usage.quota.0)].enforce;
-        self.standings.iter().enumerate().filter(is_enforced)
+        self.usages.iter().enumerate().filter(is_enforced)
     }
 }
 
@@ -80,7 +80,7 @@ impl RateLimitHeaders {
             ..snapshot
         };
         // robots.txt on a route with costs is not limited.
-        if snapshot.standings.is_empty() && snapshot.bucket.is_none() {
+        if snapshot.usages.is_empty() && snapshot.bucket.is_none() {
             return;
         }
         if self.ratelimit {

@@ -43,7 +43,7 @@ pub(super) struct Shared {
     pub(super) conduct: CrawlCompliance,
     /// The administrator's robots.txt file, if configured.
     pub(super) own_robots: Mutex<OverrideFile>,
-    generation: ArcSwap<ConfigSnapshot>,
+    config: ArcSwap<ConfigSnapshot>,
     snapshot_number: AtomicU64,
 }
 
@@ -76,24 +76,24 @@ impl Shared {
             adviser: CrawlDelayAdviser::default(),
             conduct: compliance,
             own_robots: Mutex::default(),
-            generation: ArcSwap::from_pointee(snapshot),
+            config: ArcSwap::from_pointee(snapshot),
             snapshot_number: AtomicU64::new(0),
         }
     }
 
     /// Returns the current configuration snapshot.
     pub(super) fn generation(&self) -> Arc<ConfigSnapshot> {
-        self.generation.load_full()
+        self.config.load_full()
     }
 
     /// Returns a number that changes with each reload; cheap enough for every request.
-    pub(super) fn generation_number(&self) -> u64 {
+    pub(super) fn config_number(&self) -> u64 {
         self.snapshot_number.load(Ordering::Acquire)
     }
 
     /// Activates a new configuration snapshot.
-    pub(super) fn replace_generation(&self, snapshot: ConfigSnapshot) {
-        self.generation.store(Arc::new(snapshot));
+    pub(super) fn replace_config(&self, snapshot: ConfigSnapshot) {
+        self.config.store(Arc::new(snapshot));
         self.snapshot_number.fetch_add(1, Ordering::Release);
     }
 }

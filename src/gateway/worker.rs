@@ -73,7 +73,7 @@ impl Worker {
     ) -> Rc<Self> {
         let uptime = Rc::new(Cell::new(shared.clock.monotonic_now()));
         let deadlines = Deadlines::new(Rc::clone(&uptime));
-        let current = CurrentConfig { number: shared.generation_number(), generation: shared.generation() };
+        let current = CurrentConfig { number: shared.config_number(), generation: shared.generation() };
         Rc::new(Self {
             current: RefCell::new(Rc::new(current)),
             uptime,
@@ -136,7 +136,7 @@ impl Worker {
 
     /// Returns the current configuration snapshot. A reload takes effect with the next request.
     pub(super) fn current(&self) -> Rc<CurrentConfig> {
-        let number = self.shared.generation_number();
+        let number = self.shared.config_number();
         let mut current = self.current.borrow_mut();
         if current.number != number {
             *current = Rc::new(CurrentConfig { number, generation: self.shared.generation() });

@@ -49,7 +49,7 @@ impl LogAnalysis<'_> {
     fn yaml(&self, logs: &Logs, routes: &Routes, demand: &DailyDemand) -> String {
         let mut out = String::new();
         self.write_header(&mut out, &logs.names());
-        out.push_str(GATE);
+        out.push_str(SERVER_SECTION);
         let has_libraries = self.classes(&mut out);
         self.quota(&mut out, demand, has_libraries);
         write_routes(&mut out, routes, self.requests.pages, self.requests.assets);
@@ -338,7 +338,7 @@ const BUCKET: &str = "rate: 1/s, burst: 60, counts: costed";
 /// Name of the class of people.
 pub(super) const PEOPLE: &str = "person";
 
-const GATE: &str = r#"
+const SERVER_SECTION: &str = r#"
 listen: 127.0.0.1:8080
 admin: { listen: 127.0.0.1:9090 }
 origin:

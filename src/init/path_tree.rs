@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 /// Tree of all paths of a log.
 #[derive(Default)]
 pub(super) struct Tree {
-    root: Folder,
+    root: Directory,
     folders: usize,
 }
 
 /// A directory: all paths with a common prefix.
 #[derive(Default)]
-struct Folder {
+struct Directory {
     /// Number of requests for the directory and everything below it.
     weight: u64,
     /// Requests for `/folder`.
@@ -24,8 +24,8 @@ struct Folder {
     index: PageCounts,
     /// Requests below the maximum depth.
     deeper: PageCounts,
-    names: BTreeMap<Box<str>, Folder>,
-    any: Option<Box<Folder>>,
+    names: BTreeMap<Box<str>, Directory>,
+    any: Option<Box<Directory>>,
 }
 
 /// Number of requests for one page, or for all pages of one pattern.
@@ -106,7 +106,7 @@ enum LastSegment<'a> {
     Deeper,
 }
 
-impl Folder {
+impl Directory {
     /// Returns the directory of a path below this one, and the last segment of the path.
     fn walk<'a, 'b>(&'a mut self, path: &'b str, count: &mut usize) -> (&'a mut Self, LastSegment<'b>) {
         let path = path.strip_prefix('/').unwrap_or(path);

@@ -155,7 +155,7 @@ impl ClassMatcher {
 
 impl ApiKeys {
     /// Returns true if `key` is an accepted key. Takes the same time for every guess of the same length.
-    pub fn contain(&self, key: &[u8]) -> bool {
+    pub fn contains(&self, key: &[u8]) -> bool {
         self.values.iter().fold(false, |matched, accepted| matched | accepted.matches(key))
     }
 }

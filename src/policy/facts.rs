@@ -83,7 +83,7 @@ pub enum Signature {
     #[default]
     Absent,
     /// Malformed signature that identifies no agent; proves nothing.
-    Unreadable,
+    Malformed,
     /// Valid signature by an agent of this operator.
     Verified(OperatorId),
     /// Valid signature by an agent without a configured operator.
@@ -98,8 +98,8 @@ pub enum Signature {
 
 impl Signature {
     /// Returns true if the signature identifies an agent, valid or not.
-    pub const fn names_an_agent(self) -> bool {
-        !matches!(self, Self::Absent | Self::Unreadable)
+    pub const fn identifies_agent(self) -> bool {
+        !matches!(self, Self::Absent | Self::Malformed)
     }
 }
 

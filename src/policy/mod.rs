@@ -76,7 +76,7 @@ impl Rules {
         &'a self,
         credential: impl Fn(&'a CredentialSource) -> Option<&'a [u8]>,
     ) -> Vec<ClassId> {
-        let has_key = |keys: &'a class::ApiKeys| credential(&keys.carrier).is_some_and(|key| keys.contain(key));
+        let has_key = |keys: &'a class::ApiKeys| credential(&keys.carrier).is_some_and(|key| keys.contains(key));
         let matching =
             self.classes.iter().enumerate().filter(|(_, class)| class.when.keys.as_ref().is_some_and(has_key));
         matching.map(|(index, _)| ClassId(index as u16)).collect()

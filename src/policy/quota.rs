@@ -53,7 +53,7 @@ pub struct ExhaustedRule {
 #[derive(Clone, Debug)]
 pub struct ClassTiers {
     /// Tiers, lowest first.
-    pub ladder: TierSet,
+    pub tiers: TierSet,
     /// False for shadow mode: refusals are counted and logged, not enforced.
     pub enforce: bool,
 }
@@ -61,7 +61,7 @@ pub struct ClassTiers {
 impl Quota {
     /// Returns the tiers of `class`, if any.
     pub fn tiers_for(&self, class: ClassId) -> Option<&TierSet> {
-        self.class_tiers(class).map(|tiers| &tiers.ladder)
+        self.class_tiers(class).map(|tiers| &tiers.tiers)
     }
 
     /// Returns true if refusals by tier are enforced for `class`.
@@ -88,7 +88,7 @@ impl Quota {
     pub fn shutoff_level(&self, class: ClassId) -> Units {
         let paced = self.enforced_pacing().is_some_and(|pacing| pacing.is_paced(class));
         let enforced = self.class_tiers(class).filter(|_| self.enforced_for(class) && !paced);
-        enforced.and_then(|tiers| tiers.ladder.shutoff_at()).map_or(self.limit, |level| level.min(self.limit))
+        enforced.and_then(|tiers| tiers.tiers.shutoff_at()).map_or(self.limit, |level| level.min(self.limit))
     }
 
     fn class_tiers(&self, class: ClassId) -> Option<&ClassTiers> {

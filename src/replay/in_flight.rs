@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) struct InFlight {
     by_time: VecDeque<Completion>,
     /// Charges of one quota each, by sequence number on it and order of insertion.
-    by_turn: BTreeMap<(Account, u64, u64), PendingCharge>,
+    by_sequence: BTreeMap<(SequenceDomain, u64, u64), PendingCharge>,
     count: u64,
 }
 
 /// A quota as counted by one instance: index of the instance's log file, and the quota.
-pub(super) type Account = (usize, QuotaId);
+pub(super) type SequenceDomain = (usize, QuotaId);
 
 /// Completion of a request.
 pub(super) struct Completion {
@@ -63,25 +63,25 @@ impl InFlight {
     /// be settled now.
     pub(super) fn add_charge(
         &mut self,
-        account: Account,
+        account: SequenceDomain,
         sequence: u64,
         charge: PendingCharge,
     ) -> Option<PendingCharge> {
-        let first = if self.by_turn.len() >= MAX_IN_FLIGHT { self.pop_any() } else { None };
+        let first = if self.by_sequence.len() >= MAX_IN_FLIGHT { self.pop_any() } else { None };
         self.count += 1;
-        self.by_turn.insert((account, sequence, self.count), charge);
+        self.by_sequence.insert((account, sequence, self.count), charge);
         first
     }
 
     /// Removes and returns the next charge that was settled before a sequence number of an account.
-    pub(super) fn settled_before(&mut self, account: Account, sequence: u64) -> Option<PendingCharge> {
-        let (&next, _) = self.by_turn.range((account, 0, 0)..(account, sequence, 0)).next()?;
-        self.by_turn.remove(&next)
+    pub(super) fn settled_before(&mut self, account: SequenceDomain, sequence: u64) -> Option<PendingCharge> {
+        let (&next, _) = self.by_sequence.range((account, 0, 0)..(account, sequence, 0)).next()?;
+        self.by_sequence.remove(&next)
     }
 
     /// Removes and returns any open charge, regardless of its sequence number.
     pub(super) fn pop_any(&mut self) -> Option<PendingCharge> {
-        self.by_turn.pop_first().map(|(_, charge)| charge)
+        self.by_sequence.pop_first().map(|(_, charge)| charge)
     }
 }
 

@@ -37,7 +37,7 @@ impl LoggedEvidence {
                 "dns_mismatch" => evidence.proof = Some(Proof::Disproven(ProofMethod::Dns)),
                 "user_agent_rule" => evidence.proof = None,
                 "signature_valid" => evidence.signature = operator_id.map_or(Signature::Unlisted, Signature::Verified),
-                "signature_malformed" => evidence.signature = Signature::Unreadable,
+                "signature_malformed" => evidence.signature = Signature::Malformed,
                 "signature_unlisted" => evidence.signature = Signature::Unlisted,
                 "signature_invalid" => evidence.signature = Signature::Invalid(operator_id),
                 "signature_unknown" => {

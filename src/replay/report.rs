@@ -108,7 +108,7 @@ pub struct PolicyReport {
     /// Hours with requests, at most 17,568.
     pub hours: Vec<HourReport>,
     /// Admitted requests of verified bots, with their worst and best hour.
-    pub verified_bots: ServedReport,
+    pub verified_bots: AdmitReport,
     /// The most expensive bots, in descending order.
     pub bots: Vec<BotReport>,
     /// Pages that were refused to verified bots most often.
@@ -152,7 +152,7 @@ pub struct QuotaReport {
     /// Time zone of the calendar windows; null for other windows.
     pub zone: Option<String>,
     /// Tiers of each class that has any.
-    pub tiers: Vec<LadderReport>,
+    pub tiers: Vec<ClassTiersReport>,
     /// Number of windows; `windows` contains the last thousand.
     pub windows_in_all: u64,
     /// Windows in order of time. A sliding window counts as one.
@@ -167,7 +167,7 @@ pub struct QuotaReport {
 
 /// Tiers of one class in a quota.
 #[derive(Clone, Debug, Serialize)]
-pub struct LadderReport {
+pub struct ClassTiersReport {
     /// Name of the class.
     pub class: String,
     /// Tiers, lowest first.
@@ -246,20 +246,20 @@ pub struct HourOfClassReport {
 /// Admitted requests of verified bots by hour. Counts only requests with a cost; hours with fewer than ten of them are
 /// neither worst nor best.
 #[derive(Clone, Debug, Serialize)]
-pub struct ServedReport {
+pub struct AdmitReport {
     /// Requests with a cost.
     pub costly: u64,
     /// Admitted requests with a cost.
     pub admitted: u64,
     /// Hour with the lowest admit ratio.
-    pub worst: Option<ServedHourReport>,
+    pub worst: Option<AdmitHourReport>,
     /// Hour with the highest admit ratio.
-    pub best: Option<ServedHourReport>,
+    pub best: Option<AdmitHourReport>,
 }
 
 /// Worst or best hour of verified bots.
 #[derive(Clone, Debug, Serialize)]
-pub struct ServedHourReport {
+pub struct AdmitHourReport {
     /// Start of the hour.
     pub start: String,
     /// Requests with a cost.

@@ -15,11 +15,11 @@ use std::time::Duration;
 /// Clients with deferred requests.
 #[derive(Default)]
 pub(super) struct RetryQueue {
-    behind: HashMap<ClientHash, DeferredClient, FixedState>,
+    clients: HashMap<ClientHash, DeferredClient, FixedState>,
     /// Clients by the time of their next request.
     due: BinaryHeap<Reverse<(Timestamp, ClientHash)>>,
-    put_off: usize,
-    given_up: u64,
+    deferred: usize,
+    dropped: u64,
 }
 
 /// Client, as a hash of its address and user agent.
@@ -62,17 +62,17 @@ impl DeferredRequest {
 impl RetryQueue {
     /// Returns true if the client has deferred requests; its new requests must be deferred, too.
     pub(super) fn is_deferred(&self, client: impl FnOnce() -> ClientHash) -> bool {
-        !self.behind.is_empty() && self.behind.contains_key(&client())
+        !self.clients.is_empty() && self.clients.contains_key(&client())
     }
 
     /// Defers a request of a client that already has deferred requests.
     pub(super) fn defer(&mut self, client: ClientHash, deferred: DeferredRequest) {
-        match self.behind.get_mut(&client).filter(|_| self.put_off < MAX_DEFERRED) {
+        match self.clients.get_mut(&client).filter(|_| self.deferred < MAX_DEFERRED) {
             Some(entry) => {
                 entry.later.push_back(deferred);
-                self.put_off += 1;
+                self.deferred += 1;
             }
-            None => self.given_up += 1,
+            None => self.dropped += 1,
         }
     }
 
@@ -85,19 +85,19 @@ impl RetryQueue {
         now: Timestamp,
         wait: Duration,
     ) {
-        if self.behind.len() >= MAX_CLIENTS && !self.behind.contains_key(&client) {
-            self.given_up += 1;
+        if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&client) {
+            self.dropped += 1;
             return;
         }
-        let entry = self.behind.entry(client).or_default();
+        let entry = self.clients.entry(client).or_default();
         entry.until = now + wait;
         entry.delay = entry.until.saturating_duration_since(deferred.planned);
         deferred.refusals += 1;
-        match deferred.refusals > MAX_RETRIES || self.put_off >= MAX_DEFERRED {
-            true => self.given_up += 1,
+        match deferred.refusals > MAX_RETRIES || self.deferred >= MAX_DEFERRED {
+            true => self.dropped += 1,
             false => {
                 entry.later.push_front(deferred);
-                self.put_off += 1;
+                self.deferred += 1;
             }
         }
         self.on_submitted(client);
@@ -105,10 +105,10 @@ impl RetryQueue {
 
     /// Schedules the client's next deferred request, or removes a client without any.
     pub(super) fn on_submitted(&mut self, client: ClientHash) {
-        let Some(entry) = self.behind.get(&client) else { return };
+        let Some(entry) = self.clients.get(&client) else { return };
         match entry.later.front() {
             Some(next) => self.due.push(Reverse((entry.until.max(next.planned + entry.delay), client))),
-            None => drop(self.behind.remove(&client)),
+            None => drop(self.clients.remove(&client)),
         }
     }
 
@@ -119,14 +119,14 @@ impl RetryQueue {
             return None;
         }
         self.due.pop();
-        let deferred = self.behind.get_mut(&client)?.later.pop_front()?;
-        self.put_off -= 1;
+        let deferred = self.clients.get_mut(&client)?.later.pop_front()?;
+        self.deferred -= 1;
         Some((client, at, deferred))
     }
 
     /// Returns the number of requests never retried: refused too often, or deferred beyond the end of the log.
     pub(super) fn dropped(&self) -> u64 {
-        self.given_up + self.put_off as u64
+        self.dropped + self.deferred as u64
     }
 }
 

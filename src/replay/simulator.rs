@@ -39,7 +39,7 @@ pub struct Simulator {
     clients: RetryModel,
     in_flight: InFlight,
     retry_queue: RetryQueue,
-    tally: ReplayStats,
+    stats: ReplayStats,
     /// By quota, true if the usage before the log began has been set.
     initial_usage_known: Vec<bool>,
     last_evicted: Timestamp,
@@ -62,7 +62,7 @@ impl Simulator {
             clients: assumptions.clients,
             in_flight: InFlight::default(),
             retry_queue: RetryQueue::default(),
-            tally: ReplayStats::new(&rules),
+            stats: ReplayStats::new(&rules),
             initial_usage_known: vec![false; rules.quotas.len()],
             last_evicted: now,
             rules,
@@ -104,7 +104,7 @@ impl Simulator {
     pub fn end(mut self) -> PolicyReport {
         self.settle_all(self.last_evicted);
         let names = super::report::NameLookup { agents: &self.policy.agents, operators: &self.policy.operators };
-        self.tally.report(
+        self.stats.report(
             &self.policy.name,
             &self.rules,
             &names,
@@ -167,14 +167,14 @@ impl Simulator {
             self.sync_with_log(native, next);
         }
         let decision = self.decide(next, line, request, observer);
-        self.tally.record_decision(&decision, request);
+        self.stats.record_decision(&decision, request);
         for QuotaUsage { quota, .. } in &decision.standings {
             if let Some(plan) = self.admission.plan(*quota, next.at) {
-                self.tally.record_plan(*quota, plan.planned, next.at);
+                self.stats.record_plan(*quota, plan.planned, next.at);
             }
         }
         if let Some(native) = &line.native {
-            self.tally.record_agreement(&decision, native, &self.rules);
+            self.stats.record_agreement(&decision, native, &self.rules);
         }
         decision
     }

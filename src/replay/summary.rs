@@ -3,8 +3,8 @@
 use super::assumptions::Assumptions;
 use super::display_zone::{DisplayZone, seconds};
 use super::report::{
-    AgreementReport, AssumptionsReport, ClassReport, ComparisonReport, DifferenceReport, LogReport, PolicyReport,
-    QuotaReport, Report, ServedHourReport, WindowReport,
+    AdmitHourReport, AgreementReport, AssumptionsReport, ClassReport, ComparisonReport, DifferenceReport, LogReport,
+    PolicyReport, QuotaReport, Report, WindowReport,
 };
 use crate::terminal::{Align, ColorMode, columns, format_duration, group_digits, wrap};
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ fn policy(policy: &PolicyReport, requests: u64, clock: &Clock, color: ColorMode)
         let share = percent(verified_bots.admitted as f64 / verified_bots.costly as f64);
         let _ = writeln!(out, "\n  verified bots: {share} of their requests with a cost admitted");
         for (label, hour) in [("worst", &verified_bots.worst), ("best", &verified_bots.best)] {
-            if let Some(ServedHourReport { start, costly, admit_ratio }) = hour {
+            if let Some(AdmitHourReport { start, costly, admit_ratio }) = hour {
                 let (share, all, from) = (percent(*admit_ratio), group_digits(*costly), clock.day_and_time(start));
                 let _ = writeln!(out, "    {label} hour  {share} of {all} from {from}");
             }

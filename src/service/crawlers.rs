@@ -74,7 +74,7 @@ fn operator_override(operator: &CrawlerOperator) -> OperatorOverride {
         product_tokens: operator.tokens.clone(),
         ranges: operator.ranges.clone().map(|ranges| ranges.into_iter().map(RangeSource::from).collect()),
         dns_names: operator.names.clone(),
-        exhaustive: operator.complete.clone(),
+        exhaustive: operator.exhaustive.clone(),
         signature_agents: operator.signature_agents.clone(),
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn engine(
                 password: redis.password.as_ref().map(|password| password.expose_secret().to_owned()),
                 database: redis.database,
             };
-            let fallback_enabled = redis.when_lost == LedgerFailureMode::Fallback;
+            let fallback_enabled = redis.failure_mode == LedgerFailureMode::Fallback;
             with_leases(RedisStore::new(endpoint, &redis.prefix, fallback_enabled, incarnation), settings, clock)
         }
     }

@@ -87,7 +87,7 @@ pub enum ServiceError {
     Settings(ConfigErrors),
     /// The gateway failed to start.
     #[error(transparent)]
-    Gate(#[from] StartError),
+    Gateway(#[from] StartError),
     /// The admin listener cannot be opened.
     #[error(
         "admin.listen: cannot listen on {address}: {source}; write another port, such as admin: {{ listen: 127.0.0.1:9091 }}, \

@@ -64,7 +64,7 @@ impl ServiceState {
     /// Reloads the changed address lists. A list with errors keeps its previous version.
     pub(super) fn reload_address_lists(&self) {
         let mut files = self.files.lock();
-        let ReloadResult { changed, lists, mistakes: errors } = files.reload_changed();
+        let ReloadResult { changed, lists, errors } = files.reload_changed();
         for error in errors {
             warn!("Rejected address list: {error}; keeping the previous version");
         }

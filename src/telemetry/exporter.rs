@@ -25,7 +25,7 @@ impl Exporter {
     pub(super) fn new() -> Self {
         let recorder = PrometheusBuilder::new().build_recorder();
         for metric in METRICS {
-            match metric.form {
+            match metric.kind {
                 MetricKind::Counter => recorder.describe_counter(metric.name.into(), None, metric.help.into()),
                 MetricKind::Gauge => recorder.describe_gauge(metric.name.into(), None, metric.help.into()),
                 MetricKind::Histogram => {}
@@ -64,7 +64,7 @@ impl Exporter {
         self.count_requests(counters);
         self.count_connections_and_kinds(counters);
         let engine = admission.engine();
-        self.gauge(BEHAVIOUR_CLIENTS, &[], admission.tracked_profiles() as f64);
+        self.gauge(BOT_DETECTION_CLIENTS, &[], admission.tracked_profiles() as f64);
         self.gauge(CLIENTS_TRACKED, &[], engine.clients_tracked() as f64);
         self.count(CLIENTS_EVICTED, &[], engine.clients_evicted());
         let mut text = Exposition::appending_to(self.handle.render());
@@ -77,11 +77,11 @@ impl Exporter {
                 family.sample(&[name], span.as_secs());
             }
         }
-        let mut family = text.family(LIST_NETWORKS);
+        let mut family = text.family(ADDRESS_LIST_NETWORKS);
         lists.lists.iter().for_each(|list| family.sample(&[&list.name], list.networks));
-        let mut family = text.family(LIST_STALE);
+        let mut family = text.family(ADDRESS_LIST_STALE);
         lists.lists.iter().for_each(|list| family.sample(&[&list.name], u8::from(list.is_stale)));
-        let mut family = text.family(RANGES_STALE);
+        let mut family = text.family(OPERATOR_RANGES_STALE);
         lists.stale_ranges.iter().for_each(|(operator, count)| family.sample(&[operator], count));
         text.finish()
     }
@@ -153,7 +153,7 @@ fn write_throttle(text: &mut Exposition, scopes: &[ScopeState]) {
     each_scope(text, scopes, ORIGIN_DELAY, |scope| scope.delay.as_secs_f64());
     each_scope(text, scopes, ORIGIN_BACKOFF, |scope| scope.backoff_remaining.as_secs_f64());
     each_scope(text, scopes, QUEUE_LENGTH, |scope| scope.queue_length);
-    let mut family = text.family(SCOPE_VALUES);
+    let mut family = text.family(SCOPE_PARTITIONS);
     for (scope, partitions) in scopes.iter().filter_map(|scope| Some((scope, scope.partitions?))) {
         family.sample(&[&scope.name], partitions);
     }
@@ -177,11 +177,11 @@ fn write_quotas(text: &mut Exposition, quotas: &[QuotaView]) {
     each_quota(text, quotas, QUOTA_DRIFT, |quota| quota.drift as f64 / 1000.0);
     each_quota(text, quotas, QUOTA_OVERRUN, |quota| quota.overrun);
     let plans = || quotas.iter().filter_map(|quota| Some((quota, quota.plan?)));
-    let mut family = text.family(PACING_LINE);
+    let mut family = text.family(PACING_PLANNED);
     plans().for_each(|(quota, plan)| family.sample(&[&quota.name], plan.planned));
-    let mut family = text.family(PACING_ASIDE);
+    let mut family = text.family(PACING_EARMARKED);
     plans().for_each(|(quota, plan)| family.sample(&[&quota.name], plan.earmarked));
-    let mut family = text.family(PACING_SERVED);
+    let mut family = text.family(PACING_ADMIT_RATIO);
     each_class(quotas, |quota, class| {
         if let Some(share) = class.plan.as_ref().and_then(|plan| plan.admit_share) {
             family.sample(&[quota, &class.class], share.ratio());
@@ -189,7 +189,7 @@ fn write_quotas(text: &mut Exposition, quotas: &[QuotaView]) {
     });
     let mut family = text.family(QUOTA_CHARGED);
     each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.charged));
-    let mut family = text.family(QUOTA_GUARDED);
+    let mut family = text.family(QUOTA_GUARD_UNITS);
     each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.guard_admitted));
     let mut family = text.family(TIER_SHED);
     each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.shed.ratio()));

@@ -25,7 +25,7 @@ impl Exposition {
 
     /// Starts a family. All its samples follow without a gap.
     pub(super) fn family(&mut self, metric: Metric) -> Family<'_> {
-        let Metric { name, help, form, .. } = metric;
+        let Metric { name, help, kind: form, .. } = metric;
         put(&mut self.text, format_args!("# HELP {name} {help}\n# TYPE {name} {}\n", form.name()));
         Family { text: &mut self.text, metric }
     }

@@ -187,7 +187,7 @@ fn reason(out: &mut Vec<u8>, reason: Option<Reason>) {
 /// Writes one entry of `evidence`, such as `user_agent_match:GPTBot`: the finding and the name that it refers to.
 fn evidence(out: &mut Vec<u8>, entry: Evidence, names: &dyn NameResolver) {
     let (label, name) = match entry {
-        Evidence::AgentRule(index) => ("user_agent_rule:", names.agent_rule(index)),
+        Evidence::UserAgentRule(index) => ("user_agent_rule:", names.agent_rule(index)),
         Evidence::NoUserAgent => ("no_user_agent", ""),
         Evidence::UserAgentNoMatch => ("user_agent_no_match", ""),
         Evidence::UserAgentMatch(bot) => ("user_agent_match:", names.bot(bot)),

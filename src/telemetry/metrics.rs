@@ -13,7 +13,7 @@ pub struct Metric {
     /// Help text.
     pub help: &'static str,
     /// Metric type.
-    pub form: MetricKind,
+    pub kind: MetricKind,
     /// Label names.
     pub labels: &'static [&'static str],
 }
@@ -47,7 +47,7 @@ macro_rules! metrics {
             pub const $id: Metric = Metric {
                 name: $name,
                 help: concat!($($help),+).trim_ascii(),
-                form: MetricKind::$form,
+                kind: MetricKind::$form,
                 labels: &[$($label),*],
             };
         )*
@@ -85,7 +85,7 @@ metrics! {
     QUEUE_LENGTH: Gauge "tidegate_queue_length" ["scope"];
     /// Number of partitions of a partitioned scope. A partitioned scope has one series per metric; no label contains
     /// the value of a partition key.
-    SCOPE_VALUES: Gauge "tidegate_scope_partitions" ["scope"];
+    SCOPE_PARTITIONS: Gauge "tidegate_scope_partitions" ["scope"];
     /// Limit of the quota per window, in units.
     QUOTA_LIMIT: Gauge "tidegate_quota_limit" ["quota"];
     /// 1 if the quota is enforced, 0 in shadow mode (`enforce: false`).
@@ -111,29 +111,29 @@ metrics! {
     /// Ratio of the class's requests that its current tier refuses, 0 to 1.
     TIER_SHED: Gauge "tidegate_tier_shed_ratio" ["quota", "class"];
     /// Units that the pacing plan would have used by now. Present for quotas with pacing.
-    PACING_LINE: Gauge "tidegate_pacing_planned_units" ["quota"];
+    PACING_PLANNED: Gauge "tidegate_pacing_planned_units" ["quota"];
     /// Units earmarked for unpaced classes until the end of the window. Present for quotas with pacing.
-    PACING_ASIDE: Gauge "tidegate_pacing_earmarked_units" ["quota"];
+    PACING_EARMARKED: Gauge "tidegate_pacing_earmarked_units" ["quota"];
     /// Ratio of the class's requests that the pacing plan admits, 0 to 1. Present for quotas with pacing.
-    PACING_SERVED: Gauge "tidegate_pacing_admit_ratio" ["quota", "class"];
+    PACING_ADMIT_RATIO: Gauge "tidegate_pacing_admit_ratio" ["quota", "class"];
     /// Total number of units admitted by the crawler guard although a tier or the pacing plan refused the request. The
     /// admin API has them as `guard_units` of the class.
-    QUOTA_GUARDED: Counter "tidegate_quota_guard_units_total" ["quota", "class"];
+    QUOTA_GUARD_UNITS: Counter "tidegate_quota_guard_units_total" ["quota", "class"];
     /// Longest time for which one page has been refused to a verified crawler of the operator, as of the last refusal
     /// of the page. An alert fires above 25 hours.
     LONGEST_REFUSAL: Gauge "tidegate_crawler_longest_refusal_seconds" ["operator"];
     /// Total number of requests of suspected bots, by signal; up to three signals per request.
     SUSPECTED: Counter "tidegate_suspected_bot_requests_total" ["signal"];
     /// Number of client profiles in memory.
-    BEHAVIOUR_CLIENTS: Gauge "tidegate_bot_detection_clients" [];
+    BOT_DETECTION_CLIENTS: Gauge "tidegate_bot_detection_clients" [];
     /// Number of networks in the address list, as last loaded.
-    LIST_NETWORKS: Gauge "tidegate_address_list_networks" ["list"];
+    ADDRESS_LIST_NETWORKS: Gauge "tidegate_address_list_networks" ["list"];
     /// 1 if the file of the address list could not be loaded and an older version is in use, 0 otherwise. An alert
     /// fires after 15 minutes.
-    LIST_STALE: Gauge "tidegate_address_list_stale" ["list"];
+    ADDRESS_LIST_STALE: Gauge "tidegate_address_list_stale" ["list"];
     /// Number of range lists of the operator that could not be refreshed. `tidegate status` names the list and the
     /// reason. An alert fires after a day.
-    RANGES_STALE: Gauge "tidegate_operator_ranges_stale" ["operator"];
+    OPERATOR_RANGES_STALE: Gauge "tidegate_operator_ranges_stale" ["operator"];
     /// Number of clients with a bucket in memory.
     CLIENTS_TRACKED: Gauge "tidegate_clients_tracked" [];
     /// Total number of clients evicted from memory.
@@ -147,16 +147,16 @@ metrics! {
     ROBOTS_REQUESTS: Counter "tidegate_crawler_robots_requests_total" ["operator"];
     /// Total number of intervals between two page requests of the operator's crawlers; intervals over 10 minutes are
     /// excluded.
-    CRAWL_GAPS: Counter "tidegate_crawl_intervals_total" ["operator"];
+    CRAWL_INTERVALS: Counter "tidegate_crawl_intervals_total" ["operator"];
     /// Sum of the intervals between two page requests of the operator's crawlers, in seconds.
-    CRAWL_GAP_SECONDS: Counter "tidegate_crawl_interval_seconds_total" ["operator"];
+    CRAWL_INTERVAL_SECONDS: Counter "tidegate_crawl_interval_seconds_total" ["operator"];
     /// Total number of intervals shorter than the advertised crawl delay.
-    CRAWL_EARLY: Counter "tidegate_crawl_delay_violations_total" ["operator"];
+    CRAWL_DELAY_VIOLATIONS: Counter "tidegate_crawl_delay_violations_total" ["operator"];
     /// Total number of crawler verifications, by operator, method and result.
     VERIFICATIONS: Counter "tidegate_verifications_total" ["operator", "method", "result"];
     /// Number of addresses waiting for reverse DNS verification, at most 1,024. Further addresses stay unverified until
     /// there is room.
-    NAMES_WAITING: Gauge "tidegate_dns_queue_length" [];
+    DNS_QUEUE_LENGTH: Gauge "tidegate_dns_queue_length" [];
     /// Number of open client connections.
     CONNECTIONS: Gauge "tidegate_client_connections" [];
     /// Total number of client connections closed because a connection limit was reached.
@@ -224,7 +224,7 @@ mod tests {
         for (index, metric) in METRICS.iter().enumerate() {
             let name = metric.name;
             assert!(name.starts_with("tidegate_"), "{name}");
-            assert_eq!(name.ends_with("_total"), metric.form == MetricKind::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
             assert!(!["_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end)), "{name}");
             assert!(metric.help.ends_with('.') && metric.help.is_ascii(), "{name}: {}", metric.help);
             assert!(METRICS[..index].iter().all(|other| other.name != name), "duplicate metric {name}");

@@ -41,9 +41,9 @@ use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::{Rules, Timestamp};
 use exporter::Exporter;
 use metrics::{
-    ACCESS_LOG_DROPPED, BUILD_INFO, CRAWL_DELAY_ADVERTISED, CRAWL_EARLY, CRAWL_GAP_SECONDS, CRAWL_GAPS,
-    CRAWLER_REQUESTS, NAMES_WAITING, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME,
-    VERIFICATIONS,
+    ACCESS_LOG_DROPPED, BUILD_INFO, CRAWL_DELAY_ADVERTISED, CRAWL_DELAY_VIOLATIONS, CRAWL_INTERVAL_SECONDS,
+    CRAWL_INTERVALS, CRAWLER_REQUESTS, DNS_QUEUE_LENGTH, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, ROBOTS_REQUESTS,
+    START_TIME, VERIFICATIONS,
 };
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -142,7 +142,7 @@ impl Telemetry {
 
     /// Sets the number of addresses that wait for DNS verification.
     pub fn set_dns_queue_length(&self, waiting: usize) {
-        self.exporter.gauge(NAMES_WAITING, &[], waiting as f64);
+        self.exporter.gauge(DNS_QUEUE_LENGTH, &[], waiting as f64);
     }
 
     /// Records how the crawlers of `operator` follow their crawl delay. `operator` is a name of the built-in list.
@@ -151,9 +151,9 @@ impl Telemetry {
         for (metric, total) in [
             (CRAWLER_REQUESTS, compliance.requests),
             (ROBOTS_REQUESTS, compliance.robots),
-            (CRAWL_GAPS, compliance.intervals),
-            (CRAWL_GAP_SECONDS, compliance.intervals_total.as_secs()),
-            (CRAWL_EARLY, compliance.violations),
+            (CRAWL_INTERVALS, compliance.intervals),
+            (CRAWL_INTERVAL_SECONDS, compliance.intervals_total.as_secs()),
+            (CRAWL_DELAY_VIOLATIONS, compliance.violations),
         ] {
             self.exporter.count(metric, &[operator], total);
         }

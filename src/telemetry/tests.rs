@@ -194,7 +194,7 @@ impl ParsedMetrics {
                 assert_eq!(described, Some(name), "HELP must precede TYPE");
                 assert!(families.insert(name.to_owned()), "duplicate family {name}");
                 metric = METRICS.iter().find(|metric| metric.name == name);
-                assert_eq!(metric.map(|metric| metric.form.name()), Some(form), "{name}");
+                assert_eq!(metric.map(|metric| metric.kind.name()), Some(form), "{name}");
             } else {
                 let (series, value) = line.rsplit_once(' ').expect("a series and a value");
                 check_sample(metric.expect("a TYPE line precedes"), series);
@@ -213,7 +213,7 @@ fn check_sample(metric: &Metric, series: &str) {
     let labels: Vec<&str> =
         labels.split("\",").filter_map(|pair| pair.split_once("=\"")).map(|(name, _)| name).collect();
     let mut expected = metric.labels.to_vec();
-    match (metric.form, suffix) {
+    match (metric.kind, suffix) {
         (MetricKind::Histogram, "_bucket") => expected.push("le"),
         (MetricKind::Histogram, "_sum" | "_count") | (MetricKind::Counter | MetricKind::Gauge, "") => {}
         _ => panic!("{series} does not belong to {}", metric.name),

@@ -34,11 +34,11 @@ fn infeasibility_reason(tuner: &Tuner<'_>, term: &Term) -> Option<String> {
     let quota = &mut Arc::make_mut(&mut settings.rules).quotas[tuner.space.quota()];
     quota.pacing = None;
     for class in tuner.space.classes() {
-        let refuse_all = || ClassTiers { ladder: TierSet::new(tiers::refuse_all(), quota.limit), enforce: true };
+        let refuse_all = || ClassTiers { tiers: TierSet::new(tiers::refuse_all(), quota.limit), enforce: true };
         quota.class_tiers[*class] = extreme.shut.contains(class).then(refuse_all);
     }
-    let report = tuner.recording.replay(tuner.policy.with(settings), tuner.assumptions);
-    let figure = term.measure.of(&report, &tuner.recording.span())?;
+    let report = tuner.log.replay(tuner.policy.with(settings), tuner.assumptions);
+    let figure = term.measure.of(&report, &tuner.log.span())?;
     let formatted = summary::format_figure(Some(figure), term.measure.is_share);
     (term.shortfall(Some(figure)) > 0.0)
         .then(|| format!("{}, {} is {formatted}", extreme.description(tuner), term.measure))

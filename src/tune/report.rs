@@ -160,7 +160,7 @@ pub(super) fn report(
     text: &str,
 ) -> TuningReport {
     let SearchOutcome { stakes: objectives, tried: evaluated, chosen, .. } = outcome;
-    let Tuner { recording, goal, space, policy, manuscript: editor, .. } = tuner;
+    let Tuner { log: recording, goal, space, policy, editor, .. } = tuner;
     let rules = &policy.settings.rules;
     let found = &evaluated[chosen];
     let (span, quota) = (recording.span(), &present.quotas[space.quota()]);

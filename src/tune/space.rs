@@ -35,7 +35,7 @@ impl SearchSpace {
                 |term: &super::goal::Term| term.measure.what.is_per_class() && term.measure.name == class;
             goal.terms.iter().any(is_about_class)
         };
-        let is_open = |tiers: &ClassTiers| tiers.ladder.shutoff_at().is_none_or(|mark| !mark.is_zero());
+        let is_open = |tiers: &ClassTiers| tiers.tiers.shutoff_at().is_none_or(|mark| !mark.is_zero());
         let may_change = |(index, tiers): (usize, &Option<ClassTiers>)| {
             let tiers = tiers.as_ref().filter(|tiers| tiers.enforce)?;
             (is_open(tiers) || is_named(&classes[index].name)).then_some(index)
@@ -159,7 +159,7 @@ fn draft(settings: &Settings, quota: usize, classes: &[usize]) -> Candidate {
     let Quota { class_tiers, pacing, .. } = &settings.rules.quotas[quota];
     let tiers = |class: &usize| {
         let entry = class_tiers.get(*class).and_then(Option::as_ref);
-        entry.map_or(Vec::new(), |entry| entry.ladder.tiers().to_vec())
+        entry.map_or(Vec::new(), |entry| entry.tiers.tiers().to_vec())
     };
     Candidate::new(classes.iter().map(tiers).collect(), PacingChoice::of(pacing.as_ref(), classes))
 }

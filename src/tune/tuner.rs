@@ -22,7 +22,7 @@ use std::thread;
 /// Input of a search.
 pub struct Tuner<'a> {
     /// Requests of the log.
-    pub recording: &'a InMemoryLog,
+    pub log: &'a InMemoryLog,
     /// Values that replace facts missing from the log.
     pub assumptions: &'a Assumptions,
     /// Goal of the search.
@@ -30,7 +30,7 @@ pub struct Tuner<'a> {
     /// Values that may be changed.
     pub space: &'a SearchSpace,
     /// Editor of the configuration file.
-    pub manuscript: &'a ConfigEditor<'a>,
+    pub editor: &'a ConfigEditor<'a>,
     /// Policy of the present file.
     pub policy: &'a Policy,
     /// Loads settings from a text of the file.
@@ -107,7 +107,7 @@ impl Tuner<'_> {
             (front, points)
         });
         let chosen = picked.map_or(Ok(best), |picked| pick_point(curve.as_ref(), picked))?;
-        let text = self.manuscript.annotated(self.space, &evaluated[chosen].draft)?;
+        let text = self.editor.annotated(self.space, &evaluated[chosen].draft)?;
         let present = self.replay(self.space.present())?;
         let impossible = feasibility::infeasible_terms(self, &evaluated[best].rank);
         let outcome = SearchOutcome { stakes: &objectives, tried: &evaluated, curve, picked, chosen, impossible };
@@ -162,7 +162,7 @@ impl Tuner<'_> {
 
     fn evaluate(&self, objectives: &[Objective], candidate: &Candidate) -> Result<Evaluated, TuneError> {
         let report = self.replay(candidate)?;
-        let span = self.recording.span();
+        let span = self.log.span();
         let figures: Vec<Option<f64>> =
             objectives.iter().map(|objective| objective.measure.of(&report, &span)).collect();
         let rank = Rank::of(self.goal, &figures, self.space.changes(candidate));
@@ -171,12 +171,12 @@ impl Tuner<'_> {
 
     /// Replays the log under the file with the values of a candidate.
     fn replay(&self, candidate: &Candidate) -> Result<PolicyReport, TuneError> {
-        let text = self.manuscript.with(self.space, candidate)?;
+        let text = self.editor.with(self.space, candidate)?;
         let settings = (self.settings)(&text).map_err(TuneError::Wrong)?;
         if self.space.draft(&settings) != *candidate {
-            return Err(self.manuscript.edit_error(self.space).into());
+            return Err(self.editor.edit_error(self.space).into());
         }
-        Ok(self.recording.replay(self.policy.with(settings), self.assumptions))
+        Ok(self.log.replay(self.policy.with(settings), self.assumptions))
     }
 }
 

@@ -120,7 +120,7 @@ fn check_query(query: &str) {
 
 /// Returns the metric of a name, and the suffix of a histogram's name.
 fn find_metric(name: &str) -> (&'static Metric, &str) {
-    let is_match = |metric: &&Metric| match (metric.form, name.strip_prefix(metric.name)) {
+    let is_match = |metric: &&Metric| match (metric.kind, name.strip_prefix(metric.name)) {
         (MetricKind::Histogram, Some(suffix)) => ["_bucket", "_sum", "_count"].contains(&suffix),
         (_, rest) => rest == Some(""),
     };

@@ -315,7 +315,7 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
     fn send_request(&mut self, cost: u64) {
         let route = usize::try_from(cost - 1).expect("cost fits usize");
         let decision = self.admission.admit(ClientKey::from_number(1), ClassId(0), route, "/", self.now);
-        if let AdmissionOutcome::Admitted(permit) = decision.ruling {
+        if let AdmissionOutcome::Admitted(permit) = decision.outcome {
             let window = self.window.span(self.now).start;
             *self.served.entry(window).or_default() += cost;
             self.inflight.push((permit, window, cost));

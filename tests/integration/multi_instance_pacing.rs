@@ -186,7 +186,7 @@ impl PacedInstance {
             if self.is_low.swap(false, Ordering::Relaxed) {
                 self.refresh_leases(now);
             }
-            match decide(&self.admission, request, now).ruling {
+            match decide(&self.admission, request, now).outcome {
                 AdmissionOutcome::Admitted(permit) => {
                     permit.settle(|_, expected| expected);
                     return true;

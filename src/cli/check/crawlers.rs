@@ -25,7 +25,7 @@ pub(super) fn verify(verify: &Verify) -> String {
     };
     let signatures = match &verify.signatures {
         None => "signatures off".into(),
-        Some(Signatures { unlisted_agents, max_lifetime }) => {
+        Some(Signatures { fetch_unlisted_keys: unlisted_agents, max_lifetime }) => {
             let agents = if *unlisted_agents { "any agent" } else { "operators' agents" };
             format!(
                 "signatures of {agents} valid for up to {}, by keys fetched from the agents",
@@ -39,7 +39,7 @@ pub(super) fn verify(verify: &Verify) -> String {
 /// Returns a warning for each unusable range file. The gateway starts without such a file and loads it once it is
 /// valid.
 pub(super) fn range_file_warnings(settings: &Settings) -> Vec<String> {
-    let warning = |RangeFile { file, named_at, .. }: &RangeFile| {
+    let warning = |RangeFile { override_file: file, location: named_at, .. }: &RangeFile| {
         let error = verify::validate_file(file)?;
         Some(format!("{named_at}: {} cannot be used: {error}; it verifies no client until it can", file.display()))
     };
@@ -58,7 +58,7 @@ pub(super) fn reassigned_tokens(settings: &Settings) -> Vec<String> {
                 && operator.tokens.iter().flatten().any(|claimed| claimed.eq_ignore_ascii_case(token))
         };
         let Some(new_operator) = settings.operators.iter().find(claims_token) else { continue };
-        let is_exhaustive = new_operator.complete.as_ref().is_some_and(|complete| !complete.is_empty());
+        let is_exhaustive = new_operator.exhaustive.as_ref().is_some_and(|complete| !complete.is_empty());
         let consequence = if is_exhaustive { "impostors" } else { "declared bots" };
         warnings.push(format!(
             "operators.{name}.product_tokens: {token} moves from {previous} to {name}, so genuine crawlers of {previous} are {consequence}, \
@@ -94,7 +94,7 @@ pub(super) fn operator(operator: &CrawlerOperator, builtin: &OperatorTable) -> S
         ProofMethod::Address => "ranges".to_owned(),
         ProofMethod::Dns => "DNS names".to_owned(),
     };
-    match operator.complete.as_ref().map(|methods| methods.iter().map(method_name).collect::<Vec<String>>()) {
+    match operator.exhaustive.as_ref().map(|methods| methods.iter().map(method_name).collect::<Vec<String>>()) {
         Some(methods) if methods.is_empty() => add("impostors", Some(Vec::new())),
         methods => add("exhaustive", methods),
     }
@@ -110,7 +110,7 @@ pub(super) fn operator(operator: &CrawlerOperator, builtin: &OperatorTable) -> S
 
 /// Returns the summary lines of robots.txt. Delays by `auto` assume that other clients use nothing of the budget.
 pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
-    let Robots { delays, file, trap: honeypot, .. } = &settings.robots;
+    let Robots { delays, override_file: file, honeypot, .. } = &settings.robots;
     let text = file.as_ref().map_or_else(|| "from the origin".into(), |file| file.display().to_string());
     let mut lines = vec![format!("\nrobots.txt: {text}")];
     let delay_line = |crawlers: &str, delay: &CrawlDelay| match delay {

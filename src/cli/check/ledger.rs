@@ -12,7 +12,7 @@ pub(super) fn ledger(ledger: &Ledger, state_dir: &Path) -> String {
 }
 
 fn redis_summary(redis: &Redis) -> String {
-    let failure_mode = match redis.when_lost {
+    let failure_mode = match redis.failure_mode {
         LedgerFailureMode::Refuse => "refuse",
         LedgerFailureMode::Fallback => "fallback",
     };

@@ -57,6 +57,6 @@ pub(super) fn tiers(quota: &Quota, class_tiers: &ClassTiers) -> String {
         let share = tier.above.as_f64() / quota.limit.as_f64() * 100.0;
         format!("from {} ({share:.0}%) sheds {}%", tier.above, tier.shed.ratio() * 100.0)
     };
-    let steps: Vec<String> = class_tiers.ladder.tiers().iter().map(step).collect();
+    let steps: Vec<String> = class_tiers.tiers.tiers().iter().map(step).collect();
     format!("{}{}", steps.join(", "), shadow(class_tiers.enforce))
 }

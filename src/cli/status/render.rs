@@ -96,7 +96,7 @@ fn scopes(scopes: &[Scope], view: &View) -> String {
             Some(1) => format!("{}{controller}, 1 partition", scope.name),
             Some(count) => format!("{}{controller}, {} partitions", scope.name, group_digits(count)),
         };
-        let busy = scope.busiest_partitions.iter().filter(|value| value.is_busy()).take(VALUES);
+        let busy = scope.busiest_partitions.iter().filter(|value| value.is_busy()).take(MAX_PARTITIONS);
         let value =
             |scope: &Scope| row(format!("  {}", if scope.name.is_empty() { "(none)" } else { &scope.name }), scope);
         std::iter::once(row(name, scope)).chain(busy.map(value)).collect::<Vec<_>>()
@@ -130,7 +130,7 @@ fn clients(clients: &[Client], view: &View) -> String {
         (Some(rule), None) => rule.clone(),
         (None, _) => "-".into(),
     };
-    let rows = clients.iter().filter(|client| client.refused > 0).take(CLIENTS);
+    let rows = clients.iter().filter(|client| client.refused > 0).take(MAX_CLIENTS);
     let rows = rows.map(|client| {
         vec![client.key.clone(), client.class.clone(), group_digits(client.refused), tokens(client), until(client)]
     });
@@ -202,5 +202,5 @@ const GAP: usize = 2;
 const MIN_COLUMN: usize = 12;
 
 /// Number of clients and of partitions shown; the API returns more.
-const CLIENTS: usize = 10;
-const VALUES: usize = 5;
+const MAX_CLIENTS: usize = 10;
+const MAX_PARTITIONS: usize = 5;

@@ -11,19 +11,19 @@ pub(in crate::config) enum Ledger {
     #[default]
     File,
     Memory,
-    Shared(Shared),
+    Shared(SharedLedger),
 }
 
 /// A ledger shared by several instances.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Shared {
+pub(in crate::config) struct SharedLedger {
     /// Redis or Valkey server through which the instances share each quota. Required.
     pub redis: Option<Redis>,
 }
 
-impl From<Shared> for Ledger {
-    fn from(shared: Shared) -> Self {
+impl From<SharedLedger> for Ledger {
+    fn from(shared: SharedLedger) -> Self {
         Self::Shared(shared)
     }
 }
@@ -31,7 +31,7 @@ impl From<Shared> for Ledger {
 impl<'de> Deserialize<'de> for Ledger {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "a ledger; use file, memory or { redis: { url: redis://HOST } }";
-        string_or_map::<D, Self, Shared>(deserializer, needs, |word| match word {
+        string_or_map::<D, Self, SharedLedger>(deserializer, needs, |word| match word {
             "file" => Some(Self::File),
             "memory" => Some(Self::Memory),
             _ => None,
@@ -45,7 +45,7 @@ impl JsonSchema for Ledger {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let shared = generator.subschema_for::<Shared>();
+        let shared = generator.subschema_for::<SharedLedger>();
         json_schema!({ "anyOf": [{ "enum": ["file", "memory"] }, shared] })
     }
 }
@@ -69,12 +69,12 @@ pub(in crate::config) struct Redis {
     /// divided by the instances seen in the last minute; nothing below 1 % of the limit. The instance uses them while
     /// Redis does not respond. No other instance can use them, so the limit holds. An instance that crashes wastes
     /// them.
-    pub failure_mode: WhenLost,
+    pub failure_mode: LedgerFailureMode,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::config) enum WhenLost {
+pub(in crate::config) enum LedgerFailureMode {
     #[default]
     Refuse,
     Fallback,

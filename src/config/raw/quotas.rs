@@ -118,7 +118,7 @@ pub(in crate::config) struct Tiers {
 /// Tiers with keys.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct LongTiers {
+struct TierOptions {
     /// false: shadow mode. Refusals by these tiers are counted and logged only. Default true.
     enforce: Option<bool>,
     /// List of { above, shed }; both must increase. Required.
@@ -156,7 +156,7 @@ impl<'de> Deserialize<'de> for Tiers {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Tiers, A::Error> {
-                let LongTiers { enforce, steps } = LongTiers::deserialize(MapAccessDeserializer::new(map))?;
+                let TierOptions { enforce, steps } = TierOptions::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(Tiers { enforce, steps, long: true })
             }
         }
@@ -171,7 +171,7 @@ impl JsonSchema for Tiers {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (short, long) = (generator.subschema_for::<Vec<Tier>>(), generator.subschema_for::<LongTiers>());
+        let (short, long) = (generator.subschema_for::<Vec<Tier>>(), generator.subschema_for::<TierOptions>());
         json_schema!({ "anyOf": [short, long] })
     }
 }

@@ -69,7 +69,7 @@ pub(in crate::config) struct Scope {
     /// origin's cache and routes with sample_latency: false are ignored. If the origin returns 429 beyond a fixed
     /// number, set max near it, or use concurrency.
     #[serde(deserialize_with = "present_or_default")]
-    pub adaptive_concurrency: Option<Adaptive>,
+    pub adaptive_concurrency: Option<AdaptiveConcurrency>,
     /// Circuit breaker: pauses the scope after overload responses, timeouts and broken connections. `backoff:` without
     /// a value is the same as `backoff: {}`. If statuses contains 429, as by default, a 429 of the origin is never
     /// forwarded: the client receives a Retry-After with the backoff. Default none.
@@ -119,7 +119,7 @@ pub(in crate::config) struct Autothrottle {
 /// Controller that varies the concurrency with the latency of the origin. It rises while responses take as long as
 /// without a queue, and falls with longer latency, timeouts and overloads.
 #[derive(Clone, Default)]
-pub(in crate::config) struct Adaptive {
+pub(in crate::config) struct AdaptiveConcurrency {
     pub min: Option<u32>,
     pub max: Option<u32>,
 }
@@ -127,33 +127,35 @@ pub(in crate::config) struct Adaptive {
 /// Bounds of the concurrency.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct AdaptiveKeys {
+struct ConcurrencyBounds {
     /// Minimum concurrency, at least 1. Default 1.
     min: Option<u32>,
     /// Maximum concurrency, at most the scope's concurrency. Default the scope's concurrency, or else 256.
     max: Option<u32>,
 }
 
-impl From<AdaptiveKeys> for Adaptive {
-    fn from(AdaptiveKeys { min, max }: AdaptiveKeys) -> Self {
+impl From<ConcurrencyBounds> for AdaptiveConcurrency {
+    fn from(ConcurrencyBounds { min, max }: ConcurrencyBounds) -> Self {
         Self { min, max }
     }
 }
 
-impl<'de> Deserialize<'de> for Adaptive {
+impl<'de> Deserialize<'de> for AdaptiveConcurrency {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "a concurrency controller; use gradient, or { min: 2, max: 64 }";
-        string_or_map::<D, Self, AdaptiveKeys>(deserializer, needs, |word| (word == "gradient").then(Self::default))
+        string_or_map::<D, Self, ConcurrencyBounds>(deserializer, needs, |word| {
+            (word == "gradient").then(Self::default)
+        })
     }
 }
 
-impl JsonSchema for Adaptive {
+impl JsonSchema for AdaptiveConcurrency {
     fn schema_name() -> Cow<'static, str> {
         "Adaptive".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let keys = generator.subschema_for::<AdaptiveKeys>();
+        let keys = generator.subschema_for::<ConcurrencyBounds>();
         json_schema!({ "anyOf": [{ "enum": ["gradient"] }, keys] })
     }
 }

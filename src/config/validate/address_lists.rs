@@ -2,12 +2,12 @@
 //! files.
 
 use super::diagnostics::Diagnostics;
-use crate::config::raw::address_lists::List;
+use crate::config::raw::address_lists::AddressListFile;
 use crate::config::serde_forms::NamedMap;
 use crate::config::settings::AddressList;
 use crate::policy::address_lists::AddressLists;
 
-pub(super) fn lists(raw: &NamedMap<List>, report: &mut Diagnostics) -> Vec<AddressList> {
+pub(super) fn lists(raw: &NamedMap<AddressListFile>, report: &mut Diagnostics) -> Vec<AddressList> {
     if raw.0.len() > AddressLists::MAX_LISTS {
         report.error(
             "address_lists",
@@ -15,7 +15,7 @@ pub(super) fn lists(raw: &NamedMap<List>, report: &mut Diagnostics) -> Vec<Addre
             "merge some",
         );
     }
-    let list = |(name, raw_list): &(String, List)| {
+    let list = |(name, raw_list): &(String, AddressListFile)| {
         let path = format!("address_lists.{name}");
         report.name(&path, name);
         let path = format!("{path}.file");
@@ -24,7 +24,7 @@ pub(super) fn lists(raw: &NamedMap<List>, report: &mut Diagnostics) -> Vec<Addre
         if file.is_empty() {
             report.error(&path, "missing", "name a file such as ./hosting.txt");
         }
-        AddressList { name: name.clone(), file: file.into(), named_at }
+        AddressList { name: name.clone(), override_file: file.into(), location: named_at }
     };
     raw.0.iter().map(list).collect()
 }

@@ -26,7 +26,7 @@ const MAX_CLASSES: usize = 1000;
 /// Minimum length of an API key without a warning; shorter keys can be guessed.
 const MIN_KEY_LEN: usize = 16;
 
-pub(super) fn agent_rules(raw: &[Agent], report: &mut Diagnostics) -> Vec<UserAgentRule> {
+pub(super) fn user_agent_rules(raw: &[Agent], report: &mut Diagnostics) -> Vec<UserAgentRule> {
     if raw.len() > MAX_CLASSES {
         report.error(
             "user_agent_rules",

@@ -29,7 +29,7 @@ impl Diagnostics {
         if !left_out.iter().any(|error| is_within(path, error)) && !reported.iter().any(|error| error.path == path) {
             let (message, hint) = (message.into(), hint.into());
             self.mistakes.push(ConfigError {
-                place: self.written.enclosing_position(path),
+                location: self.written.enclosing_position(path),
                 path: path.to_owned(),
                 message,
                 hint,
@@ -98,7 +98,7 @@ impl Diagnostics {
 /// file.
 fn is_within(path: &str, error: &ConfigError) -> bool {
     match error.path.is_empty() {
-        true => matches!(error.place, SourceLocation::Position { .. }),
+        true => matches!(error.location, SourceLocation::Position { .. }),
         false => is_subpath(path, &error.path),
     }
 }

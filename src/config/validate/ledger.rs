@@ -37,9 +37,9 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         report.name("ledger.redis.prefix", prefix);
         redis.prefix.clone_from(prefix);
     }
-    redis.when_lost = match raw_redis.failure_mode {
-        raw::WhenLost::Refuse => LedgerFailureMode::Refuse,
-        raw::WhenLost::Fallback => LedgerFailureMode::Fallback,
+    redis.failure_mode = match raw_redis.failure_mode {
+        raw::LedgerFailureMode::Refuse => LedgerFailureMode::Refuse,
+        raw::LedgerFailureMode::Fallback => LedgerFailureMode::Fallback,
     };
     for quota in quotas.iter().filter(|quota| quota.limit > MAX_REDIS_LIMIT) {
         report.error(
@@ -53,7 +53,7 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
 
 fn placeholder_redis() -> Redis {
     let (prefix, when_lost) = ("tidegate".into(), LedgerFailureMode::Refuse);
-    Redis { host: String::new(), port: PORT, user: None, password: None, database: 0, prefix, when_lost }
+    Redis { host: String::new(), port: PORT, user: None, password: None, database: 0, prefix, failure_mode: when_lost }
 }
 
 /// Parses a Redis URL. `Err` is the message and the hint, without the URL, which may contain a password.

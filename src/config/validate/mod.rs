@@ -44,7 +44,7 @@ pub(super) fn validate(
     let log = server::log(&raw.log, &state_dir, &mut report);
 
     let trust = clients::proxy_trust(&raw.clients, &mut report);
-    let agent_rules = classes::agent_rules(&raw.user_agent_rules, &mut report);
+    let agent_rules = classes::user_agent_rules(&raw.user_agent_rules, &mut report);
     let crawler_operators = verify::operators(&raw.operators, operators, &mut report);
     let operator_names = all_names(operators, &crawler_operators);
     let operators: Vec<&str> = operator_names.iter().map(String::as_str).collect();
@@ -62,7 +62,7 @@ pub(super) fn validate(
     let range_files = verify::range_files(&raw.operators, &report);
     verify::warn_unfetched(&raw.operators, &verify, &mut report);
     let robots = robots::robots(raw, &classes, &operators, &mut report);
-    let bot_detection = bot_detection::bot_detection(raw, robots.trap.as_deref(), &mut report);
+    let bot_detection = bot_detection::bot_detection(raw, robots.honeypot.as_deref(), &mut report);
 
     let crawl_policy = crawl_policy::crawl_policy(&raw.crawl_policy, &mut report);
 

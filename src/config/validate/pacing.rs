@@ -78,5 +78,5 @@ fn weights(raw: &Raw, path: &str, classes: &[Class], report: &mut Diagnostics) -
 
 /// Returns true if the tiers refuse everything from the first unit.
 fn excludes(tiers: &ClassTiers) -> bool {
-    tiers.enforce && tiers.ladder.shutoff_at().is_some_and(|mark| mark.is_zero())
+    tiers.enforce && tiers.tiers.shutoff_at().is_some_and(|mark| mark.is_zero())
 }

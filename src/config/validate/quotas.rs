@@ -276,7 +276,7 @@ fn tier_set(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> 
         }
         tiers.push(tier);
     }
-    ClassTiers { ladder: TierSet::new(tiers, limit), enforce: raw.enforce.unwrap_or(true) }
+    ClassTiers { tiers: TierSet::new(tiers, limit), enforce: raw.enforce.unwrap_or(true) }
 }
 
 /// Returns `threshold` in units. A share of the limit is rounded up: 0.1 % of 0.5 units is one thousandth, not 0.

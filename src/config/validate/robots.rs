@@ -32,8 +32,8 @@ pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], rep
     }
     Robots {
         delays: if merge { delays } else { CrawlDelays::default() },
-        file: file.as_ref().map(Into::into),
-        trap: honeypot.clone(),
+        override_file: file.as_ref().map(Into::into),
+        honeypot: honeypot.clone(),
     }
 }
 

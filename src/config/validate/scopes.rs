@@ -170,7 +170,12 @@ fn autothrottle(raw: &raw::Autothrottle, min_delay: Duration, path: &str, report
     }
 }
 
-fn gradient(raw: &raw::Adaptive, concurrency: Option<u32>, path: &str, report: &mut Diagnostics) -> Gradient {
+fn gradient(
+    raw: &raw::AdaptiveConcurrency,
+    concurrency: Option<u32>,
+    path: &str,
+    report: &mut Diagnostics,
+) -> Gradient {
     let min = report.nonzero_count(&format!("{path}.min"), raw.min, 1);
     let max = report.nonzero_count(&format!("{path}.max"), raw.max, concurrency.unwrap_or(CEILING));
     let max_path = format!("{path}.max");

@@ -15,7 +15,7 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 /// Default file name of the access log, in `state_dir`.
 const ACCESS_LOG: &str = "access.log";
-const SPREAD: Share = Share::from_millionths(200_000);
+const DEFAULT_RETRY_AFTER_SPREAD: Share = Share::from_millionths(200_000);
 const KIB: u64 = 1024;
 
 pub(super) fn listen(raw: &raw::File, report: &mut Diagnostics) -> Vec<SocketAddr> {
@@ -211,7 +211,7 @@ pub(super) fn headers(raw: &raw_server::Headers) -> Headers {
             legacy.push(family);
         }
     }
-    let retry_after_spread = raw.retry_after_spread.as_ref().map_or(SPREAD, |share| share.0);
+    let retry_after_spread = raw.retry_after_spread.as_ref().map_or(DEFAULT_RETRY_AFTER_SPREAD, |share| share.0);
     Headers { ratelimit: raw.ratelimit != raw_server::RateLimit::Off, legacy, retry_after_spread }
 }
 

@@ -65,7 +65,7 @@ fn nameservers(raw: &raw::Servers, report: &mut Diagnostics) -> Vec<SocketAddr> 
 fn signatures(raw: &raw::Signatures, report: &mut Diagnostics) -> Option<Signatures> {
     let max_lifetime = raw.max_lifetime.as_ref().map(|span| span.0);
     let max_lifetime = report.nonzero_duration("verify.signatures.max_lifetime", max_lifetime, DEFAULT_MAX_LIFETIME);
-    raw.enabled.unwrap_or(true).then_some(Signatures { unlisted_agents: raw.fetch_unlisted_keys, max_lifetime })
+    raw.enabled.unwrap_or(true).then_some(Signatures { fetch_unlisted_keys: raw.fetch_unlisted_keys, max_lifetime })
 }
 
 /// Returns the operators that the file adds or changes. `known` are the names of the built-in operators.
@@ -105,7 +105,7 @@ pub(super) fn range_files(raw: &NamedMap<raw::Operator>, report: &Diagnostics) -
     each_range(raw, |path, source| {
         if !is_network(source) && !source.contains("://") {
             let named_at = format!("{}: {path}", report.location_of(path));
-            files.push(RangeFile { file: source.into(), named_at });
+            files.push(RangeFile { override_file: source.into(), location: named_at });
         }
     });
     files
@@ -159,7 +159,7 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagno
         tokens: texts(&raw.product_tokens),
         ranges: texts(&raw.ranges),
         names: raw.dns_names.as_ref().map(patterns),
-        complete: raw.exhaustive.as_ref().map(exhaustive),
+        exhaustive: raw.exhaustive.as_ref().map(exhaustive),
         signature_agents: texts(&raw.signature_agents),
     }
 }

@@ -36,7 +36,7 @@ proptest! {
         let unbounded = Engine::new(LeaseMode::Local, 1_000_000).admission(rules(vec![], vec![route(&[])]), NOON);
         let request = |admission: &Admission, key: u64, now| {
             let decision = admission.admit(ClientKey::from_number(key), LIMITED, 0, "/item/1", now);
-            let wait = match decision.ruling {
+            let wait = match decision.outcome {
                 AdmissionOutcome::Admitted(_) => None,
                 AdmissionOutcome::Refused(refusal) => Some(refusal.wait),
             };

@@ -18,7 +18,7 @@ impl Scheduler {
     /// Grants slots, in order, to all waiters that can start after a change of `instances`, with the slots that this
     /// change unreserves elsewhere.
     pub(super) fn dispatch(&mut self, instances: &[InstanceId]) {
-        if !instances.iter().any(|instance| self.doors[instance.0].has_waiters()) {
+        if !instances.iter().any(|instance| self.instances[instance.0].has_waiters()) {
             return;
         }
         let mut changed: Few<InstanceId> = instances.into();
@@ -47,10 +47,10 @@ impl Scheduler {
     /// something other than a slot.
     fn unreserved_by(&self, instances: &[InstanceId]) -> Few<InstanceId> {
         let is_blocked = |instance: &&InstanceId| !self.waits_only_for_slots(**instance);
-        let queues = instances.iter().filter(is_blocked).flat_map(|instance| self.doors[instance.0].queues());
+        let queues = instances.iter().filter(is_blocked).flat_map(|instance| self.instances[instance.0].queues());
         let others = queues.flat_map(|queue| &self.queues[queue.0].doors).copied();
         let mut unreserved: Few<InstanceId> =
-            others.filter(|instance| self.doors[instance.0].limiter.oldest_first_due()).collect();
+            others.filter(|instance| self.instances[instance.0].limiter.oldest_first_due()).collect();
         unreserved.sort_unstable();
         unreserved.dedup();
         unreserved
@@ -59,7 +59,7 @@ impl Scheduler {
     /// For each instance whose next slot opens at a known time: wakes its oldest waiter if no waiter owns the timer, or
     /// the timer owner if its timer expires too late.
     fn rearm_timers(&mut self, instances: &[InstanceId]) {
-        for instance in instances.iter().map(|instance| &self.doors[instance.0]) {
+        for instance in instances.iter().map(|instance| &self.instances[instance.0]) {
             let Some(oldest) = instance.oldest() else { continue };
             let Some(opens_at) = instance.limiter.opens_at(self.now) else { continue };
             let to_wake = match instance.timer_owner {
@@ -78,7 +78,7 @@ impl Scheduler {
     pub(super) fn claim_timer(&mut self, id: WaiterId, instances: &[InstanceId]) -> Option<Timestamp> {
         let mut earliest: Option<Timestamp> = None;
         for instance in instances {
-            let instance = &mut self.doors[instance.0];
+            let instance = &mut self.instances[instance.0];
             if instance.timer_owner.is_some_and(|(owner, _)| owner != id) {
                 continue;
             }
@@ -91,13 +91,14 @@ impl Scheduler {
 
     /// Returns the next waiter to start, over all wait queues of `instances`.
     fn next_waiter(&self, instances: &[InstanceId]) -> Option<WaiterId> {
-        let is_open = |instance: &&InstanceId| self.doors[instance.0].limiter.blocked_by(self.now).is_none();
+        let is_open = |instance: &&InstanceId| self.instances[instance.0].limiter.blocked_by(self.now).is_none();
         let queues = instances.iter().filter(is_open).flat_map(|&instance| {
             // If the only free slot is reserved, only the queue of its waiter can start.
-            let reserved =
-                self.slot_reserved_for(instance).filter(|_| self.doors[instance.0].limiter.has_one_slot_left(self.now));
+            let reserved = self
+                .slot_reserved_for(instance)
+                .filter(|_| self.instances[instance.0].limiter.has_one_slot_left(self.now));
             let reserved = reserved.and_then(|waiter| self.waiters.get(&waiter)).map(|waiter| waiter.lane);
-            self.doors[instance.0].queues().filter(move |queue| reserved.is_none_or(|reserved| reserved == *queue))
+            self.instances[instance.0].queues().filter(move |queue| reserved.is_none_or(|reserved| reserved == *queue))
         });
         let startable = queues.filter(|&queue| self.queue_blocked_by(queue).is_none());
         let first = |queue: QueueId| {
@@ -113,7 +114,7 @@ impl Scheduler {
     /// Returns the oldest waiter of `instance` if oldest-first is due. Considers only waiters that are blocked by
     /// nothing but slots.
     fn slot_reserved_for(&self, InstanceId(instance): InstanceId) -> Option<WaiterId> {
-        let instance = &self.doors[instance];
+        let instance = &self.instances[instance];
         if !instance.has_waiters() || !instance.limiter.oldest_first_due() {
             return None;
         }
@@ -137,12 +138,13 @@ impl Scheduler {
     }
 
     fn scopes_blocked_by(&self, instances: &[InstanceId]) -> Option<BlockedBy> {
-        instances.iter().filter_map(|instance| self.doors[instance.0].limiter.blocked_by(self.now)).max()
+        instances.iter().filter_map(|instance| self.instances[instance.0].limiter.blocked_by(self.now)).max()
     }
 
     /// Returns true if the last slot of one of `instances` is reserved for a waiter in another queue.
     fn is_reserved_for_other(&self, instances: &[InstanceId], queue: impl Fn() -> Option<QueueId>) -> bool {
-        let mut last = instances.iter().filter(|instance| self.doors[instance.0].limiter.has_one_slot_left(self.now));
+        let mut last =
+            instances.iter().filter(|instance| self.instances[instance.0].limiter.has_one_slot_left(self.now));
         let is_in_other_queue =
             |waiter: WaiterId| self.waiters.get(&waiter).is_some_and(|waiter| Some(waiter.lane) != queue());
         last.any(|instance| self.slot_reserved_for(*instance).is_some_and(is_in_other_queue))
@@ -154,7 +156,7 @@ impl Scheduler {
     }
 
     fn waits_only_for_slots(&self, InstanceId(instance): InstanceId) -> bool {
-        self.doors[instance].limiter.blocked_by(self.now).is_none_or(BlockedBy::is_slot)
+        self.instances[instance].limiter.blocked_by(self.now).is_none_or(BlockedBy::is_slot)
     }
 
     /// Grants slots of `instances` to waiter `id`, or to a new request.
@@ -166,9 +168,9 @@ impl Scheduler {
         };
         let starts: Few<(InstanceId, bool)> = instances.iter().map(with_oldest_first).collect();
         let start = |(instance, advances_oldest_first): (InstanceId, bool)| {
-            (instance, self.doors[instance.0].limiter.grant(advances_oldest_first, random, now))
+            (instance, self.instances[instance.0].limiter.grant(advances_oldest_first, random, now))
         };
-        SlotGrant { doors: starts.into_iter().map(start).collect(), started: now }
+        SlotGrant { instances: starts.into_iter().map(start).collect(), started: now }
     }
 }
 

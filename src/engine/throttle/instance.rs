@@ -21,7 +21,7 @@ pub(super) struct ScopeInstance {
     /// Waiter that polls when the instance is unblocked by time, and that time. Only this waiter sets a timer.
     pub(super) timer_owner: Option<(WaiterId, Timestamp)>,
     /// Queues with waiters for the instance, ordered by their oldest waiter.
-    lanes: BTreeSet<(WaiterId, QueueId)>,
+    queues_by_oldest: BTreeSet<(WaiterId, QueueId)>,
     /// Number of waiters, by priority.
     waiters_by_priority: BTreeMap<u8, u32>,
     last_used: Timestamp,
@@ -38,7 +38,7 @@ impl ScopeInstance {
             scope: Arc::clone(scope),
             limiter,
             timer_owner: None,
-            lanes: BTreeSet::new(),
+            queues_by_oldest: BTreeSet::new(),
             waiters_by_priority: BTreeMap::new(),
             last_used: Timestamp::default(),
         }
@@ -55,17 +55,17 @@ impl ScopeInstance {
     }
 
     pub(super) fn has_waiters(&self) -> bool {
-        !self.lanes.is_empty()
+        !self.queues_by_oldest.is_empty()
     }
 
     /// Returns the queues of the instance, ordered by their oldest waiter.
     pub(super) fn queues(&self) -> impl Iterator<Item = QueueId> {
-        self.lanes.iter().map(|(_, queue)| *queue)
+        self.queues_by_oldest.iter().map(|(_, queue)| *queue)
     }
 
     /// Returns the waiter that has waited longest.
     pub(super) fn oldest(&self) -> Option<WaiterId> {
-        self.lanes.first().map(|(waiter, _)| *waiter)
+        self.queues_by_oldest.first().map(|(waiter, _)| *waiter)
     }
 
     /// Returns the lowest priority among the waiters.
@@ -97,10 +97,10 @@ impl ScopeInstance {
             return;
         }
         if let Some(before) = before {
-            self.lanes.remove(&(before, queue));
+            self.queues_by_oldest.remove(&(before, queue));
         }
         if let Some(after) = after {
-            self.lanes.insert((after, queue));
+            self.queues_by_oldest.insert((after, queue));
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Scheduler {
     /// Latest time seen. Used by guards that are dropped without a time.
     pub(super) now: Timestamp,
     groups: Vec<ScopeGroup>,
-    pub(super) doors: Slab<ScopeInstance>,
+    pub(super) instances: Slab<ScopeInstance>,
     /// Non-empty wait queues.
     pub(super) queues: Slab<WaitQueue>,
     pub(super) queue_by_instances: HashMap<Few<InstanceId>, QueueId, RandomState>,
@@ -48,7 +48,7 @@ pub(super) struct PartitionValue<'a> {
 /// Slots held by a request, one per scope instance.
 #[derive(Clone, Debug)]
 pub(super) struct SlotGrant {
-    pub(super) doors: Few<(InstanceId, BackoffEpoch)>,
+    pub(super) instances: Few<(InstanceId, BackoffEpoch)>,
     pub(super) started: Timestamp,
 }
 
@@ -70,13 +70,13 @@ impl Scheduler {
     pub(super) fn update_config(&mut self, scopes: &[Scope]) {
         self.groups.iter_mut().for_each(ScopeGroup::remove_config);
         // Waiters of a removed instance keep its old limits; otherwise all of them would start at once.
-        let empty = self.doors.iter_mut().filter(|(_, instance)| !instance.has_waiters());
+        let empty = self.instances.iter_mut().filter(|(_, instance)| !instance.has_waiters());
         empty.for_each(|(_, instance)| instance.limiter.rules = None);
         for scope in scopes.iter().filter(|scope| scope.throttle.is_some()) {
             let ScopeGroupId(group) = self.group_id(&scope.name);
-            self.groups[group].update_config(scope, &mut self.doors, self.now);
+            self.groups[group].update_config(scope, &mut self.instances, self.now);
         }
-        let all: Vec<InstanceId> = self.doors.iter().map(|(instance, _)| InstanceId(instance)).collect();
+        let all: Vec<InstanceId> = self.instances.iter().map(|(instance, _)| InstanceId(instance)).collect();
         self.dispatch(&all);
         // Wake all waiters: the condition that blocks them may have changed.
         for waiter in self.waiters.values_mut() {
@@ -88,7 +88,7 @@ impl Scheduler {
     pub(super) fn scope_ref(&mut self, scope: &Scope) -> ScopeRef {
         let ScopeGroupId(group) = self.group_id(&scope.name);
         match &scope.partitioning {
-            None => ScopeRef::Single(self.groups[group].single(&mut self.doors, self.now)),
+            None => ScopeRef::Single(self.groups[group].single(&mut self.instances, self.now)),
             Some(partitioning) => ScopeRef::Partitioned(ScopeGroupId(group), partitioning.from.clone()),
         }
     }
@@ -106,7 +106,7 @@ impl Scheduler {
         let instance = |target: &ScopeTarget<'_>| match target {
             ScopeTarget::Single(instance) => *instance,
             ScopeTarget::Partitioned(ScopeGroupId(group), value) => {
-                self.groups[*group].instance_for(value, &mut self.doors, self.now)
+                self.groups[*group].instance_for(value, &mut self.instances, self.now)
             }
         };
         let mut instances: Few<InstanceId> = targets.iter().map(instance).collect();
@@ -151,7 +151,7 @@ impl Scheduler {
         let ahead = queue.map_or(0, |queue| queue.waiters_ahead(request.client, request.priority));
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
         let starts =
-            instances.iter().map(|instance| self.doors[instance.0].limiter.earliest_start_after(ahead, self.now));
+            instances.iter().map(|instance| self.instances[instance.0].limiter.earliest_start_after(ahead, self.now));
         starts.max().unwrap_or(self.now)
     }
 
@@ -224,8 +224,8 @@ impl Scheduler {
     ) -> ResponseFeedback {
         self.now = self.now.max(now);
         let mut feedback = ResponseFeedback::default();
-        for &(InstanceId(instance), epoch) in &grant.doors {
-            let ScopeInstance { scope, limiter, .. } = &mut self.doors[instance];
+        for &(InstanceId(instance), epoch) in &grant.instances {
+            let ScopeInstance { scope, limiter, .. } = &mut self.instances[instance];
             let old_backoff = limiter.backoff_state.remaining(self.now);
             let effect = limiter.record_response(epoch, outcome, random, grant.started, self.now);
             if let Some(backoff) = effect.backoff {
@@ -249,8 +249,8 @@ impl Scheduler {
     }
 
     pub(super) fn release(&mut self, grant: &SlotGrant) {
-        for &(InstanceId(instance), epoch) in &grant.doors {
-            self.doors[instance].limiter.release(epoch, grant.started, self.now);
+        for &(InstanceId(instance), epoch) in &grant.instances {
+            self.instances[instance].limiter.release(epoch, grant.started, self.now);
         }
         self.dispatch(&grant.doors());
     }
@@ -258,7 +258,7 @@ impl Scheduler {
     /// Returns snapshots of all configured scopes. Evicts idle partitions on the way.
     pub(super) fn snapshots(&mut self, now: Timestamp) -> Vec<ScopeState> {
         self.now = self.now.max(now);
-        let (now, instances) = (self.now, &mut self.doors);
+        let (now, instances) = (self.now, &mut self.instances);
         let states = self.groups.iter_mut().filter_map(|group| {
             group.evict_idle(instances, now);
             group.state(instances, now)
@@ -269,13 +269,13 @@ impl Scheduler {
     /// Returns the `count` busiest partitions of the scope `name`.
     pub(super) fn busiest(&self, name: &str, count: usize, now: Timestamp) -> Vec<ScopeState> {
         let group = self.groups.iter().find(|group| *group.name == *name);
-        group.map_or_else(Vec::new, |group| group.busiest(count, &self.doors, self.now.max(now)))
+        group.map_or_else(Vec::new, |group| group.busiest(count, &self.instances, self.now.max(now)))
     }
 
     /// Builds the rejection for a request that cannot be served in time. Its `Retry-After` lies behind all current
     /// waiters, regardless of priority.
     pub(super) fn rejection(&self, instances: &[InstanceId]) -> ThrottleRejection {
-        let all = || instances.iter().map(|instance| &self.doors[instance.0]);
+        let all = || instances.iter().map(|instance| &self.instances[instance.0]);
         let max_wait = all().map(|instance| instance.limiter.estimated_wait(self.now)).max();
         let worst = all()
             .max_by_key(|instance| (instance.limiter.blocked_by(self.now), instance.limiter.estimated_wait(self.now)));
@@ -286,7 +286,7 @@ impl Scheduler {
     }
 
     fn rules(&self, instances: &[InstanceId]) -> impl Iterator<Item = &throttle::ThrottleConfig> {
-        instances.iter().filter_map(|instance| self.doors[instance.0].limiter.rules.as_deref())
+        instances.iter().filter_map(|instance| self.instances[instance.0].limiter.rules.as_deref())
     }
 }
 
@@ -300,12 +300,12 @@ impl Scheduler {
         self.waiters.is_empty()
             && self.queues.is_empty()
             && self.queue_by_instances.is_empty()
-            && self.doors.iter().all(|(_, instance)| is_unused(instance))
+            && self.instances.iter().all(|(_, instance)| is_unused(instance))
     }
 }
 
 impl SlotGrant {
     fn doors(&self) -> Few<InstanceId> {
-        self.doors.iter().map(|(instance, _)| *instance).collect()
+        self.instances.iter().map(|(instance, _)| *instance).collect()
     }
 }

@@ -62,7 +62,7 @@ fn ms(count: u64) -> Timestamp {
 }
 
 fn origin_outcome(status: u16) -> OriginOutcome {
-    OriginOutcome { status: Some(status), latency: Duration::from_millis(10), measured: true, retry_after: None }
+    OriginOutcome { status: Some(status), latency: Duration::from_millis(10), latency_counts: true, retry_after: None }
 }
 
 /// A throttle with its scopes.

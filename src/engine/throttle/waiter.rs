@@ -45,8 +45,8 @@ impl Scheduler {
         queue.enqueue(id, request.client, request.priority);
         let oldest = queue.oldest();
         for InstanceId(instance) in instances {
-            self.doors[instance].on_enqueue(request.priority);
-            self.doors[instance].set_queue_head(queue_id, before, oldest);
+            self.instances[instance].on_enqueue(request.priority);
+            self.instances[instance].set_queue_head(queue_id, before, oldest);
         }
         id
     }
@@ -59,8 +59,8 @@ impl Scheduler {
         queue.remove(id, request.client, request.priority);
         let oldest = queue.oldest();
         for instance in &instances {
-            self.doors[instance.0].on_dequeue(id, request.priority);
-            self.doors[instance.0].set_queue_head(queue_id, before, oldest);
+            self.instances[instance.0].on_dequeue(id, request.priority);
+            self.instances[instance.0].set_queue_head(queue_id, before, oldest);
         }
         if oldest.is_none() {
             self.queues.remove(queue_id.0);
@@ -81,7 +81,7 @@ impl Scheduler {
 
     pub(super) fn full_instance(&self, instances: &[InstanceId]) -> Option<InstanceId> {
         let is_full = |instance: &InstanceId| {
-            let limiter = &self.doors[instance.0].limiter;
+            let limiter = &self.instances[instance.0].limiter;
             limiter.rules.as_ref().is_some_and(|rules| limiter.queue_length >= rules.queue.max_length)
         };
         instances.iter().copied().find(is_full)
@@ -89,7 +89,7 @@ impl Scheduler {
 
     /// Returns the waiter that a request of `priority` may evict from a full queue.
     pub(super) fn eviction_candidate(&self, InstanceId(instance): InstanceId, priority: u8) -> Option<WaiterId> {
-        let instance = &self.doors[instance];
+        let instance = &self.instances[instance];
         instance.lowest_priority().filter(|lowest| *lowest < priority)?;
         let last = instance.queues().filter_map(|queue| self.queues[queue.0].back());
         last.min_by_key(|&(priority, waiter)| (priority, Reverse(waiter))).map(|(_, waiter)| waiter)

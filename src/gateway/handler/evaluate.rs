@@ -56,7 +56,7 @@ pub(super) struct EvaluatedRequest {
 impl EvaluatedRequest {
     /// Returns true if the only reason for the refusal is a missing lease.
     pub(super) fn waits_for_lease(&self) -> bool {
-        matches!(self.decision.ruling, AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }))
+        matches!(self.decision.outcome, AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }))
     }
 }
 
@@ -85,10 +85,10 @@ impl RequestHandler {
         let admission = &current.admission;
         // A signed agent or a named bot does not claim to be a browser.
         let observation = match claim {
-            Claim::Browser | Claim::NoUserAgent if rules.behaviour.is_some() && !signature.names_an_agent() => {
+            Claim::Browser | Claim::NoUserAgent if rules.behaviour.is_some() && !signature.identifies_agent() => {
                 let seen = observe::headers_seen(head, rules, &origin, self.0.peer);
                 let observed = observe::observed_request(head, &target, (origin.client, browser), seen);
-                Observation::of(&observed, admission, now)
+                Observation::observe(&observed, admission, now)
             }
             _ => None,
         };
@@ -151,7 +151,7 @@ impl RequestHandler {
             let secure = trust.trusts(*peer)
                 && head.fields.get(Name::ForwardedProto).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
             let message = SignedMessage { head, authority: target::host(head), secure, has_body: *has_body };
-            let policy = SignaturePolicy { unlisted: config.unlisted_agents, max_lifetime: config.max_lifetime };
+            let policy = SignaturePolicy { unlisted: config.fetch_unlisted_keys, max_lifetime: config.max_lifetime };
             let time = VerifyTime { now, uptime: worker.monotonic_now() };
             worker.shared().signatures.verify(&message, trust.key(client), policy, time)
         })

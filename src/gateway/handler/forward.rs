@@ -149,7 +149,7 @@ impl RequestHandler {
 pub(super) fn prepare_client_response(context: &RequestContext, status: StatusCode, fields: &mut Fields) {
     let current = context.current();
     headers::strip_hop_by_hop(fields);
-    current.announcements.write(
+    current.rate_limit_headers.write(
         &current.settings.rules,
         context.rate_limit_snapshot(),
         context.started_at(),

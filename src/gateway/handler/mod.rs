@@ -78,7 +78,7 @@ impl RequestHandler {
         let id = worker.next_decision_id();
         let mut context =
             RequestContext::new(Rc::clone(worker), Rc::clone(connection_state), current, client_request, &decision, id);
-        match decision.ruling {
+        match decision.outcome {
             AdmissionOutcome::Refused(refusal) => {
                 self.drain_body(&context.client_request().head, body);
                 self.refuse(context, &refusal)

@@ -36,7 +36,7 @@ impl RequestHandler {
         let format = ResponseFormat::of(&context.client_request().head);
         let (mut response, bytes) = problem.into_response(format, context.id(), &mut self.0.worker.scratch());
         let (rules, fields) = (&current.settings.rules, &mut response.fields);
-        current.announcements.write(rules, snapshot, context.started_at(), status, fields);
+        current.rate_limit_headers.write(rules, snapshot, context.started_at(), status, fields);
         (response, bytes)
     }
 

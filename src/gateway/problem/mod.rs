@@ -34,7 +34,7 @@ const HTML: &[u8] = b"text/html; charset=utf-8";
 
 /// A response of the gateway instead of the origin.
 pub(super) struct Problem<'a> {
-    words: ProblemTemplate,
+    template: ProblemTemplate,
     reason: Option<Reason>,
     violated: ViolatedPolicies<'a>,
     retry_after: Option<u64>,
@@ -53,7 +53,7 @@ impl<'a> Problem<'a> {
             return Some(Self::throttled(refusal.reason, refusal.wait, spread));
         }
         Some(Self {
-            words: ProblemTemplate::for_refusal(refusal.reason),
+            template: ProblemTemplate::for_refusal(refusal.reason),
             reason: Some(refusal.reason),
             violated: ViolatedPolicies(Some((rules, snapshot))),
             retry_after: Some(refusal.retry_after(spread)),
@@ -90,7 +90,7 @@ impl<'a> Problem<'a> {
 
     fn no_capacity(wait: Duration) -> Self {
         Self {
-            words: ProblemTemplate::NO_CAPACITY,
+            template: ProblemTemplate::NO_CAPACITY,
             reason: Some(Reason::Throttle),
             violated: ViolatedPolicies(None),
             retry_after: Some(ceil_seconds(wait).max(1)),
@@ -100,7 +100,7 @@ impl<'a> Problem<'a> {
     /// Returns the problem of a scope in backoff.
     fn backing_off(wait: Duration) -> Self {
         Self {
-            words: ProblemTemplate::BACKING_OFF,
+            template: ProblemTemplate::BACKING_OFF,
             reason: Some(Reason::Backoff),
             violated: ViolatedPolicies(None),
             retry_after: Some(ceil_seconds(wait).max(1)),
@@ -109,12 +109,12 @@ impl<'a> Problem<'a> {
 
     fn plain(template: ProblemTemplate) -> Self {
         let retry_after = (template.status >= 500).then(|| ceil_seconds(ORIGIN_RETRY));
-        Self { words: template, reason: None, violated: ViolatedPolicies(None), retry_after }
+        Self { template, reason: None, violated: ViolatedPolicies(None), retry_after }
     }
 
     /// Returns the status of the response.
     pub(super) fn status(&self) -> StatusCode {
-        StatusCode::from_u16(self.words.status).expect("valid status")
+        StatusCode::from_u16(self.template.status).expect("valid status")
     }
 
     /// Returns the value of `Retry-After`, in seconds.
@@ -157,9 +157,9 @@ impl<'a> Problem<'a> {
     }
 
     fn write_json(&self, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
-        text.write_str(self.words.until_id)?;
+        text.write_str(self.template.until_id)?;
         text.write_str(id)?;
-        text.write_str(self.words.after_id)?;
+        text.write_str(self.template.after_id)?;
         if self.reason.is_some() {
             self.violated.write(text)?;
             text.write_str("]}\n")?;
@@ -168,9 +168,9 @@ impl<'a> Problem<'a> {
     }
 
     fn write_html(&self, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
-        let (status, number) = (self.status(), self.words.status);
+        let (status, number) = (self.status(), self.template.status);
         write_page_head(text, format_args!("{number} {}", status.canonical_reason().unwrap_or("Error")))?;
-        writeln!(text, "<h1>{}</h1>\n<p>{}</p>", self.heading(), self.words.detail)?;
+        writeln!(text, "<h1>{}</h1>\n<p>{}</p>", self.heading(), self.template.detail)?;
         if let Some(seconds) = self.retry_after {
             writeln!(text, "<p>Please try again in {}.</p>", Wait(seconds))?;
         }
@@ -196,7 +196,7 @@ impl ViolatedPolicies<'_> {
             return text.write_char('"');
         }
         let mut separator = "";
-        for (index, usage) in snapshot.standings.iter().enumerate() {
+        for (index, usage) in snapshot.usages.iter().enumerate() {
             if refusal.quotas >> index.min(7) & 1 == 1 {
                 text.write_str(separator)?;
                 text.write_char('"')?;
@@ -263,16 +263,16 @@ mod tests {
             let snapshot = RateLimitSnapshot {
                 class: crate::policy::ClassId(0),
                 route: 0,
-                standings: &[],
+                usages: &[],
                 bucket: None,
                 refusal: Some(&refusal),
             };
             let problem = Problem::refused(&rules, snapshot, 0.0).expect("refusal");
             let json = problem_json(&problem);
-            assert_eq!((&json["reason"], &json["detail"]), (&reason.name().into(), &problem.words.detail.into()));
+            assert_eq!((&json["reason"], &json["detail"]), (&reason.name().into(), &problem.template.detail.into()));
             assert_eq!(
                 (&json["status"], &json["violated-policies"]),
-                (&problem.words.status.into(), &serde_json::json!([]))
+                (&problem.template.status.into(), &serde_json::json!([]))
             );
         }
     }

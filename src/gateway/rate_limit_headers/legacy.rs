@@ -39,7 +39,7 @@ pub(super) fn write(
     if families.is_empty() {
         return;
     }
-    let Some(policy) = most_binding(rules, snapshot, now) else { return };
+    let Some(policy) = most_restrictive(rules, snapshot, now) else { return };
     for family in families {
         match family {
             LegacyFamily::Atlassian => write_atlassian(&policy, status, fields),
@@ -51,7 +51,11 @@ pub(super) fn write(
 
 /// Returns the most restrictive policy. A refused client has zero remaining whatever the reason, because clients of
 /// these families read nothing else.
-fn most_binding<'a>(rules: &'a Rules, snapshot: RateLimitSnapshot<'_>, now: Timestamp) -> Option<MostRestrictive<'a>> {
+fn most_restrictive<'a>(
+    rules: &'a Rules,
+    snapshot: RateLimitSnapshot<'_>,
+    now: Timestamp,
+) -> Option<MostRestrictive<'a>> {
     let mut policy = bucket(rules, snapshot);
     for (index, usage) in snapshot.enforced(rules) {
         let quota = quota(rules, snapshot, (index, usage), now);

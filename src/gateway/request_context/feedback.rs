@@ -56,7 +56,7 @@ impl RequestContext {
         retry_after: Option<Duration>,
     ) -> ResponseFeedback {
         let latency = self.upstream_duration.unwrap_or_default();
-        let outcome = throttle::OriginOutcome { status, latency, measured, retry_after };
+        let outcome = throttle::OriginOutcome { status, latency, latency_counts: measured, retry_after };
         slots.record_response(&outcome, self.random(), self.worker.monotonic_now())
     }
 

@@ -44,9 +44,9 @@ pub struct ClientProfile {
     /// Moving ratios of pages whose headers contradict the claimed browser.
     pub(super) no_language: MovingRatio,
     pub(super) no_fetch: MovingRatio,
-    pub(super) wrong_hints: MovingRatio,
-    pub(super) bare: MovingRatio,
-    pub(super) old_http: MovingRatio,
+    pub(super) hints_mismatch: MovingRatio,
+    pub(super) missing_accept: MovingRatio,
+    pub(super) http_10: MovingRatio,
 }
 
 /// A moving ratio, in 255ths.
@@ -208,13 +208,13 @@ impl ClientProfile {
         let RequestFeatures { browser, seen: headers, .. } = features;
         let weight = (1.0 / (f32::from(self.views) + 1.0)).max(1.0 / 8.0);
         let secure = headers.contains(HeadersSeen::TLS);
-        self.old_http.update(headers.contains(HeadersSeen::HTTP_10), weight);
+        self.http_10.update(headers.contains(HeadersSeen::HTTP_10), weight);
         if !headers.contains(HeadersSeen::INSPECTED) {
             return;
         }
         self.no_language.update(browser.sends_language && !headers.contains(HeadersSeen::LANGUAGE), weight);
         self.no_fetch.update(secure && browser.sends_fetch && !headers.contains(HeadersSeen::FETCH), weight);
-        self.wrong_hints.update(
+        self.hints_mismatch.update(
             match browser.hints {
                 ClientHints::Unknown => false,
                 ClientHints::Always => secure && !headers.contains(HeadersSeen::HINTS),
@@ -222,8 +222,8 @@ impl ClientProfile {
             },
             weight,
         );
-        let bare = !headers.contains(HeadersSeen::ACCEPT) || !headers.contains(HeadersSeen::ENCODING);
-        self.bare.update(browser.graphical && bare, weight);
+        let missing_accept = !headers.contains(HeadersSeen::ACCEPT) || !headers.contains(HeadersSeen::ENCODING);
+        self.missing_accept.update(browser.graphical && missing_accept, weight);
     }
 }
 

@@ -15,23 +15,23 @@ pub enum Signal {
     /// Many distinct costly pages, by a client that does not both load assets and follow links.
     ManyCostlyPages,
     /// Pages at constant intervals.
-    EvenPace,
+    ConstantInterval,
     /// Requests of robots.txt.
     ReadsRobots,
     /// Requests of the honeypot.
     Honeypot,
     /// Mostly requests of pages that do not exist.
-    Probes,
+    Probing,
     /// No `Accept-Language`, which the claimed browser always sends.
     NoLanguage,
     /// No `Sec-Fetch-Mode`, which the claimed browser always sends over TLS.
     NoFetchMetadata,
     /// Client hints of a browser that has none, or no client hints of one that has them.
-    WrongHints,
+    ClientHintsMismatch,
     /// No `Accept` or no `Accept-Encoding`.
-    BareHeaders,
+    MissingAccept,
     /// HTTP/1.0 requests.
-    OldHttp,
+    Http10,
     /// Pages without assets and links from the whole network.
     Network,
 }
@@ -51,15 +51,15 @@ impl Signal {
         Self::NoAssets,
         Self::NoLinks,
         Self::ManyCostlyPages,
-        Self::EvenPace,
+        Self::ConstantInterval,
         Self::ReadsRobots,
         Self::Honeypot,
-        Self::Probes,
+        Self::Probing,
         Self::NoLanguage,
         Self::NoFetchMetadata,
-        Self::WrongHints,
-        Self::BareHeaders,
-        Self::OldHttp,
+        Self::ClientHintsMismatch,
+        Self::MissingAccept,
+        Self::Http10,
         Self::Network,
     ];
 
@@ -69,15 +69,15 @@ impl Signal {
             Self::NoAssets => "no_assets",
             Self::NoLinks => "no_links",
             Self::ManyCostlyPages => "many_costly_pages",
-            Self::EvenPace => "constant_interval",
+            Self::ConstantInterval => "constant_interval",
             Self::ReadsRobots => "reads_robots",
             Self::Honeypot => "honeypot",
-            Self::Probes => "probing",
+            Self::Probing => "probing",
             Self::NoLanguage => "no_language",
             Self::NoFetchMetadata => "no_fetch_metadata",
-            Self::WrongHints => "client_hints_mismatch",
-            Self::BareHeaders => "missing_accept",
-            Self::OldHttp => "http_10",
+            Self::ClientHintsMismatch => "client_hints_mismatch",
+            Self::MissingAccept => "missing_accept",
+            Self::Http10 => "http_10",
             Self::Network => "network",
         }
     }
@@ -86,14 +86,14 @@ impl Signal {
     pub const fn max_points(self) -> u16 {
         match self {
             Self::Honeypot => 80,
-            Self::Probes | Self::Network => 60,
+            Self::Probing | Self::Network => 60,
             Self::NoAssets => 48,
             Self::NoLinks => 44,
-            Self::EvenPace | Self::NoFetchMetadata => 35,
+            Self::ConstantInterval | Self::NoFetchMetadata => 35,
             Self::ManyCostlyPages | Self::NoLanguage => 30,
-            Self::ReadsRobots | Self::WrongHints => 25,
-            Self::OldHttp => 20,
-            Self::BareHeaders => 15,
+            Self::ReadsRobots | Self::ClientHintsMismatch => 25,
+            Self::Http10 => 20,
+            Self::MissingAccept => 15,
         }
     }
 }
@@ -124,8 +124,8 @@ pub fn score(
     let proxy_signals = [
         (Signal::NoLanguage, profile.no_language.ratio()),
         (Signal::NoFetchMetadata, profile.no_fetch.ratio()),
-        (Signal::WrongHints, profile.wrong_hints.ratio()),
-        (Signal::BareHeaders, profile.bare.ratio()),
+        (Signal::ClientHintsMismatch, profile.hints_mismatch.ratio()),
+        (Signal::MissingAccept, profile.missing_accept.ratio()),
         (Signal::NoAssets, if lacks_assets { expected.assets * saturation(served, 1.5) } else { 0.0 }),
     ];
     // A client that follows links behind a header-stripping proxy may get its images from the proxy, too.
@@ -140,14 +140,14 @@ pub fn score(
         points.add(Signal::ManyCostlyPages, (costly - 15.0) / 15.0);
     }
     if views > MIN_INTERVALS && mean_interval >= 1.0 {
-        points.add(Signal::EvenPace, (0.5 - interval_variance.sqrt() / mean_interval) / 0.4);
+        points.add(Signal::ConstantInterval, (0.5 - interval_variance.sqrt() / mean_interval) / 0.4);
     }
     points.add(Signal::ReadsRobots, robots_reads);
     points.add(Signal::Honeypot, honeypot_hits);
     if missing >= 5.0 && missing >= pages * 0.7 && assets < 1.0 {
-        points.add(Signal::Probes, saturation(missing, 4.0));
+        points.add(Signal::Probing, saturation(missing, 4.0));
     }
-    points.add(Signal::OldHttp, profile.old_http.ratio());
+    points.add(Signal::Http10, profile.http_10.ratio());
     if views > 0 && !profile.shows_human_traits() && points.sum > 0.0 {
         let automated = network_profile().filter(NetworkProfile::looks_automated);
         points.add(Signal::Network, automated.map_or(0.0, |network| saturation(network.pages, 6.0)));
@@ -199,7 +199,7 @@ impl ScoreBuilder {
     }
 }
 
-/// Minimum number of intervals for [`Signal::EvenPace`].
+/// Minimum number of intervals for [`Signal::ConstantInterval`].
 const MIN_INTERVALS: u8 = 8;
 
 /// Maximum points of signals that one proxy can cause; with many costly pages it stays below the threshold.

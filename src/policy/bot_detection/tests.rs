@@ -460,6 +460,6 @@ proptest! {
         let profile = client.habits.decayed(latest + 14 * DAY, DAY);
         let remaining = score(&profile, true, USUAL, || None);
         // The interval statistics do not decay, but are not enough alone.
-        prop_assert!(remaining.points <= Signal::EvenPace.max_points() + 2, "{remaining:?}");
+        prop_assert!(remaining.points <= Signal::ConstantInterval.max_points() + 2, "{remaining:?}");
     }
 }

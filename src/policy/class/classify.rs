@@ -22,7 +22,7 @@ pub fn classify(rules: &[UserAgentRule], classes: &[Class], facts: &Facts<'_>) -
 
 fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<OperatorId>, EvidenceList) {
     if let Some(index) = agent_rule(rules, facts.user_agent) {
-        return (rules[index].kind, None, evidence_list([Some(Evidence::AgentRule(index as u16))]));
+        return (rules[index].kind, None, evidence_list([Some(Evidence::UserAgentRule(index as u16))]));
     }
     let claim = claim_evidence(facts.claim);
     let claimed = claimed_operator(facts.claim, facts.signature);
@@ -48,7 +48,7 @@ fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<Opera
         }
         // A signature that identifies an agent declares a bot.
         (signature, ..) => match facts.claim {
-            Claim::NoUserAgent | Claim::Browser if !signature.names_an_agent() => {
+            Claim::NoUserAgent | Claim::Browser if !signature.identifies_agent() => {
                 classify_undeclared([claim, signature_evidence(signature)], facts.bot_score)
             }
             _ => (ClientKind::DeclaredBot, None, evidence_list([claim, signature_evidence(signature)])),

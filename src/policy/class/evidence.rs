@@ -8,7 +8,7 @@ use crate::policy::facts::{BotId, Claim, OperatorId, ProofMethod, Signature};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Evidence {
     /// Index of the administrator's user-agent rule that matched.
-    AgentRule(u16),
+    UserAgentRule(u16),
     /// No user agent was sent.
     NoUserAgent,
     /// The user agent matches no bot.
@@ -90,7 +90,7 @@ pub(super) fn mismatch_evidence(operator: OperatorId, method: ProofMethod) -> Ev
 pub(super) fn signature_evidence(signature: Signature) -> Option<Evidence> {
     match signature {
         Signature::Absent => None,
-        Signature::Unreadable => Some(Evidence::SignatureMalformed),
+        Signature::Malformed => Some(Evidence::SignatureMalformed),
         Signature::Verified(operator) => Some(Evidence::SignatureValid(operator)),
         Signature::Unlisted => Some(Evidence::SignatureUnlisted),
         Signature::Invalid(operator) => Some(Evidence::SignatureInvalid(operator)),

@@ -207,12 +207,12 @@ fn malformed_signature_is_evidence_without_effect() {
         for proof in [Proof::Unknown, PROVEN, DISPROVEN] {
             for bot_score in [None, high_score] {
                 let unsigned = classification(claim, proof, Signature::Absent, bot_score);
-                let malformed = classification(claim, proof, Signature::Unreadable, bot_score);
+                let malformed = classification(claim, proof, Signature::Malformed, bot_score);
                 assert_eq!(class_summary(&malformed), class_summary(&unsigned), "{claim:?} {proof:?}");
             }
         }
     }
-    let suspected = classification(Claim::Browser, Proof::Unknown, Signature::Unreadable, high_score);
+    let suspected = classification(Claim::Browser, Proof::Unknown, Signature::Malformed, high_score);
     let evidence: Vec<_> = suspected.evidence.into_iter().flatten().collect();
     let [no_assets, honeypot] = [Signal::NoAssets, Signal::Honeypot].map(Evidence::Behavior);
     assert_eq!(evidence, [Evidence::UserAgentNoMatch, Evidence::SignatureMalformed, no_assets, honeypot]);
@@ -251,7 +251,7 @@ fn user_agent_rule_overrides_all_evidence() {
         bot_score: None,
     };
     let result = classify(&rules, &classes(), &facts);
-    assert_eq!((result.kind, result.evidence[0]), (ClientKind::Human, Some(Evidence::AgentRule(0))));
+    assert_eq!((result.kind, result.evidence[0]), (ClientKind::Human, Some(Evidence::UserAgentRule(0))));
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl DecisionFixture {
 
     fn with_tier(mut self, above: u64, percent: u32, enforce: bool) -> Self {
         let tier = Tier { above: Units::from_whole(above), shed: Share::from_millionths(percent * 10_000) };
-        self.quota.class_tiers = vec![Some(ClassTiers { ladder: TierSet::new(vec![tier], self.quota.limit), enforce })];
+        self.quota.class_tiers = vec![Some(ClassTiers { tiers: TierSet::new(vec![tier], self.quota.limit), enforce })];
         self
     }
 

@@ -46,7 +46,7 @@ impl Autothrottle {
     /// A failed request may raise the delay, never reduce it; an outcome without a meaningful latency leaves it
     /// unchanged.
     pub fn next(&self, delay: Duration, outcome: &OriginOutcome, min_delay: Duration) -> Duration {
-        if !outcome.measured {
+        if !outcome.latency_counts {
             return delay;
         }
         let target = outcome.latency.as_secs_f64() / self.target_concurrency;
@@ -62,7 +62,7 @@ impl Autothrottle {
             return None;
         }
         let reason = match new.cmp(&old) {
-            _ if !outcome.measured => "response not measured: cached at the origin, or route excluded",
+            _ if !outcome.latency_counts => "response not measured: cached at the origin, or route excluded",
             Ordering::Greater => "increased at once: latency above target",
             Ordering::Less => "reduced halfway to latency / target_concurrency",
             Ordering::Equal if !self.is_success(outcome) => "unchanged: only success statuses reduce the delay",
@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn outcome_with_status(status: u16, latency: Duration) -> OriginOutcome {
-        OriginOutcome { status: Some(status), latency, measured: true, retry_after: None }
+        OriginOutcome { status: Some(status), latency, latency_counts: true, retry_after: None }
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
             delay = autothrottle_config().next(delay, &outcome_with_status(200, ms(0)), ms(100));
         }
         assert_eq!(delay, ms(100), "never below the scope's own delay");
-        let timeout = OriginOutcome { status: None, latency: ms(30_000), measured: true, retry_after: None };
+        let timeout = OriginOutcome { status: None, latency: ms(30_000), latency_counts: true, retry_after: None };
         assert_eq!(autothrottle_config().next(delay, &timeout, ms(100)), ms(15_000), "a timeout is a slow response");
     }
 
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn unsampled_response_changes_nothing() {
         for latency_ms in [0, 60_000] {
-            let cached = OriginOutcome { measured: false, ..outcome_with_status(200, ms(latency_ms)) };
+            let cached = OriginOutcome { latency_counts: false, ..outcome_with_status(200, ms(latency_ms)) };
             assert_eq!(autothrottle_config().next(ms(1000), &cached, ms(100)), ms(1000));
         }
     }
@@ -173,7 +173,7 @@ mod tests {
             (1000, outcome_with_status(200, ms(100)), "reduced halfway"),
             (1000, outcome_with_status(500, ms(100)), "unchanged: only success statuses"),
             (500, outcome_with_status(200, ms(1000)), "unchanged: on target"),
-            (500, OriginOutcome { measured: false, ..outcome_with_status(200, ms(1)) }, "response not measured"),
+            (500, OriginOutcome { latency_counts: false, ..outcome_with_status(200, ms(1)) }, "response not measured"),
         ] {
             let new = config.next(ms(old_ms), &outcome, ms(0));
             let adjustment = config.adjustment(ms(old_ms), new, &outcome).expect("adjustments are logged");

@@ -227,7 +227,7 @@ mod tests {
     use proptest::prelude::*;
 
     const BROKE_OFF: OriginOutcome =
-        OriginOutcome { status: None, latency: Duration::ZERO, measured: true, retry_after: None };
+        OriginOutcome { status: None, latency: Duration::ZERO, latency_counts: true, retry_after: None };
 
     fn backoff() -> Backoff {
         Backoff {

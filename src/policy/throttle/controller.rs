@@ -156,7 +156,7 @@ impl ThrottleConfig {
         if self.is_overload(outcome) {
             return Some(LoadSample::Overloaded);
         }
-        (outcome.measured && outcome.is_success()).then_some(LoadSample::Success(outcome.latency))
+        (outcome.latency_counts && outcome.is_success()).then_some(LoadSample::Success(outcome.latency))
     }
 
     fn is_overload(&self, outcome: &OriginOutcome) -> bool {

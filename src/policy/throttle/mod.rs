@@ -73,7 +73,7 @@ pub struct OriginOutcome {
     pub latency: Duration,
     /// True if the latency reflects the load of the origin; false if the origin answered from a cache or the route is
     /// excluded.
-    pub measured: bool,
+    pub latency_counts: bool,
     /// Pause requested by the origin, in `Retry-After` or rate limit fields.
     pub retry_after: Option<Duration>,
 }

@@ -207,7 +207,7 @@ impl Simulation {
     }
 
     fn on_response(&mut self, request: Request, status: Option<u16>, latency: Duration) {
-        let outcome = OriginOutcome { status, latency, measured: true, retry_after: None };
+        let outcome = OriginOutcome { status, latency, latency_counts: true, retry_after: None };
         self.throttle.on_outcome(&mut self.course, &outcome, request.sent, self.under_way, self.now);
         let epoch = request.spell;
         let after = self.throttle.backoff_after(self.pressure, &self.course, epoch, &outcome, 0.0, self.now);

@@ -38,8 +38,8 @@ impl Simulator {
             seen: request.seen,
         };
         let observation = match claim {
-            Claim::Browser | Claim::NoUserAgent if native.is_none() && !signature.names_an_agent() => {
-                Observation::of(&observed, &self.admission, at)
+            Claim::Browser | Claim::NoUserAgent if native.is_none() && !signature.identifies_agent() => {
+                Observation::observe(&observed, &self.admission, at)
             }
             _ => None,
         };
@@ -127,7 +127,7 @@ impl Simulator {
             refused_by: 0,
             // The response to an admitted request may contain a Retry-After of the origin.
             retry_after_s: native.filter(|native| native.reason.is_none()).and_then(|native| native.retry_after_s),
-            standings: decision.standings,
+            standings: decision.quota_usage,
             costs: SmallVec::new(),
         };
         let mut page = None;
@@ -137,7 +137,7 @@ impl Simulator {
             replayed.costs = self.costs(&replayed.standings, route, native, is_cached);
         }
         let mut charge = None;
-        match decision.ruling {
+        match decision.outcome {
             AdmissionOutcome::Refused(refusal) => {
                 replayed.refused = Some(refusal.reason);
                 replayed.refused_by = refusal.quotas;

@@ -5,7 +5,7 @@ use super::decide::logged_origin_refusal;
 use crate::engine::{Engine, QuotaUsage};
 use crate::policy::{QuotaId, Timestamp, Units};
 use crate::replay::RetryModel;
-use crate::replay::in_flight::{Account, PendingCharge};
+use crate::replay::in_flight::{PendingCharge, SequenceDomain};
 use crate::replay::log::{NativeFields, OrderedLine};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -33,11 +33,11 @@ impl Simulator {
             let is_known = std::mem::replace(&mut self.initial_usage_known[usize::from(quota.0)], true);
             if !is_known && !used.is_zero() {
                 let applied = self.admission.set_used(&account.quota, used, next.at);
-                self.tally.set_initial_usage(quota, applied.map_or(Units::ZERO, |(_, used)| used));
+                self.stats.set_initial_usage(quota, applied.map_or(Units::ZERO, |(_, used)| used));
             }
-            let follows_log = self.tally.is_consistent() && self.clients == RetryModel::Ignore;
+            let follows_log = self.stats.is_consistent() && self.clients == RetryModel::Ignore;
             if is_known && follows_log && self.admission.sync_used_from_log(quota, used, next.at) {
-                self.tally.record_correction();
+                self.stats.record_correction();
             }
         }
     }
@@ -52,7 +52,7 @@ impl Simulator {
         }
         engine.restore_demand(&self.engine.learned_demand());
         (self.engine, self.admission) = (engine, admission);
-        self.tally.record_restart();
+        self.stats.record_restart();
     }
 
     /// Resolves a quota by name.
@@ -83,7 +83,7 @@ impl Simulator {
     }
 
     /// Settles a charge whose sequence number is reached, or charges it a second time and registers its settlement.
-    fn settle_or_retry(&mut self, mut charge: PendingCharge, account: Account, now: Timestamp) {
+    fn settle_or_retry(&mut self, mut charge: PendingCharge, account: SequenceDomain, now: Timestamp) {
         match charge.then_settled.take() {
             None => self.settle_charge(charge, now),
             Some(sequence) => {
@@ -93,7 +93,7 @@ impl Simulator {
         }
     }
 
-    fn add_charge(&mut self, account: Account, sequence: u64, charge: PendingCharge, now: Timestamp) {
+    fn add_charge(&mut self, account: SequenceDomain, sequence: u64, charge: PendingCharge, now: Timestamp) {
         if let Some(other) = self.in_flight.add_charge(account, sequence, charge) {
             self.settle_charge(other, now);
         }
@@ -101,7 +101,7 @@ impl Simulator {
 }
 
 /// Sequence numbers of a request, by sequence domain.
-pub(super) type Sequences = SmallVec<[(Account, Sequence); 2]>;
+pub(super) type Sequences = SmallVec<[(SequenceDomain, Sequence); 2]>;
 
 /// Sequence numbers of a request's settlement and second charge on a quota.
 #[derive(Clone, Copy)]

@@ -45,7 +45,7 @@ impl Simulator {
             }),
             None => permit.settle_unknown(),
         };
-        self.tally.record_settlement(class, &receipt, now);
+        self.stats.record_settlement(class, &receipt, now);
         if let Some((cache, page)) = self.cache.as_mut().zip(page) {
             cache.insert(page, now);
         }

@@ -3,7 +3,7 @@
 use super::by_quota;
 use crate::policy::{ClassId, ClientKind, QuotaId, Rules, Timestamp, Units};
 use crate::replay::decision::ReplayedDecision;
-use crate::replay::report::{HourOfClassReport, HourReport, ServedHourReport, ServedReport};
+use crate::replay::report::{AdmitHourReport, AdmitReport, HourOfClassReport, HourReport};
 use crate::telemetry::rfc3339;
 
 /// Hours with requests, in order.
@@ -103,14 +103,14 @@ impl Hours {
     }
 
     /// Returns the admitted requests of verified bots, with their worst and best hour.
-    pub(super) fn served(&self) -> ServedReport {
+    pub(super) fn served(&self) -> AdmitReport {
         let report = |hour: &Hour| {
             let admit_ratio = hour.verified.ratio().filter(|_| hour.verified.costly >= MIN_REQUESTS_PER_HOUR)?;
-            Some(ServedHourReport { start: start(hour), costly: hour.verified.costly, admit_ratio })
+            Some(AdmitHourReport { start: start(hour), costly: hour.verified.costly, admit_ratio })
         };
         let hours = || self.hours.iter().filter_map(report);
         let sum = |count: fn(&AdmitCount) -> u64| self.hours.iter().map(|hour| count(&hour.verified)).sum();
-        ServedReport {
+        AdmitReport {
             costly: sum(|count| count.costly),
             admitted: sum(|count| count.admitted),
             worst: hours().min_by(|one, other| one.admit_ratio.total_cmp(&other.admit_ratio)),

@@ -10,7 +10,7 @@ mod windows;
 
 use super::decision::ReplayedDecision;
 use super::log::NativeFields;
-use super::report::{LadderReport, NameLookup, PolicyReport, QuotaReport, TierReport};
+use super::report::{ClassTiersReport, NameLookup, PolicyReport, QuotaReport, TierReport};
 use super::request::ReplayRequest;
 use crate::engine::{Charged, Receipt};
 use crate::policy::quota::Quota;
@@ -143,8 +143,8 @@ fn report_of(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Serie
     let tier = |tier: &crate::policy::tier::Tier| TierReport { above: tier.above.as_f64(), shed: tier.shed.ratio() };
     let tiers_report = |(class, class_tiers): (&crate::policy::class::Class, _)| {
         let class_tiers: &Option<crate::policy::quota::ClassTiers> = class_tiers;
-        let tiers = class_tiers.as_ref()?.ladder.tiers().iter().map(tier).collect();
-        Some(LadderReport { class: class.name.clone(), tiers })
+        let tiers = class_tiers.as_ref()?.tiers.tiers().iter().map(tier).collect();
+        Some(ClassTiersReport { class: class.name.clone(), tiers })
     };
     let (step_s, used) = used.report();
     QuotaReport {

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// Windows of one quota, in the order of their first request.
 pub(super) struct Windows {
     /// By class, true if tiers refuse all its requests from the first unit.
-    shut_out: Box<[bool]>,
+    fully_refused: Box<[bool]>,
     /// True for a sliding window, which has no end.
     is_sliding: bool,
     first_use_length: Option<std::time::Duration>,
@@ -36,15 +36,22 @@ struct WindowStats {
 impl Windows {
     pub(super) fn of(quota: &Quota, classes: usize) -> Self {
         let (is_sliding, first_use_length) = (quota.window.lookback() > 0, quota.window.first_use_length());
-        let is_shut_out =
+        let is_fully_refused =
             |class| quota.tiers_for(ClassId(class as u16)).and_then(TierSet::shutoff_at) == Some(Units::ZERO);
-        let shut_out = (0..classes).map(is_shut_out).collect();
-        Self { shut_out, is_sliding, first_use_length, windows: VecDeque::new(), count: 0, initial_usage: Units::ZERO }
+        let fully_refused = (0..classes).map(is_fully_refused).collect();
+        Self {
+            fully_refused,
+            is_sliding,
+            first_use_length,
+            windows: VecDeque::new(),
+            count: 0,
+            initial_usage: Units::ZERO,
+        }
     }
 
     /// Records a decision; `refused` is the reason and class of a refusal by this quota.
     pub(super) fn add(&mut self, usage: &QuotaUsage, refused: Option<(Reason, ClassId)>, now: Timestamp) {
-        let (id, classes) = (if self.is_sliding { 0 } else { usage.window }, self.shut_out.len());
+        let (id, classes) = (if self.is_sliding { 0 } else { usage.window }, self.fully_refused.len());
         if !self.windows.iter().rev().any(|window| window.id == id) {
             let start = match self.first_use_length {
                 Some(length) => usage.resets_at - length,
@@ -70,7 +77,7 @@ impl Windows {
         }
         let Some(window) = self.windows.iter_mut().rev().find(|window| window.id == id) else { return };
         window.end = if self.is_sliding { now } else { usage.resets_at };
-        if refused.is_some_and(|(_, class)| !self.shut_out[usize::from(class.0)]) {
+        if refused.is_some_and(|(_, class)| !self.fully_refused[usize::from(class.0)]) {
             window.first_refused.get_or_insert(now);
         }
         if refused.is_some_and(|(reason, _)| reason == Reason::Quota) {

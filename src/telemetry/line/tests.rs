@@ -163,7 +163,7 @@ proptest! {
                 route: sample.route,
                 route_name: &route_name,
                 operator: sample.proven.then_some(OperatorId(0)),
-                evidence: &[Some(Evidence::AgentRule(sample.bot)), None],
+                evidence: &[Some(Evidence::UserAgentRule(sample.bot)), None],
                 charges: &charges,
                 bucket_sequence: None,
                 outcome: match sample.refused {

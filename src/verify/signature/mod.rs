@@ -131,7 +131,7 @@ impl SignatureVerifier {
         }
         match (outcome, claimed_agent) {
             (SignatureOutcome::Absent, _) => Signature::Absent,
-            (_, ClaimedAgent::None) => Signature::Unreadable,
+            (_, ClaimedAgent::None) => Signature::Malformed,
             (SignatureOutcome::Verified, ClaimedAgent::Listed(operator)) => Signature::Verified(operator),
             (SignatureOutcome::Verified, ClaimedAgent::Unlisted) => Signature::Unlisted,
             (SignatureOutcome::Unknown(UnverifiedReason::Pending), ClaimedAgent::Listed(operator)) => {

@@ -426,7 +426,7 @@ fn signature_without_agent_is_malformed_or_absent() {
         (LABELLED, &long, &signature),
     ] {
         let request = request_with(&[("Signature-Agent", agent), ("Signature-Input", input), ("Signature", signature)]);
-        assert_eq!(VerifierFixture::new().verify_request(&request), Signature::Unreadable, "{agent} {input}");
+        assert_eq!(VerifierFixture::new().verify_request(&request), Signature::Malformed, "{agent} {input}");
     }
     for (agent, input, signature) in [
         (LABELLED, "", ""),

@@ -93,7 +93,7 @@ fn written_values_are_documented() {
     // Of an entry with a name, the part up to the colon.
     let entry_kind = |entry: &str| entry.split_inclusive(':').next().unwrap_or_default().to_owned();
     let mut kinds = BTreeSet::new();
-    let mut next = Some(Evidence::AgentRule(0));
+    let mut next = Some(Evidence::UserAgentRule(0));
     while let Some(evidence) = next {
         let line: Value =
             serde_json::from_str(&line(&Record { evidence: &[Some(evidence)], ..person() })).expect("JSON");
@@ -107,7 +107,7 @@ fn written_values_are_documented() {
 fn successor(evidence: Evidence) -> Option<Evidence> {
     let operator = OperatorId(0);
     Some(match evidence {
-        Evidence::AgentRule(_) => Evidence::NoUserAgent,
+        Evidence::UserAgentRule(_) => Evidence::NoUserAgent,
         Evidence::NoUserAgent => Evidence::UserAgentNoMatch,
         Evidence::UserAgentNoMatch => Evidence::UserAgentMatch(BotId(0)),
         Evidence::UserAgentMatch(_) => Evidence::UserAgentHeuristic,

@@ -12,7 +12,7 @@ fn metrics_document_is_current() {
     let list = |texts: &[&str]| texts.iter().map(|text| code(text)).collect::<Vec<_>>().join(", ");
     let metrics = METRICS
         .iter()
-        .map(|metric| [code(metric.name), metric.form.name().to_owned(), list(metric.labels), metric.help.to_owned()]);
+        .map(|metric| [code(metric.name), metric.kind.name().to_owned(), list(metric.labels), metric.help.to_owned()]);
     let labels = LABELS.iter().map(|label| {
         let values = (label.values)();
         let values = values.iter().map(|value| if value.is_empty() { "(empty)".to_owned() } else { code(value) });
@@ -32,7 +32,7 @@ fn exported_series_have_documented_names_and_labels() {
     for series in gateway.metrics().keys() {
         let (name, labels) = series.split_once('{').unwrap_or((series, ""));
         let is_histogram =
-            |name: &&str| METRICS.iter().any(|metric| metric.name == *name && metric.form == MetricKind::Histogram);
+            |name: &&str| METRICS.iter().any(|metric| metric.name == *name && metric.kind == MetricKind::Histogram);
         let parts = ["_bucket", "_sum", "_count"];
         let base = parts.iter().find_map(|suffix| name.strip_suffix(suffix).filter(is_histogram)).unwrap_or(name);
         let metric =

@@ -285,14 +285,14 @@ pub fn measure(
     let mut windows = BTreeMap::<u64, WindowTotals>::new();
     for request in requests {
         let decision = decide(&admission, request, Timestamp::from_seconds(request.at));
-        let is_admitted = match decision.ruling {
+        let is_admitted = match decision.outcome {
             AdmissionOutcome::Admitted(permit) => {
                 permit.settle(|_, expected| expected);
                 true
             }
             AdmissionOutcome::Refused(_) => false,
         };
-        let end = decision.standings[0].resets_at.seconds();
+        let end = decision.quota_usage[0].resets_at.seconds();
         windows.entry(end).or_default().record_request(request.label, bots, is_admitted);
         if request.label == ClientLabel::Search && request.at >= second_day {
             hours.entry(request.at / HOUR % 24).or_default().record_request(is_admitted);

@@ -157,7 +157,7 @@ fn legacy_fields(
         full_after: Duration::from_secs(60),
         sequence: 0,
     });
-    let snapshot = RateLimitSnapshot { class: ClassId(0), route: 0, standings: &usages, bucket, refusal };
+    let snapshot = RateLimitSnapshot { class: ClassId(0), route: 0, usages: &usages, bucket, refusal };
     let mut fields = Fields::new();
     write(families, &rules, snapshot, NOON, status, &mut fields);
     fields
