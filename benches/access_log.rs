@@ -4,11 +4,11 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::io;
 use tidegate::policy::Timestamp;
-use tidegate::telemetry::sample::person;
+use tidegate::telemetry::sample::sample_record;
 use tidegate::telemetry::{AccessLog, LineWriter, Telemetry, WorkerCounters};
 
 fn one_request(criterion: &mut Criterion) {
-    let record = person();
+    let record = sample_record();
 
     let (mut writer, mut out) = (LineWriter::default(), Vec::with_capacity(4096));
     criterion.bench_function("line", |bencher| {

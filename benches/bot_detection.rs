@@ -94,14 +94,14 @@ fn profile_key(admission: &Admission, number: u32) -> ProfileKey {
 }
 
 fn request_features(resource: ResourceKind) -> RequestFeatures {
-    let browser = BrowserTraits { graphical: true, ..BrowserTraits::default() };
+    let browser = BrowserTraits { is_graphical: true, ..BrowserTraits::default() };
     RequestFeatures {
         at: NOON,
         browser,
-        aim: resource,
-        costly: true,
+        resource_kind: resource,
+        is_costly: true,
         referer: Referer::Internal,
-        seen: HeadersSeen::INSPECTED,
+        headers: HeadersSeen::INSPECTED,
     }
 }
 

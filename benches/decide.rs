@@ -44,10 +44,10 @@ impl DecisionFixture {
         let operators = OperatorTable::builtin();
         let names: Vec<&str> = operators.names().collect();
         let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &names).expect("valid rules");
-        let engine = Engine::new(LeaseMode::Local, settings.limits.max_clients);
+        let engine = Engine::new(LeaseMode::Local, settings.limits.max_tracked_clients);
         Self {
             admission: engine.admission(Arc::clone(&settings.rules), NOON),
-            agents: UserAgentMatcher::builtin(operators.tokens()),
+            agents: UserAgentMatcher::builtin(operators.product_tokens()),
             claims: ClaimCache::new(foldhash::fast::RandomState::default()),
             operators,
         }

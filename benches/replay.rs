@@ -40,7 +40,7 @@ fn replay_cpu_seconds(path: &Path) -> f64 {
     let replay = Replay {
         files: vec!["day.log".into()],
         lines: MergedLog::new(files.sources, window),
-        window,
+        reorder_window: window,
         assumptions: Assumptions::default(),
     };
     let report = replay.run(policy, None, None, &mut |_| ()).expect("log has requests");

@@ -17,7 +17,8 @@ use tidegate::verify::signature::{SignaturePolicy, SignatureVerifier, SignedMess
 const AGENT: &str = "https://bot.example";
 const NOW: u64 = 1_800_000_000;
 const MOMENT: VerifyTime = VerifyTime { now: Timestamp::from_seconds(NOW), uptime: Timestamp::from_seconds(60) };
-const TERMS: SignaturePolicy = SignaturePolicy { unlisted: false, max_lifetime: Duration::from_secs(24 * 3600) };
+const TERMS: SignaturePolicy =
+    SignaturePolicy { fetch_unlisted_keys: false, max_lifetime: Duration::from_secs(24 * 3600) };
 
 /// Returns the head of a browser request, with additional fields.
 fn request_head(extra_fields: &str) -> RequestHead {
@@ -30,12 +31,12 @@ fn request_head(extra_fields: &str) -> RequestHead {
 
 fn signatures(c: &mut Criterion) {
     let agent = Signer::new(AGENT);
-    let verifier = SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter());
+    let verifier = SignatureVerifier::new([(AGENT, OperatorId(0))].into_iter());
     verifier.insert_for_test(AGENT, agent.directory().as_bytes(), MOMENT);
     let params = |host| SignatureParams { host, created: NOW, expires: NOW + 3600, nonce: None };
     let verify = |verifier: &SignatureVerifier, head: &RequestHead, client| {
         let message = SignedMessage { head, authority: b"example.com", secure: true, has_body: false };
-        verifier.verify(&message, ClientKey::from_number(client), TERMS, MOMENT)
+        verifier.verify(&message, ClientKey::from_u64(client), TERMS, MOMENT)
     };
 
     let unsigned = request_head("");
@@ -45,7 +46,7 @@ fn signatures(c: &mut Criterion) {
     assert_eq!(verify(&verifier, &valid, 0), Signature::Verified(OperatorId(0)));
     c.bench_function("verified", |b| b.iter(|| verify(&verifier, black_box(&valid), 0)));
 
-    let empty_verifier = SignatureVerifier::of(std::iter::empty());
+    let empty_verifier = SignatureVerifier::new(std::iter::empty());
     assert_eq!(verify(&empty_verifier, &valid, 0), Signature::Unknown(None));
     c.bench_function("agent_unknown", |b| b.iter(|| verify(&empty_verifier, black_box(&valid), 0)));
 

@@ -43,7 +43,7 @@ fn new_admission() -> Arc<Admission> {
 
 fn acquire(admission: &Admission, route: usize, client: u64, tenant: &str) -> AcquireOutcome {
     let input = PartitionInput { route: "", host: "a", path: "/", query: Some(tenant), header: &|_| None };
-    admission.acquire_slots(ClientKey::from_number(client), ClassId(0), route, &input, 0.5, NOW)
+    admission.acquire_slots(ClientKey::from_u64(client), ClassId(0), route, &input, 0.5, NOW)
 }
 
 /// Acquires slots, records a response and releases the slots.

@@ -43,7 +43,7 @@ fn operators_with_many_ranges() -> (OperatorTable, OperatorId, Vec<IpAddr>) {
 
 fn user_agents(criterion: &mut Criterion) {
     let operators = OperatorTable::builtin();
-    let agents = UserAgentMatcher::builtin(operators.tokens());
+    let agents = UserAgentMatcher::builtin(operators.product_tokens());
     let mut cache = ClaimCache::new(RandomState::default());
     let google = operators.id("googlebot").expect("operator is built in");
     let at = |address: &str| address.parse::<IpAddr>().expect("an address");
@@ -80,7 +80,7 @@ fn user_agents(criterion: &mut Criterion) {
         b.iter(|| with_dns.verify(yandex, black_box(unverified), NOW));
     });
     criterion.bench_function("start/agents", |b| {
-        b.iter(|| UserAgentMatcher::builtin(operators.tokens()));
+        b.iter(|| UserAgentMatcher::builtin(operators.product_tokens()));
     });
     criterion.bench_function("start/operators", |b| b.iter(OperatorTable::builtin));
 }

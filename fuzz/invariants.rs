@@ -7,8 +7,8 @@ use serde_json::Value;
 use std::net::IpAddr;
 use tidegate::http1::Fields;
 use tidegate::policy::identity::{AddressSource, IpPrefix, ProxyTrust};
-use tidegate::policy::route::{Pattern, Spelling, normalize};
-use tidegate::robots::{RobotsDirectives, merged};
+use tidegate::policy::route::{MatchOptions, Pattern, normalize};
+use tidegate::robots::{RobotsDirectives, merge_directives};
 use tidegate::verify::read_list;
 use tidegate::verify::signature::read_signed_fields;
 
@@ -21,11 +21,11 @@ pub(crate) fn robots(text: &[u8]) {
         default: Some(10),
         honeypot: Some("/t-r-a-p".into()),
     };
-    let Some(once) = merged(text, &directives) else { return };
+    let Some(once) = merge_directives(text, &directives) else { return };
     let mut rest = lines(&once);
     let mut expected = lines(text).filter(|line| !line.to_ascii_lowercase().starts_with(b"crawl"));
     assert!(expected.all(|line| rest.any(|other| other == line)), "a line of the origin is lost");
-    assert_eq!(merged(&once, &directives).as_ref(), Some(&once), "a second merge changes the text");
+    assert_eq!(merge_directives(&once, &directives).as_ref(), Some(&once), "a second merge changes the text");
 }
 
 /// A pattern made of a path matches that path. A pattern that ignores spelling also matches its other spellings.
@@ -37,7 +37,7 @@ pub(crate) fn paths(bytes: &[u8]) {
     let Ok(exact) = Pattern::parse(&path.replace('*', "%2A")) else { return };
     let path = path.replace('*', "%2A");
     assert!(exact.matches(&path), "a pattern does not match its own path");
-    let lenient = exact.spelled(Spelling { ignores_case: true, ignores_trailing_slash: true });
+    let lenient = exact.with_match_options(MatchOptions { ignore_case: true, ignore_trailing_slash: true });
     let bare = path.strip_suffix('/').filter(|bare| !bare.is_empty()).unwrap_or(&path);
     for other in [bare, &format!("/{bare}/"), &path.to_ascii_uppercase(), &path.to_ascii_lowercase()] {
         let other = normalize(other).expect("path has no NUL");

@@ -17,13 +17,13 @@ pub struct AddressListFiles(Vec<AddressListFile>);
 struct AddressListFile {
     path: PathBuf,
     /// Location of its key in the settings.
-    named_at: String,
+    location: String,
     /// Content or error at the last read.
     text: Result<String, String>,
     networks: Vec<IpPrefix>,
     /// Current error of the file, while the previous networks stay active.
     error: Option<String>,
-    emptied: EmptyFileDebounce,
+    empty_file_debounce: EmptyFileDebounce,
 }
 
 /// All errors in some files, one line each.
@@ -48,14 +48,21 @@ impl AddressListFiles {
     /// Reads the files at these paths, each with the location of its key, or returns all errors.
     pub fn read<'a>(sources: impl Iterator<Item = (&'a Path, &'a str)>) -> Result<Self, AddressListErrors> {
         let mut errors = Vec::new();
-        let read = |(path, named_at): (&Path, &str)| {
-            let text = text_of(path);
-            let networks = networks((path, named_at), &text).unwrap_or_else(|file_errors| {
+        let read = |(path, location): (&Path, &str)| {
+            let text = read_text(path);
+            let networks = networks((path, location), &text).unwrap_or_else(|file_errors| {
                 errors.extend(file_errors);
                 Vec::new()
             });
-            let (path, named_at) = (path.to_owned(), named_at.to_owned());
-            AddressListFile { path, named_at, text, networks, error: None, emptied: EmptyFileDebounce::default() }
+            let (path, named_at) = (path.to_owned(), location.to_owned());
+            AddressListFile {
+                path,
+                location: named_at,
+                text,
+                networks,
+                error: None,
+                empty_file_debounce: EmptyFileDebounce::default(),
+            }
         };
         let files = sources.map(read).collect();
         if errors.is_empty() { Ok(Self(files)) } else { Err(AddressListErrors(errors)) }
@@ -75,14 +82,14 @@ impl AddressListFiles {
     pub fn reload_changed(&mut self) -> ReloadResult {
         let mut result = ReloadResult::default();
         for (index, file) in self.0.iter_mut().enumerate() {
-            let text = text_of(&file.path);
+            let text = read_text(&file.path);
             if text == file.text {
-                file.emptied = EmptyFileDebounce::default();
+                file.empty_file_debounce = EmptyFileDebounce::default();
                 continue;
             }
-            let parsed = networks((&file.path, &file.named_at), &text);
+            let parsed = networks((&file.path, &file.location), &text);
             let is_nonempty = parsed.as_ref().map_or(true, |networks| !networks.is_empty());
-            if !file.emptied.accept(!file.networks.is_empty(), is_nonempty) {
+            if !file.empty_file_debounce.accept(!file.networks.is_empty(), is_nonempty) {
                 continue;
             }
             match parsed {
@@ -113,16 +120,16 @@ pub fn count_text(networks: usize) -> String {
     if networks == 1 { "1 network".into() } else { format!("{networks} networks") }
 }
 
-fn text_of(path: &Path) -> Result<String, String> {
+fn read_text(path: &Path) -> Result<String, String> {
     let bytes = bounded_file::read(path, MAX_FILE_BYTES).map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 
-fn networks((path, named_at): (&Path, &str), text: &Result<String, String>) -> Result<Vec<IpPrefix>, Vec<String>> {
+fn networks((path, location): (&Path, &str), text: &Result<String, String>) -> Result<Vec<IpPrefix>, Vec<String>> {
     let file = path.display();
-    let unreadable = |error| vec![format!("{named_at}: {file} cannot be read: {error}; name a UTF-8 file")];
+    let unreadable = |error| vec![format!("{location}: {file} cannot be read: {error}; name a UTF-8 file")];
     let text = text.as_ref().map_err(unreadable)?;
-    let message = |InvalidLine { number, found }: InvalidLine| {
+    let message = |InvalidLine { number, excerpt: found }: InvalidLine| {
         format!("{file}:{number}: {found:?} is not an address or network; write e.g. 192.0.2.0/24 or 2001:db8::/32")
     };
     address_lists::parse(text).map_err(|invalid_lines| invalid_lines.into_iter().map(message).collect())
@@ -193,7 +200,7 @@ mod tests {
         }
         write("");
         assert!(files.reload_changed().lists.is_none());
-        assert_eq!(files.reload_changed().lists.expect("accepted empty file").counts(), [0]);
+        assert_eq!(files.reload_changed().lists.expect("accepted empty file").network_counts(), [0]);
         write("192.0.2.0/24\n");
         assert!(files.reload_changed().lists.is_some());
     }

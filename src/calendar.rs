@@ -50,16 +50,16 @@ impl CivilCalendar {
         }
         let today = self.zone.to_datetime(time).date();
         let mut first = self.first_day(today);
-        while self.reset(first) > time {
+        while self.reset_instant(first) > time {
             first = self.first_day(first.saturating_sub(1.day()));
         }
         loop {
             let next = self.next_start_day(first);
             if next == first {
-                return (self.reset(first), jiff::Timestamp::MAX);
+                return (self.reset_instant(first), jiff::Timestamp::MAX);
             }
-            if time < self.reset(next) {
-                return (self.reset(first), self.reset(next));
+            if time < self.reset_instant(next) {
+                return (self.reset_instant(first), self.reset_instant(next));
             }
             first = next;
         }
@@ -83,13 +83,13 @@ impl CivilCalendar {
     }
 
     /// Returns the first instant of `date` at or after the reset time.
-    fn reset(&self, date: Date) -> jiff::Timestamp {
+    fn reset_instant(&self, date: Date) -> jiff::Timestamp {
         let local = date.to_datetime(self.reset_time);
         match self.zone.to_ambiguous_timestamp(local).offset() {
-            AmbiguousOffset::Unambiguous { offset } => moment_of(local, offset),
-            AmbiguousOffset::Fold { before, .. } => moment_of(local, before),
+            AmbiguousOffset::Unambiguous { offset } => instant_at_offset(local, offset),
+            AmbiguousOffset::Fold { before, .. } => instant_at_offset(local, before),
             AmbiguousOffset::Gap { after, .. } => {
-                let just_before = moment_of(local, after);
+                let just_before = instant_at_offset(local, after);
                 self.zone.following(just_before).next().map_or(just_before, |transition| transition.timestamp())
             }
         }
@@ -173,7 +173,7 @@ impl fmt::Debug for CivilCalendar {
     }
 }
 
-fn moment_of(local: DateTime, offset: jiff::tz::Offset) -> jiff::Timestamp {
+fn instant_at_offset(local: DateTime, offset: jiff::tz::Offset) -> jiff::Timestamp {
     offset.to_timestamp(local).unwrap_or(if local.year() > 0 { jiff::Timestamp::MAX } else { jiff::Timestamp::MIN })
 }
 

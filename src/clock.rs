@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// The two are separate because the wall clock can be set: quota windows follow it, timeouts must not.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    of_day: WallClock,
-    running: Monotonic,
+    wall: WallClock,
+    monotonic: Monotonic,
 }
 
 #[derive(Clone, Debug)]
@@ -31,23 +31,23 @@ enum Monotonic {
 impl Clock {
     /// Returns the system's clock.
     pub fn system() -> Self {
-        Self { of_day: WallClock::System, running: Monotonic::Since(Instant::now()) }
+        Self { wall: WallClock::System, monotonic: Monotonic::Since(Instant::now()) }
     }
 
     /// Returns a clock whose wall-clock time stays at `start` until [`Clock::set`] changes it, for all clones.
     /// Monotonic time runs as usual.
     pub fn frozen_at(start: Timestamp) -> Self {
-        Self { of_day: WallClock::Manual(Arc::new(AtomicU64::new(start.0))), ..Self::system() }
+        Self { wall: WallClock::Manual(Arc::new(AtomicU64::new(start.0))), ..Self::system() }
     }
 
     /// Returns a clock whose wall-clock and monotonic time change only manually.
     pub fn manual(start: Timestamp) -> Self {
-        Self { running: Monotonic::Manual(Arc::default()), ..Self::frozen_at(start) }
+        Self { monotonic: Monotonic::Manual(Arc::default()), ..Self::frozen_at(start) }
     }
 
     /// Sets the wall-clock time, unless it is the system's.
     pub fn set(&self, now: Timestamp) {
-        if let WallClock::Manual(nanoseconds) = &self.of_day {
+        if let WallClock::Manual(nanoseconds) = &self.wall {
             nanoseconds.store(now.0, Ordering::Release);
         }
     }
@@ -55,7 +55,7 @@ impl Clock {
     /// Advances a manual clock by `span`.
     pub fn advance(&self, span: Duration) {
         self.set(self.now() + span);
-        if let Monotonic::Manual(nanoseconds) = &self.running {
+        if let Monotonic::Manual(nanoseconds) = &self.monotonic {
             nanoseconds.fetch_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
         }
     }
@@ -64,7 +64,7 @@ impl Clock {
     /// decisions. The value can decrease when the system's clock is set; code with state counts that as no elapsed
     /// time.
     pub fn now(&self) -> Timestamp {
-        let now = match &self.of_day {
+        let now = match &self.wall {
             WallClock::System => {
                 let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 Timestamp(u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX))
@@ -76,7 +76,7 @@ impl Clock {
 
     /// Returns the monotonic time since the clock was created.
     pub fn monotonic_now(&self) -> Timestamp {
-        match &self.running {
+        match &self.monotonic {
             Monotonic::Since(start) => Timestamp::default() + start.elapsed(),
             Monotonic::Manual(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
         }

@@ -6,7 +6,7 @@
 use crate::bounded_file;
 use crate::engine::LearnedDemand;
 use crate::policy::Units;
-use crate::policy::pacing::week::{HOURS, HourProfile};
+use crate::policy::pacing::week::{HOURS_PER_WEEK, HourProfile};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -25,15 +25,15 @@ const MAX_WEEKS: u32 = 100;
 pub struct DemandStore {
     path: PathBuf,
     /// Content of the file, if known: the last content read or written.
-    written: Mutex<Vec<u8>>,
+    content: Mutex<Vec<u8>>,
 }
 
 /// Error: the learned demand cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {why}", path.display())]
+#[error("{}: {reason}", path.display())]
 pub struct DemandStoreError {
     path: PathBuf,
-    why: String,
+    reason: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,13 +52,13 @@ struct DemandEntry {
 
 impl DemandStore {
     /// Returns the store in `state_dir`. The file need not exist.
-    pub fn of(state_dir: &Path) -> Self {
-        Self { path: state_dir.join("demand.json"), written: Mutex::default() }
+    pub fn new(state_dir: &Path) -> Self {
+        Self { path: state_dir.join("demand.json"), content: Mutex::default() }
     }
 
     /// Returns the stored demand, or an empty list if there is no file.
     pub fn read(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
-        let unreadable = |reason: String| DemandStoreError { path: self.path.clone(), why: reason };
+        let unreadable = |reason: String| DemandStoreError { path: self.path.clone(), reason };
         let bytes = match bounded_file::read(&self.path, MAX_FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -74,10 +74,10 @@ impl DemandStore {
 
     /// Writes `learned` if it differs from the content of the file, which is replaced atomically.
     pub fn save(&self, learned: &[LearnedDemand]) -> io::Result<()> {
-        let demand: Vec<DemandEntry> = learned.iter().map(DemandEntry::of).collect();
+        let demand: Vec<DemandEntry> = learned.iter().map(DemandEntry::from_demand).collect();
         let bytes = serde_json::to_vec(&DemandFile { version: VERSION, demand })?;
-        let mut written = self.written.lock();
-        if learned.is_empty() || *written == bytes {
+        let mut content = self.content.lock();
+        if learned.is_empty() || *content == bytes {
             return Ok(());
         }
         if let Some(dir) = self.path.parent() {
@@ -88,13 +88,13 @@ impl DemandStore {
         file.write_all(&bytes)?;
         file.sync_all()?;
         fs::rename(new, &self.path)?;
-        *written = bytes;
+        *content = bytes;
         Ok(())
     }
 }
 
 impl DemandEntry {
-    fn of(learned: &LearnedDemand) -> Self {
+    fn from_demand(learned: &LearnedDemand) -> Self {
         let hours = learned.week.iter().map(|hour| ((hour.units * 1000.0).round() as u64, hour.weeks as u32)).collect();
         Self { quota: learned.quota.clone(), class: learned.class.clone(), hours }
     }
@@ -105,7 +105,7 @@ impl DemandEntry {
             is_valid.then(|| HourProfile { units: Units::from_milli(milli).as_f64(), weeks: f64::from(weeks) })
         };
         let hours: Option<Vec<HourProfile>> = self.hours.into_iter().map(hour).collect();
-        let week: [HourProfile; HOURS] = hours?.try_into().ok()?;
+        let week: [HourProfile; HOURS_PER_WEEK] = hours?.try_into().ok()?;
         Some(LearnedDemand { quota: self.quota, class: self.class, week })
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn invalid_demand_file_is_an_error() {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let store = DemandStore::of(dir.path());
+        let store = DemandStore::new(dir.path());
         assert_eq!(store.read().expect("readable store"), []);
         for (text, expected) in [
             ("", "EOF"),
@@ -135,7 +135,7 @@ mod tests {
             assert!(error.contains("demand.json: ") && error.contains(expected), "{error}");
         }
         for hour in [(u64::MAX, 1), (1, u32::MAX)] {
-            let entry = DemandEntry { quota: "q".into(), class: "c".into(), hours: vec![hour; HOURS] };
+            let entry = DemandEntry { quota: "q".into(), class: "c".into(), hours: vec![hour; HOURS_PER_WEEK] };
             assert_eq!(entry.into_demand(), None);
         }
     }
@@ -144,11 +144,11 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
-        fn demand_file_round_trips(hours in prop::collection::vec((0u64..1_000_000_000, 0u32..4), HOURS)) {
+        fn demand_file_round_trips(hours in prop::collection::vec((0u64..1_000_000_000, 0u32..4), HOURS_PER_WEEK)) {
             let dir = tempfile::tempdir().expect("temporary directory");
-            let (store, learned) = (DemandStore::of(dir.path()), demand_with_hours(hours));
+            let (store, learned) = (DemandStore::new(dir.path()), demand_with_hours(hours));
             store.save(std::slice::from_ref(&learned)).expect("write file");
-            prop_assert_eq!(DemandStore::of(dir.path()).read().expect("readable store"), vec![learned]);
+            prop_assert_eq!(DemandStore::new(dir.path()).read().expect("readable store"), vec![learned]);
         }
     }
 }

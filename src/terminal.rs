@@ -19,14 +19,14 @@ pub enum Align {
 }
 
 /// Threshold from which durations are shown in days, in seconds.
-const DAYS: u64 = 48 * 3600;
+const DAYS_THRESHOLD_S: u64 = 48 * 3600;
 
 /// Formats a duration in seconds, such as `2 h 01 min`.
 pub fn format_duration(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds.div_ceil(60)),
-        DAYS.. => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+        DAYS_THRESHOLD_S.. => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
         _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
     }
 }

@@ -11,7 +11,7 @@ pub trait GatewayApi: Send + Sync + 'static {
     /// Returns the current time.
     fn now(&self) -> Timestamp;
     /// Returns the start time of the process.
-    fn started(&self) -> Timestamp;
+    fn started_at(&self) -> Timestamp;
     /// Returns the version of the build.
     fn version(&self) -> &str;
     /// Returns the source revision of the build.
@@ -28,7 +28,7 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn untrusted_proxy(&self) -> Option<String>;
     /// Returns warnings for the administrator, as sentences: keys that wait for a restart, stale address lists and
     /// range lists, robots.txt served without directives.
-    fn notes(&self) -> Vec<String>;
+    fn warnings(&self) -> Vec<String>;
     /// Returns the metrics in the Prometheus text format.
     fn metrics(&self) -> String;
     /// Returns the quotas of the current rules.
@@ -72,7 +72,7 @@ pub struct ListenAddresses {
 #[derive(Clone, Debug)]
 pub struct SettingsView {
     /// Load time of the current config.
-    pub loaded: Timestamp,
+    pub loaded_at: Timestamp,
     /// Time and errors of the last reload, if it failed.
     pub last_reload_error: Option<(Timestamp, String)>,
 }

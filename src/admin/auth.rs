@@ -23,14 +23,14 @@ pub struct AccessControl {
 
 /// Passes the request on if it is authorized; returns a problem document otherwise.
 pub(super) async fn authorize(State(access): State<Arc<AccessControl>>, request: Request, next: Next) -> Response {
-    match access.allows(request.headers()) {
+    match access.check(request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
 
 impl AccessControl {
-    fn allows(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
         match &self.token {
             Some(token) => check_token(headers, token)?,
             None => self.check_host(headers)?,
@@ -67,7 +67,7 @@ fn check_token(headers: &HeaderMap, token: &Secret) -> Result<(), Problem> {
     match token.matches(sent) {
         true => Ok(()),
         false => Err(Problem::new(StatusCode::UNAUTHORIZED, "Send the admin token: Authorization: Bearer ...")
-            .with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            .with_header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
     }
 }
 

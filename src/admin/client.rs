@@ -54,12 +54,12 @@ pub enum AdminClientError {
 
 impl Client {
     /// Creates a client for the admin listener at `address`, a host and a port.
-    pub fn at(address: impl Into<String>) -> Self {
+    pub fn new(address: impl Into<String>) -> Self {
         Self { address: address.into(), authorization: None }
     }
 
     /// Sets the `Authorization` header to send.
-    pub fn authorized(self, authorization: Option<HeaderValue>) -> Self {
+    pub fn with_authorization(self, authorization: Option<HeaderValue>) -> Self {
         Self { authorization, ..self }
     }
 
@@ -91,7 +91,7 @@ impl Client {
         let request = self.build_request(method, path, body).map_err(|error| self.invalid_response(error))?;
         let response = connection.send_request(request).await.map_err(|error| self.invalid_response(error))?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), BODY_BYTES_MAX)
+        let body = Limited::new(response.into_body(), MAX_BODY_BYTES)
             .collect()
             .await
             .map_err(|error| self.invalid_response(error))?;
@@ -120,4 +120,4 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum size of a response. The metrics of a gateway with the maximum number of classes and quotas take a tenth of
 /// this.
-const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;

@@ -14,7 +14,7 @@ use tracing::info;
 pub(super) struct Corrections {
     last: Mutex<VecDeque<Correction>>,
     /// True if every admin request must present the token.
-    token: bool,
+    is_token_required: bool,
 }
 
 /// A manual correction of a quota.
@@ -24,31 +24,31 @@ pub(super) struct Correction {
     pub(super) quota: String,
     pub(super) from: Units,
     pub(super) to: Units,
-    pub(super) who: Actor,
+    pub(super) actor: Actor,
 }
 
 /// Origin of a correction: the peer address, and a name that is not verified.
 #[derive(Debug)]
 pub(super) struct Actor {
     pub(super) peer: Option<SocketAddr>,
-    pub(super) claimed: Option<String>,
+    pub(super) claimed_name: Option<String>,
 }
 
 impl Corrections {
     /// Creates an empty list. `token` is true if admin requests must present a token.
-    pub(super) fn new(token: bool) -> Self {
-        Self { last: Mutex::default(), token }
+    pub(super) fn new(is_token_required: bool) -> Self {
+        Self { last: Mutex::default(), is_token_required }
     }
 
     /// Logs the correction and stores it.
     pub(super) fn record(&self, correction: Correction) {
-        let Correction { quota, from, to, who: actor, .. } = &correction;
-        let (peer, claimed) = (actor.peer.map(|peer| peer.to_string()), actor.claimed.as_deref());
+        let Correction { quota, from, to, actor, .. } = &correction;
+        let (peer, claimed_name) = (actor.peer.map(|peer| peer.to_string()), actor.claimed_name.as_deref());
         info!(
             target: "audit",
-            quota, %from, %to, peer, by = claimed, token = self.token,
+            quota, %from, %to, peer, by = claimed_name, token = self.is_token_required,
             "Quota {quota} corrected from {from} to {to} by {actor}{}",
-            if self.token { ", with the token" } else { "" }
+            if self.is_token_required { ", with the token" } else { "" }
         );
         let mut last = self.last.lock();
         if last.len() == MAX_RECENT {
@@ -66,9 +66,9 @@ impl Corrections {
                 "quota": correction.quota,
                 "from": amount(correction.from),
                 "to": amount(correction.to),
-                "peer": correction.who.peer.map(|peer| peer.to_string()),
-                "token": self.token,
-                "by": correction.who.claimed,
+                "peer": correction.actor.peer.map(|peer| peer.to_string()),
+                "token": self.is_token_required,
+                "by": correction.actor.claimed_name,
             })
         };
         self.last.lock().iter().rev().map(show).collect()
@@ -77,7 +77,7 @@ impl Corrections {
 
 impl fmt::Display for Actor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.claimed {
+        match &self.claimed_name {
             Some(name) => write!(out, "{name} (unverified), ")?,
             None => out.write_str("unknown, ")?,
         }

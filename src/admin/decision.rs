@@ -1,6 +1,6 @@
 //! Lookup of recent decisions: the access log line and the explanation. Each worker stores its last 1,024 decisions.
 
-use super::Gate;
+use super::DynGateway;
 use super::problem::Problem;
 use crate::explain::Explanation;
 use crate::telemetry::DECISION_RING_LEN;
@@ -11,18 +11,21 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
 /// Returns the access log line of decision `id`, as sent in `X-Tidegate-Decision`.
-pub(super) async fn show(State(gateway): State<Gate>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let line = gateway.decision(number(&id)?).ok_or_else(not_found)?;
+pub(super) async fn show(State(gateway): State<DynGateway>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let line = gateway.decision(parse_id(&id)?).ok_or_else(not_found)?;
     Ok(([(CONTENT_TYPE, "application/json")], line).into_response())
 }
 
 /// Returns the explanation of decision `id`: its steps, and the changes that would admit the request. It is the
 /// document of `tidegate explain ID --json`.
-pub(super) async fn explain(State(gateway): State<Gate>, Path(id): Path<String>) -> Result<Json<Explanation>, Problem> {
-    gateway.explanation(number(&id)?).map(Json).ok_or_else(not_found)
+pub(super) async fn explain(
+    State(gateway): State<DynGateway>,
+    Path(id): Path<String>,
+) -> Result<Json<Explanation>, Problem> {
+    gateway.explanation(parse_id(&id)?).map(Json).ok_or_else(not_found)
 }
 
-fn number(id: &str) -> Result<u64, Problem> {
+fn parse_id(id: &str) -> Result<u64, Problem> {
     // Digits only: the parser would also accept a sign.
     let well_formed = id.len() == 16 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = u64::from_str_radix(id, 16).ok().filter(|_| well_formed);

@@ -8,7 +8,7 @@ pub struct DocumentField {
     /// Path from the top of the document.
     pub path: &'static str,
     /// JSON type of the value.
-    pub form: &'static str,
+    pub json_type: &'static str,
     /// Meaning of the value, as sentences.
     pub meaning: &'static str,
 }
@@ -325,6 +325,6 @@ pub const PROBLEM_FIELDS: &[DocumentField] = &[
     field("detail", "string", "Cause, one line per error."),
 ];
 
-const fn field(path: &'static str, form: &'static str, meaning: &'static str) -> DocumentField {
-    DocumentField { path, form, meaning }
+const fn field(path: &'static str, json_type: &'static str, meaning: &'static str) -> DocumentField {
+    DocumentField { path, json_type, meaning }
 }

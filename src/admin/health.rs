@@ -1,6 +1,6 @@
 //! Liveness and readiness. Both need no token.
 
-use super::Gate;
+use super::DynGateway;
 use super::problem::Problem;
 use axum::Json;
 use axum::extract::State;
@@ -13,7 +13,7 @@ pub(super) async fn liveness() -> Json<Value> {
 }
 
 /// Responds that the gateway is ready: the origin is resolved and the ledger is open. Otherwise 503 with the reasons.
-pub(super) async fn readiness(State(gateway): State<Gate>) -> Result<Json<Value>, Problem> {
+pub(super) async fn readiness(State(gateway): State<DynGateway>) -> Result<Json<Value>, Problem> {
     let reasons = gateway.not_ready_reasons();
     match reasons.is_empty() {
         true => Ok(Json(json!({ "status": "ready" }))),

@@ -41,18 +41,18 @@ use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::TimeoutLayer;
 
-type Gate = Arc<dyn GatewayApi>;
+type DynGateway = Arc<dyn GatewayApi>;
 
 /// State of the request handlers.
 #[derive(Clone)]
 struct AdminState {
-    gate: Gate,
+    gateway: DynGateway,
     corrections: Arc<Corrections>,
 }
 
-impl FromRef<AdminState> for Gate {
+impl FromRef<AdminState> for DynGateway {
     fn from_ref(state: &AdminState) -> Self {
-        Arc::clone(&state.gate)
+        Arc::clone(&state.gateway)
     }
 }
 
@@ -73,8 +73,8 @@ pub async fn serve(
 }
 
 /// Returns the routes of the admin listener.
-pub fn router(gateway: Gate, access: AccessControl) -> Router {
-    let state = AdminState { gate: gateway, corrections: Arc::new(Corrections::new(access.token.is_some())) };
+pub fn router(gateway: DynGateway, access: AccessControl) -> Router {
+    let state = AdminState { gateway, corrections: Arc::new(Corrections::new(access.token.is_some())) };
     let guarded = Router::new()
         .route("/metrics", get(metrics))
         .route("/api/v1/state", get(state::show))
@@ -94,23 +94,23 @@ pub fn router(gateway: Gate, access: AccessControl) -> Router {
         .route("/readyz", get(health::readiness))
         .merge(guarded)
         .with_state(state)
-        .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
-        .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_WITHIN))
+        .layer(RequestBodyLimitLayer::new(MAX_BODY_BYTES))
+        .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, REQUEST_TIMEOUT))
         // Above all layers that may reject a request, so that each error is a problem document.
-        .layer(middleware::map_response(problem::explain))
-        .layer(fixed(X_CONTENT_TYPE_OPTIONS, "nosniff"))
-        .layer(fixed(CACHE_CONTROL, "no-store"))
-        .layer(fixed(CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
+        .layer(middleware::map_response(problem::replace_bare_error))
+        .layer(fixed_header(X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .layer(fixed_header(CACHE_CONTROL, "no-store"))
+        .layer(fixed_header(CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
 }
 
 /// Returns the metrics in the Prometheus text format. Dashboard and alert rules for them are in `grafana/`.
-async fn metrics(State(gateway): State<Gate>) -> Response {
+async fn metrics(State(gateway): State<DynGateway>) -> Response {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], gateway.metrics()).into_response()
 }
 
 /// Reads the configuration again: 200 with `reloaded` and `summary`, or 422 with all errors; the current config then
 /// stays.
-async fn reload(State(gateway): State<Gate>) -> Result<axum::Json<serde_json::Value>, Problem> {
+async fn reload(State(gateway): State<DynGateway>) -> Result<axum::Json<serde_json::Value>, Problem> {
     // A reload reads files, and must not block the control runtime.
     let result = tokio::task::spawn_blocking(move || gateway.reload()).await;
     match result {
@@ -126,12 +126,12 @@ async fn reload(State(gateway): State<Gate>) -> Result<axum::Json<serde_json::Va
     }
 }
 
-fn fixed(name: axum::http::HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
+fn fixed_header(name: axum::http::HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
     SetResponseHeaderLayer::overriding(name, HeaderValue::from_static(value))
 }
 
 /// Maximum size of a request body. The largest valid body is a number with a name.
-const BODY_BYTES_MAX: usize = 64 * 1024;
+const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// Maximum duration of a request. All responses come from memory, except that of a reload.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

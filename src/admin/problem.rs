@@ -20,7 +20,7 @@ impl Problem {
     }
 
     /// Adds a header that the status requires.
-    pub(super) fn with(self, name: HeaderName, value: HeaderValue) -> Self {
+    pub(super) fn with_header(self, name: HeaderName, value: HeaderValue) -> Self {
         Self { header: Some((name, value)), ..self }
     }
 }
@@ -36,7 +36,7 @@ impl IntoResponse for Problem {
 }
 
 /// Replaces bare error responses of routing and limits by problem documents.
-pub(super) async fn explain(response: Response) -> Response {
+pub(super) async fn replace_bare_error(response: Response) -> Response {
     let status = response.status();
     let is_problem = response.headers().get(CONTENT_TYPE).is_some_and(|value| value == PROBLEM_JSON);
     if is_problem || !(status.is_client_error() || status.is_server_error()) {

@@ -1,6 +1,6 @@
 //! Quotas of the admin API, and their manual correction.
 
-use super::Gate;
+use super::DynGateway;
 use super::corrections::{Actor, Correction, Corrections};
 use super::problem::Problem;
 use super::state::{amount, quota};
@@ -34,15 +34,15 @@ struct ResetBody {
 }
 
 /// Lists all quotas of the current rules; the data of `tidegate quota show`.
-pub(super) async fn list(State(gateway): State<Gate>) -> Json<Value> {
+pub(super) async fn list(State(gateway): State<DynGateway>) -> Json<Value> {
     let now = gateway.now();
     Json(gateway.quotas().iter().map(|view| quota(view, now)).collect())
 }
 
 /// Returns one quota.
-pub(super) async fn show(State(gateway): State<Gate>, Path(name): Path<String>) -> Result<Json<Value>, Problem> {
+pub(super) async fn show(State(gateway): State<DynGateway>, Path(name): Path<String>) -> Result<Json<Value>, Problem> {
     let quotas = gateway.quotas();
-    match named(&name, &quotas) {
+    match find_quota(&name, &quotas) {
         Ok(view) => Ok(Json(quota(view, gateway.now()))),
         Err(error) => Err(Problem::new(StatusCode::NOT_FOUND, error)),
     }
@@ -54,20 +54,20 @@ pub(super) async fn show(State(gateway): State<Gate>, Path(name): Path<String>) 
 /// Ends a Redis recovery of the quota and a closure by `sync_from`. Responds with `name`, `from` and `to`. The
 /// correction is active at once, and stored before the response (or a warning is logged after 2 s).
 pub(super) async fn set_used(
-    State(gateway): State<Gate>,
+    State(gateway): State<DynGateway>,
     State(corrections): State<Arc<Corrections>>,
     Path(name): Path<String>,
     peer: Peer,
     body: Bytes,
 ) -> Result<Json<Value>, Problem> {
     let sent: SetUsedBody = serde_json::from_slice(&body)
-        .map_err(|error| unreadable(r#"{"used": N} or {"used": N, "by": "NAME"}"#, &error))?;
+        .map_err(|error| malformed_body(r#"{"used": N} or {"used": N, "by": "NAME"}"#, &error))?;
     correct(&gateway, &corrections, &name, &sent.used, peer, sent.by)
 }
 
 /// Sets the usage to 0: the full limit of the window is available again, less reserved units.
 pub(super) async fn reset(
-    State(gateway): State<Gate>,
+    State(gateway): State<DynGateway>,
     State(corrections): State<Arc<Corrections>>,
     Path(name): Path<String>,
     peer: Peer,
@@ -75,15 +75,14 @@ pub(super) async fn reset(
 ) -> Result<Json<Value>, Problem> {
     let sent: ResetBody = match body.is_empty() {
         true => ResetBody::default(),
-        false => {
-            serde_json::from_slice(&body).map_err(|error| unreadable(r#"an empty body or {"by": "NAME"}"#, &error))?
-        }
+        false => serde_json::from_slice(&body)
+            .map_err(|error| malformed_body(r#"an empty body or {"by": "NAME"}"#, &error))?,
     };
     correct(&gateway, &corrections, &name, &json!(0), peer, sent.by)
 }
 
 fn correct(
-    gateway: &Gate,
+    gateway: &DynGateway,
     corrections: &Corrections,
     name: &str,
     used: &Value,
@@ -94,16 +93,16 @@ fn correct(
     // The quota can disappear in between only by a reload.
     let not_found = |_| Problem::new(StatusCode::NOT_FOUND, format!("quota: {name} was removed by a reload"));
     let (from, to) = gateway.set_used(name, used).map_err(not_found)?;
-    let actor = Actor { peer: peer.map(|Extension(ConnectInfo(peer))| peer), claimed: by };
-    corrections.record(Correction { time: gateway.now(), quota: name.to_owned(), from, to, who: actor });
+    let actor = Actor { peer: peer.map(|Extension(ConnectInfo(peer))| peer), claimed_name: by };
+    corrections.record(Correction { time: gateway.now(), quota: name.to_owned(), from, to, actor });
     Ok(Json(json!({ "name": name, "from": amount(from), "to": amount(to) })))
 }
 
 /// Returns the units to set, or a problem with all errors, one per line.
 fn check(name: &str, used: &Value, by: Option<&str>, quotas: &[QuotaView]) -> Result<Units, Problem> {
-    let quota = named(name, quotas);
+    let quota = find_quota(name, quotas);
     let limit = quota.as_ref().ok().filter(|view| view.enforce).map(|view| view.limit);
-    let used = amount_of(used, limit);
+    let used = parse_units(used, limit);
     let by = by.map_or(Ok(()), check_actor_name);
     let status = if quota.is_err() { StatusCode::NOT_FOUND } else { StatusCode::UNPROCESSABLE_ENTITY };
     match (&quota, &used, &by) {
@@ -115,7 +114,7 @@ fn check(name: &str, used: &Value, by: Option<&str>, quotas: &[QuotaView]) -> Re
     }
 }
 
-fn named<'a>(name: &str, quotas: &'a [QuotaView]) -> Result<&'a QuotaView, String> {
+fn find_quota<'a>(name: &str, quotas: &'a [QuotaView]) -> Result<&'a QuotaView, String> {
     quotas.iter().find(|view| view.name == name).ok_or_else(|| {
         let names: Vec<&str> = quotas.iter().map(|view| view.name.as_str()).collect();
         let hint = match names.is_empty() {
@@ -127,7 +126,7 @@ fn named<'a>(name: &str, quotas: &'a [QuotaView]) -> Result<&'a QuotaView, Strin
 }
 
 /// Parses units from a JSON number or string, up to `limit` if there is one.
-fn amount_of(sent: &Value, limit: Option<Units>) -> Result<Units, String> {
+fn parse_units(sent: &Value, limit: Option<Units>) -> Result<Units, String> {
     let range = limit.map_or("of at least 0".to_owned(), |limit| format!("from 0 to {limit}"));
     let text = match sent {
         Value::String(text) => text.clone(),
@@ -151,7 +150,7 @@ fn check_actor_name(name: &str) -> Result<(), String> {
     }
 }
 
-fn unreadable(expected: &str, error: &serde_json::Error) -> Problem {
+fn malformed_body(expected: &str, error: &serde_json::Error) -> Problem {
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("body: {error}; send {expected}"))
 }
 

@@ -2,7 +2,7 @@
 
 use super::api::SettingsView;
 use super::corrections::Corrections;
-use super::{Gate, ScopeView};
+use super::{DynGateway, ScopeView};
 use crate::engine::{ClassPlan, ClientView, PlanView, QuotaView, ScopeState};
 use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::tier::Share;
@@ -21,8 +21,11 @@ use std::sync::Arc;
 /// `trusted_proxies` does not name, with the YAML to write; null if none was seen. `notes`: warnings, such as keys that
 /// wait for a restart. `top_clients`: the twenty clients refused most often. `corrections`: the last twenty manual
 /// corrections.
-pub(super) async fn show(State(gateway): State<Gate>, State(corrections): State<Arc<Corrections>>) -> Json<Value> {
-    let (now, started) = (gateway.now(), gateway.started());
+pub(super) async fn show(
+    State(gateway): State<DynGateway>,
+    State(corrections): State<Arc<Corrections>>,
+) -> Json<Value> {
+    let (now, started) = (gateway.now(), gateway.started_at());
     let quotas: Vec<Value> = gateway.quotas().iter().map(|view| quota(view, now)).collect();
     let scopes: Vec<Value> = gateway.scopes().iter().map(scope).collect();
     let clients: Vec<Value> = gateway.top_clients(TOP_CLIENTS).iter().map(client).collect();
@@ -44,7 +47,7 @@ pub(super) async fn show(State(gateway): State<Gate>, State(corrections): State<
         "not_ready_reasons": gateway.not_ready_reasons(),
         "ledger_error": gateway.ledger_error(),
         "untrusted_proxy": gateway.untrusted_proxy(),
-        "notes": gateway.notes(),
+        "notes": gateway.warnings(),
         "quotas": quotas,
         "classes": gateway.classes(),
         "scopes": scopes,
@@ -68,7 +71,7 @@ pub(super) fn quota(view: &QuotaView, now: Timestamp) -> Value {
         json!({
             "class": of_class.class,
             "charged": amount(of_class.charged),
-            "shed": of_class.shed.ratio(),
+            "shed": of_class.shed_share.ratio(),
             "tier": of_class.tier,
             "guard_units": amount(of_class.guard_admitted),
             "plan": of_class.plan.as_ref().map(class_plan),
@@ -128,17 +131,17 @@ fn crawler(operator: &str, view: &ComplianceView) -> Value {
         "operator": operator,
         "crawl_delay_s": view.advertised,
         "requests": view.requests,
-        "robots_share": share(view.robots, view.requests),
-        "mean_interval_s": (view.intervals > 0).then(|| view.intervals_total.as_secs_f64() / view.intervals as f64),
+        "robots_share": share(view.robots_txt_requests, view.requests),
+        "mean_interval_s": (view.interval_count > 0).then(|| view.total_interval.as_secs_f64() / view.interval_count as f64),
         "violations": view.violations,
-        "violation_ratio": share(view.violations, view.intervals),
+        "violation_ratio": share(view.violations, view.interval_count),
     })
 }
 
 fn settings(view: &SettingsView) -> Value {
     let failed =
         view.last_reload_error.as_ref().map(|(time, errors)| json!({ "time": rfc3339(*time), "errors": errors }));
-    json!({ "loaded_at": rfc3339(view.loaded), "last_reload_failed": failed })
+    json!({ "loaded_at": rfc3339(view.loaded_at), "last_reload_failed": failed })
 }
 
 fn addresses(addresses: &[SocketAddr]) -> Vec<String> {
@@ -186,7 +189,7 @@ fn client(view: &ClientView) -> Value {
     json!({
         "key": view.key,
         "class": view.class,
-        "refused": view.refused,
+        "refused": view.refusal_count,
         "bucket_remaining": view.tokens,
         "limited_by": view.limited_by.map(Reason::name),
         "limited_for_s": view.limited_for.map(ceil_seconds),

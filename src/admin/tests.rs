@@ -16,8 +16,10 @@ use tower::ServiceExt;
 
 #[tokio::test]
 async fn gateway_without_origin_address_is_alive_not_ready() {
-    let gateway =
-        FakeGateway { missing: vec!["The origin's name has not been resolved.".into()], ..FakeGateway::new() };
+    let gateway = FakeGateway {
+        not_ready_reasons: vec!["The origin's name has not been resolved.".into()],
+        ..FakeGateway::new()
+    };
     let liveness = gateway.request_with_headers("GET /healthz").await;
     assert_eq!(liveness.status, 200);
     let readiness = gateway.request_with_headers("GET /readyz").await;
@@ -139,15 +141,9 @@ async fn invalid_correction_reports_every_error_and_changes_nothing() {
 async fn recent_corrections_are_listed_with_their_actor() {
     let corrections = Corrections::new(true);
     for used in 1..=25 {
-        let actor = Actor { peer: "127.0.0.1:4000".parse().ok(), claimed: (used == 25).then(|| "ann".to_owned()) };
+        let actor = Actor { peer: "127.0.0.1:4000".parse().ok(), claimed_name: (used == 25).then(|| "ann".to_owned()) };
         let (from, to) = (Units::from_whole(used - 1), Units::from_whole(used));
-        corrections.record(Correction {
-            time: Timestamp::from_seconds(used),
-            quota: "api".into(),
-            from,
-            to,
-            who: actor,
-        });
+        corrections.record(Correction { time: Timestamp::from_seconds(used), quota: "api".into(), from, to, actor });
     }
     let list = corrections.list();
     assert_eq!(list.len(), 20);
@@ -176,7 +172,7 @@ async fn decision_is_found_by_its_hexadecimal_id() {
 #[tokio::test]
 async fn failed_reload_returns_the_config_errors() {
     assert_eq!(FakeGateway::new().request_with_headers("POST /api/v1/reload").await.json()["reloaded"], true);
-    let gateway = FakeGateway { mistakes: Some("routes[0].cost: found -1".into()), ..FakeGateway::new() };
+    let gateway = FakeGateway { config_errors: Some("routes[0].cost: found -1".into()), ..FakeGateway::new() };
     let response = gateway.request_with_headers("POST /api/v1/reload").await;
     assert!(response.json()["detail"].as_str().is_some_and(|detail| detail.contains("routes[0].cost")));
     assert_eq!(response.problem_status(), 422);
@@ -189,7 +185,7 @@ async fn every_error_is_a_problem_document() {
     let unsupported = gateway.request_with_headers("DELETE /api/v1/state").await;
     assert_eq!(unsupported.problem_status(), 405);
     assert_eq!(unsupported.header("allow"), "GET,HEAD");
-    let long = "1".repeat(BODY_BYTES_MAX + 1);
+    let long = "1".repeat(MAX_BODY_BYTES + 1);
     assert_eq!(gateway.put("/api/v1/quotas/places_api/used", &long).await.problem_status(), 413);
     assert_eq!(gateway.request_with_headers("GET /api/v1/decisions/%ff").await.problem_status(), 400);
 }
@@ -278,8 +274,8 @@ async fn server_runs_until_the_shutdown_signal() {
 }
 
 struct FakeGateway {
-    missing: Vec<String>,
-    mistakes: Option<String>,
+    not_ready_reasons: Vec<String>,
+    config_errors: Option<String>,
     token: Option<String>,
     used: Arc<Mutex<Units>>,
 }
@@ -292,7 +288,12 @@ struct TestResponse {
 
 impl FakeGateway {
     fn new() -> Self {
-        Self { missing: Vec::new(), mistakes: None, token: None, used: Arc::new(Mutex::new(Units::from_milli(12_250))) }
+        Self {
+            not_ready_reasons: Vec::new(),
+            config_errors: None,
+            token: None,
+            used: Arc::new(Mutex::new(Units::from_milli(12_250))),
+        }
     }
 
     /// Sends a request given as method and path, with headers on further lines.
@@ -316,8 +317,8 @@ impl FakeGateway {
             request = request.header(name, value);
         }
         let gateway = FakeGateway {
-            missing: self.missing.clone(),
-            mistakes: self.mistakes.clone(),
+            not_ready_reasons: self.not_ready_reasons.clone(),
+            config_errors: self.config_errors.clone(),
             token: None,
             used: Arc::clone(&self.used),
         };
@@ -354,7 +355,7 @@ impl GatewayApi for FakeGateway {
     fn now(&self) -> Timestamp {
         Timestamp::from_seconds(160)
     }
-    fn started(&self) -> Timestamp {
+    fn started_at(&self) -> Timestamp {
         Timestamp::from_seconds(100)
     }
     fn version(&self) -> &str {
@@ -372,7 +373,7 @@ impl GatewayApi for FakeGateway {
         }
     }
     fn settings(&self) -> SettingsView {
-        SettingsView { loaded: self.started(), last_reload_error: Some((self.now(), "routes: wrong".into())) }
+        SettingsView { loaded_at: self.started_at(), last_reload_error: Some((self.now(), "routes: wrong".into())) }
     }
     fn crawlers(&self) -> Vec<(String, ComplianceView)> {
         Vec::new()
@@ -384,7 +385,7 @@ impl GatewayApi for FakeGateway {
         7
     }
     fn not_ready_reasons(&self) -> Vec<String> {
-        self.missing.clone()
+        self.not_ready_reasons.clone()
     }
     fn ledger_error(&self) -> Option<String> {
         None
@@ -392,7 +393,7 @@ impl GatewayApi for FakeGateway {
     fn untrusted_proxy(&self) -> Option<String> {
         Some("127.0.0.1 sends X-Forwarded-For".into())
     }
-    fn notes(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
     fn metrics(&self) -> String {
@@ -402,7 +403,7 @@ impl GatewayApi for FakeGateway {
         let bot = ClassView {
             class: "bot".into(),
             charged: Units::from_whole(12),
-            shed: Share::from_millionths(500_000),
+            shed_share: Share::from_millionths(500_000),
             tier: 1,
             guard_admitted: Units::from_whole(1),
             plan: Some(ClassPlan {
@@ -464,7 +465,7 @@ impl GatewayApi for FakeGateway {
             ClientView {
                 key,
                 class: "bot".into(),
-                refused: 9,
+                refusal_count: 9,
                 tokens: Some(0),
                 limited_by: Some(Reason::Bucket),
                 limited_for: Some(Duration::from_millis(7500))
@@ -485,6 +486,6 @@ impl GatewayApi for FakeGateway {
         None
     }
     fn reload(&self) -> Result<String, String> {
-        self.mistakes.clone().map_or(Ok("4 classes".into()), Err)
+        self.config_errors.clone().map_or(Ok("4 classes".into()), Err)
     }
 }

@@ -24,7 +24,7 @@ fn civil(unit: Unit, zone: &str, at: &str) -> CivilCalendar {
     CivilCalendar::new(unit, zone, at.parse().expect("valid time")).expect("known zone")
 }
 
-fn at(text: &str) -> Timestamp {
+fn parse_timestamp(text: &str) -> Timestamp {
     timestamp(text.parse().expect("valid timestamp"))
 }
 
@@ -41,13 +41,16 @@ fn clock_changes(zone: &str) -> Vec<jiff::Timestamp> {
 
 #[test]
 fn a_pacific_day_begins_at_pacific_midnight() {
-    let day = civil(Unit::Day, "America/Los_Angeles", "00:00").span(at("2026-11-21T09:14:03Z"));
-    assert_eq!(day, Span { start: at("2026-11-21T08:00:00Z"), end: at("2026-11-22T08:00:00Z") });
+    let day = civil(Unit::Day, "America/Los_Angeles", "00:00").span(parse_timestamp("2026-11-21T09:14:03Z"));
+    assert_eq!(
+        day,
+        Span { start: parse_timestamp("2026-11-21T08:00:00Z"), end: parse_timestamp("2026-11-22T08:00:00Z") }
+    );
 }
 
 #[test]
 fn dst_days_have_23_or_25_hours() {
-    let day = |time| length_hours(civil(Unit::Day, "America/New_York", "00:00").span(at(time)));
+    let day = |time| length_hours(civil(Unit::Day, "America/New_York", "00:00").span(parse_timestamp(time)));
     assert_eq!(day("2026-03-08T12:00:00Z"), 23.0);
     assert_eq!(day("2026-11-01T12:00:00Z"), 25.0);
     assert_eq!(day("2026-06-01T12:00:00Z"), 24.0);
@@ -55,47 +58,65 @@ fn dst_days_have_23_or_25_hours() {
 
 #[test]
 fn skipped_midnight_starts_the_day_after_the_gap() {
-    let sao_paulo = civil(Unit::Day, "America/Sao_Paulo", "00:00").span(at("2018-11-04T12:00:00Z"));
-    assert_eq!((sao_paulo.start, length_hours(sao_paulo)), (at("2018-11-04T03:00:00Z"), 23.0));
-    let cairo = civil(Unit::Day, "Africa/Cairo", "00:00").span(at("2024-04-26T12:00:00Z"));
-    assert_eq!((cairo.start, length_hours(cairo)), (at("2024-04-25T22:00:00Z"), 23.0));
+    let sao_paulo = civil(Unit::Day, "America/Sao_Paulo", "00:00").span(parse_timestamp("2018-11-04T12:00:00Z"));
+    assert_eq!((sao_paulo.start, length_hours(sao_paulo)), (parse_timestamp("2018-11-04T03:00:00Z"), 23.0));
+    let cairo = civil(Unit::Day, "Africa/Cairo", "00:00").span(parse_timestamp("2024-04-26T12:00:00Z"));
+    assert_eq!((cairo.start, length_hours(cairo)), (parse_timestamp("2024-04-25T22:00:00Z"), 23.0));
 }
 
 #[test]
 fn skipped_reset_time_moves_to_the_gap_end() {
-    let night = civil(Unit::Day, "Europe/Berlin", "02:30").span(at("2026-03-29T12:00:00Z"));
-    assert_eq!((night.start, night.end), (at("2026-03-29T01:00:00Z"), at("2026-03-30T00:30:00Z")));
+    let night = civil(Unit::Day, "Europe/Berlin", "02:30").span(parse_timestamp("2026-03-29T12:00:00Z"));
+    assert_eq!(
+        (night.start, night.end),
+        (parse_timestamp("2026-03-29T01:00:00Z"), parse_timestamp("2026-03-30T00:30:00Z"))
+    );
 }
 
 #[test]
 fn ambiguous_reset_time_uses_the_first_occurrence() {
-    let night = civil(Unit::Day, "Europe/Berlin", "02:30").span(at("2026-10-25T12:00:00Z"));
-    assert_eq!(night.start, at("2026-10-25T00:30:00Z"));
+    let night = civil(Unit::Day, "Europe/Berlin", "02:30").span(parse_timestamp("2026-10-25T12:00:00Z"));
+    assert_eq!(night.start, parse_timestamp("2026-10-25T00:30:00Z"));
 }
 
 #[test]
 fn skipped_date_has_no_window() {
     let days = civil(Unit::Day, "Pacific/Apia", "00:00");
-    let last = days.span(at("2011-12-30T09:00:00Z"));
+    let last = days.span(parse_timestamp("2011-12-30T09:00:00Z"));
     let next = days.span(last.end);
-    assert_eq!((last.end, length_hours(last), length_hours(next)), (at("2011-12-30T10:00:00Z"), 24.0, 24.0));
+    assert_eq!(
+        (last.end, length_hours(last), length_hours(next)),
+        (parse_timestamp("2011-12-30T10:00:00Z"), 24.0, 24.0)
+    );
 }
 
 #[test]
 fn weeks_start_monday_and_months_on_the_first() {
-    let week = civil(Unit::Week, "UTC", "06:00").span(at("2026-11-23T05:59:59Z"));
-    assert_eq!((week.start, week.end), (at("2026-11-16T06:00:00Z"), at("2026-11-23T06:00:00Z")));
-    let month = civil(Unit::Month, "UTC", "00:00").span(at("2028-02-29T23:59:59Z"));
-    assert_eq!((month.start, month.end), (at("2028-02-01T00:00:00Z"), at("2028-03-01T00:00:00Z")));
+    let week = civil(Unit::Week, "UTC", "06:00").span(parse_timestamp("2026-11-23T05:59:59Z"));
+    assert_eq!(
+        (week.start, week.end),
+        (parse_timestamp("2026-11-16T06:00:00Z"), parse_timestamp("2026-11-23T06:00:00Z"))
+    );
+    let month = civil(Unit::Month, "UTC", "00:00").span(parse_timestamp("2028-02-29T23:59:59Z"));
+    assert_eq!(
+        (month.start, month.end),
+        (parse_timestamp("2028-02-01T00:00:00Z"), parse_timestamp("2028-03-01T00:00:00Z"))
+    );
 }
 
 #[test]
 fn hourly_windows_split_at_repeated_and_shifted_hours() {
-    let hour = |zone, time| civil(Unit::Hour, zone, "00:15").span(at(time));
+    let hour = |zone, time| civil(Unit::Hour, zone, "00:15").span(parse_timestamp(time));
     let repeated = hour("Europe/Berlin", "2026-10-25T00:30:00Z");
-    assert_eq!((repeated.start, repeated.end), (at("2026-10-25T00:15:00Z"), at("2026-10-25T01:15:00Z")));
+    assert_eq!(
+        (repeated.start, repeated.end),
+        (parse_timestamp("2026-10-25T00:15:00Z"), parse_timestamp("2026-10-25T01:15:00Z"))
+    );
     let cut = hour("Australia/Lord_Howe", "2026-10-03T15:20:00Z");
-    assert_eq!((cut.start, cut.end), (at("2026-10-03T14:45:00Z"), at("2026-10-03T15:30:00Z")));
+    assert_eq!(
+        (cut.start, cut.end),
+        (parse_timestamp("2026-10-03T14:45:00Z"), parse_timestamp("2026-10-03T15:30:00Z"))
+    );
 }
 
 #[test]
@@ -116,7 +137,7 @@ fn unit() -> impl Strategy<Value = Unit> {
 }
 
 /// Times within three days of a clock change.
-fn moment_near_clock_change() -> impl Strategy<Value = (&'static str, Timestamp)> {
+fn time_near_clock_change() -> impl Strategy<Value = (&'static str, Timestamp)> {
     (select(ZONES.to_vec()), any::<prop::sample::Index>(), -3 * 86_400i64..3 * 86_400, 0u64..1_000_000_000).prop_map(
         |(zone, index, seconds, nanoseconds)| {
             let transitions = clock_changes(zone);
@@ -142,7 +163,7 @@ fn length_bounds(unit: Unit) -> (f64, f64) {
 
 proptest! {
     #[test]
-    fn windows_tile_time_and_contain_their_moments((zone, time) in moment_near_clock_change(), unit in unit(), hour in 0i8..24, minute in 0i8..60) {
+    fn windows_tile_time_and_contain_their_moments((zone, time) in time_near_clock_change(), unit in unit(), hour in 0i8..24, minute in 0i8..60) {
         let calendar = CivilCalendar::new(unit, zone, Time::constant(hour, minute, 0, 0)).expect("known zone");
         let span = calendar.span(time);
         prop_assert!(span.contains(time), "{calendar:?}: {span:?}");
@@ -155,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn window_starts_at_reset_time_or_gap_end((zone, time) in moment_near_clock_change(), hour in 0i8..24, minute in 0i8..60) {
+    fn window_starts_at_reset_time_or_gap_end((zone, time) in time_near_clock_change(), hour in 0i8..24, minute in 0i8..60) {
         let reset_time = Time::constant(hour, minute, 0, 0);
         let calendar = CivilCalendar::new(Unit::Day, zone, reset_time).expect("known zone");
         let start = jiff::Timestamp::from_nanosecond(i128::from(calendar.span(time).start.0)).expect("in range");

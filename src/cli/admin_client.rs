@@ -30,13 +30,13 @@ pub struct AdminArgs {
 /// Client of the admin listener, and the hint for a rejected token.
 struct AdminTarget {
     client: Client,
-    remedy: String,
+    token_hint: String,
 }
 
 impl AdminArgs {
     /// Sends a request to the admin API and returns the JSON body of its response.
     pub fn request(&self, method: Method, path: &str, body: &str) -> Result<String, CommandError> {
-        let AdminTarget { client, remedy: token_hint } = self.target(&environment())?;
+        let AdminTarget { client, token_hint } = self.target(&environment())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| CommandError::Failed(error.to_string()))?;
         match runtime.block_on(client.request(method, path, body)) {
@@ -48,10 +48,10 @@ impl AdminArgs {
     fn target(&self, environment: &[(String, String)]) -> Result<AdminTarget, CommandError> {
         match &self.admin {
             Some(text) => {
-                let address = address(text).map_err(CommandError::Usage)?;
+                let address = parse_address(text).map_err(CommandError::Usage)?;
                 let token = self.token(environment).map_err(CommandError::Usage)?;
                 let token_hint = "set the gateway's token with --token-file FILE or TIDEGATE_ADMIN_TOKEN".into();
-                Ok(AdminTarget { client: Client::at(address).authorized(token), remedy: token_hint })
+                Ok(AdminTarget { client: Client::new(address).with_authorization(token), token_hint })
             }
             None => self.target_from_config(environment).map_err(CommandError::Usage),
         }
@@ -68,7 +68,7 @@ impl AdminArgs {
             }
             Err(error) => {
                 let placeholder = PathBuf::from("(no file)");
-                let admin = config::admin(&placeholder, "", environment).ok().flatten();
+                let admin = config::load_admin(&placeholder, "", environment).ok().flatten();
                 (placeholder, Some(admin.ok_or_else(|| format!("{error} with --config FILE, {alternative}"))?))
             }
         };
@@ -84,18 +84,18 @@ impl AdminArgs {
                       --admin ADDR with that token";
         let token = admin.token.as_ref().and_then(Secret::authorization);
         Ok(AdminTarget {
-            client: Client::at(reachable(admin.listen).to_string()).authorized(token),
-            remedy: token_hint.into(),
+            client: Client::new(connect_address(admin.listen).to_string()).with_authorization(token),
+            token_hint: token_hint.into(),
         })
     }
 
     fn token(&self, environment: &[(String, String)]) -> Result<Option<http::HeaderValue>, String> {
         let (source, text) = match &self.token_file {
-            Some(file) => (format!("--token-file {}", file.display()), text_of(file)?),
+            Some(file) => (format!("--token-file {}", file.display()), read_token_file(file)?),
             None => {
-                let variable = environment.iter().find(|(name, value)| name == TOKEN && !value.is_empty());
+                let variable = environment.iter().find(|(name, value)| name == TOKEN_VARIABLE && !value.is_empty());
                 let Some((_, value)) = variable else { return Ok(None) };
-                (TOKEN.to_owned(), value.clone())
+                (TOKEN_VARIABLE.to_owned(), value.clone())
             }
         };
         let token = text.trim_end_matches(['\r', '\n']);
@@ -143,7 +143,7 @@ fn hint(error: &AdminClientError) -> &'static str {
 }
 
 /// Parses `HOST:PORT`, with or without `http://`.
-fn address(argument: &str) -> Result<String, String> {
+fn parse_address(argument: &str) -> Result<String, String> {
     let invalid = |problem: &str| Err(format!("--admin: {problem} in {argument:?}; write it like 127.0.0.1:9090"));
     let text = argument.strip_prefix("http://").unwrap_or(argument);
     let text = text.strip_suffix('/').unwrap_or(text);
@@ -159,7 +159,7 @@ fn address(argument: &str) -> Result<String, String> {
 }
 
 /// Returns the address to connect to: loopback if the listener is bound to all addresses.
-fn reachable(listen: SocketAddr) -> SocketAddr {
+fn connect_address(listen: SocketAddr) -> SocketAddr {
     let loopback: IpAddr = match listen {
         SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
         SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
@@ -167,13 +167,13 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(if listen.ip().is_unspecified() { loopback } else { listen.ip() }, listen.port())
 }
 
-fn text_of(file: &Path) -> Result<String, String> {
+fn read_token_file(file: &Path) -> Result<String, String> {
     let describe = |error| format!("--token-file {}: cannot be read: {error}; set a readable file", file.display());
     std::fs::read_to_string(file).map_err(describe)
 }
 
 /// Environment variable with the token.
-const TOKEN: &str = "TIDEGATE_ADMIN_TOKEN";
+const TOKEN_VARIABLE: &str = "TIDEGATE_ADMIN_TOKEN";
 
 #[cfg(test)]
 mod tests;

@@ -25,17 +25,17 @@ use std::path::Path;
 /// Reads `file` and returns its summary. `Err` contains all errors, one per line.
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
     let mut settings = config::read(file, environment, &[], operators).map_err(|errors| errors.to_string())?;
-    let files = AddressListFiles::read(settings.list_files()).map_err(|errors| errors.to_string())?;
-    settings.warnings.extend(hidden_clients(&settings));
+    let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
+    settings.warnings.extend(loopback_listener_warning(&settings));
     settings.warnings.extend(robots_override_warning(&settings));
     settings.warnings.extend(crawlers::range_file_warnings(&settings));
     settings.warnings.extend(crawlers::reassigned_tokens(&settings));
-    Ok(summary(&settings, files.lists().counts()))
+    Ok(summary(&settings, files.lists().network_counts()))
 }
 
 /// Returns a warning if the gateway listens on loopback only and reads no address header: it has a proxy in front, or
 /// local clients only.
-fn hidden_clients(settings: &Settings) -> Option<String> {
+fn loopback_listener_warning(settings: &Settings) -> Option<String> {
     let only_local = settings.listen.iter().all(|address| address.ip().is_loopback());
     (only_local && settings.rules.trust.source == AddressSource::Peer).then(|| {
         "clients.address_from: peer, and the gateway listens on loopback only: behind a proxy all clients share one address, and \
@@ -76,7 +76,7 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     line(ledger::ledger(&settings.ledger, &settings.state_dir));
 
     line(format!("crawlers: {}", crawlers::verify(&settings.verify)));
-    line(match &rules.behaviour {
+    line(match &rules.bot_detection {
         None => "bot detection: off".into(),
         Some(BotDetection { threshold, half_life, .. }) => {
             format!("bot detection: from a bot score of {threshold}, half-life {}", format::duration(*half_life))
@@ -87,9 +87,9 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
         let builtin = OperatorTable::builtin();
         settings.operators.iter().for_each(|operator| line(format!("  {}", crawlers::operator(operator, &builtin))));
     }
-    if !settings.lists.is_empty() {
-        line(format!("\naddress lists: {}", settings.lists.len()));
-        for (list, count) in settings.lists.iter().zip(networks) {
+    if !settings.address_lists.is_empty() {
+        line(format!("\naddress lists: {}", settings.address_lists.len()));
+        for (list, count) in settings.address_lists.iter().zip(networks) {
             line(format!("  {}: {} in {}", list.name, count_text(*count), list.override_file.display()));
         }
     }
@@ -116,7 +116,7 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     for (id, class) in (0..).map(ClassId).zip(&rules.classes) {
         let paced = |quota: &Quota| quota.pacing.as_ref().is_some_and(|pacing| pacing.is_paced(id));
         let is_shed = rules.quotas.iter().any(|quota| quota.tiers_for(id).is_some() || paced(quota));
-        line(format!("  {}", classes::class(class, is_shed, operators, &rules.lists)));
+        line(format!("  {}", classes::class(class, is_shed, operators, &rules.address_list_names)));
     }
 
     let throttled: Vec<String> = rules.scopes.iter().filter_map(scopes::scope).collect();

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 
 use serde::Serialize;
 
-use crate::policy::class::{UserAgentRule, agent_rule};
+use crate::policy::class::{UserAgentRule, find_user_agent_rule};
 use crate::policy::{Claim, ClientKind};
 
 use crate::user_agents::UserAgentMatcher;
@@ -22,7 +22,7 @@ pub fn run(
 ) -> io::Result<()> {
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
-        let result = ClassifiedLine::of(agents, rules, &line);
+        let result = ClassifiedLine::classify(agents, rules, &line);
         if json {
             serde_json::to_writer(&mut output, &result)?;
             output.write_all(b"\n")?;
@@ -41,8 +41,8 @@ struct ClassifiedLine<'a> {
 }
 
 impl<'a> ClassifiedLine<'a> {
-    fn of(agents: &'a UserAgentMatcher, rules: &[UserAgentRule], line: &[u8]) -> ClassifiedLine<'a> {
-        if let Some(index) = agent_rule(rules, line) {
+    fn classify(agents: &'a UserAgentMatcher, rules: &[UserAgentRule], line: &[u8]) -> ClassifiedLine<'a> {
+        if let Some(index) = find_user_agent_rule(rules, line) {
             return ClassifiedLine { kind: rules[index].kind.name(), bot: None };
         }
         match agents.claim(line) {

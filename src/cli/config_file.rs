@@ -17,22 +17,22 @@ pub struct ConfigArg {
 
 /// Error for a missing configuration file: no option names one, and no default path exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ConfigNotFound;
+pub(super) struct ConfigNotFoundError;
 
 impl ConfigArg {
     /// Returns the path of the file. A named file is not checked for existence.
-    pub(super) fn path(&self) -> Result<PathBuf, ConfigNotFound> {
+    pub(super) fn path(&self) -> Result<PathBuf, ConfigNotFoundError> {
         path_or_default(self.config.as_ref())
     }
 }
 
 /// Returns `configured`, or else the first default path that exists.
-pub(super) fn path_or_default(configured: Option<&PathBuf>) -> Result<PathBuf, ConfigNotFound> {
+pub(super) fn path_or_default(configured: Option<&PathBuf>) -> Result<PathBuf, ConfigNotFoundError> {
     let default_path = || DEFAULT_PATHS.iter().map(PathBuf::from).find(|path| path.exists());
-    configured.cloned().or_else(default_path).ok_or(ConfigNotFound)
+    configured.cloned().or_else(default_path).ok_or(ConfigNotFoundError)
 }
 
-impl fmt::Display for ConfigNotFound {
+impl fmt::Display for ConfigNotFoundError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "no configuration file: found neither {}; set one", DEFAULT_PATHS.join(" nor "))
     }

@@ -36,12 +36,12 @@ pub struct DemoArgs {
 
 /// Runs the demo. Returns exit code 1 if one of its checks fails.
 pub fn run(args: &DemoArgs) -> ExitCode {
-    let after_run = if args.no_wait { AfterRun::Exit } else { AfterRun::Stay };
+    let after_run = if args.no_wait { AfterRun::Exit } else { AfterRun::KeepRunning };
     if let Some(file) = &args.log {
         return write_log(file, args).map_or_else(|error| error.report(), |()| ExitCode::SUCCESS);
     }
-    let options = Options { seconds: args.seconds, seed: args.seed, afterwards: after_run, ..Options::default() };
-    match show(options) {
+    let options = Options { seconds: args.seconds, seed: args.seed, after_run, ..Options::default() };
+    match run_demo(options) {
         Ok(DemoOutcome::Passed | DemoOutcome::Interrupted) => ExitCode::SUCCESS,
         Ok(DemoOutcome::Failed(_)) => ExitCode::FAILURE,
         Err(error) => failed(&format!("{error:#}")),
@@ -55,7 +55,7 @@ fn write_log(file: &Path, args: &DemoArgs) -> Result<(), CommandError> {
     out.finish()
 }
 
-fn show(options: Options) -> anyhow::Result<DemoOutcome> {
+fn run_demo(options: Options) -> anyhow::Result<DemoOutcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(demo::run(options, &mut screen(), |yaml, clock| {
         let yaml = yaml.to_owned();

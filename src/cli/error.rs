@@ -1,6 +1,6 @@
 //! Errors of commands: their output on standard error and their exit codes, common to all commands.
 
-use super::config_file::ConfigNotFound;
+use super::config_file::ConfigNotFoundError;
 use crate::replay::ReplayError;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -27,8 +27,8 @@ impl CommandError {
     }
 }
 
-impl From<ConfigNotFound> for CommandError {
-    fn from(error: ConfigNotFound) -> Self {
+impl From<ConfigNotFoundError> for CommandError {
+    fn from(error: ConfigNotFoundError) -> Self {
         Self::Usage(format!("{error} with --config FILE"))
     }
 }

@@ -70,30 +70,30 @@ pub struct ExplainArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    taken: Option<AssumptionArgs>,
+    assumption_args: Option<AssumptionArgs>,
     #[command(flatten)]
-    gate: AdminArgs,
+    admin: AdminArgs,
 }
 
 /// Explains a decision and prints the explanation.
 pub fn run(args: &ExplainArgs) -> ExitCode {
-    match explanation(args).and_then(|explanation| shown(&explanation, args.json)) {
+    match explanation(args).and_then(|explanation| render_output(&explanation, args.json)) {
         Ok(text) => print(&text),
         Err(error) => error.report(),
     }
 }
 
 fn explanation(args: &ExplainArgs) -> Result<Explanation, CommandError> {
-    match ExplainTarget::of(args).map_err(CommandError::Usage)? {
+    match ExplainTarget::from_args(args).map_err(CommandError::Usage)? {
         ExplainTarget::Decision(id) => {
-            let body = args.gate.request(Method::GET, &format!("/api/v1/decisions/{id}/explanation"), "")?;
+            let body = args.admin.request(Method::GET, &format!("/api/v1/decisions/{id}/explanation"), "")?;
             let describe = |error| {
                 format!("unreadable response of the gateway: {error}; check that it has the version of this command")
             };
             serde_json::from_str(&body).map_err(|error| CommandError::Failed(describe(error)))
         }
         ExplainTarget::Line(line) => from_log::explanation(args, &line),
-        ExplainTarget::Hypothetical(url) => with_known(&args.gate.file.path()?, |environment| {
+        ExplainTarget::Hypothetical(url) => with_environment(&args.admin.file.path()?, |environment| {
             let request = target::hypothetical(args, url, environment, Clock::system().now(), &TimeZone::system())?;
             request.into_input(environment).map(|input| explain(&input)).map_err(|error| error.to_string())
         }),
@@ -101,17 +101,17 @@ fn explanation(args: &ExplainArgs) -> Result<Explanation, CommandError> {
 }
 
 /// Calls `build` with the environment of a gateway that runs with `file`.
-fn with_known(
+fn with_environment(
     file: &Path,
     build: impl FnOnce(Environment<'_>) -> Result<Explanation, String>,
 ) -> Result<Explanation, CommandError> {
-    let Policy { settings, operators, agents, lists, .. } =
+    let Policy { settings, operators, user_agents: agents, lists, .. } =
         load_policy::read(file, crawlers::operators).map_err(CommandError::Usage)?;
-    build(Environment { settings: &settings, agents: &agents, operators: &operators, lists: &lists })
+    build(Environment { settings: &settings, user_agents: &agents, operators: &operators, lists: &lists })
         .map_err(CommandError::Usage)
 }
 
-fn shown(explanation: &Explanation, json: bool) -> Result<String, CommandError> {
+fn render_output(explanation: &Explanation, json: bool) -> Result<String, CommandError> {
     match json {
         true => serde_json::to_string_pretty(explanation)
             .map(|text| text + "\n")

@@ -11,13 +11,14 @@ use std::sync::Arc;
 /// Generates and prints the configuration. Returns exit code 2 if the logs are unreadable or contain no requests.
 pub fn run(logs: &[PathBuf]) -> ExitCode {
     let operators = Arc::new(OperatorTable::builtin());
-    let agents = Arc::new(UserAgentMatcher::builtin(operators.tokens()));
+    let agents = Arc::new(UserAgentMatcher::builtin(operators.product_tokens()));
     let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
-    let yaml = Logs::of(logs).map_err(InitError::from).and_then(|logs| generate_config(&logs, &agents, &operators));
+    let yaml =
+        Logs::from_paths(logs).map_err(InitError::from).and_then(|logs| generate_config(&logs, &agents, &operators));
     match yaml {
         Ok(yaml) => print(&yaml),
         Err(error @ InitError::NoRequest { .. }) => print_errors(&format!("{}: {error}", names.join(", "))),
-        Err(InitError::Untried(error)) => failed(&error),
+        Err(InitError::DryRun(error)) => failed(&error),
         Err(error) => print_errors(&error),
     }
 }

@@ -10,11 +10,11 @@ use std::path::Path;
 /// Loads the policy of a file, or returns all errors in it. `operators` builds the operator table of its settings.
 pub(super) fn read(file: &Path, operators: impl FnOnce(&Settings) -> OperatorTable) -> Result<Policy, String> {
     let text = config::read_text(file).map_err(|errors| errors.to_string())?;
-    of(file, &text, operators)
+    from_text(file, &text, operators)
 }
 
 /// Like [`read`], but with `text` as the content of the file.
-pub(super) fn of(
+pub(super) fn from_text(
     file: &Path,
     text: &str,
     operators: impl FnOnce(&Settings) -> OperatorTable,
@@ -22,7 +22,7 @@ pub(super) fn of(
     let builtin = OperatorTable::builtin();
     let names: Vec<&str> = builtin.names().collect();
     let settings = settings(file, text, &names)?;
-    let lists = AddressListFiles::read(settings.list_files()).map_err(|errors| errors.to_string())?.lists();
+    let lists = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?.lists();
     let operators = operators(&settings);
     Ok(Policy::new(file.display().to_string(), settings, operators, lists))
 }

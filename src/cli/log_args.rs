@@ -16,7 +16,7 @@ pub struct LogArgs {
     #[arg(required = true, value_name = "LOG")]
     pub(super) logs: Vec<PathBuf>,
     #[command(flatten)]
-    pub(super) taken: AssumptionArgs,
+    pub(super) assumption_args: AssumptionArgs,
 }
 
 /// Assumptions about facts that logs lack.
@@ -25,15 +25,15 @@ pub struct AssumptionArgs {
     /// Actual cost of a request of a route, of each of its quotas, if the log lacks it. Example: /item/*=0.8
     ///
     /// ROUTE is written as the `match` of the route. Default: the expected cost.
-    #[arg(long, value_name = "ROUTE=UNITS", value_parser = cost)]
+    #[arg(long, value_name = "ROUTE=UNITS", value_parser = parse_cost)]
     actual_cost: Vec<(String, Units)>,
     /// Time for which the origin caches a page; a cached page costs nothing. Example: 14d
     ///
     /// Pages are distinguished by host, path and query; a million are kept. Default: every response is generated.
-    #[arg(long, value_name = "DURATION", value_parser = span)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     cache_ttl: Option<Duration>,
     /// Time for which a request holds its reservation, if the log lacks the latency.
-    #[arg(long, value_name = "DURATION", value_parser = span, default_value = "200ms")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "200ms")]
     latency: Duration,
     /// Reaction of refused clients.
     #[arg(long, value_enum, default_value_t = RetryModelArg::Ignore)]
@@ -41,7 +41,7 @@ pub struct AssumptionArgs {
     /// Lateness up to which lines are sorted.
     ///
     /// Servers write a line when the request is complete. Later lines are counted and take the latest time before them.
-    #[arg(long, value_name = "DURATION", value_parser = span, default_value = "60s")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "60s")]
     pub(super) reorder_window: Duration,
 }
 
@@ -92,17 +92,17 @@ impl AssumptionArgs {
         Ok(Assumptions {
             cache_ttl: self.cache_ttl,
             latency: self.latency,
-            clients: self.retry_model.into(),
+            retry_model: self.retry_model.into(),
             costs: self.actual_cost.clone(),
         })
     }
 }
 
-fn span(text: &str) -> Result<Duration, String> {
+fn parse_duration(text: &str) -> Result<Duration, String> {
     config::duration(text).ok_or_else(|| "write a duration such as 200ms, 60s or 14d".to_owned())
 }
 
-fn cost(text: &str) -> Result<(String, Units), String> {
+fn parse_cost(text: &str) -> Result<(String, Units), String> {
     let (route, units) = text.rsplit_once('=').ok_or("write ROUTE=UNITS, such as /item/*=0.8")?;
     let units = units.parse().map_err(|_| format!("invalid amount {units:?}; write a number such as 0.8"))?;
     Ok((route.to_owned(), units))

@@ -128,7 +128,7 @@ enum Command {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        gate: admin_client::AdminArgs,
+        admin: admin_client::AdminArgs,
     },
     /// Prints the JSON Schema of the configuration file, for editors
     Schema,
@@ -168,7 +168,7 @@ pub fn run() -> ExitCode {
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Init { logs }) => init::run(&logs),
         Some(Command::Quota(command)) => quota::run(&command),
-        Some(Command::Status { json, gate: admin }) => status::run(&admin, json),
+        Some(Command::Status { json, admin }) => status::run(&admin, json),
         Some(Command::Schema) => print(&schema::schema()),
     }
 }
@@ -195,7 +195,7 @@ fn classify_lines(config: Option<&Path>, json: bool) -> ExitCode {
     };
     let rules = settings.as_ref().map(|settings| settings.rules.user_agent_rules.clone()).unwrap_or_default();
     let operators = settings.as_ref().map_or(builtin, crawlers::operators);
-    let agents = UserAgentMatcher::builtin(operators.tokens());
+    let agents = UserAgentMatcher::builtin(operators.product_tokens());
     let result = classify::run(&agents, &rules, io::stdin().lock(), io::BufWriter::new(io::stdout().lock()), json);
     exit_code(result)
 }

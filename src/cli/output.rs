@@ -17,7 +17,7 @@ pub(super) struct OutputPaths(Vec<(FileIdentity, String)>);
 /// Identity of a file, independent of its name.
 #[derive(PartialEq)]
 enum FileIdentity {
-    Known { device: u64, inode: u64 },
+    Existing { device: u64, inode: u64 },
     New(PathBuf),
     StandardOutput,
 }
@@ -39,14 +39,14 @@ enum OutputKind {
 pub(super) struct Output {
     name: String,
     writer: BufWriter<Box<dyn Write>>,
-    draft: Option<TempFile>,
+    temp_file: Option<TempFile>,
 }
 
 /// Temporary file that is renamed to its target at the end, and removed if it is dropped before.
 struct TempFile {
     file: File,
     path: PathBuf,
-    place: PathBuf,
+    target: PathBuf,
 }
 
 impl OutputPaths {
@@ -57,7 +57,7 @@ impl OutputPaths {
     ) -> Self {
         let mut inputs = Vec::new();
         for log in logs {
-            let metadata = if log == Path::new(DASH) { about(io::stdin()) } else { fs::metadata(log).ok() };
+            let metadata = if log == Path::new(DASH) { stream_metadata(io::stdin()) } else { fs::metadata(log).ok() };
             inputs.extend(
                 metadata.as_ref().and_then(identity_of).map(|identity| (identity, "is read as a log".to_owned())),
             );
@@ -68,7 +68,7 @@ impl OutputPaths {
                 metadata.as_ref().and_then(identity_of).map(|identity| (identity, format!("is read as {option}"))),
             );
         }
-        let stdout = about(io::stdout()).filter(Metadata::is_file);
+        let stdout = stream_metadata(io::stdout()).filter(Metadata::is_file);
         inputs.extend(
             stdout.as_ref().and_then(identity_of).map(|identity| (identity, "is the standard output".to_owned())),
         );
@@ -78,7 +78,7 @@ impl OutputPaths {
     /// Adds the output of `option`. Fails if it is an input or another output.
     pub(super) fn add_output(&mut self, option: &str, path: &Path) -> Result<OutputTarget, CommandError> {
         let name = path.display().to_string();
-        let kind = OutputKind::of(path).map_err(|error| unwritable(&name, &error))?;
+        let kind = OutputKind::from_path(path).map_err(|error| unwritable(&name, &error))?;
         if let Some(identity) = kind.identity() {
             if let Some((_, role)) = self.0.iter().find(|(other, _)| *other == identity) {
                 return Err(CommandError::Usage(format!("{option}: {name} {role}; name another file")));
@@ -90,20 +90,20 @@ impl OutputPaths {
 }
 
 impl OutputKind {
-    fn of(path: &Path) -> io::Result<Self> {
-        if STANDARD_OUTPUT.iter().any(|name| path == Path::new(name)) {
+    fn from_path(path: &Path) -> io::Result<Self> {
+        if STDOUT_PATHS.iter().any(|name| path == Path::new(name)) {
             return Ok(Self::StandardOutput);
         }
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-            Ok(metadata) if metadata.is_file() && !DESCRIPTORS.iter().any(|dir| path.starts_with(dir)) => {
+            Ok(metadata) if metadata.is_file() && !DESCRIPTOR_DIRS.iter().any(|dir| path.starts_with(dir)) => {
                 // A read-only file is an error, although a rename in a writable directory would replace it.
                 OpenOptions::new().write(true).open(path)?;
                 Ok(Self::File(path.canonicalize()?, Some(metadata)))
             }
             Ok(_) => Ok(Self::Stream(path.to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let path = end_of_links(path)?;
+                let path = resolve_links(path)?;
                 let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return Err(error) };
                 let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
                 Ok(Self::File(dir.canonicalize()?.join(name), None))
@@ -138,14 +138,14 @@ impl OutputTarget {
                 .and_then(|temp_file| Ok((Box::new(temp_file.file.try_clone()?) as _, Some(temp_file)))),
         };
         let (writer, temp_file) = opened.map_err(|error| unwritable(&name, &error))?;
-        Ok(Output { name, writer: BufWriter::new(writer), draft: temp_file })
+        Ok(Output { name, writer: BufWriter::new(writer), temp_file })
     }
 }
 
 impl Output {
     /// Flushes the output and moves a file to its target.
     pub(super) fn finish(mut self) -> Result<(), CommandError> {
-        let result = self.writer.flush().and_then(|()| self.draft.take().map_or(Ok(()), TempFile::persist));
+        let result = self.writer.flush().and_then(|()| self.temp_file.take().map_or(Ok(()), TempFile::persist));
         result.map_err(|error| self.failed(&error))
     }
 
@@ -178,7 +178,7 @@ impl TempFile {
                 opened => break (opened?, path),
             }
         };
-        let temp_file = Self { file, path, place: target };
+        let temp_file = Self { file, path, target };
         if let Some(metadata) = metadata {
             // Only root may change the owner.
             let _ = fchown(&temp_file.file, Some(metadata.uid()), Some(metadata.gid()));
@@ -190,7 +190,7 @@ impl TempFile {
     fn persist(self) -> io::Result<()> {
         self.file.sync_all()?;
         // A mount point cannot be replaced, only written.
-        fs::rename(&self.path, &self.place).or_else(|_| fs::copy(&self.path, &self.place).map(drop))
+        fs::rename(&self.path, &self.target).or_else(|_| fs::copy(&self.path, &self.target).map(drop))
     }
 }
 
@@ -204,15 +204,15 @@ impl Drop for TempFile {
 /// Returns the identity of a file; `None` for devices, which contain nothing to overwrite.
 fn identity_of(metadata: &Metadata) -> Option<FileIdentity> {
     (!metadata.file_type().is_char_device())
-        .then(|| FileIdentity::Known { device: metadata.dev(), inode: metadata.ino() })
+        .then(|| FileIdentity::Existing { device: metadata.dev(), inode: metadata.ino() })
 }
 
-fn about(stream: impl AsFd) -> Option<Metadata> {
+fn stream_metadata(stream: impl AsFd) -> Option<Metadata> {
     File::from(stream.as_fd().try_clone_to_owned().ok()?).metadata().ok()
 }
 
 /// Follows symbolic links whose last target does not exist yet.
-fn end_of_links(path: &Path) -> io::Result<PathBuf> {
+fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MAX_SYMLINKS {
         let Ok(target) = fs::read_link(&path) else { return Ok(path) };
@@ -227,10 +227,10 @@ fn unwritable(name: &str, error: &io::Error) -> CommandError {
 
 const DASH: &str = "-";
 
-const STANDARD_OUTPUT: [&str; 4] = [DASH, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+const STDOUT_PATHS: [&str; 4] = [DASH, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
 /// Directories of open file descriptors, which are written directly, regardless of their type.
-const DESCRIPTORS: [&str; 3] = ["/dev/fd", "/proc/self/fd", "/dev/stderr"];
+const DESCRIPTOR_DIRS: [&str; 3] = ["/dev/fd", "/proc/self/fd", "/dev/stderr"];
 
 /// The limit of Linux.
 const MAX_SYMLINKS: usize = 40;

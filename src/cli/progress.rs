@@ -13,36 +13,36 @@ use std::time::Duration;
 /// A line that is redrawn.
 pub(super) struct Progress {
     clock: Clock,
-    shown: Cell<Timestamp>,
-    is_seen: bool,
+    drawn_at: Cell<Timestamp>,
+    is_terminal: bool,
 }
 
 /// Progress of reading logs.
 pub(super) struct ReadProgress {
-    bytes: Option<u64>,
-    read: Arc<AtomicU64>,
+    total_bytes: Option<u64>,
+    bytes_read: Arc<AtomicU64>,
 }
 
 impl Progress {
     /// Starts the clock.
-    pub(super) fn begin() -> Self {
-        Self { clock: Clock::system(), shown: Cell::default(), is_seen: io::stderr().is_terminal() }
+    pub(super) fn start() -> Self {
+        Self { clock: Clock::system(), drawn_at: Cell::default(), is_terminal: io::stderr().is_terminal() }
     }
 
     /// Draws the line that `render` renders from the elapsed time, unless stderr is no terminal or a redraw is too
     /// early.
     pub(super) fn show(&self, render: impl FnOnce(Duration) -> String) {
         let now = self.clock.monotonic_now();
-        if !self.is_seen || now.saturating_duration_since(self.shown.get()) < REDRAW_INTERVAL {
+        if !self.is_terminal || now.saturating_duration_since(self.drawn_at.get()) < REDRAW_INTERVAL {
             return;
         }
-        self.shown.set(now);
+        self.drawn_at.set(now);
         let _ = write!(io::stderr(), "\r\x1b[2K{}", render(now.saturating_duration_since(Timestamp::default())));
     }
 
     /// Erases the line.
     pub(super) fn clear(&self) {
-        if self.shown.get() > Timestamp::default() {
+        if self.drawn_at.get() > Timestamp::default() {
             let _ = write!(io::stderr(), "\r\x1b[2K");
         }
     }
@@ -50,22 +50,22 @@ impl Progress {
 
 impl ReadProgress {
     /// Creates the progress of reading `files`, whose size may be known.
-    pub(super) fn of(files: &LogFiles) -> Self {
-        Self { bytes: files.bytes, read: files.read.clone() }
+    pub(super) fn new(files: &LogFiles) -> Self {
+        Self { total_bytes: files.total_bytes, bytes_read: files.bytes_read.clone() }
     }
 
     /// Renders a bar with the rate and the remaining time.
     pub(super) fn render(&self, lines: u64, elapsed: Duration) -> String {
         let seconds = elapsed.as_secs_f64().max(0.001);
         let rate = format!("{} lines, {}/s", group_digits(lines), group_digits((lines as f64 / seconds) as u64));
-        let Some(bytes) = self.bytes.filter(|bytes| *bytes > 0) else { return rate };
-        let done = (self.read.load(Ordering::Relaxed) as f64 / bytes as f64).min(1.0);
-        format!("{}  {rate}, {} left", done_bar(done), time_left(done, elapsed))
+        let Some(total_bytes) = self.total_bytes.filter(|bytes| *bytes > 0) else { return rate };
+        let done = (self.bytes_read.load(Ordering::Relaxed) as f64 / total_bytes as f64).min(1.0);
+        format!("{}  {rate}, {} left", progress_bar(done), time_left(done, elapsed))
     }
 }
 
 /// Renders a bar with its percentage.
-pub(super) fn done_bar(done: f64) -> String {
+pub(super) fn progress_bar(done: f64) -> String {
     format!("{} {:>3.0} %", bar(done, &[], 20), done * 100.0)
 }
 
@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn bar_shows_rate_and_remaining_time() {
-        let reading = |bytes, read| ReadProgress { bytes, read: Arc::new(AtomicU64::new(read)) };
+        let reading =
+            |total_bytes, bytes_read| ReadProgress { total_bytes, bytes_read: Arc::new(AtomicU64::new(bytes_read)) };
         let half = reading(Some(100), 50).render(1_000_000, Duration::from_secs(2));
         assert_eq!(half, "██████████··········  50 %  1,000,000 lines, 500,000/s, 2 s left");
         assert_eq!(reading(None, 5).render(10, Duration::from_secs(1)), "10 lines, 10/s");
@@ -91,7 +92,8 @@ mod tests {
 
     #[test]
     fn bar_fits_80_columns_and_reaches_zero_seconds() {
-        let reading = |read| ReadProgress { bytes: Some(1000), read: Arc::new(AtomicU64::new(read)) };
+        let reading =
+            |bytes_read| ReadProgress { total_bytes: Some(1000), bytes_read: Arc::new(AtomicU64::new(bytes_read)) };
         let long = reading(100).render(999_999_999, Duration::from_secs(19_000));
         assert!(long.chars().count() < 80 && long.ends_with("47 h 30 min left"), "{long}");
         assert!(reading(320).render(1000, Duration::from_millis(100)).ends_with("1 s left"));

@@ -23,7 +23,7 @@ pub enum QuotaCommand {
         json: bool,
         /// Address and token of the admin listener.
         #[command(flatten)]
-        gate: AdminArgs,
+        admin: AdminArgs,
     },
     /// Sets the usage of the current window.
     ///
@@ -41,7 +41,7 @@ pub enum QuotaCommand {
         json: bool,
         /// Address and token of the admin listener.
         #[command(flatten)]
-        gate: AdminArgs,
+        admin: AdminArgs,
     },
     /// Sets the usage of the current window to 0, so that the full limit is available again.
     Reset {
@@ -52,13 +52,13 @@ pub enum QuotaCommand {
         json: bool,
         /// Address and token of the admin listener.
         #[command(flatten)]
-        gate: AdminArgs,
+        admin: AdminArgs,
     },
 }
 
 /// Response to a correction.
 #[derive(Deserialize)]
-struct Corrected {
+struct CorrectionResponse {
     name: String,
     from: Amount,
     to: Amount,
@@ -67,13 +67,13 @@ struct Corrected {
 /// Shows or corrects quotas of a running gateway.
 pub fn run(command: &QuotaCommand) -> ExitCode {
     let result = match command {
-        QuotaCommand::Show { name, json, gate: admin } => show(admin, name.as_deref(), *json),
-        QuotaCommand::Set { name, used, json, gate: admin } => {
+        QuotaCommand::Show { name, json, admin } => show(admin, name.as_deref(), *json),
+        QuotaCommand::Set { name, used, json, admin } => {
             let body = json!({ "used": used, "by": user::name(&environment()) });
             let response = admin.request(Method::PUT, &format!("{}/used", path(name)), &body.to_string());
             response.and_then(|response| if *json { Ok(response) } else { correction_line(&response, Some(used)) })
         }
-        QuotaCommand::Reset { name, json, gate: admin } => {
+        QuotaCommand::Reset { name, json, admin } => {
             let response = admin.request(
                 Method::POST,
                 &format!("{}/reset", path(name)),
@@ -102,7 +102,7 @@ fn show(admin: &AdminArgs, name: Option<&str>, json: bool) -> Result<String, Com
 
 /// Renders a correction as one line: the new and old usage, and why the new one differs from the requested one.
 fn correction_line(response: &str, requested: Option<&str>) -> Result<String, CommandError> {
-    let Corrected { name, from, to } = parse_response(serde_json::from_str(response))?;
+    let CorrectionResponse { name, from, to } = parse_response(serde_json::from_str(response))?;
     let mut text = format!("{name}: {to} used, {from} before");
     let requested: Option<Units> = requested.and_then(|requested| requested.parse().ok());
     if let Some(requested) = requested.filter(|requested| to.units() != Some(*requested)) {

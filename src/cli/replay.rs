@@ -4,7 +4,7 @@ use super::log_args::LogArgs;
 use super::output::{Output, OutputPaths, OutputTarget};
 use super::progress::{Progress, ReadProgress};
 use super::{CommandError, ConfigArg, load_policy, print};
-use crate::replay::log::{Counts, MergedLog};
+use crate::replay::log::{LineCounts, MergedLog};
 use crate::replay::report::Report;
 use crate::replay::{Replay, page, summary};
 use crate::service::crawlers;
@@ -53,7 +53,7 @@ pub struct ReplayArgs {
 
 /// Runs `replay`. Exit code 2 if a file is invalid or cannot be read to its end.
 pub fn run(args: &ReplayArgs) -> ExitCode {
-    match replayed(args) {
+    match run_replay(args) {
         Ok(Some(report)) => print(&summary::summary(&report, ColorMode::for_output(io::stdout().is_terminal()))),
         Ok(None) => ExitCode::SUCCESS,
         Err(error) => error.report(),
@@ -61,24 +61,24 @@ pub fn run(args: &ReplayArgs) -> ExitCode {
 }
 
 /// Replays and writes the requested documents. Returns the report, or `None` if a document occupies standard output.
-fn replayed(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
+fn run_replay(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
     let file = args.file.path()?;
-    let targets = Targets::of(args, &file)?;
-    let prints_summary = targets.leave_standard_output();
+    let targets = OutputTargets::from_args(args, &file)?;
+    let prints_summary = targets.has_free_stdout();
     let policy = |file| load_policy::read(file, crawlers::without_dns).map_err(CommandError::Usage);
     let (policy, other) = (policy(&file)?, args.compare.as_deref().map(policy).transpose()?);
     let policies: Vec<_> = std::iter::once(&policy).chain(&other).collect();
-    let assumptions = args.log.taken.assumptions(&policies)?;
+    let assumptions = args.log.assumption_args.assumptions(&policies)?;
     let files = args.log.open()?;
     let [mut verdicts, json, html] = targets.open()?;
-    let (progress, reading) = (Progress::begin(), ReadProgress::of(&files));
+    let (progress, reading) = (Progress::start(), ReadProgress::new(&files));
     let replay = Replay {
         files: files.sources.iter().map(|source| source.name.clone()).collect(),
-        lines: MergedLog::new(files.sources, args.log.taken.reorder_window),
-        window: args.log.taken.reorder_window,
+        lines: MergedLog::new(files.sources, args.log.assumption_args.reorder_window),
+        reorder_window: args.log.assumption_args.reorder_window,
         assumptions,
     };
-    let on_progress = &mut |counts: &Counts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
+    let on_progress = &mut |counts: &LineCounts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
     let report = replay.run(policy, other, verdicts.as_mut().map(|out| out as &mut dyn Write), on_progress);
     progress.clear();
     let report = report?;
@@ -96,10 +96,10 @@ fn replayed(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
 }
 
 /// Outputs for verdicts, JSON report and HTML page.
-struct Targets([Option<OutputTarget>; 3]);
+struct OutputTargets([Option<OutputTarget>; 3]);
 
-impl Targets {
-    fn of(args: &ReplayArgs, file: &Path) -> Result<Self, CommandError> {
+impl OutputTargets {
+    fn from_args(args: &ReplayArgs, file: &Path) -> Result<Self, CommandError> {
         let inputs = [("--config", Some(file)), ("--compare", args.compare.as_deref())];
         let mut outputs = OutputPaths::with_inputs(&args.log.logs, inputs);
         let mut target =
@@ -108,7 +108,7 @@ impl Targets {
         Ok(Self([verdicts, target("--json", &args.json)?, target("--html", &args.html)?]))
     }
 
-    fn leave_standard_output(&self) -> bool {
+    fn has_free_stdout(&self) -> bool {
         !self.0.iter().flatten().any(OutputTarget::is_standard_output)
     }
 

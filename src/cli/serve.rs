@@ -47,7 +47,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         Err(ServiceError::Lists(errors)) => return print_errors(&errors),
         Err(error) => return failed(&error),
     };
-    for note in service.notes() {
+    for note in service.warnings() {
         info!("{note}");
     }
     let ready = ready_line(&service, &settings);

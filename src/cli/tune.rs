@@ -2,7 +2,7 @@
 
 use super::log_args::LogArgs;
 use super::output::{OutputPaths, OutputTarget};
-use super::progress::{Progress, ReadProgress, done_bar, time_left};
+use super::progress::{Progress, ReadProgress, progress_bar, time_left};
 use super::{CommandError, ConfigArg, load_policy, print};
 use crate::config::{self, Settings};
 use crate::replay::Policy;
@@ -62,7 +62,7 @@ pub struct TuneArgs {
 /// still shown and written) or a result cannot be written; 2 if the goal or a file is invalid.
 pub fn run(args: &TuneArgs) -> ExitCode {
     let tuned = tune_and_write(args).and_then(|(tuned, prints_report)| {
-        let shown = if prints_report { shown(args, &tuned.report)? } else { String::new() };
+        let shown = if prints_report { render_output(args, &tuned.report)? } else { String::new() };
         Ok((shown, tuned.report.met || args.select.is_some()))
     });
     match tuned {
@@ -92,7 +92,7 @@ fn tune_and_write(args: &TuneArgs) -> Result<(TuneResult, bool), CommandError> {
     Ok((tuned, prints_report))
 }
 
-fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, CommandError> {
+fn render_output(args: &TuneArgs, report: &TuningReport) -> Result<String, CommandError> {
     match args.json {
         false => Ok(summary::summary(report, ColorMode::for_output(io::stdout().is_terminal()))),
         true => serde_json::to_string_pretty(report)
@@ -103,16 +103,16 @@ fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, CommandError>
 
 fn run_tuner(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
     let file = config::read_text(path).map_err(|errors| CommandError::Usage(errors.to_string()))?;
-    let present = load_policy::of(path, &file, crawlers::without_dns).map_err(CommandError::Usage)?;
+    let present = load_policy::from_text(path, &file, crawlers::without_dns).map_err(CommandError::Usage)?;
     let builtin = OperatorTable::builtin();
     let operators: Vec<&str> = builtin.names().collect();
     let settings = &present.settings;
     let quota = quota(args, &present)?;
     let goal = goal(args, settings, quota)?;
-    let space = SearchSpace::of(settings, quota, &goal).map_err(CommandError::Usage)?;
-    let assumptions = args.log.taken.assumptions(&[&present])?;
-    let progress = Progress::begin();
-    let recording = recording(args, &progress)?;
+    let space = SearchSpace::new(settings, quota, &goal).map_err(CommandError::Usage)?;
+    let assumptions = args.log.assumption_args.assumptions(&[&present])?;
+    let progress = Progress::start();
+    let recording = read_log(args, &progress)?;
     let tuner = Tuner {
         log: &recording,
         assumptions: &assumptions,
@@ -124,22 +124,22 @@ fn run_tuner(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
     };
     let effort = usize::from(args.max_trials);
-    let search = Search { effort, chance: Rng::from_seed(SEED, "tune") };
+    let search = Search { max_evaluations: effort, rng: Rng::from_seed(SEED, "tune") };
     let tuned = tuner.run(search, args.select, &mut |tried| {
         progress.show(|elapsed| {
             let done = tried as f64 / effort as f64;
             let tried = format!("{} of {} policies", group_digits(tried as u64), group_digits(effort as u64));
-            format!("{}  {tried}, at most {} left", done_bar(done), time_left(done, elapsed))
+            format!("{}  {tried}, at most {} left", progress_bar(done), time_left(done, elapsed))
         });
     });
     progress.clear();
     Ok(tuned?)
 }
 
-fn recording(args: &TuneArgs, progress: &Progress) -> Result<InMemoryLog, CommandError> {
+fn read_log(args: &TuneArgs, progress: &Progress) -> Result<InMemoryLog, CommandError> {
     let files = args.log.open()?;
-    let reading = ReadProgress::of(&files);
-    let lines = MergedLog::new(files.sources, args.log.taken.reorder_window);
+    let reading = ReadProgress::new(&files);
+    let lines = MergedLog::new(files.sources, args.log.assumption_args.reorder_window);
     let result = InMemoryLog::read(lines, &mut |lines| progress.show(|elapsed| reading.render(lines, elapsed)));
     progress.clear();
     Ok(result?)
@@ -165,7 +165,7 @@ fn goal(args: &TuneArgs, settings: &Settings, tuned: usize) -> Result<Goal, Comm
     let context = GoalContext {
         classes: rules.classes.iter().map(|class| class.name.as_str()).collect(),
         quotas: rules.quotas.iter().map(|quota| (quota.name.as_str(), quota.window.lookback() == 0)).collect(),
-        tuned: &rules.quotas[tuned].name,
+        default_quota: &rules.quotas[tuned].name,
     };
     Goal::read(&args.goal, &context).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(GoalError::to_string).collect();
@@ -178,8 +178,8 @@ impl From<TuneError> for CommandError {
         match error {
             TuneError::Replay(error) => error.into(),
             TuneError::TooLong { .. }
-            | TuneError::Unwritable(_)
-            | TuneError::Wrong(_)
+            | TuneError::Edit(_)
+            | TuneError::InvalidConfig(_)
             | TuneError::NoSuchPoint { .. } => Self::Usage(error.to_string()),
         }
     }

@@ -7,16 +7,16 @@ pub fn name(environment: &[(String, String)]) -> Option<String> {
     let variable = |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
     let owner = || {
         let number = std::fs::metadata("/proc/self").ok()?.uid();
-        named(number, &std::fs::read_to_string("/etc/passwd").ok()?)
+        name_by_uid(number, &std::fs::read_to_string("/etc/passwd").ok()?)
     };
     [variable("SUDO_USER"), owner(), variable("USER"), variable("LOGNAME")]
         .into_iter()
         .flatten()
-        .find(|name| is_name(name))
+        .find(|name| is_valid_name(name))
 }
 
 /// Returns the name of user id `number` from the text of `/etc/passwd`.
-fn named(number: u32, passwd: &str) -> Option<String> {
+fn name_by_uid(number: u32, passwd: &str) -> Option<String> {
     passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
         let (name, listed) = (fields.next()?, fields.nth(1)?);
@@ -24,7 +24,7 @@ fn named(number: u32, passwd: &str) -> Option<String> {
     })
 }
 
-fn is_name(text: &str) -> bool {
+fn is_valid_name(text: &str) -> bool {
     (1..=64).contains(&text.chars().count()) && !text.chars().any(char::is_control)
 }
 
@@ -35,8 +35,8 @@ mod tests {
     #[test]
     fn user_name_is_found_by_uid_despite_sudo() {
         let passwd = "root:x:0:0:root:/root:/bin/sh\nbroken\nann:x:1000:1000::/home/ann:/bin/sh\n";
-        assert_eq!(named(1000, passwd).as_deref(), Some("ann"));
-        assert_eq!(named(1, passwd), None);
+        assert_eq!(name_by_uid(1000, passwd).as_deref(), Some("ann"));
+        assert_eq!(name_by_uid(1, passwd), None);
         let environment = [("SUDO_USER".to_owned(), "ann".to_owned()), ("USER".to_owned(), "root".to_owned())];
         assert_eq!(name(&environment).as_deref(), Some("ann"));
     }

@@ -22,9 +22,9 @@ pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, errors: &mut V
             Ok(value) => return value,
             Err(error) => error,
         };
-        let (path, location) = error.at.unwrap_or_else(|| (String::new(), SourceLocation::START));
+        let (path, location) = error.location.unwrap_or_else(|| (String::new(), SourceLocation::START));
         let removed = root.remove(&path, error.keep_empty);
-        errors.push(ConfigError { location, path, message: error.wrong, hint: error.remedy });
+        errors.push(ConfigError { location, path, message: error.message, hint: error.hint });
         if !removed {
             break;
         }
@@ -35,27 +35,27 @@ pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, errors: &mut V
 /// Error of one value.
 #[derive(Debug)]
 struct DeError {
-    at: Option<(String, SourceLocation)>,
-    wrong: String,
-    remedy: String,
+    location: Option<(String, SourceLocation)>,
+    message: String,
+    hint: String,
     /// True if a map was expected: an empty map in its place preserves the indices of its neighbors.
     keep_empty: bool,
 }
 
 impl DeError {
     fn new(message: String, hint: &str) -> Self {
-        Self { at: None, wrong: message, remedy: hint.to_owned(), keep_empty: false }
+        Self { location: None, message, hint: hint.to_owned(), keep_empty: false }
     }
 
-    fn at(mut self, path: &str, location: &SourceLocation) -> Self {
-        self.at.get_or_insert_with(|| (path.to_owned(), location.clone()));
+    fn with_location(mut self, path: &str, location: &SourceLocation) -> Self {
+        self.location.get_or_insert_with(|| (path.to_owned(), location.clone()));
         self
     }
 }
 
 impl fmt::Display for DeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}; {}", self.wrong, self.remedy)
+        write!(out, "{}; {}", self.message, self.hint)
     }
 }
 
@@ -122,7 +122,7 @@ struct NodeDeserializer<'a>(&'a Node);
 
 impl NodeDeserializer<'_> {
     fn locate<T>(&self, result: Result<T, DeError>) -> Result<T, DeError> {
-        result.map_err(|error| error.at(&self.0.path, &self.0.place))
+        result.map_err(|error| error.with_location(&self.0.path, &self.0.location))
     }
 
     fn any<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, DeError> {
@@ -142,7 +142,7 @@ impl NodeDeserializer<'_> {
 
     fn number<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, DeError> {
         match &self.0.kind {
-            NodeKind::Text { text, loose: true } => match text.trim().parse::<u64>() {
+            NodeKind::Text { text, is_untyped: true } => match text.trim().parse::<u64>() {
                 Ok(number) => visitor.visit_u64(number),
                 Err(_) => visitor.visit_str(text),
             },
@@ -168,8 +168,8 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         self.locate(match &self.0.kind {
-            NodeKind::Text { text, loose: true } if text == "true" => visitor.visit_bool(true),
-            NodeKind::Text { text, loose: true } if text == "false" => visitor.visit_bool(false),
+            NodeKind::Text { text, is_untyped: true } if text == "true" => visitor.visit_bool(true),
+            NodeKind::Text { text, is_untyped: true } if text == "false" => visitor.visit_bool(false),
             _ => self.any(visitor),
         })
     }
@@ -205,7 +205,8 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
             _ => self.any(visitor),
         };
         result.map_err(|error| {
-            DeError { keep_empty: error.at.is_none() || error.keep_empty, ..error }.at(&self.0.path, &self.0.place)
+            DeError { keep_empty: error.location.is_none() || error.keep_empty, ..error }
+                .with_location(&self.0.path, &self.0.location)
         })
     }
 
@@ -217,7 +218,9 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
     ) -> Result<V::Value, DeError> {
         self.locate(match &self.0.kind {
             NodeKind::Text { text, .. } => visitor.visit_enum(StrDeserializer::<DeError>::new(text)),
-            _ => self.any(OneOf(variants)).and(Err(DeError::new("found no word".into(), "see `tidegate schema`"))),
+            _ => self
+                .any(ExpectedVariants(variants))
+                .and(Err(DeError::new("found no word".into(), "see `tidegate schema`"))),
         })
     }
 
@@ -236,9 +239,9 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
 }
 
 /// Visitor for the message that lists the expected words if the value is no word.
-struct OneOf(&'static [&'static str]);
+struct ExpectedVariants(&'static [&'static str]);
 
-impl Visitor<'_> for OneOf {
+impl Visitor<'_> for ExpectedVariants {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -258,7 +261,7 @@ impl<'de> SeqAccess<'de> for ListAccess<'_> {
 
 /// Keys whose section enables a feature and has a default for each of its keys. Without a value, they mean these
 /// defaults.
-const SWITCHES: [&str; 5] = ["adaptive_concurrency", "autothrottle", "backoff", "queue", "rampup"];
+const DEFAULT_ON_NULL_KEYS: [&str; 5] = ["adaptive_concurrency", "autothrottle", "backoff", "queue", "rampup"];
 
 struct NodeMapAccess<'a> {
     rest: std::slice::Iter<'a, Entry>,
@@ -274,12 +277,12 @@ impl<'de> MapAccess<'de> for NodeMapAccess<'_> {
         let fields = self.fields;
         let is_present = |entry: &&Entry| {
             let key = entry.key.as_str();
-            !matches!(entry.value.kind, NodeKind::Null) || !fields.contains(&key) || SWITCHES.contains(&key)
+            !matches!(entry.value.kind, NodeKind::Null) || !fields.contains(&key) || DEFAULT_ON_NULL_KEYS.contains(&key)
         };
         let Some(entry) = self.rest.find(is_present) else { return Ok(None) };
         self.value = Some(&entry.value);
         let key = seed.deserialize(StrDeserializer::<DeError>::new(&entry.key));
-        key.map(Some).map_err(|error| error.at(&entry.value.path, &entry.key_place))
+        key.map(Some).map_err(|error| error.with_location(&entry.value.path, &entry.key_location))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DeError> {

@@ -10,21 +10,21 @@ const PREFIX: &str = "TIDEGATE__";
 /// Replaces `${NAME}` and `${NAME:-default}` in every text of the tree. `$${` is a plain `${`.
 pub(super) fn expand(root: &mut Node, environment: &[(String, String)], errors: &mut Vec<ConfigError>) {
     root.walk_mut(&mut |node| {
-        let NodeKind::Text { text, loose } = &mut node.kind else { return };
+        let NodeKind::Text { text, is_untyped: loose } = &mut node.kind else { return };
         if !text.contains("${") {
             return;
         }
-        match expanded(text, environment) {
+        match expand_text(text, environment) {
             Ok(result) => (*text, *loose) = (result, true),
             Err((message, hint)) => {
-                errors.push(ConfigError { location: node.place.clone(), path: node.path.clone(), message, hint });
+                errors.push(ConfigError { location: node.location.clone(), path: node.path.clone(), message, hint });
                 node.kind = NodeKind::Null;
             }
         }
     });
 }
 
-fn expanded(text: &str, environment: &[(String, String)]) -> Result<String, (String, String)> {
+fn expand_text(text: &str, environment: &[(String, String)]) -> Result<String, (String, String)> {
     let mut result = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -89,7 +89,7 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, location: &SourceLocatio
     let nested =
         [('[', ']'), ('{', '}')].iter().any(|&(open, close)| trimmed.starts_with(open) && trimmed.ends_with(close));
     let kind = match nested {
-        false => NodeKind::Text { text: value.to_owned(), loose: true },
+        false => NodeKind::Text { text: value.to_owned(), is_untyped: true },
         true => {
             let (wrapped, yaml_errors) = yaml::read(&format!("value: {value}"));
             match wrapped.kind {
@@ -119,16 +119,16 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, location: &SourceLocatio
         let found = entries.iter().position(|entry| entry.key == *key);
         let index = found.unwrap_or(entries.len());
         if found.is_none() {
-            let value = Node { path: String::new(), place: location.clone(), kind: NodeKind::Map(Vec::new()) };
-            entries.push(Entry { key: (*key).to_owned(), key_place: location.clone(), value });
+            let value = Node { path: String::new(), location: location.clone(), kind: NodeKind::Map(Vec::new()) };
+            entries.push(Entry { key: (*key).to_owned(), key_location: location.clone(), value });
         }
         node = &mut entries[index].value;
     }
     node.kind = kind;
     node.walk_mut(&mut |node| {
-        node.place = location.clone();
+        node.location = location.clone();
         if let NodeKind::Map(entries) = &mut node.kind {
-            entries.iter_mut().for_each(|entry| entry.key_place = location.clone());
+            entries.iter_mut().for_each(|entry| entry.key_location = location.clone());
         }
     });
 }

@@ -40,7 +40,7 @@ pub struct ConfigErrors {
     /// Path of the configuration file.
     pub file: PathBuf,
     /// The errors.
-    pub list: Vec<ConfigError>,
+    pub errors: Vec<ConfigError>,
 }
 
 impl SourceLocation {
@@ -60,7 +60,7 @@ impl SourceLocation {
 impl fmt::Display for ConfigErrors {
     /// Writes one line per error: `FILE:LINE:COL: path: what is wrong; hint`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (count, error) in self.list.iter().enumerate() {
+        for (count, error) in self.errors.iter().enumerate() {
             if count > 0 {
                 writeln!(out)?;
             }

@@ -16,14 +16,14 @@ pub(super) fn merge(layers: &[Node]) -> Node {
     let mut locations = LostLocations::default();
     let mut builder = Config::builder();
     for layer in layers {
-        locations.note(layer);
+        locations.record(layer);
         builder = builder.add_source(Layer(value(layer)));
     }
     let merged = builder.build().ok().and_then(|merged| match merged.cache.kind {
         ValueKind::Table(mut table) => table.remove(ROOT),
         _ => None,
     });
-    let root = Node { path: String::new(), place: SourceLocation::START, kind: NodeKind::Null };
+    let root = Node { path: String::new(), location: SourceLocation::START, kind: NodeKind::Null };
     match merged {
         Some(merged) => locations.node(&root, String::new(), merged),
         None => Node::empty_map(),
@@ -62,40 +62,40 @@ fn value(node: &Node) -> Value {
 /// Locations and text properties that merging loses, by path, of the highest layer.
 #[derive(Default)]
 struct LostLocations {
-    places: HashMap<String, SourceLocation>,
-    keys: HashMap<String, SourceLocation>,
-    loose: HashMap<String, bool>,
+    locations: HashMap<String, SourceLocation>,
+    key_locations: HashMap<String, SourceLocation>,
+    untyped: HashMap<String, bool>,
 }
 
 impl LostLocations {
-    fn note(&mut self, node: &Node) {
+    fn record(&mut self, node: &Node) {
         // A map keeps the location of the lowest layer, because higher layers only add to it.
         if matches!(node.kind, NodeKind::Map(_)) {
-            self.places.entry(node.path.clone()).or_insert_with(|| node.place.clone());
+            self.locations.entry(node.path.clone()).or_insert_with(|| node.location.clone());
         } else {
-            self.places.insert(node.path.clone(), node.place.clone());
+            self.locations.insert(node.path.clone(), node.location.clone());
         }
         match &node.kind {
-            NodeKind::Text { loose, .. } => {
-                self.loose.insert(node.path.clone(), *loose);
+            NodeKind::Text { is_untyped: untyped, .. } => {
+                self.untyped.insert(node.path.clone(), *untyped);
             }
-            NodeKind::List(items) => items.iter().for_each(|item| self.note(item)),
+            NodeKind::List(items) => items.iter().for_each(|item| self.record(item)),
             NodeKind::Map(entries) => entries.iter().for_each(|entry| {
                 let path = entry.value.path.clone();
                 if matches!(entry.value.kind, NodeKind::Map(_)) {
-                    self.keys.entry(path).or_insert_with(|| entry.key_place.clone());
+                    self.key_locations.entry(path).or_insert_with(|| entry.key_location.clone());
                 } else {
-                    self.keys.insert(path, entry.key_place.clone());
+                    self.key_locations.insert(path, entry.key_location.clone());
                 }
-                self.note(&entry.value);
+                self.record(&entry.value);
             }),
             _ => {}
         }
     }
 
     fn node(&self, parent: &Node, path: String, value: Value) -> Node {
-        let location = self.places.get(&path).unwrap_or(&parent.place).clone();
-        let mut node = Node { path, place: location, kind: NodeKind::Null };
+        let location = self.locations.get(&path).unwrap_or(&parent.location).clone();
+        let mut node = Node { path, location, kind: NodeKind::Null };
         node.kind = match value.kind {
             ValueKind::Nil => NodeKind::Null,
             ValueKind::Boolean(value) => NodeKind::Bool(value),
@@ -104,7 +104,7 @@ impl LostLocations {
             ValueKind::I128(_) | ValueKind::U128(_) => NodeKind::Null,
             ValueKind::Float(value) => NodeKind::Float(value),
             ValueKind::String(text) => {
-                NodeKind::Text { text, loose: self.loose.get(&node.path).copied().unwrap_or(false) }
+                NodeKind::Text { text, is_untyped: self.untyped.get(&node.path).copied().unwrap_or(false) }
             }
             ValueKind::Array(items) => {
                 let item = |(index, item)| self.node(&node, node.path_of_index(index), item);
@@ -113,11 +113,11 @@ impl LostLocations {
             ValueKind::Table(table) => {
                 let entry = |(key, value): (String, Value)| {
                     let path = node.path_of_key(&key);
-                    let key_place = self.keys.get(&path).unwrap_or(&node.place).clone();
-                    Entry { value: self.node(&node, path, value), key, key_place }
+                    let key_place = self.key_locations.get(&path).unwrap_or(&node.location).clone();
+                    Entry { value: self.node(&node, path, value), key, key_location: key_place }
                 };
                 let mut entries: Vec<Entry> = table.into_iter().map(entry).collect();
-                entries.sort_by(|left, right| (&left.key_place, &left.key).cmp(&(&right.key_place, &right.key)));
+                entries.sort_by(|left, right| (&left.key_location, &left.key).cmp(&(&right.key_location, &right.key)));
                 NodeKind::Map(entries)
             }
         };

@@ -44,13 +44,13 @@ pub fn load(
         return Ok(settings);
     }
     errors.sort_by(|left, right| left.location.cmp(&right.location));
-    Err(ConfigErrors { file: file.to_owned(), list: errors })
+    Err(ConfigErrors { file: file.to_owned(), errors })
 }
 
 /// Returns the admin listener of a file's `text`, ignoring errors in other sections: an administrator who connects to a
 /// running instance may be editing its file, and may lack the variables of the other sections. `None` if the listener
 /// is off.
-pub fn admin(
+pub fn load_admin(
     file: &Path,
     text: &str,
     environment: &[(String, String)],
@@ -62,7 +62,7 @@ pub fn admin(
     });
     match errors.is_empty() {
         true => Ok(settings.admin),
-        false => Err(ConfigErrors { file: file.to_owned(), list: errors }),
+        false => Err(ConfigErrors { file: file.to_owned(), errors }),
     }
 }
 
@@ -96,9 +96,9 @@ pub fn read(
     load(file, &read_text(file)?, environment, overrides, operators)
 }
 
-/// Reads a file and returns its admin listener, as [`admin`] does.
+/// Reads a file and returns its admin listener, as [`load_admin`] does.
 pub fn read_admin(file: &Path, environment: &[(String, String)]) -> Result<Option<settings::Admin>, ConfigErrors> {
-    admin(file, &read_text(file)?, environment)
+    load_admin(file, &read_text(file)?, environment)
 }
 
 /// Reads the text of a file.
@@ -107,7 +107,7 @@ pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
         let message = format!("cannot be read: {error}");
         let hint = "name a YAML file in UTF-8, such as config/tidegate.yaml of the distribution".into();
         let error = ConfigError { location: SourceLocation::File, path: String::new(), message, hint };
-        ConfigErrors { file: file.to_owned(), list: vec![error] }
+        ConfigErrors { file: file.to_owned(), errors: vec![error] }
     })
 }
 

@@ -9,7 +9,7 @@ pub(super) struct Node {
     /// Keys from the root, such as `quotas.api.tiers.search[1]`.
     pub path: String,
     /// Location of the value.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// Kind and content of the value.
     pub kind: NodeKind,
 }
@@ -22,10 +22,10 @@ pub(super) enum NodeKind {
     Integer(u64),
     SignedInteger(i64),
     Float(f64),
-    /// Text. `loose` text comes from the environment and may represent a number or a boolean.
+    /// Text. `is_untyped` text comes from the environment and may represent a number or a boolean.
     Text {
         text: String,
-        loose: bool,
+        is_untyped: bool,
     },
     List(Vec<Node>),
     Map(Vec<Entry>),
@@ -35,17 +35,17 @@ pub(super) enum NodeKind {
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub key: String,
-    pub key_place: SourceLocation,
+    pub key_location: SourceLocation,
     pub value: Node,
 }
 
 /// Locations of all keys and values, by path.
-pub(super) type Places = BTreeMap<String, SourceLocation>;
+pub(super) type LocationMap = BTreeMap<String, SourceLocation>;
 
 impl Node {
     /// Returns an empty map as root.
     pub(super) fn empty_map() -> Self {
-        Self { path: String::new(), place: SourceLocation::START, kind: NodeKind::Map(Vec::new()) }
+        Self { path: String::new(), location: SourceLocation::START, kind: NodeKind::Map(Vec::new()) }
     }
 
     /// Returns the path of the value under `key`.
@@ -85,23 +85,23 @@ impl Node {
     }
 
     /// Returns the locations of all keys and values. Errors of a scalar are located at the value, others at the key.
-    pub(super) fn locations(&self) -> Places {
-        let mut locations = Places::new();
-        self.collect_places(&mut locations);
+    pub(super) fn locations(&self) -> LocationMap {
+        let mut locations = LocationMap::new();
+        self.collect_locations(&mut locations);
         locations
     }
 
-    fn collect_places(&self, locations: &mut Places) {
+    fn collect_locations(&self, locations: &mut LocationMap) {
         match &self.kind {
             NodeKind::List(items) => items.iter().for_each(|item| {
-                locations.insert(item.path.clone(), item.place.clone());
-                item.collect_places(locations);
+                locations.insert(item.path.clone(), item.location.clone());
+                item.collect_locations(locations);
             }),
             NodeKind::Map(entries) => entries.iter().for_each(|entry| {
                 let nested = matches!(entry.value.kind, NodeKind::Null | NodeKind::List(_) | NodeKind::Map(_));
-                let location = if nested { &entry.key_place } else { &entry.value.place };
+                let location = if nested { &entry.key_location } else { &entry.value.location };
                 locations.insert(entry.value.path.clone(), location.clone());
-                entry.value.collect_places(locations);
+                entry.value.collect_locations(locations);
             }),
             _ => {}
         }

@@ -171,7 +171,7 @@ word! {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ThresholdValue {
     /// Share of the limit.
-    OfLimit(Share),
+    LimitShare(Share),
     /// Units.
     Units(Units),
 }
@@ -237,13 +237,13 @@ fn units(text: &str) -> Option<Units> {
 fn parse_cost(text: &str) -> Option<Cost> {
     match text {
         "learned" => Some(Cost::Learned),
-        amount => units(amount).map(Cost::Known),
+        amount => units(amount).map(Cost::Fixed),
     }
 }
 
 fn parse_threshold(text: &str) -> Option<ThresholdValue> {
     match text.ends_with('%') {
-        true => parse_share(text).map(ThresholdValue::OfLimit),
+        true => parse_share(text).map(ThresholdValue::LimitShare),
         false => units(text).map(ThresholdValue::Units),
     }
 }

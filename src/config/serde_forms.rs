@@ -228,16 +228,16 @@ where
     D: Deserializer<'de>,
     K: DeserializeOwned + Into<T>,
 {
-    deserializer.deserialize_any(WordOrKeys { needs, word, keys: PhantomData::<K> })
+    deserializer.deserialize_any(StringOrMapVisitor { needs, word, keys: PhantomData::<K> })
 }
 
-struct WordOrKeys<T, K> {
+struct StringOrMapVisitor<T, K> {
     needs: &'static str,
     word: fn(&str) -> Option<T>,
     keys: PhantomData<K>,
 }
 
-impl<'de, T, K: DeserializeOwned + Into<T>> Visitor<'de> for WordOrKeys<T, K> {
+impl<'de, T, K: DeserializeOwned + Into<T>> Visitor<'de> for StringOrMapVisitor<T, K> {
     type Value = T;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -274,13 +274,13 @@ impl<T> Default for NamedMap<T> {
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for NamedMap<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(NamedVisitor(PhantomData))
+        deserializer.deserialize_map(NamedMapVisitor(PhantomData))
     }
 }
 
-struct NamedVisitor<T>(PhantomData<T>);
+struct NamedMapVisitor<T>(PhantomData<T>);
 
-impl<'de, T: DeserializeOwned> Visitor<'de> for NamedVisitor<T> {
+impl<'de, T: DeserializeOwned> Visitor<'de> for NamedMapVisitor<T> {
     type Value = NamedMap<T>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

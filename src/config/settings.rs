@@ -47,7 +47,7 @@ pub struct Settings {
     /// Rules for decisions.
     pub rules: Arc<Rules>,
     /// Files of the address lists, in the order of their names in the rules.
-    pub lists: Vec<AddressList>,
+    pub address_lists: Vec<AddressList>,
     /// Range files of the operators.
     pub range_files: Vec<RangeFile>,
     /// Warnings about valid values, one sentence each: mostly keys without effect.
@@ -136,11 +136,11 @@ pub struct CrawlerOperator {
     /// Name of the operator.
     pub name: String,
     /// Product tokens in the user agent of its crawlers.
-    pub tokens: Option<Vec<String>>,
+    pub product_tokens: Option<Vec<String>>,
     /// Networks, fetchable URLs of range lists, or files.
     pub ranges: Option<Vec<String>>,
     /// DNS names of its crawlers' addresses.
-    pub names: Option<Vec<DnsPattern>>,
+    pub dns_names: Option<Vec<DnsPattern>>,
     /// Proof methods that cover all of its crawlers.
     pub exhaustive: Option<Vec<ProofMethod>>,
     /// `Signature-Agent` values of its signed requests.
@@ -154,7 +154,7 @@ pub struct Verify {
     /// Name servers for reverse DNS verification; `None` if it is off.
     pub dns: Option<Dns>,
     /// Interval for fetching published range lists; `None` if it is off.
-    pub refresh: Option<Duration>,
+    pub refresh_interval: Option<Duration>,
     /// Verification of signed requests; `None` if it is off.
     pub signatures: Option<Signatures>,
 }
@@ -224,11 +224,11 @@ pub struct Limits {
     /// Maximum size of a request body, in bytes.
     pub max_body_size: u64,
     /// Number of requests after which a connection is closed gracefully.
-    pub requests_per_connection: u32,
+    pub max_requests_per_connection: u32,
     /// Maximum number of concurrent requests on one HTTP/2 connection.
-    pub http2_streams: u32,
+    pub http2_max_concurrent_streams: u32,
     /// Maximum number of clients whose buckets are kept in memory.
-    pub max_clients: usize,
+    pub max_tracked_clients: usize,
     /// Time for requests in flight to finish at shutdown.
     pub drain_timeout: Duration,
 }
@@ -275,7 +275,7 @@ pub struct CrawlPolicy {
     /// Address for questions: a `mailto:` or `https:` URL.
     pub contact: Option<String>,
     /// True if quotas are shown in units, not only as shares.
-    pub units: bool,
+    pub show_units: bool,
 }
 
 /// Access log and log level.
@@ -320,8 +320,8 @@ pub enum LogLevel {
 impl Settings {
     /// Returns the files of the address lists, in the order of their names in the rules, each with its location in the
     /// configuration.
-    pub fn list_files(&self) -> impl Iterator<Item = (&Path, &str)> {
-        self.lists.iter().map(|list| (list.override_file.as_path(), list.location.as_str()))
+    pub fn address_list_files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.address_lists.iter().map(|list| (list.override_file.as_path(), list.location.as_str()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Source map: the location of each setting.
 
 use super::error::SourceLocation;
-use super::node::Places;
+use super::node::LocationMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Default)]
 pub struct SourceMap {
     file: PathBuf,
-    places: Places,
+    locations: LocationMap,
 }
 
 impl SourceMap {
-    pub(super) fn new(file: &Path, locations: Places) -> Self {
-        Self { file: file.to_owned(), places: locations }
+    pub(super) fn new(file: &Path, locations: LocationMap) -> Self {
+        Self { file: file.to_owned(), locations }
     }
 
     /// Returns the location of the setting at `path` as text: `FILE:LINE:COL`, or the name of a variable or option.
     /// `None` if it is not set and has its default.
     pub fn location(&self, path: &str) -> Option<String> {
-        self.places.get(path).map(|location| location.in_file(&self.file))
+        self.locations.get(path).map(|location| location.in_file(&self.file))
     }
 
     /// Returns the location of `path`, or of its nearest parent, as text for messages.
@@ -30,14 +30,14 @@ impl SourceMap {
 
     /// Returns the location of the setting at `path`. `None` if it is not set.
     pub fn position(&self, path: &str) -> Option<&SourceLocation> {
-        self.places.get(path)
+        self.locations.get(path)
     }
 
     /// Returns the location of `path`, or of its nearest parent.
     pub(super) fn enclosing_position(&self, path: &str) -> SourceLocation {
         let mut path = path;
         loop {
-            if let Some(location) = self.places.get(path) {
+            if let Some(location) = self.locations.get(path) {
                 return location.clone();
             }
             match path.rfind(['.', '[']) {

@@ -128,11 +128,14 @@ fn example_config_has_the_expected_settings() {
     assert!(
         throttles.iter().all(|rules| (rules.queue.max_wait, rules.queue.max_length) == (Duration::from_secs(2), 256))
     );
-    let above: Vec<Units> =
-        rules.quotas[0].class_tiers[0].iter().flat_map(|tiers| tiers.tiers.tiers()).map(|tier| tier.above).collect();
+    let above: Vec<Units> = rules.quotas[0].class_tiers[0]
+        .iter()
+        .flat_map(|tiers| tiers.tiers.tiers())
+        .map(|tier| tier.threshold)
+        .collect();
     assert_eq!(above, [6000, 8000, 9500].map(Units::from_whole));
     let costs: Vec<_> = rules.routes.iter().map(|route| route.costs.first().map(|cost| cost.1)).collect();
-    let known = |units| Some(Cost::Known(Units::from_whole(units)));
+    let known = |units| Some(Cost::Fixed(Units::from_whole(units)));
     assert_eq!(costs, [known(1), known(4), None]);
 }
 
@@ -162,7 +165,7 @@ fn crawl_policy_is_served_only_when_enabled() {
     let contact = Some("mailto:bots@example.com".to_owned());
     assert_eq!(
         policy("crawl_policy: { contact: \"mailto:bots@example.com\", show_units: true }"),
-        Some(CrawlPolicy { contact, units: true })
+        Some(CrawlPolicy { contact, show_units: true })
     );
 }
 
@@ -205,16 +208,16 @@ fn class_can_match_an_address_list() {
     let text = "address_lists: { tor: { file: ./tor.txt }, hosting: { file: hosting.txt } }\n\
                 classes: [{ name: rented, when: { address_list: [hosting] } }, { name: a }]";
     let settings = settings(&with_origin(text));
-    assert_eq!(settings.rules.lists, ["tor", "hosting"]);
-    assert_eq!(settings.lists[1].override_file, Path::new("hosting.txt"));
-    let rented = &settings.rules.classes[0].when;
+    assert_eq!(settings.rules.address_list_names, ["tor", "hosting"]);
+    assert_eq!(settings.address_lists[1].override_file, Path::new("hosting.txt"));
+    let rented = &settings.rules.classes[0].matcher;
     assert_eq!(rented.lists, ListSet::from_ids([ListId(1)]));
-    assert!(!rented.matches_all() && settings.rules.classes[1].when.matches_all());
+    assert!(!rented.matches_all() && settings.rules.classes[1].matcher.matches_all());
 }
 
 #[test]
 fn bot_detection_is_on_by_default() {
-    let detection = |text: &str| settings(&with_origin(text)).rules.behaviour.clone();
+    let detection = |text: &str| settings(&with_origin(text)).rules.bot_detection.clone();
     let by_default = detection("").expect("enabled by default");
     assert_eq!((by_default.threshold, by_default.half_life), (100, Duration::from_secs(86_400)));
     assert_eq!((by_default.max_clients, by_default.honeypot), (200_000, None));
@@ -325,7 +328,7 @@ fn scope_can_be_partitioned() {
     ] {
         let rules = settings(&with_origin(&scope_with_route("tenant", &format!("partition_by: {value}")))).rules;
         let max_partitions = NonZeroUsize::new(10_000).expect("many");
-        assert_eq!(rules.scopes[1].partitioning, Some(Partitioning { from: key, max_partitions }), "{value}");
+        assert_eq!(rules.scopes[1].partitioning, Some(Partitioning { key, max_partitions }), "{value}");
     }
 }
 
@@ -348,7 +351,7 @@ routes:
         let costs = rules.routes[route].costs.iter();
         costs.map(|(quota, cost)| (names[usize::from(quota.0)], *cost)).collect()
     };
-    let known = |units| Cost::Known(Units::from_whole(units));
+    let known = |units| Cost::Fixed(Units::from_whole(units));
     assert_eq!(costs(0), [("api", known(2)), ("search", known(1)), ("default", known(1))]);
     assert_eq!(costs(1), [("search", known(3))]);
     assert_eq!(costs(2), []);
@@ -390,7 +393,7 @@ fn scope_controllers_are_parsed() {
     }
 
     let settings = settings(&with_origin("routes: [{ match: /a, sample_latency: false }]"));
-    assert_eq!(settings.rules.routes.iter().map(|route| route.measured).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(settings.rules.routes.iter().map(|route| route.is_latency_sampled).collect::<Vec<_>>(), [false, true]);
 }
 
 #[test]
@@ -477,7 +480,7 @@ fn api_keys_from_the_environment_are_never_printed() {
     let rules = "classes: [{ name: a, when: { api_key: { header: X-Api-Key, value: '${PARTNER}' } } }, { name: b }]";
     let load_key = |key: &str| load_with(&with_origin(rules), &[("PARTNER", key)], &[]).expect("valid settings");
     let settings = load_key("918273645546372819");
-    let keys = settings.rules.classes[0].when.keys.as_ref().expect("the key is set");
+    let keys = settings.rules.classes[0].matcher.keys.as_ref().expect("the key is set");
     assert!(keys.contains(b"918273645546372819") && !keys.contains(b"918273645546372818") && !keys.contains(b""));
     assert!(!format!("{settings:?}").contains("918273645546372819"));
     assert_eq!(settings.warnings.len(), 0);
@@ -509,7 +512,7 @@ fn tier_threshold_rounds_up_to_a_thousandth() {
     ))
     .rules;
     let tiers = rules.quotas[0].class_tiers[0].as_ref().expect("tiers of the class other");
-    assert_eq!(tiers.tiers.tiers()[0].above, Units::from_milli(4));
+    assert_eq!(tiers.tiers.tiers()[0].threshold, Units::from_milli(4));
 }
 
 #[test]
@@ -1289,7 +1292,7 @@ proptest! {
         text.splice(start..end, replacement.chars());
         let text: String = text.into_iter().collect();
         if let Err(errors) = load_with(&text, &[("A", "1")], &[]) {
-            prop_assert!(!errors.list.is_empty());
+            prop_assert!(!errors.errors.is_empty());
             prop_assert!(errors.to_string().lines().all(|line| line.starts_with("gate.yaml:") && line.contains("; ")), "{errors}");
         }
     }
@@ -1314,7 +1317,7 @@ fn dns_uses_the_system_resolvers_by_default() {
 
 #[test]
 fn range_lists_are_fetched_daily_by_default() {
-    let refresh = |text: &str| settings(&with_origin(text)).verify.refresh;
+    let refresh = |text: &str| settings(&with_origin(text)).verify.refresh_interval;
     assert_eq!(refresh(""), Some(Duration::from_secs(86_400)));
     assert_eq!(refresh("verify: { refresh_interval: 6h }"), Some(Duration::from_secs(6 * 3600)));
     assert_eq!(refresh("verify: { refresh_interval: off }"), None);
@@ -1328,11 +1331,14 @@ fn an_operator_is_added_or_changed_by_name() {
                 classes: [{ name: friend, when: { operator: [acme, bingbot] } }]";
     let settings = settings(&with_origin(text));
     assert_eq!(settings.operator_names, ["googlebot", "bingbot", "applebot", "acme"]);
-    assert_eq!(settings.rules.classes[0].when.operators, [crate::policy::OperatorId(3), crate::policy::OperatorId(1)]);
+    assert_eq!(
+        settings.rules.classes[0].matcher.operators,
+        [crate::policy::OperatorId(3), crate::policy::OperatorId(1)]
+    );
     let [acme, google] = &settings.operators[..] else { panic!("{:?}", settings.operators) };
     assert_eq!(acme.ranges.as_ref().map(Vec::len), Some(3));
-    assert_eq!(acme.names.as_ref().map(|names| names[0].to_string()).as_deref(), Some("bot-*.acme.example"));
-    assert_eq!((&google.tokens, &google.exhaustive), (&None, &Some(Vec::new())));
+    assert_eq!(acme.dns_names.as_ref().map(|names| names[0].to_string()).as_deref(), Some("bot-*.acme.example"));
+    assert_eq!((&google.product_tokens, &google.exhaustive), (&None, &Some(Vec::new())));
     assert_eq!(settings.warnings, Vec::<String>::new());
 }
 

@@ -17,14 +17,14 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
     if text.lines().all(|line| matches!(line.trim_start().chars().next(), None | Some('#'))) {
         return (Node::empty_map(), Vec::new());
     }
-    match serde_saphyr::from_str_with_options::<Tree>(text, options()) {
+    match serde_saphyr::from_str_with_options::<YamlNode>(text, options()) {
         Ok(tree) => {
             let mut root = tree.0;
-            root.place = SourceLocation::START;
+            root.location = SourceLocation::START;
             root.set_path(String::new());
             let mut errors = Vec::new();
             if !matches!(root.kind, NodeKind::Map(_)) {
-                errors.push(error_at(&root.place, "no top-level keys", "start with a key such as `origin:`"));
+                errors.push(error_at(&root.location, "no top-level keys", "start with a key such as `origin:`"));
                 root = Node::empty_map();
             }
             root.walk_mut(&mut |node| reject_duplicates(node, &mut errors));
@@ -78,13 +78,13 @@ fn reject_duplicates(node: &mut Node, errors: &mut Vec<ConfigError>) {
         match kept.iter().find(|earlier| earlier.key == entry.key) {
             None => kept.push(entry),
             Some(earlier) => {
-                let first = match &earlier.key_place {
+                let first = match &earlier.key_location {
                     SourceLocation::Position { line, .. } => format!("first in line {line}"),
                     SourceLocation::File => "first elsewhere in the file".to_owned(),
                     SourceLocation::Variable(name) | SourceLocation::Option(name) => format!("first in {name}"),
                 };
                 errors.push(ConfigError {
-                    location: entry.key_place,
+                    location: entry.key_location,
                     path: entry.value.path,
                     message: format!("duplicate key, {first}"),
                     hint: "keep one of them".into(),
@@ -96,12 +96,12 @@ fn reject_duplicates(node: &mut Node, errors: &mut Vec<ConfigError>) {
 }
 
 /// A node without a path.
-struct Tree(Node);
+struct YamlNode(Node);
 
-impl<'de> Deserialize<'de> for Tree {
+impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<NodeKindSeed>::deserialize(deserializer)?;
-        Ok(Self(Node { path: String::new(), place: to_location(&spanned.referenced), kind: spanned.value.0 }))
+        Ok(Self(Node { path: String::new(), location: to_location(&spanned.referenced), kind: spanned.value.0 }))
     }
 }
 
@@ -109,13 +109,13 @@ struct NodeKindSeed(NodeKind);
 
 impl<'de> Deserialize<'de> for NodeKindSeed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ShapeVisitor).map(Self)
+        deserializer.deserialize_any(NodeKindVisitor).map(Self)
     }
 }
 
-struct ShapeVisitor;
+struct NodeKindVisitor;
 
-impl<'de> Visitor<'de> for ShapeVisitor {
+impl<'de> Visitor<'de> for NodeKindVisitor {
     type Value = NodeKind;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -139,7 +139,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<NodeKind, E> {
-        Ok(NodeKind::Text { text: value.to_owned(), loose: false })
+        Ok(NodeKind::Text { text: value.to_owned(), is_untyped: false })
     }
 
     fn visit_unit<E>(self) -> Result<NodeKind, E> {
@@ -156,7 +156,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<NodeKind, A::Error> {
         let mut items = Vec::new();
-        while let Some(Tree(item)) = list.next_element()? {
+        while let Some(YamlNode(item)) = list.next_element()? {
             items.push(item);
         }
         Ok(NodeKind::List(items))
@@ -165,8 +165,8 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NodeKind, A::Error> {
         let mut entries = Vec::new();
         while let Some(key) = map.next_key::<Spanned<String>>()? {
-            let Tree(value) = map.next_value()?;
-            entries.push(Entry { key_place: to_location(&key.referenced), key: key.value, value });
+            let YamlNode(value) = map.next_value()?;
+            entries.push(Entry { key_location: to_location(&key.referenced), key: key.value, value });
         }
         Ok(NodeKind::Map(entries))
     }

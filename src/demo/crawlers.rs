@@ -17,27 +17,27 @@ pub(super) struct CrawlerProfile {
     /// Number of its addresses.
     pub(super) addresses: u64,
     /// Number of page requests per day, including robots.txt.
-    pub(super) visits: u32,
+    pub(super) requests_per_day: u32,
     /// Number of requests for robots.txt per day.
-    pub(super) robots: u32,
-    pub(super) hours: &'static Hours,
-    pub(super) wants: CrawlTarget,
+    pub(super) robots_per_day: u32,
+    pub(super) hours: &'static HourWeights,
+    pub(super) target: CrawlTarget,
     /// True for constant intervals, as of a timer; false for random times.
-    pub(super) even: bool,
+    pub(super) is_periodic: bool,
     /// Mean number of assets loaded per page.
     pub(super) assets: f64,
     pub(super) method: http::Method,
 }
 
 /// Relative weight of each hour of the day.
-pub(super) type Hours = [u32; 24];
+pub(super) type HourWeights = [u32; 24];
 
 /// Weights of people in one country: lowest at four, a peak at noon, highest in the evening.
-pub(super) const WAKING: Hours =
+pub(super) const HUMAN_HOURS: HourWeights =
     [28, 16, 10, 7, 7, 10, 20, 36, 44, 50, 54, 58, 70, 60, 54, 52, 56, 62, 70, 80, 92, 96, 84, 54];
-const STEADY: Hours = [1; 24];
-const NIGHTLY: Hours = [7, 9, 10, 10, 9, 7, 5, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 4, 5, 6];
-const BURSTS: Hours = [1, 1, 5, 9, 3, 1, 1, 5, 9, 2, 1, 1, 1, 4, 9, 4, 1, 1, 2, 8, 6, 1, 1, 1];
+const CONSTANT_HOURS: HourWeights = [1; 24];
+const NIGHT_HOURS: HourWeights = [7, 9, 10, 10, 9, 7, 5, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 4, 5, 6];
+const BURST_HOURS: HourWeights = [1, 1, 5, 9, 3, 1, 1, 5, 9, 2, 1, 1, 1, 4, 9, 4, 1, 1, 2, 8, 6, 1, 1, 1];
 
 const GOOGLEBOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
 const GOOGLEBOT_PHONE: &str = "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.7390.54 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
@@ -53,11 +53,11 @@ const BASE_PROFILE: CrawlerProfile = CrawlerProfile {
     user_agents: &[],
     networks: &[],
     addresses: 1,
-    visits: 0,
-    robots: 0,
-    hours: &STEADY,
-    wants: CrawlTarget::Mixed,
-    even: false,
+    requests_per_day: 0,
+    robots_per_day: 0,
+    hours: &CONSTANT_HOURS,
+    target: CrawlTarget::Mixed,
+    is_periodic: false,
     assets: 0.0,
     method: http::Method::GET,
 };
@@ -70,9 +70,9 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         user_agents: &[BINGBOT],
         networks: &["40.77.167.0/24", "157.55.39.0/24", "207.46.13.0/24", "52.167.144.0/24"],
         addresses: 40,
-        visits: 10_700,
-        robots: 70,
-        hours: &BURSTS,
+        requests_per_day: 10_700,
+        robots_per_day: 70,
+        hours: &BURST_HOURS,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -81,8 +81,8 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         user_agents: &[GOOGLEBOT, GOOGLEBOT_PHONE, GOOGLEBOT_PHONE],
         networks: &["66.249.66.0/27", "66.249.66.32/27", "66.249.79.128/27"],
         addresses: 18,
-        visits: 2_600,
-        robots: 4,
+        requests_per_day: 2_600,
+        robots_per_day: 4,
         assets: 0.05,
         ..BASE_PROFILE
     },
@@ -94,8 +94,8 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         ],
         networks: &["17.241.208.160/27", "17.241.193.160/27"],
         addresses: 8,
-        visits: 380,
-        robots: 12,
+        requests_per_day: 380,
+        robots_per_day: 12,
         assets: 0.1,
         ..BASE_PROFILE
     },
@@ -107,9 +107,9 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         ],
         networks: &["20.171.206.0/24", "52.230.152.0/24"],
         addresses: 10,
-        visits: 1_900,
-        robots: 24,
-        hours: &NIGHTLY,
+        requests_per_day: 1_900,
+        robots_per_day: 24,
+        hours: &NIGHT_HOURS,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -120,9 +120,9 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         ],
         networks: &["216.73.216.0/24"],
         addresses: 12,
-        visits: 1_250,
-        robots: 20,
-        hours: &NIGHTLY,
+        requests_per_day: 1_250,
+        robots_per_day: 20,
+        hours: &NIGHT_HOURS,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -132,8 +132,8 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         ],
         networks: &["198.19.20.0/23"],
         addresses: 120,
-        visits: 3_900,
-        hours: &NIGHTLY,
+        requests_per_day: 3_900,
+        hours: &NIGHT_HOURS,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -142,8 +142,8 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         user_agents: &["Mozilla/5.0 (compatible; AhrefsBot/7.0; +http://ahrefs.com/robot/)"],
         networks: &["15.235.27.0/24", "51.81.104.32/28"],
         addresses: 30,
-        visits: 3_100,
-        robots: 40,
+        requests_per_day: 3_100,
+        robots_per_day: 40,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -151,8 +151,8 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         user_agents: &["Mozilla/5.0 (compatible; SemrushBot/7~bl; +http://www.semrush.com/bot.html)"],
         networks: &["198.19.17.0/24"],
         addresses: 20,
-        visits: 2_500,
-        robots: 30,
+        requests_per_day: 2_500,
+        robots_per_day: 30,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -160,8 +160,8 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         user_agents: &["Mozilla/5.0 (compatible; MJ12bot/v1.4.8; http://mj12bot.com/)"],
         networks: &["198.19.18.0/23"],
         addresses: 60,
-        visits: 1_700,
-        robots: 60,
+        requests_per_day: 1_700,
+        robots_per_day: 60,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -172,9 +172,9 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         ],
         networks: &["198.19.25.0/26"],
         addresses: 6,
-        visits: 340,
-        wants: CrawlTarget::Feed,
-        even: true,
+        requests_per_day: 340,
+        target: CrawlTarget::Feed,
+        is_periodic: true,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -182,9 +182,9 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         user_agents: &["Mozilla/5.0+(compatible; UptimeRobot/2.0; http://www.uptimerobot.com/)"],
         networks: &["198.19.26.0/28"],
         addresses: 3,
-        visits: 288,
-        wants: CrawlTarget::Homepage,
-        even: true,
+        requests_per_day: 288,
+        target: CrawlTarget::Homepage,
+        is_periodic: true,
         method: http::Method::HEAD,
         ..BASE_PROFILE
     },
@@ -196,27 +196,27 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         ],
         networks: &["198.19.25.128/25"],
         addresses: 20,
-        visits: 130,
-        robots: 25,
-        hours: &WAKING,
+        requests_per_day: 130,
+        robots_per_day: 25,
+        hours: &HUMAN_HOURS,
         ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "python script",
         user_agents: &["python-requests/2.32.3"],
         networks: &["203.0.113.7/32"],
-        visits: 900,
-        hours: &NIGHTLY,
-        wants: CrawlTarget::Searches,
+        requests_per_day: 900,
+        hours: &NIGHT_HOURS,
+        target: CrawlTarget::Searches,
         ..BASE_PROFILE
     },
     CrawlerProfile {
         actor: "curl in cron",
         user_agents: &["curl/8.9.1"],
         networks: &["203.0.113.44/32"],
-        visits: 144,
-        wants: CrawlTarget::Categories,
-        even: true,
+        requests_per_day: 144,
+        target: CrawlTarget::Categories,
+        is_periodic: true,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -225,8 +225,8 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         user_agents: &[GOOGLEBOT],
         networks: &["203.0.113.64/30"],
         addresses: 3,
-        visits: 2_200,
-        hours: &BURSTS,
+        requests_per_day: 2_200,
+        hours: &BURST_HOURS,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -235,7 +235,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         user_agents: &[GOOGLEBOT_PHONE],
         networks: &["198.51.100.0/25"],
         addresses: 90,
-        visits: 780,
+        requests_per_day: 780,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -244,8 +244,8 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         user_agents: &["Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)"],
         networks: &["192.0.2.16/30"],
         addresses: 2,
-        visits: 560,
-        hours: &NIGHTLY,
+        requests_per_day: 560,
+        hours: &NIGHT_HOURS,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -253,9 +253,9 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         label: ClientKind::SuspectedBot,
         user_agents: &[OLD_CHROME],
         networks: &["203.0.113.130/32"],
-        visits: 3_500,
-        hours: &BURSTS,
-        wants: CrawlTarget::Items,
+        requests_per_day: 3_500,
+        hours: &BURST_HOURS,
+        target: CrawlTarget::Items,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -264,8 +264,8 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         user_agents: &super::people::BROWSERS,
         networks: &["198.19.64.0/22"],
         addresses: 400,
-        visits: 2_300,
-        wants: CrawlTarget::Items,
+        requests_per_day: 2_300,
+        target: CrawlTarget::Items,
         ..BASE_PROFILE
     },
     CrawlerProfile {
@@ -276,9 +276,9 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         ],
         networks: &["203.0.113.200/31"],
         addresses: 2,
-        visits: 420,
-        hours: &NIGHTLY,
-        wants: CrawlTarget::Categories,
+        requests_per_day: 420,
+        hours: &NIGHT_HOURS,
+        target: CrawlTarget::Categories,
         assets: 3.0,
         ..BASE_PROFILE
     },
@@ -288,9 +288,9 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         user_agents: &[OLD_CHROME, ""],
         networks: &["192.0.2.128/28"],
         addresses: 9,
-        visits: 600,
-        hours: &BURSTS,
-        wants: CrawlTarget::Probes,
+        requests_per_day: 600,
+        hours: &BURST_HOURS,
+        target: CrawlTarget::Probes,
         ..BASE_PROFILE
     },
 ];

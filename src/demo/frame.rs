@@ -1,6 +1,6 @@
 //! Renders the live table. Pure functions of the scoreboard.
 
-use super::scoreboard::{Gauge, Group, Row, Scoreboard};
+use super::scoreboard::{ClientGroup, Gauge, Row, Scoreboard};
 use super::traffic;
 use crate::terminal::{ColorMode, bar, format_duration, group_digits, truncate};
 use std::fmt::Write;
@@ -9,11 +9,11 @@ use std::time::Duration;
 /// Renders the table for a terminal of `width` columns.
 pub fn frame(scoreboard: &Scoreboard, width: usize, color: ColorMode) -> String {
     let mut out = String::new();
-    let hour = color.bold(&clock(scoreboard.now));
+    let hour = color.bold(&format_time_of_day(scoreboard.now));
     let _ = writeln!(
         out,
         "  {hour}  {}",
-        bar(scoreboard.now.as_secs_f64() / traffic::LENGTH.as_secs_f64(), &[], bar_width(width))
+        bar(scoreboard.now.as_secs_f64() / traffic::DAY.as_secs_f64(), &[], bar_width(width))
     );
     let used_share = share(scoreboard.quota);
     let units = format!(
@@ -24,31 +24,35 @@ pub fn frame(scoreboard: &Scoreboard, width: usize, color: ColorMode) -> String 
     let _ = writeln!(
         out,
         "  quota  {}  {units}",
-        color.by_level(used_share, &bar(used_share, &scoreboard.marks, bar_width(width)))
+        color.by_level(used_share, &bar(used_share, &scoreboard.thresholds, bar_width(width)))
     );
     let _ = writeln!(out);
     let header =
         format!("  {:<15}{:>9}{:>10}{:>9}{:>9}   last Retry-After", "", "requests", "admitted", "refused", "share");
     let _ = writeln!(out, "{}", truncate(&header, width));
-    for group in Group::ALL {
-        let line = truncate(&line(group.name(), scoreboard.row(group)), width);
-        let _ = writeln!(out, "{}", if group == Group::People { color.bold(&line) } else { line });
+    for group in ClientGroup::ALL {
+        let line = truncate(&table_row(group.name(), scoreboard.row(group)), width);
+        let _ = writeln!(out, "{}", if group == ClientGroup::People { color.bold(&line) } else { line });
     }
     out
 }
 
 /// Renders one line, for an output that is not redrawn.
-pub fn line_of_log(scoreboard: &Scoreboard) -> String {
-    let mut out =
-        format!("{}  quota {}/{}", clock(scoreboard.now), scoreboard.quota.used as u64, scoreboard.quota.limit as u64);
-    for group in Group::ALL {
+pub fn log_line(scoreboard: &Scoreboard) -> String {
+    let mut out = format!(
+        "{}  quota {}/{}",
+        format_time_of_day(scoreboard.now),
+        scoreboard.quota.used as u64,
+        scoreboard.quota.limit as u64
+    );
+    for group in ClientGroup::ALL {
         let row = scoreboard.row(group);
         let _ = write!(out, "  {} {}/{}", group.name(), row.admitted(), row.requests);
     }
     out
 }
 
-fn line(name: &str, row: &Row) -> String {
+fn table_row(name: &str, row: &Row) -> String {
     let share = match row.requests {
         0 => "-".to_owned(),
         requests => format!("{:.1}%", 100.0 * row.refused as f64 / requests as f64),
@@ -59,7 +63,7 @@ fn line(name: &str, row: &Row) -> String {
 }
 
 /// Formats a time of the day, such as `14:25`.
-pub(super) fn clock(now: Duration) -> String {
+pub(super) fn format_time_of_day(now: Duration) -> String {
     let minutes = now.as_secs() / 60;
     format!("{:02}:{:02}", minutes / 60, minutes % 60)
 }
@@ -80,11 +84,11 @@ mod tests {
         let mut scoreboard = Scoreboard {
             now: Duration::from_secs(14 * 3600 + 25 * 60),
             quota: Gauge { limit: 2000.0, used: 1024.0 },
-            marks: vec![20.0, 75.0],
+            thresholds: vec![20.0, 75.0],
             ..Scoreboard::default()
         };
-        scoreboard.rows[Group::People as usize] = Row { requests: 1203, costly: 400, ..Row::default() };
-        scoreboard.rows[Group::Impostors as usize] =
+        scoreboard.rows[ClientGroup::People as usize] = Row { requests: 1203, costly: 400, ..Row::default() };
+        scoreboard.rows[ClientGroup::Impostors as usize] =
             Row { requests: 40, refused: 30, retry_after: Some(34_500), ..Row::default() };
         scoreboard
     }
@@ -116,6 +120,6 @@ mod tests {
     #[test]
     fn empty_scoreboard_is_rendered() {
         assert!(frame(&Scoreboard::default(), 80, ColorMode::Plain).contains("0 of 0 units"));
-        assert!(line_of_log(&Scoreboard::default()).starts_with("00:00  quota 0/0"));
+        assert!(log_line(&Scoreboard::default()).starts_with("00:00  quota 0/0"));
     }
 }

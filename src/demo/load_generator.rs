@@ -21,13 +21,13 @@ pub struct LoadGenerator {
     /// Requests, ordered by time.
     pub day: Arc<Vec<DemoRequest>>,
     /// Address of the gateway.
-    pub gate: SocketAddr,
+    pub gateway: SocketAddr,
     /// Start of the day on the gateway's clock, which the load generator sets.
-    pub begins: Timestamp,
+    pub day_start: Timestamp,
     /// Clock of the gateway.
     pub clock: Clock,
     /// Real duration of the day; `None`: as fast as responses arrive.
-    pub takes: Option<Duration>,
+    pub duration: Option<Duration>,
     /// Number of concurrent connections.
     pub connections: usize,
 }
@@ -36,9 +36,9 @@ pub struct LoadGenerator {
 #[derive(Debug)]
 pub struct DemoResponse {
     /// Index of the request in the day.
-    pub visit: usize,
+    pub index: usize,
     /// Response, or the reason for a missing one.
-    pub answer: Result<ResponseParts, SendError>,
+    pub result: Result<ResponseParts, SendError>,
 }
 
 /// Response of the gateway.
@@ -63,7 +63,7 @@ pub enum SendError {
     ConnectionClosed(#[from] hyper::Error),
     /// The request is not valid HTTP.
     #[error("invalid request")]
-    NotARequest(#[from] http::Error),
+    InvalidRequest(#[from] http::Error),
     /// No response arrived in time.
     #[error("no response within {TIMEOUT:?}")]
     TimedOut,
@@ -100,22 +100,22 @@ impl LoadGenerator {
         let queues: Vec<mpsc::Sender<usize>> = (0..self.connections.max(1))
             .map(|_| {
                 let (queue, receiver) = mpsc::channel(QUEUE_LEN);
-                let client = ClientConnection { gate: self.gate, day: Arc::clone(&self.day), connection: None };
+                let client = ClientConnection { gateway: self.gateway, day: Arc::clone(&self.day), connection: None };
                 workers.spawn(client.run(receiver, responses.clone()));
                 queue
             })
             .collect();
         let started = self.clock.monotonic_now();
         for (number, request) in self.day.iter().enumerate() {
-            if let Some(duration) = self.takes {
-                let due = duration.mul_f64(request.at.as_secs_f64() / traffic::LENGTH.as_secs_f64());
+            if let Some(duration) = self.duration {
+                let due = duration.mul_f64(request.at.as_secs_f64() / traffic::DAY.as_secs_f64());
                 let remaining = due.saturating_sub(self.clock.monotonic_now().saturating_duration_since(started));
                 // Even an empty sleep takes one tick of the timer, so it is skipped if the day is late.
                 if !remaining.is_zero() {
                     tokio::time::sleep(remaining).await;
                 }
             }
-            self.clock.set(self.begins + request.at);
+            self.clock.set(self.day_start + request.at);
             // A queue is closed only if its connection task panicked; the missing responses reveal that.
             let _ = queues[number % queues.len()].send(number).await;
         }
@@ -125,7 +125,7 @@ impl LoadGenerator {
 }
 
 struct ClientConnection {
-    gate: SocketAddr,
+    gateway: SocketAddr,
     day: Arc<Vec<DemoRequest>>,
     connection: Option<SendRequest<Empty<Bytes>>>,
 }
@@ -140,15 +140,15 @@ impl ClientConnection {
             if response.is_err() {
                 self.connection = None;
             }
-            if responses.send(DemoResponse { visit: index, answer: response }).is_err() {
+            if responses.send(DemoResponse { index, result: response }).is_err() {
                 return;
             }
         }
     }
 
     async fn send_one(&mut self, index: usize) -> Result<ResponseParts, SendError> {
-        let request = request(&self.day[index], self.gate)?;
-        let mut connection = self.connected().await?;
+        let request = request(&self.day[index], self.gateway)?;
+        let mut connection = self.connect().await?;
         let response = connection.send_request(request).await?;
         let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
@@ -156,13 +156,13 @@ impl ClientConnection {
         Ok(ResponseParts { status: head.status, headers: head.headers, body })
     }
 
-    async fn connected(&mut self) -> Result<SendRequest<Empty<Bytes>>, SendError> {
+    async fn connect(&mut self) -> Result<SendRequest<Empty<Bytes>>, SendError> {
         if let Some(mut connection) = self.connection.take()
             && connection.ready().await.is_ok()
         {
             return Ok(connection);
         }
-        let stream = TcpStream::connect(self.gate).await.map_err(SendError::Connect)?;
+        let stream = TcpStream::connect(self.gateway).await.map_err(SendError::Connect)?;
         // Affects only latency, so an error is ignored.
         let _ = stream.set_nodelay(true);
         let (connection, driver) = http1::handshake(TokioIo::new(stream)).await?;
@@ -201,15 +201,15 @@ mod tests {
         let gateway = origin.address();
         let generator = LoadGenerator {
             day: Arc::clone(&day),
-            gate: gateway,
-            begins: start,
+            gateway,
+            day_start: start,
             clock: clock.clone(),
-            takes: None,
+            duration: None,
             connections: 3,
         };
         generator.send(sender).await;
         let mut seen = vec![0; day.len()];
-        while let Some(DemoResponse { visit: index, answer: response }) = responses.recv().await {
+        while let Some(DemoResponse { index, result: response }) = responses.recv().await {
             assert_eq!(response.expect("an answer").status, StatusCode::OK);
             seen[index] += 1;
         }

@@ -42,14 +42,14 @@ pub struct Options {
     /// Amount of traffic, as a ratio of a full-size day.
     pub scale: f64,
     /// Action after the summary.
-    pub afterwards: AfterRun,
+    pub after_run: AfterRun,
 }
 
 /// Action after the summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterRun {
     /// Keep the gateway running until Ctrl-C.
-    Stay,
+    KeepRunning,
     /// Exit.
     Exit,
 }
@@ -77,12 +77,12 @@ pub enum DemoOutcome {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seconds: 60, seed: 1, scale: 0.25, afterwards: AfterRun::Stay }
+        Self { seconds: 60, seed: 1, scale: 0.25, after_run: AfterRun::KeepRunning }
     }
 }
 
 /// Start of the day: an arbitrary midnight in UTC.
-const BEGINS: Timestamp = Timestamp::from_seconds(20_700 * 24 * 60 * 60);
+const DAY_START: Timestamp = Timestamp::from_seconds(20_700 * 24 * 60 * 60);
 
 /// Time in which the origin generates a page.
 const LATENCY: Duration = Duration::from_millis(8);
@@ -97,7 +97,7 @@ pub async fn run(
 ) -> Result<DemoOutcome> {
     let origin = Origin::start(OriginOptions { latency: LATENCY, caches_pages: true, ..OriginOptions::default() })
         .context("cannot start the demo origin")?;
-    let clock = Clock::frozen_at(BEGINS);
+    let clock = Clock::frozen_at(DAY_START);
     let yaml = config::yaml(free_port(8080), free_port(9090), origin.address());
     let gateway = start(&yaml, clock.clone()).context("cannot start the gateway")?;
 
@@ -105,10 +105,10 @@ pub async fn run(
     screen.print(&summary::intro(config::RULES_EXCERPT, options.seconds, day.len(), screen.color_mode()))?;
     let generator = LoadGenerator {
         day: Arc::clone(&day),
-        gate: gateway.listen(),
-        begins: BEGINS,
+        gateway: gateway.listen(),
+        day_start: DAY_START,
         clock: clock.clone(),
-        takes: Some(Duration::from_secs(options.seconds)),
+        duration: Some(Duration::from_secs(options.seconds)),
         connections: CONNECTIONS,
     };
     let Some(scoreboard) = run_with_display(generator, gateway.admin(), screen).await? else {
@@ -116,14 +116,14 @@ pub async fn run(
         return Ok(DemoOutcome::Interrupted);
     };
 
-    let served = origin.served();
-    let scrape = Scrape::of(gateway.admin()).await.context("cannot read the gateway's metrics")?;
+    let served = origin.totals();
+    let scrape = Scrape::fetch(gateway.admin()).await.context("cannot read the gateway's metrics")?;
     screen.print(&format!("\n{}\n", summary::summary(&scoreboard, &served, &scrape, screen.color_mode())))?;
     let failed_checks = summary::failed_checks(&scoreboard, &served);
     for check in &failed_checks {
         screen.print(&format!("Check failed: {check}.\n"))?;
     }
-    if options.afterwards == AfterRun::Stay {
+    if options.after_run == AfterRun::KeepRunning {
         screen.print(&summary::next_steps(gateway.listen(), gateway.admin()))?;
         wait_for_exit(&clock).await?;
     }
@@ -138,7 +138,7 @@ async fn run_with_display(
     screen: &mut Screen,
 ) -> Result<Option<Scoreboard>> {
     let (day, clock) = (Arc::clone(&generator.day), generator.clock.clone());
-    let mut scoreboard = Scoreboard { marks: config::SHED_THRESHOLDS.into(), ..Scoreboard::default() };
+    let mut scoreboard = Scoreboard { thresholds: config::SHED_THRESHOLDS.into(), ..Scoreboard::default() };
     let (sender, mut responses) = mpsc::unbounded_channel();
     let task = tokio::spawn(generator.send(sender));
     let mut redraw = tokio::time::interval(screen.frame_interval());
@@ -151,21 +151,21 @@ async fn run_with_display(
                 return Ok(None);
             }
             _ = redraw.tick() => {
-                scoreboard.now = clock.now().saturating_duration_since(BEGINS);
+                scoreboard.now = clock.now().saturating_duration_since(DAY_START);
                 // A failed scrape is replaced by the next one; only the last one must succeed.
-                if let Ok(scrape) = Scrape::of(admin).await {
+                if let Ok(scrape) = Scrape::fetch(admin).await {
                     scoreboard.read(&scrape, config::QUOTA);
                 }
                 screen.draw(&scoreboard)?;
             }
             response = responses.recv() => match response {
-                Some(response) => scoreboard.record(&day[response.visit], &response),
+                Some(response) => scoreboard.record(&day[response.index], &response),
                 None => break,
             },
         }
     }
-    scoreboard.now = traffic::LENGTH;
-    scoreboard.read(&Scrape::of(admin).await.context("cannot read the gateway's metrics")?, config::QUOTA);
+    scoreboard.now = traffic::DAY;
+    scoreboard.read(&Scrape::fetch(admin).await.context("cannot read the gateway's metrics")?, config::QUOTA);
     screen.draw(&scoreboard)?;
     Ok(Some(scoreboard))
 }
@@ -173,7 +173,7 @@ async fn run_with_display(
 /// Starts the next day at normal speed and waits for Ctrl-C.
 async fn wait_for_exit(clock: &Clock) -> Result<()> {
     let tick = Duration::from_millis(100);
-    let mut now = BEGINS + traffic::LENGTH;
+    let mut now = DAY_START + traffic::DAY;
     let mut ticks = tokio::time::interval(tick);
     loop {
         tokio::select! {

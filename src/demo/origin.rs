@@ -26,20 +26,20 @@ use tokio::task::JoinSet;
 /// A running origin. Dropping it stops it.
 pub struct Origin {
     address: SocketAddr,
-    books: Arc<Mutex<OriginCounters>>,
+    counters: Arc<Mutex<OriginCounters>>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Totals of the responses that the origin has sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct OriginTotals {
     /// Number of all requests.
     pub requests: u64,
     /// Units used at the API.
     pub units: u64,
     /// Number of requests that used units.
-    pub paid: u64,
+    pub charged: u64,
     /// Number of costly pages served from the origin's cache.
     pub cached: u64,
     /// Number of requests by the value of `X-Tidegate-Class`; the key is empty for requests without it.
@@ -68,8 +68,8 @@ impl Default for OriginOptions {
 
 #[derive(Debug, Default)]
 struct OriginCounters {
-    served: Served,
-    kept: HashSet<String>,
+    totals: OriginTotals,
+    cached_pages: HashSet<String>,
 }
 
 /// Header with the actual cost of a response, in units.
@@ -93,7 +93,7 @@ impl Origin {
         let thread = std::thread::Builder::new().name("demo-origin".into()).spawn(move || {
             runtime.block_on(accept(listener, options, shared_counters, stopped));
         })?;
-        Ok(Self { address, books: counters, stop, thread: Some(thread) })
+        Ok(Self { address, counters, stop, thread: Some(thread) })
     }
 
     /// Returns the listen address.
@@ -102,14 +102,14 @@ impl Origin {
     }
 
     /// Returns the totals so far.
-    pub fn served(&self) -> Served {
-        self.books.lock().served.clone()
+    pub fn totals(&self) -> OriginTotals {
+        self.counters.lock().totals.clone()
     }
 
     /// Finishes the responses in flight, stops, and returns the totals.
-    pub fn stop(mut self) -> Served {
+    pub fn stop(mut self) -> OriginTotals {
         self.close();
-        self.served()
+        self.totals()
     }
 
     fn close(&mut self) {
@@ -157,7 +157,7 @@ async fn serve(
 ) {
     // Affects only latency, so an error is ignored.
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| answer(request, options, Arc::clone(&counters)));
+    let service = service_fn(move |request| respond(request, options, Arc::clone(&counters)));
     let connection = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
@@ -168,7 +168,7 @@ async fn serve(
     let _ = connection.await;
 }
 
-async fn answer(
+async fn respond(
     request: Request<Incoming>,
     options: OriginOptions,
     counters: Arc<Mutex<OriginCounters>>,
@@ -199,16 +199,16 @@ impl OriginCounters {
     /// Records a request and returns its cost, in units.
     fn record(&mut self, target: &str, class: String, options: OriginOptions) -> u64 {
         let cost = (options.cost)(target);
-        let is_cached = cost > 0 && options.caches_pages && !self.kept.insert(target.to_owned());
+        let is_cached = cost > 0 && options.caches_pages && !self.cached_pages.insert(target.to_owned());
         let spent = if is_cached { 0 } else { cost };
         let path = target.split('?').next().unwrap_or(target);
-        let served = &mut self.served;
-        served.requests += 1;
-        served.units += spent;
-        served.paid += u64::from(spent > 0);
-        served.cached += u64::from(is_cached);
-        *served.by_class.entry(class).or_default() += 1;
-        *served.by_path.entry(path.to_owned()).or_default() += 1;
+        let totals = &mut self.totals;
+        totals.requests += 1;
+        totals.units += spent;
+        totals.charged += u64::from(spent > 0);
+        totals.cached += u64::from(is_cached);
+        *totals.by_class.entry(class).or_default() += 1;
+        *totals.by_path.entry(path.to_owned()).or_default() += 1;
         spent
     }
 }
@@ -246,10 +246,10 @@ mod tests {
         assert_eq!(counters.record("/search?q=oak", "person".into(), options), 0);
         assert_eq!(counters.record("/item/1", String::new(), options), 1);
         assert_eq!(counters.record("/robots.txt", String::new(), options), 0);
-        let served = counters.served;
-        assert_eq!((served.requests, served.units, served.paid, served.cached), (4, 5, 2, 1));
-        assert_eq!(served.by_path["/search"], 2);
-        assert_eq!(served.by_class["person"], 2);
+        let totals = counters.totals;
+        assert_eq!((totals.requests, totals.units, totals.charged, totals.cached), (4, 5, 2, 1));
+        assert_eq!(totals.by_path["/search"], 2);
+        assert_eq!(totals.by_class["person"], 2);
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
     fn origin_stops_with_an_idle_connection_open() {
         let origin = Origin::start(OriginOptions::default()).expect("a free port");
         let idle = std::net::TcpStream::connect(origin.address()).expect("the origin listens");
-        assert_eq!(origin.stop(), Served::default());
+        assert_eq!(origin.stop(), OriginTotals::default());
         drop(idle);
     }
 }

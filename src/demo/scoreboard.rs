@@ -15,15 +15,15 @@ pub struct Scoreboard {
     /// The quota, as counted by the gateway.
     pub quota: Gauge,
     /// Usage from which search engines are shed, in percent of the limit.
-    pub marks: Vec<f64>,
-    /// Totals by group, in the order of [`Group::ALL`].
-    pub rows: [Row; Group::ALL.len()],
+    pub thresholds: Vec<f64>,
+    /// Totals by group, in the order of [`ClientGroup::ALL`].
+    pub rows: [Row; ClientGroup::ALL.len()],
     /// Totals by actor.
     pub actors: BTreeMap<&'static str, Row>,
     /// Number of requests without a response, or with one that neither the origin nor a rule produces.
     pub failed: u64,
     /// Example of a refused bot: the first impostor after noon, else the last refusal so far.
-    pub example: Option<Example>,
+    pub example: Option<RefusalExample>,
 }
 
 /// Limit and usage of a quota, in units.
@@ -54,9 +54,9 @@ pub struct Row {
 
 /// A refusal as the client received it.
 #[derive(Clone, Debug)]
-pub struct Example {
+pub struct RefusalExample {
     /// The refused request.
-    pub visit: DemoRequest,
+    pub request: DemoRequest,
     /// Response status.
     pub status: http::StatusCode,
     /// Response headers about limits, in order.
@@ -67,7 +67,7 @@ pub struct Example {
 
 /// True identity of clients, which the gateway does not receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum ClientGroup {
     /// People.
     People,
     /// Google, Bing and Apple.
@@ -80,12 +80,12 @@ pub enum Group {
     Impostors,
 }
 
-impl Group {
+impl ClientGroup {
     /// All groups, in the order of the table.
     pub const ALL: [Self; 5] = [Self::People, Self::SearchEngines, Self::OtherBots, Self::Scrapers, Self::Impostors];
 
     /// Returns the group of a request.
-    pub fn of(request: &DemoRequest) -> Self {
+    pub fn from_request(request: &DemoRequest) -> Self {
         match request.label {
             ClientKind::Human => Self::People,
             ClientKind::VerifiedBot if matches!(request.actor, "googlebot" | "bingbot" | "applebot") => {
@@ -130,13 +130,13 @@ impl Row {
 
 impl Scoreboard {
     /// Returns the totals of `group`.
-    pub fn row(&self, group: Group) -> &Row {
+    pub fn row(&self, group: ClientGroup) -> &Row {
         &self.rows[group as usize]
     }
 
     /// Records the response to one request.
     pub fn record(&mut self, request: &DemoRequest, response: &DemoResponse) {
-        let Ok(parts) = &response.answer else {
+        let Ok(parts) = &response.result else {
             self.failed += 1;
             return;
         };
@@ -145,16 +145,16 @@ impl Scoreboard {
             self.failed += 1;
         }
         let refusal = problem.as_deref().map(|reason| (reason, parts.retry_after()));
-        let group = Group::of(request);
+        let group = ClientGroup::from_request(request);
         self.rows[group as usize].add(request, refusal);
         self.actors.entry(request.actor).or_default().add(request, refusal);
-        if refusal.is_some() && group != Group::People && !self.example.as_ref().is_some_and(is_good_example) {
+        if refusal.is_some() && group != ClientGroup::People && !self.example.as_ref().is_some_and(is_good_example) {
             let headers = HEADERS_SHOWN.iter().filter_map(|name| {
                 let value = parts.headers.get(*name)?.to_str().ok()?;
                 Some(((*name).to_owned(), value.to_owned()))
             });
-            self.example = Some(Example {
-                visit: request.clone(),
+            self.example = Some(RefusalExample {
+                request: request.clone(),
                 status: parts.status,
                 headers: headers.collect(),
                 body: String::from_utf8_lossy(&parts.body).into_owned(),
@@ -174,8 +174,8 @@ impl Scoreboard {
 }
 
 /// Returns true for a refusal of an impostor in the second half of the day.
-fn is_good_example(example: &Example) -> bool {
-    example.visit.label == ClientKind::Impostor && example.visit.at >= traffic::LENGTH / 2
+fn is_good_example(example: &RefusalExample) -> bool {
+    example.request.label == ClientKind::Impostor && example.request.at >= traffic::DAY / 2
 }
 
 /// Headers of a refusal that are shown.
@@ -210,12 +210,12 @@ mod tests {
             if from_gateway {
                 parts.headers.insert("x-tidegate-decision", http::HeaderValue::from_static("1"));
             }
-            scoreboard.record(&request, &DemoResponse { visit: 0, answer: Ok(parts) });
+            scoreboard.record(&request, &DemoResponse { index: 0, result: Ok(parts) });
         };
         record(200, false);
         record(429, false);
         record(429, true);
-        let row = scoreboard.row(Group::Impostors);
+        let row = scoreboard.row(ClientGroup::Impostors);
         assert_eq!((row.requests, row.refused, row.admitted(), row.retry_after), (3, 1, 2, Some(17)));
         assert_eq!(row.reasons["tier"], 1);
         assert_eq!(scoreboard.failed, 1);

@@ -19,15 +19,15 @@ struct Sample {
 
 impl Scrape {
     /// Scrapes the admin listener at `admin`.
-    pub async fn of(admin: SocketAddr) -> Result<Self, anyhow::Error> {
-        let response = Client::at(admin.to_string()).get("/metrics").await?;
+    pub async fn fetch(admin: SocketAddr) -> Result<Self, anyhow::Error> {
+        let response = Client::new(admin.to_string()).get("/metrics").await?;
         anyhow::ensure!(response.status.is_success(), "/metrics returned {}", response.status);
         Ok(Self::parse(&response.body))
     }
 
     /// Parses the Prometheus text format; skips invalid lines.
     pub fn parse(text: &str) -> Self {
-        Self { samples: text.lines().filter_map(sample).collect() }
+        Self { samples: text.lines().filter_map(parse_sample).collect() }
     }
 
     /// Returns the sum of all samples of the metric `name` with these labels.
@@ -54,7 +54,7 @@ impl Scrape {
     }
 }
 
-fn sample(line: &str) -> Option<Sample> {
+fn parse_sample(line: &str) -> Option<Sample> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return None;
@@ -66,7 +66,7 @@ fn sample(line: &str) -> Option<Sample> {
         rest = inside;
         while !rest.starts_with('}') {
             let (label, value) = rest.split_once("=\"")?;
-            let (value, after) = quoted(value)?;
+            let (value, after) = parse_quoted(value)?;
             labels.insert(label.trim_start_matches(',').trim().to_owned(), value);
             rest = after;
         }
@@ -77,7 +77,7 @@ fn sample(line: &str) -> Option<Sample> {
 }
 
 /// Splits at the closing quotation mark: returns the unescaped text before it and the rest after it.
-fn quoted(text: &str) -> Option<(String, &str)> {
+fn parse_quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {

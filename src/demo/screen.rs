@@ -9,13 +9,13 @@ use std::time::Duration;
 /// An output and its mode.
 pub struct Screen {
     out: Box<dyn Write + Send>,
-    surface: Surface,
-    ink: ColorMode,
+    mode: OutputMode,
+    color: ColorMode,
 }
 
-enum Surface {
-    /// A terminal of `width` columns, on which the last frame has `drawn` lines.
-    Terminal { width: usize, drawn: usize },
+enum OutputMode {
+    /// A terminal of `width` columns, on which the last frame has `drawn_lines` lines.
+    Terminal { width: usize, drawn_lines: usize },
     /// A pipe or a file.
     Lines,
 }
@@ -26,31 +26,31 @@ const DEFAULT_WIDTH: usize = 80;
 impl Screen {
     /// Creates the output for a terminal of `width` columns, or of the default width.
     pub fn terminal(out: Box<dyn Write + Send>, width: Option<usize>, color: ColorMode) -> Self {
-        Self { out, surface: Surface::Terminal { width: width.unwrap_or(DEFAULT_WIDTH), drawn: 0 }, ink: color }
+        Self { out, mode: OutputMode::Terminal { width: width.unwrap_or(DEFAULT_WIDTH), drawn_lines: 0 }, color }
     }
 
     /// Creates the output for a pipe or a file.
     pub fn lines(out: Box<dyn Write + Send>) -> Self {
-        Self { out, surface: Surface::Lines, ink: ColorMode::Plain }
+        Self { out, mode: OutputMode::Lines, color: ColorMode::Plain }
     }
 
     /// Returns the color mode.
     pub fn color_mode(&self) -> ColorMode {
-        self.ink
+        self.color
     }
 
     /// Returns the time between two frames.
     pub fn frame_interval(&self) -> Duration {
-        match self.surface {
-            Surface::Terminal { .. } => Duration::from_millis(200),
-            Surface::Lines => Duration::from_secs(5),
+        match self.mode {
+            OutputMode::Terminal { .. } => Duration::from_millis(200),
+            OutputMode::Lines => Duration::from_secs(5),
         }
     }
 
     /// Writes text below the current content.
     pub fn print(&mut self, text: &str) -> io::Result<()> {
-        if let Surface::Terminal { drawn, .. } = &mut self.surface {
-            *drawn = 0;
+        if let OutputMode::Terminal { drawn_lines, .. } = &mut self.mode {
+            *drawn_lines = 0;
         }
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
@@ -58,14 +58,14 @@ impl Screen {
 
     /// Draws the scoreboard: over the last frame on a terminal, else as one more line.
     pub fn draw(&mut self, scoreboard: &Scoreboard) -> io::Result<()> {
-        match &mut self.surface {
-            Surface::Terminal { width, drawn } => {
-                let frame = frame::frame(scoreboard, *width, self.ink);
-                let erase = if *drawn > 0 { format!("\x1b[{drawn}A\x1b[J") } else { String::new() };
-                *drawn = frame.lines().count();
+        match &mut self.mode {
+            OutputMode::Terminal { width, drawn_lines } => {
+                let frame = frame::frame(scoreboard, *width, self.color);
+                let erase = if *drawn_lines > 0 { format!("\x1b[{drawn_lines}A\x1b[J") } else { String::new() };
+                *drawn_lines = frame.lines().count();
                 write!(self.out, "{erase}{frame}")?;
             }
-            Surface::Lines => writeln!(self.out, "{}", frame::line_of_log(scoreboard))?,
+            OutputMode::Lines => writeln!(self.out, "{}", frame::log_line(scoreboard))?,
         }
         self.out.flush()
     }

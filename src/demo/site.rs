@@ -5,7 +5,7 @@ use crate::rng::Rng;
 /// Returns the cost of a request for `path` in units, if nothing is cached.
 pub fn cost(path: &str) -> u64 {
     match path.split('?').next().unwrap_or(path) {
-        "/search" => SEARCH_COSTS,
+        "/search" => SEARCH_COST,
         page if page.starts_with("/item/") || page.starts_with("/category/") => 1,
         _ => 0,
     }
@@ -17,10 +17,10 @@ pub(super) fn exists(path: &str) -> bool {
 }
 
 /// Cost of a search, in units: the API is called for several lists.
-const SEARCH_COSTS: u64 = 4;
+const SEARCH_COST: u64 = 4;
 
 /// Number of items in the shop.
-const ITEMS: u64 = 40_000;
+const ITEM_COUNT: u64 = 40_000;
 
 /// Assets that a page loads.
 pub(super) const ASSETS: [&str; 7] = [
@@ -85,7 +85,7 @@ impl CrawlTarget {
                 sample if sample < 0.92 => Self::Categories.page(rng),
                 _ => Self::Searches.page(rng),
             },
-            Self::Items => item(rng.gen_below(ITEMS)),
+            Self::Items => item(rng.gen_below(ITEM_COUNT)),
             Self::Categories => format!("/category/{}?page={}", rng.choose(&CATEGORIES), 1 + rng.gen_below(150)),
             Self::Searches => match rng.gen_bool(0.6) {
                 true => format!("/search?q={}", rng.choose(&WORDS)),
@@ -101,7 +101,7 @@ impl CrawlTarget {
 /// Returns a random item, with few items much more popular than the rest.
 pub(super) fn popular_item(rng: &mut Rng) -> String {
     let position = rng.gen_f64().powi(4);
-    item((position * ITEMS as f64) as u64)
+    item((position * ITEM_COUNT as f64) as u64)
 }
 
 fn item(number: u64) -> String {

@@ -1,18 +1,18 @@
 //! Texts of the demo: introduction, checks, summary and next steps. Pure functions of the counters.
 
 use super::config::LIMIT;
-use super::frame::clock;
-use super::origin::Served;
-use super::scoreboard::{Example, Group, Scoreboard};
+use super::frame::format_time_of_day;
+use super::origin::OriginTotals;
+use super::scoreboard::{ClientGroup, RefusalExample, Scoreboard};
 use super::scrape::Scrape;
 use crate::terminal::{ColorMode, format_duration, group_digits};
 use std::fmt::Write;
 use std::net::SocketAddr;
 
 /// Returns the failed checks, one sentence each; empty if all passed.
-pub fn failed_checks(scoreboard: &Scoreboard, served: &Served) -> Vec<String> {
+pub fn failed_checks(scoreboard: &Scoreboard, served: &OriginTotals) -> Vec<String> {
     let mut failures = Vec::new();
-    let people = scoreboard.row(Group::People);
+    let people = scoreboard.row(ClientGroup::People);
     if people.refused > 0 {
         failures.push(format!("{} requests of people were refused", group_digits(people.refused)));
     }
@@ -22,7 +22,7 @@ pub fn failed_checks(scoreboard: &Scoreboard, served: &Served) -> Vec<String> {
     if served.units > LIMIT {
         failures.push(format!("the origin used {} units of {}", group_digits(served.units), group_digits(LIMIT)));
     }
-    let impostors = scoreboard.row(Group::Impostors);
+    let impostors = scoreboard.row(ClientGroup::Impostors);
     if impostors.costly_refused < impostors.costly {
         let admitted = impostors.costly - impostors.costly_refused;
         failures.push(format!("{} costly requests of impostors were admitted", group_digits(admitted)));
@@ -34,9 +34,9 @@ pub fn failed_checks(scoreboard: &Scoreboard, served: &Served) -> Vec<String> {
 }
 
 /// Renders the summary of the day.
-pub fn summary(scoreboard: &Scoreboard, served: &Served, scrape: &Scrape, color: ColorMode) -> String {
+pub fn summary(scoreboard: &Scoreboard, served: &OriginTotals, scrape: &Scrape, color: ColorMode) -> String {
     let mut out = String::new();
-    let people = scoreboard.row(Group::People);
+    let people = scoreboard.row(ClientGroup::People);
     let _ = writeln!(out, "{}", color.bold("The day is over."));
     let _ = writeln!(
         out,
@@ -51,7 +51,7 @@ pub fn summary(scoreboard: &Scoreboard, served: &Served, scrape: &Scrape, color:
         group_digits(LIMIT),
         group_digits(scoreboard.quota.used as u64)
     );
-    let impostors = scoreboard.row(Group::Impostors);
+    let impostors = scoreboard.row(ClientGroup::Impostors);
     let detected = scrape.count("tidegate_requests_total", &[("class", "impostor")]);
     let _ = writeln!(
         out,
@@ -77,8 +77,8 @@ pub fn summary(scoreboard: &Scoreboard, served: &Served, scrape: &Scrape, color:
     out
 }
 
-fn render_example(example: &Example, color: ColorMode) -> String {
-    let request = &example.visit;
+fn render_example(example: &RefusalExample, color: ColorMode) -> String {
+    let request = &example.request;
     let mut out = format!("\n{}\n", color.bold("Example of a refusal"));
     let _ = writeln!(
         out,
@@ -87,7 +87,7 @@ fn render_example(example: &Example, color: ColorMode) -> String {
         request.path,
         request.actor,
         request.client,
-        clock(request.at)
+        format_time_of_day(request.at)
     );
     let _ = writeln!(out, "  HTTP/1.1 {}", example.status);
     for (name, value) in &example.headers {
@@ -129,13 +129,13 @@ mod tests {
     use super::super::scoreboard::{Gauge, Row};
     use super::*;
 
-    fn clean_run() -> (Scoreboard, Served) {
+    fn clean_run() -> (Scoreboard, OriginTotals) {
         let mut scoreboard = Scoreboard { quota: Gauge { limit: 2000.0, used: 1800.0 }, ..Scoreboard::default() };
-        scoreboard.rows[Group::People as usize] = Row { requests: 900, ..Row::default() };
+        scoreboard.rows[ClientGroup::People as usize] = Row { requests: 900, ..Row::default() };
         let refused = Row { requests: 10, refused: 8, costly: 8, costly_refused: 8, ..Row::default() };
-        scoreboard.rows[Group::Impostors as usize] = refused.clone();
+        scoreboard.rows[ClientGroup::Impostors as usize] = refused.clone();
         scoreboard.actors.insert("false bingbot", Row { reasons: [("tier".to_owned(), 8)].into(), ..refused });
-        (scoreboard, Served { units: 1800, ..Served::default() })
+        (scoreboard, OriginTotals { units: 1800, ..OriginTotals::default() })
     }
 
     #[test]
@@ -150,11 +150,11 @@ mod tests {
     #[test]
     fn each_failed_check_is_reported() {
         let (mut scoreboard, mut served) = clean_run();
-        scoreboard.rows[Group::People as usize].refused = 1;
-        scoreboard.rows[Group::Impostors as usize].costly_refused = 5;
+        scoreboard.rows[ClientGroup::People as usize].refused = 1;
+        scoreboard.rows[ClientGroup::Impostors as usize].costly_refused = 5;
         scoreboard.failed = 2;
         served.units = LIMIT + 1;
         assert_eq!(failed_checks(&scoreboard, &served).len(), 4);
-        assert_eq!(failed_checks(&Scoreboard::default(), &Served::default()), ["people sent no requests"]);
+        assert_eq!(failed_checks(&Scoreboard::default(), &OriginTotals::default()), ["people sent no requests"]);
     }
 }

@@ -3,7 +3,7 @@
 //! Each request is labeled with the true kind of its client, which the gateway can only derive from address, user agent
 //! and behavior. The same seed and scale always give the same day.
 
-use super::crawlers::{CRAWLERS, CrawlerProfile, Hours};
+use super::crawlers::{CRAWLERS, CrawlerProfile, HourWeights};
 use super::people;
 use super::site::{self, ASSETS};
 use crate::policy::ClientKind;
@@ -15,8 +15,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 /// Length of the day.
-pub const LENGTH: Duration = Duration::from_secs(24 * 60 * 60);
-pub(super) const LAST_MOMENT: Duration = LENGTH.saturating_sub(Duration::from_millis(1));
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const LAST_INSTANT: Duration = DAY.saturating_sub(Duration::from_millis(1));
 
 /// One request of the day.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,11 +54,11 @@ pub fn generate(seed: u64, scale: f64) -> Vec<DemoRequest> {
 fn crawl(crawler: &CrawlerProfile, seed: u64, scale: f64) -> Vec<DemoRequest> {
     let mut rng = Rng::from_seed(seed, crawler.actor);
     let addresses: Vec<IpAddr> = (0..crawler.addresses).map(|index| address(crawler, index, &mut rng)).collect();
-    let count = scaled(f64::from(crawler.visits), scale);
-    let robots = if crawler.robots == 0 { 0 } else { scaled(f64::from(crawler.robots), scale) };
+    let count = scaled(f64::from(crawler.requests_per_day), scale);
+    let robots = if crawler.robots_per_day == 0 { 0 } else { scaled(f64::from(crawler.robots_per_day), scale) };
     let mut requests = Vec::new();
     for number in 0..count {
-        let at = if crawler.even { uniform_step(number, count) } else { moment(&mut rng, crawler.hours) };
+        let at = if crawler.is_periodic { periodic_time(number, count) } else { random_time(&mut rng, crawler.hours) };
         let reads_robots = number < robots;
         let index = rng.gen_below(crawler.addresses);
         let request = |at: Duration, path: String| DemoRequest {
@@ -73,11 +73,11 @@ fn crawl(crawler: &CrawlerProfile, seed: u64, scale: f64) -> Vec<DemoRequest> {
             label: crawler.label,
             actor: crawler.actor,
         };
-        let page = if reads_robots { ROBOTS_TXT_PATH.to_owned() } else { crawler.wants.page(&mut rng) };
+        let page = if reads_robots { ROBOTS_TXT_PATH.to_owned() } else { crawler.target.page(&mut rng) };
         requests.push(request(at, page));
         for _ in 0..asset_count(&mut rng, crawler.assets) {
             let asset = (*rng.choose(&ASSETS)).to_owned();
-            requests.push(request((at + Duration::from_millis(rng.gen_below(2000))).min(LAST_MOMENT), asset));
+            requests.push(request((at + Duration::from_millis(rng.gen_below(2000))).min(LAST_INSTANT), asset));
         }
     }
     requests
@@ -89,7 +89,7 @@ pub(super) fn scaled(count: f64, scale: f64) -> u64 {
 }
 
 /// Returns a random time of the day, distributed by the weights of `hours`.
-pub(super) fn moment(rng: &mut Rng, hours: &Hours) -> Duration {
+pub(super) fn random_time(rng: &mut Rng, hours: &HourWeights) -> Duration {
     let mut left = rng.gen_below(hours.iter().map(|&weight| u64::from(weight)).sum());
     let mut hour = 0;
     while hour < 23 && left >= u64::from(hours[hour]) {
@@ -99,8 +99,8 @@ pub(super) fn moment(rng: &mut Rng, hours: &Hours) -> Duration {
     Duration::from_secs(hour as u64 * 3600) + Duration::from_millis(rng.gen_below(3_600_000))
 }
 
-fn uniform_step(number: u64, count: u64) -> Duration {
-    let milliseconds = LENGTH.as_millis() as u64;
+fn periodic_time(number: u64, count: u64) -> Duration {
+    let milliseconds = DAY.as_millis() as u64;
     Duration::from_millis(milliseconds / count * number + milliseconds / count / 2)
 }
 
@@ -131,7 +131,7 @@ mod tests {
     fn traffic_is_sorted_and_within_the_day() {
         let day = generate(3, 0.1);
         assert!(day.is_sorted_by_key(|request| request.at));
-        assert!(day.iter().all(|request| request.at < LENGTH && request.path.starts_with('/')));
+        assert!(day.iter().all(|request| request.at < DAY && request.path.starts_with('/')));
         assert!(day.iter().all(|request| request.cost == site::cost(&request.path)));
     }
 

@@ -25,17 +25,17 @@ use std::time::Duration;
 type InlineVec<T> = SmallVec<[T; 2]>;
 
 /// A charged quota counter with its locked state, the decision on it, and the expected cost.
-type Charged<'a, 'b> =
+type ReservationInput<'a, 'b> =
     (((&'a &'b Arc<QuotaCounter>, &'a MutexGuard<'b, QuotaState>), &'a QuotaSnapshot<'b>), &'a (QuotaId, ExpectedCost));
 
 /// Idle time after which a client with a full bucket is evicted.
-const IDLE_AFTER: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Decides under one configuration, on quota counters that outlive it.
 pub struct Admission {
     pub(super) engine: Arc<Engine>,
     pub(super) rules: Arc<Rules>,
-    pub(super) accounts: Vec<Arc<QuotaCounter>>,
+    pub(super) counters: Vec<Arc<QuotaCounter>>,
     pub(super) class_ids: Vec<StableClassId>,
     /// Expected costs of each route, in the lock order of the quota counters.
     charges: Vec<Vec<(QuotaId, ExpectedCost)>>,
@@ -48,10 +48,10 @@ pub struct Decision {
     /// Result of the decision.
     pub outcome: AdmissionOutcome,
     /// Time of the decision: the time passed in, or the latest time seen by one of its quotas, if that is later.
-    pub at: Timestamp,
+    pub decided_at: Timestamp,
     /// First rule in shadow mode that would have refused the admitted request.
     pub shadow: Option<Reason>,
-    /// Usage of each quota of the request, in the order of [`Refusal::quotas`].
+    /// Usage of each quota of the request, in the order of [`Refusal::quota_mask`].
     pub quota_usage: InlineVec<QuotaUsage>,
     /// State of the client's bucket; `None` if its class has none.
     pub bucket: Option<BucketUsage>,
@@ -68,7 +68,7 @@ pub enum AdmissionOutcome {
 /// Class and guarded crawler that a charge is made for.
 #[derive(Clone, Copy)]
 pub(super) struct ChargeContext {
-    pub(super) slot: StableClassId,
+    pub(super) class_id: StableClassId,
     pub(super) crawler: Option<GuardedCrawler>,
 }
 
@@ -90,10 +90,10 @@ impl Admission {
         let in_lock_order = |route: &Route| {
             let expectation = |&(id, cost): &(QuotaId, Cost)| {
                 let quota = &rules.quotas[usize::from(id.0)].name;
-                (id, engine.cost_estimates.expectation(&route.name, quota, cost))
+                (id, engine.cost_estimates.expected_cost(&route.name, quota, cost))
             };
             let mut charges: Vec<_> = route.costs.iter().map(expectation).collect();
-            charges.sort_by_key(|(quota, _)| counters[usize::from(quota.0)].number());
+            charges.sort_by_key(|(quota, _)| counters[usize::from(quota.0)].lock_order());
             charges
         };
         let charges = rules.routes.iter().map(in_lock_order).collect();
@@ -101,7 +101,7 @@ impl Admission {
             engine.throttle.route_scopes(route.scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0))))
         };
         let route_scopes = rules.routes.iter().map(scopes_of).collect();
-        Self { engine, rules, accounts: counters, class_ids, charges, route_scopes }
+        Self { engine, rules, counters, class_ids, charges, route_scopes }
     }
 
     /// Returns the configuration of this admission.
@@ -128,19 +128,20 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let class_rules = &self.rules.classes[usize::from(class.0)];
-        let request = DecisionRequest { class, class_rules, route: &self.rules.routes[route], never_refused };
+        let request =
+            DecisionRequest { class, class_rules, route: &self.rules.routes[route], is_exempt: never_refused };
         let charges = self.charges(&request, route);
         if request.bucket().is_none() && charges.is_empty() {
             return self.decide(&request, None, &mut BucketState::default(), charges, now);
         }
         let pages = &self.engine.refused_pages;
         let page = page.filter(|_| !charges.is_empty());
-        let crawler = self.crawler(class_rules, page.as_ref(), now);
+        let crawler = self.guarded_crawler(class_rules, page.as_ref(), now);
         let decision = self.engine.clients.with(key, self.class_id(class), |client| {
             let mut level = client.bucket_state();
             let mut decision = self.decide(&request, crawler, &mut level, charges, now);
             if class_rules.bucket.is_none() {
-                level.since = level.since.max(decision.at);
+                level.refilled_at = level.refilled_at.max(decision.decided_at);
             }
             client.set_bucket_state(level);
             if matches!(&decision.outcome, AdmissionOutcome::Refused(refusal) if refusal.reason != Reason::Ledger) {
@@ -148,7 +149,7 @@ impl Admission {
             }
             decision.bucket = request.bucket().map(|bucket| {
                 let sequence = self.engine.clients.next_sequence(key);
-                BucketUsage { sequence, ..BucketUsage::new(bucket, level, decision.at) }
+                BucketUsage { sequence, ..BucketUsage::new(bucket, level, decision.decided_at) }
             });
             decision
         });
@@ -156,7 +157,7 @@ impl Admission {
             match &decision.outcome {
                 AdmissionOutcome::Admitted(_) => pages.record_admit(&page),
                 AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
-                AdmissionOutcome::Refused(_) => pages.record_refusal(&page, decision.at),
+                AdmissionOutcome::Refused(_) => pages.record_refusal(&page, decision.decided_at),
             }
         }
         decision
@@ -194,7 +195,7 @@ impl Admission {
         self.engine.clients.with(key, self.class_id(class), |client| {
             let level = client.bucket_state();
             if self.rules.classes[usize::from(class.0)].bucket.is_none() {
-                client.set_bucket_state(BucketState { since: level.since.max(now), ..level });
+                client.set_bucket_state(BucketState { refilled_at: level.refilled_at.max(now), ..level });
             }
             client.record_refusal();
         });
@@ -219,7 +220,7 @@ impl Admission {
         report: OriginReport,
         now: Timestamp,
     ) -> Option<OriginQuotaEvent> {
-        self.account(quota).sync_with_origin(window, report, now)
+        self.counter(quota).sync_with_origin(window, report, now)
     }
 
     /// Evicts clients that have been idle for ten minutes with a full bucket, which changes no decision. Evicts
@@ -229,8 +230,8 @@ impl Admission {
         self.engine.clients.evict_idle(|class_id, level| {
             let class = self.class_ids.iter().position(|&id| id == class_id);
             let bucket = class.and_then(|class| self.rules.classes[class].bucket.as_ref());
-            let full_at = bucket.map_or(level.since, |bucket| bucket.full_at(level));
-            now.saturating_duration_since(full_at.max(level.since)) >= IDLE_AFTER
+            let full_at = bucket.map_or(level.refilled_at, |bucket| bucket.full_at(level));
+            now.saturating_duration_since(full_at.max(level.refilled_at)) >= IDLE_TIMEOUT
         });
     }
 
@@ -243,14 +244,14 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let class_id = self.class_id(request.class);
-        let context = ChargeContext { slot: class_id, crawler };
+        let context = ChargeContext { class_id, crawler };
         // Fill the lists in place: collecting them would copy them once more.
         let (mut counters, mut states): (InlineVec<&Arc<QuotaCounter>>, InlineVec<MutexGuard<'_, QuotaState>>) =
             Default::default();
-        counters.extend(charges.iter().map(|(quota, _)| self.account(*quota)));
+        counters.extend(charges.iter().map(|(quota, _)| self.counter(*quota)));
         states.extend(counters.iter().map(|counter| counter.lock_at(now)));
         // Use one time for all quotas, because a request that read the clock earlier may get the locks later.
-        let now = states.iter().map(|state| state.latest_seen).max().unwrap_or(now);
+        let now = states.iter().map(|state| state.latest_time).max().unwrap_or(now);
         counters.iter().zip(&mut states).for_each(|(counter, state)| counter.advance_to(state, now));
         let mut snapshots: InlineVec<QuotaSnapshot<'_>> = SmallVec::new();
         for (state, charge) in states.iter_mut().zip(charges) {
@@ -286,23 +287,24 @@ impl Admission {
         usages.extend(states.iter().zip(&snapshots).map(usage));
         let (outcome, shadow) = match verdict {
             Verdict::Refuse(refusal) => (AdmissionOutcome::Refused(refusal), None),
-            Verdict::Admit { level: after, shadow } => {
+            Verdict::Admit { bucket_state: after, shadow } => {
                 *level = after;
-                let reserve = |(((counter, state), snapshot), (quota, expectation)): Charged<'_, '_>| Reservation {
-                    account: Arc::clone(counter),
-                    quota: *quota,
-                    expected: snapshot.cost,
-                    learned: expectation.learned(),
-                    window: state.current.id,
-                    charged: Units::ZERO,
-                    retry_sequence: None,
-                };
+                let reserve =
+                    |(((counter, state), snapshot), (quota, expectation)): ReservationInput<'_, '_>| Reservation {
+                        counter: Arc::clone(counter),
+                        quota: *quota,
+                        expected: snapshot.cost,
+                        learned: expectation.learned(),
+                        window: state.current.id,
+                        charged: Units::ZERO,
+                        retry_sequence: None,
+                    };
                 let mut reservations = InlineVec::new();
                 reservations.extend(counters.iter().zip(&states).zip(&snapshots).zip(charges).map(reserve));
                 (AdmissionOutcome::Admitted(Permit::new(class_id, reservations)), shadow)
             }
         };
-        Decision { outcome, at: now, shadow, quota_usage: usages, bucket: None }
+        Decision { outcome, decided_at: now, shadow, quota_usage: usages, bucket: None }
     }
 
     /// Returns the expected costs of a request, in the lock order of the quota counters.
@@ -311,7 +313,7 @@ impl Admission {
     }
 
     /// Returns the crawler that requests `page` if its class has a guard, otherwise `None`.
-    pub(super) fn crawler(
+    pub(super) fn guarded_crawler(
         &self,
         class: &Class,
         page: Option<&CrawledPage<'_>>,
@@ -328,7 +330,7 @@ impl Admission {
         &self,
         state: &mut QuotaState,
         &(id, ref expectation): &(QuotaId, ExpectedCost),
-        ChargeContext { slot: class_id, crawler }: ChargeContext,
+        ChargeContext { class_id, crawler }: ChargeContext,
     ) -> QuotaSnapshot<'_> {
         let quota = &self.rules.quotas[usize::from(id.0)];
         QuotaSnapshot {
@@ -340,8 +342,8 @@ impl Admission {
             leased: state.leased(),
             resets_at: state.resets_at(),
             shedding: state.class(class_id).shedding,
-            planned: quota.pacing.as_ref().map(|pacing| state.plan_for(pacing, &self.class_ids, class_id)),
-            guarded: crawler.map(|it| state.guard_state(class_id, it.guard, it.operator, it.is_overdue)),
+            plan: quota.pacing.as_ref().map(|pacing| state.plan_for(pacing, &self.class_ids, class_id)),
+            guard_state: crawler.map(|it| state.guard_state(class_id, it.guard, it.operator, it.is_overdue)),
             guard_admitted: false,
         }
     }
@@ -350,7 +352,7 @@ impl Admission {
         self.class_ids[usize::from(class.0)]
     }
 
-    pub(super) fn account(&self, quota: QuotaId) -> &Arc<QuotaCounter> {
-        &self.accounts[usize::from(quota.0)]
+    pub(super) fn counter(&self, quota: QuotaId) -> &Arc<QuotaCounter> {
+        &self.counters[usize::from(quota.0)]
     }
 }

@@ -47,7 +47,7 @@ struct BoundedMap<T> {
 
 /// An entry with the time of its last use.
 trait LastSeen {
-    fn since(&self) -> u32;
+    fn last_seen_s(&self) -> u32;
 }
 
 impl Admission {
@@ -64,7 +64,7 @@ impl Admission {
 
     /// Returns the bot score of a client, or `None` if it has no profile.
     pub fn bot_score(&self, key: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
-        let settings = self.rules.behaviour.as_ref()?;
+        let settings = self.rules.bot_detection.as_ref()?;
         let observations = &self.engine.profiles;
         let profile = observations.clients.get(key.client)?.decayed(now, settings.half_life);
         let network = || Some(observations.networks.get(key.network)?.decayed(now, settings.half_life));
@@ -73,7 +73,9 @@ impl Admission {
 
     /// Updates the profiles with a finished request.
     pub fn record_request(&self, key: ProfileKey, features: &RequestFeatures, outcome: ResponseOutcome) {
-        let Some(settings) = self.rules.behaviour.as_ref().filter(|_| features.is_informative(outcome)) else { return };
+        let Some(settings) = self.rules.bot_detection.as_ref().filter(|_| features.is_informative(outcome)) else {
+            return;
+        };
         let (observations, half_life) = (&self.engine.profiles, settings.half_life);
         let sample = observations
             .clients
@@ -147,25 +149,25 @@ impl<T: LastSeen + Copy + Default> BoundedMap<T> {
 
 /// Evicts the quarter that is idle longest: at most a few thousand entries, once per thousand new ones.
 fn evict_idle_quarter<T: LastSeen>(shard: &mut HashMap<u64, T, Hashing>) {
-    let mut ages: Vec<u32> = shard.values().map(LastSeen::since).collect();
+    let mut ages: Vec<u32> = shard.values().map(LastSeen::last_seen_s).collect();
     let mut to_evict = ages.len().div_ceil(4);
     let (_, &mut oldest, _) = ages.select_nth_unstable(to_evict - 1);
     shard.retain(|_, entry| {
-        let evict = to_evict > 0 && entry.since() <= oldest;
+        let evict = to_evict > 0 && entry.last_seen_s() <= oldest;
         to_evict -= usize::from(evict);
         !evict
     });
 }
 
 impl LastSeen for ClientProfile {
-    fn since(&self) -> u32 {
-        self.since()
+    fn last_seen_s(&self) -> u32 {
+        self.last_seen_s()
     }
 }
 
 impl LastSeen for NetworkProfile {
-    fn since(&self) -> u32 {
-        self.since()
+    fn last_seen_s(&self) -> u32 {
+        self.last_seen_s()
     }
 }
 
@@ -174,10 +176,10 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Copy, Default)]
-    struct SeenAt(u32);
+    struct TestEntry(u32);
 
-    impl LastSeen for SeenAt {
-        fn since(&self) -> u32 {
+    impl LastSeen for TestEntry {
+        fn last_seen_s(&self) -> u32 {
             self.0
         }
     }
@@ -189,7 +191,7 @@ mod tests {
 
     #[test]
     fn map_is_bounded_and_keeps_active_entries() {
-        let map = BoundedMap::<SeenAt>::new(&Hashing::random());
+        let map = BoundedMap::<TestEntry>::new(&Hashing::random());
         let max_entries = 100 * SHARDS;
         for number in 0..200_000 {
             // One entry is used in each round.
@@ -203,7 +205,7 @@ mod tests {
 
     #[test]
     fn equal_ages_evict_a_quarter() {
-        let mut shard: HashMap<u64, SeenAt, Hashing> = (0..100).map(|number| (number, SeenAt(5))).collect();
+        let mut shard: HashMap<u64, TestEntry, Hashing> = (0..100).map(|number| (number, TestEntry(5))).collect();
         evict_idle_quarter(&mut shard);
         assert_eq!(shard.len(), 75);
     }

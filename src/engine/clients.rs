@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const SHARDS: usize = 256;
 
 /// Number of shards that count decisions on buckets, so that workers rarely share a counter.
-const TURNS: usize = BucketUsage::SEQUENCE_SHARDS as usize;
+const SEQUENCE_SHARDS: usize = BucketUsage::SEQUENCE_SHARDS as usize;
 
 type Map = DashMap<ClientClassKey, ClientState, foldhash::fast::RandomState>;
 
@@ -29,10 +29,10 @@ type Map = DashMap<ClientClassKey, ClientState, foldhash::fast::RandomState>;
 pub(super) struct Clients {
     map: Map,
     max_clients: usize,
-    tracked: AtomicUsize,
-    evicted: AtomicU64,
+    tracked_count: AtomicUsize,
+    evicted_count: AtomicU64,
     /// Decision counters by shard. A counter is changed only under the lock of a client of that shard.
-    turns: Box<[AtomicU64; TURNS]>,
+    sequence_counters: Box<[AtomicU64; SEQUENCE_SHARDS]>,
     /// Shared bucket per class for clients that exceed the capacity. A flood of new clients is limited, not
     /// admitted.
     overflow: Mutex<Vec<ClientState>>,
@@ -48,9 +48,9 @@ struct ClientClassKey {
 /// Stored state of one client. Byte arrays avoid padding.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClientState {
-    missing: [u8; 4],
-    since: [u8; 8],
-    refused: [u8; 4],
+    used_tokens: [u8; 4],
+    refilled_at: [u8; 8],
+    refusal_count: [u8; 4],
 }
 
 impl Clients {
@@ -58,9 +58,9 @@ impl Clients {
         Self {
             map: Map::with_hasher_and_shard_amount(foldhash::fast::RandomState::default(), SHARDS),
             max_clients,
-            tracked: AtomicUsize::new(0),
-            evicted: AtomicU64::new(0),
-            turns: Box::new([const { AtomicU64::new(0) }; TURNS]),
+            tracked_count: AtomicUsize::new(0),
+            evicted_count: AtomicU64::new(0),
+            sequence_counters: Box::new([const { AtomicU64::new(0) }; SEQUENCE_SHARDS]),
             overflow: Mutex::default(),
         }
     }
@@ -74,8 +74,8 @@ impl Clients {
     ) -> T {
         match self.map.entry(ClientClassKey::new(client, class)) {
             Entry::Occupied(mut entry) => decide(entry.get_mut()),
-            Entry::Vacant(vacant) if self.tracked.load(Ordering::Relaxed) < self.max_clients => {
-                self.tracked.fetch_add(1, Ordering::Relaxed);
+            Entry::Vacant(vacant) if self.tracked_count.load(Ordering::Relaxed) < self.max_clients => {
+                self.tracked_count.fetch_add(1, Ordering::Relaxed);
                 decide(&mut vacant.insert(ClientState::default()))
             }
             Entry::Vacant(_) => {
@@ -92,29 +92,29 @@ impl Clients {
     /// Returns the sequence number of a decision on a client's bucket. The caller must have exclusive access to the
     /// client. The numbers order the decisions of one client, and of all clients in the same shard.
     pub(super) fn next_sequence(&self, client: ClientKey) -> u64 {
-        let shard = client.to_u64() as usize % TURNS;
-        self.turns[shard].fetch_add(1, Ordering::Relaxed) * TURNS as u64 + shard as u64
+        let shard = client.to_u64() as usize % SEQUENCE_SHARDS;
+        self.sequence_counters[shard].fetch_add(1, Ordering::Relaxed) * SEQUENCE_SHARDS as u64 + shard as u64
     }
 
     /// Evicts the clients for which `idle` returns true.
     pub(super) fn evict_idle(&self, idle: impl Fn(StableClassId, BucketState) -> bool) {
-        let before = self.tracked.load(Ordering::Relaxed);
-        let mut evicted = 0;
+        let before = self.tracked_count.load(Ordering::Relaxed);
+        let mut evicted_count = 0;
         self.map.retain(|key, state| {
             let keep = !idle(key.class(), state.bucket_state());
-            evicted += usize::from(!keep);
+            evicted_count += usize::from(!keep);
             keep
         });
-        self.tracked.fetch_sub(evicted.min(before), Ordering::Relaxed);
-        self.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
+        self.tracked_count.fetch_sub(evicted_count.min(before), Ordering::Relaxed);
+        self.evicted_count.fetch_add(evicted_count as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn tracked(&self) -> usize {
-        self.tracked.load(Ordering::Relaxed)
+    pub(super) fn tracked_count(&self) -> usize {
+        self.tracked_count.load(Ordering::Relaxed)
     }
 
-    pub(super) fn evicted(&self) -> u64 {
-        self.evicted.load(Ordering::Relaxed)
+    pub(super) fn evicted_count(&self) -> u64 {
+        self.evicted_count.load(Ordering::Relaxed)
     }
 
     /// Returns the `count` clients with the most refusals, in descending order. Ties are ordered by key, so that the
@@ -123,10 +123,11 @@ impl Clients {
         let mut clients: Vec<_> = self
             .map
             .iter()
-            .filter(|entry| entry.value().refused() > 0)
+            .filter(|entry| entry.value().refusal_count() > 0)
             .map(|entry| (entry.key().client(), entry.key().class(), *entry.value()))
             .collect();
-        clients.sort_unstable_by_key(|&(client, class, state)| (std::cmp::Reverse(state.refused()), client, class));
+        clients
+            .sort_unstable_by_key(|&(client, class, state)| (std::cmp::Reverse(state.refusal_count()), client, class));
         clients.truncate(count);
         clients
     }
@@ -138,7 +139,7 @@ impl ClientClassKey {
     }
 
     fn client(self) -> ClientKey {
-        ClientKey::from_number(u64::from_ne_bytes(self.client))
+        ClientKey::from_u64(u64::from_ne_bytes(self.client))
     }
 
     fn class(self) -> StableClassId {
@@ -156,21 +157,24 @@ impl Hash for ClientClassKey {
 
 impl ClientState {
     pub(super) fn bucket_state(&self) -> BucketState {
-        BucketState { used_tokens: u32::from_ne_bytes(self.missing), since: Timestamp(u64::from_ne_bytes(self.since)) }
+        BucketState {
+            used_tokens: u32::from_ne_bytes(self.used_tokens),
+            refilled_at: Timestamp(u64::from_ne_bytes(self.refilled_at)),
+        }
     }
 
     pub(super) fn set_bucket_state(&mut self, level: BucketState) {
-        (self.missing, self.since) = (level.used_tokens.to_ne_bytes(), level.since.0.to_ne_bytes());
+        (self.used_tokens, self.refilled_at) = (level.used_tokens.to_ne_bytes(), level.refilled_at.0.to_ne_bytes());
     }
 
     /// Returns the number of refusals.
-    pub(super) fn refused(&self) -> u32 {
-        u32::from_ne_bytes(self.refused)
+    pub(super) fn refusal_count(&self) -> u32 {
+        u32::from_ne_bytes(self.refusal_count)
     }
 
     /// Increments the number of refusals.
     pub(super) fn record_refusal(&mut self) {
-        self.refused = self.refused().saturating_add(1).to_ne_bytes();
+        self.refusal_count = self.refusal_count().saturating_add(1).to_ne_bytes();
     }
 }
 
@@ -187,15 +191,15 @@ mod tests {
     fn full_table_puts_new_clients_on_shared_bucket() {
         let clients = Clients::new(2);
         let refuse = |number: u64| {
-            clients.with(ClientKey::from_number(number), 0, |state| {
+            clients.with(ClientKey::from_u64(number), 0, |state| {
                 state.record_refusal();
-                state.refused()
+                state.refusal_count()
             })
         };
         assert_eq!([1, 2, 3, 4, 1].map(refuse), [1, 1, 1, 2, 2]);
-        assert_eq!(clients.tracked(), 2);
+        assert_eq!(clients.tracked_count(), 2);
         clients.evict_idle(|_, _| true);
-        assert_eq!((clients.tracked(), clients.evicted()), (0, 2));
+        assert_eq!((clients.tracked_count(), clients.evicted_count()), (0, 2));
         assert_eq!(refuse(3), 1, "the table has room again");
     }
 }

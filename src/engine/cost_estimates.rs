@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Expected cost of a route in a quota.
 #[derive(Clone)]
 pub(super) enum ExpectedCost {
-    Known(Units),
+    Fixed(Units),
     Learned(LearnedCost),
 }
 
@@ -22,14 +22,14 @@ pub(super) struct LearnedCost(Arc<AtomicU64>);
 pub(super) struct CostEstimates(Mutex<Vec<((String, String), LearnedCost)>>);
 
 impl CostEstimates {
-    pub(super) fn expectation(&self, route: &str, quota: &str, cost: Cost) -> ExpectedCost {
+    pub(super) fn expected_cost(&self, route: &str, quota: &str, cost: Cost) -> ExpectedCost {
         match cost {
-            Cost::Known(units) => ExpectedCost::Known(units),
-            Cost::Learned => ExpectedCost::Learned(self.of(route, quota)),
+            Cost::Fixed(units) => ExpectedCost::Fixed(units),
+            Cost::Learned => ExpectedCost::Learned(self.learned_cost(route, quota)),
         }
     }
 
-    fn of(&self, route: &str, quota: &str) -> LearnedCost {
+    fn learned_cost(&self, route: &str, quota: &str) -> LearnedCost {
         let mut estimates = self.0.lock();
         if let Some((_, learned)) =
             estimates.iter().find(|((route_name, quota_name), _)| route_name == route && quota_name == quota)
@@ -47,14 +47,14 @@ impl ExpectedCost {
     /// otherwise no request would be admitted that could correct the estimate.
     pub(super) fn units(&self, limit: Units) -> Units {
         match self {
-            Self::Known(units) => *units,
+            Self::Fixed(units) => *units,
             Self::Learned(LearnedCost(milli)) => Units::from_milli(milli.load(Ordering::Relaxed)).min(limit),
         }
     }
 
     pub(super) fn learned(&self) -> Option<LearnedCost> {
         match self {
-            Self::Known(_) => None,
+            Self::Fixed(_) => None,
             Self::Learned(learned) => Some(learned.clone()),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::policy::pacing::demand::DemandModel;
-use crate::policy::pacing::week::{HOURS, HourProfile};
+use crate::policy::pacing::week::{HOURS_PER_WEEK, HourProfile};
 
 /// Learned demand of one class for one quota.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub struct LearnedDemand {
     /// Name of the class.
     pub class: String,
     /// Profile of each hour of the week, from Monday 00:00.
-    pub week: [HourProfile; HOURS],
+    pub week: [HourProfile; HOURS_PER_WEEK],
 }
 
 impl Engine {
@@ -20,7 +20,7 @@ impl Engine {
     pub fn learned_demand(&self) -> Vec<LearnedDemand> {
         let names = self.class_names.lock().clone();
         let mut learned = Vec::new();
-        for counter in self.all_accounts() {
+        for counter in self.all_counters() {
             let state = counter.lock();
             let Some(pacer) = state.pacer() else { continue };
             for (class, paced) in names.iter().zip(pacer.classes()) {
@@ -35,11 +35,11 @@ impl Engine {
 
     /// Restores the demand learned by an earlier process. Drops the demand of quotas that no longer exist.
     pub fn restore_demand(&self, learned: &[LearnedDemand]) {
-        let counters = self.all_accounts();
+        let counters = self.all_counters();
         for LearnedDemand { quota, class, week } in learned {
             if let Some(counter) = counters.iter().find(|counter| counter.name() == quota) {
                 let class_id = self.class_id(class);
-                counter.lock().pacer_or_default().class(usize::from(class_id)).demand = DemandModel::of(*week);
+                counter.lock().pacer_or_default().class(usize::from(class_id)).demand = DemandModel::from_hours(*week);
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::policy::{ClassId, Facts, QuotaId, Timestamp};
 #[derive(Clone, Debug)]
 pub struct DryRun<'a> {
     /// State of the client's bucket.
-    pub level: BucketState,
+    pub bucket_state: BucketState,
     /// Snapshots of the route's quotas for each class the client could have, by [`ClassId`].
     pub by_class: Vec<Vec<QuotaSnapshot<'a>>>,
 }
@@ -29,23 +29,27 @@ impl Admission {
         let classified = self.rules.classify(facts);
         let route = self.rules.route(facts);
         let key = self.rules.key(&classified, facts.client, secret);
-        let page = CrawledPage::of(&classified, facts);
-        let level = self.engine.clients.with(key, self.class_id(classified.class), |client| client.bucket_state());
+        let page = CrawledPage::from_facts(&classified, facts);
+        let bucket_state =
+            self.engine.clients.with(key, self.class_id(classified.class), |client| client.bucket_state());
         let snapshots = |(index, class_rules)| {
             let never_refused = self.rules.is_exempt(facts.method, facts.path);
             let class = ClassId(index as u16);
-            let request = DecisionRequest { class, class_rules, route: &self.rules.routes[route], never_refused };
+            let request =
+                DecisionRequest { class, class_rules, route: &self.rules.routes[route], is_exempt: never_refused };
             let charges = self.charges(&request, route);
-            let context =
-                ChargeContext { slot: self.class_id(class), crawler: self.crawler(class_rules, page.as_ref(), now) };
+            let context = ChargeContext {
+                class_id: self.class_id(class),
+                crawler: self.guarded_crawler(class_rules, page.as_ref(), now),
+            };
             let snapshot = |charge: &(QuotaId, ExpectedCost)| {
-                let mut state = self.account(charge.0).lock_at(now);
+                let mut state = self.counter(charge.0).lock_at(now);
                 let snapshot = self.quota_snapshot(&mut state, charge, context);
                 state.adopt_plan();
                 snapshot
             };
             charges.iter().map(snapshot).collect()
         };
-        DryRun { level, by_class: self.rules.classes.iter().enumerate().map(snapshots).collect() }
+        DryRun { bucket_state, by_class: self.rules.classes.iter().enumerate().map(snapshots).collect() }
     }
 }

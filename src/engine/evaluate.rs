@@ -7,7 +7,7 @@ use crate::policy::{Classification, Facts, Timestamp};
 /// Classification and decision of one request.
 pub struct Evaluation {
     /// Kind and class of the client.
-    pub classified: Classification,
+    pub classification: Classification,
     /// Index of the route.
     pub route: usize,
     /// Key of the bucket that pays.
@@ -25,12 +25,12 @@ impl Admission {
         secret: impl FnOnce(&CredentialSource) -> Option<u64>,
         now: Timestamp,
     ) -> Evaluation {
-        let classified = self.rules.classify(facts);
+        let classification = self.rules.classify(facts);
         let route = self.rules.route(facts);
-        let key = self.rules.key(&classified, facts.client, secret);
-        let page = CrawledPage::of(&classified, facts);
+        let key = self.rules.key(&classification, facts.client, secret);
+        let page = CrawledPage::from_facts(&classification, facts);
         let never_refused = self.rules.is_exempt(facts.method, facts.path);
-        let decision = self.admit_guarded(key, classified.class, route, never_refused, page, now);
-        Evaluation { classified, route, key, decision }
+        let decision = self.admit_guarded(key, classification.class, route, never_refused, page, now);
+        Evaluation { classification, route, key, decision }
     }
 }

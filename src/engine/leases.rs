@@ -39,11 +39,11 @@ impl Engine {
     /// Returns the lease requests of all quotas. Units that a request returns are not taken from now on.
     pub fn lease_requests(&self, now: Timestamp) -> Vec<LeaseRequest> {
         let mut requests = Vec::new();
-        for counter in self.all_accounts() {
+        for counter in self.all_counters() {
             let mut state = counter.lock_at(now);
             state.prefetch_next_window();
             let taken = state.current.taken();
-            state.pace.update(taken, now);
+            state.spend_rate.update(taken, now);
             push_lease_requests(counter.name(), &mut state, &mut requests);
             state.shortfall = Units::ZERO;
             // A high learned cost decays within a minute or two; otherwise one outlier would keep leases large forever.
@@ -56,7 +56,7 @@ impl Engine {
 
     /// Applies the leases that a ledger returned for the requests.
     pub fn apply_leases(&self, requests: &[LeaseRequest], leases: &[Lease], now: Timestamp) {
-        let counters = self.all_accounts();
+        let counters = self.all_counters();
         for (request, lease) in requests.iter().zip(leases) {
             let Some(counter) = counters.iter().find(|counter| counter.name() == request.quota) else { continue };
             let mut state = counter.lock();
@@ -70,10 +70,10 @@ impl Engine {
     /// Returns the corrections, manual or from an origin report, that the ledger has not received, each with the total
     /// that the window shall count.
     pub fn pending_corrections(&self, now: Timestamp) -> Vec<(LeaseRequest, Units)> {
-        let counters = self.all_accounts();
+        let counters = self.all_counters();
         let correction = |counter: &Arc<QuotaCounter>| {
             let mut state = counter.lock_at(now);
-            if !std::mem::take(&mut state.corrected) {
+            if !std::mem::take(&mut state.has_pending_correction) {
                 return None;
             }
             let used = state.current.taken_total();
@@ -85,22 +85,22 @@ impl Engine {
 
     /// Requeues a correction that the ledger could not accept.
     pub fn requeue_correction(&self, correction: &LeaseRequest) {
-        if let Some(counter) = self.all_accounts().iter().find(|counter| counter.name() == correction.quota) {
+        if let Some(counter) = self.all_counters().iter().find(|counter| counter.name() == correction.quota) {
             let mut state = counter.lock();
-            state.corrected |= state.current.id == correction.window.id;
+            state.has_pending_correction |= state.current.id == correction.window.id;
         }
     }
 
     /// Makes the fallback units available, because the ledger is unavailable.
     pub fn enable_fallback(&self) {
-        for counter in self.all_accounts() {
+        for counter in self.all_counters() {
             let mut state = counter.lock();
             let current = &mut state.current;
             current.held = current.held.saturating_add(std::mem::take(&mut current.fallback));
         }
     }
 
-    pub(super) fn all_accounts(&self) -> Vec<Arc<QuotaCounter>> {
+    pub(super) fn all_counters(&self) -> Vec<Arc<QuotaCounter>> {
         self.quotas.lock().clone()
     }
 }
@@ -110,7 +110,7 @@ fn push_lease_requests(quota: &str, state: &mut QuotaState, requests: &mut Vec<L
     let next_id = state.next_id();
     let (mut current, mut past_windows) = (state.current, std::mem::take(&mut state.past_windows));
     // Return units first: they are then available for the requests that follow.
-    for window in past_windows.iter_mut().filter(|window| !window.spent && next_id != Some(window.id)) {
+    for window in past_windows.iter_mut().filter(|window| !window.is_spent && next_id != Some(window.id)) {
         let held = window.held;
         // Units are taken only from the current window.
         window.held = window.taken();
@@ -122,7 +122,7 @@ fn push_lease_requests(quota: &str, state: &mut QuotaState, requests: &mut Vec<L
     }
     let profile = spend_profile(state, &current);
     let size = profile.size();
-    if !current.spent {
+    if !current.is_spent {
         let needed = current.taken().saturating_add(current.owed).saturating_add(size.lease);
         // A lease of more than twice the current need dates from a busier time.
         let is_oversized = needed.saturating_add(size.lease) < current.held;
@@ -142,7 +142,7 @@ fn push_lease_requests(quota: &str, state: &mut QuotaState, requests: &mut Vec<L
     // The next sub-window of a sliding window takes from the units left in this one, so do not prefetch if few are
     // left.
     let is_scarce = lookback > 0 && profile.left.milli() / PREFETCH_MIN_LEASES < size.lease.milli();
-    if let Some(next) = past_windows.iter_mut().find(|window| next_id == Some(window.id) && !window.spent) {
+    if let Some(next) = past_windows.iter_mut().find(|window| next_id == Some(window.id) && !window.is_spent) {
         let (size, held) = (spend_profile(state, next).size(), next.held);
         let wanted = if is_scarce { next.taken() } else { held.max(next.taken().saturating_add(size.lease)) };
         next.held = held.min(wanted);
@@ -164,7 +164,7 @@ fn spend_profile(state: &QuotaState, window: &WindowUsage) -> SpendProfile {
         limit: state.limit(),
         left: state.limit().saturating_sub(window.held_by_others).saturating_sub(window.taken()),
         length: state.window.nominal_length(),
-        per_second: state.pace.per_second,
+        per_second: state.spend_rate.per_second,
         max_cost: state.max_cost,
         shortfall: state.shortfall,
     }
@@ -208,7 +208,7 @@ impl QuotaState {
     /// Returns the span of the next window if it opens by time and soon, otherwise `None`.
     fn next_span(&self) -> Option<crate::policy::window::Span> {
         let span = self.current.span;
-        let is_near_end = span.end.saturating_duration_since(self.latest_seen) <= PREFETCH_LEAD.min(span.length() / 2);
+        let is_near_end = span.end.saturating_duration_since(self.latest_time) <= PREFETCH_LEAD.min(span.length() / 2);
         (self.window.first_use_length().is_none() && is_near_end).then(|| self.window.span(span.end))
     }
 
@@ -225,9 +225,9 @@ impl QuotaState {
         let limit = self.limit();
         self.lost = self.lost.saturating_add(lease.lost);
         let enforce = self.enforce;
-        let (is_current, corrected) = (self.current.id == request.window.id, self.corrected);
+        let (is_current, corrected) = (self.current.id == request.window.id, self.has_pending_correction);
         let unreported = self.unreported(&request.window);
-        let Some(window) = self.tally(request.window.id) else { return };
+        let Some(window) = self.window_mut(request.window.id) else { return };
         // Returned units are already deducted from `held`; units taken since are within it.
         window.held = lease.held.max(window.held);
         window.fallback = lease.fallback;
@@ -236,12 +236,12 @@ impl QuotaState {
         window.expected_by_others = Some(lease.expected_by_others);
         if !(is_current && corrected) {
             window.taken_by_others = lease.taken_by_others.saturating_add(unreported);
-            window.estimated = false;
+            window.is_estimated = false;
         }
-        if let (true, Some(span), Some(length)) = (window.first_use, lease.span, length) {
-            let start = if window.opened { window.span.start.min(span.start) } else { span.start };
+        if let (true, Some(span), Some(length)) = (window.is_first_use, lease.span, length) {
+            let start = if window.is_open { window.span.start.min(span.start) } else { span.start };
             let end = if span.end < start + length { span.end } else { start + length };
-            (window.span.start, window.span.end, window.opened) = (start, end, true);
+            (window.span.start, window.span.end, window.is_open) = (start, end, true);
         }
         let covered = if enforce { window.owed.min(window.held.saturating_sub(window.taken())) } else { window.owed };
         window.settled = window.settled.saturating_add(covered);

@@ -55,7 +55,7 @@ use throttle::Throttle;
 
 /// State that outlives requests and configurations.
 pub struct Engine {
-    supply: LeaseMode,
+    lease_mode: LeaseMode,
     clients: Clients,
     profiles: ProfileStore,
     cost_estimates: CostEstimates,
@@ -71,17 +71,17 @@ pub(crate) type StableClassId = u16;
 impl Engine {
     /// Creates an engine with units as set by `lease_mode` and at most `max_clients` tracked clients.
     pub fn new(lease_mode: LeaseMode, max_clients: usize) -> Arc<Self> {
-        Self::hashing_by(Hashing::random(), lease_mode, max_clients)
+        Self::with_hasher(Hashing::random(), lease_mode, max_clients)
     }
 
     /// Creates an engine with local quotas and fixed hash keys, so that every run gives the same results.
     pub fn deterministic(max_clients: usize) -> Arc<Self> {
-        Self::hashing_by(Hashing::fixed(), LeaseMode::Local, max_clients)
+        Self::with_hasher(Hashing::fixed(), LeaseMode::Local, max_clients)
     }
 
-    fn hashing_by(hashing: Hashing, lease_mode: LeaseMode, max_clients: usize) -> Arc<Self> {
+    fn with_hasher(hashing: Hashing, lease_mode: LeaseMode, max_clients: usize) -> Arc<Self> {
         Arc::new(Self {
-            supply: lease_mode,
+            lease_mode,
             clients: Clients::new(max_clients),
             profiles: ProfileStore::new(hashing),
             cost_estimates: CostEstimates::default(),
@@ -106,7 +106,7 @@ impl Engine {
     }
 
     fn open(&self, rules: &Rules, class_ids: &[StableClassId], now: Timestamp) -> Vec<Arc<QuotaCounter>> {
-        let open = |(index, quota)| self.account(quota, class_ids, max_cost(rules, index), now);
+        let open = |(index, quota)| self.open_counter(quota, class_ids, max_cost(rules, index), now);
         rules.quotas.iter().enumerate().map(open).collect()
     }
 
@@ -123,7 +123,7 @@ impl Engine {
         index as StableClassId
     }
 
-    fn account(
+    fn open_counter(
         &self,
         quota: &Quota,
         class_ids: &[StableClassId],
@@ -136,9 +136,9 @@ impl Engine {
             return Arc::clone(counter);
         }
         let counter =
-            Arc::new(QuotaCounter::open(counters.len(), quota, class_ids, max_cost, self.supply.clone(), now));
+            Arc::new(QuotaCounter::open(counters.len(), quota, class_ids, max_cost, self.lease_mode.clone(), now));
         counters.push(Arc::clone(&counter));
-        self.supply.wake_refresher();
+        self.lease_mode.wake_refresher();
         counter
     }
 }
@@ -147,7 +147,7 @@ impl Engine {
 fn max_cost(rules: &Rules, index: usize) -> Units {
     let costs = rules.routes.iter().flat_map(|route| &route.costs);
     let quota_costs = costs.filter(|(quota, _)| usize::from(quota.0) == index).map(|(_, cost)| match cost {
-        Cost::Known(units) => *units,
+        Cost::Fixed(units) => *units,
         Cost::Learned => CostEstimate::INITIAL.0,
     });
     quota_costs.max().unwrap_or(Units::from_whole(1))

@@ -25,13 +25,13 @@ pub struct ObservedRequest<'a> {
     /// Referer of the request.
     pub referer: Referer,
     /// Headers present in the request.
-    pub seen: HeadersSeen,
+    pub headers: HeadersSeen,
 }
 
 /// An observed request that has not been recorded yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
-    track: ProfileKey,
+    profile_key: ProfileKey,
     features: RequestFeatures,
     /// Bot score of the client; `None` if it has no profile.
     bot_score: Option<BotScore>,
@@ -41,18 +41,23 @@ impl Observation {
     /// Observes a request. Returns `None` if bot detection is disabled.
     pub fn observe(request: &ObservedRequest<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
         let rules = admission.rules();
-        let settings = rules.behaviour.as_ref()?;
+        let settings = rules.bot_detection.as_ref()?;
         let features = RequestFeatures {
             at: now,
             browser: request.browser,
-            aim: ResourceKind::of(request.method, request.path, request.query, settings.honeypot.as_deref()),
-            costly: false,
+            resource_kind: ResourceKind::from_request(
+                request.method,
+                request.path,
+                request.query,
+                settings.honeypot.as_deref(),
+            ),
+            is_costly: false,
             referer: request.referer,
-            seen: request.seen,
+            headers: request.headers,
         };
         let key = admission.profile_key(rules.trust.key(request.client), request.user_agent);
-        let score = admission.bot_score(key, request.browser.graphical, now);
-        Some(Self { track: key, features, bot_score: score })
+        let score = admission.bot_score(key, request.browser.is_graphical, now);
+        Some(Self { profile_key: key, features, bot_score: score })
     }
 
     /// Returns the bot score of the client, or `None` if it is not suspected.
@@ -68,18 +73,18 @@ impl Observation {
     /// Returns the observation, marked as a request that would be charged if `costly`.
     #[must_use]
     pub fn with_costly(self, costly: bool) -> Self {
-        Self { features: RequestFeatures { costly, ..self.features }, ..self }
+        Self { features: RequestFeatures { is_costly: costly, ..self.features }, ..self }
     }
 
     /// Returns the headers present in the request.
-    pub fn seen(&self) -> HeadersSeen {
-        self.features.seen
+    pub fn headers(&self) -> HeadersSeen {
+        self.features.headers
     }
 
     /// Records the finished request with its response status; `None` if it was refused.
     pub fn finish(&self, status: Option<u16>, admission: &Admission) {
         admission.record_request(
-            self.track,
+            self.profile_key,
             &self.features,
             status.map_or(ResponseOutcome::Refused, ResponseOutcome::from_status),
         );

@@ -16,12 +16,12 @@ use std::sync::Arc;
 pub struct Permit {
     class: StableClassId,
     reservations: SmallVec<[Reservation; 2]>,
-    sent: bool,
+    is_sent: bool,
 }
 
 /// Units reserved in one quota.
 pub(super) struct Reservation {
-    pub(super) account: Arc<QuotaCounter>,
+    pub(super) counter: Arc<QuotaCounter>,
     pub(super) quota: QuotaId,
     pub(super) expected: Units,
     /// Estimate to update at settlement; `None` for a fixed cost.
@@ -58,24 +58,24 @@ pub struct Charged {
 
 impl Permit {
     pub(super) fn new(class: StableClassId, reservations: SmallVec<[Reservation; 2]>) -> Self {
-        Self { class, reservations, sent: false }
+        Self { class, reservations, is_sent: false }
     }
 
     /// Records that the request may have reached the origin. From now on it costs the expected units, unless settled.
     pub fn mark_sent(&mut self) {
-        self.sent = true;
+        self.is_sent = true;
     }
 
     /// Records that the request did not reach the origin, for example because the connection was closed before a write.
     pub fn mark_unsent(&mut self) {
-        self.sent = false;
+        self.is_sent = false;
     }
 
     /// Reserves the expected cost again, for a retry after an attempt that may have cost units. Returns false and
     /// changes nothing if the units are not available.
     pub fn reserve_retry(&mut self, now: Timestamp) -> bool {
         let counters: SmallVec<[_; 2]> =
-            self.reservations.iter().map(|reservation| Arc::clone(&reservation.account)).collect();
+            self.reservations.iter().map(|reservation| Arc::clone(&reservation.counter)).collect();
         let mut states: SmallVec<[_; 2]> = counters.iter().map(|counter| counter.lock_at(now)).collect();
         let affordable = |(reservation, state): (&Reservation, &mut MutexGuard<'_, QuotaState>)| {
             state.taken().saturating_add(reservation.expected) <= state.leased()
@@ -84,7 +84,7 @@ impl Permit {
             return false;
         }
         for ((reservation, counter), state) in self.reservations.iter_mut().zip(&counters).zip(&mut states) {
-            if let Some(first) = state.tally(reservation.window) {
+            if let Some(first) = state.window_mut(reservation.window) {
                 first.reserved = first.reserved.saturating_sub(reservation.expected);
                 first.settled = first.settled.saturating_add(reservation.expected);
             }
@@ -120,25 +120,25 @@ impl Permit {
     /// Splits the permit into one per quota, in the order of [`super::Decision::quota_usage`]. Each can be settled at its
     /// own time, as a log records it.
     pub fn split_by_quota(mut self) -> impl Iterator<Item = Self> {
-        let (class, sent) = (self.class, self.sent);
+        let (class, is_sent) = (self.class, self.is_sent);
         let reservations = std::mem::take(&mut self.reservations);
         reservations.into_iter().map(move |reservation| Self {
             class,
             reservations: std::iter::once(reservation).collect(),
-            sent,
+            is_sent,
         })
     }
 
     fn settle_each(mut self, mut known_cost: impl FnMut(&Reservation) -> Option<Units>) -> Receipt {
-        let (class, sent) = (self.class, self.sent);
+        let (class, is_sent) = (self.class, self.is_sent);
         self.reservations
             .drain(..)
             .map(|reservation| {
                 let Reservation { quota, expected, window, retry_sequence, .. } = reservation;
                 let known_cost = known_cost(&reservation);
-                let actual = known_cost.unwrap_or(if sent { expected } else { Units::ZERO });
+                let actual = known_cost.unwrap_or(if is_sent { expected } else { Units::ZERO });
                 let learned = reservation.learned.as_ref().filter(|_| known_cost.is_some());
-                let (sequence, overrun) = reservation.account.settle(window, class, expected, actual, learned);
+                let (sequence, overrun) = reservation.counter.settle(window, class, expected, actual, learned);
                 let settled = actual.saturating_add(reservation.charged);
                 Charged { quota, expected, settled, overrun, window, sequence, retry_sequence }
             })
@@ -149,11 +149,11 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         for reservation in self.reservations.drain(..) {
-            if self.sent {
+            if self.is_sent {
                 let Reservation { window, expected, .. } = reservation;
-                reservation.account.settle(window, self.class, expected, expected, None);
+                reservation.counter.settle(window, self.class, expected, expected, None);
             } else {
-                reservation.account.release(reservation.window, reservation.expected);
+                reservation.counter.release(reservation.window, reservation.expected);
             }
         }
     }

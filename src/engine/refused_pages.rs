@@ -14,7 +14,7 @@ use std::time::Duration;
 const MAX_PAGES: usize = 100_000;
 
 /// Time without requests after which a page is evicted. Its next request counts as the first.
-const ASKED_FOR_WITHIN: Duration = Duration::from_secs(7 * 86_400);
+const PAGE_IDLE_TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
 
 /// A page as requested by the crawlers of one operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +31,7 @@ pub struct CrawledPage<'a> {
 
 impl<'a> CrawledPage<'a> {
     /// Returns the page that a verified crawler requests, or `None` for any other client.
-    pub(super) fn of(classified: &Classification, facts: &Facts<'a>) -> Option<Self> {
+    pub(super) fn from_facts(classified: &Classification, facts: &Facts<'a>) -> Option<Self> {
         let Facts { host, path, query, .. } = *facts;
         classified.operator.map(|operator| Self { operator, host, path, query })
     }
@@ -91,7 +91,7 @@ impl RefusedPages {
 
     /// Evicts the pages that are no longer requested.
     pub(super) fn evict_idle(&self, now: Timestamp) {
-        let oldest_s = seconds(now - ASKED_FOR_WITHIN);
+        let oldest_s = seconds(now - PAGE_IDLE_TIMEOUT);
         let mut pages = self.pages.lock();
         pages.retain(|_, times| times.last_s >= oldest_s);
         self.count.store(pages.len(), Ordering::Relaxed);

@@ -22,12 +22,14 @@ const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const TOMORROW: Timestamp = Timestamp::from_seconds(86_400);
 const PERSON: ClassId = ClassId(0);
 const BOT: ClassId = ClassId(1);
-const ANN: ClientKey = ClientKey::from_number(1);
+const CLIENT: ClientKey = ClientKey::from_u64(1);
 
 fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
     let limit = Units::from_whole(limit);
-    let tier =
-        |&(above, percent)| Tier { above: Units::from_whole(above), shed: Share::from_millionths(percent * 10_000) };
+    let tier = |&(above, percent)| Tier {
+        threshold: Units::from_whole(above),
+        shed_share: Share::from_millionths(percent * 10_000),
+    };
     let tiers = TierSet::new(bot_tiers.iter().map(tier).collect(), limit);
     Quota {
         name: name.into(),
@@ -38,7 +40,7 @@ fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
         free_when_cached: true,
         sync_from: None,
         pacing: None,
-        class_tiers: vec![None, Some(ClassTiers { tiers: tiers, enforce: true })],
+        class_tiers: vec![None, Some(ClassTiers { tiers, enforce: true })],
     }
 }
 
@@ -49,16 +51,16 @@ fn route(costs: &[(u16, u64)]) -> Route {
         hosts: vec![],
         methods: vec![],
         query: vec![],
-        costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Known(Units::from_whole(cost)))).collect(),
+        costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Fixed(Units::from_whole(cost)))).collect(),
         scopes: vec![],
-        measured: true,
+        is_latency_sampled: true,
     }
 }
 
 fn class(name: &str, bucket: Option<Bucket>) -> Class {
     Class {
         name: name.into(),
-        when: ClassMatcher::default(),
+        matcher: ClassMatcher::default(),
         blocked: false,
         bucket,
         key: KeySource::Address,
@@ -72,8 +74,8 @@ fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
     let bucket = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(10), smooth: false, costed_only: false };
     Arc::new(Rules {
         trust: ProxyTrust::default(),
-        behaviour: None,
-        lists: Vec::new(),
+        bot_detection: None,
+        address_list_names: Vec::new(),
         user_agent_rules: vec![],
         classes: vec![class("person", None), class("bot", None), class("limited", Some(bucket))],
         quotas,
@@ -88,7 +90,7 @@ fn admission(quotas: Vec<Quota>, routes: Vec<Route>) -> Admission {
 }
 
 fn try_admit(admission: &Admission, class: ClassId, route: usize, now: Timestamp) -> Result<Permit, Reason> {
-    match admission.admit(ANN, class, route, "/item/1", now).outcome {
+    match admission.admit(CLIENT, class, route, "/item/1", now).outcome {
         AdmissionOutcome::Admitted(permit) => Ok(permit),
         AdmissionOutcome::Refused(refusal) => Err(refusal.reason),
     }
@@ -104,7 +106,7 @@ fn used_and_reserved(admission: &Admission, index: usize) -> (u64, u64) {
 fn robots_txt_is_free_on_a_costed_route() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
     let _last = try_admit(&admission, PERSON, 0, NOON).expect("one unit is left");
-    let decision = admission.admit(ANN, BOT, 0, ROBOTS_TXT_PATH, NOON);
+    let decision = admission.admit(CLIENT, BOT, 0, ROBOTS_TXT_PATH, NOON);
     let AdmissionOutcome::Admitted(_permit) = &decision.outcome else { panic!("robots.txt is never refused") };
     assert!(decision.quota_usage.is_empty());
     assert_eq!(used_and_reserved(&admission, 0), (0, 1), "usage is within the limit");
@@ -256,7 +258,7 @@ fn the_actual_cost_replaces_the_expected_one() {
 fn decision_time_never_goes_back() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 1)])]);
     let (earlier, later) = (NOON, NOON + Duration::from_micros(3));
-    let decided_at = |now| admission.admit(ANN, PERSON, 0, "/item/1", now).at;
+    let decided_at = |now| admission.admit(CLIENT, PERSON, 0, "/item/1", now).decided_at;
     assert_eq!([later, earlier].map(decided_at), [later, later]);
 }
 
@@ -267,7 +269,7 @@ fn cost_beyond_the_lease_counts_immediately() {
     grant_all(&engine, NOON);
     let receipt = try_admit(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, _| Units::from_whole(120));
     assert_eq!(receipt[0].overrun, Units::from_whole(20), "20 units exceed the limit, whatever the lease");
-    let decision = admission.admit(ANN, PERSON, 0, "/item/1", NOON);
+    let decision = admission.admit(CLIENT, PERSON, 0, "/item/1", NOON);
     assert_eq!(decision.quota_usage[0].used, Units::from_whole(100));
     assert!(matches!(decision.outcome, AdmissionOutcome::Refused(refusal) if refusal.reason == Reason::Quota));
 }
@@ -437,13 +439,13 @@ fn reload_keeps_quota_usage() {
 fn bucket_is_charged_only_for_admitted_requests() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)]), route(&[])]);
     let limited = ClassId(2);
-    let tokens = || admission.admit(ANN, limited, 0, "/item/1", NOON).bucket.map(|bucket| bucket.remaining);
+    let tokens = || admission.admit(CLIENT, limited, 0, "/item/1", NOON).bucket.map(|bucket| bucket.remaining);
     try_admit(&admission, PERSON, 0, NOON).expect("one unit is left").settle(|_, cost| cost);
     assert_eq!(tokens(), Some(2), "a request refused for the quota takes no token");
     for expected in [None, None, Some(Reason::Bucket)] {
         assert_eq!(try_admit(&admission, limited, 1, NOON).err(), expected);
     }
-    assert_eq!(admission.top_clients(5, |_| "", NOON)[0].refused, 2);
+    assert_eq!(admission.top_clients(5, |_| "", NOON)[0].refusal_count, 2);
 }
 
 #[test]
@@ -462,7 +464,7 @@ fn concurrent_decisions(admission: &Admission, threads: usize, each: usize, held
         let mut open = Vec::new();
         let mut decisions = Vec::new();
         for round in 0..each {
-            let decision = admission.admit(ClientKey::from_number(thread as u64), BOT, 0, "/item/1", NOON);
+            let decision = admission.admit(ClientKey::from_u64(thread as u64), BOT, 0, "/item/1", NOON);
             let sequence = decision.quota_usage[0].sequence;
             match decision.outcome {
                 AdmissionOutcome::Refused(refusal) => decisions.push((sequence, refusal.reason == Reason::Tier)),

@@ -34,7 +34,7 @@ pub struct BucketUsage {
     /// Tokens available now.
     pub remaining: u32,
     /// Time until the next token is refilled.
-    pub next_after: Duration,
+    pub next_token_after: Duration,
     /// Time until the bucket is full again.
     pub full_after: Duration,
     /// Sequence number of the decision within its shard. Of two numbers that are equal modulo
@@ -50,7 +50,7 @@ impl BucketUsage {
     pub fn new(bucket: &Bucket, level: BucketState, now: Timestamp) -> Self {
         Self {
             remaining: bucket.remaining(level, now),
-            next_after: bucket.next_token_at(level, now).saturating_duration_since(now),
+            next_token_after: bucket.next_token_at(level, now).saturating_duration_since(now),
             full_after: bucket.full_at(level).saturating_duration_since(now),
             sequence: 0,
         }

@@ -3,7 +3,7 @@
 use super::quota::QuotaState;
 use super::{Admission, Engine, StableClassId};
 use crate::policy::identity::ClientKey;
-use crate::policy::pacing::{PacingMode, Role};
+use crate::policy::pacing::{PacingMode, PacingRole};
 use crate::policy::quota::Quota;
 use crate::policy::tier::Share;
 use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Timestamp, Units};
@@ -72,7 +72,7 @@ pub struct ClassView {
     /// Units charged since the process start.
     pub charged: Units,
     /// Share of the requests that the current tier refuses.
-    pub shed: Share,
+    pub shed_share: Share,
     /// Number of tiers that the class has reached.
     pub tier: u8,
     /// Units admitted by the crawler guard since the process start.
@@ -89,7 +89,7 @@ pub struct ClientView {
     /// Name of the class.
     pub class: String,
     /// Number of refusals since the client was last evicted.
-    pub refused: u32,
+    pub refusal_count: u32,
     /// Tokens in the bucket; `None` if the class has no bucket.
     pub tokens: Option<u32>,
     /// Reason why the client would be refused now: its bucket or a block of its class. Tiers and quotas are excluded.
@@ -105,7 +105,7 @@ pub struct UnknownQuota;
 impl Engine {
     /// Returns the number of tracked clients.
     pub fn clients_tracked(&self) -> usize {
-        self.clients.tracked()
+        self.clients.tracked_count()
     }
 
     /// Returns the longest refusal of a page for each verified crawler, as of its last refusal.
@@ -115,7 +115,7 @@ impl Engine {
 
     /// Returns the number of evicted clients.
     pub fn clients_evicted(&self) -> u64 {
-        self.clients.evicted()
+        self.clients.evicted_count()
     }
 }
 
@@ -127,7 +127,7 @@ impl Admission {
 
     /// Returns snapshots of all quotas of the current configuration, in its order.
     pub fn quotas(&self, now: Timestamp) -> Vec<QuotaView> {
-        self.accounts
+        self.counters
             .iter()
             .zip(&self.rules.quotas)
             .map(|(counter, quota)| {
@@ -139,13 +139,13 @@ impl Admission {
                         quota.class_tiers.get(index).and_then(Option::as_ref).map(|class_tiers| &class_tiers.tiers);
                     let used = state.used_for_tiers(quota);
                     let tier = tiers.map_or(0, |tiers| tiers.tier_at(usage.shedding.tier, used));
-                    let shed = tiers.map_or(Share::NONE, |tiers| tiers.shed_share(tier));
+                    let shed_share = tiers.map_or(Share::NONE, |tiers| tiers.shed_share(tier));
                     ClassView {
                         class: class.name.clone(),
                         charged: usage.charged,
-                        shed,
+                        shed_share,
                         tier,
-                        guard_admitted: usage.guarded,
+                        guard_admitted: usage.guard_admitted,
                         plan: class_plan(&state, quota, ClassId(index as u16), class_id),
                     }
                 });
@@ -192,7 +192,7 @@ impl Admission {
             Some(ClientView {
                 key,
                 class: class.name.clone(),
-                refused: state.refused(),
+                refusal_count: state.refusal_count(),
                 tokens,
                 limited_by,
                 limited_for,
@@ -205,18 +205,18 @@ impl Admission {
     pub fn plan(&self, quota: QuotaId, now: Timestamp) -> Option<PlanView> {
         let rules = &self.rules.quotas[usize::from(quota.0)];
         rules.pacing.as_ref()?;
-        plan(&self.account(quota).lock_at(now), rules)
+        plan(&self.counter(quota).lock_at(now), rules)
     }
 
     /// Sets the used units of a quota manually. Returns the previous and the new value.
     pub fn set_used(&self, quota: &str, used: Units, now: Timestamp) -> Result<(Units, Units), UnknownQuota> {
-        let counter = self.accounts.iter().find(|counter| counter.name() == quota).ok_or(UnknownQuota)?;
+        let counter = self.counters.iter().find(|counter| counter.name() == quota).ok_or(UnknownQuota)?;
         Ok(counter.set_used(used, now))
     }
 
     /// Sets the taken units of a quota to the value of a log. Returns true if the count changed.
     pub fn sync_used_from_log(&self, quota: QuotaId, taken: Units, now: Timestamp) -> bool {
-        self.account(quota).sync_used_from_log(taken, now)
+        self.counter(quota).sync_used_from_log(taken, now)
     }
 }
 
@@ -229,11 +229,11 @@ fn class_plan(state: &QuotaState, quota: &Quota, class: ClassId, class_id: Stabl
     let (pacing, pacer) = quota.pacing.as_ref().zip(state.pacer())?;
     let paced = pacer.classes().get(usize::from(class_id));
     let (admit_share, allotment) = match pacing.role(class) {
-        Role::Unpaced => (None, None),
-        Role::Paced(_) => {
-            (Some(paced.map_or(Share::ALL, |class| class.share())), paced.and_then(|class| class.allotment))
+        PacingRole::Unpaced => (None, None),
+        PacingRole::Paced(_) => {
+            (Some(paced.map_or(Share::ALL, |class| class.share())), paced.and_then(|class| class.allowance))
         }
-        Role::Excluded => return None,
+        PacingRole::Excluded => return None,
     };
     Some(ClassPlan {
         admit_share,

@@ -12,26 +12,26 @@ use crate::terminal::{decimal, format_duration};
 
 /// Returns a step for each admission rule, evaluated alone. Rules after a certain refusal are skipped.
 pub(super) fn steps(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<Step> {
-    let request = input.decision_request_for(input.classified().class);
-    if request.never_refused {
-        return vec![Step::new(Stage::Exempt, StepResult::Passed, format!("{} is never refused", input.asked.path))];
+    let request = input.decision_request_for(input.classification().class);
+    if request.is_exempt {
+        return vec![Step::new(Stage::Exempt, StepResult::Passed, format!("{} is never refused", input.request.path))];
     }
     let is_refused_by = |reason| assessment.certain_refusal().is_some_and(|refusal| refusal.reason == reason);
     let mut steps = vec![block(input, &request)];
     steps.push(if is_refused_by(Reason::Blocked) { skipped_step(Stage::Bucket) } else { bucket(input, &request) });
     let quotas_are_evaluated = !is_refused_by(Reason::Blocked) && !is_refused_by(Reason::Bucket);
-    for (index, snapshot) in input.positions.iter().enumerate() {
+    for (index, snapshot) in input.quota_snapshots.iter().enumerate() {
         let quota = &snapshot.quota.name;
         // Usage under each possible history.
         let snapshots =
-            || assessment.pasts.iter().map(|history| input.quotas_for(request.class, *history)[index]).collect();
+            || assessment.histories.iter().map(|history| input.quotas_for(request.class, *history)[index]).collect();
         match quotas_are_evaluated {
             true => {
                 steps.push(tier(input, &request, snapshots()));
                 steps.extend(pacing::step(input, &request, snapshots(), assessment));
                 steps.push(remaining_step(input, snapshot));
             }
-            false => steps.extend([Stage::Tier, Stage::Quota].map(|stage| skipped_step(stage).of_quota(quota))),
+            false => steps.extend([Stage::Tier, Stage::Quota].map(|stage| skipped_step(stage).with_quota(quota))),
         }
     }
     steps
@@ -52,7 +52,7 @@ fn block(input: &ExplainInput<'_>, request: &DecisionRequest<'_>) -> Step {
         Err(_) => (refused_result(class.enforce), format!("the class {} is blocked", class.name)),
         Ok(()) => (StepResult::Passed, format!("the class {} is not blocked", class.name)),
     };
-    Step::new(Stage::Block, result, message).by(input.known.class_rule(request.class, ".block"))
+    Step::new(Stage::Block, result, message).with_rule(input.environment.class_rule(request.class, ".block"))
 }
 
 fn bucket(input: &ExplainInput<'_>, request: &DecisionRequest<'_>) -> Step {
@@ -62,12 +62,12 @@ fn bucket(input: &ExplainInput<'_>, request: &DecisionRequest<'_>) -> Step {
     };
     if request.bucket().is_none() {
         return Step::new(Stage::Bucket, StepResult::Passed, "counts only requests with a cost")
-            .by(input.known.class_rule(request.class, ".bucket.counts"));
+            .with_rule(input.environment.class_rule(request.class, ".bucket.counts"));
     }
-    let left = bucket.remaining(input.level, input.now);
+    let left = bucket.remaining(input.bucket_state, input.now);
     let bucket_text = format!("capacity {}, refill {} every {:?}", bucket.capacity, bucket.fill, bucket.interval);
-    let (result, message) = match decide::check_bucket(request, input.level, input.now) {
-        Ok(_) if input.happened.is_some() && input.found.is_none() => {
+    let (result, message) = match decide::check_bucket(request, input.bucket_state, input.now) {
+        Ok(_) if input.logged.is_some() && input.replayed.is_none() => {
             (StepResult::Passed, format!("{bucket_text}: a token was available"))
         }
         Ok(_) if left == bucket.capacity => (StepResult::Passed, format!("{bucket_text}: full, as for a new client")),
@@ -75,13 +75,13 @@ fn bucket(input: &ExplainInput<'_>, request: &DecisionRequest<'_>) -> Step {
         Err(_) => (refused_result(class.enforce), format!("{bucket_text}: empty")),
     };
     Step::new(Stage::Bucket, result, message)
-        .by(input.known.class_rule(request.class, ".bucket"))
-        .with("capacity", bucket.capacity)
-        .with("tokens", left)
+        .with_rule(input.environment.class_rule(request.class, ".bucket"))
+        .with_number("capacity", bucket.capacity)
+        .with_number("tokens", left)
 }
 
 fn tier(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, mut snapshots: Vec<QuotaSnapshot<'_>>) -> Step {
-    let environment = input.known;
+    let environment = input.environment;
     let passes: Vec<bool> =
         snapshots.iter_mut().map(|snapshot| decide::check_tier(request.class, snapshot, input.now).is_ok()).collect();
     let Some(snapshot) = snapshots.first() else { return skipped_step(Stage::Tier) };
@@ -89,7 +89,7 @@ fn tier(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, mut snapshots: 
     let Some(tiers) = quota.tiers_for(request.class) else {
         let message = format!("the class {} has no tiers; refused only when nothing is left", request.class_rules.name);
         let rule = environment.quota_rule(snapshot.id, ".tiers");
-        return Step::new(Stage::Tier, StepResult::Passed, message).of_quota(&quota.name).by(rule);
+        return Step::new(Stage::Tier, StepResult::Passed, message).with_quota(&quota.name).with_rule(rule);
     };
     let enforced = request.enforces_tiers(quota);
     let result = match (passes.contains(&true), passes.contains(&false)) {
@@ -100,8 +100,7 @@ fn tier(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, mut snapshots: 
     let tier = snapshot.shedding.tier;
     let share = tiers.shed_share(tier);
     let index = usize::from(tier).saturating_sub(1);
-    let tiers_inactive =
-        quota.used_for_tiers(snapshot.taken, snapshot.planned.map(|planned| planned.is_ahead)).is_zero();
+    let tiers_inactive = quota.used_for_tiers(snapshot.taken, snapshot.plan.map(|planned| planned.is_ahead)).is_zero();
     let message = match tiers_inactive && tier == 0 && !snapshot.taken.is_zero() {
         true => format!(
             "{} of {} used; tiers are inactive unless the class is ahead of its plan",
@@ -111,18 +110,18 @@ fn tier(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, mut snapshots: 
         false => tier_text(tiers, tier, snapshot.taken, quota.limit),
     };
     Step::new(Stage::Tier, result, message)
-        .of_quota(&quota.name)
-        .because(guard(snapshot, share).into_iter().collect())
-        .by(environment.tier_rule(snapshot.id, request.class, index))
-        .with("used", snapshot.taken.as_f64())
-        .with("limit", quota.limit.as_f64())
-        .with("tier", tier)
-        .with("shed", share.ratio())
+        .with_quota(&quota.name)
+        .with_evidence(guard(snapshot, share).into_iter().collect())
+        .with_rule(environment.tier_rule(snapshot.id, request.class, index))
+        .with_number("used", snapshot.taken.as_f64())
+        .with_number("limit", quota.limit.as_f64())
+        .with_number("tier", tier)
+        .with_number("shed", share.ratio())
 }
 
 /// Returns the effect of the crawler guard on a request of a shed class.
 fn guard(snapshot: &QuotaSnapshot<'_>, share: Share) -> Option<String> {
-    let guard_state = snapshot.guarded.filter(|_| share > Share::NONE)?;
+    let guard_state = snapshot.guard_state.filter(|_| share > Share::NONE)?;
     let interval = format_duration(guard_state.guard.admit_interval.as_secs());
     Some(format!("crawler guard: one of its requests is admitted every {interval}"))
 }
@@ -131,15 +130,15 @@ fn guard(snapshot: &QuotaSnapshot<'_>, share: Share) -> Option<String> {
 fn tier_text(tiers: &TierSet, tier: u8, taken: Units, limit: Units) -> String {
     let used = format!("{} of {} used", amount(taken), amount(limit));
     let Some(index) = usize::from(tier).checked_sub(1) else {
-        let first = tiers.tiers().first().map_or(Units::ZERO, |step| step.above);
+        let first = tiers.tiers().first().map_or(Units::ZERO, |step| step.threshold);
         return format!("{used}; the first tier begins at {}", amount(first));
     };
     let Some(step) = tiers.tiers().get(index) else { return used };
-    let refused = match step.shed {
+    let refused = match step.shed_share {
         Share::ALL => "everything is".to_owned(),
         share => format!("{}% are", percent(share)),
     };
-    format!("{used}: tier {tier}, in which {refused} refused, begins at {}", amount(step.above))
+    format!("{used}: tier {tier}, in which {refused} refused, begins at {}", amount(step.threshold))
 }
 
 fn remaining_step(input: &ExplainInput<'_>, snapshot: &QuotaSnapshot<'_>) -> Step {
@@ -154,12 +153,12 @@ fn remaining_step(input: &ExplainInput<'_>, snapshot: &QuotaSnapshot<'_>) -> Ste
         Err(_) => (refused_result(quota.enforce), amounts),
     };
     Step::new(Stage::Quota, result, message)
-        .of_quota(&quota.name)
-        .by(input.known.quota_rule(snapshot.id, ".limit"))
-        .with("limit", quota.limit.as_f64())
-        .with("left", left.as_f64())
-        .with("cost", snapshot.cost.as_f64())
-        .with("resets_at", rfc3339(snapshot.resets_at))
+        .with_quota(&quota.name)
+        .with_rule(input.environment.quota_rule(snapshot.id, ".limit"))
+        .with_number("limit", quota.limit.as_f64())
+        .with_number("left", left.as_f64())
+        .with_number("cost", snapshot.cost.as_f64())
+        .with_number("resets_at", rfc3339(snapshot.resets_at))
 }
 
 pub(super) fn amount(units: Units) -> String {

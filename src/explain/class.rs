@@ -8,23 +8,23 @@ use crate::policy::class::{Class, ConditionKind};
 use crate::policy::{ClassId, ClientKind};
 
 pub(super) fn step(input: &ExplainInput<'_>) -> Step {
-    let classified = input.classified();
-    let name = input.known.class_name(classified.class);
-    let operator = classified.operator.map(|operator| input.known.operators.name(operator));
+    let classified = input.classification();
+    let name = input.environment.class_name(classified.class);
+    let operator = classified.operator.map(|operator| input.environment.operators.name(operator));
     let suffix = operator.map_or_else(String::new, |operator| format!(" of {operator}"));
-    let message = format!("class {name}: {}{suffix}", article(classified.kind));
+    let message = format!("class {name}: {}{suffix}", describe_kind(classified.kind));
     let mut evidence = evidence::sentences(input);
-    evidence.extend(behaviour(input, classified.kind));
+    evidence.extend(behavior_remark(input, classified.kind));
     evidence.extend((0..classified.class.0).map(|index| mismatch_reason(input, ClassId(index))));
     Step::info(Stage::Class, message)
-        .because(evidence)
-        .by(input.known.class_rule(classified.class, ""))
-        .with("class", name)
-        .with("kind", classified.kind.name())
-        .with("operator", operator)
+        .with_evidence(evidence)
+        .with_rule(input.environment.class_rule(classified.class, ""))
+        .with_number("class", name)
+        .with_number("kind", classified.kind.name())
+        .with_number("operator", operator)
 }
 
-const fn article(kind: ClientKind) -> &'static str {
+const fn describe_kind(kind: ClientKind) -> &'static str {
     match kind {
         ClientKind::Human => "a person",
         ClientKind::VerifiedBot => "a verified bot",
@@ -35,21 +35,22 @@ const fn article(kind: ClientKind) -> &'static str {
 }
 
 /// Returns a remark for clients of kind `human`: only a running gateway has their profiles.
-fn behaviour(input: &ExplainInput<'_>, kind: ClientKind) -> Option<String> {
-    let is_applicable = input.known.rules().behaviour.is_some() && kind == ClientKind::Human && input.found.is_none();
+fn behavior_remark(input: &ExplainInput<'_>, kind: ClientKind) -> Option<String> {
+    let is_applicable =
+        input.environment.rules().bot_detection.is_some() && kind == ClientKind::Human && input.replayed.is_none();
     is_applicable.then(|| "behavior: known only to a running gateway".into())
 }
 
 /// Returns why a class that precedes the client's class does not match.
 fn mismatch_reason(input: &ExplainInput<'_>, class: ClassId) -> String {
-    let rules = input.known.rules();
-    let Class { name, when, .. } = &rules.classes[usize::from(class.0)];
-    let classified = input.classified();
+    let rules = input.environment.rules();
+    let Class { name, matcher: when, .. } = &rules.classes[usize::from(class.0)];
+    let classified = input.classification();
     let unmet = when.first_unmet(class, classified.kind, classified.operator, &input.facts());
     let requirement = match unmet {
         Some(ConditionKind::Kind) => kinds(&when.kinds),
         Some(ConditionKind::Operator) => {
-            let names: Vec<&str> = when.operators.iter().map(|id| input.known.operators.name(*id)).collect();
+            let names: Vec<&str> = when.operators.iter().map(|id| input.environment.operators.name(*id)).collect();
             format!("verification as {}", any_of(&names))
         }
         Some(ConditionKind::UserAgent) => {
@@ -59,11 +60,11 @@ fn mismatch_reason(input: &ExplainInput<'_>, class: ClassId) -> String {
         Some(ConditionKind::Address) => "another address".into(),
         Some(ConditionKind::List) => {
             let is_listed = |index: usize| when.lists.first_common(ListSet::from_ids([ListId(index as u8)])).is_some();
-            let names = rules.lists.iter().enumerate().filter(|(index, _)| is_listed(*index));
+            let names = rules.address_list_names.iter().enumerate().filter(|(index, _)| is_listed(*index));
             format!("an address of the list {}", any_of(&names.map(|(_, name)| name.as_str()).collect::<Vec<_>>()))
         }
         Some(ConditionKind::Key) => {
-            let header = when.keys.as_ref().map_or("", |keys| keys.carrier.header());
+            let header = when.keys.as_ref().map_or("", |keys| keys.source.header());
             format!("one of its API keys in {header}")
         }
         None => "nothing more".into(),
@@ -72,7 +73,7 @@ fn mismatch_reason(input: &ExplainInput<'_>, class: ClassId) -> String {
 }
 
 fn kinds(kinds: &[ClientKind]) -> String {
-    any_of(&kinds.iter().map(|kind| article(*kind)).collect::<Vec<_>>())
+    any_of(&kinds.iter().map(|kind| describe_kind(*kind)).collect::<Vec<_>>())
 }
 
 /// Joins names as in `a, b or c`.

@@ -13,7 +13,7 @@ pub struct Environment<'a> {
     /// Current settings.
     pub settings: &'a Settings,
     /// Matcher of user agents.
-    pub agents: &'a UserAgentMatcher,
+    pub user_agents: &'a UserAgentMatcher,
     /// Operators, with their published ranges and DNS names.
     pub operators: &'a OperatorTable,
     /// Networks of the address lists.

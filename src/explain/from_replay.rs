@@ -22,26 +22,26 @@ pub fn input_from_replay<'a>(
         path: facts.path.to_owned(),
         query: facts.query.map(str::to_owned),
         user_agent: facts.user_agent.to_vec(),
-        sent: HeaderMap::new(),
+        headers: HeaderMap::new(),
     };
     let client = ClientAttributes {
         peer: facts.client,
-        origin: ClientAddress { client: facts.client, hops: Vec::new() },
-        listed: facts.address_lists,
+        address: ClientAddress { client: facts.client, hops: Vec::new() },
+        address_lists: facts.address_lists,
         claim: facts.claim,
         proof: facts.proof,
         signature: facts.signature,
-        holds_key_of: facts.api_key_classes.to_vec(),
-        suspicion: facts.bot_score,
+        api_key_classes: facts.api_key_classes.to_vec(),
+        bot_score: facts.bot_score,
     };
     let input = ExplainInput::new(environment, request, client, pending.at).with_quotas(quotas);
-    let class = input.classified().class;
+    let class = input.classification().class;
     ExplainInput {
-        level: dry_run.level,
-        positions: dry_run.by_class[usize::from(class.0)].clone(),
-        found: Some(ReplayedState { class, by_class: dry_run.by_class }),
+        bucket_state: dry_run.bucket_state,
+        quota_snapshots: dry_run.by_class[usize::from(class.0)].clone(),
+        replayed: Some(ReplayedState { class, by_class: dry_run.by_class }),
         spread: pending.spread,
-        happened: Some(LoggedOutcome::of(pending.line)),
+        logged: Some(LoggedOutcome::from_line(pending.line)),
         ..input
     }
 }

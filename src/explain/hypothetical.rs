@@ -18,7 +18,7 @@ pub struct HypotheticalRequest {
     /// Request target: a URL, or only a path.
     pub url: Uri,
     /// Request headers, including `User-Agent`.
-    pub sent: HeaderMap,
+    pub headers: HeaderMap,
     /// Time of arrival.
     pub at: Timestamp,
     /// Used units by quota name; quotas that are not listed are unused.
@@ -28,20 +28,21 @@ pub struct HypotheticalRequest {
 /// Error for a path with an encoded NUL, which the gateway rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the path contains an encoded NUL, which the gateway rejects; remove %00")]
-pub struct InvalidPath;
+pub struct InvalidPathError;
 
 impl HypotheticalRequest {
     /// Converts the request to the input of an explanation.
-    pub fn into_input(self, environment: Environment<'_>) -> Result<ExplainInput<'_>, InvalidPath> {
-        let path = normalize(self.url.path()).map_err(|_| InvalidPath)?.into_owned();
-        let user_agent = self.sent.get(header::USER_AGENT).map(|value| value.as_bytes().to_vec()).unwrap_or_default();
+    pub fn into_input(self, environment: Environment<'_>) -> Result<ExplainInput<'_>, InvalidPathError> {
+        let path = normalize(self.url.path()).map_err(|_| InvalidPathError)?.into_owned();
+        let user_agent =
+            self.headers.get(header::USER_AGENT).map(|value| value.as_bytes().to_vec()).unwrap_or_default();
         let request = RequestAttributes {
             method: self.method,
             host: self.url.host().unwrap_or_default().to_ascii_lowercase(),
             path,
             query: self.url.query().map(str::to_owned),
             user_agent,
-            sent: self.sent,
+            headers: self.headers,
         };
         let client = client_attributes(environment, &request, canonical(self.peer), self.at);
         let used = |quota: &str| self.used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
@@ -58,27 +59,27 @@ fn client_attributes(
 ) -> ClientAttributes {
     let rules = environment.rules();
     let lines: Vec<&[u8]> = match rules.trust.source.header() {
-        Some(name) => request.sent.get_all(name).iter().map(header::HeaderValue::as_bytes).collect(),
+        Some(name) => request.headers.get_all(name).iter().map(header::HeaderValue::as_bytes).collect(),
         None => Vec::new(),
     };
     let origin = rules.trust.client(peer, &lines);
-    let claim = environment.agents.claim(&request.user_agent);
+    let claim = environment.user_agents.claim(&request.user_agent);
     let claimed = crate::policy::facts::claimed_operator(claim, Signature::Absent);
     let proof = claimed.map_or(Proof::Unknown, |operator| environment.operators.verify(operator, origin.client, now));
     ClientAttributes {
         peer,
-        listed: environment.lists.lookup(origin.client),
+        address_lists: environment.lists.lookup(origin.client),
         claim,
         proof,
         signature: Signature::Absent,
-        holds_key_of: rules.api_key_classes(|source| sent(source, &request.sent)),
-        suspicion: None,
-        origin,
+        api_key_classes: rules.api_key_classes(|source| find_credential(source, &request.headers)),
+        bot_score: None,
+        address: origin,
     }
 }
 
 /// Returns the credential that the headers contain in `source`.
-fn sent<'a>(source: &CredentialSource, headers: &'a HeaderMap) -> Option<&'a [u8]> {
+fn find_credential<'a>(source: &CredentialSource, headers: &'a HeaderMap) -> Option<&'a [u8]> {
     match source {
         CredentialSource::Header(name) => {
             headers.get(name).map(header::HeaderValue::as_bytes).filter(|value| !value.is_empty())

@@ -6,12 +6,12 @@ use crate::policy::identity::KeySource;
 use std::net::IpAddr;
 
 pub(super) fn step(input: &ExplainInput<'_>) -> Step {
-    let (origin, peer) = (&input.who.origin, input.who.peer);
+    let (origin, peer) = (&input.client.address, input.client.peer);
     let client = origin.client;
-    let trust = &input.known.rules().trust;
+    let trust = &input.environment.rules().trust;
     let source = trust.source.header();
     let message = match source {
-        _ if input.happened.is_some() => format!("{client}, from the log"),
+        _ if input.logged.is_some() => format!("{client}, from the log"),
         Some(header) if client != peer => format!("{client}, from {header} of the trusted proxy {peer}"),
         Some(header) if !trust.trusts(peer) => {
             format!("{client} connected directly; it is not a trusted proxy, so {header} is ignored")
@@ -23,19 +23,24 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         let hops: Vec<String> = origin.hops.iter().map(IpAddr::to_string).collect();
         evidence.insert(0, format!("trusted proxies on the path: {}", hops.join(", ")));
     }
-    let step = Step::info(Stage::Identity, message).because(evidence).by(input.known.rule("clients.address_from"));
-    step.with("client", client.to_string()).with("peer", peer.to_string())
+    let step = Step::info(Stage::Identity, message)
+        .with_evidence(evidence)
+        .with_rule(input.environment.rule("clients.address_from"));
+    step.with_number("client", client.to_string()).with_number("peer", peer.to_string())
 }
 
 /// Returns the key of the bucket that the request uses, in words.
 fn key_description(input: &ExplainInput<'_>) -> String {
-    let (rules, classified) = (input.known.rules(), input.classified());
+    let (rules, classified) = (input.environment.rules(), input.classification());
     let class = &rules.classes[usize::from(classified.class.0)];
-    let network = rules.trust.key(input.who.origin.client).display(|_| "").to_string();
+    let network = rules.trust.key(input.client.address.client).display(|_| "").to_string();
     match (&class.key, classified.operator) {
         (KeySource::Class, _) => format!("bucket key: the class {}, shared by all its clients", class.name),
         (KeySource::Operator, Some(operator)) => {
-            format!("bucket key: the operator {}, shared by all its crawlers", input.known.operators.name(operator))
+            format!(
+                "bucket key: the operator {}, shared by all its crawlers",
+                input.environment.operators.name(operator)
+            )
         }
         (KeySource::Credential(source), _) => {
             format!("bucket key: the value of {}; {network} if it is missing", source.header())

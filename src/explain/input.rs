@@ -27,28 +27,28 @@ use std::sync::Arc;
 /// A request and the state that a decision on it would use.
 #[derive(Clone)]
 pub struct ExplainInput<'a> {
-    pub(super) known: Environment<'a>,
-    pub(super) asked: RequestAttributes,
-    pub(super) who: ClientAttributes,
+    pub(super) environment: Environment<'a>,
+    pub(super) request: RequestAttributes,
+    pub(super) client: ClientAttributes,
     pub(super) now: Timestamp,
     /// State of the client's token bucket.
-    pub(super) level: BucketState,
+    pub(super) bucket_state: BucketState,
     /// Usage of each quota of the route.
-    pub(super) positions: Vec<QuotaSnapshot<'a>>,
+    pub(super) quota_snapshots: Vec<QuotaSnapshot<'a>>,
     /// State that a replay found before the request; `None` if the result depends on earlier requests.
-    pub(super) found: Option<ReplayedState<'a>>,
+    pub(super) replayed: Option<ReplayedState<'a>>,
     /// Quotas of a running gateway or of a replay, with their pacing plans; empty if there is neither.
     pub(super) quotas: &'a [QuotaView],
     /// Jitter of `Retry-After`, as a fraction of the wait.
     pub(super) spread: f64,
     /// Logged outcome of the request, if it comes from a log.
-    pub(super) happened: Option<LoggedOutcome>,
+    pub(super) logged: Option<LoggedOutcome>,
 }
 
 /// Usage of the route's quotas for each class, as a replay found it.
 #[derive(Clone)]
 pub(super) struct ReplayedState<'a> {
-    /// Class of [`ExplainInput::positions`].
+    /// Class of [`ExplainInput::quota_snapshots`].
     pub(super) class: ClassId,
     /// Usage of each quota, indexed by [`ClassId`].
     pub(super) by_class: Vec<Vec<QuotaSnapshot<'a>>>,
@@ -64,20 +64,20 @@ pub(super) struct RequestAttributes {
     pub(super) query: Option<String>,
     pub(super) user_agent: Vec<u8>,
     /// Other headers of the request, if known.
-    pub(super) sent: HeaderMap,
+    pub(super) headers: HeaderMap,
 }
 
 /// Attributes of the client.
 #[derive(Clone, Debug)]
 pub(super) struct ClientAttributes {
     pub(super) peer: IpAddr,
-    pub(super) origin: ClientAddress,
-    pub(super) listed: ListSet,
+    pub(super) address: ClientAddress,
+    pub(super) address_lists: ListSet,
     pub(super) claim: Claim,
     pub(super) proof: Proof,
     pub(super) signature: Signature,
-    pub(super) holds_key_of: Vec<ClassId>,
-    pub(super) suspicion: Option<BotScore>,
+    pub(super) api_key_classes: Vec<ClassId>,
+    pub(super) bot_score: Option<BotScore>,
 }
 
 /// Assumption about earlier requests where their history decides and is unknown: the position in the shed share, the
@@ -97,24 +97,24 @@ impl<'a> ExplainInput<'a> {
         client: ClientAttributes,
         now: Timestamp,
     ) -> Self {
-        let (level, positions) = Default::default();
+        let (bucket_state, quota_snapshots) = Default::default();
         Self {
-            known: environment,
-            asked: request,
-            who: client,
+            environment,
+            request,
+            client,
             now,
-            level,
-            positions,
-            found: None,
+            bucket_state,
+            quota_snapshots,
+            replayed: None,
             quotas: &[],
             spread: 0.0,
-            happened: None,
+            logged: None,
         }
     }
 
     /// Returns the input with the usage of each quota taken from `used`; quotas for which it returns `None` are unused.
     pub(super) fn with_used(self, used: impl Fn(&str) -> Option<Units>) -> Self {
-        let rules = &self.known.settings.rules;
+        let rules = &self.environment.settings.rules;
         let admission = Engine::new(LeaseMode::Local, 1).admission(Arc::clone(rules), self.now);
         for quota in &rules.quotas {
             if let Some(used) = used(&quota.name) {
@@ -125,7 +125,7 @@ impl<'a> ExplainInput<'a> {
         let snapshot = |&(id, cost): &(QuotaId, Cost)| {
             let (quota, view) = (&rules.quotas[usize::from(id.0)], &views[usize::from(id.0)]);
             let cost = match cost {
-                Cost::Known(units) => units,
+                Cost::Fixed(units) => units,
                 Cost::Learned => CostEstimate::INITIAL.0.min(quota.limit),
             };
             QuotaSnapshot {
@@ -138,24 +138,24 @@ impl<'a> ExplainInput<'a> {
                 resets_at: view.window_end,
                 shedding: ShedState::default(),
                 // The plan is unknown: assume that usage follows it, whatever it allots to this class.
-                planned: quota.pacing.as_ref().map(|_| PlanSnapshot {
+                plan: quota.pacing.as_ref().map(|_| PlanSnapshot {
                     is_ahead: false,
                     earmarked: Units::ZERO,
                     allowance: None,
                 }),
-                guarded: None,
+                guard_state: None,
                 guard_admitted: false,
             }
         };
         // The gateway evaluates quotas in this order.
-        let mut positions: Vec<QuotaSnapshot<'a>> = self.route().costs.iter().map(snapshot).collect();
-        positions.sort_by_key(|snapshot| snapshot.id);
-        Self { positions, found: None, ..self }
+        let mut quota_snapshots: Vec<QuotaSnapshot<'a>> = self.route().costs.iter().map(snapshot).collect();
+        quota_snapshots.sort_by_key(|snapshot| snapshot.id);
+        Self { quota_snapshots, replayed: None, ..self }
     }
 
     /// Returns the input with all units of the quotas leased to this instance.
-    pub(super) fn with_ledger_open(mut self) -> Self {
-        self.positions.iter_mut().for_each(|snapshot| snapshot.leased = snapshot.limit);
+    pub(super) fn with_full_lease(mut self) -> Self {
+        self.quota_snapshots.iter_mut().for_each(|snapshot| snapshot.leased = snapshot.limit);
         self
     }
 
@@ -173,7 +173,7 @@ impl<'a> ExplainInput<'a> {
 
     /// Returns the possible histories, the best case first. After a replay there is only one.
     pub(super) fn histories(&self) -> Vec<History> {
-        if self.found.is_some() { vec![History::BestCase] } else { vec![History::BestCase, History::WorstCase] }
+        if self.replayed.is_some() { vec![History::BestCase] } else { vec![History::BestCase, History::WorstCase] }
     }
 
     /// Returns `snapshot` with `taken` units of its quota taken.
@@ -184,8 +184,8 @@ impl<'a> ExplainInput<'a> {
         };
         let is_ahead = snapshot.quota.pacing.as_ref().and_then(is_ahead);
         let planned =
-            snapshot.planned.map(|planned| PlanSnapshot { is_ahead: is_ahead.unwrap_or(planned.is_ahead), ..planned });
-        QuotaSnapshot { taken, planned, ..snapshot }
+            snapshot.plan.map(|planned| PlanSnapshot { is_ahead: is_ahead.unwrap_or(planned.is_ahead), ..planned });
+        QuotaSnapshot { taken, plan: planned, ..snapshot }
     }
 
     /// Returns the input with the usage of those quotas replaced for which `used` returns an amount.
@@ -194,77 +194,82 @@ impl<'a> ExplainInput<'a> {
             Some(taken) => self.with_taken(*snapshot, taken),
             None => *snapshot,
         };
-        let all = |positions: &Vec<QuotaSnapshot<'a>>| positions.iter().map(updated).collect::<Vec<_>>();
-        let positions = all(&self.positions);
-        let found = self.found.as_ref().map(|found| found.by_class.iter().map(all).collect());
-        self.positions = positions;
-        if let (Some(found), Some(by_class)) = (&mut self.found, found) {
+        let all = |quota_snapshots: &Vec<QuotaSnapshot<'a>>| quota_snapshots.iter().map(updated).collect::<Vec<_>>();
+        let positions = all(&self.quota_snapshots);
+        let replayed = self.replayed.as_ref().map(|found| found.by_class.iter().map(all).collect());
+        self.quota_snapshots = positions;
+        if let (Some(found), Some(by_class)) = (&mut self.replayed, replayed) {
             found.by_class = by_class;
         }
         self
     }
 
     /// Returns the gateway's decision, if the log contains it.
-    pub(super) fn decided(&self) -> Option<&LoggedDecision> {
-        self.happened.as_ref()?.decided.as_ref()
+    pub(super) fn logged_decision(&self) -> Option<&LoggedDecision> {
+        self.logged.as_ref()?.decision.as_ref()
     }
 
     pub(super) fn facts(&self) -> Facts<'_> {
-        let (request, client) = (&self.asked, &self.who);
+        let (request, client) = (&self.request, &self.client);
         Facts {
             method: &request.method,
             host: &request.host,
             path: &request.path,
             query: request.query.as_deref(),
-            client: client.origin.client,
-            address_lists: client.listed,
+            client: client.address.client,
+            address_lists: client.address_lists,
             user_agent: &request.user_agent,
             claim: client.claim,
             proof: client.proof,
             signature: client.signature,
-            api_key_classes: &client.holds_key_of,
-            bot_score: client.suspicion,
+            api_key_classes: &client.api_key_classes,
+            bot_score: client.bot_score,
         }
     }
 
-    pub(super) fn classified(&self) -> Classification {
-        self.known.rules().classify(&self.facts())
+    pub(super) fn classification(&self) -> Classification {
+        self.environment.rules().classify(&self.facts())
     }
 
     /// Returns the operator whose crawler the client claims to be.
-    pub(super) fn claimed(&self) -> Option<OperatorId> {
-        claimed_operator(self.who.claim, self.who.signature)
+    pub(super) fn claimed_operator(&self) -> Option<OperatorId> {
+        claimed_operator(self.client.claim, self.client.signature)
     }
 
-    pub(super) fn route_place(&self) -> usize {
-        self.known.rules().route(&self.facts())
+    pub(super) fn route_index(&self) -> usize {
+        self.environment.rules().route(&self.facts())
     }
 
     pub(super) fn route(&self) -> &'a Route {
-        &self.known.rules().routes[self.route_place()]
+        &self.environment.rules().routes[self.route_index()]
     }
 
     /// Returns the input of the decision if the client were of `class`.
     pub(super) fn decision_request_for(&self, class: ClassId) -> DecisionRequest<'a> {
-        let rules = self.known.rules();
-        let never_refused = rules.is_exempt(&self.asked.method, &self.asked.path);
-        DecisionRequest { class, class_rules: &rules.classes[usize::from(class.0)], route: self.route(), never_refused }
+        let rules = self.environment.rules();
+        let never_refused = rules.is_exempt(&self.request.method, &self.request.path);
+        DecisionRequest {
+            class,
+            class_rules: &rules.classes[usize::from(class.0)],
+            route: self.route(),
+            is_exempt: never_refused,
+        }
     }
 
     /// Returns the usage of the route's quotas if the client were of `class`; empty if the request costs nothing.
     /// Without a replay, the history of earlier requests is the one that `history` assumes.
     pub(super) fn quotas_for(&self, class: ClassId, history: History) -> Vec<QuotaSnapshot<'a>> {
         let request = self.decision_request_for(class);
-        match &self.found {
+        match &self.replayed {
             _ if request.is_free() => Vec::new(),
-            Some(found) if found.class != class => found.by_class[usize::from(class.0)].clone(),
-            Some(_) => self.positions.clone(),
+            Some(replayed) if replayed.class != class => replayed.by_class[usize::from(class.0)].clone(),
+            Some(_) => self.quota_snapshots.clone(),
             None => self.quotas_after(&request, history),
         }
     }
 
     fn quotas_after(&self, request: &DecisionRequest<'a>, history: History) -> Vec<QuotaSnapshot<'a>> {
-        let guard = request.class_rules.guard.filter(|_| self.classified().operator.is_some());
+        let guard = request.class_rules.guard.filter(|_| self.classification().operator.is_some());
         let (carry, last_admitted) = match history {
             History::BestCase => (0, Timestamp::default()),
             History::WorstCase => (Share::ALL.millionths() - 1, self.now),
@@ -281,29 +286,32 @@ impl<'a> ExplainInput<'a> {
             let is_paced = snapshot.quota.pacing.as_ref().is_some_and(|pacing| pacing.is_paced(request.class));
             // In the worst case the pacing bucket is empty.
             let allowance = (is_paced && history == History::WorstCase).then(PacingAllowance::default);
-            let planned = snapshot.planned.map(|planned| PlanSnapshot { allowance, ..planned });
-            QuotaSnapshot { shedding, guarded, planned, ..*snapshot }
+            let planned = snapshot.plan.map(|planned| PlanSnapshot { allowance, ..planned });
+            QuotaSnapshot { shedding, guard_state: guarded, plan: planned, ..*snapshot }
         };
-        self.positions.iter().map(snapshot_after).collect()
+        self.quota_snapshots.iter().map(snapshot_after).collect()
     }
 
     /// Returns the verdict of the rules if the client were of `class`, and the quota usage after it.
     pub(super) fn decide(&self, class: ClassId, history: History) -> (Verdict, Vec<QuotaSnapshot<'a>>) {
-        let mut positions = self.quotas_for(class, history);
-        let verdict = decide::decide(&self.decision_request_for(class), self.level, &mut positions, self.now);
-        (verdict, positions)
+        let mut quota_snapshots = self.quotas_for(class, history);
+        let verdict =
+            decide::decide(&self.decision_request_for(class), self.bucket_state, &mut quota_snapshots, self.now);
+        (verdict, quota_snapshots)
     }
 
     pub(super) fn request_summary(&self) -> RequestSummary {
-        let RequestAttributes { method, host, path, query, user_agent, .. } = &self.asked;
+        let RequestAttributes { method, host, path, query, user_agent, .. } = &self.request;
         RequestSummary {
             time: rfc3339(self.now),
-            decision: self.decided().map(|decision| String::from_utf8_lossy(&hexadecimal(decision.id)).into_owned()),
+            decision: self
+                .logged_decision()
+                .map(|decision| String::from_utf8_lossy(&hexadecimal(decision.id)).into_owned()),
             method: method.to_string(),
             host: host.clone(),
             path: path.clone(),
             query: query.clone(),
-            client: self.who.origin.client.to_string(),
+            client: self.client.address.client.to_string(),
             user_agent: String::from_utf8_lossy(user_agent).into_owned(),
         }
     }

@@ -12,7 +12,7 @@ pub(super) struct LoggedOutcome {
     /// Fields that the line does not contain.
     pub(super) missing: Vec<LogField>,
     /// The gateway's decision; `None` if another server wrote the line.
-    pub(super) decided: Option<LoggedDecision>,
+    pub(super) decision: Option<LoggedDecision>,
 }
 
 /// A logged decision of the gateway.
@@ -32,7 +32,7 @@ pub(super) struct LoggedDecision {
 }
 
 impl LoggedOutcome {
-    pub(super) fn of(line: &LogLine<'_>) -> Self {
+    pub(super) fn from_line(line: &LogLine<'_>) -> Self {
         let decision = line.native.as_ref().map(|native| LoggedDecision {
             id: native.id,
             class: native.class.to_string(),
@@ -41,7 +41,7 @@ impl LoggedOutcome {
             queue_wait: native.scope_wait,
             scope: native.scope.as_ref().map(ToString::to_string),
         });
-        Self { status: line.status, missing: line.missing.iter().collect(), decided: decision }
+        Self { status: line.status, missing: line.missing.iter().collect(), decision }
     }
 }
 
@@ -62,7 +62,7 @@ impl LoggedDecision {
     }
 
     /// Returns `Retry-After` of the response; 0 if there was none.
-    pub(super) fn wait(&self) -> Duration {
+    pub(super) fn retry_after(&self) -> Duration {
         Duration::from_secs(self.retry_after_s.unwrap_or_default())
     }
 }

@@ -28,9 +28,9 @@ mod throttle;
 
 pub use environment::Environment;
 pub use explanation::{Explanation, RequestSummary, ResponseSummary, Verdict};
-pub use from_log::{NotADecision, input_from_log};
+pub use from_log::{NoDecisionError, input_from_log};
 pub use from_replay::input_from_replay;
-pub use hypothetical::{HypotheticalRequest, InvalidPath};
+pub use hypothetical::{HypotheticalRequest, InvalidPathError};
 pub use input::ExplainInput;
 pub use remedy::{ChangeKind, Remedy};
 pub use step::{Rule, Stage, Step, StepResult};
@@ -39,7 +39,7 @@ use assessment::Assessment;
 
 /// Explains the decision on a request, step by step.
 pub fn explain(input: &ExplainInput<'_>) -> Explanation {
-    let assessment = Assessment::of(input);
+    let assessment = Assessment::new(input);
     let mut steps = vec![identity::step(input), class::step(input), route::step(input)];
     steps.extend(admission::steps(input, &assessment));
     steps.push(throttle::step(input, &assessment));

@@ -5,12 +5,12 @@ use super::input::ExplainInput;
 use crate::replay::log::LogField;
 
 pub(super) fn notes(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<String> {
-    let Some(logged) = &input.happened else { return Vec::new() };
+    let Some(logged) = &input.logged else { return Vec::new() };
     let mut notes = Vec::new();
-    match &logged.decided {
+    match &logged.decision {
         None => notes.push(format!("the logged status is {}; this is what a gateway would have done", logged.status)),
         Some(decision) => {
-            let current_class = input.known.class_name(input.classified().class);
+            let current_class = input.environment.class_name(input.classification().class);
             if decision.class != current_class {
                 notes.push(format!(
                     "the gateway assigned the class {}; the current configuration assigns {current_class}",

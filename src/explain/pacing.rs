@@ -8,7 +8,7 @@ use crate::engine::{ClassPlan, PlanView};
 use crate::policy::Reason;
 use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
 use crate::policy::pacing::bucket::PacingAllowance;
-use crate::policy::pacing::{Pacing, Role};
+use crate::policy::pacing::{Pacing, PacingRole};
 use crate::policy::tier::Share;
 
 /// Returns the step of a quota's pacing plan; `None` without pacing. `snapshots` lists its possible usages.
@@ -22,19 +22,19 @@ pub(super) fn step(
     let (quota, pacing) = (snapshot.quota, snapshot.quota.pacing.as_ref()?);
     let class = &request.class_rules.name;
     let (result, message) = match pacing.role(request.class) {
-        Role::Unpaced => (StepResult::Passed, format!("{class} is unpaced")),
-        Role::Excluded => {
+        PacingRole::Unpaced => (StepResult::Passed, format!("{class} is unpaced")),
+        PacingRole::Excluded => {
             (StepResult::Passed, format!("no units planned for {class}: a tier refuses it from the first unit"))
         }
-        Role::Paced(_) => plan_result(input, request, snapshots, assessment),
+        PacingRole::Paced(_) => plan_result(input, request, snapshots, assessment),
     };
     let step = Step::new(Stage::Pacing, result, message)
-        .of_quota(&quota.name)
-        .by(input.known.quota_rule(snapshot.id, ".pacing"))
-        .with("mode", pacing.forecast.name())
-        .with("burst", pacing.burst_share.of_units(quota.limit).as_f64());
+        .with_quota(&quota.name)
+        .with_rule(input.environment.quota_rule(snapshot.id, ".pacing"))
+        .with_number("mode", pacing.forecast.name())
+        .with_number("burst", pacing.burst_share.of_units(quota.limit).as_f64());
     Some(match input.plan(&quota.name, class) {
-        Some(plan) => with_plan(step, input, pacing, plan, snapshot.planned.and_then(|planned| planned.allowance)),
+        Some(plan) => with_plan(step, input, pacing, plan, snapshot.plan.and_then(|planned| planned.allowance)),
         None => step,
     })
 }
@@ -48,7 +48,8 @@ fn plan_result(
 ) -> (StepResult, String) {
     let class = &request.class_rules.name;
     let skipped = || (StepResult::Skipped, "not evaluated after the refusal".to_owned());
-    if let Some(decision) = input.decided().filter(|_| input.found.is_none() && !assessment.differs_from_log) {
+    if let Some(decision) = input.logged_decision().filter(|_| input.replayed.is_none() && !assessment.differs_from_log)
+    {
         return match decision.reason {
             Some(Reason::Pacing) => (StepResult::Refused, format!("{class} was ahead of its plan")),
             Some(Reason::Tier) => skipped(),
@@ -65,7 +66,7 @@ fn plan_result(
     }
     let Some(snapshot) = snapshots.first_mut() else { return skipped() };
     let enforced = request.class_rules.enforce && snapshot.quota.enforced_pacing().is_some();
-    if input.found.is_none() {
+    if input.replayed.is_none() {
         let source = "only a running gateway or a replay of a log (--log) has the units of its plan";
         let result = if enforced { StepResult::Depends } else { StepResult::Unknown };
         return (result, format!("{class} is paced: {source}"));
@@ -83,7 +84,7 @@ fn plan_result(
         ),
         Err(_) => {
             let available =
-                snapshot.planned.and_then(|planned| planned.allowance).map(|allowance| allowance.bucket.balance());
+                snapshot.plan.and_then(|planned| planned.allowance).map(|allowance| allowance.bucket.balance());
             let available = amount(available.unwrap_or_default());
             (
                 refused_result(enforced),
@@ -101,7 +102,7 @@ fn is_share_refusal(snapshot: QuotaSnapshot<'_>, input: &ExplainInput<'_>) -> bo
 /// Returns `snapshot` with a state in which the admit share admits the next request of the class.
 pub(super) fn at_next_admit(mut snapshot: QuotaSnapshot<'_>) -> QuotaSnapshot<'_> {
     snapshot.shedding.carry = 0;
-    if let Some(allowance) = snapshot.planned.as_mut().and_then(|planned| planned.allowance.as_mut()) {
+    if let Some(allowance) = snapshot.plan.as_mut().and_then(|planned| planned.allowance.as_mut()) {
         allowance.bucket = allowance.bucket.assuming_turn();
     }
     snapshot
@@ -117,12 +118,12 @@ fn with_plan(
     allowance: Option<PacingAllowance>,
 ) -> Step {
     let (planned, earmarked) = (amount(plan.planned), amount(plan.earmarked));
-    let mut evidence = vec![match input.found {
+    let mut evidence = vec![match input.replayed {
         Some(_) => format!("the plan would have used {planned} units of the window by then"),
         None => format!("the current plan would have used {planned} units of the window by now"),
     }];
     evidence.push(format!("{earmarked} are earmarked for unpaced classes"));
-    let mut step = step.with("planned", plan.planned.as_f64()).with("aside", plan.earmarked.as_f64());
+    let mut step = step.with_number("planned", plan.planned.as_f64()).with_number("aside", plan.earmarked.as_f64());
     let current = class_plan
         .and_then(|class_plan| Some((class_plan.admit_share?, class_plan.tokens?, class_plan.refill_per_hour?)));
     let replayed = allowance.map(|allowance| {
@@ -135,10 +136,13 @@ fn with_plan(
             Share::ALL => format!("requests of the class are admitted while tokens last: {tokens_text}"),
             share => format!("{}% of the requests of its class are admitted; {tokens_text}", percent(share)),
         });
-        step = step.with("share", share.ratio()).with("purse", tokens.as_f64()).with("per_hour", per_hour.as_f64());
+        step = step
+            .with_number("share", share.ratio())
+            .with_number("purse", tokens.as_f64())
+            .with_number("per_hour", per_hour.as_f64());
     }
     if !pacing.enforce {
         evidence.push("not enforced (enforce: false)".to_owned());
     }
-    step.because(evidence)
+    step.with_evidence(evidence)
 }

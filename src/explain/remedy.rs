@@ -42,7 +42,7 @@ impl Remedy {
         Self { change, message: message.into(), numbers: Map::new() }
     }
 
-    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with_number(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.numbers.insert(name.to_owned(), value.into());
         self
     }

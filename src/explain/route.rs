@@ -8,8 +8,8 @@ use crate::terminal::decimal;
 use serde_json::{Map, Value};
 
 pub(super) fn step(input: &ExplainInput<'_>) -> Step {
-    let (route, index) = (input.route(), input.route_place());
-    let message = match input.positions.as_slice() {
+    let (route, index) = (input.route(), input.route_index());
+    let message = match input.quota_snapshots.as_slice() {
         [] => format!("{} costs nothing, so no quota refuses it", route.name),
         positions => {
             let costs: Vec<String> = positions.iter().map(cost).collect();
@@ -18,13 +18,16 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
     };
     let learned = route.costs.iter().any(|(_, cost)| *cost == Cost::Learned);
     let evidence = learned.then(|| "the cost is learned; the first estimate is one unit".to_owned());
-    let costs: Map<String, Value> =
-        input.positions.iter().map(|snapshot| (snapshot.quota.name.clone(), snapshot.cost.as_f64().into())).collect();
+    let costs: Map<String, Value> = input
+        .quota_snapshots
+        .iter()
+        .map(|snapshot| (snapshot.quota.name.clone(), snapshot.cost.as_f64().into()))
+        .collect();
     Step::info(Stage::Route, message)
-        .because(evidence.into_iter().collect())
-        .by(input.known.rule(format!("routes[{index}]")))
-        .with("route", route.name.as_str())
-        .with("cost", costs)
+        .with_evidence(evidence.into_iter().collect())
+        .with_rule(input.environment.rule(format!("routes[{index}]")))
+        .with_number("route", route.name.as_str())
+        .with_number("cost", costs)
 }
 
 fn cost(snapshot: &QuotaSnapshot<'_>) -> String {

@@ -89,20 +89,20 @@ impl Step {
         Self { step, quota: None, finding: result, message, evidence, numbers, rule: None }
     }
 
-    pub(super) fn by(self, rule: Rule) -> Self {
+    pub(super) fn with_rule(self, rule: Rule) -> Self {
         Self { rule: Some(rule), ..self }
     }
 
-    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+    pub(super) fn with_number(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.numbers.insert(name.to_owned(), value.into());
         self
     }
 
-    pub(super) fn because(self, evidence: Vec<String>) -> Self {
+    pub(super) fn with_evidence(self, evidence: Vec<String>) -> Self {
         Self { evidence, ..self }
     }
 
-    pub(super) fn of_quota(self, quota: &str) -> Self {
+    pub(super) fn with_quota(self, quota: &str) -> Self {
         Self { quota: Some(quota.to_owned()), ..self }
     }
 }

@@ -9,28 +9,31 @@ use crate::policy::Reason;
 use crate::policy::throttle::Scope;
 
 pub(super) fn step(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Step {
-    if let Some(step) =
-        input.decided().filter(|_| !assessment.differs_from_log).and_then(|decision| by_log(input, decision))
+    if let Some(step) = input
+        .logged_decision()
+        .filter(|_| !assessment.differs_from_log)
+        .and_then(|decision| logged_step(input, decision))
     {
         return step;
     }
     if assessment.certain_refusal().is_some() {
         return skipped_step(Stage::Throttle);
     }
-    let rules = input.known.rules();
+    let rules = input.environment.rules();
     let scopes = input.route().scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0)));
     let throttled: Vec<&Scope> = scopes.filter(|scope| scope.throttle.is_some()).collect();
-    let is_never_refused = input.decision_request_for(input.classified().class).never_refused;
+    let is_never_refused = input.decision_request_for(input.classification().class).is_exempt;
     let Some(first) = throttled.first().filter(|_| !is_never_refused) else {
         return Step::new(Stage::Throttle, StepResult::Passed, "no scope throttles the route");
     };
     let names: Vec<&str> = throttled.iter().map(|scope| scope.name.as_str()).collect();
     let message = format!("free slots of {}: known only to a running gateway", names.join(" and "));
-    Step::new(Stage::Throttle, StepResult::Unknown, message).by(input.known.rule(format!("scopes.{}", first.name)))
+    Step::new(Stage::Throttle, StepResult::Unknown, message)
+        .with_rule(input.environment.rule(format!("scopes.{}", first.name)))
 }
 
 /// Returns the step according to the log; `None` if another rule refused the request.
-fn by_log(input: &ExplainInput<'_>, decision: &LoggedDecision) -> Option<Step> {
+fn logged_step(input: &ExplainInput<'_>, decision: &LoggedDecision) -> Option<Step> {
     let waited = decision.queue_wait.as_millis();
     let scope = decision.scope.as_deref().unwrap_or("its scopes");
     let (result, message, key) = match decision.reason {
@@ -44,10 +47,12 @@ fn by_log(input: &ExplainInput<'_>, decision: &LoggedDecision) -> Option<Step> {
         None if waited > 0 => (StepResult::Passed, format!("the request waited {waited} ms for a slot"), ""),
         None => (StepResult::Passed, "forwarded to the origin without waiting".to_owned(), ""),
     };
-    let step =
-        Step::new(Stage::Throttle, result, message).with("waited_ms", decision.queue_wait.as_secs_f64() * 1000.0);
+    let step = Step::new(Stage::Throttle, result, message)
+        .with_number("waited_ms", decision.queue_wait.as_secs_f64() * 1000.0);
     Some(match &decision.scope {
-        Some(scope) => step.by(input.known.rule(format!("scopes.{scope}{key}"))).with("scope", scope.as_str()),
+        Some(scope) => {
+            step.with_rule(input.environment.rule(format!("scopes.{scope}{key}"))).with_number("scope", scope.as_str())
+        }
         None => step,
     })
 }

@@ -23,7 +23,7 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 const MAX_DRAINS: usize = 256;
 /// Limits of one drained body: bytes and time.
 const DRAIN_BYTES: usize = 256 * 1024;
-const DRAIN_TIME: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs one worker on this thread until the gateway is closed.
 pub(super) fn run(
@@ -81,7 +81,7 @@ struct ConnectionSlot {
     shared: Arc<Shared>,
     telemetry: WorkerTelemetry,
     /// Address it is counted for, if connections per address are limited.
-    counted_for: Option<ClientKey>,
+    counted_address: Option<ClientKey>,
 }
 
 impl ConnectionSlot {
@@ -90,15 +90,15 @@ impl ConnectionSlot {
         let limits = &current.settings.limits;
         let address_limit = limits.max_connections_per_address.map(|max| (current.settings.rules.trust.key(peer), max));
         let shared = &worker.shared;
-        let open = shared.connections.fetch_add(1, Ordering::Relaxed);
+        let open = shared.open_connections.fetch_add(1, Ordering::Relaxed);
         if open < limits.max_connections
             && address_limit.is_none_or(|(key, max)| shared.connection_counts.try_acquire(key, max))
         {
             worker.telemetry().connection_opened();
-            let counted_for = address_limit.map(|(key, _)| key);
-            return Some(Self { shared: Arc::clone(shared), telemetry: worker.telemetry().clone(), counted_for });
+            let counted_address = address_limit.map(|(key, _)| key);
+            return Some(Self { shared: Arc::clone(shared), telemetry: worker.telemetry().clone(), counted_address });
         }
-        shared.connections.fetch_sub(1, Ordering::Relaxed);
+        shared.open_connections.fetch_sub(1, Ordering::Relaxed);
         worker.telemetry().connection_refused();
         None
     }
@@ -106,8 +106,8 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
-        if let Some(key) = self.counted_for {
+        self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
+        if let Some(key) = self.counted_address {
             self.shared.connection_counts.release(key);
         }
         self.telemetry.connection_closed();
@@ -117,7 +117,7 @@ impl Drop for ConnectionSlot {
 /// Drains bodies of rejected requests within bounds, so that the clients can read the responses.
 async fn drain_bodies(mut bodies: mpsc::Receiver<Incoming>) {
     while let Some(mut body) = bodies.recv().await {
-        tokio::task::spawn_local(tokio::time::timeout(DRAIN_TIME, async move {
+        tokio::task::spawn_local(tokio::time::timeout(DRAIN_TIMEOUT, async move {
             let mut read = 0;
             while let Some(Ok(frame)) = body.frame().await {
                 read += frame.data_ref().map_or(0, bytes::Bytes::len);

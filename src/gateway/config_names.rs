@@ -9,23 +9,23 @@ use crate::telemetry::NameResolver;
 pub(super) struct ConfigNames<'a> {
     pub(super) shared: &'a Shared,
     pub(super) rules: &'a Rules,
-    pub(super) number: u64,
+    pub(super) config_number: u64,
 }
 
 impl NameResolver for ConfigNames<'_> {
-    fn settings(&self) -> u64 {
-        self.number
+    fn config_number(&self) -> u64 {
+        self.config_number
     }
 
     fn bot(&self, bot: BotId) -> &str {
-        self.shared.agents.name(bot)
+        self.shared.user_agents.name(bot)
     }
 
     fn operator(&self, operator: OperatorId) -> &str {
         self.shared.operators.name(operator)
     }
 
-    fn agent_rule(&self, index: u16) -> &str {
+    fn user_agent_rule(&self, index: u16) -> &str {
         self.rules.user_agent_rules.get(usize::from(index)).map_or("", |rule| &rule.contains)
     }
 
@@ -34,7 +34,7 @@ impl NameResolver for ConfigNames<'_> {
     }
 
     fn list(&self, list: ListId) -> &str {
-        self.rules.lists.get(usize::from(list.0)).map_or("", String::as_str)
+        self.rules.address_list_names.get(usize::from(list.0)).map_or("", String::as_str)
     }
 
     fn scope(&self, scope: ScopeId) -> &str {

@@ -20,7 +20,7 @@ pub(super) struct ConfigSnapshot {
     pub(super) untrusted_proxy: UntrustedProxy,
     /// Addresses of the origin as last resolved; empty before the first lookup. Each snapshot has its own, so that no
     /// request is sent to the origin of another one.
-    pub(super) addresses: ArcSwap<Vec<SocketAddr>>,
+    pub(super) origin_addresses: ArcSwap<Vec<SocketAddr>>,
     /// Networks of the address lists, as last read.
     lists: ArcSwap<AddressLists>,
 }
@@ -33,7 +33,7 @@ impl ConfigSnapshot {
             rate_limit_headers: RateLimitHeaders::new(&settings.headers, &rules),
             crawl_policy: CrawlPolicy::default(),
             untrusted_proxy: UntrustedProxy::default(),
-            addresses: ArcSwap::from_pointee(settings.origin.address().into_iter().collect()),
+            origin_addresses: ArcSwap::from_pointee(settings.origin.address().into_iter().collect()),
             lists: ArcSwap::from_pointee(lists),
             settings,
         }
@@ -41,7 +41,7 @@ impl ConfigSnapshot {
 
     /// Returns the address lists that contain `address`. Skips the lookup if there are no lists.
     pub(super) fn lists_containing(&self, address: IpAddr) -> ListSet {
-        match self.settings.rules.lists.is_empty() {
+        match self.settings.rules.address_list_names.is_empty() {
             true => ListSet::default(),
             false => self.lists.load().lookup(address),
         }
@@ -61,7 +61,7 @@ impl ConfigSnapshot {
     pub(super) fn with_addresses_from(self, before: &Self) -> Self {
         let (origin, previous) = (&self.settings.origin, &before.settings.origin);
         if (&origin.host, origin.port) == (&previous.host, previous.port) {
-            self.addresses.store(before.addresses.load_full());
+            self.origin_addresses.store(before.origin_addresses.load_full());
         }
         self
     }

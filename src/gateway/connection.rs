@@ -30,27 +30,27 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
 const HTTP2_CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 /// Ping interval; a peer that does not respond is disconnected.
-const HTTP2_PING_EVERY: Duration = Duration::from_secs(20);
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Time for the client to read the last response and close.
-const LINGER: Duration = Duration::from_secs(2);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Capacity for the head of a typical request.
-const FIRST_READ: usize = 8 * 1024;
+const INITIAL_READ_CAPACITY: usize = 8 * 1024;
 
 /// Serves one client until it disconnects, times out, or the connection is closed by command.
 pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     let limits = worker.current().settings.limits.clone();
-    let connection_state = ConnectionState::new(worker.monotonic_tick(), limits.requests_per_connection);
+    let connection_state = ConnectionState::new(worker.monotonic_tick(), limits.max_requests_per_connection);
     worker.connections().add(&connection_state);
     let _ = stream.set_nodelay(true);
-    let mut stream = TrackedStream { io: stream, watch: Rc::clone(&connection_state) };
-    let mut first = BytesMut::with_capacity(FIRST_READ);
+    let mut stream = TrackedStream { io: stream, connection_state: Rc::clone(&connection_state) };
+    let mut prefix = BytesMut::with_capacity(INITIAL_READ_CAPACITY);
     let is_http2 =
-        run_until_commanded(&connection_state, detect_http2(&mut stream, &mut first), |_| CloseMode::Immediate).await;
+        run_until_commanded(&connection_state, detect_http2(&mut stream, &mut prefix), |_| CloseMode::Immediate).await;
     let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), peer);
     match is_http2 {
-        Some(Ok(true)) => serve_http2(&limits, &connection_state, RewindStream { first, io: stream }, handler).await,
-        Some(Ok(false)) => serve_http1(&worker, &limits, &connection_state, stream, first, handler).await,
+        Some(Ok(true)) => serve_http2(&limits, &connection_state, RewindStream { prefix, io: stream }, handler).await,
+        Some(Ok(false)) => serve_http1(&worker, &limits, &connection_state, stream, prefix, handler).await,
         _ => {}
     }
 }
@@ -60,14 +60,14 @@ async fn serve_http1(
     limits: &Limits,
     connection_state: &ConnectionState,
     stream: TrackedStream,
-    first: BytesMut,
+    prefix: BytesMut,
     handler: RequestHandler,
 ) {
     let finish = Cell::new(false);
-    let limits = http1::Limits { size: limits.max_head_size, fields: limits.max_headers };
+    let limits = http1::HeadLimits { size: limits.max_head_size, fields: limits.max_headers };
     let on_malformed = |error| handler.reject_unparsed(error);
     let options = server::ServeOptions { limits, finish: &finish, date: || worker.date(), on_malformed };
-    let connection = server::serve(stream, first, options, |Request { head, body }| {
+    let connection = server::serve(stream, prefix, options, |Request { head, body }| {
         handler.clone().handle(Request { head, body: ClientBody::Http1(body) })
     });
     let ended = run_until_commanded(connection_state, connection, |_| {
@@ -76,7 +76,7 @@ async fn serve_http1(
     });
     if let Some(Some(lingering)) = ended.await {
         let closed = run_until_commanded(connection_state, lingering.until_closed(), |_| CloseMode::Graceful);
-        let _ = tokio::time::timeout(LINGER, closed).await;
+        let _ = tokio::time::timeout(LINGER_TIMEOUT, closed).await;
     }
 }
 
@@ -92,10 +92,10 @@ async fn serve_http2(
     });
     let connection = hyper::server::conn::http2::Builder::new(LocalExecutor)
         .timer(TokioTimer::new())
-        .keep_alive_interval(HTTP2_PING_EVERY)
+        .keep_alive_interval(HTTP2_PING_INTERVAL)
         .initial_stream_window_size(HTTP2_STREAM_WINDOW)
         .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
-        .max_concurrent_streams(limits.http2_streams)
+        .max_concurrent_streams(limits.http2_max_concurrent_streams)
         .max_header_list_size(u32::try_from(limits.max_head_size).unwrap_or(u32::MAX))
         .serve_connection(TokioIo::new(stream), service);
     run_until_commanded(connection_state, connection, |connection| {
@@ -118,17 +118,17 @@ fn to_http2(response: Response<ResponseBody>) -> http::Response<ResponseBody> {
     converted
 }
 
-/// Reads into `first` until the protocol is certain. Returns true for HTTP/2.
-async fn detect_http2(stream: &mut TrackedStream, first: &mut BytesMut) -> io::Result<bool> {
+/// Reads into `prefix` until the protocol is certain. Returns true for HTTP/2.
+async fn detect_http2(stream: &mut TrackedStream, prefix: &mut BytesMut) -> io::Result<bool> {
     loop {
-        let compared = first.len().min(PREFACE.len());
-        if first[..compared] != PREFACE[..compared] {
+        let compared = prefix.len().min(PREFACE.len());
+        if prefix[..compared] != PREFACE[..compared] {
             return Ok(false);
         }
         if compared == PREFACE.len() {
             return Ok(true);
         }
-        if stream.read_buf(first).await? == 0 {
+        if stream.read_buf(prefix).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
@@ -145,7 +145,7 @@ async fn run_until_commanded<F: Future>(
     let mut finishing = false;
     std::future::poll_fn(|context| {
         match connection_state.poll_command(context) {
-            ConnectionCommand::Serve => {}
+            ConnectionCommand::Continue => {}
             ConnectionCommand::Drain if finishing => {}
             ConnectionCommand::Drain => {
                 finishing = true;
@@ -169,7 +169,7 @@ enum CloseMode {
 /// A stream that reports its read and write progress to the connection timeouts.
 pub(super) struct TrackedStream {
     io: TcpStream,
-    watch: Rc<ConnectionState>,
+    connection_state: Rc<ConnectionState>,
 }
 
 impl AsyncRead for TrackedStream {
@@ -180,7 +180,7 @@ impl AsyncRead for TrackedStream {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.io).poll_read(context, buffer);
         if let Poll::Ready(Ok(())) = read {
-            self.watch.on_read();
+            self.connection_state.on_read();
         }
         read
     }
@@ -189,7 +189,7 @@ impl AsyncRead for TrackedStream {
 impl AsyncWrite for TrackedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.watch.on_write(written.is_pending());
+        self.connection_state.on_write(written.is_pending());
         written
     }
 
@@ -199,7 +199,7 @@ impl AsyncWrite for TrackedStream {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
-        self.watch.on_write(written.is_pending());
+        self.connection_state.on_write(written.is_pending());
         written
     }
 
@@ -218,7 +218,7 @@ impl AsyncWrite for TrackedStream {
 
 /// A stream that first yields the bytes read for protocol detection.
 struct RewindStream {
-    first: BytesMut,
+    prefix: BytesMut,
     io: TrackedStream,
 }
 
@@ -228,13 +228,13 @@ impl AsyncRead for RewindStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.first.is_empty() {
+        if self.prefix.is_empty() {
             return Pin::new(&mut self.io).poll_read(context, buffer);
         }
-        let length = self.first.len().min(buffer.remaining());
-        buffer.put_slice(&self.first.split_to(length));
-        if self.first.is_empty() {
-            self.first = BytesMut::new();
+        let length = self.prefix.len().min(buffer.remaining());
+        buffer.put_slice(&self.prefix.split_to(length));
+        if self.prefix.is_empty() {
+            self.prefix = BytesMut::new();
         }
         Poll::Ready(Ok(()))
     }

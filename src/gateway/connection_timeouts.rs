@@ -20,7 +20,7 @@ pub(super) struct ConnectionState {
     phase: Cell<Phase>,
     since: Cell<Timestamp>,
     /// Requests in flight: more than one only on HTTP/2.
-    active: Cell<u32>,
+    requests_in_flight: Cell<u32>,
     /// Time since which a write waits for the client to read.
     write_blocked_since: Cell<Option<Timestamp>>,
     /// Time since which a request body waits for the client to send.
@@ -28,13 +28,13 @@ pub(super) struct ConnectionState {
     /// Time of the last progress of each HTTP/2 response in flight. A client can stall such a response by sending no
     /// window update, without blocking any write to the connection.
     responses: RefCell<Slab<Timestamp>>,
-    served: Cell<u32>,
+    request_count: Cell<u32>,
     /// True for HTTP/2, where received bytes do not always belong to a request: pings and window updates arrive at any
     /// time.
     is_http2: Cell<bool>,
-    requests_allowed: u32,
+    max_requests: u32,
     aborted: Cell<u32>,
-    order: Cell<ConnectionCommand>,
+    command: Cell<ConnectionCommand>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -52,7 +52,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ConnectionCommand {
     /// Continue.
-    Serve,
+    Continue,
     /// Complete the requests in flight, then close.
     Drain,
     /// Close immediately.
@@ -60,21 +60,21 @@ pub(super) enum ConnectionCommand {
 }
 
 impl ConnectionState {
-    pub(super) fn new(clock: Rc<Cell<Timestamp>>, requests_allowed: u32) -> Rc<Self> {
+    pub(super) fn new(clock: Rc<Cell<Timestamp>>, max_requests: u32) -> Rc<Self> {
         let now = clock.get();
         Rc::new(Self {
             clock,
             phase: Cell::new(Phase::AwaitingFirstByte),
             since: Cell::new(now),
-            active: Cell::new(0),
+            requests_in_flight: Cell::new(0),
             write_blocked_since: Cell::new(None),
             body_wait_since: Cell::new(None),
             responses: RefCell::default(),
-            served: Cell::new(0),
+            request_count: Cell::new(0),
             is_http2: Cell::new(false),
-            requests_allowed,
+            max_requests,
             aborted: Cell::new(0),
-            order: Cell::new(ConnectionCommand::Serve),
+            command: Cell::new(ConnectionCommand::Continue),
             waker: RefCell::new(None),
         })
     }
@@ -82,7 +82,7 @@ impl ConnectionState {
     /// Records bytes received from the client.
     pub(super) fn on_read(&self) {
         let between_requests = self.phase.get() == Phase::Idle && !self.is_http2.get();
-        if self.active.get() == 0 && (self.phase.get() == Phase::AwaitingFirstByte || between_requests) {
+        if self.requests_in_flight.get() == 0 && (self.phase.get() == Phase::AwaitingFirstByte || between_requests) {
             self.set_phase(Phase::ReadingHead);
         }
     }
@@ -108,20 +108,20 @@ impl ConnectionState {
     /// Records a complete request head.
     pub(super) fn on_request_start(&self, version: Version) {
         self.is_http2.set(version == Version::HTTP_2);
-        self.active.set(self.active.get() + 1);
-        self.served.set(self.served.get().saturating_add(1));
-        if self.served.get() >= self.requests_allowed {
+        self.requests_in_flight.set(self.requests_in_flight.get() + 1);
+        self.request_count.set(self.request_count.get().saturating_add(1));
+        if self.request_count.get() >= self.max_requests {
             self.command(ConnectionCommand::Drain);
         }
     }
 
     /// Records the end of a request; `aborted` if the client disconnected before it.
     pub(super) fn on_request_end(&self, aborted: bool) {
-        self.active.set(self.active.get().saturating_sub(1));
+        self.requests_in_flight.set(self.requests_in_flight.get().saturating_sub(1));
         if aborted {
             self.aborted.set(self.aborted.get() + 1);
         }
-        if self.active.get() == 0 {
+        if self.requests_in_flight.get() == 0 {
             self.body_wait_since.set(None);
             self.set_phase(Phase::Idle);
         }
@@ -149,13 +149,13 @@ impl ConnectionState {
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
-        self.order.get()
+        self.command.get()
     }
 
     /// Sends a command, unless a stronger one was sent before.
     pub(super) fn command(&self, command: ConnectionCommand) {
-        if command > self.order.get() {
-            self.order.set(command);
+        if command > self.command.get() {
+            self.command.set(command);
             if let Some(waker) = self.waker.borrow().as_ref() {
                 waker.wake_by_ref();
             }
@@ -182,11 +182,11 @@ impl ConnectionState {
             return ConnectionCommand::Close;
         }
         let aborted = self.aborted.get();
-        if aborted > MAX_STREAM_RESETS && aborted > self.served.get() / 2 {
+        if aborted > MAX_STREAM_RESETS && aborted > self.request_count.get() / 2 {
             return ConnectionCommand::Close;
         }
-        if self.active.get() > 0 {
-            return ConnectionCommand::Serve;
+        if self.requests_in_flight.get() > 0 {
+            return ConnectionCommand::Continue;
         }
         let since = Some(self.since.get());
         match self.phase.get() {
@@ -195,7 +195,7 @@ impl ConnectionState {
             // An idle HTTP/2 client that does not respond to GOAWAY is disconnected.
             Phase::Idle if exceeds(since, limits.keep_alive_timeout * 2) => ConnectionCommand::Close,
             Phase::Idle if exceeds(since, limits.keep_alive_timeout) => ConnectionCommand::Drain,
-            _ => ConnectionCommand::Serve,
+            _ => ConnectionCommand::Continue,
         }
     }
 }
@@ -232,7 +232,7 @@ impl ConnectionRegistry {
     }
 
     /// Returns the number of open connections.
-    pub(super) fn open(&self) -> usize {
+    pub(super) fn open_count(&self) -> usize {
         self.0.borrow().iter().filter(|connection| connection.strong_count() > 0).count()
     }
 }

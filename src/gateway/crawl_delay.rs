@@ -55,7 +55,8 @@ impl CrawlDelayAdviser {
         let per_operator: Vec<(OperatorId, u32)> =
             delays.per_operator.iter().filter_map(|(operator, delay)| Some((*operator, seconds(*delay)?))).collect();
         let delay_of = |operator| per_operator.iter().find(|(id, _)| *id == operator).map(|(_, seconds)| *seconds);
-        let crawlers = operators.tokens().filter_map(|(token, operator)| Some((token.to_owned(), delay_of(operator)?)));
+        let crawlers =
+            operators.product_tokens().filter_map(|(token, operator)| Some((token.to_owned(), delay_of(operator)?)));
         let directives = RobotsDirectives {
             per_crawler: crawlers.collect(),
             default: delays.default.and_then(seconds),
@@ -66,7 +67,7 @@ impl CrawlDelayAdviser {
 
     fn advised(&self, class: ClassId, seconds: u32, now: Timestamp) -> u32 {
         let mut delays = self.0.lock();
-        let advised = delays.entry(class).or_insert(AdvisedDelay { seconds, since: now });
+        let advised = delays.entry(class).or_insert(AdvisedDelay { seconds, changed_at: now });
         *advised = advised.updated(seconds, now);
         advised.seconds
     }

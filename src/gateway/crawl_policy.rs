@@ -26,7 +26,7 @@ const HTML: &[u8] = b"text/html; charset=utf-8";
 pub(super) struct CrawlPolicy(Mutex<Option<RenderedPolicy>>);
 
 struct RenderedPolicy {
-    at: Timestamp,
+    rendered_at: Timestamp,
     document: Arc<RobotsDocument>,
     page: Arc<RobotsDocument>,
 }
@@ -41,18 +41,19 @@ impl CrawlPolicy {
     ) -> CachedRobots {
         let mut rendered = self.0.lock();
         let rendered = match &mut *rendered {
-            Some(rendered) if now.saturating_duration_since(rendered.at) < RENDER_INTERVAL => rendered,
+            Some(rendered) if now.saturating_duration_since(rendered.rendered_at) < RENDER_INTERVAL => rendered,
             old => old.insert(RenderedPolicy::new(&gather(), now)),
         };
         let document = Arc::clone(if page { &rendered.page } else { &rendered.document });
-        CachedRobots { edition: document, age: now.saturating_duration_since(rendered.at), fresh_for: MAX_AGE }
+        CachedRobots { document, age: now.saturating_duration_since(rendered.rendered_at), ttl: MAX_AGE }
     }
 }
 
 impl RenderedPolicy {
-    fn new(policy: &PolicyDocument<'_>, at: Timestamp) -> Self {
-        let document = |content_type, text| Arc::new(RobotsDocument::of(200, Bytes::from_static(content_type), text));
+    fn new(policy: &PolicyDocument<'_>, rendered_at: Timestamp) -> Self {
+        let document =
+            |content_type, text| Arc::new(RobotsDocument::from_parts(200, Bytes::from_static(content_type), text));
         let json = serde_json::to_vec_pretty(policy).expect("serializable document");
-        Self { at, document: document(JSON, json.into()), page: document(HTML, page::of(policy).into()) }
+        Self { rendered_at, document: document(JSON, json.into()), page: document(HTML, page::render(policy).into()) }
     }
 }

@@ -4,7 +4,7 @@ use crate::http1::{Field, Fields, Name, list};
 use crate::policy::identity::AddressSource;
 
 /// Prefix of the gateway's own field names.
-const OURS: &[u8] = b"x-tidegate-";
+const RESERVED_PREFIX: &[u8] = b"x-tidegate-";
 
 /// Returns true for fields that concern one connection only and are not forwarded.
 fn is_hop_by_hop(name: Name) -> bool {
@@ -69,11 +69,11 @@ pub(super) fn strip_hop_by_hop(fields: &mut Fields) {
         return;
     }
     drop_listed_trailers(fields);
-    let is_removed_anyway = |name: &[u8]| is_hop_by_hop(Name::of(name)) || name.eq_ignore_ascii_case(b"close");
+    let is_removed_anyway = |name: &[u8]| is_hop_by_hop(Name::from_bytes(name)) || name.eq_ignore_ascii_case(b"close");
     let listed: Vec<Vec<u8>> = fields
         .all(Name::Connection)
         .flat_map(list)
-        .filter(|name| !is_removed_anyway(name) && !is_protected(Name::of(name)))
+        .filter(|name| !is_removed_anyway(name) && !is_protected(Name::from_bytes(name)))
         .map(<[u8]>::to_vec)
         .collect();
     let trailers = fields.all(Name::Te).flat_map(list).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
@@ -126,8 +126,8 @@ fn is_untrusted(field: Field<'_>, source: &AddressSource, trusted: bool) -> bool
 /// of these begin with an x, so that other names cost one comparison.
 fn is_reserved_or_forwarding_variant(text: &[u8]) -> bool {
     matches!(text.first(), Some(b'x' | b'X'))
-        && (text.get(..OURS.len()).is_some_and(|start| eq_as_cgi(start, OURS))
-            || (text.contains(&b'_') && is_forwarding(Name::of_cgi(text))))
+        && (text.get(..RESERVED_PREFIX.len()).is_some_and(|start| eq_as_cgi(start, RESERVED_PREFIX))
+            || (text.contains(&b'_') && is_forwarding(Name::from_cgi_bytes(text))))
 }
 
 /// Returns true for a vendor's address header that is untrusted, or not spelled as configured.
@@ -146,7 +146,7 @@ fn eq_as_cgi(one: &[u8], other: &[u8]) -> bool {
 /// Returns true for a trailer that an origin can safely merge into the head. http1 removes trailers that change the
 /// framing, in their usual spelling.
 fn is_allowed_trailer(name: &[u8]) -> bool {
-    let parsed = Name::of_cgi(name);
+    let parsed = Name::from_cgi_bytes(name);
     !is_reserved(parsed)
         && !is_forwarding(parsed)
         && !is_hop_by_hop(parsed)

@@ -71,7 +71,7 @@ pub struct Dependencies {
     /// Quota and client state, which survives reloads.
     pub engine: Arc<Engine>,
     /// Recognizes crawlers by their user agents.
-    pub agents: Arc<UserAgentMatcher>,
+    pub user_agents: Arc<UserAgentMatcher>,
     /// Verifies crawler addresses.
     pub operators: Arc<OperatorTable>,
     /// Verifies request signatures.
@@ -79,7 +79,7 @@ pub struct Dependencies {
     /// The networks of the settings' address lists.
     pub lists: AddressLists,
     /// Notified when the ledger has responded; `None` if it is too slow for requests to wait for it.
-    pub ledger_answers: Option<Arc<Notify>>,
+    pub ledger_responses: Option<Arc<Notify>>,
     /// Unpredictable seed of ids and jitter.
     pub seed: u64,
 }
@@ -184,9 +184,9 @@ impl Handle {
         self.0.replace_config(
             ConfigSnapshot::new(settings, lists, &self.0.engine, self.now()).with_addresses_from(&before),
         );
-        self.0.adviser.reset();
+        self.0.crawl_delay_adviser.reset();
         self.refresh_robots();
-        self.0.new_origin.notify_one();
+        self.0.origin_changed.notify_one();
     }
 
     /// Activates new networks for the address lists of the current settings.
@@ -221,17 +221,17 @@ impl Handle {
 
     /// Returns true once the origin's address is resolved.
     pub fn is_origin_resolved(&self) -> bool {
-        !self.0.generation().addresses.load().is_empty()
+        !self.0.generation().origin_addresses.load().is_empty()
     }
 
     /// Returns the addresses of the origin, as last resolved.
     pub fn origin_addresses(&self) -> Vec<SocketAddr> {
-        self.0.generation().addresses.load().to_vec()
+        self.0.generation().origin_addresses.load().to_vec()
     }
 
     /// Returns the number of open client connections.
     pub fn connections(&self) -> usize {
-        self.0.connections.load(Ordering::Relaxed)
+        self.0.open_connections.load(Ordering::Relaxed)
     }
 
     /// Returns a snapshot of each quota.
@@ -246,7 +246,7 @@ impl Handle {
     }
 
     /// Returns the number of tracked clients and the number of evicted ones.
-    pub fn clients(&self) -> (usize, u64) {
+    pub fn client_counts(&self) -> (usize, u64) {
         (self.0.engine.clients_tracked(), self.0.engine.clients_evicted())
     }
 
@@ -262,7 +262,7 @@ impl Handle {
         for count in 0u64.. {
             tokio::select! {
                 _ = ticks.tick() => {}
-                () = self.0.new_origin.notified() => {}
+                () = self.0.origin_changed.notified() => {}
             }
             if count % RESOLVE_TICKS == 0 || !self.is_origin_resolved() {
                 self.resolve_origin().await;
@@ -278,14 +278,15 @@ impl Handle {
     fn refresh_robots(&self) {
         let (shared, snapshot) = (&self.0, self.0.generation());
         let settings = &snapshot.settings;
-        let advertised = shared.adviser.advertised(settings, &shared.operators, &self.quotas(), self.uptime());
-        shared.conduct.set_delays(&advertised.per_operator);
+        let advertised =
+            shared.crawl_delay_adviser.advertised(settings, &shared.operators, &self.quotas(), self.uptime());
+        shared.crawl_compliance.set_delays(&advertised.per_operator);
         shared.robots_cache.set_directives(advertised.directives);
         match settings.robots.override_file.as_deref() {
             None => shared.robots_cache.set_override(None),
             Some(file) => {
                 let text =
-                    shared.own_robots.lock().reload_if_changed(file, shared.robots_cache.override_text().as_ref());
+                    shared.robots_override.lock().reload_if_changed(file, shared.robots_cache.override_text().as_ref());
                 text.into_iter().for_each(|text| shared.robots_cache.set_override(Some(text)));
             }
         }
@@ -303,7 +304,7 @@ impl Handle {
 
     /// Returns how crawlers comply with their crawl delays, by operator.
     pub fn crawl_compliance(&self) -> Vec<ComplianceView> {
-        self.0.conduct.views()
+        self.0.crawl_compliance.views()
     }
 
     /// Resolves the origin. A failed lookup keeps the previous addresses.
@@ -315,10 +316,10 @@ impl Handle {
         }
         match tokio::net::lookup_host((origin.host.as_str(), origin.port)).await.map(Vec::from_iter) {
             Ok(addresses) if !addresses.is_empty() => {
-                if snapshot.addresses.load().is_empty() {
+                if snapshot.origin_addresses.load().is_empty() {
                     info!("Origin {} resolved to {}", origin.authority, addresses[0]);
                 }
-                snapshot.addresses.store(Arc::new(addresses));
+                snapshot.origin_addresses.store(Arc::new(addresses));
             }
             Ok(_) => warn!("Origin {} has no address records", origin.host),
             Err(error) => warn!(%error, "Origin {} DNS lookup failed: {error}", origin.host),

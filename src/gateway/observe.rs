@@ -23,8 +23,8 @@ pub(super) fn observed_request<'a>(
         client,
         user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
         browser,
-        referer: Referer::of(head.fields.get(Name::Referer), &target.host),
-        seen,
+        referer: Referer::from_header(head.fields.get(Name::Referer), &target.host),
+        headers: seen,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads the origin's own usage of a quota from its responses (`sync_from`).
 
-use crate::gateway::upstream::rate_limit::{most_restrictive, parse_reset, units};
+use crate::gateway::upstream::rate_limit::{most_restrictive, parse_reset, parse_units};
 use crate::http1::{Fields, Name};
 use crate::policy::quota::{ExhaustedRule, SyncFrom};
 use crate::policy::quota_sync::OriginReport;
@@ -12,9 +12,9 @@ const MAX_SCAN_BYTES: usize = 16 * 1024;
 
 /// Quota usage reported in the head of a response.
 pub(super) struct SyncHeaders<'a> {
-    pub(super) count: OriginReport,
+    pub(super) report: OriginReport,
     /// Configured header that cannot be parsed.
-    pub(super) unreadable: Option<&'a HeaderName>,
+    pub(super) unreadable_header: Option<&'a HeaderName>,
     /// Text in the body that marks the quota as exhausted.
     pub(super) body_text: Option<String>,
 }
@@ -24,58 +24,58 @@ pub(super) struct BodyScan {
     pub(super) quota: QuotaId,
     /// Window that the request was charged to.
     pub(super) window: u64,
-    pub(super) count: OriginReport,
+    pub(super) report: OriginReport,
     needle: String,
-    read: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 /// Reads the usage reported in the head of a response.
 pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, now: Timestamp) -> SyncHeaders<'a> {
     let (remaining, limits_reset) = match (&sync.remaining_header, header_value(fields, &sync.remaining_header)) {
-        (Some(name), Some(_)) if Name::of(name.as_str().as_bytes()) == Name::RateLimit => {
+        (Some(name), Some(_)) if Name::from_bytes(name.as_str().as_bytes()) == Name::RateLimit => {
             most_restrictive(fields, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
         }
-        (_, value) => (value.and_then(units), None),
+        (_, value) => (value.and_then(parse_units), None),
     };
     let reset = header_value(fields, &sync.reset_header).and_then(|value| parse_reset(value, now));
     let resets_at = reset.or(limits_reset);
     let unparsed_name = |name: &'a Option<HeaderName>, is_parsed: bool| {
         name.as_ref().filter(|_| !is_parsed && header_value(fields, name).is_some())
     };
-    let unreadable = unparsed_name(&sync.remaining_header, remaining.is_some())
+    let unreadable_header = unparsed_name(&sync.remaining_header, remaining.is_some())
         .or(unparsed_name(&sync.reset_header, reset.is_some()));
-    let mut count = OriginReport { remaining, resets_at, exhausted: false };
+    let mut report = OriginReport { remaining, resets_at, exhausted: false };
     let mut body_text = None;
     if let Some(exhausted) = sync.exhausted.as_ref().filter(|exhausted| exhausted.statuses.contains(&status.as_u16())) {
         match exhausted {
             ExhaustedRule { contains: Some(text), .. } if !any_header_contains(text, fields) => {
                 body_text = Some(text.clone());
             }
-            _ => count.exhausted = true,
+            _ => report.exhausted = true,
         }
         // A request to retry later contains the time.
         let retry_after = || fields.get(Name::RetryAfter).and_then(|value| parse_reset(value, now));
-        count.resets_at = count.resets_at.or_else(retry_after);
+        report.resets_at = report.resets_at.or_else(retry_after);
     }
-    SyncHeaders { count, unreadable, body_text }
+    SyncHeaders { report, unreadable_header, body_text }
 }
 
 impl BodyScan {
-    pub(super) fn new(quota: QuotaId, window: u64, count: OriginReport, needle: String) -> Self {
-        Self { quota, window, count, needle, read: Vec::new() }
+    pub(super) fn new(quota: QuotaId, window: u64, report: OriginReport, needle: String) -> Self {
+        Self { quota, window, report, needle, buffer: Vec::new() }
     }
 
     /// Scans a chunk of the body. Returns true once the text is found.
     pub(super) fn scan(&mut self, data: &[u8]) -> bool {
-        let from = self.read.len().saturating_sub(self.needle.len());
-        let capacity = MAX_SCAN_BYTES.saturating_sub(self.read.len());
-        self.read.extend_from_slice(&data[..data.len().min(capacity)]);
-        contains(&self.read[from..], self.needle.as_bytes())
+        let from = self.buffer.len().saturating_sub(self.needle.len());
+        let capacity = MAX_SCAN_BYTES.saturating_sub(self.buffer.len());
+        self.buffer.extend_from_slice(&data[..data.len().min(capacity)]);
+        contains(&self.buffer[from..], self.needle.as_bytes())
     }
 
     /// Returns true if the scan limit is reached.
     pub(super) fn is_done(&self) -> bool {
-        self.read.len() >= MAX_SCAN_BYTES
+        self.buffer.len() >= MAX_SCAN_BYTES
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
     fn remaining_units_are_parsed_in_every_form() {
         let left = |name, value| {
             let header = if name == "ratelimit" { "RateLimit" } else { "X-Left" };
-            sync_headers(&sync(name, None), 200, &[(header, value)]).count.remaining.map(Units::milli)
+            sync_headers(&sync(name, None), 200, &[(header, value)]).report.remaining.map(Units::milli)
         };
         assert_eq!(left("x-left", "12"), Some(12_000));
         assert_eq!(left("x-left", " 0.25"), Some(250));
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn reset_time_is_parsed_in_every_form() {
-        let reset = |value| sync_headers(&sync("x-left", None), 200, &[("x-reset", value)]).count.resets_at;
+        let reset = |value| sync_headers(&sync("x-left", None), 200, &[("x-reset", value)]).report.resets_at;
         let at = |seconds| Some(Timestamp::from_seconds(seconds));
         assert_eq!(reset("60"), at(1_800_000_060));
         assert_eq!(reset("1800000060"), at(1_800_000_060));
@@ -136,16 +136,16 @@ mod tests {
             assert_eq!(reset(invalid), None, "{invalid}");
         }
         let fields = [("ratelimit", "\"day\";r=7;t=60")];
-        assert_eq!(sync_headers(&sync("ratelimit", None), 200, &fields).count.resets_at, at(1_800_000_060));
+        assert_eq!(sync_headers(&sync("ratelimit", None), 200, &fields).report.resets_at, at(1_800_000_060));
     }
 
     #[test]
     fn unparsable_header_is_reported_by_name() {
         let sync = sync("x-left", None);
-        let unreadable = |fields| sync_headers(&sync, 200, fields).unreadable.map(HeaderName::as_str);
-        assert_eq!(unreadable(&[("x-left", "many"), ("x-reset", "60")]), Some("x-left"));
-        assert_eq!(unreadable(&[("x-left", "7"), ("x-reset", "soon")]), Some("x-reset"));
-        assert_eq!(unreadable(&[("x-left", "7")]), None, "a missing header is not unreadable");
+        let unreadable_header = |fields| sync_headers(&sync, 200, fields).unreadable_header.map(HeaderName::as_str);
+        assert_eq!(unreadable_header(&[("x-left", "many"), ("x-reset", "60")]), Some("x-left"));
+        assert_eq!(unreadable_header(&[("x-left", "7"), ("x-reset", "soon")]), Some("x-reset"));
+        assert_eq!(unreadable_header(&[("x-left", "7")]), None, "a missing header is not unreadable");
     }
 
     #[test]
@@ -155,14 +155,14 @@ mod tests {
         };
         let (any, with_text) = (exhausted(None), exhausted(Some("dailyLimit")));
         let by_status = sync_headers(&any, 429, &[("retry-after", "60")]);
-        assert!(by_status.count.exhausted && by_status.body_text.is_none());
-        assert_eq!(by_status.count.resets_at, Some(NOW + Duration::from_secs(60)));
-        assert!(!sync_headers(&exhausted(None), 503, &[]).count.exhausted);
+        assert!(by_status.report.exhausted && by_status.body_text.is_none());
+        assert_eq!(by_status.report.resets_at, Some(NOW + Duration::from_secs(60)));
+        assert!(!sync_headers(&exhausted(None), 503, &[]).report.exhausted);
         assert!(
-            sync_headers(&exhausted(Some("dailyLimit")), 403, &[("x-error", "a dailyLimitExceeded")]).count.exhausted
+            sync_headers(&exhausted(Some("dailyLimit")), 403, &[("x-error", "a dailyLimitExceeded")]).report.exhausted
         );
         let pending = sync_headers(&with_text, 403, &[]);
-        assert_eq!((pending.count.exhausted, pending.body_text.as_deref()), (false, Some("dailyLimit")));
+        assert_eq!((pending.report.exhausted, pending.body_text.as_deref()), (false, Some("dailyLimit")));
     }
 
     #[test]

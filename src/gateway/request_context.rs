@@ -22,11 +22,11 @@ use std::time::Duration;
 pub(super) struct ClientRequest {
     /// Request head; the one for the origin once the request is forwarded.
     pub(super) head: RequestHead,
-    pub(super) origin: ClientAddress,
+    pub(super) client_address: ClientAddress,
     pub(super) key: ClientKey,
     /// True if a signature was checked, whatever the result.
     pub(super) signed: bool,
-    pub(super) classified: Classification,
+    pub(super) classification: Classification,
     /// Observation for bot detection; `None` for declared bots.
     pub(super) observation: Option<Observation>,
     pub(super) route: usize,
@@ -35,17 +35,17 @@ pub(super) struct ClientRequest {
 /// Context of a request in flight.
 pub(super) struct RequestContext {
     worker: Rc<Worker>,
-    watch: Rc<ConnectionState>,
+    connection_state: Rc<ConnectionState>,
     current: Rc<CurrentConfig>,
-    visitor: ClientRequest,
+    client_request: ClientRequest,
     id: u64,
-    began: Timestamp,
-    standings: SmallVec<[QuotaUsage; 2]>,
+    started_at: Timestamp,
+    quota_usage: SmallVec<[QuotaUsage; 2]>,
     bucket: Option<BucketUsage>,
-    shadow: Option<Reason>,
-    refused: Option<Reason>,
+    shadow_reason: Option<Reason>,
+    refusal_reason: Option<Reason>,
     /// Scope that refused the request.
-    refused_by: Option<Arc<str>>,
+    refusing_scope: Option<Arc<str>>,
     retry_after: Option<u64>,
     /// Permit, held from admission until the cost is known.
     permit: Option<Permit>,
@@ -58,7 +58,7 @@ pub(super) struct RequestContext {
     bytes: u64,
     is_upstream: bool,
     /// Key of the response in the connection's timeouts.
-    answer: Option<usize>,
+    response_key: Option<usize>,
     origin_status: Option<u16>,
     upstream_duration: Option<Duration>,
     /// Scans of the response body for the exhaustion text of a quota.
@@ -67,7 +67,7 @@ pub(super) struct RequestContext {
 }
 
 /// Status in the log if the client disconnected before the response. Never sent.
-const CLIENT_LEFT: u16 = 499;
+const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 impl RequestContext {
     /// Returns the context of a request that was evaluated.
@@ -82,28 +82,28 @@ impl RequestContext {
         // Boxed, because it is moved often.
         Box::new(Self {
             worker,
-            watch: connection_state,
+            connection_state,
             current,
-            visitor: client_request,
+            client_request,
             id,
-            began: decision.at,
-            standings: decision.quota_usage.clone(),
+            started_at: decision.decided_at,
+            quota_usage: decision.quota_usage.clone(),
             bucket: decision.bucket,
-            shadow: decision.shadow,
-            refused: match &decision.outcome {
+            shadow_reason: decision.shadow,
+            refusal_reason: match &decision.outcome {
                 AdmissionOutcome::Refused(refusal) => Some(refusal.reason),
                 AdmissionOutcome::Admitted(_) => None,
             },
-            refused_by: None,
+            refusing_scope: None,
             retry_after: None,
             permit: None,
             slots: None,
             scope_wait: Duration::ZERO,
             receipt: Receipt::new(),
-            status: StatusCode::from_u16(CLIENT_LEFT).expect("valid status"),
+            status: StatusCode::from_u16(CLIENT_CLOSED_REQUEST).expect("valid status"),
             bytes: 0,
             is_upstream: false,
-            answer: None,
+            response_key: None,
             origin_status: None,
             upstream_duration: None,
             body_scans: Vec::new(),
@@ -127,7 +127,7 @@ impl RequestContext {
     }
 
     pub(super) fn started_at(&self) -> Timestamp {
-        self.began
+        self.started_at
     }
 
     pub(super) fn uptime(&self) -> Timestamp {
@@ -139,20 +139,20 @@ impl RequestContext {
     }
 
     pub(super) fn client_request(&self) -> &ClientRequest {
-        &self.visitor
+        &self.client_request
     }
 
     /// Returns the client request, to be rewritten for the origin.
     pub(super) fn client_request_mut(&mut self) -> &mut ClientRequest {
-        &mut self.visitor
+        &mut self.client_request
     }
 
     /// Returns the usage for the rate-limit fields.
     pub(super) fn rate_limit_snapshot(&self) -> RateLimitSnapshot<'_> {
         RateLimitSnapshot {
-            class: self.visitor.classified.class,
-            route: self.visitor.route,
-            usages: &self.standings,
+            class: self.client_request.classification.class,
+            route: self.client_request.route,
+            usages: &self.quota_usage,
             bucket: self.bucket,
             refusal: None,
         }
@@ -160,19 +160,19 @@ impl RequestContext {
 
     /// Records a refusal by the quota rules.
     pub(super) fn set_refused(&mut self, reason: Reason, retry_after: Option<u64>) {
-        self.refused = Some(reason);
+        self.refusal_reason = Some(reason);
         self.retry_after = retry_after;
     }
 
     /// Records a refusal by a scope after admission.
     pub(super) fn set_refused_by_scope(&mut self, scope: Arc<str>, reason: Reason, retry_after: Option<u64>) {
-        self.refused_by = Some(scope);
+        self.refusing_scope = Some(scope);
         self.set_throttled(reason, retry_after);
     }
 
     fn set_throttled(&mut self, reason: Reason, retry_after: Option<u64>) {
-        let ClientRequest { key, classified, .. } = &self.visitor;
-        self.current.admission.record_scope_refusal(*key, classified.class, self.began);
+        let ClientRequest { key, classification, .. } = &self.client_request;
+        self.current.admission.record_scope_refusal(*key, classification.class, self.started_at);
         self.set_refused(reason, retry_after);
     }
 
@@ -188,7 +188,7 @@ impl RequestContext {
 
     /// Records the end of the queue wait.
     pub(super) fn end_queue_wait(&mut self) {
-        self.scope_wait = self.worker.now().saturating_duration_since(self.began);
+        self.scope_wait = self.worker.now().saturating_duration_since(self.started_at);
     }
 
     /// Marks the start of the upstream request and stores the slots.
@@ -212,14 +212,14 @@ impl RequestContext {
 
     /// Records the time of the upstream response or failure.
     pub(super) fn record_upstream_response(&mut self, now: Timestamp, status: Option<StatusCode>) {
-        self.upstream_duration = Some(now.saturating_duration_since(self.began + self.scope_wait));
+        self.upstream_duration = Some(now.saturating_duration_since(self.started_at + self.scope_wait));
         self.origin_status = status.map(|status| status.as_u16());
     }
 
     /// Returns the permit to send the request, and its head.
     pub(super) fn permit_and_head(&mut self) -> (&mut Permit, &RequestHead) {
         let permit = self.permit.as_mut().expect("sent upstream and not settled");
-        (permit, &self.visitor.head)
+        (permit, &self.client_request.head)
     }
 
     /// Settles the permit with the cost that `actual` returns for each quota.
@@ -240,14 +240,14 @@ impl RequestContext {
     /// Records the status at the start of the response.
     pub(super) fn begin_response(&mut self, status: StatusCode) {
         self.status = status;
-        self.answer = self.watch.on_response_start();
+        self.response_key = self.connection_state.on_response_start();
     }
 
     /// Adds `bytes` to the number of body bytes sent.
     pub(super) fn add_body_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
-        if let Some(key) = self.answer {
-            self.watch.on_response_progress(key);
+        if let Some(key) = self.response_key {
+            self.connection_state.on_response_progress(key);
         }
     }
 
@@ -264,12 +264,12 @@ impl RequestContext {
     }
 
     fn route(&self) -> &crate::policy::route::Route {
-        &self.current.settings.rules.routes[self.visitor.route]
+        &self.current.settings.rules.routes[self.client_request.route]
     }
 
     fn finish_observation(&self) {
-        if let Some(observation) = &self.visitor.observation {
-            let status = self.origin_status.filter(|_| self.refused.is_none());
+        if let Some(observation) = &self.client_request.observation {
+            let status = self.origin_status.filter(|_| self.refusal_reason.is_none());
             observation.finish(status, &self.current.admission);
         }
     }
@@ -277,10 +277,10 @@ impl RequestContext {
 
 impl Drop for RequestContext {
     fn drop(&mut self) {
-        if let Some(key) = self.answer {
-            self.watch.on_response_end(key);
+        if let Some(key) = self.response_key {
+            self.connection_state.on_response_end(key);
         }
-        self.watch.on_request_end(!self.is_complete);
+        self.connection_state.on_request_end(!self.is_complete);
         // The client may have disconnected before the response, or before the request was sent.
         self.settle_unknown();
         self.finish_observation();

@@ -4,23 +4,23 @@ use bytes::{Bytes, BytesMut};
 use std::fmt;
 
 /// Capacity for the bodies of a few dozen refusals.
-const BLOCK: usize = 8192;
+const BLOCK_CAPACITY: usize = 8192;
 
 /// Free capacity before each write, so that the buffer rarely grows during one.
-const ROOM: usize = 1024;
+const MIN_FREE_CAPACITY: usize = 1024;
 
 /// Buffer in which bodies are written.
 pub(super) struct ScratchBuffer(BytesMut);
 
 impl ScratchBuffer {
     pub(super) fn new() -> Self {
-        Self(BytesMut::with_capacity(BLOCK))
+        Self(BytesMut::with_capacity(BLOCK_CAPACITY))
     }
 
     /// Returns the text that `write` writes.
     pub(super) fn bytes(&mut self, write: impl FnOnce(&mut Self) -> fmt::Result) -> Option<Bytes> {
-        if self.0.capacity() - self.0.len() < ROOM {
-            self.0.reserve(BLOCK);
+        if self.0.capacity() - self.0.len() < MIN_FREE_CAPACITY {
+            self.0.reserve(BLOCK_CAPACITY);
         }
         let written = write(self);
         let text = self.0.split().freeze();

@@ -22,27 +22,27 @@ use tokio::sync::Notify;
 pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) engine: Arc<Engine>,
-    pub(super) agents: Arc<UserAgentMatcher>,
+    pub(super) user_agents: Arc<UserAgentMatcher>,
     pub(super) operators: Arc<OperatorTable>,
     pub(super) signatures: Arc<SignatureVerifier>,
     /// Notified when the ledger has responded, if requests may wait for it.
-    pub(super) ledger_answers: Option<Arc<Notify>>,
+    pub(super) ledger_responses: Option<Arc<Notify>>,
     /// Notified when an origin needs a DNS lookup at once.
-    pub(super) new_origin: Notify,
+    pub(super) origin_changed: Notify,
     /// Open client connections of all workers.
-    pub(super) connections: AtomicUsize,
+    pub(super) open_connections: AtomicUsize,
     /// Open client connections by address, if limited.
     pub(super) connection_counts: ConnectionCounts,
-    pub(super) workers: usize,
+    pub(super) worker_count: usize,
     pub(super) via: Via,
     /// Hashes client credentials with a per-process key, so that hashes are unpredictable and differ after a restart.
-    pub(super) secrets: RandomState,
+    pub(super) credential_hasher: RandomState,
     /// The robots.txt of each site, the crawl delays in it, and the crawlers' compliance.
     pub(super) robots_cache: RobotsCache,
-    pub(super) adviser: CrawlDelayAdviser,
-    pub(super) conduct: CrawlCompliance,
+    pub(super) crawl_delay_adviser: CrawlDelayAdviser,
+    pub(super) crawl_compliance: CrawlCompliance,
     /// The administrator's robots.txt file, if configured.
-    pub(super) own_robots: Mutex<OverrideFile>,
+    pub(super) robots_override: Mutex<OverrideFile>,
     config: ArcSwap<ConfigSnapshot>,
     snapshot_number: AtomicU64,
 }
@@ -55,27 +55,28 @@ pub(super) struct Via {
 }
 
 impl Shared {
-    pub(super) fn new(dependencies: Dependencies, settings: Settings, workers: usize) -> Self {
-        let Dependencies { clock, engine, agents, operators, signatures, lists, ledger_answers, seed } = dependencies;
+    pub(super) fn new(dependencies: Dependencies, settings: Settings, worker_count: usize) -> Self {
+        let Dependencies { clock, engine, user_agents, operators, signatures, lists, ledger_responses, seed } =
+            dependencies;
         let snapshot = ConfigSnapshot::new(settings, lists, &engine, clock.now());
-        let compliance = CrawlCompliance::of(operators.names().count());
+        let compliance = CrawlCompliance::new(operators.names().count());
         Self {
             clock,
             engine,
-            agents,
+            user_agents,
             operators,
             signatures,
-            ledger_answers,
-            new_origin: Notify::new(),
-            connections: AtomicUsize::new(0),
+            ledger_responses,
+            origin_changed: Notify::new(),
+            open_connections: AtomicUsize::new(0),
             connection_counts: ConnectionCounts::default(),
-            workers,
+            worker_count,
             via: Via::new(seed),
-            secrets: RandomState::new(),
+            credential_hasher: RandomState::new(),
             robots_cache: RobotsCache::default(),
-            adviser: CrawlDelayAdviser::default(),
-            conduct: compliance,
-            own_robots: Mutex::default(),
+            crawl_delay_adviser: CrawlDelayAdviser::default(),
+            crawl_compliance: compliance,
+            robots_override: Mutex::default(),
             config: ArcSwap::from_pointee(snapshot),
             snapshot_number: AtomicU64::new(0),
         }

@@ -38,12 +38,12 @@ pub(super) enum RequestError {
     /// Request that has already passed through this gateway.
     Loop,
     /// Request that is not unambiguous HTTP/1.1.
-    Unreadable(http1::Malformed),
+    Malformed(http1::Malformed),
 }
 
 impl<'a> Target<'a> {
     /// Parses the target of a request. Rejects everything that the gateway and the origin could interpret differently.
-    pub(super) fn of(head: &'a RequestHead, via: &str, max_body: u64) -> Result<Self, RequestError> {
+    pub(super) fn parse(head: &'a RequestHead, via: &str, max_body: u64) -> Result<Self, RequestError> {
         let fields = &head.fields;
         if matches!(head.method, Method::CONNECT | Method::TRACE) {
             return Err(RequestError::Method);
@@ -52,7 +52,7 @@ impl<'a> Target<'a> {
             if fields.contains(Name::TransferEncoding) {
                 return Err(RequestError::Framing);
             }
-            if number(length).is_none_or(|length| length > max_body) {
+            if parse_number(length).is_none_or(|length| length > max_body) {
                 return Err(RequestError::TooLarge);
             }
         }
@@ -65,7 +65,7 @@ impl<'a> Target<'a> {
         check_host(head)?;
         check_path(head)?;
         let path = normalize(head.target.path()).map_err(|_| RequestError::Path)?;
-        Ok(Self { host: asked_host(head), path, query: head.target.query() })
+        Ok(Self { host: request_host(head), path, query: head.target.query() })
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn host(head: &RequestHead) -> &[u8] {
 }
 
 /// Returns the host in lower case, without its port.
-pub(super) fn asked_host(head: &RequestHead) -> Cow<'_, str> {
+pub(super) fn request_host(head: &RequestHead) -> Cow<'_, str> {
     without_port(host(head))
 }
 
@@ -94,7 +94,7 @@ fn without_port(host: &[u8]) -> Cow<'_, str> {
     }
 }
 
-fn number(digits: &[u8]) -> Option<u64> {
+fn parse_number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 

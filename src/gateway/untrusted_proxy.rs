@@ -16,8 +16,8 @@ use tracing::warn;
 /// Detects the first untrusted proxy.
 #[derive(Default)]
 pub(super) struct UntrustedProxy {
-    is_found: AtomicBool,
-    sighting: Mutex<Option<Detection>>,
+    is_detected: AtomicBool,
+    detection: Mutex<Option<Detection>>,
 }
 
 /// A peer, the header it sent, and the proxies to trust.
@@ -31,7 +31,7 @@ struct Detection {
 impl UntrustedProxy {
     /// Checks a request from `peer`, and warns of the first one that a proxy seems to have forwarded.
     pub(super) fn observe(&self, trust: &ProxyTrust, peer: IpAddr, fields: &Fields) {
-        if self.is_found.load(Ordering::Relaxed) || !is_private(peer) || is_trusted(trust, peer) {
+        if self.is_detected.load(Ordering::Relaxed) || !is_private(peer) || is_trusted(trust, peer) {
             return;
         }
         if !fields.names().any(headers::is_client_address_header) {
@@ -44,13 +44,13 @@ impl UntrustedProxy {
 
     /// Returns the warning with a hint, if a proxy was detected.
     pub(super) fn warning(&self) -> Option<String> {
-        self.sighting.lock().as_ref().map(ToString::to_string)
+        self.detection.lock().as_ref().map(ToString::to_string)
     }
 
     fn report(&self, detection: Detection) {
-        if !self.is_found.swap(true, Ordering::Relaxed) {
+        if !self.is_detected.swap(true, Ordering::Relaxed) {
             warn!("{detection}");
-            *self.sighting.lock() = Some(detection);
+            *self.detection.lock() = Some(detection);
         }
     }
 }
@@ -93,7 +93,7 @@ fn is_trusted(trust: &ProxyTrust, peer: IpAddr) -> bool {
 
 /// Returns the forwarding header of the request: the configured one, else the first known one.
 fn forwarding_header(trust: &ProxyTrust, fields: &Fields) -> Option<&'static str> {
-    let preferred = trust.source.header().map(|name| Name::of(name.as_bytes()));
+    let preferred = trust.source.header().map(|name| Name::from_bytes(name.as_bytes()));
     let is_sent = |(name, _): &&(Name, &str)| fields.contains(*name);
     let first = FORWARDING_HEADERS.iter().find(|(name, _)| Some(*name) == preferred).filter(is_sent);
     first.or_else(|| FORWARDING_HEADERS.iter().find(is_sent)).map(|(_, text)| *text)

@@ -36,22 +36,22 @@ pub(super) struct Worker {
     /// Monotonic time at the last update, precise enough for timeouts.
     uptime: Rc<Cell<Timestamp>>,
     dates: DateCache,
-    watched: ConnectionRegistry,
+    connections: ConnectionRegistry,
     upstream: Upstream,
     claims: RefCell<ClaimCache>,
     telemetry: WorkerTelemetry,
     scratch: RefCell<ScratchBuffer>,
     /// Window in which the origin's count of a quota was last unparsable.
-    unreadable: RefCell<BTreeMap<QuotaId, u64>>,
+    unreadable_windows: RefCell<BTreeMap<QuotaId, u64>>,
     drain: mpsc::Sender<Incoming>,
     seed: u64,
-    decisions: Cell<u64>,
+    decision_count: Cell<u64>,
 }
 
 /// Current configuration snapshot, reference-counted per thread.
 pub(super) struct CurrentConfig {
-    number: u64,
-    generation: Arc<ConfigSnapshot>,
+    config_number: u64,
+    snapshot: Arc<ConfigSnapshot>,
 }
 
 /// Stage of the gateway's shutdown.
@@ -73,20 +73,20 @@ impl Worker {
     ) -> Rc<Self> {
         let uptime = Rc::new(Cell::new(shared.clock.monotonic_now()));
         let deadlines = Deadlines::new(Rc::clone(&uptime));
-        let current = CurrentConfig { number: shared.config_number(), generation: shared.generation() };
+        let current = CurrentConfig { config_number: shared.config_number(), snapshot: shared.generation() };
         Rc::new(Self {
             current: RefCell::new(Rc::new(current)),
             uptime,
             dates: DateCache::new(),
-            watched: ConnectionRegistry::default(),
+            connections: ConnectionRegistry::default(),
             upstream: Upstream::new(deadlines),
             claims: RefCell::new(ClaimCache::new(foldhash::fast::RandomState::default())),
             telemetry,
             scratch: RefCell::new(ScratchBuffer::new()),
-            unreadable: RefCell::default(),
+            unreadable_windows: RefCell::default(),
             drain,
             seed,
-            decisions: Cell::new(0),
+            decision_count: Cell::new(0),
             shared,
         })
     }
@@ -102,16 +102,16 @@ impl Worker {
             }
             match *stage.borrow_and_update() {
                 Stage::Serving => {}
-                Stage::Draining => self.watched.command_all(ConnectionCommand::Drain),
+                Stage::Draining => self.connections.command_all(ConnectionCommand::Drain),
                 Stage::Closed => break,
             }
             self.tick().await;
-            if *stage.borrow() == Stage::Draining && self.watched.open() == 0 {
+            if *stage.borrow() == Stage::Draining && self.connections.open_count() == 0 {
                 break;
             }
         }
-        self.watched.command_all(ConnectionCommand::Close);
-        while self.watched.open() > 0 {
+        self.connections.command_all(ConnectionCommand::Close);
+        while self.connections.open_count() > 0 {
             tokio::task::yield_now().await;
         }
         self.telemetry().flush();
@@ -125,7 +125,7 @@ impl Worker {
         self.monotonic_now();
         tokio::task::yield_now().await;
         let current = self.current();
-        self.watched.sweep(&current.settings.limits, current.settings.origin.response_timeout);
+        self.connections.sweep(&current.settings.limits, current.settings.origin.response_timeout);
         self.upstream.sweep(&current.settings.origin, self.uptime.get());
         self.telemetry().flush();
     }
@@ -136,10 +136,10 @@ impl Worker {
 
     /// Returns the current configuration snapshot. A reload takes effect with the next request.
     pub(super) fn current(&self) -> Rc<CurrentConfig> {
-        let number = self.shared.config_number();
+        let config_number = self.shared.config_number();
         let mut current = self.current.borrow_mut();
-        if current.number != number {
-            *current = Rc::new(CurrentConfig { number, generation: self.shared.generation() });
+        if current.config_number != config_number {
+            *current = Rc::new(CurrentConfig { config_number, snapshot: self.shared.generation() });
         }
         Rc::clone(&current)
     }
@@ -167,7 +167,7 @@ impl Worker {
     }
 
     pub(super) fn connections(&self) -> &ConnectionRegistry {
-        &self.watched
+        &self.connections
     }
 
     pub(super) fn upstream(&self) -> &Upstream {
@@ -175,7 +175,7 @@ impl Worker {
     }
 
     pub(super) fn user_agent_claim(&self, user_agent: &[u8]) -> (Claim, BrowserTraits) {
-        self.claims.borrow_mut().claim(&self.shared.agents, user_agent)
+        self.claims.borrow_mut().claim(&self.shared.user_agents, user_agent)
     }
 
     pub(super) fn telemetry(&self) -> &WorkerTelemetry {
@@ -192,13 +192,13 @@ impl Worker {
 
     /// Returns a unique decision id that does not reveal the number of decisions.
     pub(super) fn next_decision_id(&self) -> u64 {
-        let count = self.decisions.get();
-        self.decisions.set(count.wrapping_add(1));
+        let count = self.decision_count.get();
+        self.decision_count.set(count.wrapping_add(1));
         mix(self.seed.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
     pub(super) fn names<'a>(&'a self, current: &'a CurrentConfig) -> ConfigNames<'a> {
-        ConfigNames { shared: &self.shared, rules: &current.settings.rules, number: current.number }
+        ConfigNames { shared: &self.shared, rules: &current.settings.rules, config_number: current.config_number }
     }
 
     /// Synchronizes a quota with the usage that the origin reported.
@@ -236,13 +236,13 @@ impl Worker {
         window: u64,
         header: &HeaderName,
     ) {
-        if self.unreadable.borrow_mut().insert(quota, window) != Some(window) {
+        if self.unreadable_windows.borrow_mut().insert(quota, window) != Some(window) {
             let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
             warn!("Unparsable origin header {header}: quota {quota} is not synchronized");
         }
     }
 
-    pub(super) fn note_failure(&self, error: &ForwardError) {
+    pub(super) fn log_upstream_failure(&self, error: &ForwardError) {
         debug!(%error, "Upstream request failed: {error}");
     }
 }
@@ -251,6 +251,6 @@ impl Deref for CurrentConfig {
     type Target = ConfigSnapshot;
 
     fn deref(&self) -> &ConfigSnapshot {
-        &self.generation
+        &self.snapshot
     }
 }

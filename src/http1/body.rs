@@ -17,7 +17,7 @@ use tokio::io::AsyncWrite;
 pub(super) enum BodyReader {
     Exact(u64),
     Chunked(ChunkReader),
-    UntilClose { closed: bool },
+    UntilClose { is_closed: bool },
 }
 
 impl BodyReader {
@@ -25,7 +25,7 @@ impl BodyReader {
         match length {
             BodyLength::Exact(length) => Self::Exact(length),
             BodyLength::Chunked => Self::Chunked(ChunkReader::new()),
-            BodyLength::UntilClose => Self::UntilClose { closed: false },
+            BodyLength::UntilClose => Self::UntilClose { is_closed: false },
         }
     }
 
@@ -34,7 +34,7 @@ impl BodyReader {
         match self {
             Self::Exact(0) => Ok(BodyChunk::End),
             Self::Chunked(chunks) => chunks.next(buffer),
-            Self::UntilClose { closed: true } if buffer.is_empty() => Ok(BodyChunk::End),
+            Self::UntilClose { is_closed: true } if buffer.is_empty() => Ok(BodyChunk::End),
             _ if buffer.is_empty() => Ok(BodyChunk::Pending),
             Self::Exact(left) => {
                 let length = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
@@ -46,10 +46,10 @@ impl BodyReader {
     }
 
     /// Handles the end of the stream. Returns true if it completes the body, false if it truncates it.
-    pub(super) fn closed(&mut self) -> bool {
+    pub(super) fn on_eof(&mut self) -> bool {
         match self {
-            Self::UntilClose { closed } => {
-                *closed = true;
+            Self::UntilClose { is_closed } => {
+                *is_closed = true;
                 true
             }
             _ => self.is_done(),
@@ -61,7 +61,7 @@ impl BodyReader {
         match self {
             Self::Exact(left) => *left == 0,
             Self::Chunked(chunks) => chunks.is_done(),
-            Self::UntilClose { closed } => *closed,
+            Self::UntilClose { is_closed } => *is_closed,
         }
     }
 
@@ -134,7 +134,7 @@ impl<B: SendBody> BodyWriter<B> {
         context: &mut Context<'_>,
     ) -> Poll<Result<(), WriteError>> {
         loop {
-            if self.end.is_some() || !out.has_room() {
+            if self.end.is_some() || !out.has_capacity() {
                 ready!(out.poll_flush(io, context)).map_err(WriteError::Io)?;
             }
             if let Some(end) = self.end.take() {

@@ -9,9 +9,9 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 /// Capacity for a head and a small body, kept by idle connections.
-pub(super) const SMALL: usize = 8 * 1024;
+pub(super) const SMALL_CAPACITY: usize = 8 * 1024;
 /// Capacity for one read of a large body: few system calls per megabyte, and within a core's cache.
-pub(super) const LARGE: usize = 256 * 1024;
+pub(super) const LARGE_CAPACITY: usize = 256 * 1024;
 /// Chunks up to this size are copied to the pending bytes, which costs less than a slice of their own.
 const MAX_COPY: usize = 4 * 1024;
 /// Pending bytes above which the buffer is flushed.
@@ -30,13 +30,13 @@ const MAX_SPARE: usize = 8;
 pub(super) struct ReadBuffer {
     pub(super) buffer: BytesMut,
     /// Capacity of the next read; grows while reads fill it.
-    room: usize,
-    grown: bool,
+    read_capacity: usize,
+    is_grown: bool,
 }
 
 impl ReadBuffer {
     pub(super) fn new(first: BytesMut) -> Self {
-        Self { buffer: first, room: SMALL, grown: false }
+        Self { buffer: first, read_capacity: SMALL_CAPACITY, is_grown: false }
     }
 
     /// Reads once; 0 is the end of the stream. `expected` is the number of bytes certain to follow, if known.
@@ -48,23 +48,27 @@ impl ReadBuffer {
         context: &mut Context<'_>,
         expected: u64,
     ) -> Poll<io::Result<usize>> {
-        let room = usize::try_from(expected).unwrap_or(LARGE).clamp(self.room, LARGE);
-        if self.spare_capacity() < room && !self.buffer.try_reclaim(room) && self.spare_capacity() < room / 4 {
-            self.reserve(room);
+        let read_capacity =
+            usize::try_from(expected).unwrap_or(LARGE_CAPACITY).clamp(self.read_capacity, LARGE_CAPACITY);
+        if self.spare_capacity() < read_capacity
+            && !self.buffer.try_reclaim(read_capacity)
+            && self.spare_capacity() < read_capacity / 4
+        {
+            self.reserve(read_capacity);
         }
         let spare = self.spare_capacity();
         let read = ready!(pin!(io.read_buf(&mut self.buffer)).poll(context))?;
         if read == spare {
-            self.room = (self.room * 2).min(LARGE);
+            self.read_capacity = (self.read_capacity * 2).min(LARGE_CAPACITY);
         }
         Poll::Ready(Ok(read))
     }
 
     /// Ends a message: releases a buffer that grew for it.
     pub(super) fn shrink(&mut self) {
-        self.room = SMALL;
-        if self.grown && self.buffer.is_empty() {
-            self.grown = false;
+        self.read_capacity = SMALL_CAPACITY;
+        if self.is_grown && self.buffer.is_empty() {
+            self.is_grown = false;
             let buffer = std::mem::take(&mut self.buffer);
             SPARE.with_borrow_mut(|spare| {
                 if spare.len() < MAX_SPARE {
@@ -78,18 +82,18 @@ impl ReadBuffer {
         self.buffer.capacity() - self.buffer.len()
     }
 
-    fn reserve(&mut self, room: usize) {
-        if room < LARGE {
-            return self.buffer.reserve(room);
+    fn reserve(&mut self, read_capacity: usize) {
+        if read_capacity < LARGE_CAPACITY {
+            return self.buffer.reserve(read_capacity);
         }
-        self.grown = true;
+        self.is_grown = true;
         let spare = SPARE.with_borrow_mut(Vec::pop).filter(|spare| spare.is_empty());
-        match spare.map(|mut spare| (spare.try_reclaim(LARGE + self.buffer.len()), spare)) {
+        match spare.map(|mut spare| (spare.try_reclaim(LARGE_CAPACITY + self.buffer.len()), spare)) {
             Some((true, mut spare)) => {
                 spare.extend_from_slice(&self.buffer);
                 self.buffer = spare;
             }
-            _ => self.buffer.reserve(2 * LARGE),
+            _ => self.buffer.reserve(2 * LARGE_CAPACITY),
         }
     }
 }
@@ -99,28 +103,28 @@ impl ReadBuffer {
 pub(super) struct WriteBuffer {
     front: Vec<u8>,
     written: usize,
-    piece: Bytes,
-    behind: Vec<u8>,
+    chunk: Bytes,
+    back: Vec<u8>,
 }
 
 impl WriteBuffer {
     /// Returns the buffer to which the next copied bytes are appended.
     pub(super) fn front_mut(&mut self) -> &mut Vec<u8> {
-        if self.piece.is_empty() { &mut self.front } else { &mut self.behind }
+        if self.chunk.is_empty() { &mut self.front } else { &mut self.back }
     }
 
-    /// Appends `bytes`. Requires that there [is room](Self::has_room).
+    /// Appends `bytes`. Requires that there [is room](Self::has_capacity).
     pub(super) fn push(&mut self, bytes: Bytes) {
-        if bytes.len() <= MAX_COPY || !self.piece.is_empty() {
+        if bytes.len() <= MAX_COPY || !self.chunk.is_empty() {
             self.front_mut().extend_from_slice(&bytes);
         } else {
-            self.piece = bytes;
+            self.chunk = bytes;
         }
     }
 
     /// Returns true if more can be appended before a flush.
-    pub(super) fn has_room(&self) -> bool {
-        self.piece.is_empty() && self.front.len() < MAX_PENDING
+    pub(super) fn has_capacity(&self) -> bool {
+        self.chunk.is_empty() && self.front.len() < MAX_PENDING
     }
 
     /// Writes until the buffer is empty.
@@ -132,12 +136,12 @@ impl WriteBuffer {
         while !self.is_empty() {
             let front = &self.front[self.written..];
             let io = Pin::new(&mut *io);
-            let written = if self.piece.is_empty() {
+            let written = if self.chunk.is_empty() {
                 ready!(io.poll_write(context, front))?
             } else {
-                let slices = [IoSlice::new(front), IoSlice::new(&self.piece), IoSlice::new(&self.behind)];
+                let slices = [IoSlice::new(front), IoSlice::new(&self.chunk), IoSlice::new(&self.back)];
                 let begin = usize::from(front.is_empty());
-                let end = 3 - usize::from(self.behind.is_empty());
+                let end = 3 - usize::from(self.back.is_empty());
                 ready!(io.poll_write_vectored(context, &slices[begin..end]))?
             };
             if written == 0 {
@@ -150,7 +154,7 @@ impl WriteBuffer {
 
     /// Returns true if the buffer is empty.
     pub(super) fn is_empty(&self) -> bool {
-        self.written == self.front.len() && self.piece.is_empty()
+        self.written == self.front.len() && self.chunk.is_empty()
     }
 
     /// Returns true if none of the bytes were written.
@@ -165,13 +169,13 @@ impl WriteBuffer {
         if self.written == self.front.len() {
             self.front.clear();
             self.written = 0;
-            if !self.piece.is_empty() {
-                let from_piece = rest.min(self.piece.len());
-                self.piece.advance(from_piece);
-                if self.piece.is_empty() {
+            if !self.chunk.is_empty() {
+                let from_piece = rest.min(self.chunk.len());
+                self.chunk.advance(from_piece);
+                if self.chunk.is_empty() {
                     // Releases the reader's buffer, which is then reused.
-                    self.piece = Bytes::new();
-                    std::mem::swap(&mut self.front, &mut self.behind);
+                    self.chunk = Bytes::new();
+                    std::mem::swap(&mut self.front, &mut self.back);
                     self.written = rest - from_piece;
                 }
             }

@@ -12,7 +12,7 @@ use std::io::Write;
 const MAX_EXTENSION_BYTES: usize = 16 * 1024;
 const MAX_TRAILER_BYTES: usize = 16 * 1024;
 /// Maximum digits of a size, including leading zeros: those of 64 bits.
-const MOST_DIGITS: u8 = 16;
+const MAX_SIZE_DIGITS: u8 = 16;
 
 /// Decodes a chunked body.
 #[derive(Debug)]
@@ -101,14 +101,14 @@ impl ChunkReader {
             if matches!(self.state, ChunkState::Data(_) | ChunkState::Trailers | ChunkState::Done) {
                 break;
             }
-            self.state = self.after(byte)?;
+            self.state = self.next_state(byte)?;
             skipped += 1;
         }
         buffer.advance(skipped);
         Ok(())
     }
 
-    fn after(&mut self, byte: u8) -> Result<ChunkState, Malformed> {
+    fn next_state(&mut self, byte: u8) -> Result<ChunkState, Malformed> {
         Ok(match (self.state, byte) {
             (ChunkState::SizeStart, _) => ChunkState::Size(digit(byte).ok_or(Malformed::Chunk)?, 1),
             (ChunkState::Size(size, _), b'\r') => ChunkState::SizeEnd(size),
@@ -117,7 +117,7 @@ impl ChunkReader {
                 self.count_extension()?;
                 ChunkState::SizeSpace(size)
             }
-            (ChunkState::Size(size, digits), _) if digits < MOST_DIGITS => {
+            (ChunkState::Size(size, digits), _) if digits < MAX_SIZE_DIGITS => {
                 ChunkState::Size(size << 4 | digit(byte).ok_or(Malformed::Chunk)?, digits + 1)
             }
             (ChunkState::Extension(size), b'\r') => ChunkState::SizeEnd(size),
@@ -161,7 +161,7 @@ pub(super) fn write_end(out: &mut Vec<u8>, trailers: Option<&HeaderMap>, announc
 }
 
 /// Returns the trailers that `fields` announce, without those that would change the framing (RFC 9110 section 6.5.1).
-pub(super) fn announced(fields: &Fields) -> Vec<HeaderName> {
+pub(super) fn announced_trailers(fields: &Fields) -> Vec<HeaderName> {
     let names = fields.all(Name::Trailer).flat_map(list);
     names.filter_map(|name| HeaderName::from_bytes(name).ok()).filter(is_allowed_trailer).collect()
 }
@@ -271,7 +271,7 @@ mod tests {
             trailers.insert(name, "1".parse().expect("valid value"));
         }
         let mut out = Vec::new();
-        write_end(&mut out, Some(&trailers), &announced(&fields));
+        write_end(&mut out, Some(&trailers), &announced_trailers(&fields));
         assert_eq!(out, b"0\r\nx-sum: 1\r\n\r\n");
     }
 }

@@ -7,7 +7,7 @@ use super::body::{BodyCoding, BodyReader, BodyWriter, SendBody, WriteError};
 use super::buffer::{ReadBuffer, WriteBuffer};
 use super::chunked::{self, BodyChunk};
 use super::framing::Malformed;
-use super::head::{self, HeadReader, Limits, ResponseHead};
+use super::head::{self, HeadLimits, HeadReader, ResponseHead};
 use super::message::{RequestHead, Response};
 use super::name::Name;
 use bytes::{Bytes, BytesMut};
@@ -31,7 +31,7 @@ struct ConnectionInner<IO> {
     io: IO,
     incoming: ReadBuffer,
     outgoing: WriteBuffer,
-    limits: Limits,
+    limits: HeadLimits,
     requests_sent: u32,
 }
 
@@ -85,7 +85,7 @@ impl Stream for TcpStream {
 
 impl<IO: Stream> Connection<IO> {
     /// Returns a connection over the connected stream `io`.
-    pub fn new(io: IO, limits: Limits) -> Self {
+    pub fn new(io: IO, limits: HeadLimits) -> Self {
         let incoming = ReadBuffer::new(BytesMut::new());
         Self(Box::new(ConnectionInner { io, incoming, outgoing: WriteBuffer::default(), limits, requests_sent: 0 }))
     }
@@ -183,7 +183,7 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
         let head = loop {
             match self.reader.response(&mut conn.incoming.buffer)? {
                 Some(head) if head.status == StatusCode::SWITCHING_PROTOCOLS => {
-                    return Poll::Ready(Err(Malformed::Switched.into()));
+                    return Poll::Ready(Err(Malformed::SwitchingProtocols.into()));
                 }
                 Some(head) if head.status.is_informational() => {}
                 Some(head) => break head,
@@ -196,7 +196,7 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
                 },
             }
         };
-        let ResponseHead { status, version, fields, noted: framing } = head;
+        let ResponseHead { status, version, fields, framing } = head;
         let length = framing.response_length(&self.head.method, status, version)?;
         let body = ResponseBody {
             conn: self.conn.take(),
@@ -250,7 +250,7 @@ fn write_head<B: Body>(out: &mut Vec<u8>, head: &RequestHead, body: &B) -> BodyC
         }
         None => {
             head::write_chunked(out);
-            BodyCoding::Chunked(chunked::announced(fields))
+            BodyCoding::Chunked(chunked::announced_trailers(fields))
         }
     };
     out.extend_from_slice(b"\r\n");
@@ -277,7 +277,7 @@ impl<IO, B> ResponseBody<IO, B> {
 }
 
 impl<IO: Stream, B: SendBody> ResponseBody<IO, B> {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<BodyChunk, Error>> {
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<BodyChunk, Error>> {
         let Some(conn) = &mut self.conn else { return Poll::Ready(Ok(BodyChunk::End)) };
         if let Some(upload) = &mut self.upload {
             upload.poll_upload(conn, context)?;
@@ -291,7 +291,7 @@ impl<IO: Stream, B: SendBody> ResponseBody<IO, B> {
                 chunk => return Poll::Ready(Ok(chunk)),
             }
             match ready!(conn.incoming.poll_read(&mut conn.io, context, self.body.expected())) {
-                Ok(0) if self.body.closed() => self.reusable = false,
+                Ok(0) if self.body.on_eof() => self.reusable = false,
                 Ok(0) => return Poll::Ready(Err(Error::UnexpectedEof)),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Err(Error::Io(error))),
@@ -305,7 +305,7 @@ impl<IO: Stream, B: SendBody> Body for ResponseBody<IO, B> {
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let chunk = match ready!(self.poll_piece(context)) {
+        let chunk = match ready!(self.poll_chunk(context)) {
             Ok(chunk) => chunk,
             Err(error) => {
                 self.conn = None;

@@ -11,7 +11,7 @@ use std::fmt;
 /// Header fields in order, with the original spelling of their names.
 #[derive(Clone, Default)]
 pub struct Fields {
-    read: Bytes,
+    head: Bytes,
     added: Vec<u8>,
     lines: Vec<FieldLine>,
 }
@@ -56,7 +56,7 @@ pub(super) const LINES_ADDED: usize = 8;
 
 impl FieldLine {
     /// Returns the line of a field in `head`; `name` and `value` are slices of it.
-    pub(super) fn read(head: &[u8], name: &[u8], value: &[u8]) -> Self {
+    pub(super) fn from_head(head: &[u8], name: &[u8], value: &[u8]) -> Self {
         let start = offset(head, name);
         let name_end = start + name.len();
         // The pointer of an empty value may be outside of the head.
@@ -64,7 +64,7 @@ impl FieldLine {
         let end = from + value.len();
         let is_canonical = head.get(name_end..from) == Some(SEPARATOR.as_bytes()) && head[end..].starts_with(LINE_END);
         let [start, name_end, from, end] = [start, name_end, from, end].map(|position| position as u32);
-        Self { name: Name::of(name), source: Source::Read, is_canonical, start, name_end, value: from, end }
+        Self { name: Name::from_bytes(name), source: Source::Read, is_canonical, start, name_end, value: from, end }
     }
 
     pub(super) fn name(&self) -> Name {
@@ -96,12 +96,12 @@ pub(super) fn offset(whole: &[u8], part: &[u8]) -> usize {
 impl Fields {
     /// Returns an empty list.
     pub const fn new() -> Self {
-        Self { read: Bytes::new(), added: Vec::new(), lines: Vec::new() }
+        Self { head: Bytes::new(), added: Vec::new(), lines: Vec::new() }
     }
 
     /// Returns the fields at `lines` of `head`.
-    pub(super) fn read(head: Bytes, lines: Vec<FieldLine>) -> Self {
-        Self { read: head, added: Vec::new(), lines }
+    pub(super) fn from_head(head: Bytes, lines: Vec<FieldLine>) -> Self {
+        Self { head, added: Vec::new(), lines }
     }
 
     /// Returns the number of fields.
@@ -141,7 +141,7 @@ impl Fields {
 
     /// Iterates over the values of all fields named `text`, in any case.
     pub fn get_all_by_text<'a>(&'a self, text: &str) -> impl Iterator<Item = &'a [u8]> {
-        let name = Name::of(text.as_bytes());
+        let name = Name::from_bytes(text.as_bytes());
         let is_match = move |field: &Field<'_>| match name {
             Name::Other => field.name == name && field.text.eq_ignore_ascii_case(text.as_bytes()),
             known => field.name == known,
@@ -156,8 +156,8 @@ impl Fields {
 
     /// Keeps the fields for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
-        let Self { read, added, lines } = self;
-        lines.retain(|line| keep(line.field(if line.source == Source::Read { read } else { added })));
+        let Self { head, added, lines } = self;
+        lines.retain(|line| keep(line.field(if line.source == Source::Read { head } else { added })));
     }
 
     /// Removes all fields with that name.
@@ -194,7 +194,7 @@ impl Fields {
 
     /// Appends a field with any name.
     fn append_raw(&mut self, name: &str, value: &[u8]) {
-        self.append_line(Name::of(name.as_bytes()), [name, SEPARATOR], |text| {
+        self.append_line(Name::from_bytes(name.as_bytes()), [name, SEPARATOR], |text| {
             text.0.extend_from_slice(value);
             Ok(())
         });
@@ -244,12 +244,12 @@ impl Fields {
 
     fn write_run(&self, out: &mut Vec<u8>, run: Option<(Source, u32, u32)>) {
         let Some((source, start, end)) = run else { return };
-        let bytes = if source == Source::Read { &self.read[..] } else { &self.added };
+        let bytes = if source == Source::Read { &self.head[..] } else { &self.added };
         out.extend_from_slice(&bytes[start as usize..end as usize]);
     }
 
     fn source(&self, line: &FieldLine) -> &[u8] {
-        if line.source == Source::Read { &self.read } else { &self.added }
+        if line.source == Source::Read { &self.head } else { &self.added }
     }
 
     /// Converts the fields to a map for HTTP/2, with names in lower case.
@@ -258,7 +258,7 @@ impl Fields {
         for line in &self.lines {
             let field = line.field(self.source(line));
             let value = match line.source {
-                Source::Read => HeaderValue::from_maybe_shared(self.read.slice(line.value as usize..line.end as usize)),
+                Source::Read => HeaderValue::from_maybe_shared(self.head.slice(line.value as usize..line.end as usize)),
                 Source::Added => HeaderValue::from_bytes(field.value),
             };
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(field.text), value) {

@@ -33,7 +33,7 @@ pub enum Malformed {
     BothLengths,
     /// A response 101 without an upgrade request.
     #[error("unexpected protocol switch by the origin")]
-    Switched,
+    SwitchingProtocols,
     /// A chunk violates the grammar, or its extensions exceed the limit.
     #[error("malformed chunk")]
     Chunk,
@@ -159,7 +159,7 @@ mod tests {
     fn framing_info(fields: &[(&'static str, &'static str)]) -> Result<FramingInfo, Malformed> {
         let mut framing = FramingInfo::default();
         for (name, value) in fields {
-            framing.record(Name::of(name.as_bytes()), value.as_bytes())?;
+            framing.record(Name::from_bytes(name.as_bytes()), value.as_bytes())?;
         }
         Ok(framing)
     }

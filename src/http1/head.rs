@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 
 /// Limits of a message head.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct HeadLimits {
     /// Maximum bytes, including the empty line.
     pub size: usize,
     /// Maximum number of fields.
@@ -22,37 +22,37 @@ pub struct Limits {
 const MAX_TARGET_LEN: usize = u16::MAX as usize - 1;
 
 /// Number of fields up to which parsing needs no allocation.
-const ON_STACK: usize = 100;
+const MAX_STACK_FIELDS: usize = 100;
 
 /// A response head.
 pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
     pub(super) version: Version,
     pub(super) fields: Fields,
-    pub(super) noted: FramingInfo,
+    pub(super) framing: FramingInfo,
 }
 
 /// Reads heads from a buffer that is filled incrementally.
 pub(super) struct HeadReader {
-    limits: Limits,
+    limits: HeadLimits,
     /// Number of bytes already searched for the end of the head.
-    seen: usize,
+    searched_bytes: usize,
 }
 
-type Slots<'b> = [MaybeUninit<Header<'b>>];
+type HeaderSlots<'b> = [MaybeUninit<Header<'b>>];
 
 /// A parsed head that is still in the buffer.
-struct Parsed<S> {
+struct ParsedHead<S> {
     start: S,
     version: Version,
     length: usize,
     lines: Vec<FieldLine>,
-    noted: FramingInfo,
+    framing: FramingInfo,
 }
 
 impl HeadReader {
-    pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, seen: 0 }
+    pub(super) fn new(limits: HeadLimits) -> Self {
+        Self { limits, searched_bytes: 0 }
     }
 
     /// Removes a request head from `buffer` and returns it with its framing fields. Returns `None` while it is
@@ -73,9 +73,9 @@ impl HeadReader {
             if ends != LineEnds::Crlf {
                 return Err(Malformed::BareLf);
             }
-            Ok(Some(Parsed { start, version: version(request.version), length, lines, noted: framing }))
+            Ok(Some(ParsedHead { start, version: version(request.version), length, lines, framing }))
         })?;
-        let Some(Parsed { start: (method, from, to), version, length, lines, noted: framing }) = parsed else {
+        let Some(ParsedHead { start: (method, from, to), version, length, lines, framing }) = parsed else {
             return Ok(None);
         };
         if to - from > MAX_TARGET_LEN {
@@ -83,7 +83,7 @@ impl HeadReader {
         }
         let head = buffer.split_to(length).freeze();
         let target = Uri::from_maybe_shared(head.slice(from..to)).map_err(|_| Malformed::Head)?;
-        Ok(Some((RequestHead { method, target, version, fields: Fields::read(head, lines) }, framing)))
+        Ok(Some((RequestHead { method, target, version, fields: Fields::from_head(head, lines) }, framing)))
     }
 
     /// Removes a response head from `buffer`. Returns `None` while it is incomplete.
@@ -100,25 +100,25 @@ impl HeadReader {
             if ends == LineEnds::Mixed {
                 framing.forbid_reuse();
             }
-            Ok(Some(Parsed { start, version: version(response.version), length, lines, noted: framing }))
+            Ok(Some(ParsedHead { start, version: version(response.version), length, lines, framing }))
         })?;
-        let Some(Parsed { start: status, version, length, lines, noted: framing }) = parsed else { return Ok(None) };
-        let fields = Fields::read(buffer.split_to(length).freeze(), lines);
-        Ok(Some(ResponseHead { status, version, fields, noted: framing }))
+        let Some(ParsedHead { start: status, version, length, lines, framing }) = parsed else { return Ok(None) };
+        let fields = Fields::from_head(buffer.split_to(length).freeze(), lines);
+        Ok(Some(ResponseHead { status, version, fields, framing }))
     }
 
     fn parse<S>(
         &mut self,
         buffer: &BytesMut,
-        parse: impl for<'b> FnOnce(&'b [u8], &mut Slots<'b>) -> Result<Option<Parsed<S>>, Malformed>,
-    ) -> Result<Option<Parsed<S>>, Malformed> {
+        parse: impl for<'b> FnOnce(&'b [u8], &mut HeaderSlots<'b>) -> Result<Option<ParsedHead<S>>, Malformed>,
+    ) -> Result<Option<ParsedHead<S>>, Malformed> {
         // Parsed at the first bytes, so that malformed input is rejected at once, and again when the end has arrived: a
         // head that arrives byte by byte is not parsed for every byte.
-        if buffer.is_empty() || (self.seen > 0 && !contains_head_end(buffer, self.seen)) {
+        if buffer.is_empty() || (self.searched_bytes > 0 && !contains_head_end(buffer, self.searched_bytes)) {
             return self.parse_more(buffer);
         }
-        let parsed = if self.limits.fields <= ON_STACK {
-            parse(buffer, &mut [const { MaybeUninit::uninit() }; ON_STACK][..self.limits.fields])
+        let parsed = if self.limits.fields <= MAX_STACK_FIELDS {
+            parse(buffer, &mut [const { MaybeUninit::uninit() }; MAX_STACK_FIELDS][..self.limits.fields])
         } else {
             parse(buffer, &mut vec![MaybeUninit::new(EMPTY_HEADER); self.limits.fields])
         };
@@ -126,14 +126,14 @@ impl HeadReader {
             None => self.parse_more(buffer),
             Some(parsed) if parsed.length > self.limits.size => Err(Malformed::HeadTooLarge),
             Some(parsed) => {
-                self.seen = 0;
+                self.searched_bytes = 0;
                 Ok(Some(parsed))
             }
         }
     }
 
-    fn parse_more<S>(&mut self, buffer: &BytesMut) -> Result<Option<Parsed<S>>, Malformed> {
-        self.seen = buffer.len();
+    fn parse_more<S>(&mut self, buffer: &BytesMut) -> Result<Option<ParsedHead<S>>, Malformed> {
+        self.searched_bytes = buffer.len();
         match buffer.len() > self.limits.size {
             true => Err(Malformed::HeadTooLarge),
             false => Ok(None),
@@ -141,9 +141,9 @@ impl HeadReader {
     }
 }
 
-/// Returns true if the bytes from `seen` on complete an empty line.
-fn contains_head_end(bytes: &[u8], seen: usize) -> bool {
-    let tail = &bytes[seen.saturating_sub(3)..];
+/// Returns true if the bytes from `searched_bytes` on complete an empty line.
+fn contains_head_end(bytes: &[u8], searched_bytes: usize) -> bool {
+    let tail = &bytes[searched_bytes.saturating_sub(3)..];
     tail.windows(2).any(|pair| pair == b"\n\n") || tail.windows(3).any(|three| three == b"\n\r\n")
 }
 
@@ -210,7 +210,7 @@ fn lines(head: &[u8], headers: &[Header<'_>]) -> Result<(Vec<FieldLine>, Framing
     let mut framing = FramingInfo::default();
     let mut all_canonical = true;
     for header in headers {
-        let line = FieldLine::read(head, header.name.as_bytes(), header.value);
+        let line = FieldLine::from_head(head, header.name.as_bytes(), header.value);
         all_canonical &= line.is_canonical();
         if framing.record(line.name(), header.value)? {
             lines.push(line);
@@ -236,7 +236,7 @@ fn frames_with_crlf(head: &[u8], first: usize) -> bool {
 
 /// Reads a trailer section, which ends like a head. Returns `None` while it is incomplete.
 pub(super) fn trailers(buffer: &mut BytesMut, max_bytes: usize) -> Result<Option<HeaderMap>, Malformed> {
-    let mut slots = [EMPTY_HEADER; ON_STACK];
+    let mut slots = [EMPTY_HEADER; MAX_STACK_FIELDS];
     let (length, headers) = match httparse::parse_headers(buffer, &mut slots) {
         Ok(httparse::Status::Complete((length, headers))) if length <= max_bytes => (length, headers),
         Ok(httparse::Status::Partial) if buffer.len() <= max_bytes => return Ok(None),

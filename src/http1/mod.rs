@@ -25,6 +25,6 @@ pub use date::DateCache;
 pub(crate) use fields::list;
 pub use fields::{Field, Fields, Value};
 pub use framing::Malformed;
-pub use head::Limits;
+pub use head::HeadLimits;
 pub use message::{Request, RequestHead, Response};
 pub use name::Name;

@@ -81,7 +81,7 @@ names! {
 
 impl Name {
     /// Returns the name spelled `text`, in any case.
-    pub fn of(text: &[u8]) -> Self {
+    pub fn from_bytes(text: &[u8]) -> Self {
         if text.is_empty() {
             return Self::Other;
         }
@@ -94,12 +94,12 @@ impl Name {
     }
 
     /// Returns the name spelled `text` for an origin that treats `_` as `-`, as CGI and WSGI do.
-    pub fn of_cgi(text: &[u8]) -> Self {
-        let mut dashed = [0; LONGEST];
+    pub fn from_cgi_bytes(text: &[u8]) -> Self {
+        let mut dashed = [0; MAX_NAME_LEN];
         let Some(dashed) = dashed.get_mut(..text.len()) else { return Self::Other };
         dashed.copy_from_slice(text);
         dashed.iter_mut().filter(|byte| **byte == b'_').for_each(|byte| *byte = b'-');
-        Self::of(dashed)
+        Self::from_bytes(dashed)
     }
 
     /// Returns the text of the name; empty for [`Name::Other`].
@@ -117,7 +117,7 @@ impl Name {
 pub(super) const SEPARATOR: &str = ": ";
 
 /// Length of the longest known name.
-const LONGEST: usize = longest();
+const MAX_NAME_LEN: usize = max_name_len();
 
 const SLOTS: usize = 256;
 const EMPTY_SLOT: u8 = u8::MAX;
@@ -141,7 +141,7 @@ const fn slot(factor: usize, text: &[u8]) -> usize {
     (key.wrapping_mul(factor) >> 20) % SLOTS
 }
 
-const fn longest() -> usize {
+const fn max_name_len() -> usize {
     let (mut longest, mut index) = (0, 0);
     while index < KNOWN.len() {
         let length = KNOWN[index].1.len() - SEPARATOR.len();
@@ -183,25 +183,25 @@ mod tests {
         for (index, (name, opening)) in KNOWN.iter().enumerate() {
             let text = opening.trim_end_matches(": ");
             assert_eq!(*name as usize, index);
-            assert_eq!(Name::of(text.as_bytes()), *name);
-            assert_eq!(Name::of(text.to_ascii_uppercase().as_bytes()), *name);
+            assert_eq!(Name::from_bytes(text.as_bytes()), *name);
+            assert_eq!(Name::from_bytes(text.to_ascii_uppercase().as_bytes()), *name);
             assert_eq!(name.text(), text);
         }
     }
 
     #[test]
     fn underscores_count_as_dashes_to_cgi() {
-        assert_eq!(Name::of_cgi(b"X_Tidegate-Operator"), Name::Operator);
-        assert_eq!(Name::of_cgi(b"x_ratelimit_interval_seconds"), Name::XRateLimitIntervalSeconds);
+        assert_eq!(Name::from_cgi_bytes(b"X_Tidegate-Operator"), Name::Operator);
+        assert_eq!(Name::from_cgi_bytes(b"x_ratelimit_interval_seconds"), Name::XRateLimitIntervalSeconds);
         for text in ["", "_", "x_tidegate_operator_", "x_ratelimit_interval_seconds_and_more"] {
-            assert_eq!(Name::of_cgi(text.as_bytes()), Name::Other, "{text}");
+            assert_eq!(Name::from_cgi_bytes(text.as_bytes()), Name::Other, "{text}");
         }
     }
 
     #[test]
     fn similar_names_are_not_known_names() {
         for text in ["", "h", "hast", "hostt", "xhost", "user_agent", "x-tidegate-clazs", "\u{e4}", "-"] {
-            assert_eq!(Name::of(text.as_bytes()), Name::Other, "{text}");
+            assert_eq!(Name::from_bytes(text.as_bytes()), Name::Other, "{text}");
         }
         assert_eq!(Name::Other.text(), "");
     }

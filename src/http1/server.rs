@@ -15,7 +15,7 @@ pub use request::{BodyError, RequestBody};
 use super::body::SendBody;
 use super::buffer::WriteBuffer;
 use super::framing::{BodyLength, Malformed};
-use super::head::{HeadReader, Limits};
+use super::head::{HeadLimits, HeadReader};
 use super::message::{Request, Response};
 use bytes::BytesMut;
 use conn::{SharedConn, SkipResult};
@@ -29,7 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 #[derive(Debug)]
 pub struct ServeOptions<'a, D, R> {
     /// Limits of request heads.
-    pub limits: Limits,
+    pub limits: HeadLimits,
     /// If set, closes the connection after the current response, or at once if there is none. The connection must be
     /// polled after a change.
     pub finish: &'a Cell<bool>,
@@ -46,12 +46,12 @@ struct ResponseContext {
     is_http10: bool,
     is_head: bool,
     keeps_alive: bool,
-    takes_trailers: bool,
+    accepts_trailers: bool,
 }
 
 impl ResponseContext {
     /// Context of a request that could not be parsed.
-    const UNPARSED: Self = Self { is_http10: false, is_head: false, keeps_alive: false, takes_trailers: false };
+    const UNPARSED: Self = Self { is_http10: false, is_head: false, keeps_alive: false, accepts_trailers: false };
 }
 
 /// Serves the client on `io`, from which `first` has already been read.

@@ -19,22 +19,22 @@ pub(super) struct MockStream(Rc<RefCell<MockState>>);
 
 #[derive(Debug, Default)]
 struct MockState {
-    says: VecDeque<Vec<u8>>,
-    then: AfterScript,
-    heard: Vec<u8>,
+    pending_reads: VecDeque<Vec<u8>>,
+    after_script: AfterScript,
+    written: Vec<u8>,
     reads: usize,
     writes: usize,
-    takes: Option<usize>,
-    shut: bool,
+    write_limit: Option<usize>,
+    is_shut_down: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum AfterScript {
     #[default]
-    Waits,
-    Closes,
-    Fails,
-    Repeats,
+    Pending,
+    Eof,
+    Error,
+    RepeatLast,
 }
 
 impl MockStream {
@@ -46,7 +46,7 @@ impl MockStream {
     }
 
     /// Returns a stream that yields `text` in segments of the lengths `cuts`, then the rest in one.
-    pub(super) fn cut(mut text: &[u8], cuts: &[usize]) -> Self {
+    pub(super) fn reads_in_segments(mut text: &[u8], cuts: &[usize]) -> Self {
         let script = Self::default();
         for &cut in cuts {
             let (segment, rest) = text.split_at(cut.min(text.len()));
@@ -59,38 +59,38 @@ impl MockStream {
 
     pub(super) fn push_read(&self, part: impl AsRef<[u8]>) {
         if !part.as_ref().is_empty() {
-            self.state().says.push_back(part.as_ref().to_vec());
+            self.state().pending_reads.push_back(part.as_ref().to_vec());
         }
     }
 
     pub(super) fn then_eof(self) -> Self {
-        self.closes();
+        self.close();
         self
     }
 
-    pub(super) fn closes(&self) {
-        self.state().then = AfterScript::Closes;
+    pub(super) fn close(&self) {
+        self.state().after_script = AfterScript::Eof;
     }
 
-    pub(super) fn then_fails(self) -> Self {
-        self.state().then = AfterScript::Fails;
+    pub(super) fn then_error(self) -> Self {
+        self.state().after_script = AfterScript::Error;
         self
     }
 
     /// Repeats the last part forever.
-    pub(super) fn then_repeats(self) -> Self {
-        self.state().then = AfterScript::Repeats;
+    pub(super) fn then_repeat_last(self) -> Self {
+        self.state().after_script = AfterScript::RepeatLast;
         self
     }
 
     /// Accepts at most `limit` bytes of writes.
     pub(super) fn write_limit(self, limit: usize) -> Self {
-        self.state().takes = Some(limit);
+        self.state().write_limit = Some(limit);
         self
     }
 
     pub(super) fn written(&self) -> String {
-        String::from_utf8_lossy(&self.state().heard).into_owned()
+        String::from_utf8_lossy(&self.state().written).into_owned()
     }
 
     pub(super) fn reads(&self) -> usize {
@@ -110,20 +110,20 @@ impl AsyncRead for MockStream {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut state = self.state();
         state.reads += 1;
-        let then = state.then;
-        let Some(mut next) = state.says.pop_front() else {
-            return match then {
-                AfterScript::Closes => Poll::Ready(Ok(())),
-                AfterScript::Fails => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
-                AfterScript::Waits | AfterScript::Repeats => Poll::Pending,
+        let after_script = state.after_script;
+        let Some(mut next) = state.pending_reads.pop_front() else {
+            return match after_script {
+                AfterScript::Eof => Poll::Ready(Ok(())),
+                AfterScript::Error => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                AfterScript::Pending | AfterScript::RepeatLast => Poll::Pending,
             };
         };
         let rest = next.split_off(next.len().min(buffer.remaining()));
         buffer.put_slice(&next);
         if !rest.is_empty() {
-            state.says.push_front(rest);
-        } else if let (AfterScript::Repeats, true) = (then, state.says.is_empty()) {
-            state.says.push_back(next);
+            state.pending_reads.push_front(rest);
+        } else if let (AfterScript::RepeatLast, true) = (after_script, state.pending_reads.is_empty()) {
+            state.pending_reads.push_back(next);
         }
         Poll::Ready(Ok(()))
     }
@@ -132,19 +132,19 @@ impl AsyncRead for MockStream {
 impl Stream for MockStream {
     fn has_no_input(&self) -> bool {
         let state = self.state();
-        state.says.is_empty() && matches!(state.then, AfterScript::Waits)
+        state.pending_reads.is_empty() && matches!(state.after_script, AfterScript::Pending)
     }
 }
 
 impl AsyncWrite for MockStream {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut state = self.state();
-        let room = state.takes.map_or(usize::MAX, |limit| limit - state.heard.len());
+        let room = state.write_limit.map_or(usize::MAX, |limit| limit - state.written.len());
         if room == 0 {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let bytes = &bytes[..bytes.len().min(room)];
-        state.heard.extend_from_slice(bytes);
+        state.written.extend_from_slice(bytes);
         state.writes += 1;
         Poll::Ready(Ok(bytes.len()))
     }
@@ -167,7 +167,7 @@ impl AsyncWrite for MockStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.state().shut = true;
+        self.state().is_shut_down = true;
         Poll::Ready(Ok(()))
     }
 }
@@ -230,15 +230,15 @@ impl Body for WrongLengthBody {
 }
 
 /// Any body.
-pub(super) struct Boxed(Pin<Box<dyn Body<Data = Bytes, Error = Infallible>>>);
+pub(super) struct DynBody(Pin<Box<dyn Body<Data = Bytes, Error = Infallible>>>);
 
-impl Boxed {
+impl DynBody {
     pub(super) fn new(body: impl Body<Data = Bytes, Error = Infallible> + 'static) -> Self {
         Self(Box::pin(body))
     }
 }
 
-impl Body for Boxed {
+impl Body for DynBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -3,13 +3,13 @@
 use super::bots::{Bots, RequesterKind};
 use super::dry_run::DryRunError;
 use super::logs::{LogBufferError, Logs};
-use super::path_tree::{PageRequest, Tree};
+use super::path_tree::{PageRequest, PathTree};
 use super::self_requests::SelfRequests;
 use super::time_range::LogTimeRange;
 use crate::policy::bot_detection::ResourceKind;
 use crate::policy::route::normalize;
 use crate::replay::log::{
-    Counts, LineError, LinePosition, LogLine, LogReadError, LoggedClient, MergedLog, OrderedLine, east,
+    LineCounts, LineError, LinePosition, LogLine, LogReadError, LoggedClient, MergedLog, OrderedLine, line_utc_offset,
 };
 use crate::user_agents::{ClaimCache, UserAgentMatcher};
 use crate::verify::OperatorTable;
@@ -20,28 +20,28 @@ use std::time::Duration;
 
 /// Figures of a log, in memory that does not grow with the log.
 pub(super) struct LogAnalysis<'a> {
-    pub(super) agents: &'a Arc<UserAgentMatcher>,
+    pub(super) user_agents: &'a Arc<UserAgentMatcher>,
     pub(super) operators: &'a Arc<OperatorTable>,
-    pub(super) days: LogTimeRange,
+    pub(super) time_range: LogTimeRange,
     pub(super) bots: Bots,
-    pub(super) tree: Tree,
+    pub(super) tree: PathTree,
     /// Number of requests by file extension of assets, as spelled.
     pub(super) extensions: BTreeMap<String, u64>,
     pub(super) self_requests: SelfRequests,
-    pub(super) requests: Requests,
+    pub(super) requests: RequestCounts,
     /// True if any line contains a user agent.
     pub(super) has_user_agents: bool,
 }
 
 /// Number of requests by type.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Requests {
-    pub(super) all: u64,
+pub(super) struct RequestCounts {
+    pub(super) total: u64,
     pub(super) pages: u64,
     pub(super) assets: u64,
     pub(super) robots: u64,
     /// Number of invalid lines.
-    pub(super) broken: u64,
+    pub(super) invalid_lines: u64,
 }
 
 /// Error of `init`.
@@ -52,10 +52,10 @@ pub enum InitError {
     Unreadable(#[from] LogReadError),
     /// A log that can be read only once is too long.
     #[error(transparent)]
-    Unkept(#[from] LogBufferError),
+    Buffer(#[from] LogBufferError),
     /// The dry run failed.
     #[error(transparent)]
-    Untried(#[from] DryRunError),
+    DryRun(#[from] DryRunError),
     /// The logs contain no requests.
     #[error(
         "no requests found in {lines} lines{first}; expected an access log in combined, common or Tidegate format, \
@@ -70,8 +70,8 @@ pub enum InitError {
 }
 
 impl InitError {
-    fn of(counts: &Counts, names: &[String]) -> Self {
-        let first = counts.broken.iter().min_by_key(|(_, (_, position))| *position);
+    fn no_request(counts: &LineCounts, names: &[String]) -> Self {
+        let first = counts.invalid_lines.iter().min_by_key(|(_, (_, position))| *position);
         let describe = |(kind, (_, position)): (&LineError, &(u64, LinePosition))| {
             let name = names.get(position.file).map_or("", String::as_str);
             format!("; first invalid line {name}:{}: {}", position.number, kind.message())
@@ -82,26 +82,26 @@ impl InitError {
 
 impl<'a> LogAnalysis<'a> {
     /// Analyzes logs with the tables of bots and operators.
-    pub(super) fn of(
+    pub(super) fn from_logs(
         logs: &Logs,
-        agents: &'a Arc<UserAgentMatcher>,
+        user_agents: &'a Arc<UserAgentMatcher>,
         operators: &'a Arc<OperatorTable>,
     ) -> Result<Self, InitError> {
         let mut analysis = Self {
-            agents,
+            user_agents,
             operators,
-            days: LogTimeRange::default(),
+            time_range: LogTimeRange::default(),
             bots: Bots::default(),
-            tree: Tree::default(),
+            tree: PathTree::default(),
             extensions: BTreeMap::new(),
             self_requests: SelfRequests::default(),
-            requests: Requests::default(),
+            requests: RequestCounts::default(),
             has_user_agents: false,
         };
         let mut claims = ClaimCache::new(foldhash::fast::RandomState::default());
-        let mut lines = MergedLog::new(logs.open()?, OUT_OF_ORDER);
-        while let Some(OrderedLine { at, place: position, text }) = lines.next_line()? {
-            let utc_offset = east(text).unwrap_or(0);
+        let mut lines = MergedLog::new(logs.open()?, REORDER_WINDOW);
+        while let Some(OrderedLine { at, position, text }) = lines.next_line()? {
+            let utc_offset = line_utc_offset(text).unwrap_or(0);
             let result = LogLine::read(text).map(|line| {
                 line.into_iter().for_each(|line| analysis.record(&LogLine { at, ..line }, utc_offset, &mut claims));
             });
@@ -109,31 +109,31 @@ impl<'a> LogAnalysis<'a> {
                 lines.count_line_error(error, position);
             }
         }
-        analysis.requests.broken = lines.counts.broken.values().map(|(count, _)| count).sum();
-        match analysis.requests.all {
-            0 => Err(InitError::of(&lines.counts, &logs.names())),
+        analysis.requests.invalid_lines = lines.counts.invalid_lines.values().map(|(count, _)| count).sum();
+        match analysis.requests.total {
+            0 => Err(InitError::no_request(&lines.counts, &logs.names())),
             _ => Ok(analysis),
         }
     }
 
     fn record(&mut self, line: &LogLine<'_>, utc_offset: i64, claims: &mut ClaimCache) {
-        self.requests.all += 1;
+        self.requests.total += 1;
         self.has_user_agents |= line.user_agent.is_some();
-        let (claim, _) = claims.claim(self.agents, line.user_agent.as_deref().unwrap_or_default());
+        let (claim, _) = claims.claim(self.user_agents, line.user_agent.as_deref().unwrap_or_default());
         let client = match line.client {
             LoggedClient::Address(address) => Some(address),
             LoggedClient::HostName(_) => None,
         };
-        let requester = RequesterKind::of(claim, client, self.operators);
+        let requester = RequesterKind::classify(claim, client, self.operators);
         self.bots.count(requester, line.at);
-        self.days.record(line.at, utc_offset);
+        self.time_range.record(line.at, utc_offset);
         let Some(request) = &line.request else { return };
         let Ok(path) = normalize(&request.path) else { return };
         if let (RequesterKind::Bot(Some(bot)), Some(client)) = (requester, client) {
-            self.self_requests.record(self.agents.name(bot), &path, client);
+            self.self_requests.record(self.user_agents.name(bot), &path, client);
         }
         self.record_page(
-            PageRequest { path: &path, query: request.query.as_deref(), by_person: requester == RequesterKind::Person },
+            PageRequest { path: &path, query: request.query.as_deref(), is_human: requester == RequesterKind::Person },
             line.status,
         );
     }
@@ -141,15 +141,15 @@ impl<'a> LogAnalysis<'a> {
     /// Counts a request: a successful page request in the tree, an asset by its extension.
     fn record_page(&mut self, page: PageRequest<'_>, status: u16) {
         // The path decides, not the method: a POST to a page costs work, too.
-        match aim(page.path) {
+        match resource_kind(page.path) {
             ResourceKind::Robots => self.requests.robots += 1,
-            ResourceKind::Page(_) if is_wanted(status) => {
+            ResourceKind::Page(_) if is_costly_status(status) => {
                 self.requests.pages += 1;
                 self.tree.add(page);
             }
             ResourceKind::Page(_) => {}
             kind => {
-                self.requests.assets += u64::from(kind == ResourceKind::Asset && is_wanted(status));
+                self.requests.assets += u64::from(kind == ResourceKind::Asset && is_costly_status(status));
                 self.record_extension(page.path);
             }
         }
@@ -160,24 +160,24 @@ impl<'a> LogAnalysis<'a> {
     fn record_extension(&mut self, path: &str) {
         let Some((_, extension)) = path.rsplit_once('.') else { return };
         let has_room = self.extensions.len() < MAX_EXTENSIONS || self.extensions.contains_key(extension);
-        if has_room && aim(&format!("/a.{extension}")) == ResourceKind::Asset {
+        if has_room && resource_kind(&format!("/a.{extension}")) == ResourceKind::Asset {
             *self.extensions.entry(extension.to_owned()).or_default() += 1;
         }
     }
 }
 
-fn aim(path: &str) -> ResourceKind {
-    ResourceKind::of(&Method::GET, path, None, None)
+fn resource_kind(path: &str) -> ResourceKind {
+    ResourceKind::from_request(&Method::GET, path, None, None)
 }
 
 /// Returns true for statuses of requests that cost a page, or would have with enough quota. Redirects and missing pages
 /// cost nothing.
-fn is_wanted(status: u16) -> bool {
+fn is_costly_status(status: u16) -> bool {
     matches!(status, 200..300 | 304 | 429 | 500..)
 }
 
 /// Window for sorting lines by time. Later lines are rare, and only change the figure of a busiest hour slightly.
-pub(super) const OUT_OF_ORDER: Duration = Duration::from_secs(60);
+pub(super) const REORDER_WINDOW: Duration = Duration::from_secs(60);
 
 /// Maximum number of extensions. It exceeds those of real sites; invented ones beyond it are treated as pages.
 const MAX_EXTENSIONS: usize = 64;

@@ -41,7 +41,7 @@ pub(super) struct OperatorTraffic {
 
 impl RequesterKind {
     /// Classifies a client by the claim of its user agent and its address.
-    pub(super) fn of(claim: Claim, client: Option<IpAddr>, operators: &OperatorTable) -> Self {
+    pub(super) fn classify(claim: Claim, client: Option<IpAddr>, operators: &OperatorTable) -> Self {
         match claim {
             Claim::NoUserAgent | Claim::Browser => Self::Person,
             Claim::Bot { operator: Some(operator), .. } => {
@@ -80,8 +80,8 @@ impl Bots {
     ) -> Vec<(&'a str, &'a OperatorTraffic)> {
         let named = self.crawlers.iter().map(|(id, crawler)| (operators.name(*id), crawler));
         let mut crawlers: Vec<_> = named.filter(|(name, _)| SEARCH_ENGINES.contains(name) == search).collect();
-        crawlers.retain(|(_, crawler)| crawler.may_be_genuine() > 0);
-        crawlers.sort_by_key(|(_, crawler)| std::cmp::Reverse(crawler.may_be_genuine()));
+        crawlers.retain(|(_, crawler)| crawler.plausible_requests() > 0);
+        crawlers.sort_by_key(|(_, crawler)| std::cmp::Reverse(crawler.plausible_requests()));
         crawlers
     }
 
@@ -92,7 +92,7 @@ impl Bots {
     }
 
     /// Returns bots that cannot be verified, busiest first: HTTP libraries, or all others.
-    pub(super) fn others<'a>(
+    pub(super) fn unverifiable_bots<'a>(
         &'a self,
         agents: &'a UserAgentMatcher,
         libraries: bool,
@@ -106,13 +106,13 @@ impl Bots {
 
 impl OperatorTraffic {
     /// Returns the number of requests whose address does not disprove the claim.
-    pub(super) fn may_be_genuine(&self) -> u64 {
+    pub(super) fn plausible_requests(&self) -> u64 {
         self.verified.requests + self.unverified.requests
     }
 
     /// Returns the larger of verified and unverified traffic: addresses verify nearly all crawlers of some operators,
     /// and none of others.
-    pub(super) fn genuine(&self) -> &RequestRate {
+    pub(super) fn larger_rate(&self) -> &RequestRate {
         if self.verified.requests >= self.unverified.requests { &self.verified } else { &self.unverified }
     }
 }

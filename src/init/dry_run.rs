@@ -1,6 +1,6 @@
 //! Replays a generated configuration on its own log, without refusals, to measure what it charges.
 
-use super::analysis::{LogAnalysis, OUT_OF_ORDER};
+use super::analysis::{LogAnalysis, REORDER_WINDOW};
 use super::generate::{PEOPLE, QUOTA};
 use super::logs::Logs;
 use super::time_range::LogTimeRange;
@@ -20,7 +20,7 @@ pub(super) struct DailyDemand {
     /// Units charged to people on their busiest day, without clients whose behavior identifies them as bots.
     pub(super) people: u64,
     /// Description of the figure for the busiest day.
-    pub(super) reckoned: String,
+    pub(super) description: String,
 }
 
 /// Error of a dry run.
@@ -31,29 +31,33 @@ pub enum DryRunError {
     Unreadable(#[from] LogReadError),
     /// The generated configuration is invalid, which is a bug.
     #[error("internal error: the generated configuration is invalid: {0}")]
-    Wrong(String),
+    InvalidConfig(String),
 }
 
 impl DailyDemand {
     /// Returns a placeholder for the first draft, before the dry run.
-    pub(super) fn unknown() -> Self {
-        Self { busiest: 1, people: 0, reckoned: String::new() }
+    pub(super) fn placeholder() -> Self {
+        Self { busiest: 1, people: 0, description: String::new() }
     }
 
     /// Measures what the configuration `yaml` charges on the logs.
     pub(super) fn replay(yaml: &str, logs: &Logs, analysis: &LogAnalysis<'_>) -> Result<Self, DryRunError> {
-        let LogAnalysis { agents, operators, days, .. } = analysis;
+        let LogAnalysis { user_agents: agents, operators, time_range: days, .. } = analysis;
         let names: Vec<&str> = operators.names().collect();
         let settings = config::load(Path::new("proposed"), yaml, &[], &[], &names)
-            .map_err(|errors| DryRunError::Wrong(errors.to_string()))?;
+            .map_err(|errors| DryRunError::InvalidConfig(errors.to_string()))?;
         let (operators, agents) = (Arc::clone(operators), Arc::clone(agents));
-        let policy = Policy { name: "proposed".into(), settings, operators, agents, lists: Arc::default() };
-        let quotas = replayed(policy, MergedLog::new(logs.open()?, OUT_OF_ORDER))?;
-        Ok(quotas.iter().find(|quota| quota.name == QUOTA).map_or_else(Self::unknown, |quota| Self::of(quota, days)))
+        let policy =
+            Policy { name: "proposed".into(), settings, operators, user_agents: agents, lists: Arc::default() };
+        let quotas = replay_quotas(policy, MergedLog::new(logs.open()?, REORDER_WINDOW))?;
+        Ok(quotas
+            .iter()
+            .find(|quota| quota.name == QUOTA)
+            .map_or_else(Self::placeholder, |quota| Self::from_quota(quota, days)))
     }
 
     /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
-    fn of(quota: &QuotaReport, days: &LogTimeRange) -> Self {
+    fn from_quota(quota: &QuotaReport, days: &LogTimeRange) -> Self {
         let used = |window: &WindowReport| window.used.ceil() as u64;
         let used_by_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil() as u64);
         if days.is_less_than_a_day() {
@@ -64,11 +68,7 @@ impl DailyDemand {
                 days.hours(),
                 group_digits(days.per_day(all(used)))
             );
-            return Self {
-                busiest: days.per_day(all(used)),
-                people: days.per_day(all(used_by_people)),
-                reckoned: description,
-            };
+            return Self { busiest: days.per_day(all(used)), people: days.per_day(all(used_by_people)), description };
         }
         let max_of = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).max().unwrap_or(0);
         let busiest = max_of(used);
@@ -80,17 +80,17 @@ impl DailyDemand {
         {
             description += &format!(", {} on a median day", group_digits(median_day));
         }
-        Self { busiest, people: max_of(used_by_people), reckoned: description }
+        Self { busiest, people: max_of(used_by_people), description }
     }
 }
 
-fn replayed(policy: Policy, mut lines: MergedLog) -> Result<Vec<QuotaReport>, LogReadError> {
+fn replay_quotas(policy: Policy, mut lines: MergedLog) -> Result<Vec<QuotaReport>, LogReadError> {
     let assumptions = Assumptions::default();
     let mut pending_policy = Some(policy);
     let mut simulator: Option<Simulator> = None;
     while let Some(next) = lines.next_line()? {
         let Ok(Some(line)) = LogLine::read(next.text) else { continue };
-        let Some(request) = ReplayRequest::of(&line) else { continue };
+        let Some(request) = ReplayRequest::from_line(&line) else { continue };
         if let Some(policy) = pending_policy.take() {
             simulator = Some(Simulator::new(policy, &assumptions, next.at));
         }
@@ -98,7 +98,7 @@ fn replayed(policy: Policy, mut lines: MergedLog) -> Result<Vec<QuotaReport>, Lo
             simulator.process(next, &line, &request, &mut |_, _| {});
         }
     }
-    Ok(simulator.map_or_else(Vec::new, |simulator| simulator.end().quotas))
+    Ok(simulator.map_or_else(Vec::new, |simulator| simulator.finish().quotas))
 }
 
 /// Returns the median; `None` for fewer than [`MIN_DAYS_FOR_MEDIAN`] days.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Input logs of `init`.
-pub struct Logs(Vec<Log>);
+pub struct Logs(Vec<LogInput>);
 
-enum Log {
+enum LogInput {
     /// A file that can be opened again.
     File(PathBuf),
     /// Content of a stream, buffered because it can be read only once.
@@ -31,33 +31,33 @@ pub enum LogBufferError {
 
 impl Logs {
     /// Opens the logs at `paths`. Streams, such as standard input, are buffered now.
-    pub fn of(paths: &[PathBuf]) -> Result<Self, LogBufferError> {
+    pub fn from_paths(paths: &[PathBuf]) -> Result<Self, LogBufferError> {
         let log = |path: &PathBuf| match path.is_file() && path != Path::new("-") {
-            true => Ok(Log::File(path.clone())),
-            false => buffered(path),
+            true => Ok(LogInput::File(path.clone())),
+            false => read_to_buffer(path),
         };
         paths.iter().map(log).collect::<Result<_, _>>().map(Self)
     }
 
     /// Creates a log with the content `text`.
-    pub fn buffered(name: String, text: Vec<u8>) -> Self {
-        Self(vec![Log::Buffered { name, text: text.into() }])
+    pub fn from_text(name: String, text: Vec<u8>) -> Self {
+        Self(vec![LogInput::Buffered { name, text: text.into() }])
     }
 
     /// Returns the names of the logs.
     pub fn names(&self) -> Vec<String> {
-        let name = |log: &Log| match log {
-            Log::File(path) => path.display().to_string(),
-            Log::Buffered { name, .. } => name.clone(),
+        let name = |log: &LogInput| match log {
+            LogInput::File(path) => path.display().to_string(),
+            LogInput::Buffered { name, .. } => name.clone(),
         };
         self.0.iter().map(name).collect()
     }
 
     /// Opens all logs from the beginning.
     pub(super) fn open(&self) -> Result<Vec<LogSource>, LogReadError> {
-        let source = |log: &Log| match log {
-            Log::File(path) => Ok(LogFiles::open(std::slice::from_ref(path))?.sources),
-            Log::Buffered { name, text } => {
+        let source = |log: &LogInput| match log {
+            LogInput::File(path) => Ok(LogFiles::open(std::slice::from_ref(path))?.sources),
+            LogInput::Buffered { name, text } => {
                 Ok(vec![LogSource::new(name.clone(), Box::new(Cursor::new(Arc::clone(text))))])
             }
         };
@@ -66,13 +66,13 @@ impl Logs {
     }
 }
 
-fn buffered(path: &PathBuf) -> Result<Log, LogBufferError> {
+fn read_to_buffer(path: &PathBuf) -> Result<LogInput, LogBufferError> {
     let mut text = Vec::new();
     let name = path.display().to_string();
     for source in LogFiles::open(std::slice::from_ref(path))?.sources {
         text = source.into_text(MAX_BUFFERED_BYTES)?.ok_or_else(|| LogBufferError::TooLong { name: name.clone() })?;
     }
-    Ok(Log::Buffered { name, text: text.into() })
+    Ok(LogInput::Buffered { name, text: text.into() })
 }
 
 /// Maximum size of a buffered log, in bytes; the same as of `tune`.

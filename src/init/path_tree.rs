@@ -3,39 +3,39 @@
 //! If there are too many names, rare ones are merged into `*`. Therefore, the size of the tree is bounded for any log,
 //! and invented paths only increase the count of a `*`.
 
-use super::pattern::{Pattern, PatternSegment, name};
+use super::pattern::{Pattern, PatternSegment, literal_segment};
 use std::collections::BTreeMap;
 
 /// Tree of all paths of a log.
 #[derive(Default)]
-pub(super) struct Tree {
+pub(super) struct PathTree {
     root: Directory,
-    folders: usize,
+    directory_count: usize,
 }
 
 /// A directory: all paths with a common prefix.
 #[derive(Default)]
 struct Directory {
     /// Number of requests for the directory and everything below it.
-    weight: u64,
+    request_count: u64,
     /// Requests for `/folder`.
     page: PageCounts,
     /// Requests for `/folder/`.
     index: PageCounts,
     /// Requests below the maximum depth.
-    deeper: PageCounts,
-    names: BTreeMap<Box<str>, Directory>,
-    any: Option<Box<Directory>>,
+    below_max_depth: PageCounts,
+    named_children: BTreeMap<Box<str>, Directory>,
+    wildcard_child: Option<Box<Directory>>,
 }
 
 /// Number of requests for one page, or for all pages of one pattern.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PageCounts {
-    pub(super) all: u64,
+    pub(super) total: u64,
     /// Requests of people.
     pub(super) people: u64,
-    /// Requests with a search parameter, by its index in [`SEARCHES`].
-    pub(super) searches: [u64; SEARCHES.len()],
+    /// Requests with a search parameter, by its index in [`SEARCH_PARAMETERS`].
+    pub(super) searches: [u64; SEARCH_PARAMETERS.len()],
 }
 
 /// A request for a page.
@@ -46,35 +46,35 @@ pub(super) struct PageRequest<'a> {
     /// Query string, without the question mark.
     pub(super) query: Option<&'a str>,
     /// True if there is no evidence of a bot.
-    pub(super) by_person: bool,
+    pub(super) is_human: bool,
 }
 
 /// Pages that match one pattern.
 #[derive(Debug)]
 pub(super) struct Pages {
     pub(super) pattern: Pattern,
-    pub(super) visits: PageCounts,
+    pub(super) counts: PageCounts,
 }
 
 /// Common names of search parameters.
-pub(super) const SEARCHES: [&str; 7] = ["q", "s", "query", "search", "keyword", "keywords", "term"];
+pub(super) const SEARCH_PARAMETERS: [&str; 7] = ["q", "s", "query", "search", "keyword", "keywords", "term"];
 
-impl Tree {
+impl PathTree {
     /// Counts a page request.
     pub(super) fn add(&mut self, request: PageRequest<'_>) {
-        let Self { root, folders: node_count } = self;
+        let Self { root, directory_count: node_count } = self;
         let (dir, last) = root.walk(request.path, node_count);
         let counts = match last {
-            LastSegment::Deeper => &mut dir.deeper,
+            LastSegment::TooDeep => &mut dir.below_max_depth,
             LastSegment::Name("") => &mut dir.index,
             LastSegment::Name(name) => {
                 let child = dir.child(name, node_count);
-                child.weight += 1;
+                child.request_count += 1;
                 &mut child.page
             }
         };
         counts.count(request);
-        if self.folders > MAX_NODES {
+        if self.directory_count > MAX_NODES {
             self.collapse_rare();
         }
     }
@@ -84,17 +84,17 @@ impl Tree {
     pub(super) fn patterns(mut self, min_weight: u64) -> Vec<Pages> {
         self.root.collapse(min_weight, 0);
         let mut pages = Vec::new();
-        self.root.list(&Pattern::default(), &mut pages);
-        pages.sort_by_key(|pages| std::cmp::Reverse(pages.visits.all));
+        self.root.collect_pages(&Pattern::default(), &mut pages);
+        pages.sort_by_key(|pages| std::cmp::Reverse(pages.counts.total));
         pages
     }
 
     /// Merges the rare names of every directory until half of the capacity is free.
     fn collapse_rare(&mut self) {
         let mut max_weight = 1;
-        while self.folders > MAX_NODES / 2 {
+        while self.directory_count > MAX_NODES / 2 {
             self.root.collapse_rare(max_weight);
-            self.folders = self.root.count();
+            self.directory_count = self.root.count();
             max_weight *= 2;
         }
     }
@@ -103,7 +103,7 @@ impl Tree {
 /// Last segment of a path.
 enum LastSegment<'a> {
     Name(&'a str),
-    Deeper,
+    TooDeep,
 }
 
 impl Directory {
@@ -112,107 +112,107 @@ impl Directory {
         let path = path.strip_prefix('/').unwrap_or(path);
         let (dirs, last) = path.rsplit_once('/').map_or((None, path), |(dirs, last)| (Some(dirs), last));
         let mut dir = self;
-        dir.weight += 1;
+        dir.request_count += 1;
         for (depth, segment) in dirs.into_iter().flat_map(|dirs| dirs.split('/')).enumerate() {
             if depth == MAX_DEPTH {
-                return (dir, LastSegment::Deeper);
+                return (dir, LastSegment::TooDeep);
             }
             dir = dir.child(segment, count);
-            dir.weight += 1;
+            dir.request_count += 1;
         }
         (dir, LastSegment::Name(last))
     }
 
     fn child(&mut self, segment: &str, count: &mut usize) -> &mut Self {
-        match name(segment) {
+        match literal_segment(segment) {
             Some(name) => {
-                if !self.names.contains_key(name) {
+                if !self.named_children.contains_key(name) {
                     *count += 1;
-                    self.names.insert(name.into(), Self::default());
+                    self.named_children.insert(name.into(), Self::default());
                 }
-                self.names.get_mut(name).expect("inserted above")
+                self.named_children.get_mut(name).expect("inserted above")
             }
-            None => self.any.get_or_insert_with(|| {
+            None => self.wildcard_child.get_or_insert_with(|| {
                 *count += 1;
                 Box::default()
             }),
         }
     }
 
-    fn folders(&mut self) -> impl Iterator<Item = &mut Self> {
-        self.names.values_mut().chain(self.any.as_deref_mut())
+    fn children(&mut self) -> impl Iterator<Item = &mut Self> {
+        self.named_children.values_mut().chain(self.wildcard_child.as_deref_mut())
     }
 
     /// Merges names with at most `max_weight` requests, recursively.
     fn collapse_rare(&mut self, max_weight: u64) {
-        self.merge_children(|child| child.weight <= max_weight);
-        self.folders().for_each(|dir| dir.collapse_rare(max_weight));
+        self.merge_children(|child| child.request_count <= max_weight);
+        self.children().for_each(|dir| dir.collapse_rare(max_weight));
     }
 
     /// Merges names in directories with many of them: those with fewer than `min_weight` requests or fewer than
     /// `share`. Names at the top level are sections; below it, a section needs a fifth of the requests of its directory.
     fn collapse(&mut self, min_weight: u64, share: u64) {
-        let is_light = |child: &Self| child.weight < min_weight.max(share);
-        let light = self.names.values().filter(|child| is_light(child)).count();
-        if self.any.is_some() || light >= COLLAPSE_THRESHOLD {
+        let is_light = |child: &Self| child.request_count < min_weight.max(share);
+        let light = self.named_children.values().filter(|child| is_light(child)).count();
+        if self.wildcard_child.is_some() || light >= COLLAPSE_THRESHOLD {
             self.merge_children(is_light);
         }
-        self.folders().for_each(|dir| dir.collapse(min_weight, dir.weight / 5));
+        self.children().for_each(|dir| dir.collapse(min_weight, dir.request_count / 5));
     }
 
     fn merge_children(&mut self, is_merged: impl Fn(&Self) -> bool) {
         let merged: Vec<Self> =
-            self.names.extract_if(.., |_, child| is_merged(child)).map(|(_, child)| child).collect();
-        merged.into_iter().for_each(|child| self.any.get_or_insert_default().absorb(child));
+            self.named_children.extract_if(.., |_, child| is_merged(child)).map(|(_, child)| child).collect();
+        merged.into_iter().for_each(|child| self.wildcard_child.get_or_insert_default().merge(child));
     }
 
-    fn absorb(&mut self, other: Self) {
-        self.weight += other.weight;
+    fn merge(&mut self, other: Self) {
+        self.request_count += other.request_count;
         self.page.add(&other.page);
         self.index.add(&other.index);
-        self.deeper.add(&other.deeper);
-        if let Some(any) = other.any {
-            self.any.get_or_insert_default().absorb(*any);
+        self.below_max_depth.add(&other.below_max_depth);
+        if let Some(wildcard_child) = other.wildcard_child {
+            self.wildcard_child.get_or_insert_default().merge(*wildcard_child);
         }
-        for (name, child) in other.names {
-            self.names.entry(name).or_default().absorb(child);
+        for (name, child) in other.named_children {
+            self.named_children.entry(name).or_default().merge(child);
         }
     }
 
     fn count(&mut self) -> usize {
-        self.folders().map(|dir| 1 + dir.count()).sum()
+        self.children().map(|dir| 1 + dir.count()).sum()
     }
 
-    fn list(self, prefix: &Pattern, pages: &mut Vec<Pages>) {
+    fn collect_pages(self, prefix: &Pattern, pages: &mut Vec<Pages>) {
         let mut list = |pattern: Pattern, counts: PageCounts| {
-            if counts.all > 0 {
-                pages.push(Pages { pattern, visits: counts });
+            if counts.total > 0 {
+                pages.push(Pages { pattern, counts });
             }
         };
         list(prefix.clone(), self.page);
         list(prefix.join(PatternSegment::Name("".into())), self.index);
-        list(prefix.join(PatternSegment::Rest), self.deeper);
-        for (name, child) in self.names {
-            child.list(&prefix.join(PatternSegment::Name(name)), pages);
+        list(prefix.join(PatternSegment::Rest), self.below_max_depth);
+        for (name, child) in self.named_children {
+            child.collect_pages(&prefix.join(PatternSegment::Name(name)), pages);
         }
-        if let Some(any) = self.any {
-            any.list(&prefix.join(PatternSegment::Any), pages);
+        if let Some(wildcard_child) = self.wildcard_child {
+            wildcard_child.collect_pages(&prefix.join(PatternSegment::Any), pages);
         }
     }
 }
 
 impl PageCounts {
     fn count(&mut self, request: PageRequest<'_>) {
-        self.all += 1;
-        self.people += u64::from(request.by_person);
+        self.total += 1;
+        self.people += u64::from(request.is_human);
         let has = |parameter: &str| request.query.is_some_and(|query| has_parameter(query, parameter));
-        if let Some(index) = SEARCHES.iter().position(|parameter| has(parameter)) {
+        if let Some(index) = SEARCH_PARAMETERS.iter().position(|parameter| has(parameter)) {
             self.searches[index] += 1;
         }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.all += other.all;
+        self.total += other.total;
         self.people += other.people;
         for (count, addition) in self.searches.iter_mut().zip(other.searches) {
             *count += addition;

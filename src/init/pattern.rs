@@ -20,7 +20,7 @@ pub(super) enum PatternSegment {
 
 /// Returns the segment if it is a name; `None` for variable segments (numbers, dates, hashes, titles), and for
 /// characters that have a meaning in patterns or YAML, which a client could inject.
-pub(super) fn name(segment: &str) -> Option<&str> {
+pub(super) fn literal_segment(segment: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let digits = segment.bytes().filter(u8::is_ascii_digit).count();
     let is_number = digits == segment.len() || digits >= MAX_DIGITS;
@@ -91,15 +91,15 @@ mod tests {
     #[test]
     fn variable_segments_are_distinguished_from_names() {
         for segment in ["item", "v2", "wp-login.php", "", "feed.xml", "top10", ".env"] {
-            assert_eq!(name(segment), Some(segment).filter(|segment| !segment.is_empty()), "{segment:?}");
+            assert_eq!(literal_segment(segment), Some(segment).filter(|segment| !segment.is_empty()), "{segment:?}");
         }
         for segment in ["42", "2015", "logstash-2012", "3fa85f64-5717-4562", "a%20b", "**", "$HOME", "\"", "caf\u{e9}"]
         {
-            assert_eq!(name(segment), None, "{segment:?}");
+            assert_eq!(literal_segment(segment), None, "{segment:?}");
         }
-        assert_eq!(name(&"a".repeat(41)), None);
+        assert_eq!(literal_segment(&"a".repeat(41)), None);
         for key in ["sk_live_51H8abcdefghijklmnop", "eyJhbGciOiJIUzI1NiJ9.abc.def"] {
-            assert_eq!(name(key), None, "{key:?}");
+            assert_eq!(literal_segment(key), None, "{key:?}");
         }
     }
 

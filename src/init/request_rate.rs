@@ -19,7 +19,7 @@ pub(super) struct PeakCounter {
     current: u64,
     count: u64,
     /// The maximum.
-    pub(super) most: u64,
+    pub(super) max: u64,
 }
 
 impl RequestRate {
@@ -37,6 +37,6 @@ impl PeakCounter {
             (self.current, self.count) = (period, 0);
         }
         self.count += 1;
-        self.most = self.most.max(self.count);
+        self.max = self.max.max(self.count);
     }
 }

@@ -1,6 +1,6 @@
 //! Selects the patterns that become routes, and orders them.
 
-use super::path_tree::{PageCounts, Pages, SEARCHES, Tree};
+use super::path_tree::{PageCounts, Pages, PathTree, SEARCH_PARAMETERS};
 use super::pattern::Pattern;
 use crate::policy::route as rule;
 
@@ -19,47 +19,47 @@ pub(super) struct Route {
     pub(super) pattern: Pattern,
     /// Required query parameter.
     pub(super) parameter: Option<&'static str>,
-    pub(super) visits: PageCounts,
+    pub(super) counts: PageCounts,
 }
 
 impl Routes {
     /// Selects the routes of a site with `pages` page requests and the asset extensions `extensions`.
-    pub(super) fn of(tree: Tree, pages: u64, extensions: Vec<String>) -> Self {
-        let pages = of_pages(tree, pages);
+    pub(super) fn from_tree(tree: PathTree, pages: u64, extensions: Vec<String>) -> Self {
+        let pages = page_routes(tree, pages);
         let is_needed = pages.iter().any(|route| route.pattern.has_wildcard());
         Self { assets: if is_needed { extensions } else { Vec::new() }, pages }
     }
 }
 
-fn of_pages(tree: Tree, pages: u64) -> Vec<Route> {
+fn page_routes(tree: PathTree, pages: u64) -> Vec<Route> {
     let min_requests = (pages / MIN_SHARE_DIVISOR).max(1);
     let mut routes: Vec<Route> = Vec::new();
     let busiest = tree
         .patterns((pages / HEAVY_SHARE_DIVISOR).max(2))
         .into_iter()
-        .filter(|pages| pages.visits.all >= min_requests)
+        .filter(|pages| pages.counts.total >= min_requests)
         .take(MAX_ROUTES);
-    for Pages { pattern, visits: counts } in busiest {
-        let (parameter, searches) = (0..SEARCHES.len())
-            .map(|index| (SEARCHES[index], counts.searches[index]))
+    for Pages { pattern, counts } in busiest {
+        let (parameter, searches) = (0..SEARCH_PARAMETERS.len())
+            .map(|index| (SEARCH_PARAMETERS[index], counts.searches[index]))
             .max_by_key(|(_, searches)| *searches)
             .unwrap_or_default();
         // A page that is used only for searches needs no route by parameter.
-        let needs_both = searches >= min_requests && searches * 10 < counts.all * 9;
+        let needs_both = searches >= min_requests && searches * 10 < counts.total * 9;
         let rest = match needs_both {
             true => {
                 let search_counts = PageCounts {
-                    all: searches,
-                    people: searches * counts.people / counts.all,
+                    total: searches,
+                    people: searches * counts.people / counts.total,
                     ..PageCounts::default()
                 };
-                routes.push(Route { pattern: pattern.clone(), parameter: Some(parameter), visits: search_counts });
-                let people = counts.people - searches * counts.people / counts.all;
-                PageCounts { all: counts.all - searches, people, ..counts }
+                routes.push(Route { pattern: pattern.clone(), parameter: Some(parameter), counts: search_counts });
+                let people = counts.people - searches * counts.people / counts.total;
+                PageCounts { total: counts.total - searches, people, ..counts }
             }
             false => counts,
         };
-        routes.push(Route { pattern, parameter: None, visits: rest });
+        routes.push(Route { pattern, parameter: None, counts: rest });
     }
     // The sort is stable: among equally specific routes the busiest stays first, and one with a parameter before one
     // without.
@@ -72,7 +72,7 @@ fn merge_spellings(routes: Vec<Route>) -> Vec<Route> {
     let mut merged: Vec<Route> = Vec::with_capacity(routes.len());
     for route in routes {
         match merged.iter_mut().find(|earlier| earlier.covers(&route)) {
-            Some(earlier) => earlier.visits.add(&route.visits),
+            Some(earlier) => earlier.counts.add(&route.counts),
             None => merged.push(route),
         }
     }
@@ -81,15 +81,16 @@ fn merge_spellings(routes: Vec<Route>) -> Vec<Route> {
 
 impl Route {
     fn covers(&self, later: &Self) -> bool {
-        let rule =
-            |route: &Self| rule::Pattern::parse(&route.pattern.to_string()).ok().map(|rule| rule.spelled(COSTED));
+        let rule = |route: &Self| {
+            rule::Pattern::parse(&route.pattern.to_string()).ok().map(|rule| rule.with_match_options(COSTED_SPELLING))
+        };
         let is_wider = self.parameter.is_none() || self.parameter == later.parameter;
         is_wider && rule(self).zip(rule(later)).is_some_and(|(rule, later)| rule.covers(&later))
     }
 }
 
 /// Spellings that routes with a cost match by default.
-const COSTED: rule::Spelling = rule::Spelling { ignores_case: true, ignores_trailing_slash: true };
+const COSTED_SPELLING: rule::MatchOptions = rule::MatchOptions { ignore_case: true, ignore_trailing_slash: true };
 
 /// A page is rare if fewer than one in this number of page requests is for it.
 const MIN_SHARE_DIVISOR: u64 = 100;

@@ -12,38 +12,38 @@ use std::sync::{Arc, LazyLock};
 
 static OPERATORS: LazyLock<Arc<OperatorTable>> = LazyLock::new(|| Arc::new(OperatorTable::builtin()));
 static AGENTS: LazyLock<Arc<UserAgentMatcher>> =
-    LazyLock::new(|| Arc::new(UserAgentMatcher::builtin(OPERATORS.tokens())));
+    LazyLock::new(|| Arc::new(UserAgentMatcher::builtin(OPERATORS.product_tokens())));
 
 fn generated(log: &str) -> String {
     try_generated(log.as_bytes().to_vec()).expect("the log has requests")
 }
 
 fn try_generated(log: Vec<u8>) -> Result<String, InitError> {
-    super::generate_config(&Logs::buffered("a log".into(), log), &AGENTS, &OPERATORS)
+    super::generate_config(&Logs::from_text("a log".into(), log), &AGENTS, &OPERATORS)
 }
 
 /// Replays the generated configuration on its log; returns the report and the charged assets.
 fn replay_config(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
-    let logs = Logs::buffered("a log".into(), log.as_bytes().to_vec());
-    let mut lines = MergedLog::new(logs.open().expect("in memory"), analysis::OUT_OF_ORDER);
+    let logs = Logs::from_text("a log".into(), log.as_bytes().to_vec());
+    let mut lines = MergedLog::new(logs.open().expect("in memory"), analysis::REORDER_WINDOW);
     let (operators, agents) = (Arc::clone(&OPERATORS), Arc::clone(&AGENTS));
     let settings = accepted_settings(yaml);
-    let mut policy = Some(Policy { name: "x".into(), settings, operators, agents, lists: Arc::default() });
+    let mut policy = Some(Policy { name: "x".into(), settings, operators, user_agents: agents, lists: Arc::default() });
     let (mut simulator, mut charged) = (None, Vec::new());
     while let Some(next) = lines.next_line().expect("in memory") {
         let Ok(Some(line)) = LogLine::read(next.text) else { continue };
-        let Some(request) = ReplayRequest::of(&line) else { continue };
+        let Some(request) = ReplayRequest::from_line(&line) else { continue };
         let simulator = simulator.get_or_insert_with(|| {
             Simulator::new(policy.take().expect("a single simulator"), &Assumptions::default(), next.at)
         });
         simulator.process(next, &line, &request, &mut |_, decision| {
-            let kind = ResourceKind::of(&http::Method::GET, &request.path, None, None);
+            let kind = ResourceKind::from_request(&http::Method::GET, &request.path, None, None);
             if kind == ResourceKind::Asset && decision.is_costly() {
                 charged.push(request.path.to_string());
             }
         });
     }
-    (simulator.expect("the log has requests").end(), charged)
+    (simulator.expect("the log has requests").finish(), charged)
 }
 
 /// Loads the configuration; panics with all its errors.

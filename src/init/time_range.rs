@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Time range and clock offsets of a log.
 #[derive(Default)]
 pub(super) struct LogTimeRange {
-    clocks: BTreeMap<i64, u64>,
+    offset_counts: BTreeMap<i64, u64>,
     span: Option<(Timestamp, Timestamp)>,
 }
 
@@ -25,8 +25,8 @@ impl LogTimeRange {
     pub(super) fn record(&mut self, at: Timestamp, utc_offset: i64) {
         let (first, last) = self.span.unwrap_or((at, at));
         self.span = Some((first.min(at), last.max(at)));
-        if self.clocks.len() < MAX_OFFSETS || self.clocks.contains_key(&utc_offset) {
-            *self.clocks.entry(utc_offset).or_default() += 1;
+        if self.offset_counts.len() < MAX_OFFSETS || self.offset_counts.contains_key(&utc_offset) {
+            *self.offset_counts.entry(utc_offset).or_default() += 1;
         }
     }
 
@@ -67,10 +67,10 @@ impl LogTimeRange {
     /// Returns the zone of the most frequent clock offset.
     pub(super) fn zone(&self) -> Zone {
         let most_common =
-            self.clocks.iter().max_by_key(|(utc_offset, count)| (**count, std::cmp::Reverse(**utc_offset)));
+            self.offset_counts.iter().max_by_key(|(utc_offset, count)| (**count, std::cmp::Reverse(**utc_offset)));
         let utc_offset = most_common.map_or(0, |(utc_offset, _)| *utc_offset);
-        let clock_remark = format!("the log's clock shows {}", offset(utc_offset));
-        let (name, remark) = match (utc_offset, utc_offset % 3600, self.clocks.len()) {
+        let clock_remark = format!("the log's clock shows {}", format_offset(utc_offset));
+        let (name, remark) = match (utc_offset, utc_offset % 3600, self.offset_counts.len()) {
             (0, ..) => ("UTC".to_owned(), clock_remark),
             // POSIX counts these offsets to the west.
             (_, 0, _) if (-12..=14).contains(&(utc_offset / 3600)) => {
@@ -78,12 +78,12 @@ impl LogTimeRange {
                 let remark = format!("{clock_remark}, which is {name} (POSIX inverts the sign)");
                 (name, remark)
             }
-            _ => match HALF_HOURS.iter().find(|(seconds, _)| *seconds == utc_offset) {
+            _ => match FRACTIONAL_OFFSET_ZONES.iter().find(|(seconds, _)| *seconds == utc_offset) {
                 Some((_, name)) => ((*name).to_owned(), clock_remark),
                 None => ("UTC".to_owned(), format!("{clock_remark}, which matches no zone")),
             },
         };
-        let remark = match self.clocks.len() {
+        let remark = match self.offset_counts.len() {
             0 | 1 => remark,
             _ => format!("{remark} most of the time, but it changes; set your zone"),
         };
@@ -91,14 +91,15 @@ impl LogTimeRange {
     }
 
     fn civil(&self, at: Timestamp) -> jiff::civil::DateTime {
-        let utc_offset = self.clocks.iter().max_by_key(|(_, count)| **count).map_or(0, |(utc_offset, _)| *utc_offset);
+        let utc_offset =
+            self.offset_counts.iter().max_by_key(|(_, count)| **count).map_or(0, |(utc_offset, _)| *utc_offset);
         let offset = Offset::from_seconds(utc_offset as i32).unwrap_or(Offset::UTC);
         let timestamp = jiff::Timestamp::from_second(at.seconds() as i64).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         offset.to_datetime(timestamp)
     }
 }
 
-fn offset(utc_offset: i64) -> String {
+fn format_offset(utc_offset: i64) -> String {
     let sign = if utc_offset < 0 { '-' } else { '+' };
     format!("{sign}{:02}{:02}", utc_offset.abs() / 3600, utc_offset.abs() % 3600 / 60)
 }
@@ -112,7 +113,7 @@ const ROTATION_SLACK_S: u64 = 2 * 3600;
 const MAX_OFFSETS: usize = 64;
 
 /// Zones with an offset that is not a full hour and without daylight saving time, by offset in seconds.
-const HALF_HOURS: [(i64, &str); 8] = [
+const FRACTIONAL_OFFSET_ZONES: [(i64, &str); 8] = [
     (-34_200, "Pacific/Marquesas"),
     (12_600, "Asia/Tehran"),
     (16_200, "Asia/Kabul"),

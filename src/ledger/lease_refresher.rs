@@ -28,20 +28,20 @@ pub struct WakeHandle(Arc<Notify>);
 pub struct LeaseRefresher {
     wake_handle: WakeHandle,
     shared: Arc<RefresherState>,
-    answers: Arc<Notify>,
+    lease_updates: Arc<Notify>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
 struct RefresherState {
-    progress: Mutex<Progress>,
+    progress: Mutex<RefreshProgress>,
     progressed: Condvar,
 }
 
 #[derive(Default)]
-struct Progress {
-    begun: u64,
-    ended: u64,
+struct RefreshProgress {
+    started_count: u64,
+    ended_count: u64,
     ready: bool,
     stopping: bool,
     last_error: Option<String>,
@@ -71,12 +71,12 @@ impl LeaseRefresher {
             let refresh = move || runtime.block_on(run(store, &engine, &wake_handle, &shared, &lease_updates, now));
             std::thread::Builder::new().name("ledger".into()).spawn(refresh)?
         };
-        Ok(Self { wake_handle, shared, answers: lease_updates, thread: Mutex::new(Some(thread)) })
+        Ok(Self { wake_handle, shared, lease_updates, thread: Mutex::new(Some(thread)) })
     }
 
     /// Returns a handle that is notified after each response of the ledger.
     pub fn lease_updates(&self) -> Arc<Notify> {
-        Arc::clone(&self.answers)
+        Arc::clone(&self.lease_updates)
     }
 
     /// Returns true once the ledger has responded without an error.
@@ -93,9 +93,9 @@ impl LeaseRefresher {
     /// timeout.
     pub fn flush(&self, timeout: Duration) -> bool {
         let mut progress = self.shared.progress.lock();
-        let target = progress.begun + 1;
+        let target = progress.started_count + 1;
         self.wake_handle.0.notify_one();
-        let waiting = |progress: &mut Progress| progress.ended < target && !progress.stopping;
+        let waiting = |progress: &mut RefreshProgress| progress.ended_count < target && !progress.stopping;
         !self.shared.progressed.wait_while_for(&mut progress, waiting, timeout).timed_out()
     }
 
@@ -121,7 +121,7 @@ async fn run<S: Store>(
     loop {
         let stopping = {
             let mut progress = shared.progress.lock();
-            progress.begun += 1;
+            progress.started_count += 1;
             progress.stopping
         };
         let round = if stopping {
@@ -148,7 +148,7 @@ async fn run<S: Store>(
         }
         {
             let mut progress = shared.progress.lock();
-            progress.ended = progress.begun;
+            progress.ended_count = progress.started_count;
             progress.ready |= round.is_ok();
             progress.last_error = match &round {
                 Ok(_) => store.last_error(),

@@ -18,7 +18,7 @@ pub struct LeaseTable {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct QuotaWindows {
     pub(super) windows: BTreeMap<u64, LeasedWindow>,
-    pub(super) forgotten: EvictedWindows,
+    pub(super) evicted: EvictedWindows,
 }
 
 /// Leases of one window.
@@ -89,7 +89,7 @@ impl LeaseTable {
             let window = quota.windows.entry(request.window.id).or_default();
             window.merge_span(request.window.span);
             window.holdings.remove(&holder);
-            window.add_to_earlier(request.taken);
+            window.add_to_previous(request.taken);
         }
     }
 
@@ -99,7 +99,7 @@ impl LeaseTable {
         let quota = self.quotas.entry(request.quota.clone()).or_default();
         let key = with_current_span(&request.window, now);
         // The administrator's value also covers evicted windows.
-        quota.forgotten = EvictedWindows::default();
+        quota.evicted = EvictedWindows::default();
         for (&id, window) in &mut quota.windows {
             if id == key.id || key.overlaps(id, window.span) {
                 window.holdings.retain(|&other, _| other != PREVIOUS_INCARNATIONS && other != MANUAL_CORRECTION);
@@ -163,7 +163,7 @@ impl LeaseTable {
             for (&id, window) in &mut quota.windows {
                 let Some(holding) = window.holdings.remove(&holder) else { continue };
                 let taken = count_taken(name, id, holding);
-                window.add_to_earlier(taken);
+                window.add_to_previous(taken);
                 if !taken.is_zero() {
                     window.span = window.span.or(Some(Span { start: now, end: Timestamp(u64::MAX) }));
                 }
@@ -194,7 +194,7 @@ impl QuotaWindows {
         let is_stored = self.windows.contains_key(&key.id);
         match key.span {
             Some(span) if is_ordinal(key.id, Some(span)) => false,
-            Some(span) => self.forgotten.overlaps(span, key.lookback) || (!is_stored && self.forgotten.covers(span)),
+            Some(span) => self.evicted.overlaps(span, key.lookback) || (!is_stored && self.evicted.covers(span)),
             None => !is_stored && self.windows.iter().any(|(&id, window)| is_ordinal(id, window.span) && id > key.id),
         }
     }
@@ -218,7 +218,7 @@ impl QuotaWindows {
             let oldest = self.windows.iter().filter(idle).min_by_key(|(_, window)| window.span.map(|span| span.start));
             let Some((&id, window)) = oldest else { return };
             if let Some(span) = window.span.filter(|&span| !is_ordinal(id, Some(span))) {
-                self.forgotten.evict(span);
+                self.evicted.evict(span);
             }
             self.windows.remove(&id);
         }
@@ -236,7 +236,7 @@ impl QuotaWindows {
 }
 
 impl LeasedWindow {
-    fn add_to_earlier(&mut self, taken: Units) {
+    fn add_to_previous(&mut self, taken: Units) {
         let earlier = self.holdings.entry(PREVIOUS_INCARNATIONS).or_default();
         earlier.taken = earlier.taken.saturating_add(taken);
         earlier.held = earlier.taken;

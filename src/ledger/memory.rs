@@ -12,13 +12,13 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct MemoryStore {
     table: Arc<Mutex<LeaseTable>>,
-    gate: Holder,
+    holder: Holder,
 }
 
 impl MemoryStore {
     /// Creates the store of one instance, numbered from 1, on a shared table.
     pub fn new(table: Arc<Mutex<LeaseTable>>, holder: Holder) -> Self {
-        Self { table, gate: holder }
+        Self { table, holder }
     }
 }
 
@@ -29,14 +29,14 @@ impl Store for MemoryStore {
         now: Timestamp,
     ) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
         let mut table = self.table.lock();
-        let leases = requests.iter().map(|request| table.lease(self.gate, request, now)).collect();
+        let leases = requests.iter().map(|request| table.lease(self.holder, request, now)).collect();
         table.evict_old(requests);
         ready(Ok(leases))
     }
 
     fn close(&mut self, requests: &[LeaseRequest], _: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
         let mut table = self.table.lock();
-        requests.iter().for_each(|request| table.close(self.gate, request));
+        requests.iter().for_each(|request| table.close(self.holder, request));
         ready(Ok(()))
     }
 
@@ -46,7 +46,7 @@ impl Store for MemoryStore {
         used: Units,
         now: Timestamp,
     ) -> impl Future<Output = Result<(), StoreError>> {
-        self.table.lock().correct(self.gate, request, used, now);
+        self.table.lock().correct(self.holder, request, used, now);
         ready(Ok(()))
     }
 }

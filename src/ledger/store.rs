@@ -44,10 +44,10 @@ pub trait Store: Send + 'static {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The ledger cannot be written.
-    #[error("cannot write {what}: {source}")]
+    #[error("cannot write {path}: {source}")]
     Write {
         /// File that cannot be written.
-        what: String,
+        path: String,
         /// Error of the operating system.
         source: io::Error,
     },
@@ -59,15 +59,15 @@ pub enum StoreError {
     Refused(String),
     /// The clocks of this instance and of a shared ledger disagree about the current window. The ledger's clock counts.
     #[error("clock skew of {}{} s against {server}: no leases for {quota}; synchronize clocks (NTP)",
-        if *ahead { "+" } else { "-" }, apart.as_secs_f64())]
-    Clock {
+        if *is_ahead { "+" } else { "-" }, skew.as_secs_f64())]
+    ClockSkew {
         /// Server whose clock counts.
         server: String,
         /// First quota without a lease for this reason.
         quota: String,
         /// True if the clock of this instance is ahead.
-        ahead: bool,
+        is_ahead: bool,
         /// Difference of the clocks.
-        apart: Duration,
+        skew: Duration,
     },
 }

@@ -27,7 +27,7 @@ struct SimulatedDir(Arc<Mutex<SimulatedDirState>>);
 struct SimulatedDirState {
     files: BTreeMap<String, FileContent>,
     /// Number of operations after which the process is dead and executes nothing.
-    lives_for: Option<usize>,
+    crash_after: Option<usize>,
     syncs_fail: bool,
     operations: usize,
 }
@@ -50,7 +50,7 @@ impl SimulatedDir {
     fn begin_operation(&self) -> io::Result<parking_lot::MutexGuard<'_, SimulatedDirState>> {
         let mut state = self.0.lock();
         state.operations += 1;
-        if let Some(left) = &mut state.lives_for {
+        if let Some(left) = &mut state.crash_after {
             if *left == 0 {
                 return Err(io::Error::other("dead"));
             }
@@ -72,7 +72,7 @@ impl SimulatedDir {
             }
             file.durable = file.cached.clone();
         }
-        Self(Arc::new(Mutex::new(SimulatedDirState { lives_for: None, syncs_fail: false, ..state })))
+        Self(Arc::new(Mutex::new(SimulatedDirState { crash_after: None, syncs_fail: false, ..state })))
     }
 }
 
@@ -304,7 +304,7 @@ proptest! {
         dies_after in 0usize..90, reached in 0usize..=16, killed: bool, failing in 0usize..60,
     ) {
         let mut instance = TestInstance::start(SimulatedDir::default(), "this");
-        instance.sim.0.lock().lives_for = Some(dies_after);
+        instance.sim.0.lock().crash_after = Some(dies_after);
         let (mut leased, mut marked) = (0, 0);
         let sync_failed = failing < spends.len();
         for (round, (units, lease, urgent)) in spends.into_iter().enumerate() {

@@ -16,7 +16,7 @@ pub struct ListSet(u64);
 #[derive(Clone, Debug, Default)]
 pub struct AddressLists {
     networks: NetworkTable<ListSet>,
-    counts: Vec<usize>,
+    network_counts: Vec<usize>,
 }
 
 /// A line of a list file that is not a network.
@@ -25,7 +25,7 @@ pub struct InvalidLine {
     /// Line number, from 1.
     pub number: u64,
     /// Content of the line, truncated.
-    pub found: String,
+    pub excerpt: String,
 }
 
 impl ListSet {
@@ -59,7 +59,7 @@ impl AddressLists {
             .flat_map(|(networks, list)| networks.iter().map(move |network| (network.bounds(), list)));
         Self {
             networks: NetworkTable::new(networks, |lists| ListSet::from_ids(lists.iter().copied())),
-            counts: lists.iter().map(Vec::len).collect(),
+            network_counts: lists.iter().map(Vec::len).collect(),
         }
     }
 
@@ -69,8 +69,8 @@ impl AddressLists {
     }
 
     /// Returns the number of networks of each list.
-    pub fn counts(&self) -> &[usize] {
-        &self.counts
+    pub fn network_counts(&self) -> &[usize] {
+        &self.network_counts
     }
 }
 
@@ -84,7 +84,7 @@ pub fn parse(text: &str) -> Result<Vec<IpPrefix>, Vec<InvalidLine>> {
         match IpPrefix::parse(entry) {
             Some(network) => networks.push(network),
             None if entry.is_empty() => {}
-            None => invalid.push(InvalidLine { number, found: entry.chars().take(MAX_EXCERPT).collect() }),
+            None => invalid.push(InvalidLine { number, excerpt: entry.chars().take(MAX_EXCERPT).collect() }),
         }
         if invalid.len() >= MAX_REPORTED_LINES {
             break;
@@ -123,14 +123,14 @@ mod tests {
         for outside in ["192.0.3.0", "198.51.100.8", "2001:db9::", "11.0.0.0", "::1"] {
             assert!(lists_containing(&lists, outside).is_empty(), "{outside}");
         }
-        assert_eq!(lists.counts(), [5]);
+        assert_eq!(lists.network_counts(), [5]);
     }
 
     #[test]
     fn invalid_lines_are_reported_with_their_number() {
         let invalid =
             parse("192.0.2.1\n300.1.1.1\n# fine\n192.0.2.0/33\nexample.com # why\n").expect_err("three invalid lines");
-        let reported: Vec<_> = invalid.iter().map(|line| (line.number, line.found.as_str())).collect();
+        let reported: Vec<_> = invalid.iter().map(|line| (line.number, line.excerpt.as_str())).collect();
         assert_eq!(reported, [(2, "300.1.1.1"), (4, "192.0.2.0/33"), (5, "example.com")]);
         assert_eq!(parse(&"x\n".repeat(5000)).expect_err("all lines invalid").len(), 100);
         assert_eq!(parse(""), Ok(Vec::new()));

@@ -27,7 +27,7 @@ pub struct BucketState {
     /// Number of used tokens.
     pub used_tokens: u32,
     /// Start of the current refill interval.
-    pub since: Timestamp,
+    pub refilled_at: Timestamp,
 }
 
 /// The bucket is empty; the next token is added at this time.
@@ -39,7 +39,7 @@ impl Bucket {
     pub fn take(&self, level: BucketState, now: Timestamp) -> Result<BucketState, EmptyUntil> {
         let level = self.refilled(level, now);
         if level.used_tokens >= self.capacity {
-            return Err(EmptyUntil(level.since + self.refill_step()));
+            return Err(EmptyUntil(level.refilled_at + self.refill_step()));
         }
         Ok(BucketState { used_tokens: level.used_tokens + 1, ..level })
     }
@@ -52,31 +52,32 @@ impl Bucket {
     /// Returns the time at which the next token is added; `now` if the bucket is full.
     pub fn next_token_at(&self, level: BucketState, now: Timestamp) -> Timestamp {
         let level = self.refilled(level, now);
-        if level.used_tokens == 0 { now } else { level.since + self.refill_step() }
+        if level.used_tokens == 0 { now } else { level.refilled_at + self.refill_step() }
     }
 
     /// Returns the time at which an unused bucket is full again and may be evicted.
     pub fn full_at(&self, level: BucketState) -> Timestamp {
-        level.since + self.refill_step() * level.used_tokens.div_ceil(self.batch())
+        level.refilled_at + self.refill_step() * level.used_tokens.div_ceil(self.batch())
     }
 
     fn refilled(&self, level: BucketState, now: Timestamp) -> BucketState {
         if level.used_tokens == 0 {
-            return BucketState { used_tokens: 0, since: now };
+            return BucketState { used_tokens: 0, refilled_at: now };
         }
         // A reload may have reduced the capacity.
         let level = BucketState { used_tokens: level.used_tokens.min(self.capacity), ..level };
         let step = u64::try_from(self.refill_step().as_nanos()).unwrap_or(u64::MAX).max(1);
-        let elapsed = now.0.saturating_sub(level.since.0);
+        let elapsed = now.0.saturating_sub(level.refilled_at.0);
         if elapsed < step {
             return level;
         }
         let steps = elapsed / step;
         match u32::try_from(steps.saturating_mul(self.batch().into())) {
-            Ok(tokens) if tokens < level.used_tokens => {
-                BucketState { used_tokens: level.used_tokens - tokens, since: Timestamp(level.since.0 + steps * step) }
-            }
-            _ => BucketState { used_tokens: 0, since: now },
+            Ok(tokens) if tokens < level.used_tokens => BucketState {
+                used_tokens: level.used_tokens - tokens,
+                refilled_at: Timestamp(level.refilled_at.0 + steps * step),
+            },
+            _ => BucketState { used_tokens: 0, refilled_at: now },
         }
     }
 
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn shrunk_bucket_is_empty_at_most() {
         let small = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(1), smooth: true, costed_only: false };
-        let level = BucketState { used_tokens: 50, since: at(0) };
+        let level = BucketState { used_tokens: 50, refilled_at: at(0) };
         assert_eq!(small.take(level, at(0)), Err(EmptyUntil(at(1))));
         assert!(small.take(level, at(1)).is_ok(), "a request after the wait is admitted");
     }

@@ -40,7 +40,7 @@ pub struct Class {
     /// Name in YAML, metrics, headers and logs.
     pub name: String,
     /// Match conditions.
-    pub when: ClassMatcher,
+    pub matcher: ClassMatcher,
     /// True if all requests except robots.txt are refused.
     pub blocked: bool,
     /// Token bucket of each client.
@@ -93,7 +93,7 @@ pub enum ConditionKind {
 #[derive(Clone, Debug)]
 pub struct ApiKeys {
     /// Header or cookie of the key.
-    pub carrier: CredentialSource,
+    pub source: CredentialSource,
     /// Accepted keys.
     pub values: Vec<Secret>,
 }
@@ -108,7 +108,7 @@ pub struct UserAgentRule {
 }
 
 /// Returns the index of the first rule that matches `user_agent`, if any.
-pub fn agent_rule(rules: &[UserAgentRule], user_agent: &[u8]) -> Option<usize> {
+pub fn find_user_agent_rule(rules: &[UserAgentRule], user_agent: &[u8]) -> Option<usize> {
     rules.iter().position(|rule| contains_ignoring_case(user_agent, rule.contains.as_bytes()))
 }
 

@@ -6,7 +6,7 @@ use super::units::Units;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// Fixed cost from the settings.
-    Known(Units),
+    Fixed(Units),
     /// Estimate learned from the recent actual costs that the origin reported.
     Learned,
 }

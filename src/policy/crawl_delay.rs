@@ -38,13 +38,13 @@ pub struct CrawlBudget {
     /// Usage from which on all requests of the class are refused.
     pub ceiling: Units,
     /// Units that all other classes use per window.
-    pub others: Units,
+    pub used_by_others: Units,
     /// Length of the window.
     pub window: Duration,
     /// Cost of a page.
-    pub page: Units,
+    pub page_cost: Units,
     /// Number of crawlers that share the budget.
-    pub crawlers: u32,
+    pub crawler_count: u32,
 }
 
 /// Advertised delay that follows the budget.
@@ -53,7 +53,7 @@ pub struct AdvisedDelay {
     /// Delay in seconds.
     pub seconds: u32,
     /// Time of the last change.
-    pub since: Timestamp,
+    pub changed_at: Timestamp,
 }
 
 /// Crawl statistics of one operator since the process started.
@@ -66,11 +66,11 @@ pub struct ComplianceView {
     /// Number of requests, including robots.txt.
     pub requests: u64,
     /// Number of robots.txt requests.
-    pub robots: u64,
+    pub robots_txt_requests: u64,
     /// Number of intervals between two page requests, without pauses.
-    pub intervals: u64,
+    pub interval_count: u64,
     /// Sum of these intervals.
-    pub intervals_total: Duration,
+    pub total_interval: Duration,
     /// Number of intervals shorter than the advertised delay.
     pub violations: u64,
 }
@@ -84,9 +84,9 @@ pub fn clamp_to_seconds(delay: Duration) -> u32 {
 }
 
 /// Returns the class of a bot of `kind` and `operator`. Skips classes with any other condition.
-pub fn class_of(classes: &[Class], kind: ClientKind, operator: Option<OperatorId>) -> Option<ClassId> {
+pub fn find_bot_class(classes: &[Class], kind: ClientKind, operator: Option<OperatorId>) -> Option<ClassId> {
     let matches = |class: &Class| {
-        let matcher = &class.when;
+        let matcher = &class.matcher;
         (matcher.kinds.is_empty() || matcher.kinds.contains(&kind))
             && (matcher.operators.is_empty() || operator.is_some_and(|operator| matcher.operators.contains(&operator)))
             && matcher.user_agents.is_empty()
@@ -102,18 +102,18 @@ pub fn class_of(classes: &[Class], kind: ClientKind, operator: Option<OperatorId
 pub fn budgets<'r>(
     rules: &'r Rules,
     class: ClassId,
-    others: impl Fn(usize) -> Units + 'r,
+    used_by_others: impl Fn(usize) -> Units + 'r,
 ) -> impl Iterator<Item = CrawlBudget> + 'r {
-    let crawlers = rules.classes.get(usize::from(class.0)).map_or(1, |class| class.when.operators.len().max(1));
+    let crawler_count = rules.classes.get(usize::from(class.0)).map_or(1, |class| class.matcher.operators.len().max(1));
     rules.quotas.iter().enumerate().filter_map(move |(index, quota)| {
         let costs = rules.routes.iter().flat_map(|route| &route.costs).filter(|(id, _)| usize::from(id.0) == index);
-        let page = costs.map(|(_, cost)| expected_cost(*cost)).filter(|cost| !cost.is_zero()).min()?;
+        let page_cost = costs.map(|(_, cost)| expected_cost(*cost)).filter(|cost| !cost.is_zero()).min()?;
         Some(CrawlBudget {
             ceiling: quota.shutoff_level(class),
-            others: others(index),
+            used_by_others: used_by_others(index),
             window: quota.window.nominal_length(),
-            page,
-            crawlers: u32::try_from(crawlers).unwrap_or(u32::MAX),
+            page_cost,
+            crawler_count: u32::try_from(crawler_count).unwrap_or(u32::MAX),
         })
     })
 }
@@ -121,7 +121,7 @@ pub fn budgets<'r>(
 /// Returns the expected cost; one unit if it is learned and still unknown.
 fn expected_cost(cost: Cost) -> Units {
     match cost {
-        Cost::Known(units) => units,
+        Cost::Fixed(units) => units,
         Cost::Learned => super::cost::CostEstimate::INITIAL.0,
     }
 }
@@ -134,9 +134,9 @@ impl CrawlBudget {
 
     /// Returns the delay at which the budget lasts for the window, in seconds, unclamped; `None` if no budget is left.
     pub fn required_delay_s(&self) -> Option<u32> {
-        let left = u128::from(self.ceiling.saturating_sub(self.others).milli());
+        let left = u128::from(self.ceiling.saturating_sub(self.used_by_others).milli());
         let cost_seconds =
-            u128::from(self.window.as_secs()) * u128::from(self.page.milli()) * u128::from(self.crawlers);
+            u128::from(self.window.as_secs()) * u128::from(self.page_cost.milli()) * u128::from(self.crawler_count);
         (left > 0).then(|| u32::try_from(cost_seconds.div_ceil(left)).unwrap_or(u32::MAX))
     }
 }
@@ -147,8 +147,8 @@ impl AdvisedDelay {
     #[must_use]
     pub fn updated(self, seconds: u32, now: Timestamp) -> Self {
         let is_significant = self.seconds.abs_diff(seconds) * 4 >= self.seconds;
-        match is_significant && now.saturating_duration_since(self.since) >= MIN_CHANGE_INTERVAL {
-            true => Self { seconds, since: now },
+        match is_significant && now.saturating_duration_since(self.changed_at) >= MIN_CHANGE_INTERVAL {
+            true => Self { seconds, changed_at: now },
             false => self,
         }
     }
@@ -161,10 +161,10 @@ mod tests {
     #[test]
     fn affordable_delay_lasts_the_whole_window() {
         let day = Duration::from_secs(86_400);
-        let delay = |ceiling, others, page_milli, crawlers| {
-            let (ceiling, others, page) =
-                (Units::from_whole(ceiling), Units::from_whole(others), Units::from_milli(page_milli));
-            CrawlBudget { ceiling, others, window: day, page, crawlers }.affordable_delay()
+        let delay = |ceiling, used_by_others, page_milli, crawler_count| {
+            let (ceiling, others, page_cost) =
+                (Units::from_whole(ceiling), Units::from_whole(used_by_others), Units::from_milli(page_milli));
+            CrawlBudget { ceiling, used_by_others: others, window: day, page_cost, crawler_count }.affordable_delay()
         };
         for (ceiling, others, page_milli, crawlers, seconds) in [
             (9500, 0, 1000, 1, 10),     // 9.1 s, rounded up
@@ -188,10 +188,10 @@ mod tests {
     fn required_delay_can_exceed_the_advertised_maximum() {
         let budget = |ceiling| CrawlBudget {
             ceiling: Units::from_whole(ceiling),
-            others: Units::ZERO,
+            used_by_others: Units::ZERO,
             window: Duration::from_secs(86_400),
-            page: Units::from_whole(1),
-            crawlers: 1,
+            page_cost: Units::from_whole(1),
+            crawler_count: 1,
         };
         assert_eq!(
             [1000, 0].map(|ceiling| (budget(ceiling).required_delay_s(), budget(ceiling).affordable_delay())),
@@ -203,7 +203,7 @@ mod tests {
     fn advised_delay_changes_daily_by_clear_steps() {
         let start = Timestamp::from_seconds(1_000_000);
         let hours = |count: u64| start + Duration::from_secs(count * 3600);
-        let delay = AdvisedDelay { seconds: 10, since: start };
+        let delay = AdvisedDelay { seconds: 10, changed_at: start };
         for (seconds, hour, expected) in
             [(20, 23, 10), (20, 24, 20), (12, 24, 10), (13, 24, 13), (8, 48, 10), (7, 48, 7)]
         {

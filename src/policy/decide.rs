@@ -41,14 +41,14 @@ pub struct DecisionRequest<'a> {
     /// Route of the request.
     pub route: &'a Route,
     /// True if the request is [never refused](super::Rules::is_exempt).
-    pub never_refused: bool,
+    pub is_exempt: bool,
 }
 
 impl DecisionRequest<'_> {
     /// Returns true if the request costs nothing. An exempt request is free on every route, since it is admitted when
     /// no units are left.
     pub fn is_free(&self) -> bool {
-        self.never_refused || self.route.is_free()
+        self.is_exempt || self.route.is_free()
     }
 
     /// Returns the bucket of the class if the request takes a token from it.
@@ -86,9 +86,9 @@ pub struct QuotaSnapshot<'a> {
     /// Tier state of the client's class.
     pub shedding: ShedState,
     /// Pacing plan for the class, if the quota is paced.
-    pub planned: Option<PlanSnapshot>,
+    pub plan: Option<PlanSnapshot>,
     /// Guard state of the operator, if the client is a guarded crawler.
-    pub guarded: Option<GuardState>,
+    pub guard_state: Option<GuardState>,
     /// Set by [`decide`]: true if a tier or the plan refused the request and the crawler guard admitted it.
     pub guard_admitted: bool,
 }
@@ -99,7 +99,7 @@ pub enum Verdict {
     /// The request is admitted.
     Admit {
         /// Bucket after the request.
-        level: BucketState,
+        bucket_state: BucketState,
         /// First rule in shadow mode that would have refused the request.
         shadow: Option<Reason>,
     },
@@ -113,7 +113,7 @@ pub struct Refusal {
     /// Rule that refused the request.
     pub reason: Reason,
     /// Bit mask of the quotas that refused the request, by position; bit 0 is the first.
-    pub quotas: u8,
+    pub quota_mask: u8,
     /// Time until a retry may be admitted.
     pub wait: Duration,
 }
@@ -154,12 +154,12 @@ const PARTIAL_SHED_INTERVAL: Duration = Duration::from_secs(60);
 /// changes no other state.
 pub fn decide(
     request: &DecisionRequest<'_>,
-    level: BucketState,
+    bucket_state: BucketState,
     snapshots: &mut [QuotaSnapshot<'_>],
     now: Timestamp,
 ) -> Verdict {
-    if request.never_refused {
-        return Verdict::Admit { level, shadow: None };
+    if request.is_exempt {
+        return Verdict::Admit { bucket_state, shadow: None };
     }
     let mut shadow = None;
 
@@ -170,15 +170,15 @@ pub fn decide(
         shadow = shadow.or(Some(refusal.reason));
     }
 
-    let mut after = level;
-    match check_bucket(request, level, now) {
+    let mut after = bucket_state;
+    match check_bucket(request, bucket_state, now) {
         Ok(state) => after = state,
         Err(refusal) if request.class_rules.enforce => return Verdict::Refuse(refusal),
         Err(refusal) => shadow = shadow.or(Some(refusal.reason)),
     }
 
     match check_quotas(request, snapshots, now) {
-        Ok(tier_shadow) => Verdict::Admit { level: after, shadow: shadow.or(tier_shadow) },
+        Ok(tier_shadow) => Verdict::Admit { bucket_state: after, shadow: shadow.or(tier_shadow) },
         Err(refusal) => Verdict::Refuse(refusal),
     }
 }
@@ -186,17 +186,21 @@ pub fn decide(
 /// Refuses the request if its class is blocked.
 pub fn check_block(class: &Class) -> Result<(), Refusal> {
     match class.blocked {
-        true => Err(Refusal { reason: Reason::Blocked, quotas: 0, wait: BLOCKED_RETRY_AFTER }),
+        true => Err(Refusal { reason: Reason::Blocked, quota_mask: 0, wait: BLOCKED_RETRY_AFTER }),
         false => Ok(()),
     }
 }
 
 /// Takes a token if the bucket of the class counts the request; otherwise refuses it until the next token.
-pub fn check_bucket(request: &DecisionRequest<'_>, level: BucketState, now: Timestamp) -> Result<BucketState, Refusal> {
-    let Some(bucket) = request.bucket() else { return Ok(level) };
-    bucket.take(level, now).map_err(|EmptyUntil(refill_at)| Refusal {
+pub fn check_bucket(
+    request: &DecisionRequest<'_>,
+    bucket_state: BucketState,
+    now: Timestamp,
+) -> Result<BucketState, Refusal> {
+    let Some(bucket) = request.bucket() else { return Ok(bucket_state) };
+    bucket.take(bucket_state, now).map_err(|EmptyUntil(refill_at)| Refusal {
         reason: Reason::Bucket,
-        quotas: 0,
+        quota_mask: 0,
         wait: refill_at.saturating_duration_since(now),
     })
 }
@@ -227,8 +231,8 @@ fn check_quotas(
                 shadow = shadow.or(Some(reason));
                 continue;
             }
-            let merged = refusal.get_or_insert(Refusal { reason, quotas: 0, wait });
-            merged.quotas |= 1 << index.min(7);
+            let merged = refusal.get_or_insert(Refusal { reason, quota_mask: 0, wait });
+            merged.quota_mask |= 1 << index.min(7);
             if wait > merged.wait {
                 (merged.reason, merged.wait) = (reason, wait);
             }
@@ -242,7 +246,7 @@ pub fn check_tier(class: ClassId, snapshot: &mut QuotaSnapshot<'_>, now: Timesta
     let Some(tiers) = snapshot.quota.tiers_for(class) else { return Ok(()) };
     let tier = tiers.tier_at(
         snapshot.shedding.tier,
-        snapshot.quota.used_for_tiers(snapshot.taken, snapshot.planned.map(|plan| plan.is_ahead)),
+        snapshot.quota.used_for_tiers(snapshot.taken, snapshot.plan.map(|plan| plan.is_ahead)),
     );
     let share = tiers.shed_share(tier);
     let (is_shed, state) = ShedState { tier, ..snapshot.shedding }.record(share);
@@ -255,11 +259,11 @@ pub fn check_tier(class: ClassId, snapshot: &mut QuotaSnapshot<'_>, now: Timesta
 
 /// Takes the cost from the class's pacing bucket; refuses the request if the balance does not suffice.
 pub fn check_pacing(snapshot: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
-    let Some(PlanSnapshot { allowance: Some(allowance), earmarked, .. }) = &mut snapshot.planned else {
+    let Some(PlanSnapshot { allowance: Some(allowance), earmarked, .. }) = &mut snapshot.plan else {
         return Ok(());
     };
     let has_spare = snapshot.taken.saturating_add(*earmarked) < snapshot.limit;
-    let borrowable = snapshot.guarded.map_or(0, |state| state.borrowable_turns(now));
+    let borrowable = snapshot.guard_state.map_or(0, |state| state.borrowable_turns(now));
     let (bucket, result) = allowance.bucket.try_take(&allowance.rate, snapshot.cost, borrowable, now);
     allowance.bucket = bucket;
     match result {
@@ -298,7 +302,7 @@ impl Refusal {
 impl QuotaSnapshot<'_> {
     /// Returns true if `rule` of the crawler guard admits the request just refused; records the result.
     fn guard_admits(&mut self, rule: fn(&GuardState, Units, Units, Timestamp) -> bool, now: Timestamp) -> bool {
-        self.guard_admitted = self.guarded.is_some_and(|state| rule(&state, self.cost, self.quota.limit, now));
+        self.guard_admitted = self.guard_state.is_some_and(|state| rule(&state, self.cost, self.quota.limit, now));
         self.guard_admitted
     }
 }

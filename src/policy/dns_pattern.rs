@@ -8,7 +8,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsPattern {
     /// Prefix of the first label, if the pattern has a wildcard.
-    begins: Option<String>,
+    prefix: Option<String>,
     domain: String,
 }
 
@@ -21,7 +21,7 @@ impl DnsPattern {
     pub fn matches(&self, name: &str) -> bool {
         let Some(before) = name.strip_suffix(&self.domain) else { return false };
         // Requires a dot or the whole name, so that `evilgooglebot.com` does not match `googlebot.com`.
-        match &self.begins {
+        match &self.prefix {
             None => before.is_empty() || before.ends_with('.'),
             Some(prefix) => before
                 .strip_suffix('.')
@@ -40,13 +40,13 @@ impl FromStr for DnsPattern {
             None => (None, text.as_str()),
         };
         let is_valid = is_name(domain) && prefix.as_deref().is_none_or(is_label);
-        is_valid.then(|| Self { begins: prefix, domain: domain.to_owned() }).ok_or(InvalidDnsPattern)
+        is_valid.then(|| Self { prefix, domain: domain.to_owned() }).ok_or(InvalidDnsPattern)
     }
 }
 
 impl fmt::Display for DnsPattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.begins {
+        match &self.prefix {
             Some(prefix) => write!(out, "{prefix}*.{}", self.domain),
             None => out.write_str(&self.domain),
         }

@@ -82,11 +82,11 @@ impl ProxyTrust {
         let chain: Vec<Option<IpAddr>> = match &self.source {
             AddressSource::Peer => Vec::new(),
             AddressSource::XForwardedFor => {
-                lines.flat_map(|line| line.split(|&byte| byte == b',')).map(address).collect()
+                lines.flat_map(|line| line.split(|&byte| byte == b',')).map(parse_address).collect()
             }
             AddressSource::Forwarded => lines.flat_map(forwarded::elements).map(forwarded::node).collect(),
             AddressSource::Header(_) => {
-                let mut values = lines.map(address);
+                let mut values = lines.map(parse_address);
                 match (values.next(), values.next()) {
                     (Some(only), None) => vec![only],
                     _ => Vec::new(),
@@ -112,13 +112,13 @@ impl ProxyTrust {
     /// Returns the key of `client` by its address.
     pub fn key(&self, client: IpAddr) -> ClientKey {
         match canonical(client) {
-            IpAddr::V4(v4) => ClientKey::of_v4(v4),
+            IpAddr::V4(v4) => ClientKey::from_v4(v4),
             IpAddr::V6(v6) => match embedded_v4(v6) {
-                Some(v4) => ClientKey::of_v4(v4),
+                Some(v4) => ClientKey::from_v4(v4),
                 None => {
                     let upper = (u128::from(v6) >> 64) as u64;
                     let mask = u64::MAX.checked_shl(64 - u32::from(self.ipv6_prefix.clamp(1, 64))).unwrap_or(0);
-                    ClientKey::of_v6(upper & mask)
+                    ClientKey::from_v6(upper & mask)
                 }
             },
         }
@@ -152,7 +152,7 @@ fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
 }
 
 /// Parses a hop: an address with optional port, brackets, quotes and zone.
-fn address(token: &[u8]) -> Option<IpAddr> {
+fn parse_address(token: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(token).ok()?.trim_matches([' ', '\t']);
     let text = text.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(text);
     let host = match text.strip_prefix('[') {

@@ -111,15 +111,15 @@ impl SpendProfile {
     /// [`SpendProfile::max_size`]. Never more than half of the units left, down to one request. Rounded to whole units
     /// if costs are whole units.
     pub fn size(&self) -> LeaseSize {
-        let min_units = times(self.max_cost, MIN_REQUESTS_HELD);
-        let max_units = part_of(self.left, 2).max(self.max_cost).min(self.left);
-        let idle_units = part_of(self.limit, 256).min(times(self.max_cost, BURST_REQUESTS * 4));
+        let min_units = multiply(self.max_cost, MIN_REQUESTS_HELD);
+        let max_units = divide(self.left, 2).max(self.max_cost).min(self.left);
+        let idle_units = divide(self.limit, 256).min(multiply(self.max_cost, BURST_REQUESTS * 4));
         let target = self.per_second.max(idle_units).max(min_units);
         let lease = self
             .floor_if_whole_costs(target.max(self.shortfall).min(self.max_size()).min(max_units))
             .max(self.max_cost.min(self.left));
-        let idle_units = part_of(self.limit, 1024).min(times(self.max_cost, BURST_REQUESTS));
-        let urgent = part_of(self.per_second, 10).max(idle_units).max(min_units).max(self.shortfall).min(lease);
+        let idle_units = divide(self.limit, 1024).min(multiply(self.max_cost, BURST_REQUESTS));
+        let urgent = divide(self.per_second, 10).max(idle_units).max(min_units).max(self.shortfall).min(lease);
         LeaseSize { lease, urgent: self.floor_if_whole_costs(urgent).max(self.max_cost.min(self.left)) }
     }
 
@@ -135,16 +135,16 @@ impl SpendProfile {
     /// requests. Windows under 16 s allow more, up to a quarter of the limit, so that they can be used in time.
     pub fn max_size(&self) -> Units {
         let parts = self.length.as_secs().saturating_mul(4).clamp(4, 64);
-        part_of(self.limit, parts).max(times(self.max_cost, MIN_REQUESTS_HELD))
+        divide(self.limit, parts).max(multiply(self.max_cost, MIN_REQUESTS_HELD))
     }
 }
 
-fn times(units: Units, count: u64) -> Units {
+fn multiply(units: Units, count: u64) -> Units {
     Units::from_milli(units.milli().saturating_mul(count))
 }
 
 /// Divides, rounding down to milli-units.
-fn part_of(units: Units, parts: u64) -> Units {
+fn divide(units: Units, parts: u64) -> Units {
     Units::from_milli(units.milli() / parts)
 }
 

@@ -47,9 +47,9 @@ pub struct Rules {
     /// Trust in headers that report the client address.
     pub trust: identity::ProxyTrust,
     /// Bot detection for clients that claim a browser; `None` if disabled.
-    pub behaviour: Option<bot_detection::BotDetection>,
+    pub bot_detection: Option<bot_detection::BotDetection>,
     /// Names of the configured address lists.
-    pub lists: Vec<String>,
+    pub address_list_names: Vec<String>,
     /// Administrator's user-agent rules; the first match applies.
     pub user_agent_rules: Vec<class::UserAgentRule>,
     /// Classes; the first match applies. The last matches every client.
@@ -76,16 +76,16 @@ impl Rules {
         &'a self,
         credential: impl Fn(&'a CredentialSource) -> Option<&'a [u8]>,
     ) -> Vec<ClassId> {
-        let has_key = |keys: &'a class::ApiKeys| credential(&keys.carrier).is_some_and(|key| keys.contains(key));
+        let has_key = |keys: &'a class::ApiKeys| credential(&keys.source).is_some_and(|key| keys.contains(key));
         let matching =
-            self.classes.iter().enumerate().filter(|(_, class)| class.when.keys.as_ref().is_some_and(has_key));
+            self.classes.iter().enumerate().filter(|(_, class)| class.matcher.keys.as_ref().is_some_and(has_key));
         matching.map(|(index, _)| ClassId(index as u16)).collect()
     }
 
     /// Returns the headers, besides the common ones, that determine the class and bucket key of a client of `class`.
     /// Includes the signature headers if the request is `signed`.
     pub fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {
-        let keys = self.classes.iter().filter_map(|class| Some(&class.when.keys.as_ref()?.carrier));
+        let keys = self.classes.iter().filter_map(|class| Some(&class.matcher.keys.as_ref()?.source));
         let bucket = match &self.classes[usize::from(class.0)].key {
             KeySource::Credential(source) => Some(source),
             _ => None,
@@ -110,7 +110,7 @@ impl Rules {
         let address_key = || self.trust.key(client);
         match &self.classes[usize::from(classification.class.0)].key {
             KeySource::Address => address_key(),
-            KeySource::Class => ClientKey::OF_CLASS,
+            KeySource::Class => ClientKey::SHARED_BY_CLASS,
             KeySource::Operator => classification.operator.map_or_else(address_key, ClientKey::from_operator),
             KeySource::Credential(source) => {
                 credential_hash(source).map_or_else(address_key, ClientKey::from_credential)
@@ -120,7 +120,7 @@ impl Rules {
 
     /// Returns true if the bot score reaches the threshold.
     pub fn is_suspected(&self, score: &bot_detection::BotScore) -> bool {
-        self.behaviour.as_ref().is_some_and(|detection| score.points >= detection.threshold)
+        self.bot_detection.as_ref().is_some_and(|detection| score.points >= detection.threshold)
     }
 
     /// Returns true if `path` is the crawl policy's and the gateway serves it. `path` is normalized.

@@ -71,24 +71,24 @@ impl<A: Copy + Ord, T> IntervalTable<A, T> {
             while let Some(end) = ends.pop_if(|end| *end < first) {
                 items.pop();
                 if let Some(start) = next(end) {
-                    table.start(start, value(&items));
+                    table.push_interval(start, value(&items));
                 }
             }
             ends.push(last);
             items.push(item);
-            table.start(first, value(&items));
+            table.push_interval(first, value(&items));
         }
         while let Some(end) = ends.pop() {
             items.pop();
             if let Some(start) = next(end) {
-                table.start(start, value(&items));
+                table.push_interval(start, value(&items));
             }
         }
         table
     }
 
     /// Starts an interval, or replaces the value of the interval that starts there.
-    fn start(&mut self, start: A, value: T)
+    fn push_interval(&mut self, start: A, value: T)
     where
         T: PartialEq,
     {

@@ -48,13 +48,13 @@ pub struct SyncResult {
 }
 
 /// Maximum offset between the window ends of origin and gateway, as a divisor of the window length.
-const TOLERANCE: u32 = 20;
+const WINDOW_END_TOLERANCE_DIVISOR: u32 = 20;
 /// Time after the start of a window during which a report without a reset time may be for the previous window.
-const GRACE: Duration = Duration::from_secs(60);
-/// Upper bound of [`GRACE`], as a divisor of the window length.
-const GRACE_PART: u32 = 100;
+const WINDOW_START_GRACE: Duration = Duration::from_secs(60);
+/// Upper bound of [`WINDOW_START_GRACE`], as a divisor of the window length.
+const GRACE_DIVISOR: u32 = 100;
 /// A reset time is ignored if it lies further ahead than the window length plus this slack.
-const SLACK: Duration = Duration::from_secs(3600);
+const RESET_TIME_SLACK: Duration = Duration::from_secs(3600);
 
 /// Reconciles the local count with a report received at `now`.
 pub fn reconcile(report: OriginReport, local: LocalCount, now: Timestamp) -> SyncResult {
@@ -83,14 +83,14 @@ fn is_same_window(resets_at: Option<Timestamp>, local: LocalCount, now: Timestam
         Some(reset) => {
             let offset =
                 reset.saturating_duration_since(local.span.end).max(local.span.end.saturating_duration_since(reset));
-            offset <= (length / TOLERANCE).max(Duration::from_secs(2))
+            offset <= (length / WINDOW_END_TOLERANCE_DIVISOR).max(Duration::from_secs(2))
         }
-        None => now.saturating_duration_since(local.span.start) >= GRACE.min(length / GRACE_PART),
+        None => now.saturating_duration_since(local.span.start) >= WINDOW_START_GRACE.min(length / GRACE_DIVISOR),
     }
 }
 
 fn reset_time(resets_at: Option<Timestamp>, local: LocalCount, now: Timestamp) -> Timestamp {
-    let latest = now + local.length + SLACK;
+    let latest = now + local.length + RESET_TIME_SLACK;
     resets_at.filter(|reset| *reset > now && *reset <= latest).unwrap_or(local.span.end)
 }
 

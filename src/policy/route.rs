@@ -23,7 +23,7 @@ pub struct Route {
     /// Scopes of the route.
     pub scopes: Vec<ScopeId>,
     /// True if the latency of responses is sampled for the adaptive controllers.
-    pub measured: bool,
+    pub is_latency_sampled: bool,
 }
 
 /// Index of a scope in the settings.
@@ -36,23 +36,23 @@ pub struct ScopeId(pub u16);
 pub struct Pattern {
     segments: Vec<Segment>,
     rest: PatternTail,
-    spelling: Spelling,
+    match_options: MatchOptions,
 }
 
 /// Path spellings that a pattern matches. The default is the exact spelling only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spelling {
+pub struct MatchOptions {
     /// True if ASCII letters match case-insensitively.
-    pub ignores_case: bool,
+    pub ignore_case: bool,
     /// True if `/a` and `/a/` are the same path.
-    pub ignores_trailing_slash: bool,
+    pub ignore_trailing_slash: bool,
 }
 
 /// Allowed tail after the segments of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PatternTail {
-    Nothing,
-    Anything,
+    Empty,
+    Any,
     /// Any number of directories, then this segment.
     LastSegment(Segment),
 }
@@ -89,57 +89,57 @@ impl Pattern {
         let directories = directories.split('/').filter(|segment| !segment.is_empty());
         let mut segments: Vec<&str> = directories.chain([last]).collect();
         let rest = match segments[..] {
-            [.., "**"] => PatternTail::Anything,
+            [.., "**"] => PatternTail::Any,
             [.., "**", last] if !last.contains("**") => PatternTail::LastSegment(Segment::parse(last)),
-            _ => PatternTail::Nothing,
+            _ => PatternTail::Empty,
         };
         segments.truncate(match rest {
-            PatternTail::Nothing => segments.len(),
-            PatternTail::Anything => segments.len() - 1,
+            PatternTail::Empty => segments.len(),
+            PatternTail::Any => segments.len() - 1,
             PatternTail::LastSegment(_) => segments.len() - 2,
         });
         if segments.iter().any(|segment| segment.contains("**")) {
             return Err(PatternError::MisplacedDoubleStar);
         }
         let segments = segments.into_iter().map(Segment::parse).collect();
-        Ok(Self { segments, rest, spelling: Spelling::default() })
+        Ok(Self { segments, rest, match_options: MatchOptions::default() })
     }
 
-    /// Returns the pattern with `spelling` applied.
-    pub fn spelled(mut self, spelling: Spelling) -> Self {
-        self.spelling = spelling;
-        if spelling.ignores_case {
+    /// Returns the pattern with `match_options` applied.
+    pub fn with_match_options(mut self, match_options: MatchOptions) -> Self {
+        self.match_options = match_options;
+        if match_options.ignore_case {
             self.texts_mut().for_each(|text| text.make_ascii_lowercase());
         }
-        if spelling.ignores_trailing_slash {
+        if match_options.ignore_trailing_slash {
             self.drop_trailing_slash();
         }
         self
     }
 
     /// Returns the path spellings that the pattern matches.
-    pub fn spelling(&self) -> Spelling {
-        self.spelling
+    pub fn match_options(&self) -> MatchOptions {
+        self.match_options
     }
 
     /// Returns true for `/**`, which matches every path.
     pub fn is_any(&self) -> bool {
-        self.segments.is_empty() && self.rest == PatternTail::Anything
+        self.segments.is_empty() && self.rest == PatternTail::Any
     }
 
     /// Returns true if this pattern certainly matches every path that `other` matches. False does not exclude it:
     /// overlapping patterns are not analyzed.
     pub fn covers(&self, other: &Self) -> bool {
-        let (spelling, other_spelling) = (self.spelling, other.spelling);
-        let is_no_stricter = (spelling.ignores_case || !other_spelling.ignores_case)
-            && (spelling.ignores_trailing_slash || !other_spelling.ignores_trailing_slash);
-        self.is_any() || (is_no_stricter && other.clone().spelled(spelling) == *self)
+        let (match_options, other_spelling) = (self.match_options, other.match_options);
+        let is_no_stricter = (match_options.ignore_case || !other_spelling.ignore_case)
+            && (match_options.ignore_trailing_slash || !other_spelling.ignore_trailing_slash);
+        self.is_any() || (is_no_stricter && other.clone().with_match_options(match_options) == *self)
     }
 
     /// Returns true if the normalized `path` matches.
     pub fn matches(&self, path: &str) -> bool {
-        let path = if self.spelling.ignores_trailing_slash { without_trailing_slash(path) } else { path };
-        let case = if self.spelling.ignores_case { Case::Ignored } else { Case::Kept };
+        let path = if self.match_options.ignore_trailing_slash { without_trailing_slash(path) } else { path };
+        let case = if self.match_options.ignore_case { Case::Insensitive } else { Case::Sensitive };
         let mut rest = path.strip_prefix('/');
         for segment in &self.segments {
             let Some((text, tail)) = rest.map(first_segment) else { return false };
@@ -149,8 +149,8 @@ impl Pattern {
             rest = tail;
         }
         match &self.rest {
-            PatternTail::Nothing => rest.is_none(),
-            PatternTail::Anything => true,
+            PatternTail::Empty => rest.is_none(),
+            PatternTail::Any => true,
             PatternTail::LastSegment(last) => {
                 rest.is_some_and(|rest| last.matches(rest.rsplit('/').next().unwrap_or(rest), case))
             }
@@ -160,7 +160,7 @@ impl Pattern {
     fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let last = match &mut self.rest {
             PatternTail::LastSegment(last) => Some(last),
-            PatternTail::Nothing | PatternTail::Anything => None,
+            PatternTail::Empty | PatternTail::Any => None,
         };
         self.segments.iter_mut().chain(last).flat_map(Segment::texts_mut)
     }
@@ -169,9 +169,9 @@ impl Pattern {
     fn drop_trailing_slash(&mut self) {
         let empty = Segment::Text(String::new());
         if self.rest == PatternTail::LastSegment(empty.clone()) {
-            self.rest = PatternTail::Anything;
+            self.rest = PatternTail::Any;
         }
-        if self.rest == PatternTail::Nothing && self.segments.len() > 1 && self.segments.last() == Some(&empty) {
+        if self.rest == PatternTail::Empty && self.segments.len() > 1 && self.segments.last() == Some(&empty) {
             self.segments.pop();
         }
     }
@@ -180,15 +180,15 @@ impl Pattern {
 /// Case sensitivity of ASCII letters.
 #[derive(Clone, Copy)]
 enum Case {
-    Kept,
-    Ignored,
+    Sensitive,
+    Insensitive,
 }
 
 impl Case {
     fn is_same(self, one: &[u8], other: &[u8]) -> bool {
         match self {
-            Self::Kept => one == other,
-            Self::Ignored => one.eq_ignore_ascii_case(other),
+            Self::Sensitive => one == other,
+            Self::Insensitive => one.eq_ignore_ascii_case(other),
         }
     }
 
@@ -409,10 +409,10 @@ mod tests {
 
     #[test]
     fn case_and_trailing_slash_follow_the_spelling() {
-        let both = Spelling { ignores_case: true, ignores_trailing_slash: true };
+        let both = MatchOptions { ignore_case: true, ignore_trailing_slash: true };
         let (case, slash) =
-            (Spelling { ignores_trailing_slash: false, ..both }, Spelling { ignores_case: false, ..both });
-        for (pattern, path, spelling, expected) in [
+            (MatchOptions { ignore_trailing_slash: false, ..both }, MatchOptions { ignore_case: false, ..both });
+        for (pattern, path, match_options, expected) in [
             ("/search", "/SEARCH", case, true),
             ("/search", "/search/", case, false),
             ("/search", "/search/", slash, true),
@@ -440,16 +440,16 @@ mod tests {
             ("/", "/a", both, false),
             ("/**", "/", both, true),
         ] {
-            let pattern = Pattern::parse(pattern).expect("valid pattern").spelled(spelling);
+            let pattern = Pattern::parse(pattern).expect("valid pattern").with_match_options(match_options);
             assert_eq!(pattern.matches(path), expected, "{pattern:?} {path}");
         }
     }
 
     #[test]
     fn pattern_coverage_respects_the_spelling() {
-        let both = Spelling { ignores_case: true, ignores_trailing_slash: true };
+        let both = MatchOptions { ignore_case: true, ignore_trailing_slash: true };
         let exact = |text| Pattern::parse(text).expect("valid pattern");
-        let lenient = |text| exact(text).spelled(both);
+        let lenient = |text| exact(text).with_match_options(both);
         assert!(lenient("/search").covers(&lenient("/Search/")) && lenient("/search").covers(&exact("/SEARCH")));
         assert!(!exact("/search").covers(&lenient("/search")) && !lenient("/search").covers(&lenient("/search/*")));
         assert!(exact("/**").covers(&lenient("/a")) && exact("/a").covers(&exact("/a")));
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn path_spellings_normalize_to_one_path() {
-        for (spelling, normalized) in [
+        for (match_options, normalized) in [
             ("/item/1", "/item/1"),
             ("//item///1", "/item/1"),
             ("/x/../item/./1", "/item/1"),
@@ -473,7 +473,7 @@ mod tests {
             ("/%", "/%25"),
             ("/%4", "/%254"),
         ] {
-            assert_eq!(normalize(spelling).as_deref(), Ok(normalized), "{spelling}");
+            assert_eq!(normalize(match_options).as_deref(), Ok(normalized), "{match_options}");
         }
         assert_eq!(normalize("/a%00b"), Err(PathError));
     }
@@ -505,8 +505,8 @@ mod tests {
         fn lenient_pattern_matches_a_superset(pattern in "/[aB/]{0,4}(\\*|\\*b|/\\*\\*|)", path in "/[aAbB/]{0,6}") {
             let Ok(path) = normalize(&path) else { return Ok(()) };
             let Ok(exact) = Pattern::parse(&pattern) else { return Ok(()) };
-            let both = Spelling { ignores_case: true, ignores_trailing_slash: true };
-            let lenient = exact.clone().spelled(both);
+            let both = MatchOptions { ignore_case: true, ignore_trailing_slash: true };
+            let lenient = exact.clone().with_match_options(both);
             prop_assert!(!exact.matches(&path) || lenient.matches(&path));
             prop_assert_eq!(lenient.matches(&path), lenient.matches(&path.to_ascii_uppercase()));
             if path != "/" {

@@ -51,16 +51,16 @@ impl Share {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
     /// Usage from which on the tier applies, in units.
-    pub above: Units,
+    pub threshold: Units,
     /// Share of requests refused in the tier.
-    pub shed: Share,
+    pub shed_share: Share,
 }
 
 /// The tiers of one class in one quota, lowest first; each refuses a larger share than the one before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TierSet {
     tiers: Vec<Tier>,
-    slack: Units,
+    hysteresis: Units,
 }
 
 /// Tier state of a class in a quota, kept by the engine between requests.
@@ -78,7 +78,7 @@ impl TierSet {
     /// Hysteresis: a tier is left only when usage falls below its threshold by a twentieth of the limit (or half the
     /// threshold, if less), so that a released charge does not toggle it.
     pub fn new(tiers: Vec<Tier>, limit: Units) -> Self {
-        Self { tiers, slack: Units::from_milli(limit.milli() / 20) }
+        Self { tiers, hysteresis: Units::from_milli(limit.milli() / 20) }
     }
 
     /// Returns the tiers, lowest first.
@@ -88,24 +88,27 @@ impl TierSet {
 
     /// Returns the number of tiers entered at usage `taken` (settled and reserved), given the previous number `tier`.
     pub fn tier_at(&self, tier: u8, taken: Units) -> u8 {
-        let entered = self.tiers.iter().take_while(|tier| taken >= tier.above).count();
+        let entered = self.tiers.iter().take_while(|tier| taken >= tier.threshold).count();
         let held = self.tiers.iter().take(usize::from(tier)).take_while(|tier| taken >= self.exit_below(tier)).count();
         u8::try_from(entered.max(held)).unwrap_or(u8::MAX)
     }
 
     /// Returns the share refused in `tier`.
     pub fn shed_share(&self, tier: u8) -> Share {
-        usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index)).map_or(Share::NONE, |tier| tier.shed)
+        usize::from(tier)
+            .checked_sub(1)
+            .and_then(|index| self.tiers.get(index))
+            .map_or(Share::NONE, |tier| tier.shed_share)
     }
 
     /// Returns the usage from which on all requests of the class are refused, if any.
     pub fn shutoff_at(&self) -> Option<Units> {
-        self.tiers.iter().find(|tier| tier.shed == Share::ALL).map(|tier| tier.above)
+        self.tiers.iter().find(|tier| tier.shed_share == Share::ALL).map(|tier| tier.threshold)
     }
 
     fn exit_below(&self, tier: &Tier) -> Units {
-        let half = Units::from_milli(tier.above.milli() / 2);
-        tier.above.saturating_sub(self.slack.min(half))
+        let half = Units::from_milli(tier.threshold.milli() / 2);
+        tier.threshold.saturating_sub(self.hysteresis.min(half))
     }
 }
 
@@ -132,9 +135,9 @@ mod tests {
     fn tier_set(thresholds: &[(u64, u32)]) -> TierSet {
         let tiers = thresholds
             .iter()
-            .map(|&(above, percent)| Tier {
-                above: Units::from_whole(above),
-                shed: Share::from_millionths(percent * 10_000),
+            .map(|&(threshold, percent)| Tier {
+                threshold: Units::from_whole(threshold),
+                shed_share: Share::from_millionths(percent * 10_000),
             })
             .collect();
         TierSet::new(tiers, Units::from_whole(1000))

@@ -65,8 +65,8 @@ pub fn ceil_seconds(wait: Duration) -> u64 {
 
 /// Extends `wait` by the fraction `spread`, so that clients refused together do not retry together.
 pub fn with_spread(wait: Duration, spread: f64) -> Duration {
-    wait + wait.min(SPREAD_WAIT).mul_f64(spread)
+    wait + wait.min(MAX_SPREAD_WAIT).mul_f64(spread)
 }
 
 /// Maximum wait that is spread: minutes suffice to separate a burst; hours would only delay clients.
-const SPREAD_WAIT: Duration = Duration::from_secs(3600);
+const MAX_SPREAD_WAIT: Duration = Duration::from_secs(3600);

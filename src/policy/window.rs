@@ -55,9 +55,9 @@ pub trait Calendar: fmt::Debug + Send + Sync {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvictedWindows {
     /// End of the latest evicted window; windows that start before it may be evicted ones.
-    pub before: Timestamp,
+    pub latest_end: Timestamp,
     /// Longest evicted window. Windows over twice as long belong to another configuration.
-    pub longest: Duration,
+    pub max_length: Duration,
 }
 
 /// Time span of a window: from `start` inclusive to `end` exclusive.
@@ -139,8 +139,8 @@ impl Span {
 impl EvictedWindows {
     /// Records that `span` was evicted.
     pub fn evict(&mut self, span: Span) {
-        self.before = self.before.max(span.end);
-        self.longest = self.longest.max(span.length());
+        self.latest_end = self.latest_end.max(span.end);
+        self.max_length = self.max_length.max(span.length());
     }
 
     /// Returns true if `span` may have been evicted.
@@ -154,7 +154,7 @@ impl EvictedWindows {
     }
 
     fn may_contain(&self, start: Timestamp, length: Duration) -> bool {
-        start < self.before && length <= self.longest * 2
+        start < self.latest_end && length <= self.max_length * 2
     }
 }
 

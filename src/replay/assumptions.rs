@@ -15,7 +15,7 @@ pub struct Assumptions {
     /// Time for which a request holds its reservation.
     pub latency: Duration,
     /// Reaction of refused clients.
-    pub clients: RetryModel,
+    pub retry_model: RetryModel,
     /// Actual cost of the requests of a route, by route name.
     pub costs: Vec<(String, Units)>,
 }
@@ -35,7 +35,12 @@ pub enum RetryModel {
 
 impl Default for Assumptions {
     fn default() -> Self {
-        Self { cache_ttl: None, latency: Duration::from_millis(200), clients: RetryModel::Ignore, costs: Vec::new() }
+        Self {
+            cache_ttl: None,
+            latency: Duration::from_millis(200),
+            retry_model: RetryModel::Ignore,
+            costs: Vec::new(),
+        }
     }
 }
 
@@ -55,7 +60,7 @@ impl Assumptions {
         AssumptionsReport {
             cache_ttl_s: self.cache_ttl.map(|ttl| ttl.as_secs()),
             latency_ms: self.latency.as_secs_f64() * 1000.0,
-            clients: self.clients.name(),
+            clients: self.retry_model.name(),
             costs: self.costs.iter().map(|(route, cost)| (route.clone(), cost.as_f64())).collect(),
         }
     }
@@ -71,14 +76,14 @@ impl AssumptionsReport {
             None => "The origin caches no pages; it generates every response.".to_owned(),
         };
         let latency = format!("A request without a logged latency holds its reservation for {}.", self.latency());
-        let clients = match self.clients {
+        let retry_model = match self.clients {
             "obey" => "Refused bots send no request until Retry-After has passed, then retry.",
             "verified-only" => "Refused verified bots retry after Retry-After; all other clients ignore refusals.",
             _ => "Refused clients send the requests of the log.",
         };
         let costs = self.costs.iter();
         let costs = costs.map(|(route, units)| format!("The actual cost of {route} is {}.", amount(*units)));
-        [cache, latency, clients.to_owned()].into_iter().chain(costs).collect()
+        [cache, latency, retry_model.to_owned()].into_iter().chain(costs).collect()
     }
 
     fn latency(&self) -> String {

@@ -25,14 +25,14 @@ impl Differences {
         (first, rules): (&ReplayedDecision, &Rules),
         (second, other_rules): (&ReplayedDecision, &Rules),
     ) {
-        let class = &rules.classes[usize::from(first.classified.class.0)].name;
-        let second_class = &other_rules.classes[usize::from(second.classified.class.0)].name;
+        let class = &rules.classes[usize::from(first.classification.class.0)].name;
+        let second_class = &other_rules.classes[usize::from(second.classification.class.0)].name;
         self.other_class += u64::from(class != second_class);
-        if first.refused == second.refused {
+        if first.refusal_reason == second.refusal_reason {
             self.same += 1;
             return;
         }
-        match (first.refused, second.refused) {
+        match (first.refusal_reason, second.refusal_reason) {
             (None, _) => {
                 self.only_first_admits += 1;
                 self.class_entry(second_class).only_first_admits += 1;
@@ -44,9 +44,9 @@ impl Differences {
             _ => self.other_reason += 1,
         }
         if self.examples.len() < MAX_EXAMPLES {
-            let label = |decision: &ReplayedDecision| decision.refused.map_or("admitted", Reason::name);
+            let label = |decision: &ReplayedDecision| decision.refusal_reason.map_or("admitted", Reason::name);
             self.examples.push(ExampleReport {
-                place: first.place.into(),
+                place: first.position.into(),
                 time: rfc3339(first.at),
                 class: class.clone(),
                 second_class: second_class.clone(),

@@ -9,25 +9,25 @@ use smallvec::SmallVec;
 #[derive(Clone, Debug)]
 pub struct ReplayedDecision {
     /// Position of the line in the log.
-    pub place: LinePosition,
+    pub position: LinePosition,
     /// Time of the decision.
     pub at: Timestamp,
     /// Class of the client, with the evidence.
-    pub classified: Classification,
+    pub classification: Classification,
     /// Bot that the user agent names, if it is in the built-in list.
     pub bot: Option<BotId>,
     /// Index of the route.
     pub route: usize,
     /// Reason of the refusal; `None` if the request was admitted.
-    pub refused: Option<Reason>,
+    pub refusal_reason: Option<Reason>,
     /// Reason of the first rule in shadow mode that would have refused the request.
     pub shadow: Option<Reason>,
     /// Quotas that refused the request, as a bit set by position; bit 0 is the first.
-    pub refused_by: u8,
+    pub refusing_quotas: u8,
     /// `Retry-After` sent with the response, in seconds.
     pub retry_after_s: Option<u64>,
     /// Usage of each quota of the route at the decision.
-    pub standings: SmallVec<[QuotaUsage; 2]>,
+    pub quota_usage: SmallVec<[QuotaUsage; 2]>,
     /// Units charged to each quota in the end; for a refused request, the units it would have been charged.
     pub costs: SmallVec<[(QuotaId, Units); 2]>,
 }
@@ -35,18 +35,18 @@ pub struct ReplayedDecision {
 impl ReplayedDecision {
     /// Returns true if the request has a cost.
     pub fn is_costly(&self) -> bool {
-        !self.standings.is_empty()
+        !self.quota_usage.is_empty()
     }
 
     /// Returns the usage of a quota before the request.
     pub fn used_before(&self, usage: &QuotaUsage) -> Units {
-        let is_included = matches!(self.refused, None | Some(Reason::Throttle | Reason::Backoff));
+        let is_included = matches!(self.refusal_reason, None | Some(Reason::Throttle | Reason::Backoff));
         if is_included { usage.used.saturating_sub(usage.cost) } else { usage.used }
     }
 
     /// Returns true if the refusal followed from the state of the origin or of the ledger. It cannot be reproduced, so
     /// it is copied from the log.
     pub fn is_copied_from_log(&self) -> bool {
-        matches!(self.refused, Some(Reason::Throttle | Reason::Backoff | Reason::Ledger))
+        matches!(self.refusal_reason, Some(Reason::Throttle | Reason::Backoff | Reason::Ledger))
     }
 }

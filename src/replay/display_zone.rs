@@ -10,12 +10,12 @@ pub(super) struct DisplayZone(TimeZone);
 
 impl DisplayZone {
     /// Returns the zone in which the times of `report` are shown.
-    pub(super) fn of(report: &Report) -> Self {
+    pub(super) fn for_report(report: &Report) -> Self {
         let mut quotas = report.policies.iter().flat_map(|policy| &policy.quotas);
-        Self::named(quotas.find_map(|quota| quota.zone.as_deref()).unwrap_or("UTC"))
+        Self::from_name(quotas.find_map(|quota| quota.zone.as_deref()).unwrap_or("UTC"))
     }
 
-    pub(super) fn named(name: &str) -> Self {
+    pub(super) fn from_name(name: &str) -> Self {
         Self(TimeZoneDatabase::bundled().get(name).unwrap_or(TimeZone::UTC))
     }
 
@@ -30,17 +30,17 @@ impl DisplayZone {
 
     /// Formats a time, in seconds since 1970, with a `strftime` format.
     pub(super) fn format(&self, seconds: i64, format: &str) -> String {
-        moment(seconds).to_zoned(self.0.clone()).strftime(format).to_string()
+        timestamp(seconds).to_zoned(self.0.clone()).strftime(format).to_string()
     }
 
     /// Returns the local time at `seconds`, as seconds since the local start of 1970.
-    pub(super) fn local(&self, seconds: i64) -> i64 {
-        seconds + i64::from(self.0.to_offset(moment(seconds)).seconds())
+    pub(super) fn local_seconds(&self, seconds: i64) -> i64 {
+        seconds + i64::from(self.0.to_offset(timestamp(seconds)).seconds())
     }
 
     /// Returns the first time at which the local time is `local` or later.
-    pub(super) fn moment_of(&self, local: i64) -> i64 {
-        let datetime: DateTime = TimeZone::UTC.to_datetime(moment(local));
+    pub(super) fn utc_seconds(&self, local: i64) -> i64 {
+        let datetime: DateTime = TimeZone::UTC.to_datetime(timestamp(local));
         self.0.to_timestamp(datetime).map_or(local, Timestamp::as_second)
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn seconds(time: &str) -> i64 {
     time.parse::<Timestamp>().map_or(0, Timestamp::as_second)
 }
 
-fn moment(seconds: i64) -> Timestamp {
+fn timestamp(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap_or_default()
 }
 
@@ -74,16 +74,16 @@ mod tests {
             ("UTC", "UTC"),
             ("Mars", "UTC"),
         ] {
-            assert_eq!(DisplayZone::named(zone).name(), name);
+            assert_eq!(DisplayZone::from_name(zone).name(), name);
         }
-        assert_eq!(DisplayZone::named("Etc/GMT-9").format(0, "%-d %b %H:%M"), "1 Jan 09:00");
+        assert_eq!(DisplayZone::from_name("Etc/GMT-9").format(0, "%-d %b %H:%M"), "1 Jan 09:00");
     }
 
     proptest! {
         #[test]
         fn local_time_round_trips(seconds in 0..4_000_000_000_i64) {
-            let zone = DisplayZone::named("America/Los_Angeles");
-            let back = zone.moment_of(zone.local(seconds));
+            let zone = DisplayZone::from_name("America/Los_Angeles");
+            let back = zone.utc_seconds(zone.local_seconds(seconds));
             // A local time that occurs twice a year maps to its first occurrence.
             prop_assert!(back == seconds || back == seconds - 3600);
         }

@@ -2,7 +2,7 @@
 //!
 //! The gateway's own log records between which decisions a request was settled; for other logs its time decides.
 
-use super::origin_cache::PageNumber;
+use super::origin_cache::PageHash;
 use crate::engine::{Observation, Permit};
 use crate::policy::{ClassId, QuotaId, Timestamp, Units};
 use smallvec::SmallVec;
@@ -37,9 +37,9 @@ pub(super) struct PendingCharge {
     /// Actual cost by quota; `None` if the request was never sent.
     pub(super) costs: Option<SmallVec<[(QuotaId, Units); 2]>>,
     /// Sequence number of the settlement, if the request is charged a second time first.
-    pub(super) then_settled: Option<u64>,
+    pub(super) settle_sequence: Option<u64>,
     /// Page that is cached once the request completes.
-    pub(super) page: Option<PageNumber>,
+    pub(super) page: Option<PageHash>,
 }
 
 impl InFlight {
@@ -74,7 +74,7 @@ impl InFlight {
     }
 
     /// Removes and returns the next charge that was settled before a sequence number of an account.
-    pub(super) fn settled_before(&mut self, account: SequenceDomain, sequence: u64) -> Option<PendingCharge> {
+    pub(super) fn pop_settled_before(&mut self, account: SequenceDomain, sequence: u64) -> Option<PendingCharge> {
         let (&next, _) = self.by_sequence.range((account, 0, 0)..(account, sequence, 0)).next()?;
         self.by_sequence.remove(&next)
     }

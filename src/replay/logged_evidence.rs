@@ -13,19 +13,19 @@ pub struct LoggedEvidence {
     /// Result of the signature verification.
     pub signature: Signature,
     /// Bot score, if the client was suspected.
-    pub suspicion: Option<BotScore>,
+    pub bot_score: Option<BotScore>,
     /// Class whose API key the client sent.
-    pub holds_key_of: Option<ClassId>,
+    pub api_key_class: Option<ClassId>,
     /// Hash of the credential sent.
-    pub secret: Option<u64>,
+    pub credential_hash: Option<u64>,
 }
 
 impl LoggedEvidence {
     /// Parses the evidence of a log line. `operator` resolves an operator by name.
-    pub fn of(native: &NativeFields<'_>, rules: &Rules, operator: impl Fn(&str) -> Option<OperatorId>) -> Self {
-        let secret = native.key.strip_prefix("hash:").and_then(|hash| u64::from_str_radix(hash, 16).ok());
+    pub fn parse(native: &NativeFields<'_>, rules: &Rules, operator: impl Fn(&str) -> Option<OperatorId>) -> Self {
+        let credential_hash = native.key.strip_prefix("hash:").and_then(|hash| u64::from_str_radix(hash, 16).ok());
         // A user agent rule or a signature that decides ends the classification before other evidence is collected.
-        let mut evidence = Self { proof: Some(Proof::Unknown), secret, ..Self::default() };
+        let mut evidence = Self { proof: Some(Proof::Unknown), credential_hash, ..Self::default() };
         for entry in &native.evidence {
             let (kind, name) = entry.split_once(':').unwrap_or((entry, ""));
             let operator_id = operator(name);
@@ -48,13 +48,13 @@ impl LoggedEvidence {
                 }
                 // The strongest signal is logged last.
                 "behavior" => {
-                    let signals = &mut evidence.suspicion.get_or_insert_default().signals;
+                    let signals = &mut evidence.bot_score.get_or_insert_default().signals;
                     signals.rotate_right(1);
                     signals[0] = Signal::ALL.into_iter().find(|signal| signal.name() == name);
                 }
                 "api_key" => {
                     let class = rules.classes.iter().position(|class| class.name == native.class);
-                    evidence.holds_key_of = class.map(|position| ClassId(position as u16));
+                    evidence.api_key_class = class.map(|position| ClassId(position as u16));
                 }
                 _ => {}
             }

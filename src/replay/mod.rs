@@ -32,5 +32,5 @@ pub use logged_evidence::LoggedEvidence;
 pub use observer::PendingRequest;
 pub use policy::Policy;
 pub use request::ReplayRequest;
-pub use run::{Replay, ReplayError, Watcher};
+pub use run::{ProgressCallback, Replay, ReplayError};
 pub use simulator::Simulator;

@@ -27,7 +27,7 @@ impl<T: FnMut(&Simulator, &ReplayedDecision)> Observer for FnObserver<T> {
 /// A request of a log before its decision, with all facts that the rules use.
 pub struct PendingRequest<'a, 'text> {
     /// Position of the line in the log.
-    pub place: LinePosition,
+    pub position: LinePosition,
     /// Time of the request.
     pub at: Timestamp,
     /// Parsed log line.
@@ -36,14 +36,14 @@ pub struct PendingRequest<'a, 'text> {
     pub facts: &'a Facts<'a>,
     /// Fraction of `retry_after_spread` added to the `Retry-After` of the request.
     pub spread: f64,
-    pub(super) secret: Option<u64>,
+    pub(super) credential_hash: Option<u64>,
     pub(super) admission: &'a Admission,
 }
 
 impl PendingRequest<'_, '_> {
     /// Evaluates the request without changing any state.
     pub fn dry_run(&self) -> DryRun<'_> {
-        self.admission.dry_run(self.facts, |_| self.secret, self.at)
+        self.admission.dry_run(self.facts, |_| self.credential_hash, self.at)
     }
 
     /// Returns snapshots of all quotas.

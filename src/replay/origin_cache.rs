@@ -12,39 +12,39 @@ use std::time::Duration;
 /// Each page has one slot. A page that takes the slot of another evicts it; the evicted page costs once more.
 pub(super) struct OriginCache {
     ttl: Duration,
-    places: Box<[(u64, u32)]>,
+    slots: Box<[(u64, u32)]>,
 }
 
 /// Hash that identifies a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PageNumber(u64);
+pub(super) struct PageHash(u64);
 
 impl OriginCache {
     pub(super) fn new(ttl: Duration) -> Self {
-        Self { ttl, places: vec![(0, 0); SLOTS].into() }
+        Self { ttl, slots: vec![(0, 0); SLOTS].into() }
     }
 
     /// Returns the requested page; `None` if the method is not cacheable.
-    pub(super) fn page(&self, request: &ReplayRequest<'_>) -> Option<PageNumber> {
+    pub(super) fn page(&self, request: &ReplayRequest<'_>) -> Option<PageHash> {
         let is_cacheable = matches!(*request.method, Method::GET | Method::HEAD);
         // Never zero, which marks an empty slot.
         is_cacheable
-            .then(|| PageNumber(FixedState::default().hash_one((request.host, &*request.path, request.query)) | 1))
+            .then(|| PageHash(FixedState::default().hash_one((request.host, &*request.path, request.query)) | 1))
     }
 
     /// Returns true if the page is cached and fresh.
-    pub(super) fn is_fresh(&self, page: PageNumber, now: Timestamp) -> bool {
-        let (stored, fetched) = self.places[slot(page)];
+    pub(super) fn is_fresh(&self, page: PageHash, now: Timestamp) -> bool {
+        let (stored, fetched) = self.slots[slot(page)];
         stored == page.0 && now.saturating_duration_since(Timestamp::from_seconds(fetched.into())) < self.ttl
     }
 
     /// Stores a fetched page.
-    pub(super) fn insert(&mut self, page: PageNumber, now: Timestamp) {
-        self.places[slot(page)] = (page.0, u32::try_from(now.seconds()).unwrap_or(u32::MAX));
+    pub(super) fn insert(&mut self, page: PageHash, now: Timestamp) {
+        self.slots[slot(page)] = (page.0, u32::try_from(now.seconds()).unwrap_or(u32::MAX));
     }
 }
 
-fn slot(page: PageNumber) -> usize {
+fn slot(page: PageHash) -> usize {
     (page.0 >> 32) as usize % SLOTS
 }
 

@@ -15,7 +15,7 @@ pub struct Policy {
     /// Crawler operators of these settings, with the built-in ranges only: a replay has no network access.
     pub operators: Arc<OperatorTable>,
     /// User agent matcher that includes the operators' product tokens.
-    pub agents: Arc<UserAgentMatcher>,
+    pub user_agents: Arc<UserAgentMatcher>,
     /// Networks of the address lists.
     pub lists: Arc<AddressLists>,
 }
@@ -23,17 +23,17 @@ pub struct Policy {
 impl Policy {
     /// Creates a policy from the state that a gateway would start with.
     pub fn new(name: String, settings: Settings, operators: OperatorTable, lists: AddressLists) -> Self {
-        let agents = Arc::new(UserAgentMatcher::builtin(operators.tokens()));
-        Self { name, settings, operators: Arc::new(operators), agents, lists: Arc::new(lists) }
+        let user_agents = Arc::new(UserAgentMatcher::builtin(operators.product_tokens()));
+        Self { name, settings, operators: Arc::new(operators), user_agents, lists: Arc::new(lists) }
     }
 
     /// Returns a copy with other settings, which must name the same operators and lists.
-    pub fn with(&self, settings: Settings) -> Self {
+    pub fn with_settings(&self, settings: Settings) -> Self {
         Self {
             name: self.name.clone(),
             settings,
             operators: Arc::clone(&self.operators),
-            agents: Arc::clone(&self.agents),
+            user_agents: Arc::clone(&self.user_agents),
             lists: Arc::clone(&self.lists),
         }
     }

@@ -219,12 +219,12 @@ pub struct HourReport {
     /// Start of the hour.
     pub start: String,
     /// Classes with requests or charges in the hour.
-    pub classes: Vec<HourOfClassReport>,
+    pub classes: Vec<ClassHourReport>,
 }
 
 /// Results of one class in one hour.
 #[derive(Clone, Debug, Serialize)]
-pub struct HourOfClassReport {
+pub struct ClassHourReport {
     /// Name of the class.
     pub name: String,
     /// Number of requests.
@@ -308,7 +308,7 @@ pub struct AgreementReport {
     /// Lines with a different verdict, reason or class.
     pub different: u64,
     /// Position of the first different line.
-    pub first_different: Option<PlaceReport>,
+    pub first_different: Option<PositionReport>,
     /// Refusals copied from the log because they followed from the state of the origin or of the ledger.
     pub copied_from_log: u64,
     /// Restarts of the gateway.
@@ -319,7 +319,7 @@ pub struct AgreementReport {
 
 /// Position of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct PlaceReport {
+pub struct PositionReport {
     /// Index of the file on the command line, from 1.
     pub file: usize,
     /// Line number, from 1.
@@ -358,7 +358,7 @@ pub struct DifferenceReport {
 #[derive(Clone, Debug, Serialize)]
 pub struct ExampleReport {
     /// Position of the line.
-    pub place: PlaceReport,
+    pub place: PositionReport,
     /// Time of the line.
     pub time: String,
     /// Class under the first policy.
@@ -373,7 +373,7 @@ pub struct ExampleReport {
 
 /// Resolves names of bots and operators.
 pub(super) struct NameLookup<'a> {
-    pub(super) agents: &'a UserAgentMatcher,
+    pub(super) user_agents: &'a UserAgentMatcher,
     pub(super) operators: &'a OperatorTable,
 }
 
@@ -383,11 +383,11 @@ impl NameLookup<'_> {
     }
 
     pub(super) fn bot(&self, bot: BotId) -> &str {
-        self.agents.name(bot)
+        self.user_agents.name(bot)
     }
 }
 
-impl From<super::log::LinePosition> for PlaceReport {
+impl From<super::log::LinePosition> for PositionReport {
     fn from(position: super::log::LinePosition) -> Self {
         Self { file: position.file + 1, line: position.number }
     }

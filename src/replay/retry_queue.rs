@@ -30,32 +30,32 @@ pub(super) struct ClientHash(u64);
 #[derive(Default)]
 struct DeferredClient {
     /// Time before which the client sends no request.
-    until: Timestamp,
+    retry_at: Timestamp,
     /// Delay of the client against the log.
     delay: Duration,
     /// Deferred requests, in order.
-    later: VecDeque<DeferredRequest>,
+    requests: VecDeque<DeferredRequest>,
 }
 
 /// A deferred request.
 pub(super) struct DeferredRequest {
     /// Time of the request in the log.
-    pub(super) planned: Timestamp,
-    pub(super) place: LinePosition,
+    pub(super) logged_at: Timestamp,
+    pub(super) position: LinePosition,
     pub(super) text: Box<[u8]>,
     /// Number of refusals so far.
     pub(super) refusals: u32,
 }
 
 impl ClientHash {
-    pub(super) fn of(request: &ReplayRequest<'_>) -> Self {
+    pub(super) fn from_request(request: &ReplayRequest<'_>) -> Self {
         Self(FixedState::default().hash_one((request.client, request.user_agent)))
     }
 }
 
 impl DeferredRequest {
     pub(super) fn new(next: OrderedLine<'_>) -> Self {
-        Self { planned: next.at, place: next.place, text: next.text.into(), refusals: 0 }
+        Self { logged_at: next.at, position: next.position, text: next.text.into(), refusals: 0 }
     }
 }
 
@@ -69,7 +69,7 @@ impl RetryQueue {
     pub(super) fn defer(&mut self, client: ClientHash, deferred: DeferredRequest) {
         match self.clients.get_mut(&client).filter(|_| self.deferred < MAX_DEFERRED) {
             Some(entry) => {
-                entry.later.push_back(deferred);
+                entry.requests.push_back(deferred);
                 self.deferred += 1;
             }
             None => self.dropped += 1,
@@ -90,13 +90,13 @@ impl RetryQueue {
             return;
         }
         let entry = self.clients.entry(client).or_default();
-        entry.until = now + wait;
-        entry.delay = entry.until.saturating_duration_since(deferred.planned);
+        entry.retry_at = now + wait;
+        entry.delay = entry.retry_at.saturating_duration_since(deferred.logged_at);
         deferred.refusals += 1;
         match deferred.refusals > MAX_RETRIES || self.deferred >= MAX_DEFERRED {
             true => self.dropped += 1,
             false => {
-                entry.later.push_front(deferred);
+                entry.requests.push_front(deferred);
                 self.deferred += 1;
             }
         }
@@ -106,8 +106,8 @@ impl RetryQueue {
     /// Schedules the client's next deferred request, or removes a client without any.
     pub(super) fn on_submitted(&mut self, client: ClientHash) {
         let Some(entry) = self.clients.get(&client) else { return };
-        match entry.later.front() {
-            Some(next) => self.due.push(Reverse((entry.until.max(next.planned + entry.delay), client))),
+        match entry.requests.front() {
+            Some(next) => self.due.push(Reverse((entry.retry_at.max(next.logged_at + entry.delay), client))),
             None => drop(self.clients.remove(&client)),
         }
     }
@@ -119,7 +119,7 @@ impl RetryQueue {
             return None;
         }
         self.due.pop();
-        let deferred = self.clients.get_mut(&client)?.later.pop_front()?;
+        let deferred = self.clients.get_mut(&client)?.requests.pop_front()?;
         self.deferred -= 1;
         Some((client, at, deferred))
     }

@@ -4,7 +4,7 @@ use super::assumptions::Assumptions;
 use super::comparison::Differences;
 use super::decision::ReplayedDecision;
 use super::log::{
-    Counts, LineError, LinePosition, LogField, LogLine, LogReadError, MergedLog, MissingFields, OrderedLine,
+    LineCounts, LineError, LinePosition, LogField, LogLine, LogReadError, MergedLog, MissingFields, OrderedLine,
 };
 use super::policy::Policy;
 use super::report::{LineErrorReport, LogReport, MissingFieldReport, Report};
@@ -23,7 +23,7 @@ pub struct Replay {
     /// Lines of the files in the order of time.
     pub lines: MergedLog,
     /// Maximum lateness of a line that is sorted.
-    pub window: Duration,
+    pub reorder_window: Duration,
     /// Values that replace facts missing from the log.
     pub assumptions: Assumptions,
 }
@@ -48,7 +48,7 @@ pub enum ReplayError {
 }
 
 /// Callback for the progress of a replay.
-pub type Watcher<'a> = dyn FnMut(&Counts) + 'a;
+pub type ProgressCallback<'a> = dyn FnMut(&LineCounts) + 'a;
 
 impl Replay {
     /// Replays the lines under `policy` and, for a comparison, under `other`. Writes the decisions to `verdicts`.
@@ -57,7 +57,7 @@ impl Replay {
         policy: Policy,
         other: Option<Policy>,
         verdicts: Option<&mut dyn Write>,
-        watch: &mut Watcher<'_>,
+        watch: &mut ProgressCallback<'_>,
     ) -> Result<Report, ReplayError> {
         // A pass borrows everything for one lifetime; shorten that of `verdicts` to that of the files.
         let verdicts = verdicts.map(|out| out as &mut dyn Write);
@@ -67,42 +67,42 @@ impl Replay {
                 watch(&self.lines.counts);
             }
             let Some(next) = self.lines.next_line()? else { break };
-            let position = next.place;
+            let position = next.position;
             if let Err(error) = pass.process_line(next) {
                 self.lines.count_line_error(error, position);
             }
-            pass.check_writable()?;
+            pass.take_write_result()?;
         }
         watch(&self.lines.counts);
         pass.verdicts.as_mut().map_or(Ok(()), |out| out.flush())?;
-        let ReplayPass { trials: simulators, differences, seen: stats, .. } = pass;
+        let ReplayPass { simulators, differences, stats, .. } = pass;
         if stats.requests == 0 {
             return Err(ReplayError::no_requests(&self.lines.counts));
         }
         Ok(Report {
-            log: self.log(&stats),
+            log: self.log_report(&stats),
             assumptions: self.assumptions.report(),
-            policies: simulators.into_iter().map(Simulator::end).collect(),
+            policies: simulators.into_iter().map(Simulator::finish).collect(),
             comparison: differences.map(Differences::report),
         })
     }
 
-    fn log(&self, stats: &LogStats) -> LogReport {
+    fn log_report(&self, stats: &LogStats) -> LogReport {
         let counts = &self.lines.counts;
         let error_report = |(kind, (lines, first)): (&LineError, &(u64, LinePosition))| {
-            (kind.name(), LineErrorReport { lines: *lines, first: self.named(*first), what: kind.message() })
+            (kind.name(), LineErrorReport { lines: *lines, first: self.format_position(*first), what: kind.message() })
         };
         LogReport {
             files: self.files.clone(),
             lines: counts.lines,
             requests: stats.requests,
             empty: counts.empty,
-            invalid_lines: counts.broken.iter().map(error_report).collect(),
-            non_requests: stats.not_requests,
-            first_non_request: stats.first_not_request.map(|position| self.named(position)),
+            invalid_lines: counts.invalid_lines.iter().map(error_report).collect(),
+            non_requests: stats.non_requests,
+            first_non_request: stats.first_non_request.map(|position| self.format_position(position)),
             out_of_order: counts.out_of_order,
             late: counts.late,
-            window_s: self.window.as_secs(),
+            window_s: self.reorder_window.as_secs(),
             first: Some(rfc3339(stats.first)),
             last: Some(rfc3339(stats.last)),
             span_s: stats.last.saturating_duration_since(stats.first).as_secs(),
@@ -111,7 +111,7 @@ impl Replay {
     }
 
     /// Returns a position as FILE:LINE.
-    fn named(&self, position: LinePosition) -> String {
+    fn format_position(&self, position: LinePosition) -> String {
         format!("{}:{}", self.files[position.file], position.number)
     }
 }
@@ -121,12 +121,12 @@ struct ReplayPass<'a> {
     files: &'a [String],
     assumptions: &'a Assumptions,
     /// Policies, until the first line defines their start time.
-    waiting: Option<(Policy, Option<Policy>)>,
-    trials: Vec<Simulator>,
+    pending_policies: Option<(Policy, Option<Policy>)>,
+    simulators: Vec<Simulator>,
     differences: Option<Differences>,
-    seen: LogStats,
+    stats: LogStats,
     verdicts: Option<&'a mut dyn Write>,
-    written: io::Result<()>,
+    write_result: io::Result<()>,
 }
 
 impl<'a> ReplayPass<'a> {
@@ -141,12 +141,12 @@ impl<'a> ReplayPass<'a> {
         Self {
             files,
             assumptions,
-            waiting: Some(policies),
-            trials: simulators,
+            pending_policies: Some(policies),
+            simulators,
             differences,
-            seen: stats,
+            stats,
             verdicts,
-            written: Ok(()),
+            write_result: Ok(()),
         }
     }
 
@@ -158,29 +158,29 @@ impl<'a> ReplayPass<'a> {
             Ok(None) => return Ok(()),
             Err(error) => return Err(*error),
         };
-        let Some(request) = ReplayRequest::of(line) else {
-            self.seen.not_requests += 1;
-            self.seen.first_not_request.get_or_insert(next.place);
+        let Some(request) = ReplayRequest::from_line(line) else {
+            self.stats.non_requests += 1;
+            self.stats.first_non_request.get_or_insert(next.position);
             return Ok(());
         };
-        if let Some((policy, other)) = self.waiting.take() {
+        if let Some((policy, other)) = self.pending_policies.take() {
             let simulator = |policy| Simulator::new(policy, self.assumptions, next.at);
-            self.trials.extend([Some(policy), other].into_iter().flatten().map(simulator));
-            self.seen.first = next.at;
+            self.simulators.extend([Some(policy), other].into_iter().flatten().map(simulator));
+            self.stats.first = next.at;
         }
-        self.seen.add(next.at, line.missing);
-        let Self { files, trials: simulators, differences, verdicts, written, .. } = self;
+        self.stats.add(next.at, line.missing);
+        let Self { files, simulators, differences, verdicts, write_result, .. } = self;
         let mut decisions: [Option<ReplayedDecision>; 2] = [None, None];
         for (index, simulator) in simulators.iter_mut().enumerate() {
             simulator.process(next, line, &request, &mut |simulator, decision| {
-                if written.is_ok()
+                if write_result.is_ok()
                     && let Some(out) = verdicts
                 {
                     let policy = differences.is_some().then(|| simulator.name());
-                    *written = verdicts::write(out, files, simulator, decision, policy);
+                    *write_result = verdicts::write(out, files, simulator, decision, policy);
                 }
                 // Retries are excluded from the comparison.
-                if differences.is_some() && decision.place == next.place {
+                if differences.is_some() && decision.position == next.position {
                     decisions[index] = Some(decision.clone());
                 }
             });
@@ -192,26 +192,26 @@ impl<'a> ReplayPass<'a> {
     }
 
     /// Returns the error of the last write of verdicts.
-    fn check_writable(&mut self) -> io::Result<()> {
-        std::mem::replace(&mut self.written, Ok(()))
+    fn take_write_result(&mut self) -> io::Result<()> {
+        std::mem::replace(&mut self.write_result, Ok(()))
     }
 }
 
 /// Counts of the lines read.
 struct LogStats {
     requests: u64,
-    not_requests: u64,
-    first_not_request: Option<LinePosition>,
+    non_requests: u64,
+    first_non_request: Option<LinePosition>,
     first: Timestamp,
     last: Timestamp,
     /// Number of lines by their set of missing fields ([`MissingFields::bits`]).
-    lacks: [u64; 256],
+    missing_field_counts: [u64; 256],
 }
 
 impl Default for LogStats {
     fn default() -> Self {
         let (first, last) = Default::default();
-        Self { requests: 0, not_requests: 0, first_not_request: None, first, last, lacks: [0; 256] }
+        Self { requests: 0, non_requests: 0, first_non_request: None, first, last, missing_field_counts: [0; 256] }
     }
 }
 
@@ -219,13 +219,13 @@ impl LogStats {
     fn add(&mut self, at: Timestamp, missing: MissingFields) {
         self.requests += 1;
         self.last = self.last.max(at);
-        self.lacks[usize::from(missing.bits())] += 1;
+        self.missing_field_counts[usize::from(missing.bits())] += 1;
     }
 
     fn missing_field_reports(&self, assumptions: &Assumptions) -> Vec<MissingFieldReport> {
         let lines = |fact: LogField| {
             let is_missing = |bits: &usize| MissingFields::from_bits(*bits as u8).contains(fact);
-            (0..self.lacks.len()).filter(is_missing).map(|bits| self.lacks[bits]).sum()
+            (0..self.missing_field_counts.len()).filter(is_missing).map(|bits| self.missing_field_counts[bits]).sum()
         };
         let report = |fact: LogField| MissingFieldReport {
             fact: fact.name(),
@@ -238,8 +238,8 @@ impl LogStats {
 
 impl ReplayError {
     /// Creates the error for a log without requests.
-    pub fn no_requests(counts: &Counts) -> Self {
-        let most_frequent = counts.broken.iter().max_by_key(|(_, (lines, _))| *lines);
+    pub fn no_requests(counts: &LineCounts) -> Self {
+        let most_frequent = counts.invalid_lines.iter().max_by_key(|(_, (lines, _))| *lines);
         let hint =
             most_frequent.map_or(String::new(), |(kind, (lines, _))| format!(", {lines} of them {}", kind.message()));
         Self::NoRequests { lines: counts.lines, hint }

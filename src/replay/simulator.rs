@@ -30,41 +30,41 @@ pub struct Simulator {
     engine: Arc<Engine>,
     admission: Admission,
     /// Latest start time of the gateway process that wrote the lines, for the gateway's own log.
-    run: Option<u64>,
+    started_us: Option<u64>,
     claims: ClaimCache,
     latency: Duration,
     /// Actual cost of the requests of each route, if assumed (`--actual-cost`).
     costs: Vec<Option<Units>>,
     cache: Option<OriginCache>,
-    clients: RetryModel,
+    retry_model: RetryModel,
     in_flight: InFlight,
     retry_queue: RetryQueue,
     stats: ReplayStats,
     /// By quota, true if the usage before the log began has been set.
-    initial_usage_known: Vec<bool>,
-    last_evicted: Timestamp,
+    has_initial_usage: Vec<bool>,
+    last_evicted_at: Timestamp,
 }
 
 impl Simulator {
     /// Creates a simulator that starts at `now`.
     pub fn new(policy: Policy, assumptions: &Assumptions, now: Timestamp) -> Self {
         let rules = Arc::clone(&policy.settings.rules);
-        let engine = Engine::deterministic(policy.settings.limits.max_clients);
+        let engine = Engine::deterministic(policy.settings.limits.max_tracked_clients);
         let cost = |name: &str| assumptions.costs.iter().find(|(route, _)| route == name).map(|(_, cost)| *cost);
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
             engine,
-            run: None,
+            started_us: None,
             claims: ClaimCache::new(RandomState::default()),
             latency: assumptions.latency,
             costs: rules.routes.iter().map(|route| cost(&route.name)).collect(),
             cache: assumptions.cache_ttl.map(OriginCache::new),
-            clients: assumptions.clients,
+            retry_model: assumptions.retry_model,
             in_flight: InFlight::default(),
             retry_queue: RetryQueue::default(),
             stats: ReplayStats::new(&rules),
-            initial_usage_known: vec![false; rules.quotas.len()],
-            last_evicted: now,
+            has_initial_usage: vec![false; rules.quotas.len()],
+            last_evicted_at: now,
             rules,
             policy,
         }
@@ -90,20 +90,21 @@ impl Simulator {
         observer: &mut impl Observer,
     ) {
         self.run_due_retries(next.at, observer);
-        if self.retry_queue.is_deferred(|| ClientHash::of(request)) {
-            return self.retry_queue.defer(ClientHash::of(request), DeferredRequest::new(next));
+        if self.retry_queue.is_deferred(|| ClientHash::from_request(request)) {
+            return self.retry_queue.defer(ClientHash::from_request(request), DeferredRequest::new(next));
         }
         let decision = self.submit(next, line, request, observer);
         if let Some(wait) = self.retry_delay(&decision) {
-            self.retry_queue.on_refused(ClientHash::of(request), DeferredRequest::new(next), next.at, wait);
+            self.retry_queue.on_refused(ClientHash::from_request(request), DeferredRequest::new(next), next.at, wait);
         }
         observer.after_decision(self, &decision);
     }
 
     /// Ends the simulation: settles all requests in flight, drops deferred requests, and returns the results.
-    pub fn end(mut self) -> PolicyReport {
-        self.settle_all(self.last_evicted);
-        let names = super::report::NameLookup { agents: &self.policy.agents, operators: &self.policy.operators };
+    pub fn finish(mut self) -> PolicyReport {
+        self.settle_all(self.last_evicted_at);
+        let names =
+            super::report::NameLookup { user_agents: &self.policy.user_agents, operators: &self.policy.operators };
         self.stats.report(
             &self.policy.name,
             &self.rules,
@@ -124,12 +125,12 @@ impl Simulator {
     }
 
     /// Returns the name of a bot.
-    pub fn bot(&self, bot: BotId) -> &str {
-        self.policy.agents.name(bot)
+    pub fn bot_name(&self, bot: BotId) -> &str {
+        self.policy.user_agents.name(bot)
     }
 
     /// Returns the name of an operator.
-    pub fn operator(&self, operator: OperatorId) -> &str {
+    pub fn operator_name(&self, operator: OperatorId) -> &str {
         self.policy.operators.name(operator)
     }
 
@@ -137,9 +138,9 @@ impl Simulator {
     fn run_due_retries(&mut self, now: Timestamp, observer: &mut impl Observer) {
         while let Some((client, at, deferred)) = self.retry_queue.pop_due(now) {
             let decision = match LogLine::read(&deferred.text) {
-                Ok(Some(line)) => ReplayRequest::of(&line).map(|request| {
+                Ok(Some(line)) => ReplayRequest::from_line(&line).map(|request| {
                     self.submit(
-                        OrderedLine { at, place: deferred.place, text: &deferred.text },
+                        OrderedLine { at, position: deferred.position, text: &deferred.text },
                         &line,
                         &request,
                         observer,
@@ -168,7 +169,7 @@ impl Simulator {
         }
         let decision = self.decide(next, line, request, observer);
         self.stats.record_decision(&decision, request);
-        for QuotaUsage { quota, .. } in &decision.standings {
+        for QuotaUsage { quota, .. } in &decision.quota_usage {
             if let Some(plan) = self.admission.plan(*quota, next.at) {
                 self.stats.record_plan(*quota, plan.planned, next.at);
             }
@@ -181,11 +182,11 @@ impl Simulator {
 
     /// Returns the time for which the client pauses after a refusal; `None` if it does not obey.
     fn retry_delay(&self, decision: &ReplayedDecision) -> Option<Duration> {
-        let obeys = match self.clients {
+        let obeys = match self.retry_model {
             RetryModel::Ignore => false,
-            RetryModel::Obey => decision.classified.kind != ClientKind::Human,
-            RetryModel::VerifiedOnly => decision.classified.kind == ClientKind::VerifiedBot,
+            RetryModel::Obey => decision.classification.kind != ClientKind::Human,
+            RetryModel::VerifiedOnly => decision.classification.kind == ClientKind::VerifiedBot,
         };
-        decision.retry_after_s.filter(|_| obeys && decision.refused.is_some()).map(Duration::from_secs)
+        decision.retry_after_s.filter(|_| obeys && decision.refusal_reason.is_some()).map(Duration::from_secs)
     }
 }

@@ -12,9 +12,9 @@ use std::fmt::Write;
 
 /// Renders the report as text and tables.
 pub fn summary(report: &Report, color: ColorMode) -> String {
-    let clock = Clock(DisplayZone::of(report));
+    let clock = TimeFormatter(DisplayZone::for_report(report));
     let mut out = log(&report.log, &clock, color);
-    out += &assumed(&report.assumptions, color);
+    out += &assumption_lines(&report.assumptions, color);
     for policy in &report.policies {
         let _ = write!(out, "\n{}", color.bold(&format!("Under {}", policy.name)));
         out += &self::policy(policy, report.log.requests, &clock, color);
@@ -26,9 +26,9 @@ pub fn summary(report: &Report, color: ColorMode) -> String {
 }
 
 /// Time zone in which times are shown.
-struct Clock(DisplayZone);
+struct TimeFormatter(DisplayZone);
 
-impl Clock {
+impl TimeFormatter {
     /// Formats a time like `2026-09-04 06:00`, with seconds unless they are zero: windows may be shorter than a minute.
     fn day_and_time(&self, time: &str) -> String {
         let at = seconds(time);
@@ -36,12 +36,12 @@ impl Clock {
     }
 
     /// `4 Sep 06:00:05`
-    fn moment(&self, time: &str) -> String {
+    fn exact_time(&self, time: &str) -> String {
         self.0.format(seconds(time), "%-d %b %H:%M:%S")
     }
 }
 
-fn log(log: &LogReport, clock: &Clock, color: ColorMode) -> String {
+fn log(log: &LogReport, clock: &TimeFormatter, color: ColorMode) -> String {
     let mut out = String::new();
     let day_and_time = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.day_and_time(time));
     let (first, last) = (day_and_time(&log.first), day_and_time(&log.last));
@@ -73,13 +73,13 @@ fn log(log: &LogReport, clock: &Clock, color: ColorMode) -> String {
 }
 
 /// Renders the assumptions that differ from the defaults.
-fn assumed(assumptions: &AssumptionsReport, color: ColorMode) -> String {
+fn assumption_lines(assumptions: &AssumptionsReport, color: ColorMode) -> String {
     let defaults = Assumptions::default().report().sentences();
     let differing = assumptions.sentences().into_iter().filter(|sentence| !defaults.contains(sentence));
     differing.map(|sentence| dimmed(&format!("assumed: {sentence}"), color)).collect()
 }
 
-fn policy(policy: &PolicyReport, requests: u64, clock: &Clock, color: ColorMode) -> String {
+fn policy(policy: &PolicyReport, requests: u64, clock: &TimeFormatter, color: ColorMode) -> String {
     let mut out = String::new();
     let _ = writeln!(out, ": {} admitted, {} refused", group_digits(policy.admitted), group_digits(policy.refused));
     if policy.requests != requests {
@@ -135,12 +135,12 @@ fn classes(classes: &[ClassReport]) -> String {
     columns(2, &alignment, [heading].into_iter().chain(classes.iter().map(row)))
 }
 
-fn quota(quota: &QuotaReport, clock: &Clock, color: ColorMode) -> String {
+fn quota(quota: &QuotaReport, clock: &TimeFormatter, color: ColorMode) -> String {
     let mut out = format!("\n  {} {} units\n", color.bold(&quota.name), amount(quota.limit));
     let heading = ["from", "used", "left", "first refused", "spent"].map(str::to_owned).to_vec();
     let row = |window: &WindowReport| {
         let share = window.used / quota.limit.max(0.001);
-        let format_time = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.moment(time));
+        let format_time = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.exact_time(time));
         vec![
             clock.day_and_time(&window.start),
             color.by_level(share, &amount(window.used)),

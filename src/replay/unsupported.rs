@@ -25,5 +25,5 @@ pub(super) fn unsupported(settings: &Settings) -> Vec<String> {
 
 /// Returns true if the buckets of a class depend on credentials, which only the gateway's own log contains.
 fn uses_credentials(rules: &Rules) -> bool {
-    rules.classes.iter().any(|class| matches!(class.key, KeySource::Credential(_)) || class.when.keys.is_some())
+    rules.classes.iter().any(|class| matches!(class.key, KeySource::Credential(_)) || class.matcher.keys.is_some())
 }

@@ -5,7 +5,7 @@ use super::log::{LinePosition, LogLine};
 use super::observer::{Observer, PendingRequest};
 use super::policy::Policy;
 use super::request::ReplayRequest;
-use super::run::{PROGRESS_INTERVAL_LINES, Replay, ReplayError, Watcher};
+use super::run::{PROGRESS_INTERVAL_LINES, ProgressCallback, Replay, ReplayError};
 use super::simulator::Simulator;
 
 impl Replay {
@@ -16,9 +16,9 @@ impl Replay {
         position: LinePosition,
         policy: Policy,
         examine: impl FnOnce(&PendingRequest<'_, '_>) -> T,
-        watch: &mut Watcher<'_>,
+        watch: &mut ProgressCallback<'_>,
     ) -> Result<Option<T>, ReplayError> {
-        let mut observer = LineObserver { place: position, look: Some(examine), seen: None };
+        let mut observer = LineObserver { position, examine: Some(examine), result: None };
         let (mut pending_policy, mut simulator) = (Some(policy), None);
         loop {
             if self.lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
@@ -26,13 +26,13 @@ impl Replay {
             }
             let Some(next) = self.lines.next_line()? else { return Ok(None) };
             let Ok(Some(line)) = LogLine::read(next.text) else { continue };
-            let Some(request) = ReplayRequest::of(&line) else { continue };
+            let Some(request) = ReplayRequest::from_line(&line) else { continue };
             if let Some(policy) = pending_policy.take() {
                 simulator = Some(Simulator::new(policy, &self.assumptions, next.at));
             }
             simulator.iter_mut().for_each(|simulator| simulator.process_observed(next, &line, &request, &mut observer));
-            if observer.seen.is_some() {
-                return Ok(observer.seen);
+            if observer.result.is_some() {
+                return Ok(observer.result);
             }
         }
     }
@@ -40,17 +40,17 @@ impl Replay {
 
 /// Observer that waits for one line.
 struct LineObserver<L, T> {
-    place: LinePosition,
-    look: Option<L>,
-    seen: Option<T>,
+    position: LinePosition,
+    examine: Option<L>,
+    result: Option<T>,
 }
 
 impl<T, L: FnOnce(&PendingRequest<'_, '_>) -> T> Observer for LineObserver<L, T> {
     fn before_decision(&mut self, request: &PendingRequest<'_, '_>) {
-        if request.place == self.place
-            && let Some(examine) = self.look.take()
+        if request.position == self.position
+            && let Some(examine) = self.examine.take()
         {
-            self.seen = Some(examine(request));
+            self.result = Some(examine(request));
         }
     }
 

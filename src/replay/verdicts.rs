@@ -41,24 +41,24 @@ pub(super) fn write(
     policy: Option<&str>,
 ) -> io::Result<()> {
     let rules = simulator.rules();
-    let classified = &decision.classified;
+    let classified = &decision.classification;
     let quota = |quota: QuotaId| rules.quotas[usize::from(quota.0)].name.as_str();
-    let usages = || decision.standings.iter();
+    let usages = || decision.quota_usage.iter();
     let by_quota =
         |amount: &dyn Fn(&QuotaUsage) -> f64| usages().map(|usage| (quota(usage.quota), amount(usage))).collect();
     let verdict = VerdictLine {
-        file: &files[decision.place.file],
-        line: decision.place.number,
+        file: &files[decision.position.file],
+        line: decision.position.number,
         time: rfc3339_exact(decision.at),
         kind: classified.kind.name(),
         class: &rules.classes[usize::from(classified.class.0)].name,
-        operator: classified.operator.map(|operator| simulator.operator(operator)),
+        operator: classified.operator.map(|operator| simulator.operator_name(operator)),
         route: &rules.routes[decision.route].name,
         cost: decision.costs.iter().map(|(id, cost)| (quota(*id), cost.as_f64())).collect(),
-        verdict: if decision.refused.is_none() { "admitted" } else { "refused" },
-        reason: decision.refused.map(Reason::name),
+        verdict: if decision.refusal_reason.is_none() { "admitted" } else { "refused" },
+        reason: decision.refusal_reason.map(Reason::name),
         retry_after_s: decision.retry_after_s,
-        bot: decision.bot.map(|bot| simulator.bot(bot)),
+        bot: decision.bot.map(|bot| simulator.bot_name(bot)),
         expected: by_quota(&|usage| usage.cost.as_f64()),
         tier: usages().map(|usage| usage.tier).max(),
         used: by_quota(&|usage| decision.used_before(usage).as_f64()),

@@ -25,7 +25,7 @@ pub const MAX_ROBOTS_BYTES: usize = 512 * 1024;
 const MAX_SITES: usize = 64;
 
 /// A site without a request for this time is evicted first. Crawlers request robots.txt every few days.
-const IDLE_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Maximum age of a copy that is served if the origin fails. Google keeps its own copies as long.
 const STALE_IF_ERROR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -46,14 +46,14 @@ pub struct RobotsCache {
 }
 
 struct CachedSite {
-    kept: Arc<RenderedSource>,
-    fetched: Timestamp,
-    fresh_for: Duration,
+    source: Arc<RenderedSource>,
+    fetched_at: Timestamp,
+    ttl: Duration,
     last_requested: Timestamp,
     requests: u32,
     /// True if a verified crawler has requested it.
     is_crawled: bool,
-    next_try: Timestamp,
+    revalidate_at: Timestamp,
 }
 
 /// Client that requests a robots.txt.
@@ -78,11 +78,11 @@ pub enum CacheLookup {
 /// A robots.txt to serve.
 pub struct CachedRobots {
     /// Text and headers.
-    pub edition: Arc<RobotsDocument>,
+    pub document: Arc<RobotsDocument>,
     /// Time since the origin's response.
     pub age: Duration,
     /// Time for which the copy is fresh after the origin's response.
-    pub fresh_for: Duration,
+    pub ttl: Duration,
 }
 
 impl RobotsCache {
@@ -115,22 +115,22 @@ impl RobotsCache {
         if let Some(source) = &*self.r#override.load() {
             return CacheLookup::Fresh(self.cached_robots(source, Duration::ZERO, OVERRIDE_TTL));
         }
-        let (source, age, fresh_for, is_due) = {
+        let (source, age, ttl, is_due) = {
             let mut sites = self.sites.lock();
             let Some(cached) = sites.get_mut(site) else { return CacheLookup::Miss };
-            let age = now.saturating_duration_since(cached.fetched);
+            let age = now.saturating_duration_since(cached.fetched_at);
             if age > STALE_IF_ERROR {
                 sites.remove(site);
                 return CacheLookup::Miss;
             }
             cached.touch(requester, now);
-            let is_due = age >= cached.fresh_for && now >= cached.next_try;
+            let is_due = age >= cached.ttl && now >= cached.revalidate_at;
             if is_due {
-                cached.next_try = now + RETRY_INTERVAL;
+                cached.revalidate_at = now + RETRY_INTERVAL;
             }
-            (Arc::clone(&cached.kept), age, cached.fresh_for, is_due)
+            (Arc::clone(&cached.source), age, cached.ttl, is_due)
         };
-        let robots = self.cached_robots(&source, age, fresh_for);
+        let robots = self.cached_robots(&source, age, ttl);
         if is_due { CacheLookup::Revalidate(robots) } else { CacheLookup::Fresh(robots) }
     }
 
@@ -139,16 +139,16 @@ impl RobotsCache {
         &self,
         site: &str,
         original: OriginRobots,
-        fresh_for: Option<Duration>,
+        ttl: Option<Duration>,
         requester: Requester,
         now: Timestamp,
     ) -> CachedRobots {
         let source = Arc::new(RenderedSource::new(original));
-        match fresh_for {
+        match ttl {
             None => self.remove(site),
             Some(fresh_for) => self.store(site, Arc::clone(&source), fresh_for, requester, now),
         }
-        self.cached_robots(&source, Duration::ZERO, fresh_for.unwrap_or_default())
+        self.cached_robots(&source, Duration::ZERO, ttl.unwrap_or_default())
     }
 
     /// Removes the copy of `site` after another response of the origin.
@@ -160,47 +160,40 @@ impl RobotsCache {
     pub fn over_limit_count(&self) -> usize {
         let sources: Vec<Arc<RenderedSource>> = match self.r#override.load_full() {
             Some(source) => vec![source],
-            None => self.sites.lock().values().map(|site| Arc::clone(&site.kept)).collect(),
+            None => self.sites.lock().values().map(|site| Arc::clone(&site.source)).collect(),
         };
         let directives = self.directives.load_full();
         sources.iter().filter(|source| source.render(&directives).directives_omitted).count()
     }
 
-    fn store(
-        &self,
-        site: &str,
-        source: Arc<RenderedSource>,
-        fresh_for: Duration,
-        requester: Requester,
-        now: Timestamp,
-    ) {
+    fn store(&self, site: &str, source: Arc<RenderedSource>, ttl: Duration, requester: Requester, now: Timestamp) {
         let mut sites = self.sites.lock();
         if let Some(cached) = sites.get_mut(site) {
-            (cached.kept, cached.fetched, cached.fresh_for, cached.next_try) = (source, now, fresh_for, now);
+            (cached.source, cached.fetched_at, cached.ttl, cached.revalidate_at) = (source, now, ttl, now);
             return;
         }
         if sites.len() >= MAX_SITES {
             evict_one(&mut sites, now);
         }
         let mut new = CachedSite {
-            kept: source,
-            fetched: now,
-            fresh_for,
+            source,
+            fetched_at: now,
+            ttl,
             last_requested: now,
             requests: 0,
             is_crawled: false,
-            next_try: now,
+            revalidate_at: now,
         };
         new.touch(requester, now);
         sites.insert(site.to_owned(), new);
     }
 
-    fn cached_robots(&self, source: &RenderedSource, age: Duration, fresh_for: Duration) -> CachedRobots {
+    fn cached_robots(&self, source: &RenderedSource, age: Duration, ttl: Duration) -> CachedRobots {
         let document = source.render(&self.directives.load_full());
         if document.directives_omitted && !self.warned.swap(true, Ordering::Relaxed) {
             warn!("robots.txt exceeds 500 KiB with directives: serving it without them");
         }
-        CachedRobots { edition: document, age, fresh_for }
+        CachedRobots { document, age, ttl }
     }
 }
 
@@ -214,7 +207,7 @@ impl CachedSite {
     /// Returns the eviction order: the site with the lowest rank is evicted first.
     fn retention_rank(&self, now: Timestamp) -> impl Ord + use<> {
         (
-            now.saturating_duration_since(self.last_requested) < IDLE_AFTER,
+            now.saturating_duration_since(self.last_requested) < IDLE_TIMEOUT,
             self.is_crawled,
             self.requests,
             self.last_requested,
@@ -294,9 +287,9 @@ mod tests {
         let CacheLookup::Fresh(second) = cache.lookup("a", Requester::Other, at(0)) else {
             panic!("the copy is not fresh")
         };
-        assert_eq!(second.edition.text, "User-agent: *\nCrawl-delay: 7\n");
-        assert_ne!(first.edition.etag, second.edition.etag);
-        assert!(second.edition.matches_etag(format!("\"x\", W/{}", second.edition.etag).as_bytes()));
+        assert_eq!(second.document.text, "User-agent: *\nCrawl-delay: 7\n");
+        assert_ne!(first.document.etag, second.document.etag);
+        assert!(second.document.matches_etag(format!("\"x\", W/{}", second.document.etag).as_bytes()));
     }
 
     #[test]
@@ -304,9 +297,9 @@ mod tests {
         let cache = RobotsCache::default();
         let not_found =
             OriginRobots { status: 404, content_type: Some(Bytes::from_static(b"text/html")), text: Bytes::new() };
-        assert_eq!(cache.insert("a", not_found.clone(), Some(HOUR), Requester::Other, at(0)).edition.status, 404);
+        assert_eq!(cache.insert("a", not_found.clone(), Some(HOUR), Requester::Other, at(0)).document.status, 404);
         cache.set_directives(RobotsDirectives { honeypot: Some("/trap".into()), ..RobotsDirectives::default() });
-        let document = cache.insert("a", not_found, Some(HOUR), Requester::Other, at(0)).edition;
+        let document = cache.insert("a", not_found, Some(HOUR), Requester::Other, at(0)).document;
         assert_eq!((document.status, &document.text[..]), (200, &b"User-agent: *\nDisallow: /trap\n"[..]));
     }
 
@@ -318,7 +311,7 @@ mod tests {
         for (padding, is_oversized) in [(0, false), (10, true)] {
             let text = Bytes::from(format!("{rules}#{}\n", "x".repeat(padding)));
             let original = OriginRobots { status: 200, content_type: None, text: text.clone() };
-            let document = cache.insert("a", original, Some(HOUR), Requester::Other, at(0)).edition;
+            let document = cache.insert("a", original, Some(HOUR), Requester::Other, at(0)).document;
             assert_eq!(
                 (document.directives_omitted, cache.over_limit_count()),
                 (is_oversized, usize::from(is_oversized)),
@@ -338,11 +331,11 @@ mod tests {
         cache.insert("a", origin_robots("theirs"), Some(HOUR), Requester::Other, at(0));
         cache.set_override(Some(Bytes::from_static(b"ours")));
         assert!(
-            matches!(cache.lookup("b", Requester::Other, at(99)), CacheLookup::Fresh(robots) if robots.edition.text == "ours")
+            matches!(cache.lookup("b", Requester::Other, at(99)), CacheLookup::Fresh(robots) if robots.document.text == "ours")
         );
         cache.set_override(None);
         assert!(
-            matches!(cache.lookup("a", Requester::Other, at(0)), CacheLookup::Fresh(robots) if robots.edition.text == "theirs")
+            matches!(cache.lookup("a", Requester::Other, at(0)), CacheLookup::Fresh(robots) if robots.document.text == "theirs")
         );
     }
 }

@@ -16,7 +16,7 @@ struct OperatorCompliance {
     requests: AtomicU64,
     robots: AtomicU64,
     /// Monotonic time of the last page request, in nanoseconds plus one; 0 for none.
-    last: AtomicU64,
+    last_request: AtomicU64,
     intervals: AtomicU64,
     intervals_ms: AtomicU64,
     violations: AtomicU64,
@@ -26,7 +26,7 @@ struct OperatorCompliance {
 
 impl CrawlCompliance {
     /// Creates counters for `operators` operators.
-    pub fn of(operators: usize) -> Self {
+    pub fn new(operators: usize) -> Self {
         Self((0..operators).map(|_| OperatorCompliance::default()).collect())
     }
 
@@ -46,8 +46,8 @@ impl CrawlCompliance {
             counts.robots.fetch_add(1, Relaxed);
             return;
         }
-        let last = counts.last.swap(now.0.saturating_add(1), Relaxed);
-        let Some(interval) = last
+        let last_request = counts.last_request.swap(now.0.saturating_add(1), Relaxed);
+        let Some(interval) = last_request
             .checked_sub(1)
             .map(|last| now.saturating_duration_since(Timestamp(last)))
             .filter(|interval| *interval <= MAX_INTERVAL)
@@ -68,9 +68,9 @@ impl CrawlCompliance {
                 operator: OperatorId(index),
                 advertised: (advertised_s > 0).then_some(advertised_s),
                 requests: counts.requests.load(Relaxed),
-                robots: counts.robots.load(Relaxed),
-                intervals: counts.intervals.load(Relaxed),
-                intervals_total: Duration::from_millis(counts.intervals_ms.load(Relaxed)),
+                robots_txt_requests: counts.robots.load(Relaxed),
+                interval_count: counts.intervals.load(Relaxed),
+                total_interval: Duration::from_millis(counts.intervals_ms.load(Relaxed)),
                 violations: counts.violations.load(Relaxed),
             }
         };
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn page_intervals_are_counted_without_pauses() {
-        let compliance = CrawlCompliance::of(2);
+        let compliance = CrawlCompliance::new(2);
         let bing = OperatorId(1);
         compliance.set_delays(&[(bing, 10)]);
         for (second, is_robots) in
@@ -98,9 +98,9 @@ mod tests {
             operator: bing,
             advertised: Some(10),
             requests: 7,
-            robots: 2,
-            intervals: 3,
-            intervals_total,
+            robots_txt_requests: 2,
+            interval_count: 3,
+            total_interval: intervals_total,
             violations: 1,
         };
         assert_eq!(compliance.views(), [expected]);

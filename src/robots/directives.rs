@@ -1,7 +1,7 @@
 //! Directives to add to a robots.txt: the crawl delay of each crawler, by the group that applies to it.
 
 use super::parser::{
-    Delay, Record, RecordKind, RobotsText, WILDCARD, largest_delay, product, record_runs, stated_delay,
+    Delay, RecordKind, RobotsRecord, RobotsText, WILDCARD, largest_delay, product_token, record_runs, stated_delay,
 };
 
 /// Directives to add to a robots.txt.
@@ -39,7 +39,7 @@ const IGNORES_WILDCARD: [&str; 5] =
 
 /// Returns the crawl delay of each crawler. If the origin's text states a larger delay, that one applies.
 pub(super) fn resolve_delays<'t>(text: &RobotsText<'t>, directives: &'t RobotsDirectives) -> Vec<CrawlerDelay<'t>> {
-    let crawlers = directives.per_crawler.iter().map(|(name, seconds)| (product(name.as_bytes()), *seconds));
+    let crawlers = directives.per_crawler.iter().map(|(name, seconds)| (product_token(name.as_bytes()), *seconds));
     let wildcard = directives.default.map(|seconds| (WILDCARD, seconds));
     let mut delays: Vec<CrawlerDelay<'t>> = Vec::new();
     for (product, seconds) in crawlers.chain(wildcard).filter(|(product, _)| !product.is_empty()) {
@@ -50,7 +50,7 @@ pub(super) fn resolve_delays<'t>(text: &RobotsText<'t>, directives: &'t RobotsDi
         let stated = group.and_then(|name| stated_delay_for(text, name));
         delays.push(CrawlerDelay {
             product,
-            delay: Delay::seconds(seconds).max(stated.unwrap_or(Delay::seconds(0))),
+            delay: Delay::from_seconds(seconds).max(stated.unwrap_or(Delay::from_seconds(0))),
             group,
         });
     }
@@ -92,12 +92,11 @@ fn stated_delay_for(text: &RobotsText<'_>, name: &[u8]) -> Option<Delay> {
 /// Returns true if every run that names this crawler states exactly this delay, once.
 pub(super) fn states_exactly(text: &RobotsText<'_>, name: &[u8], delay: Delay) -> bool {
     let mut runs = agent_runs(text, name).peekable();
-    let is_exact = |run: &[Record<'_>]| run.iter().filter_map(stated_delay).eq([delay]);
+    let is_exact = |run: &[RobotsRecord<'_>]| run.iter().filter_map(stated_delay).eq([delay]);
     runs.peek().is_some() && runs.all(is_exact)
 }
 
-fn agent_runs<'g>(text: &'g RobotsText<'_>, name: &'g [u8]) -> impl Iterator<Item = &'g [Record<'g>]> {
-    let is_match =
-        move |record: &Record<'_>| matches!(record.what, RecordKind::Agent(agent) if agent.eq_ignore_ascii_case(name));
+fn agent_runs<'g>(text: &'g RobotsText<'_>, name: &'g [u8]) -> impl Iterator<Item = &'g [RobotsRecord<'g>]> {
+    let is_match = move |record: &RobotsRecord<'_>| matches!(record.kind, RecordKind::UserAgent(agent) if agent.eq_ignore_ascii_case(name));
     text.groups().flat_map(record_runs).filter(move |run| run.iter().any(is_match))
 }

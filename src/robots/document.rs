@@ -1,6 +1,6 @@
 //! A robots.txt as served: the text of the origin or of the override file, with the current directives.
 
-use super::{RobotsDirectives, merged};
+use super::{RobotsDirectives, merge_directives};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -34,14 +34,14 @@ pub struct RobotsDocument {
 /// A source and the document rendered from it last.
 pub(super) struct RenderedSource {
     original: OriginRobots,
-    edition: Mutex<Option<(Arc<RobotsDirectives>, Arc<RobotsDocument>)>>,
+    rendered: Mutex<Option<(Arc<RobotsDirectives>, Arc<RobotsDocument>)>>,
 }
 
 const PLAIN: &[u8] = b"text/plain; charset=utf-8";
 
 impl RenderedSource {
     pub(super) fn new(original: OriginRobots) -> Self {
-        Self { original, edition: Mutex::default() }
+        Self { original, rendered: Mutex::default() }
     }
 
     pub(super) fn original(&self) -> &OriginRobots {
@@ -50,7 +50,7 @@ impl RenderedSource {
 
     /// Returns the document with these directives; renders it if they have changed.
     pub(super) fn render(&self, directives: &Arc<RobotsDirectives>) -> Arc<RobotsDocument> {
-        let mut rendered = self.edition.lock();
+        let mut rendered = self.rendered.lock();
         match &*rendered {
             Some((current, document)) if Arc::ptr_eq(current, directives) => Arc::clone(document),
             _ => {
@@ -64,7 +64,7 @@ impl RenderedSource {
 
 impl RobotsDocument {
     /// Creates a document that is served unchanged.
-    pub fn of(status: u16, content_type: Bytes, text: Bytes) -> Self {
+    pub fn from_parts(status: u16, content_type: Bytes, text: Bytes) -> Self {
         let etag = format!("\"{:x}-{:016x}\"", text.len(), fingerprint(&text));
         Self { status, content_type, text, etag, directives_omitted: false }
     }
@@ -72,7 +72,7 @@ impl RobotsDocument {
     fn new(original: &OriginRobots, directives: &RobotsDirectives) -> Self {
         let OriginRobots { status, content_type, text } = original;
         let plain = || Bytes::from_static(PLAIN);
-        let unchanged = || Self::of(*status, content_type.clone().unwrap_or_else(plain), text.clone());
+        let unchanged = || Self::from_parts(*status, content_type.clone().unwrap_or_else(plain), text.clone());
         if directives.is_empty() {
             return unchanged();
         }
@@ -81,8 +81,8 @@ impl RobotsDocument {
             200 => (content_type.clone().unwrap_or_else(plain), &text[..]),
             _ => (plain(), &[][..]),
         };
-        match merged(rules, directives) {
-            Some(merged) => Self::of(200, content_type, merged.into()),
+        match merge_directives(rules, directives) {
+            Some(merged) => Self::from_parts(200, content_type, merged.into()),
             None => Self { directives_omitted: true, ..unchanged() },
         }
     }

@@ -19,10 +19,10 @@ pub enum FetchRole<'e> {
 
 /// Guard of a fetch. Dropping it wakes all waiters.
 pub struct FetchGuard<'e> {
-    errands: &'e FetchLocks,
+    locks: &'e FetchLocks,
     site: String,
     /// Dropped with the guard, which closes the channel of the waiters.
-    _ends: watch::Sender<()>,
+    _sender: watch::Sender<()>,
 }
 
 /// Waits for the end of another request's fetch.
@@ -37,7 +37,7 @@ impl FetchLocks {
         }
         let (sender, receiver) = watch::channel(());
         fetches.insert(site.to_owned(), receiver);
-        FetchRole::Fetch(FetchGuard { errands: self, site: site.to_owned(), _ends: sender })
+        FetchRole::Fetch(FetchGuard { locks: self, site: site.to_owned(), _sender: sender })
     }
 }
 
@@ -51,7 +51,7 @@ impl FetchWaiter {
 
 impl Drop for FetchGuard<'_> {
     fn drop(&mut self) {
-        self.errands.0.lock().remove(&self.site);
+        self.locks.0.lock().remove(&self.site);
     }
 }
 

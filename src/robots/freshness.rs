@@ -8,7 +8,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(60 * 60);
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Returns the freshness lifetime for these `Cache-Control` fields, or `None` if the response must not be stored.
-pub fn fresh_for<'f>(cache_control: impl Iterator<Item = &'f [u8]>) -> Option<Duration> {
+pub fn ttl_from_cache_control<'f>(cache_control: impl Iterator<Item = &'f [u8]>) -> Option<Duration> {
     let (mut fresh_for, mut is_for_shared) = (DEFAULT_TTL, false);
     for directive in cache_control.flat_map(|field| field.split(|&byte| byte == b',')) {
         let directive = String::from_utf8_lossy(directive.trim_ascii()).to_ascii_lowercase();
@@ -47,7 +47,7 @@ mod tests {
             ("no-store", None),
             ("max-age=60, private", None),
         ] {
-            let lifetime = fresh_for([field.as_bytes()].into_iter());
+            let lifetime = ttl_from_cache_control([field.as_bytes()].into_iter());
             assert_eq!(lifetime, seconds.map(Duration::from_secs), "{field}");
         }
     }

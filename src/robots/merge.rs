@@ -6,35 +6,39 @@
 //! with different delays is split, and each part repeats the rules.
 
 use super::directives::{CrawlerDelay, RobotsDirectives, ignores_wildcard, is_family, resolve_delays, states_exactly};
-use super::parser::{Delay, Record, RecordKind, RobotsText, WILDCARD, number_range, record_runs, stated_delay};
+use super::parser::{Delay, RecordKind, RobotsRecord, RobotsText, WILDCARD, number_range, record_runs, stated_delay};
 
 use super::writer::RobotsWriter;
 
 /// Returns `text` with `directives` merged in, or `None` if the result is too long. Merging again changes nothing.
-pub fn merged(text: &[u8], directives: &RobotsDirectives) -> Option<Vec<u8>> {
+pub fn merge_directives(text: &[u8], directives: &RobotsDirectives) -> Option<Vec<u8>> {
     let parsed = RobotsText::parse(text);
-    let merger =
-        Merger { text, asked: resolve_delays(&parsed, directives), trap: directives.honeypot.as_deref(), parsed };
-    merger.write(RobotsWriter::of(text))
+    let merger = Merger {
+        text,
+        crawler_delays: resolve_delays(&parsed, directives),
+        honeypot: directives.honeypot.as_deref(),
+        parsed,
+    };
+    merger.write(RobotsWriter::new(text))
 }
 
 struct Merger<'t> {
     text: &'t [u8],
     parsed: RobotsText<'t>,
-    asked: Vec<CrawlerDelay<'t>>,
-    trap: Option<&'t str>,
+    crawler_delays: Vec<CrawlerDelay<'t>>,
+    honeypot: Option<&'t str>,
 }
 
 /// A group to append: its products, their delay, and the group whose rules it repeats.
 struct MissingGroup<'t> {
     products: Vec<&'t [u8]>,
     delay: Option<Delay>,
-    rules_of: Option<&'t [u8]>,
+    source_group: Option<&'t [u8]>,
 }
 
 impl<'t> Merger<'t> {
     fn write(&self, mut writer: RobotsWriter<'_>) -> Option<Vec<u8>> {
-        let missing = self.missing();
+        let missing = self.missing_groups();
         let mut groups = self.parsed.groups().peekable();
         while let Some(group) = groups.next() {
             self.append_missing(group, groups.peek().is_none() && !missing.is_empty(), &mut writer);
@@ -50,21 +54,24 @@ impl<'t> Merger<'t> {
     }
 
     /// Returns the delay of the crawler that a user-agent record names.
-    fn delay_for(&self, agent: &Record<'_>) -> Option<Delay> {
-        match agent.what {
-            RecordKind::Agent(product) => self.delay_of_product(product),
+    fn delay_for(&self, agent: &RobotsRecord<'_>) -> Option<Delay> {
+        match agent.kind {
+            RecordKind::UserAgent(product) => self.delay_of_product(product),
             _ => None,
         }
     }
 
     fn delay_of_product(&self, product: &[u8]) -> Option<Delay> {
-        self.asked.iter().find(|crawler| crawler.product.eq_ignore_ascii_case(product)).map(|crawler| crawler.delay)
+        self.crawler_delays
+            .iter()
+            .find(|crawler| crawler.product.eq_ignore_ascii_case(product))
+            .map(|crawler| crawler.delay)
     }
 
     /// Adds the missing lines to a group. `has_open_end` is true if appended groups follow, which must not become part
     /// of it.
-    fn append_missing(&self, group: &[Record<'_>], has_open_end: bool, writer: &mut RobotsWriter<'_>) {
-        let honeypot = self.trap.filter(|_| !self.has_trap(group)).map(disallow);
+    fn append_missing(&self, group: &[RobotsRecord<'_>], has_open_end: bool, writer: &mut RobotsWriter<'_>) {
+        let honeypot = self.honeypot.filter(|_| !self.has_honeypot(group)).map(disallow_line);
         let mut runs = record_runs(group).peekable();
         while let Some(run) = runs.next() {
             let agents = run.iter().take_while(|record| is_agent(record)).count();
@@ -79,11 +86,11 @@ impl<'t> Merger<'t> {
                 }
                 let has_no_delay = run.iter().all(|record| stated_delay(record).is_none());
                 if let Some(delay) = requested.filter(|_| has_no_delay) {
-                    writer.write_line(&crawl_delay(delay));
+                    writer.write_line(&crawl_delay_line(delay));
                 }
                 if runs.peek().is_none() {
                     honeypot.iter().for_each(|honeypot| writer.write_line(honeypot));
-                    if has_open_end && honeypot.is_none() && !is_closed(group) {
+                    if has_open_end && honeypot.is_none() && !has_rules(group) {
                         writer.write_line(NO_RULE);
                     }
                 }
@@ -95,7 +102,7 @@ impl<'t> Merger<'t> {
     }
 
     /// Replaces the first delay of the run by `delay` and removes the others.
-    fn rewrite_delay(&self, delay: Delay, run: &[Record<'_>], writer: &mut RobotsWriter<'_>) {
+    fn rewrite_delay(&self, delay: Delay, run: &[RobotsRecord<'_>], writer: &mut RobotsWriter<'_>) {
         let mut stated = run.iter().filter_map(|record| Some((&record.span, stated_delay(record)?)));
         if let Some((first, _)) = stated.next().filter(|(_, current)| *current != delay) {
             let number = number_range(&self.text[first.clone()]);
@@ -112,25 +119,26 @@ impl<'t> Merger<'t> {
     /// Splits user agents from the following ones of the same run that have another delay.
     fn split_group(
         &self,
-        group: &[Record<'_>],
-        run: &[Record<'_>],
+        group: &[RobotsRecord<'_>],
+        run: &[RobotsRecord<'_>],
         requested: Option<Delay>,
         writer: &mut RobotsWriter<'_>,
     ) {
         let delays: Vec<Delay> =
             requested.map_or_else(|| run.iter().filter_map(stated_delay).collect(), |delay| vec![delay]);
-        delays.iter().for_each(|delay| writer.write_line(&crawl_delay(*delay)));
+        delays.iter().for_each(|delay| writer.write_line(&crawl_delay_line(*delay)));
         // For crawlers that read delays, a delay alone ends the group. Other crawlers do not read the lines as a group
         // of their own.
-        if is_closed(run) || delays.is_empty() {
+        if has_rules(run) || delays.is_empty() {
             self.repeat_rules(&[group], writer);
             writer.write_line(b"");
         }
     }
 
     /// Adds the rules of `groups` and the honeypot if it is missing; if there are no rules, adds [`NO_RULE`].
-    fn repeat_rules(&self, groups: &[&[Record<'_>]], writer: &mut RobotsWriter<'_>) {
-        let honeypot = self.trap.filter(|_| !groups.iter().any(|group| self.has_trap(group))).map(disallow);
+    fn repeat_rules(&self, groups: &[&[RobotsRecord<'_>]], writer: &mut RobotsWriter<'_>) {
+        let honeypot =
+            self.honeypot.filter(|_| !groups.iter().any(|group| self.has_honeypot(group))).map(disallow_line);
         honeypot.iter().for_each(|honeypot| writer.write_line(honeypot));
         for rule in groups.iter().flat_map(|group| self.rules_in(group)) {
             if writer.is_over_limit() {
@@ -138,37 +146,37 @@ impl<'t> Merger<'t> {
             }
             writer.write_line(rule);
         }
-        if honeypot.is_none() && !groups.iter().any(|group| is_closed(group)) {
+        if honeypot.is_none() && !groups.iter().any(|group| has_rules(group)) {
             writer.write_line(NO_RULE);
         }
     }
 
     /// Returns the lines that apply to the group, except delays.
-    fn rules_in(&self, group: &[Record<'_>]) -> impl Iterator<Item = &'t [u8]> {
-        let is_rule = |record: &&Record<'_>| {
-            matches!(record.what, RecordKind::Allow | RecordKind::Disallow(_) | RecordKind::Other)
+    fn rules_in(&self, group: &[RobotsRecord<'_>]) -> impl Iterator<Item = &'t [u8]> {
+        let is_rule = |record: &&RobotsRecord<'_>| {
+            matches!(record.kind, RecordKind::Allow | RecordKind::Disallow(_) | RecordKind::Other)
         };
         group.iter().filter(is_rule).map(|record| self.text[record.span.clone()].trim_ascii())
     }
 
-    fn has_trap(&self, group: &[Record<'_>]) -> bool {
-        let is_honeypot = |path: &[u8]| self.trap.is_some_and(|honeypot| honeypot.as_bytes() == path);
-        group.iter().any(|record| matches!(record.what, RecordKind::Disallow(path) if is_honeypot(path)))
+    fn has_honeypot(&self, group: &[RobotsRecord<'_>]) -> bool {
+        let is_honeypot = |path: &[u8]| self.honeypot.is_some_and(|honeypot| honeypot.as_bytes() == path);
+        group.iter().any(|record| matches!(record.kind, RecordKind::Disallow(path) if is_honeypot(path)))
     }
 
     /// Returns the groups to append for crawlers without a group of their own. Crawlers with equal lines share one.
-    fn missing(&self) -> Vec<MissingGroup<'t>> {
+    fn missing_groups(&self) -> Vec<MissingGroup<'t>> {
         let has_wildcard = self.parsed.groups_of(WILDCARD).next().is_some();
         let wildcard_delay = self.delay_of_product(WILDCARD);
         let mut missing: Vec<MissingGroup<'t>> = Vec::new();
-        if !has_wildcard && (wildcard_delay.is_some() || self.trap.is_some()) {
-            missing.push(MissingGroup { products: vec![WILDCARD], delay: wildcard_delay, rules_of: None });
+        if !has_wildcard && (wildcard_delay.is_some() || self.honeypot.is_some()) {
+            missing.push(MissingGroup { products: vec![WILDCARD], delay: wildcard_delay, source_group: None });
         }
         let is_stated_for_wildcard = |delay| match wildcard_delay {
             Some(requested) => requested == delay,
             None => states_exactly(&self.parsed, WILDCARD, delay),
         };
-        for CrawlerDelay { product, delay, group } in &self.asked {
+        for CrawlerDelay { product, delay, group } in &self.crawler_delays {
             let follows_wildcard = match group {
                 Some(name) => *name == WILDCARD,
                 None => !ignores_wildcard(product),
@@ -178,41 +186,43 @@ impl<'t> Merger<'t> {
                 continue;
             }
             let has_same_rules = |existing: &&mut MissingGroup<'_>| {
-                existing.products != [WILDCARD] && existing.delay == Some(*delay) && existing.rules_of == *group
+                existing.products != [WILDCARD] && existing.delay == Some(*delay) && existing.source_group == *group
             };
             match missing.iter_mut().find(has_same_rules) {
                 Some(existing) => existing.products.push(product),
-                None => missing.push(MissingGroup { products: vec![product], delay: Some(*delay), rules_of: *group }),
+                None => {
+                    missing.push(MissingGroup { products: vec![product], delay: Some(*delay), source_group: *group });
+                }
             }
         }
         missing
     }
 
     fn append(&self, missing: &MissingGroup<'_>, writer: &mut RobotsWriter<'_>) {
-        let MissingGroup { products, delay, rules_of } = missing;
+        let MissingGroup { products, delay, source_group } = missing;
         products.iter().for_each(|product| writer.write_line(&[b"User-agent: ", *product].concat()));
-        delay.iter().for_each(|delay| writer.write_line(&crawl_delay(*delay)));
-        let groups: Vec<_> = rules_of.iter().flat_map(|name| self.parsed.groups_of(name)).collect();
+        delay.iter().for_each(|delay| writer.write_line(&crawl_delay_line(*delay)));
+        let groups: Vec<_> = source_group.iter().flat_map(|name| self.parsed.groups_of(name)).collect();
         self.repeat_rules(&groups, writer);
     }
 }
 
 /// Returns true if a rule ends the group's run of user agents.
-fn is_closed(group: &[Record<'_>]) -> bool {
-    group.iter().any(|record| matches!(record.what, RecordKind::Allow | RecordKind::Disallow(_)))
+fn has_rules(group: &[RobotsRecord<'_>]) -> bool {
+    group.iter().any(|record| matches!(record.kind, RecordKind::Allow | RecordKind::Disallow(_)))
 }
 
 /// Rule that ends a run of user agents without disallowing anything.
 const NO_RULE: &[u8] = b"Disallow:";
 
-fn crawl_delay(delay: Delay) -> Vec<u8> {
+fn crawl_delay_line(delay: Delay) -> Vec<u8> {
     format!("Crawl-delay: {delay}").into_bytes()
 }
 
-fn disallow(path: &str) -> Vec<u8> {
+fn disallow_line(path: &str) -> Vec<u8> {
     format!("Disallow: {path}").into_bytes()
 }
 
-fn is_agent(record: &Record<'_>) -> bool {
-    matches!(record.what, RecordKind::Agent(_))
+fn is_agent(record: &RobotsRecord<'_>) -> bool {
+    matches!(record.kind, RecordKind::UserAgent(_))
 }

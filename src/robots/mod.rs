@@ -1,7 +1,7 @@
 //! robots.txt: the origin's text with added directives, a cache that serves it when the origin fails, and the crawlers'
 //! compliance with it.
 //!
-//! [`merged`] adds the directives. A [`RobotsCache`] stores the text of each site and renders a [`RobotsDocument`] once
+//! [`merge_directives`] adds the directives. A [`RobotsCache`] stores the text of each site and renders a [`RobotsDocument`] once
 //! per set of directives. [`CrawlCompliance`] counts. The gateway fetches and serves.
 
 mod cache;
@@ -20,6 +20,6 @@ pub use compliance::CrawlCompliance;
 pub use directives::RobotsDirectives;
 pub use document::{OriginRobots, RobotsDocument};
 pub use fetch_lock::{FetchGuard, FetchRole};
-pub use freshness::fresh_for;
-pub use merge::merged;
+pub use freshness::ttl_from_cache_control;
+pub use merge::merge_directives;
 pub use override_file::{OverrideFile, read as read_own};

@@ -10,7 +10,7 @@ use tracing::warn;
 /// State of the override file between reloads.
 #[derive(Debug, Default)]
 pub struct OverrideFile {
-    emptied: EmptyFileDebounce,
+    debounce: EmptyFileDebounce,
     /// True after a warning that the file cannot be read.
     warned: bool,
 }
@@ -30,7 +30,7 @@ impl OverrideFile {
             }
         };
         self.warned = false;
-        self.emptied.accept(served.is_some_and(is_non_empty), is_non_empty(&text)).then_some(text)
+        self.debounce.accept(served.is_some_and(is_non_empty), is_non_empty(&text)).then_some(text)
     }
 }
 

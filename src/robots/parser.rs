@@ -12,24 +12,24 @@ pub(super) struct Delay(u64);
 
 /// Groups of a robots.txt.
 pub(super) struct RobotsText<'t> {
-    records: Vec<Record<'t>>,
+    records: Vec<RobotsRecord<'t>>,
     /// Ranges of record indexes. A group extends from its first user agent to that of the next group.
     groups: Vec<Range<usize>>,
 }
 
 /// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record<'t> {
+pub(super) struct RobotsRecord<'t> {
     /// Byte range of the line in the text, including the line ending.
     pub(super) span: Range<usize>,
-    pub(super) what: RecordKind<'t>,
+    pub(super) kind: RecordKind<'t>,
 }
 
 /// Meaning of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordKind<'t> {
     /// Product token to which the group applies; `*` is the wildcard.
-    Agent(&'t [u8]),
+    UserAgent(&'t [u8]),
     Disallow(&'t [u8]),
     Allow,
     /// `None` if the value is not a number.
@@ -54,7 +54,7 @@ impl<'t> RobotsText<'t> {
             let line = if span.start == 0 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
             let Some(kind) = parse_record(line) else { continue };
             match kind {
-                RecordKind::Agent(_) if has_rules => {
+                RecordKind::UserAgent(_) if has_rules => {
                     parsed.groups.push(parsed.records.len()..parsed.records.len());
                     has_rules = false;
                 }
@@ -63,7 +63,7 @@ impl<'t> RobotsText<'t> {
             }
             // Records before the first user agent apply to no crawler.
             if let Some(group) = parsed.groups.last_mut() {
-                parsed.records.push(Record { span, what: kind });
+                parsed.records.push(RobotsRecord { span, kind });
                 group.end = parsed.records.len();
             }
         }
@@ -71,19 +71,19 @@ impl<'t> RobotsText<'t> {
     }
 
     /// Returns the records of each group, in the order of the text.
-    pub(super) fn groups(&self) -> impl DoubleEndedIterator<Item = &[Record<'t>]> {
+    pub(super) fn groups(&self) -> impl DoubleEndedIterator<Item = &[RobotsRecord<'t>]> {
         self.groups.iter().map(|group| &self.records[group.clone()])
     }
 
     /// Returns the records of all groups that name `product`.
-    pub(super) fn groups_of(&self, product: &[u8]) -> impl Iterator<Item = &[Record<'t>]> {
-        let is_match = move |record: &Record<'_>| matches!(record.what, RecordKind::Agent(agent) if agent.eq_ignore_ascii_case(product));
+    pub(super) fn groups_of(&self, product: &[u8]) -> impl Iterator<Item = &[RobotsRecord<'t>]> {
+        let is_match = move |record: &RobotsRecord<'_>| matches!(record.kind, RecordKind::UserAgent(agent) if agent.eq_ignore_ascii_case(product));
         self.groups().filter(move |group| group.iter().any(is_match))
     }
 }
 
 impl Delay {
-    pub(super) const fn seconds(seconds: u32) -> Self {
+    pub(super) const fn from_seconds(seconds: u32) -> Self {
         Self(seconds as u64 * 1000)
     }
 
@@ -114,7 +114,7 @@ impl std::fmt::Display for Delay {
 }
 
 /// Returns the product token at the start of a user-agent value or crawler name; empty if there is none.
-pub(super) fn product(value: &[u8]) -> &[u8] {
+pub(super) fn product_token(value: &[u8]) -> &[u8] {
     if value.first() == Some(&b'*') && value.get(1).is_none_or(u8::is_ascii_whitespace) {
         return WILDCARD;
     }
@@ -124,8 +124,8 @@ pub(super) fn product(value: &[u8]) -> &[u8] {
 
 /// Returns user agents with the records up to the next user agent. RFC 9309 has them in one group until there is a
 /// rule, but crawlers that read delays, and authors that write them, take a delay for the end of a group.
-pub(super) fn record_runs<'g, 't>(group: &'g [Record<'t>]) -> impl Iterator<Item = &'g [Record<'t>]> {
-    let is_agent = |record: &Record<'_>| matches!(record.what, RecordKind::Agent(_));
+pub(super) fn record_runs<'g, 't>(group: &'g [RobotsRecord<'t>]) -> impl Iterator<Item = &'g [RobotsRecord<'t>]> {
+    let is_agent = |record: &RobotsRecord<'_>| matches!(record.kind, RecordKind::UserAgent(_));
     group.chunk_by(move |one, next| is_agent(one) || !is_agent(next))
 }
 
@@ -137,12 +137,12 @@ pub(super) fn number_range(line: &[u8]) -> Range<usize> {
     line[..end].iter().rposition(|byte| !is_of_number(byte)).map_or(0, |before| before + 1)..end
 }
 
-pub(super) fn largest_delay(run: &[Record<'_>]) -> Option<Delay> {
+pub(super) fn largest_delay(run: &[RobotsRecord<'_>]) -> Option<Delay> {
     run.iter().filter_map(stated_delay).max()
 }
 
-pub(super) fn stated_delay(record: &Record<'_>) -> Option<Delay> {
-    match record.what {
+pub(super) fn stated_delay(record: &RobotsRecord<'_>) -> Option<Delay> {
+    match record.kind {
         RecordKind::CrawlDelay(delay) => delay,
         _ => None,
     }
@@ -178,7 +178,7 @@ fn parse_record(line: &[u8]) -> Option<RecordKind<'_>> {
     };
     let is = |names: &[&str]| names.iter().any(|name| key.eq_ignore_ascii_case(name.as_bytes()));
     Some(if is(&["user-agent", "useragent", "user agent"]) {
-        RecordKind::Agent(product(value))
+        RecordKind::UserAgent(product_token(value))
     } else if is(&["disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"]) {
         RecordKind::Disallow(value)
     } else if is(&["allow"]) {
@@ -200,7 +200,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn record_kinds(text: &str) -> Vec<RecordKind<'_>> {
-        RobotsText::parse(text.as_bytes()).records.iter().map(|record| record.what).collect()
+        RobotsText::parse(text.as_bytes()).records.iter().map(|record| record.kind).collect()
     }
 
     #[test]
@@ -213,9 +213,12 @@ mod tests {
             "user-agent\ta",
             "\u{feff}User-agent: a",
         ] {
-            assert_eq!(record_kinds(line), [RecordKind::Agent(b"a")], "{line}");
+            assert_eq!(record_kinds(line), [RecordKind::UserAgent(b"a")], "{line}");
         }
-        assert_eq!(record_kinds("User-agent: *\nDisalow: /x"), [RecordKind::Agent(b"*"), RecordKind::Disallow(b"/x")]);
+        assert_eq!(
+            record_kinds("User-agent: *\nDisalow: /x"),
+            [RecordKind::UserAgent(b"*"), RecordKind::Disallow(b"/x")]
+        );
     }
 
     #[test]
@@ -224,7 +227,7 @@ mod tests {
             let text = ["User-agent: a", "Crawl-delay: 2.5", "Allow: /"].join(ending);
             assert_eq!(
                 record_kinds(&text),
-                [RecordKind::Agent(b"a"), RecordKind::CrawlDelay(Some(Delay(2500))), RecordKind::Allow],
+                [RecordKind::UserAgent(b"a"), RecordKind::CrawlDelay(Some(Delay(2500))), RecordKind::Allow],
                 "{ending:?}"
             );
         }
@@ -235,8 +238,9 @@ mod tests {
         let text = RobotsText::parse(
             b"Disallow: /nobody\nUser-agent: a\n\nSitemap: /s\nUser-agent: b\nDisallow:\nUser-agent: c\nNoise: 1\n",
         );
-        let agents =
-            |group: &[Record<'_>]| group.iter().filter(|record| matches!(record.what, RecordKind::Agent(_))).count();
+        let agents = |group: &[RobotsRecord<'_>]| {
+            group.iter().filter(|record| matches!(record.kind, RecordKind::UserAgent(_))).count()
+        };
         assert_eq!(text.groups().map(agents).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(text.groups_of(b"B").count(), 1);
     }

@@ -8,24 +8,24 @@ const MAX_OUTPUT_BYTES: usize = 500 * 1024;
 pub(super) struct RobotsWriter<'t> {
     text: &'t [u8],
     /// Number of bytes of the text copied or skipped.
-    copied: usize,
+    offset: usize,
     out: Vec<u8>,
 }
 
 impl<'t> RobotsWriter<'t> {
-    pub(super) fn of(text: &'t [u8]) -> Self {
-        Self { text, copied: 0, out: Vec::with_capacity(text.len() + 1024) }
+    pub(super) fn new(text: &'t [u8]) -> Self {
+        Self { text, offset: 0, out: Vec::with_capacity(text.len() + 1024) }
     }
 
     /// Copies up to `position`.
     pub(super) fn copy_until(&mut self, position: usize) {
-        self.out.extend_from_slice(&self.text[self.copied..position]);
-        self.copied = position;
+        self.out.extend_from_slice(&self.text[self.offset..position]);
+        self.offset = position;
     }
 
     /// Skips the text before `position`.
     pub(super) fn skip_to(&mut self, position: usize) {
-        self.copied = position;
+        self.offset = position;
     }
 
     /// Writes text within a line.

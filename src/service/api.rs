@@ -1,6 +1,6 @@
 //! The running gateway as the admin API sees it.
 
-use super::reload::needs_restart;
+use super::reload::keys_needing_restart;
 use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
 use crate::admin::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
 use crate::engine::{ClientView, QuotaView, UnknownQuota};
@@ -10,7 +10,7 @@ use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::throttle::Scope;
 use crate::policy::{Timestamp, Units};
 use crate::replay::log::LogLine;
-use crate::telemetry::{ListView, ListsView};
+use crate::telemetry::{AddressListView, NetworkListsView};
 use tracing::warn;
 
 /// Maximum number of busiest partitions shown per scope.
@@ -21,8 +21,8 @@ impl GatewayApi for ServiceState {
         self.handle.now()
     }
 
-    fn started(&self) -> Timestamp {
-        self.started
+    fn started_at(&self) -> Timestamp {
+        self.started_at
     }
 
     fn version(&self) -> &str {
@@ -67,15 +67,15 @@ impl GatewayApi for ServiceState {
         self.handle.untrusted_proxy()
     }
 
-    fn notes(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         let (mut notes, restart_keys) = self.handle.with_settings(|settings| {
-            let restart_keys = needs_restart(&self.startup_settings, settings);
+            let restart_keys = keys_needing_restart(&self.startup_settings, settings);
             (settings.warnings.clone(), restart_keys)
         });
         notes.extend(
             restart_keys.iter().map(|key| format!("{key}: changed in the file, takes effect at the next start")),
         );
-        notes.extend(self.lists(&self.files.lock()).filter_map(|(list, _, error)| {
+        notes.extend(self.lists(&self.address_list_files.lock()).filter_map(|(list, _, error)| {
             Some(format!("address_lists.{list}: {}; keeping the previous version", error?))
         }));
         notes.extend(crawlers::stale_ranges_warning(&self.operators.errors()));
@@ -87,20 +87,22 @@ impl GatewayApi for ServiceState {
     }
 
     fn metrics(&self) -> String {
-        self.telemetry.set_dns_queue_length(self.operators.dns().map_or(0, |dns| dns.waiting()));
+        self.telemetry.set_dns_queue_length(self.operators.dns().map_or(0, |dns| dns.pending_count()));
         let operators: Vec<&str> = self.operators.names().collect();
         let (now, uptime) = (self.handle.now(), self.handle.uptime());
         self.handle.crawl_compliance().iter().for_each(|compliance| {
             self.telemetry.record_compliance(self.operators.name(compliance.operator), compliance);
         });
-        let files = self.files.lock();
-        let view = |(name, networks, error): (String, usize, Option<&str>)| ListView {
+        let files = self.address_list_files.lock();
+        let view = |(name, networks, error): (String, usize, Option<&str>)| AddressListView {
             name,
             networks,
             is_stale: error.is_some(),
         };
-        let lists =
-            ListsView { lists: self.lists(&files).map(view).collect(), stale_ranges: self.operators.stale_lists() };
+        let lists = NetworkListsView {
+            lists: self.lists(&files).map(view).collect(),
+            stale_ranges: self.operators.stale_lists(),
+        };
         drop(files);
         self.handle.with_admission(|admission| self.telemetry.render(admission, &operators, &lists, now, uptime))
     }
@@ -164,7 +166,8 @@ impl GatewayApi for ServiceState {
         let line = LogLine::read(&line).ok()??;
         let (lists, quotas) = (self.handle.lists(), self.handle.quotas());
         self.handle.with_settings(|settings| {
-            let environment = Environment { settings, agents: &self.agents, operators: &self.operators, lists: &lists };
+            let environment =
+                Environment { settings, user_agents: &self.user_agents, operators: &self.operators, lists: &lists };
             input_from_log(&line, environment).ok().map(|input| explain(&input.with_quotas(&quotas)))
         })
     }

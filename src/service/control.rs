@@ -37,7 +37,7 @@ pub(super) fn run(
         let work = async move {
             state.handle.resolve_origin().await;
             let _ = resolved.send(());
-            let ExternalAccess { fetcher, reach } = &state.external;
+            let ExternalAccess { fetcher, allowed_addresses: reach } = &state.external;
             let key_fetches = state.signatures.run_fetches(fetcher, *reach, || state.handle.uptime());
             tokio::join!(
                 state.handle.run_maintenance(),

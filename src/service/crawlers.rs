@@ -26,14 +26,14 @@ pub fn without_dns(settings: &Settings) -> OperatorTable {
 }
 
 /// Returns the task that keeps the range lists up to date. Lists cached on disk are loaded at once.
-pub(super) fn refresh(
+pub(super) fn new_range_refresher(
     operators: &Arc<OperatorTable>,
     fetcher: &Fetcher,
     settings: &Settings,
     clock: &Clock,
     seed: u64,
 ) -> RangeRefresher {
-    let (state_dir, interval) = (&settings.state_dir, settings.verify.refresh);
+    let (state_dir, interval) = (&settings.state_dir, settings.verify.refresh_interval);
     RangeRefresher::new(Arc::clone(operators), fetcher.clone(), state_dir, interval, clock.clone(), seed)
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn run_dns_verification(state: Arc<ServiceState>) {
             Proof::Disproven(_) => VerificationResult::Impostor,
             Proof::Unknown | Proof::PrivateAddress => VerificationResult::Unknown,
         };
-        state.telemetry.verification(state.operators.name(operator), Counted::Dns, result);
+        state.telemetry.record_verification(state.operators.name(operator), Counted::Dns, result);
     };
     verifier.run(resolver, move || handle.uptime(), on_result).await;
 }
@@ -71,9 +71,9 @@ pub(super) async fn run_dns_verification(state: Arc<ServiceState>) {
 fn operator_override(operator: &CrawlerOperator) -> OperatorOverride {
     OperatorOverride {
         name: operator.name.clone(),
-        product_tokens: operator.tokens.clone(),
+        product_tokens: operator.product_tokens.clone(),
         ranges: operator.ranges.clone().map(|ranges| ranges.into_iter().map(RangeSource::from).collect()),
-        dns_names: operator.names.clone(),
+        dns_names: operator.dns_names.clone(),
         exhaustive: operator.exhaustive.clone(),
         signature_agents: operator.signature_agents.clone(),
     }

@@ -17,7 +17,7 @@ pub(super) fn engine(
     seed: u64,
 ) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
     match &settings.ledger {
-        Ledger::Memory => Ok((Engine::new(LeaseMode::Local, settings.limits.max_clients), None)),
+        Ledger::Memory => Ok((Engine::new(LeaseMode::Local, settings.limits.max_tracked_clients), None)),
         Ledger::File => {
             let uptime = {
                 let clock = clock.clone();
@@ -30,7 +30,7 @@ pub(super) fn engine(
             // No local record of an earlier incarnation's spending exists, so its leases are lost if it crashed.
             let incarnation = Incarnation::next(&settings.state_dir, seed, false);
             let incarnation =
-                incarnation.map_err(|source| OpenError::Folder { folder: settings.state_dir.clone(), source })?;
+                incarnation.map_err(|source| OpenError::Directory { path: settings.state_dir.clone(), source })?;
             let endpoint = RedisEndpoint {
                 host: redis.host.clone(),
                 port: redis.port,
@@ -50,7 +50,7 @@ fn with_leases<S: Store>(
     clock: &Clock,
 ) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
     let wake_handle = WakeHandle::default();
-    let engine = Engine::new(wake_handle.lease_mode(), settings.limits.max_clients);
+    let engine = Engine::new(wake_handle.lease_mode(), settings.limits.max_tracked_clients);
     engine.open_quotas(&settings.rules, clock.now());
     let now = {
         let clock = clock.clone();

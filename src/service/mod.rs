@@ -60,23 +60,23 @@ pub struct ExternalAccess {
     /// Fetches the documents that crawler operators publish.
     pub fetcher: Fetcher,
     /// Addresses that may be contacted where a request names the host.
-    pub reach: AllowedAddresses,
+    pub allowed_addresses: AllowedAddresses,
 }
 
 impl Default for ExternalAccess {
     /// Returns access to the public internet.
     fn default() -> Self {
-        Self { fetcher: Fetcher::public(), reach: AllowedAddresses::Public }
+        Self { fetcher: Fetcher::with_public_roots(), allowed_addresses: AllowedAddresses::Public }
     }
 }
 
 /// A running gateway with its background tasks.
 pub struct Service {
-    gate: Gateway,
-    running: Arc<ServiceState>,
+    gateway: Gateway,
+    state: Arc<ServiceState>,
     admin: Option<SocketAddr>,
     control: JoinHandle<()>,
-    end: oneshot::Sender<()>,
+    shutdown_sender: oneshot::Sender<()>,
 }
 
 /// Error of [`Service::start`].
@@ -138,13 +138,13 @@ impl Service {
         let settings = source(&OperatorTable::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
         let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();
-        let files = AddressListFiles::read(settings.list_files()).map_err(ServiceError::Lists)?;
-        let lists = files.lists();
-        let started = clock.now();
+        let address_list_files = AddressListFiles::read(settings.address_list_files()).map_err(ServiceError::Lists)?;
+        let lists = address_list_files.lists();
+        let started_at = clock.now();
 
         let log = access_log(&settings.log.access)?;
-        let telemetry = Telemetry::new(log, BUILD, started);
-        telemetry.config_loaded(&settings.rules, &names, started);
+        let telemetry = Telemetry::new(log, BUILD, started_at);
+        telemetry.config_loaded(&settings.rules, &names, started_at);
         let admin = settings.admin.as_ref().map(|admin| {
             let listener = TcpListener::bind(admin.listen).and_then(|listener| {
                 listener.set_nonblocking(true)?;
@@ -155,25 +155,25 @@ impl Service {
         });
         let admin = admin.transpose()?;
 
-        let range_refresher = crawlers::refresh(&operators, &external.fetcher, &settings, &clock, seed);
+        let range_refresher = crawlers::new_range_refresher(&operators, &external.fetcher, &settings, &clock, seed);
         let (engine, lease_refresher) = ledger::engine(&settings, &clock, seed)?;
-        let demand_store = DemandStore::of(&settings.state_dir);
-        engine.open_quotas(&settings.rules, started);
+        let demand_store = DemandStore::new(&settings.state_dir);
+        engine.open_quotas(&settings.rules, started_at);
         match demand_store.read() {
             Ok(learned) => engine.restore_demand(&learned),
             Err(error) => warn!("Demand history unreadable, starting empty: {error}"),
         }
-        let signatures = Arc::new(SignatureVerifier::of(operators.signature_agents()));
-        let agents = Arc::new(UserAgentMatcher::builtin(operators.tokens()));
+        let signatures = Arc::new(SignatureVerifier::new(operators.signature_agents()));
+        let user_agents = Arc::new(UserAgentMatcher::builtin(operators.product_tokens()));
         let dependencies = Dependencies {
             clock,
             engine: Arc::clone(&engine),
-            agents: Arc::clone(&agents),
+            user_agents: Arc::clone(&user_agents),
             operators: Arc::clone(&operators),
             lists,
             signatures: Arc::clone(&signatures),
             // Redis may be remote, so requests do not wait for it.
-            ledger_answers: lease_refresher
+            ledger_responses: lease_refresher
                 .as_ref()
                 .filter(|_| settings.ledger == Ledger::File)
                 .map(LeaseRefresher::lease_updates),
@@ -183,23 +183,23 @@ impl Service {
         let gateway = Gateway::start(settings, dependencies, |_| telemetry.worker())?;
         let admin_address = admin.as_ref().map(|(_, access)| access.listen);
         let addresses = BoundAddresses { listen: gateway.listen().to_vec(), admin: admin_address };
-        let settings = Mutex::new(SettingsView { loaded: started, last_reload_error: None });
+        let settings = Mutex::new(SettingsView { loaded_at: started_at, last_reload_error: None });
         let state = Arc::new(ServiceState {
             handle: gateway.handle(),
             telemetry,
-            agents,
+            user_agents,
             operators,
             signatures,
             external,
             source,
-            started,
+            started_at,
             engine,
             lease_refresher,
             demand_store,
             addresses,
             startup_settings,
             settings,
-            files: Mutex::new(files),
+            address_list_files: Mutex::new(address_list_files),
         });
         let (shutdown_sender, shutdown) = oneshot::channel();
         let (resolved_sender, resolved) = mpsc::channel();
@@ -212,12 +212,12 @@ impl Service {
         };
         // Ready means that the origin is resolved. A lookup that fails now is repeated while serving.
         let _ = resolved.recv_timeout(RESOLVE_TIMEOUT);
-        Ok(Self { gate: gateway, running: state, admin: admin_address, control, end: shutdown_sender })
+        Ok(Self { gateway, state, admin: admin_address, control, shutdown_sender })
     }
 
     /// Returns the addresses at which clients are served.
     pub fn listen(&self) -> &[SocketAddr] {
-        self.gate.listen()
+        self.gateway.listen()
     }
 
     /// Returns the address of the admin listener, if enabled.
@@ -227,35 +227,35 @@ impl Service {
 
     /// Reloads the settings. Returns a summary, or all errors.
     pub fn reload(&self) -> Result<String, String> {
-        self.running.reload()
+        self.state.reload()
     }
 
     /// Reopens the access log after a rotation.
     pub fn reopen_access_log(&self) {
-        self.running.telemetry.reopen_access_log();
+        self.state.telemetry.reopen_access_log();
     }
 
     /// Reloads changed address lists now, instead of at the next poll.
     pub fn reload_address_lists(&self) {
-        self.running.reload_address_lists();
+        self.state.reload_address_lists();
     }
 
     /// Returns warnings for the administrator.
-    pub fn notes(&self) -> Vec<String> {
-        self.running.notes()
+    pub fn warnings(&self) -> Vec<String> {
+        self.state.warnings()
     }
 
     /// Shuts down: drains requests in flight, writes the access log, then closes everything.
     pub fn shut_down(self) {
-        self.gate.shut_down();
-        if !self.running.telemetry.close(LOG_FLUSH_TIMEOUT) {
+        self.gateway.shut_down();
+        if !self.state.telemetry.close(LOG_FLUSH_TIMEOUT) {
             warn!("Access log flush timed out after {LOG_FLUSH_TIMEOUT:?}: its last lines may be lost");
         }
-        let _ = self.end.send(());
+        let _ = self.shutdown_sender.send(());
         let _ = self.control.join();
-        self.running.persist_demand();
+        self.state.persist_demand();
         // Closed last, when no request or correction can use units.
-        if let Some(lease_refresher) = &self.running.lease_refresher {
+        if let Some(lease_refresher) = &self.state.lease_refresher {
             lease_refresher.close();
         }
     }
@@ -265,12 +265,12 @@ impl Service {
 struct ServiceState {
     handle: Handle,
     telemetry: Telemetry,
-    agents: Arc<UserAgentMatcher>,
+    user_agents: Arc<UserAgentMatcher>,
     operators: Arc<OperatorTable>,
     signatures: Arc<SignatureVerifier>,
     external: ExternalAccess,
     source: SettingsSource,
-    started: Timestamp,
+    started_at: Timestamp,
     engine: Arc<Engine>,
     lease_refresher: Option<LeaseRefresher>,
     demand_store: DemandStore,
@@ -278,7 +278,7 @@ struct ServiceState {
     /// Settings at the start. Some of them stay in effect until the next start, despite reloads.
     startup_settings: Settings,
     settings: Mutex<SettingsView>,
-    files: Mutex<AddressListFiles>,
+    address_list_files: Mutex<AddressListFiles>,
 }
 
 /// Bound addresses.

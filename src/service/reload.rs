@@ -21,8 +21,8 @@ impl ServiceState {
             self.settings.lock().last_reload_error = Some((self.handle.now(), errors.clone()));
         })?;
         let lists = new_files.lists();
-        let mut summary = check::summary(&settings, lists.counts());
-        let restart_keys = needs_restart(&self.startup_settings, &settings);
+        let mut summary = check::summary(&settings, lists.network_counts());
+        let restart_keys = keys_needing_restart(&self.startup_settings, &settings);
         for key in &restart_keys {
             summary.push_str(&format!("{key}: takes effect at the next start\n"));
         }
@@ -34,10 +34,10 @@ impl ServiceState {
             lease_refresher.flush(LEDGER_TIMEOUT);
         }
         // The lock prevents a concurrent poll from putting lists of the old settings into the new ones.
-        let mut files = self.files.lock();
+        let mut files = self.address_list_files.lock();
         self.handle.replace_settings(settings, lists);
         *files = new_files;
-        *self.settings.lock() = SettingsView { loaded: now, last_reload_error: None };
+        *self.settings.lock() = SettingsView { loaded_at: now, last_reload_error: None };
         match restart_keys.is_empty() {
             true => info!("Configuration reloaded"),
             false => warn!("Configuration reloaded; {} take effect at the next start", restart_keys.join(", ")),
@@ -48,7 +48,7 @@ impl ServiceState {
     /// Loads the settings and their address lists. Returns all errors of either.
     fn reload_settings(&self, names: &[&str]) -> Result<(Settings, AddressListFiles), String> {
         let settings = (self.source)(names).map_err(|errors| errors.to_string())?;
-        let files = AddressListFiles::read(settings.list_files()).map_err(|errors| errors.to_string())?;
+        let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
         Ok((settings, files))
     }
 
@@ -63,15 +63,15 @@ impl ServiceState {
 
     /// Reloads the changed address lists. A list with errors keeps its previous version.
     pub(super) fn reload_address_lists(&self) {
-        let mut files = self.files.lock();
+        let mut files = self.address_list_files.lock();
         let ReloadResult { changed, lists, errors } = files.reload_changed();
         for error in errors {
             warn!("Rejected address list: {error}; keeping the previous version");
         }
         if let Some(lists) = lists {
-            let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
+            let names = self.handle.with_settings(|settings| settings.rules.address_list_names.clone());
             for index in changed {
-                info!("Address list {} changed: loaded {}", names[index], count_text(lists.counts()[index]));
+                info!("Address list {} changed: loaded {}", names[index], count_text(lists.network_counts()[index]));
             }
             self.handle.replace_lists(lists);
         }
@@ -82,15 +82,15 @@ impl ServiceState {
         &self,
         files: &'f AddressListFiles,
     ) -> impl Iterator<Item = (String, usize, Option<&'f str>)> + use<'f> {
-        let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
+        let names = self.handle.with_settings(|settings| settings.rules.address_list_names.clone());
         names.into_iter().zip(files.states()).map(|(name, (networks, error))| (name, networks, error))
     }
 }
 
 /// Returns the changed keys that a running gateway cannot apply.
-pub(super) fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
+pub(super) fn keys_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let admin = |settings: &Settings| settings.admin.as_ref().map(|admin| (admin.listen, admin.token.clone()));
-    let max_clients = |settings: &Settings| settings.limits.max_clients;
+    let max_clients = |settings: &Settings| settings.limits.max_tracked_clients;
     [
         ("listen", old.listen != new.listen),
         ("workers", old.workers != new.workers),
@@ -99,7 +99,7 @@ pub(super) fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str>
         ("ledger", old.ledger != new.ledger),
         ("operators", old.operators != new.operators),
         ("verify.dns", old.verify.dns != new.verify.dns),
-        ("verify.refresh_interval", old.verify.refresh != new.verify.refresh),
+        ("verify.refresh_interval", old.verify.refresh_interval != new.verify.refresh_interval),
         ("log.access", old.log.access != new.log.access),
         ("log.level", old.log.level != new.log.level),
         ("limits.max_tracked_clients", max_clients(old) != max_clients(new)),

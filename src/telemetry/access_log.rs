@@ -23,16 +23,16 @@ pub enum LogTarget {
 
 /// Handle of the access log and its writer thread.
 pub struct AccessLog {
-    orders: SyncSender<WriterCommand>,
+    commands: SyncSender<WriterCommand>,
     shared: Arc<LogShared>,
     writer: Thread,
     finished: Mutex<Receiver<()>>,
 }
 
-/// Buffer of one worker. It is handed to the writer once it holds [`HAND_OVER_BYTES`].
+/// Buffer of one worker. It is handed to the writer once it holds [`FLUSH_THRESHOLD_BYTES`].
 pub struct LogBuffer {
     lines: Lines,
-    orders: SyncSender<WriterCommand>,
+    commands: SyncSender<WriterCommand>,
     shared: Arc<LogShared>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct LogShared {
     pub(super) reopen: AtomicBool,
     /// True while the process exits. The writer then no longer waits for the disk.
     pub(super) closing: AtomicBool,
-    spare: Mutex<Vec<Vec<u8>>>,
+    spare_buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl AccessLog {
@@ -74,12 +74,12 @@ impl AccessLog {
             writer.run();
             drop(done);
         })?;
-        Ok(Self { orders: commands, shared, writer: thread.thread().clone(), finished: Mutex::new(finished) })
+        Ok(Self { commands, shared, writer: thread.thread().clone(), finished: Mutex::new(finished) })
     }
 
     /// Returns a new buffer for a worker.
     pub fn buffer(&self) -> LogBuffer {
-        LogBuffer { lines: Lines::default(), orders: self.orders.clone(), shared: Arc::clone(&self.shared) }
+        LogBuffer { lines: Lines::default(), commands: self.commands.clone(), shared: Arc::clone(&self.shared) }
     }
 
     /// Returns the number of lines dropped so far.
@@ -103,21 +103,21 @@ impl AccessLog {
     /// Wakes the writer, which waits for a command or, while the disk is full, for the next retry. A full inbox needs
     /// no further command.
     fn wake(&self) {
-        let _ = self.orders.try_send(WriterCommand::Wake);
+        let _ = self.commands.try_send(WriterCommand::Wake);
         self.writer.unpark();
     }
 }
 
 impl LogBuffer {
-    /// Returns the buffer for the next line. The caller then calls [`LogBuffer::appended`].
+    /// Returns the buffer for the next line. The caller then calls [`LogBuffer::end_line`].
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.lines.bytes
     }
 
     /// Counts the appended line; hands the buffer over once it is large enough.
-    pub(super) fn appended(&mut self) {
+    pub(super) fn end_line(&mut self) {
         self.lines.count += 1;
-        if self.lines.bytes.len() >= HAND_OVER_BYTES {
+        if self.lines.bytes.len() >= FLUSH_THRESHOLD_BYTES {
             self.flush();
         }
     }
@@ -130,7 +130,7 @@ impl LogBuffer {
         let empty = Lines { bytes: self.shared.spare_buffer(), count: 0 };
         let full = std::mem::replace(&mut self.lines, empty);
         if let Err(TrySendError::Full(command) | TrySendError::Disconnected(command)) =
-            self.orders.try_send(WriterCommand::Write(full))
+            self.commands.try_send(WriterCommand::Write(full))
             && let WriterCommand::Write(lines) = command
         {
             self.shared.drop_lines(lines.count);
@@ -146,14 +146,14 @@ impl LogShared {
 
     pub(super) fn return_buffer(&self, mut buffer: Vec<u8>) {
         buffer.clear();
-        let mut spare = self.spare.lock();
-        if spare.len() < QUEUE_LENGTH && buffer.capacity() <= 4 * HAND_OVER_BYTES {
-            spare.push(buffer);
+        let mut spare_buffers = self.spare_buffers.lock();
+        if spare_buffers.len() < QUEUE_LENGTH && buffer.capacity() <= 4 * FLUSH_THRESHOLD_BYTES {
+            spare_buffers.push(buffer);
         }
     }
 
     fn spare_buffer(&self) -> Vec<u8> {
-        self.spare.lock().pop().unwrap_or_else(|| Vec::with_capacity(HAND_OVER_BYTES + LINE_BYTES))
+        self.spare_buffers.lock().pop().unwrap_or_else(|| Vec::with_capacity(FLUSH_THRESHOLD_BYTES + LINE_BYTES))
     }
 }
 
@@ -166,7 +166,7 @@ fn open(path: &Path) -> io::Result<Box<dyn io::Write + Send>> {
 
 /// Size from which a buffer is handed over before the next tick: about 400 lines. Waking the writer costs more than
 /// writing a dozen lines.
-pub(super) const HAND_OVER_BYTES: usize = 256 * 1024;
+pub(super) const FLUSH_THRESHOLD_BYTES: usize = 256 * 1024;
 
 /// Room for the line that exceeds the size.
 const LINE_BYTES: usize = 4 * 1024;

@@ -10,7 +10,7 @@ pub struct LogField {
     /// Name of the field.
     pub name: &'static str,
     /// JSON type of the value.
-    pub form: &'static str,
+    pub json_type: &'static str,
     /// Meaning of the value, as sentences.
     pub meaning: &'static str,
 }
@@ -251,8 +251,8 @@ pub const EVIDENCE: &[LogValue] = &[
     value("api_key", "The client sent a known key of the class."),
 ];
 
-const fn field(name: &'static str, form: &'static str, meaning: &'static str) -> LogField {
-    LogField { name, form, meaning }
+const fn field(name: &'static str, json_type: &'static str, meaning: &'static str) -> LogField {
+    LogField { name, json_type, meaning }
 }
 
 const fn value(value: &'static str, meaning: &'static str) -> LogValue {

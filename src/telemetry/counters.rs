@@ -20,16 +20,16 @@ pub struct WorkerCounters {
     pub(super) signals: [u64; Signal::ALL.len()],
     pub(super) kinds: [[u64; 2]; ClientKind::ALL.len()],
     /// Responses to requests that were rejected before classification, by status class.
-    pub(super) unclassed: [u64; StatusClass::NAMES.len()],
+    pub(super) unclassified: [u64; StatusClass::NAMES.len()],
     pub(super) connections_open: u64,
     pub(super) connections_refused: u64,
-    known: SlotIndex,
+    slot_index: SlotIndex,
 }
 
 /// Slots of the classes and scopes of the current config, so that names are compared once and not for every request.
 #[derive(Clone, Debug, Default)]
 struct SlotIndex {
-    settings: u64,
+    config_number: u64,
     classes: SlotMap,
     /// The default scope, then the scopes by id.
     scopes: SlotMap,
@@ -76,13 +76,13 @@ impl WorkerCounters {
     pub fn record(&mut self, record: &Record<'_>) {
         let refused = usize::from(matches!(record.outcome, RecordedOutcome::Refused(_)));
         self.kinds[record.kind as usize][refused] += 1;
-        self.known.reset_for(record.names.settings());
-        self.known
+        self.slot_index.reset_for(record.names.config_number());
+        self.slot_index
             .classes
             .counters_of(usize::from(record.class.0), &mut self.classes, || record.class_name)
             .record(record);
         if let Some(origin) = record.origin {
-            let code = origin.status.map_or(StatusClass::ERROR, StatusClass::of);
+            let code = origin.status.map_or(StatusClass::ERROR, StatusClass::from_status);
             self.each_scope(record.names, origin.scopes, |scope| {
                 scope.codes[code.index()] += 1;
                 scope.duration.record(origin.duration);
@@ -105,8 +105,8 @@ impl WorkerCounters {
         scopes: &[ScopeId],
         mut each: impl FnMut(&mut ScopeCounters),
     ) {
-        let Self { known: index, scopes: slots, .. } = self;
-        index.reset_for(names.settings());
+        let Self { slot_index: index, scopes: slots, .. } = self;
+        index.reset_for(names.config_number());
         if scopes.is_empty() {
             each(index.scopes.counters_of(0, slots, || DEFAULT_SCOPE));
         }
@@ -117,7 +117,7 @@ impl WorkerCounters {
 
     /// Counts a response to a request that was rejected before classification.
     pub fn response_without_class(&mut self, status: u16) {
-        self.unclassed[StatusClass::of(status).index()] += 1;
+        self.unclassified[StatusClass::from_status(status).index()] += 1;
     }
 
     /// Counts an accepted connection.
@@ -145,7 +145,7 @@ impl WorkerCounters {
                 .zeroed_except(|scope| ScopeCounters { inflight: scope.inflight, ..ScopeCounters::default() }),
             operators: self.operators.zeroed(),
             connections_open: self.connections_open,
-            known: std::mem::take(&mut self.known),
+            slot_index: std::mem::take(&mut self.slot_index),
             ..Self::default()
         };
         std::mem::replace(self, left)
@@ -169,7 +169,7 @@ impl WorkerCounters {
         }
         self.kinds.iter_mut().zip(&other.kinds).for_each(|(total, kind)| add(total, kind));
         add(&mut self.signals, &other.signals);
-        add(&mut self.unclassed, &other.unclassed);
+        add(&mut self.unclassified, &other.unclassified);
         self.connections_refused += other.connections_refused;
     }
 }
@@ -177,7 +177,7 @@ impl WorkerCounters {
 impl ClassCounters {
     fn record(&mut self, record: &Record<'_>) {
         match record.outcome {
-            RecordedOutcome::Admitted { shadow } => {
+            RecordedOutcome::Admitted { shadow_reason: shadow } => {
                 self.admitted += 1;
                 self.admitted_duration.record(record.total);
                 if let Some(reason) = shadow {
@@ -189,7 +189,7 @@ impl ClassCounters {
                 self.refused_duration.record(record.total);
             }
         }
-        self.codes[StatusClass::of(record.status).index()] += 1;
+        self.codes[StatusClass::from_status(record.status).index()] += 1;
     }
 
     fn merge(&mut self, other: &Self) {
@@ -250,10 +250,10 @@ impl<T: Default> NamedSlots<T> {
 }
 
 impl SlotIndex {
-    /// Clears the index if it belongs to another config than `settings`.
-    fn reset_for(&mut self, settings: u64) {
-        if self.settings != settings {
-            *self = Self { settings, ..Self::default() };
+    /// Clears the index if it belongs to another config than `config_number`.
+    fn reset_for(&mut self, config_number: u64) {
+        if self.config_number != config_number {
+            *self = Self { config_number, ..Self::default() };
         }
     }
 }
@@ -283,7 +283,7 @@ pub(super) const DEFAULT_SCOPE: &str = "default";
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{TestNames, person};
+    use super::super::sample::{TestNames, sample_record};
     use super::*;
     use crate::policy::ClassId;
 
@@ -294,10 +294,10 @@ mod tests {
             counters.classes.get_or_insert(name);
         }
         let names = &TestNames(1);
-        counters.record(&person());
-        counters.record(&Record { class: ClassId(0), names, ..person() });
-        counters.record(&Record { class: ClassId(1), class_name: "bot", names, ..person() });
-        counters.record(&Record { class: ClassId(7), class_name: "new", names, ..person() });
+        counters.record(&sample_record());
+        counters.record(&Record { class: ClassId(0), names, ..sample_record() });
+        counters.record(&Record { class: ClassId(1), class_name: "bot", names, ..sample_record() });
+        counters.record(&Record { class: ClassId(7), class_name: "new", names, ..sample_record() });
         let counts: Vec<_> = counters.classes.iter().map(|(name, class)| (name, class.admitted)).collect();
         assert_eq!(counts, [("bot", 1), ("person", 2), ("new", 1)]);
     }
@@ -323,7 +323,7 @@ mod tests {
         let mut counters = WorkerCounters::default();
         counters.connection_opened();
         counters.scopes.get_or_insert("default").inflight = 3;
-        counters.record(&person());
+        counters.record(&sample_record());
         let mut total = WorkerCounters::default();
         total.merge(&counters.take_all());
         total.merge(&counters.take_all());
@@ -336,8 +336,9 @@ mod tests {
     fn address_proof_is_counted_per_operator() {
         use crate::policy::OperatorId;
         let mut counters = WorkerCounters::default();
-        counters.record(&Record { evidence: &[None, Some(Evidence::AddressVerified(OperatorId(0)))], ..person() });
-        counters.record(&Record { evidence: &[Some(Evidence::AddressMismatch(OperatorId(0)))], ..person() });
+        counters
+            .record(&Record { evidence: &[None, Some(Evidence::AddressVerified(OperatorId(0)))], ..sample_record() });
+        counters.record(&Record { evidence: &[Some(Evidence::AddressMismatch(OperatorId(0)))], ..sample_record() });
         let google = counters.operators.get_or_insert("googlebot");
         assert_eq!((google.verified, google.impostor), (1, 1));
     }
@@ -354,7 +355,7 @@ mod tests {
             Evidence::SignatureUnknown(Some(OperatorId(0))),
             Evidence::SignatureUnlisted,
         ] {
-            counters.record(&Record { evidence: &[None, Some(evidence)], ..person() });
+            counters.record(&Record { evidence: &[None, Some(evidence)], ..sample_record() });
         }
         let mut total = WorkerCounters::default();
         total.merge(&counters.take_all());

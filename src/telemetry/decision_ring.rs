@@ -25,13 +25,13 @@ impl DecisionRing {
     /// Creates a ring of up to `capacity` decisions; fewer if their lines are longer than [`TYPICAL_LINE_BYTES`].
     pub(super) fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        let bytes = (capacity * TYPICAL_LINE_BYTES).max(LINE_BYTES_MAX);
+        let bytes = (capacity * TYPICAL_LINE_BYTES).max(MAX_LINE_BYTES);
         Self { entries: vec![RingEntry::default(); capacity].into(), next: 0, text: vec![0; bytes].into(), written: 0 }
     }
 
-    /// Stores the line of decision `id`, unless it is longer than [`LINE_BYTES_MAX`].
+    /// Stores the line of decision `id`, unless it is longer than [`MAX_LINE_BYTES`].
     pub(super) fn push(&mut self, id: u64, line: &[u8]) {
-        if line.len() > LINE_BYTES_MAX {
+        if line.len() > MAX_LINE_BYTES {
             return;
         }
         let left = self.text.len() - self.position(self.written);
@@ -62,7 +62,7 @@ impl DecisionRing {
 const TYPICAL_LINE_BYTES: usize = 1024;
 
 /// Longer lines are not stored, because each would replace several others.
-const LINE_BYTES_MAX: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn found_lines_equal_the_stored_lines(lengths in proptest::collection::vec(1..=LINE_BYTES_MAX, 1..40)) {
+        fn found_lines_equal_the_stored_lines(lengths in proptest::collection::vec(1..=MAX_LINE_BYTES, 1..40)) {
             let mut ring = DecisionRing::new(8);
             let line = |index: usize| vec![index as u8; lengths[index]];
             for last in 0..lengths.len() {
@@ -91,7 +91,7 @@ mod tests {
                     prop_assert!(found.is_none_or(|found| *found == *line));
                     let bytes_since: usize = lengths[index..=last].iter().sum();
                     prop_assert!(
-                        found.is_some() || last - index >= 8 || bytes_since + LINE_BYTES_MAX > 8 * TYPICAL_LINE_BYTES
+                        found.is_some() || last - index >= 8 || bytes_since + MAX_LINE_BYTES > 8 * TYPICAL_LINE_BYTES
                     );
                 }
             }
@@ -102,7 +102,7 @@ mod tests {
     fn oversized_line_evicts_nothing() {
         let mut ring = DecisionRing::new(1);
         ring.push(1, b"one");
-        ring.push(2, &[b'x'; LINE_BYTES_MAX + 1]);
+        ring.push(2, &[b'x'; MAX_LINE_BYTES + 1]);
         assert_eq!((ring.find(1), ring.find(2)), (Some(&b"one"[..]), None));
     }
 }

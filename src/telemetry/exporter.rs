@@ -1,6 +1,6 @@
 //! Prometheus exporter: adds up the counters of all workers and reads the state of the engine.
 
-use super::ListsView;
+use super::NetworkListsView;
 use super::counters::{ClassCounters, WorkerCounters};
 use super::exposition::Exposition;
 use super::metrics::*;
@@ -59,7 +59,7 @@ impl Exporter {
         quotas: &[QuotaView],
         scopes: &[ScopeState],
         operators: &[&str],
-        lists: &ListsView<'_>,
+        lists: &NetworkListsView<'_>,
     ) -> String {
         self.count_requests(counters);
         self.count_connections_and_kinds(counters);
@@ -102,7 +102,7 @@ impl Exporter {
         for (signal, &count) in Signal::ALL.iter().zip(&counters.signals) {
             self.count(SUSPECTED, &[signal.name()], count);
         }
-        self.count_codes("", &counters.unclassed);
+        self.count_codes("", &counters.unclassified);
     }
 
     fn count_codes(&self, class: &str, codes: &[u64]) {
@@ -192,7 +192,7 @@ fn write_quotas(text: &mut Exposition, quotas: &[QuotaView]) {
     let mut family = text.family(QUOTA_GUARD_UNITS);
     each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.guard_admitted));
     let mut family = text.family(TIER_SHED);
-    each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.shed.ratio()));
+    each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.shed_share.ratio()));
 }
 
 fn each_quota<T: Display>(text: &mut Exposition, quotas: &[QuotaView], metric: Metric, value: fn(&QuotaView) -> T) {

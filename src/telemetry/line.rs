@@ -15,32 +15,32 @@ use std::net::IpAddr;
 pub struct LineWriter {
     /// Start of the process, in microseconds since 1970 (`started_us`). Sequence numbers count from there. Replay
     /// detects a restart by it, after which clients and shares start again.
-    run: u64,
-    admitted: TimestampWriter,
-    settled: TimestampWriter,
-    passages: FragmentCache,
+    started_us: u64,
+    admitted_at: TimestampWriter,
+    settled_at: TimestampWriter,
+    fragments: FragmentCache,
 }
 
 impl LineWriter {
     /// Creates a writer for a process that was started at `started`.
     pub fn starting_at(started: Timestamp) -> Self {
-        Self { run: started.0 / 1000, ..Self::default() }
+        Self { started_us: started.0 / 1000, ..Self::default() }
     }
 
     /// Appends `record` to `out` as one line of JSON, with all fields that `tidegate replay` needs to repeat the
     /// decision.
     pub fn write_json(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
         out.extend_from_slice(b"{\"time\":\"");
-        self.admitted.write(out, record.admitted);
+        self.admitted_at.write(out, record.admitted_at);
         out.extend_from_slice(b"\",\"settled\":\"");
-        self.settled.write(out, record.settled);
+        self.settled_at.write(out, record.settled_at);
         out.extend_from_slice(b"\",\"started_us\":");
-        number_text::write_u64(out, self.run);
+        number_text::write_u64(out, self.started_us);
         out.extend_from_slice(b",\"id\":\"");
         out.extend_from_slice(&hexadecimal(record.id));
         client(out, record);
         request(out, record);
-        let fragment = self.passages.get_or_render(record);
+        let fragment = self.fragments.get_or_render(record);
         out.extend_from_slice(fragment.text());
         write_numbers(out, record, fragment);
     }
@@ -95,7 +95,11 @@ fn write_numbers(out: &mut Vec<u8>, record: &Record<'_>, fragment: &LineFragment
     json::number_or_null(out, record.retry_after_s);
     out.extend_from_slice(b",\"tier\":");
     json::number_or_null(out, record.tier.map(u64::from));
-    out.extend_from_slice(if record.guarded { b",\"guard_admitted\":true" } else { b",\"guard_admitted\":false" });
+    out.extend_from_slice(if record.guard_admitted {
+        b",\"guard_admitted\":true"
+    } else {
+        b",\"guard_admitted\":false"
+    });
     out.extend_from_slice(b",\"bot_score\":");
     json::number_or_null(out, record.bot_score.map(u64::from));
     out.extend_from_slice(b",\"used\":{");

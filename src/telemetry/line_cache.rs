@@ -21,7 +21,7 @@ pub(super) struct FragmentCache(Box<[Option<LineFragment>]>);
 /// A rendered fragment and its key.
 #[derive(Clone, Debug)]
 pub(super) struct LineFragment {
-    about: FragmentKey,
+    key: FragmentKey,
     /// Text from `headers_seen` to the field before `retry_after_s`.
     text: Vec<u8>,
     /// JSON object key of each quota, with its colon.
@@ -31,7 +31,7 @@ pub(super) struct LineFragment {
 /// All values that a fragment depends on. Records with equal keys have equal fragments.
 #[derive(Clone, Debug)]
 struct FragmentKey {
-    settings: u64,
+    config_number: u64,
     headers_seen: HeadersSeen,
     kind: ClientKind,
     class: ClassId,
@@ -53,7 +53,7 @@ impl FragmentCache {
     /// Returns the fragment of `record`; renders it if it is not cached.
     pub(super) fn get_or_render(&mut self, record: &Record<'_>) -> &LineFragment {
         let entry = &mut self.0[slot(record)];
-        if !entry.as_ref().is_some_and(|fragment| fragment.about.matches(record)) {
+        if !entry.as_ref().is_some_and(|fragment| fragment.key.matches(record)) {
             *entry = None;
         }
         entry.get_or_insert_with(|| LineFragment::new(record))
@@ -72,7 +72,7 @@ impl LineFragment {
             key.push(b':');
             key.into()
         };
-        Self { about: FragmentKey::of(record), text, quotas: record.charges.iter().map(key).collect() }
+        Self { key: FragmentKey::from_record(record), text, quotas: record.charges.iter().map(key).collect() }
     }
 
     /// Returns the rendered text.
@@ -87,10 +87,10 @@ impl LineFragment {
 }
 
 impl FragmentKey {
-    fn of(record: &Record<'_>) -> Self {
-        let charges = record.charges.iter().map(|charge| (charge.quota, charge.expected, charge.settled));
+    fn from_record(record: &Record<'_>) -> Self {
+        let charges = record.charges.iter().map(|charge| (charge.quota, charge.cost, charge.charged));
         Self {
-            settings: record.names.settings(),
+            config_number: record.names.config_number(),
             headers_seen: record.headers_seen,
             kind: record.kind,
             class: record.class,
@@ -105,9 +105,9 @@ impl FragmentKey {
 
     fn matches(&self, record: &Record<'_>) -> bool {
         let same_charge = |(cached, charge): (&(QuotaId, Units, Units), &QuotaCharge<'_>)| {
-            *cached == (charge.quota, charge.expected, charge.settled)
+            *cached == (charge.quota, charge.cost, charge.charged)
         };
-        self.settings == record.names.settings()
+        self.config_number == record.names.config_number()
             && self.headers_seen == record.headers_seen
             && self.kind == record.kind
             && self.class == record.class
@@ -126,7 +126,7 @@ fn slot(record: &Record<'_>) -> usize {
     let mut hasher = FixedState::default().build_hasher();
     (record.class, record.route, record.outcome, record.headers_seen).hash(&mut hasher);
     record.evidence.iter().for_each(|evidence| evidence.hash(&mut hasher));
-    record.charges.iter().for_each(|charge| (charge.expected, charge.settled).hash(&mut hasher));
+    record.charges.iter().for_each(|charge| (charge.cost, charge.charged).hash(&mut hasher));
     hasher.finish() as usize % CACHE_SLOTS
 }
 
@@ -160,14 +160,14 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
 }
 
 fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
-    amounts(out, b",\"cost\":{", record.charges, |charge| charge.expected);
-    amounts(out, b"},\"charged\":{", record.charges, |charge| charge.settled);
+    amounts(out, b",\"cost\":{", record.charges, |charge| charge.cost);
+    amounts(out, b"},\"charged\":{", record.charges, |charge| charge.charged);
     out.extend_from_slice(b"},\"verdict\":");
     json::string(out, record.outcome.verdict().as_bytes());
     out.extend_from_slice(b",\"reason\":");
     reason(out, record.outcome.reason());
     out.extend_from_slice(b",\"shadow_reason\":");
-    reason(out, record.outcome.shadow());
+    reason(out, record.outcome.shadow_reason());
 }
 
 fn amounts(out: &mut Vec<u8>, opening: &[u8], charges: &[QuotaCharge<'_>], amount: fn(&QuotaCharge<'_>) -> Units) {
@@ -187,7 +187,7 @@ fn reason(out: &mut Vec<u8>, reason: Option<Reason>) {
 /// Writes one entry of `evidence`, such as `user_agent_match:GPTBot`: the finding and the name that it refers to.
 fn evidence(out: &mut Vec<u8>, entry: Evidence, names: &dyn NameResolver) {
     let (label, name) = match entry {
-        Evidence::UserAgentRule(index) => ("user_agent_rule:", names.agent_rule(index)),
+        Evidence::UserAgentRule(index) => ("user_agent_rule:", names.user_agent_rule(index)),
         Evidence::NoUserAgent => ("no_user_agent", ""),
         Evidence::UserAgentNoMatch => ("user_agent_no_match", ""),
         Evidence::UserAgentMatch(bot) => ("user_agent_match:", names.bot(bot)),

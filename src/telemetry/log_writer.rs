@@ -26,21 +26,21 @@ pub(super) enum WriterCommand {
 pub(super) struct LogWriter<O> {
     open: O,
     sink: Box<dyn Write + Send>,
-    inbox: Receiver<WriterCommand>,
+    commands: Receiver<WriterCommand>,
     shared: Arc<LogShared>,
-    failing: bool,
+    is_failing: bool,
 }
 
 impl<O: OpenSink> LogWriter<O> {
-    pub(super) fn new(mut open: O, inbox: Receiver<WriterCommand>, shared: Arc<LogShared>) -> io::Result<Self> {
+    pub(super) fn new(mut open: O, commands: Receiver<WriterCommand>, shared: Arc<LogShared>) -> io::Result<Self> {
         let sink = open()?;
-        Ok(Self { open, sink, inbox, shared, failing: false })
+        Ok(Self { open, sink, commands, shared, is_failing: false })
     }
 
     /// Runs until the log is closed and the queue is empty, or until all senders are gone.
     pub(super) fn run(mut self) {
         while let Some(command) = self.next() {
-            self.reopen_if_asked();
+            self.reopen_if_requested();
             if let WriterCommand::Write(lines) = command {
                 self.write(lines);
             }
@@ -50,12 +50,12 @@ impl<O: OpenSink> LogWriter<O> {
 
     fn next(&self) -> Option<WriterCommand> {
         match self.shared.closing.load(Ordering::Acquire) {
-            true => self.inbox.try_recv().ok(),
-            false => self.inbox.recv().ok(),
+            true => self.commands.try_recv().ok(),
+            false => self.commands.recv().ok(),
         }
     }
 
-    fn reopen_if_asked(&mut self) {
+    fn reopen_if_requested(&mut self) {
         if !self.shared.reopen.swap(false, Ordering::AcqRel) {
             return;
         }
@@ -81,7 +81,7 @@ impl<O: OpenSink> LogWriter<O> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => self.back_off(&error),
             }
-            if self.failing && self.shared.closing.load(Ordering::Acquire) {
+            if self.is_failing && self.shared.closing.load(Ordering::Acquire) {
                 self.shared.drop_lines(count_lines(rest));
                 break;
             }
@@ -91,18 +91,18 @@ impl<O: OpenSink> LogWriter<O> {
     }
 
     fn back_off(&mut self, error: &io::Error) {
-        if !self.failing {
-            self.failing = true;
+        if !self.is_failing {
+            self.is_failing = true;
             warn!(%error, "Access log not writable, retrying every second: {error}");
         }
         if !self.shared.closing.load(Ordering::Acquire) {
-            thread::park_timeout(RETRY_AFTER);
+            thread::park_timeout(RETRY_INTERVAL);
         }
-        self.reopen_if_asked();
+        self.reopen_if_requested();
     }
 
     fn on_recovered(&mut self) {
-        if std::mem::take(&mut self.failing) {
+        if std::mem::take(&mut self.is_failing) {
             info!("Access log writable again");
         }
     }
@@ -113,4 +113,4 @@ fn count_lines(bytes: &[u8]) -> u64 {
 }
 
 /// Interval between attempts while the disk cannot be written.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);

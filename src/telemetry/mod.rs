@@ -53,22 +53,22 @@ pub struct Telemetry {
     exporter: Exporter,
     totals: Mutex<WorkerCounters>,
     workers: Mutex<Vec<WorkerTelemetry>>,
-    started: Timestamp,
+    started_at: Timestamp,
     log: Option<AccessLog>,
 }
 
 /// State of all address lists and range lists.
 #[derive(Clone, Debug, Default)]
-pub struct ListsView<'a> {
+pub struct NetworkListsView<'a> {
     /// Address lists of the config.
-    pub lists: Vec<ListView>,
+    pub lists: Vec<AddressListView>,
     /// Operators that have range lists, each with the number of lists that could not be refreshed.
     pub stale_ranges: Vec<(&'a str, usize)>,
 }
 
 /// State of one address list of the config.
 #[derive(Clone, Debug)]
-pub struct ListView {
+pub struct AddressListView {
     /// Name of the list.
     pub name: String,
     /// Number of networks, as last loaded.
@@ -97,17 +97,17 @@ pub enum VerificationResult {
 
 impl Telemetry {
     /// Creates telemetry that writes to `log`; without a log, only the last lines are kept in memory.
-    pub fn new(log: Option<AccessLog>, build: (&str, &str), started: Timestamp) -> Self {
+    pub fn new(log: Option<AccessLog>, build: (&str, &str), started_at: Timestamp) -> Self {
         let exporter = Exporter::new();
         let (version, revision) = build;
         exporter.gauge(BUILD_INFO, &[version, revision], 1.0);
-        exporter.gauge(START_TIME, &[], started.seconds() as f64);
-        Self { exporter, totals: Mutex::default(), workers: Mutex::default(), started, log }
+        exporter.gauge(START_TIME, &[], started_at.seconds() as f64);
+        Self { exporter, totals: Mutex::default(), workers: Mutex::default(), started_at, log }
     }
 
     /// Adds a worker and returns its handle.
     pub fn worker(&self) -> WorkerTelemetry {
-        let worker = WorkerTelemetry::new(self.log.as_ref().map(AccessLog::buffer), self.started);
+        let worker = WorkerTelemetry::new(self.log.as_ref().map(AccessLog::buffer), self.started_at);
         self.workers.lock().push(worker.clone());
         worker
     }
@@ -136,7 +136,7 @@ impl Telemetry {
     }
 
     /// Counts a verification in the background. `operator` is a name of the built-in list.
-    pub fn verification(&self, operator: &str, method: VerificationMethod, result: VerificationResult) {
+    pub fn record_verification(&self, operator: &str, method: VerificationMethod, result: VerificationResult) {
         self.exporter.add_one(VERIFICATIONS, &[operator, method.name(), result.name()]);
     }
 
@@ -150,9 +150,9 @@ impl Telemetry {
         self.exporter.gauge(CRAWL_DELAY_ADVERTISED, &[operator], compliance.advertised.unwrap_or(0).into());
         for (metric, total) in [
             (CRAWLER_REQUESTS, compliance.requests),
-            (ROBOTS_REQUESTS, compliance.robots),
-            (CRAWL_INTERVALS, compliance.intervals),
-            (CRAWL_INTERVAL_SECONDS, compliance.intervals_total.as_secs()),
+            (ROBOTS_REQUESTS, compliance.robots_txt_requests),
+            (CRAWL_INTERVALS, compliance.interval_count),
+            (CRAWL_INTERVAL_SECONDS, compliance.total_interval.as_secs()),
             (CRAWL_DELAY_VIOLATIONS, compliance.violations),
         ] {
             self.exporter.count(metric, &[operator], total);
@@ -164,7 +164,7 @@ impl Telemetry {
         &self,
         admission: &Admission,
         operators: &[&str],
-        lists: &ListsView<'_>,
+        lists: &NetworkListsView<'_>,
         now: Timestamp,
         uptime: Timestamp,
     ) -> String {
@@ -179,7 +179,7 @@ impl Telemetry {
         let mut totals = self.totals.lock();
         let mut open = Vec::new();
         for worker in self.workers.lock().iter() {
-            let taken = worker.0.lock().cells.take_all();
+            let taken = worker.0.lock().counters.take_all();
             totals.merge(&taken);
             open.push(taken);
         }
@@ -202,14 +202,21 @@ impl Telemetry {
             .lock()
             .iter()
             .filter_map(|worker| {
-                worker.0.lock().cells.scopes.iter().find(|(name, _)| *name == scope).map(|(_, counts)| counts.inflight)
+                worker
+                    .0
+                    .lock()
+                    .counters
+                    .scopes
+                    .iter()
+                    .find(|(name, _)| *name == scope)
+                    .map(|(_, counts)| counts.inflight)
             })
             .sum()
     }
 
     /// Returns the access log line of decision `id`, or `None` if no worker stores it any more.
     pub fn decision(&self, id: u64) -> Option<Vec<u8>> {
-        self.workers.lock().iter().find_map(|worker| worker.0.lock().recent.find(id).map(<[u8]>::to_vec))
+        self.workers.lock().iter().find_map(|worker| worker.0.lock().decisions.find(id).map(<[u8]>::to_vec))
     }
 
     /// Returns the number of access log lines dropped because the disk could not keep up.

@@ -12,9 +12,9 @@ use std::time::Duration;
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
     /// Time of the verdict (`time`).
-    pub admitted: Timestamp,
+    pub admitted_at: Timestamp,
     /// Time of settlement, when the response was sent.
-    pub settled: Timestamp,
+    pub settled_at: Timestamp,
     /// Id of the decision, as sent to the client in `X-Tidegate-Decision`.
     pub id: u64,
     /// Address of the client.
@@ -104,7 +104,7 @@ pub struct Record<'a> {
     /// Number of tiers that the class had entered.
     pub tier: Option<u8>,
     /// True if a tier or the pacing plan refused the request and the crawler guard admitted it (`guard_admitted`).
-    pub guarded: bool,
+    pub guard_admitted: bool,
     /// Time of the request in the queue of its scopes (`scope_wait_ms`).
     pub scope_wait: Duration,
     /// Request to the origin, if one was sent; its duration is `origin_ms`.
@@ -125,9 +125,9 @@ pub struct QuotaCharge<'a> {
     /// Name of the quota.
     pub quota_name: &'a str,
     /// Units reserved at admission (`cost`).
-    pub expected: Units,
+    pub cost: Units,
     /// Units charged at settlement (`charged`).
-    pub settled: Units,
+    pub charged: Units,
     /// Sequence number of the decision on the quota (`seq`). It sorts lines into the order of admission.
     pub sequence: u64,
     /// Sequence number of the settlement on the quota (`settle_seq`), counted with the decisions. It shows which units
@@ -141,13 +141,13 @@ pub struct QuotaCharge<'a> {
     pub used: Units,
 }
 
-/// Outcome of a request. `verdict` is `admitted` or `refused`.
+/// Outcome of a request. `verdict` is `admitted_at` or `refused`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordedOutcome {
     /// The request was admitted. A rule in shadow mode (`enforce: false`) may have refused it.
     Admitted {
         /// First rule in shadow mode that would have refused the request (`shadow_reason`).
-        shadow: Option<Reason>,
+        shadow_reason: Option<Reason>,
     },
     /// The request was refused. Reasons are, among others, `blocked` (the class has `block: true`), `pacing` (the
     /// pacing plan of the quota), `throttle` (the queue was full, or the wait would have been too long) and `backoff`
@@ -170,13 +170,13 @@ pub struct UpstreamCall<'a> {
 pub trait NameResolver {
     /// Returns the number of the config that the names belong to. While it is the same, all names of classes, routes,
     /// quotas, scopes and rules are the same, and text rendered from them may be reused.
-    fn settings(&self) -> u64;
+    fn config_number(&self) -> u64;
     /// Returns the name of a bot of the list.
     fn bot(&self, bot: BotId) -> &str;
     /// Returns the name of an operator.
     fn operator(&self, operator: OperatorId) -> &str;
     /// Returns the pattern of the user agent rule `index` of the config.
-    fn agent_rule(&self, index: u16) -> &str;
+    fn user_agent_rule(&self, index: u16) -> &str;
     /// Returns the names of the headers and cookies that identify clients of a class, and of the signature fields of
     /// `signed` requests; never their values.
     fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str>;
@@ -204,9 +204,9 @@ impl RecordedOutcome {
     }
 
     /// Returns the reason for which a rule in shadow mode would have refused the request.
-    pub const fn shadow(self) -> Option<Reason> {
+    pub const fn shadow_reason(self) -> Option<Reason> {
         match self {
-            Self::Admitted { shadow } => shadow,
+            Self::Admitted { shadow_reason } => shadow_reason,
             Self::Refused(_) => None,
         }
     }

@@ -10,11 +10,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 /// Returns a record of a human's request for an item that the origin served.
-pub fn person() -> Record<'static> {
+pub fn sample_record() -> Record<'static> {
     let client = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
     Record {
-        admitted: Timestamp(1_795_252_443_123_456_789),
-        settled: Timestamp(1_795_252_443_165_356_789),
+        admitted_at: Timestamp(1_795_252_443_123_456_789),
+        settled_at: Timestamp(1_795_252_443_165_356_789),
         id: 0x00c0_ffee,
         client,
         key: ProxyTrust::default().key(client),
@@ -44,11 +44,11 @@ pub fn person() -> Record<'static> {
         route_name: "/item/*",
         charges: &CHARGES,
         bucket_sequence: None,
-        outcome: RecordedOutcome::Admitted { shadow: None },
+        outcome: RecordedOutcome::Admitted { shadow_reason: None },
         retry_after_s: None,
         tier: None,
         scope: None,
-        guarded: false,
+        guard_admitted: false,
         scope_wait: Duration::ZERO,
         origin: Some(UpstreamCall { scopes: &[], status: Some(200), duration: Duration::from_micros(41_200) }),
         total: Duration::from_micros(41_900),
@@ -60,8 +60,8 @@ pub fn person() -> Record<'static> {
 const CHARGES: [QuotaCharge<'static>; 1] = [QuotaCharge {
     quota: QuotaId(0),
     quota_name: "places_api",
-    expected: Units::from_whole(1),
-    settled: Units::ZERO,
+    cost: Units::from_whole(1),
+    charged: Units::ZERO,
     used: Units::from_milli(6_012_250),
     sequence: 6_044,
     settle_sequence: 6_051,
@@ -72,7 +72,7 @@ const CHARGES: [QuotaCharge<'static>; 1] = [QuotaCharge {
 pub struct TestNames(pub u64);
 
 impl NameResolver for TestNames {
-    fn settings(&self) -> u64 {
+    fn config_number(&self) -> u64 {
         self.0
     }
     fn bot(&self, _bot: BotId) -> &str {
@@ -81,7 +81,7 @@ impl NameResolver for TestNames {
     fn operator(&self, _operator: OperatorId) -> &str {
         "googlebot"
     }
-    fn agent_rule(&self, index: u16) -> &str {
+    fn user_agent_rule(&self, index: u16) -> &str {
         ["rule", "other rule"][usize::from(index) % 2]
     }
     fn key_headers(&self, _class: ClassId, _signed: bool) -> Vec<&str> {

@@ -11,7 +11,7 @@ impl StatusClass {
     pub(super) const ERROR: Self = Self(7);
 
     /// Returns the class of `status`; an invalid status counts as an error.
-    pub(super) const fn of(status: u16) -> Self {
+    pub(super) const fn from_status(status: u16) -> Self {
         Self(match status {
             429 => 4,
             503 => 6,

@@ -1,5 +1,5 @@
 use super::metrics::{METRICS, Metric, MetricKind};
-use super::sample::person;
+use super::sample::sample_record;
 use super::*;
 use crate::engine::{Engine, LeaseMode};
 use crate::policy::class::{Class, ClassMatcher};
@@ -14,17 +14,17 @@ const NOW: Timestamp = Timestamp::from_seconds(1_795_252_443);
 #[test]
 fn every_series_is_unique_with_help_and_type() {
     let fixture = TelemetryFixture::new();
-    fixture.worker.record(&person());
-    fixture.telemetry.verification("googlebot", VerificationMethod::Dns, VerificationResult::Verified);
+    fixture.worker.record(&sample_record());
+    fixture.telemetry.record_verification("googlebot", VerificationMethod::Dns, VerificationResult::Verified);
     fixture.telemetry.set_dns_queue_length(3);
     let operator = crate::policy::OperatorId(0);
     let compliance = ComplianceView {
         operator,
         advertised: Some(9),
         requests: 3,
-        robots: 1,
-        intervals: 1,
-        intervals_total: Duration::ZERO,
+        robots_txt_requests: 1,
+        interval_count: 1,
+        total_interval: Duration::ZERO,
         violations: 1,
     };
     fixture.telemetry.record_compliance("googlebot", &compliance);
@@ -55,17 +55,22 @@ fn configured_series_exist_before_the_first_request() {
 fn scrape_sums_all_workers() {
     let fixture = TelemetryFixture::new();
     let other = fixture.telemetry.worker();
-    fixture.worker.record(&person());
+    fixture.worker.record(&sample_record());
     fixture.worker.connection_opened();
     other.connection_opened();
-    other.upstream_started(&[], person().names);
+    other.upstream_started(&[], sample_record().names);
     fixture.scrape();
-    other.record(&person());
-    other.record(&Record { outcome: RecordedOutcome::Refused(Reason::Bucket), status: 429, origin: None, ..person() });
+    other.record(&sample_record());
     other.record(&Record {
-        outcome: RecordedOutcome::Admitted { shadow: Some(Reason::Tier) },
+        outcome: RecordedOutcome::Refused(Reason::Bucket),
+        status: 429,
         origin: None,
-        ..person()
+        ..sample_record()
+    });
+    other.record(&Record {
+        outcome: RecordedOutcome::Admitted { shadow_reason: Some(Reason::Tier) },
+        origin: None,
+        ..sample_record()
     });
     other.response_without_class(400);
     assert!(fixture.telemetry.origin_inflight().contains(&("default".to_owned(), 1)));
@@ -103,7 +108,7 @@ fn failed_reload_is_exported_until_success() {
 fn decision_is_found_on_any_worker() {
     let fixture = TelemetryFixture::new();
     let other = fixture.telemetry.worker();
-    other.record(&Record { id: 0xbeef, ..person() });
+    other.record(&Record { id: 0xbeef, ..sample_record() });
     let line = fixture.telemetry.decision(0xbeef).expect("remembered");
     let line: serde_json::Value = serde_json::from_slice(&line).expect("JSON");
     assert_eq!(line["id"], "000000000000beef");
@@ -117,7 +122,7 @@ fn close_flushes_all_workers() {
     let log = AccessLog::start(LogTarget::File(path.clone())).expect("the log starts");
     let telemetry = Telemetry::new(Some(log), ("1.0.0", "abc"), NOW);
     let workers = [telemetry.worker(), telemetry.worker()];
-    workers.iter().for_each(|worker| worker.record(&person()));
+    workers.iter().for_each(|worker| worker.record(&sample_record()));
     assert!(telemetry.close(Duration::from_secs(20)));
     assert_eq!(std::fs::read_to_string(path).expect("the log").lines().count(), 2);
 }
@@ -138,14 +143,14 @@ impl TelemetryFixture {
     }
 
     fn scrape(&self) -> String {
-        self.telemetry.render(&self.admission, &["googlebot"], &ListsView::default(), NOW, NOW)
+        self.telemetry.render(&self.admission, &["googlebot"], &NetworkListsView::default(), NOW, NOW)
     }
 }
 
 fn rules() -> Rules {
     let class = |name: &str| Class {
         name: name.into(),
-        when: ClassMatcher::default(),
+        matcher: ClassMatcher::default(),
         blocked: false,
         bucket: None,
         key: Default::default(),
@@ -155,8 +160,8 @@ fn rules() -> Rules {
     };
     Rules {
         trust: Default::default(),
-        behaviour: None,
-        lists: Vec::new(),
+        bot_detection: None,
+        address_list_names: Vec::new(),
         serves_crawl_policy: false,
         user_agent_rules: Vec::new(),
         classes: vec![class("odd \"name\""), class("person")],

@@ -16,8 +16,8 @@ pub struct WorkerTelemetry(pub(super) Arc<Mutex<WorkerState>>);
 
 /// State of a worker's telemetry.
 pub(super) struct WorkerState {
-    pub(super) cells: WorkerCounters,
-    pub(super) recent: DecisionRing,
+    pub(super) counters: WorkerCounters,
+    pub(super) decisions: DecisionRing,
     lines: LineWriter,
     log: Option<LogBuffer>,
     /// Buffer for a line if there is no access log.
@@ -26,24 +26,24 @@ pub(super) struct WorkerState {
 
 impl WorkerTelemetry {
     pub(super) fn new(log: Option<LogBuffer>, started: Timestamp) -> Self {
-        let (cells, recent) = (WorkerCounters::default(), DecisionRing::new(DECISION_RING_LEN));
+        let (counters, decisions) = (WorkerCounters::default(), DecisionRing::new(DECISION_RING_LEN));
         let lines = LineWriter::starting_at(started);
-        Self(Arc::new(Mutex::new(WorkerState { cells, recent, lines, log, scratch: Vec::new() })))
+        Self(Arc::new(Mutex::new(WorkerState { counters, decisions, lines, log, scratch: Vec::new() })))
     }
 
     /// Counts a finished request, stores its decision and writes its line.
     pub fn record(&self, record: &Record<'_>) {
         let state = &mut *self.0.lock();
-        state.cells.record(record);
+        state.counters.record(record);
         let out = match &mut state.log {
             Some(log) => log.bytes(),
             None => &mut state.scratch,
         };
         let start = out.len();
         state.lines.write_json(out, record);
-        state.recent.push(record.id, &out[start..]);
+        state.decisions.push(record.id, &out[start..]);
         match &mut state.log {
-            Some(log) => log.appended(),
+            Some(log) => log.end_line(),
             None => state.scratch.clear(),
         }
     }
@@ -51,32 +51,32 @@ impl WorkerTelemetry {
     /// Counts a response to a request that was rejected before classification, for example because of an invalid
     /// `Host`.
     pub fn response_without_class(&self, status: u16) {
-        self.0.lock().cells.response_without_class(status);
+        self.0.lock().counters.response_without_class(status);
     }
 
     /// Counts an accepted connection.
     pub fn connection_opened(&self) {
-        self.0.lock().cells.connection_opened();
+        self.0.lock().counters.connection_opened();
     }
 
     /// Counts a closed connection.
     pub fn connection_closed(&self) {
-        self.0.lock().cells.connection_closed();
+        self.0.lock().counters.connection_closed();
     }
 
     /// Counts a connection that was closed because a limit was reached.
     pub fn connection_refused(&self) {
-        self.0.lock().cells.connection_refused();
+        self.0.lock().counters.connection_refused();
     }
 
     /// Counts a request of `scopes` that is sent to the origin.
     pub fn upstream_started(&self, scopes: &[ScopeId], names: &dyn NameResolver) {
-        self.0.lock().cells.each_scope(names, scopes, |scope| scope.inflight += 1);
+        self.0.lock().counters.each_scope(names, scopes, |scope| scope.inflight += 1);
     }
 
     /// Ends a request counted by [`Self::upstream_started`]. The scopes must be the same.
     pub fn upstream_finished(&self, scopes: &[ScopeId], names: &dyn NameResolver) {
-        self.0.lock().cells.each_scope(names, scopes, |scope| scope.inflight = scope.inflight.saturating_sub(1));
+        self.0.lock().counters.each_scope(names, scopes, |scope| scope.inflight = scope.inflight.saturating_sub(1));
     }
 
     /// Hands the buffered lines to the writer. Called at every tick and when the worker ends; never waits.

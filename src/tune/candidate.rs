@@ -9,9 +9,9 @@ use crate::policy::tier::{Share, Tier};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Tiers of each tuned class.
-    pub(super) ladders: Vec<Vec<Tier>>,
+    pub(super) tier_sets: Vec<Vec<Tier>>,
     /// Pacing of the quota.
-    pub(super) pace: PacingChoice,
+    pub(super) pacing: PacingChoice,
 }
 
 /// Difference between two candidates. Compares first by priority inversions, then by changed values, then by distance.
@@ -19,60 +19,61 @@ pub struct Candidate {
 pub(super) struct Changes {
     /// Number of pairs of classes whose weights contradict their priorities, except pairs of the present file.
     pub(super) priority_inversions: u32,
-    pub(super) values: u32,
+    pub(super) changed_values: u32,
     /// Distance in millionths: of the limit for thresholds, of all requests for shed ratios.
     pub(super) distance: u64,
 }
 
 impl Candidate {
-    pub(super) fn new(tier_sets: Vec<Vec<Tier>>, pace: PacingChoice) -> Self {
+    pub(super) fn new(tier_sets: Vec<Vec<Tier>>, pacing: PacingChoice) -> Self {
         let open: Vec<bool> = tier_sets.iter().map(|tiers| is_open(tiers)).collect();
-        Self { ladders: tier_sets, pace: pace.normalized(&open) }
+        Self { tier_sets, pacing: pacing.normalized(&open) }
     }
 
     /// Returns the difference from `present`; `priorities` are those of the tuned classes.
     pub(super) fn changes(&self, present: &Self, priorities: &[u8], limit: Units) -> Changes {
-        let tier_pairs = self.ladders.iter().zip(&present.ladders);
-        let pacing_changes = self.pace.changes(&present.pace);
-        let pacing_changes = Changes { priority_inversions: self.disorder(present, priorities), ..pacing_changes };
+        let tier_pairs = self.tier_sets.iter().zip(&present.tier_sets);
+        let pacing_changes = self.pacing.changes(&present.pacing);
+        let pacing_changes =
+            Changes { priority_inversions: self.priority_inversions(present, priorities), ..pacing_changes };
         tier_pairs.fold(pacing_changes, |sum, (tiers, present)| sum.add(tiers::changes(tiers, present, limit)))
     }
 
     /// Returns the number of pairs of paced classes whose weights contradict their priorities, but do not in `present`.
-    fn disorder(&self, present: &Self, priorities: &[u8]) -> u32 {
+    fn priority_inversions(&self, present: &Self, priorities: &[u8]) -> u32 {
         let pairs = (0..priorities.len()).flat_map(|low| (0..priorities.len()).map(move |high| (low, high)));
         let is_inverted = |candidate: &Self, low: usize, high: usize| {
             priorities[low] < priorities[high]
-                && candidate.pace.weights[low] > candidate.pace.weights[high]
-                && is_open(&candidate.ladders[high])
+                && candidate.pacing.weights[low] > candidate.pacing.weights[high]
+                && is_open(&candidate.tier_sets[high])
         };
         let new = pairs.filter(|&(low, high)| is_inverted(self, low, high) && !is_inverted(present, low, high));
         new.count() as u32
     }
 
     /// Returns a copy with other tiers for the class at `index`.
-    pub(super) fn with_ladder(&self, index: usize, tiers: Vec<Tier>) -> Self {
-        let mut tier_sets = self.ladders.clone();
+    pub(super) fn with_tiers(&self, index: usize, tiers: Vec<Tier>) -> Self {
+        let mut tier_sets = self.tier_sets.clone();
         tier_sets[index] = tiers;
-        Self::new(tier_sets, self.pace.clone())
+        Self::new(tier_sets, self.pacing.clone())
     }
 
     /// Returns a copy with other pacing.
-    pub(super) fn with_pace(&self, pace: PacingChoice) -> Self {
-        Self::new(self.ladders.clone(), pace)
+    pub(super) fn with_pacing(&self, pacing: PacingChoice) -> Self {
+        Self::new(self.tier_sets.clone(), pacing)
     }
 }
 
 /// Returns true unless the tiers refuse all requests from the first unit.
 fn is_open(tiers: &[Tier]) -> bool {
-    !tiers.iter().any(|tier| tier.shed == Share::ALL && tier.above.is_zero())
+    !tiers.iter().any(|tier| tier.shed_share == Share::ALL && tier.threshold.is_zero())
 }
 
 impl Changes {
     pub(super) fn add(self, other: Self) -> Self {
         Self {
             priority_inversions: self.priority_inversions + other.priority_inversions,
-            values: self.values + other.values,
+            changed_values: self.changed_values + other.changed_values,
             distance: self.distance + other.distance,
         }
     }
@@ -88,8 +89,8 @@ mod tests {
     fn weights_following_priorities_count_as_smaller_change() {
         let limit = Units::from_whole(100);
         let paced = |weights: [u32; 2]| {
-            let pace = PacingChoice { forecast: Some(PacingMode::Learned), weights: weights.to_vec() };
-            Candidate::new(vec![tiers::open(limit); 2], pace)
+            let pacing = PacingChoice { mode: Some(PacingMode::Learned), weights: weights.to_vec() };
+            Candidate::new(vec![tiers::minimal(limit); 2], pacing)
         };
         let changes = |candidate: &Candidate, present: &Candidate| candidate.changes(present, &[1, 2], limit);
         let baseline = paced([1, 1]);

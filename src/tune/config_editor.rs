@@ -3,7 +3,7 @@
 use super::candidate::Candidate;
 use super::diff;
 use super::pacing::PacingChoice;
-use super::space::{SearchSpace, path_of_quota};
+use super::space::{SearchSpace, quota_path};
 use crate::config::{Settings, SourceLocation};
 use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
@@ -17,10 +17,10 @@ pub struct ConfigEditor<'a> {
 
 /// Error when a value is not in the file, or not as a value of its own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path}{place}: cannot be edited in place; write the value in the file, without an anchor or a variable")]
+#[error("{path}{location}: cannot be edited in place; write the value in the file, without an anchor or a variable")]
 pub struct EditError {
     path: String,
-    place: String,
+    location: String,
 }
 
 /// Replacement of a range of the text.
@@ -41,51 +41,53 @@ impl<'a> ConfigEditor<'a> {
     }
 
     /// Returns the text with the values of a candidate.
-    pub(super) fn with(&self, space: &SearchSpace, candidate: &Candidate) -> Result<String, EditError> {
+    pub(super) fn apply(&self, space: &SearchSpace, candidate: &Candidate) -> Result<String, EditError> {
         let mut edits = Vec::new();
-        let tier_sets = candidate.ladders.iter().zip(&space.present().ladders).zip(space.classes());
+        let tier_sets = candidate.tier_sets.iter().zip(&space.present().tier_sets).zip(space.classes());
         for ((tiers, present), class) in tier_sets.filter(|((tiers, present), _)| tiers != present) {
-            let path = self.path_of_ladder(space.quota(), *class);
-            edits.extend(self.ladder(&path, present, tiers, space.limit())?);
+            let path = self.tiers_path(space.quota(), *class);
+            edits.extend(self.tier_edits(&path, present, tiers, space.limit())?);
         }
-        if candidate.pace != space.present().pace {
-            edits.extend(self.pacing(space, &candidate.pace)?);
+        if candidate.pacing != space.present().pacing {
+            edits.extend(self.pacing_edits(space, &candidate.pacing)?);
         }
         edits.sort_by_key(|edit| edit.old.start);
         let mut text = self.text.to_owned();
         for Edit { old, new } in edits.into_iter().rev() {
-            text.replace_range(old, &self.with_its_line_ends(new));
+            text.replace_range(old, &self.match_line_endings(new));
         }
         Ok(text)
     }
 
-    /// Like [`Self::with`], but annotates each changed line, in place of a comment that may be wrong now.
-    pub(super) fn annotated(&self, space: &SearchSpace, candidate: &Candidate) -> Result<String, EditError> {
-        Ok(diff::map_changed_lines(self.text, &self.with(space, candidate)?, annotated))
+    /// Like [`Self::apply`], but annotates each changed line, in place of a comment that may be wrong now.
+    pub(super) fn apply_annotated(&self, space: &SearchSpace, candidate: &Candidate) -> Result<String, EditError> {
+        Ok(diff::map_changed_lines(self.text, &self.apply(space, candidate)?, annotated))
     }
 
     /// Returns the error for a candidate that the edited file does not reproduce.
     pub(super) fn edit_error(&self, space: &SearchSpace) -> EditError {
-        self.edit_error_at(&self.path_of_ladder(space.quota(), space.classes()[0]))
+        self.edit_error_at(&self.tiers_path(space.quota(), space.classes()[0]))
     }
 
     /// Returns the path of the tiers of a class.
-    fn path_of_ladder(&self, quota: usize, class: usize) -> String {
+    fn tiers_path(&self, quota: usize, class: usize) -> String {
         let rules = &self.settings.rules;
         let (quota, class) = (&rules.quotas[quota].name, &rules.classes[class].name);
-        let path = format!("{}.tiers.{class}", path_of_quota(self.settings, quota));
+        let path = format!("{}.tiers.{class}", quota_path(self.settings, quota));
         let long = format!("{path}.steps");
-        if self.is_written(&long) { long } else { path }
+        if self.has_key(&long) { long } else { path }
     }
 
-    fn ladder(&self, path: &str, present: &[Tier], tiers: &[Tier], limit: Units) -> Result<Vec<Edit>, EditError> {
+    fn tier_edits(&self, path: &str, present: &[Tier], tiers: &[Tier], limit: Units) -> Result<Vec<Edit>, EditError> {
         let mut edits = Vec::new();
         for (index, (tier, present_tier)) in tiers.iter().zip(present).enumerate() {
-            if tier.above != present_tier.above {
-                edits.push(self.replace_scalar(&format!("{path}[{index}].above"), threshold_text(tier.above, limit))?);
+            if tier.threshold != present_tier.threshold {
+                edits.push(
+                    self.replace_scalar(&format!("{path}[{index}].above"), threshold_text(tier.threshold, limit))?,
+                );
             }
-            if tier.shed != present_tier.shed {
-                edits.push(self.replace_scalar(&format!("{path}[{index}].shed"), percent(tier.shed))?);
+            if tier.shed_share != present_tier.shed_share {
+                edits.push(self.replace_scalar(&format!("{path}[{index}].shed"), percent(tier.shed_share))?);
             }
         }
         if tiers.len() != present.len() {
@@ -99,16 +101,16 @@ impl<'a> ConfigEditor<'a> {
         Ok(edits)
     }
 
-    fn pacing(&self, space: &SearchSpace, pace: &PacingChoice) -> Result<Vec<Edit>, EditError> {
+    fn pacing_edits(&self, space: &SearchSpace, pace: &PacingChoice) -> Result<Vec<Edit>, EditError> {
         let rules = &self.settings.rules;
-        let quota = path_of_quota(self.settings, &rules.quotas[space.quota()].name);
+        let quota = quota_path(self.settings, &rules.quotas[space.quota()].name);
         let path = format!("{quota}.pacing");
         let classes = || space.classes().iter().map(|class| &rules.classes[*class].name).zip(&pace.weights);
-        if self.is_written(&format!("{path}.mode")) {
-            let weights = classes().filter(|_| pace.forecast.is_some());
+        if self.has_key(&format!("{path}.mode")) {
+            let weights = classes().filter(|_| pace.mode.is_some());
             let weights = weights.map(|(class, weight)| (format!("{path}.weights.{class}"), weight.to_string()));
-            let existing_weights = weights.filter(|(path, _)| self.is_written(path));
-            let mode = (format!("{path}.mode"), pace.mode().to_owned());
+            let existing_weights = weights.filter(|(path, _)| self.has_key(path));
+            let mode = (format!("{path}.mode"), pace.mode_name().to_owned());
             return std::iter::once(mode)
                 .chain(existing_weights)
                 .map(|(path, new)| self.replace_scalar(&path, new))
@@ -117,17 +119,17 @@ impl<'a> ConfigEditor<'a> {
         let weights: Vec<String> =
             classes().filter(|(_, weight)| **weight > 1).map(|(class, weight)| format!("{class}: {weight}")).collect();
         let new = match weights.is_empty() {
-            true => pace.mode().to_owned(),
-            false => format!("{{ mode: {}, weights: {{ {} }} }}", pace.mode(), weights.join(", ")),
+            true => pace.mode_name().to_owned(),
+            false => format!("{{ mode: {}, weights: {{ {} }} }}", pace.mode_name(), weights.join(", ")),
         };
-        match self.is_written(&path) {
+        match self.has_key(&path) {
             true => Ok(vec![self.replace_scalar(&path, new)?]),
-            false => Ok(vec![self.added_after(&format!("{quota}.limit"), &format!("pacing: {new}"))?]),
+            false => Ok(vec![self.insert_after(&format!("{quota}.limit"), &format!("pacing: {new}"))?]),
         }
     }
 
     /// Inserts a key and its value after the scalar at `path`, on the same level.
-    fn added_after(&self, path: &str, new: &str) -> Result<Edit, EditError> {
+    fn insert_after(&self, path: &str, new: &str) -> Result<Edit, EditError> {
         let start = self.offset(path)?;
         let end = self.end_of_scalar(start);
         let line = self.text[..start].rfind('\n').map_or(0, |end| end + 1);
@@ -189,11 +191,11 @@ impl<'a> ConfigEditor<'a> {
         from + line.trim_end_matches('\r').len()
     }
 
-    fn with_its_line_ends(&self, new: String) -> String {
+    fn match_line_endings(&self, new: String) -> String {
         if self.text.contains("\r\n") { new.replace('\n', "\r\n") } else { new }
     }
 
-    fn is_written(&self, path: &str) -> bool {
+    fn has_key(&self, path: &str) -> bool {
         self.settings.source_map.position(path).is_some()
     }
 
@@ -211,21 +213,21 @@ impl<'a> ConfigEditor<'a> {
     fn edit_error_at(&self, path: &str) -> EditError {
         let location =
             self.settings.source_map.location(path).map_or(String::new(), |location| format!(" ({location})"));
-        EditError { path: path.to_owned(), place: location }
+        EditError { path: path.to_owned(), location }
     }
 }
 
 /// Replaces the comment of a line by the annotation.
 fn annotated(line: &str) -> String {
     let (text, end) = line.split_at(line.trim_end_matches(['\n', '\r']).len());
-    match comment(text) {
+    match comment_start(text) {
         Some(start) => format!("{}   {ANNOTATION}{end}", text[..start].trim_end()),
         None => line.to_owned(),
     }
 }
 
 /// Returns the start of the comment of a line, or its end without one; `None` if the line ends within quotes.
-fn comment(line: &str) -> Option<usize> {
+fn comment_start(line: &str) -> Option<usize> {
     let (mut quote, mut before) = (None, ' ');
     for (at, c) in line.char_indices() {
         match (quote, c) {
@@ -243,7 +245,7 @@ fn comment(line: &str) -> Option<usize> {
 
 /// Returns the text of a tier that is added after the last one.
 fn new_tier_text(tier: &Tier, limit: Units, is_block: bool, indent: usize) -> String {
-    let tier = format!("{{ above: {}, shed: {} }}", threshold_text(tier.above, limit), percent(tier.shed));
+    let tier = format!("{{ above: {}, shed: {} }}", threshold_text(tier.threshold, limit), percent(tier.shed_share));
     match is_block {
         true => format!("\n{}- {tier}", " ".repeat(indent)),
         false => format!(", {tier}"),

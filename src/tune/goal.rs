@@ -42,7 +42,7 @@ pub struct GoalContext<'a> {
     /// Names of the quotas; true if their windows have an end.
     pub quotas: Vec<(&'a str, bool)>,
     /// Quota of terms without a name.
-    pub tuned: &'a str,
+    pub default_quota: &'a str,
 }
 
 /// Error in a term.
@@ -53,7 +53,7 @@ pub struct GoalError {
     /// Text of the term.
     pub found: String,
     /// Message: the error, and a hint.
-    pub wrong: String,
+    pub message: String,
 }
 
 impl Goal {
@@ -65,7 +65,7 @@ impl Goal {
             let start = column + part.chars().take_while(|c| c.is_whitespace()).count();
             match Term::read(found, context) {
                 Ok(term) => terms.push(term),
-                Err(message) => errors.push(GoalError { column: start, found: found.to_owned(), wrong: message }),
+                Err(message) => errors.push(GoalError { column: start, found: found.to_owned(), message }),
             }
             column += part.chars().count() + 1;
         }
@@ -91,7 +91,7 @@ impl Term {
         };
         let Amount { number, unit } = Amount::read(amount.trim())?;
         let measure = measure(measure_text, unit == "%", context)?;
-        let measure_unit = measure.what.unit();
+        let measure_unit = measure.kind.unit();
         match unit {
             "%" if number > 100.0 => Err(format!("{number} % exceeds 100 %; write 0 % to 100 %")),
             "" if number > 0.0 && number <= 100.0 => {
@@ -149,9 +149,9 @@ fn measure(text: &str, is_share: bool, context: &GoalContext<'_>) -> Result<Meas
     }
     let name = match kind.is_per_class() {
         true => class(name, kind, context)?,
-        false => quota(name.unwrap_or(context.tuned), kind, context)?,
+        false => quota(name.unwrap_or(context.default_quota), kind, context)?,
     };
-    Ok(Measure { what: kind, name: name.to_owned(), is_share })
+    Ok(Measure { kind, name: name.to_owned(), is_share })
 }
 
 fn class<'a>(name: Option<&str>, kind: MeasureKind, context: &GoalContext<'a>) -> Result<&'a str, String> {
@@ -194,7 +194,7 @@ impl fmt::Display for Term {
         match measure.is_share {
             true => out.write_str(" %"),
             false if *amount == 0.0 => Ok(()),
-            false => write!(out, " {}", measure.what.unit()),
+            false => write!(out, " {}", measure.kind.unit()),
         }
     }
 }
@@ -202,7 +202,7 @@ impl fmt::Display for Term {
 impl fmt::Display for GoalError {
     /// Formats as `--goal:COLUMN: "TERM": what is wrong; hint`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "--goal:{}: {:?}: {}", self.column, self.found, self.wrong)
+        write!(out, "--goal:{}: {:?}: {}", self.column, self.found, self.message)
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
         GoalContext {
             classes: vec!["search", "bot", "person"],
             quotas: vec![("api", true), ("feed", true), ("hourly", false)],
-            tuned: "api",
+            default_quota: "api",
         }
     }
 
@@ -240,7 +240,7 @@ mod tests {
                 let kind = MeasureKind::ALL[kind];
                 let is_share = share || kind == MeasureKind::Evenness;
                 Term {
-                    measure: Measure { what: kind, name: name.to_owned(), is_share },
+                    measure: Measure { kind, name: name.to_owned(), is_share },
                     bound: if at_most { Bound::AtMost } else { Bound::AtLeast },
                     amount: f64::from(thousandths) / 1000.0,
                 }

@@ -18,7 +18,7 @@ pub struct InMemoryLog {
 /// A line of the text, which starts at the end of the previous line.
 struct LineIndex {
     at: Timestamp,
-    place: LinePosition,
+    position: LinePosition,
     end: usize,
 }
 
@@ -38,7 +38,7 @@ impl InMemoryLog {
                 on_progress(lines.counts.lines);
             }
             let Some(next) = lines.next_line().map_err(replay::ReplayError::from)? else { break };
-            let position = next.place;
+            let position = next.position;
             let result = log.push(next);
             if log.text.len() > MAX_BYTES {
                 return Err(TuneError::TooLong { first: log.span().first, last: log.span().last });
@@ -54,15 +54,15 @@ impl InMemoryLog {
     }
 
     fn push(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
-        if LogLine::read(next.text)?.as_ref().and_then(ReplayRequest::of).is_some() {
+        if LogLine::read(next.text)?.as_ref().and_then(ReplayRequest::from_line).is_some() {
             self.text.extend_from_slice(next.text);
-            self.lines.push(LineIndex { at: next.at, place: next.place, end: self.text.len() });
+            self.lines.push(LineIndex { at: next.at, position: next.position, end: self.text.len() });
         }
         Ok(())
     }
 
     /// Returns the number of requests.
-    pub fn requests(&self) -> u64 {
+    pub fn request_count(&self) -> u64 {
         self.lines.len() as u64
     }
 
@@ -81,15 +81,15 @@ impl InMemoryLog {
             let text = &self.text[begin..line.end];
             begin = line.end;
             let Ok(Some(log_line)) = LogLine::read(text) else { continue };
-            let Some(request) = ReplayRequest::of(&log_line) else { continue };
+            let Some(request) = ReplayRequest::from_line(&log_line) else { continue };
             simulator.process(
-                OrderedLine { at: line.at, place: line.place, text },
+                OrderedLine { at: line.at, position: line.position, text },
                 &log_line,
                 &request,
                 &mut |_, _| {},
             );
         }
-        simulator.end()
+        simulator.finish()
     }
 }
 

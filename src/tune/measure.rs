@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measure {
     /// Kind of the measure.
-    pub what: MeasureKind,
+    pub kind: MeasureKind,
     /// Name of the class or quota.
     pub name: String,
     /// True if the measure is in percent, false for a count or units.
@@ -32,10 +32,10 @@ pub enum MeasureKind {
 
 impl Measure {
     /// Returns the value; `None` if there was nothing to measure.
-    pub(super) fn of(&self, report: &PolicyReport, log: &LogSpan) -> Option<f64> {
+    pub(super) fn value(&self, report: &PolicyReport, log: &LogSpan) -> Option<f64> {
         let class = || report.classes.iter().find(|class| class.name == self.name);
         let quota = || report.quotas.iter().find(|quota| quota.name == self.name);
-        match self.what {
+        match self.kind {
             MeasureKind::Refused => self.count_or_percent(class()?, |class| class.costly - class.costly_admitted),
             MeasureKind::Admitted => self.count_or_percent(class()?, |class| class.costly_admitted),
             MeasureKind::Evenness => evenness(&report.hours, &self.name),
@@ -103,7 +103,7 @@ impl MeasureKind {
 
 impl fmt::Display for Measure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} {}", self.name, self.what.name())
+        write!(out, "{} {}", self.name, self.kind.name())
     }
 }
 

@@ -1,14 +1,14 @@
 //! Pacing as a tunable value: its mode, and the weights of the tuned classes.
 
 use super::candidate::Changes;
-use crate::policy::pacing::{Pacing, PacingMode, Role};
+use crate::policy::pacing::{Pacing, PacingMode, PacingRole};
 use std::num::NonZeroU32;
 
 /// Pacing of a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PacingChoice {
     /// Mode; `None` if pacing is off.
-    pub(super) forecast: Option<PacingMode>,
+    pub(super) mode: Option<PacingMode>,
     /// Weight of each tuned class; 1 by default.
     pub(super) weights: Vec<u32>,
 }
@@ -25,12 +25,12 @@ pub(super) const DRAWS: usize = 1;
 
 impl PacingChoice {
     /// Returns the pacing of a quota for `classes`.
-    pub(super) fn of(pacing: Option<&Pacing>, classes: &[usize]) -> Self {
+    pub(super) fn from_pacing(pacing: Option<&Pacing>, classes: &[usize]) -> Self {
         let weight = |class: &usize| match pacing.and_then(|pacing| pacing.roles.get(*class)) {
-            Some(Role::Paced(weight)) => weight.get(),
+            Some(PacingRole::Paced(weight)) => weight.get(),
             _ => NonZeroU32::MIN.get(),
         };
-        Self { forecast: pacing.map(|pacing| pacing.forecast), weights: classes.iter().map(weight).collect() }
+        Self { mode: pacing.map(|pacing| pacing.forecast), weights: classes.iter().map(weight).collect() }
     }
 
     /// Returns a sample from numbers in [0, 1]: the mode, then the weights, assigned to classes in order of
@@ -38,18 +38,18 @@ impl PacingChoice {
     pub(super) fn with_sample(&self, draws: &[f64], tunable: TunableFields, priorities: &[u8]) -> Self {
         let mut pace = self.clone();
         if tunable.mode {
-            pace.forecast = MODES[(draws[0] * MODES.len() as f64) as usize];
+            pace.mode = MODES[(draws[0] * MODES.len() as f64) as usize];
         }
         if tunable.weights {
             let weight = |draw: &f64| 1 << (draw * f64::from(DOUBLINGS)) as u32;
             pace.weights = draws[DRAWS..].iter().map(weight).collect();
-            pace = pace.in_order(priorities);
+            pace = pace.with_ordered_weights(priorities);
         }
         pace
     }
 
     /// Reassigns the weights so that classes of higher `priorities` have larger ones.
-    fn in_order(mut self, priorities: &[u8]) -> Self {
+    fn with_ordered_weights(mut self, priorities: &[u8]) -> Self {
         let mut order: Vec<usize> = (0..priorities.len()).collect();
         order.sort_by_key(|index| priorities[*index]);
         let mut weights = self.weights.clone();
@@ -61,20 +61,20 @@ impl PacingChoice {
     /// Returns each allowed mode, with weights of 1 if weights may be changed.
     pub(super) fn default_modes(&self, tunable: TunableFields) -> Vec<Self> {
         let weights = if tunable.weights { vec![1; self.weights.len()] } else { self.weights.clone() };
-        let modes = MODES.into_iter().filter(|mode| tunable.mode || *mode == self.forecast);
-        modes.map(|forecast| Self { forecast, weights: weights.clone() }).collect()
+        let modes = MODES.into_iter().filter(|mode| tunable.mode || *mode == self.mode);
+        modes.map(|forecast| Self { mode: forecast, weights: weights.clone() }).collect()
     }
 
     /// Returns copies in each of the other allowed modes.
     pub(super) fn other_modes(&self, tunable: TunableFields) -> Vec<Self> {
-        let others = MODES.into_iter().filter(|mode| tunable.mode && *mode != self.forecast);
-        others.map(|forecast| Self { forecast, ..self.clone() }).collect()
+        let others = MODES.into_iter().filter(|mode| tunable.mode && *mode != self.mode);
+        others.map(|forecast| Self { mode: forecast, ..self.clone() }).collect()
     }
 
     /// Returns copies of the same mode with one weight doubled or halved.
-    pub(super) fn neighbours(&self, tunable: TunableFields) -> Vec<Self> {
+    pub(super) fn neighbors(&self, tunable: TunableFields) -> Vec<Self> {
         let mut all = Vec::new();
-        if tunable.weights && self.forecast.is_some() {
+        if tunable.weights && self.mode.is_some() {
             for (index, weight) in self.weights.iter().enumerate() {
                 let others = [weight * 2, weight / 2].into_iter().filter(|other| (1..=MAX_WEIGHT).contains(other));
                 all.extend(others.map(|other| self.with_weight(index, other)));
@@ -86,10 +86,10 @@ impl PacingChoice {
     /// Removes values without effect: weights without pacing, and weights of classes that are refused entirely.
     pub(super) fn normalized(mut self, is_open: &[bool]) -> Self {
         if !is_open.contains(&true) {
-            self.forecast = None;
+            self.mode = None;
         }
         for (weight, is_open) in self.weights.iter_mut().zip(is_open) {
-            if self.forecast.is_none() || !is_open {
+            if self.mode.is_none() || !is_open {
                 *weight = 1;
             }
         }
@@ -98,20 +98,20 @@ impl PacingChoice {
 
     /// Returns the difference from the `present` pacing.
     pub(super) fn changes(&self, present: &Self) -> Changes {
-        let mode = u32::from(self.forecast != present.forecast);
+        let mode = u32::from(self.mode != present.mode);
         let weights = self.weights.iter().zip(&present.weights);
         let differences: Vec<u32> = weights
             .map(|(weight, present_weight)| weight.abs_diff(*present_weight))
             .filter(|difference| *difference > 0)
             .collect();
-        let distance = u64::from(mode) * WHOLE
-            + differences.iter().map(|difference| u64::from(*difference) * WHOLE / 100).sum::<u64>();
-        Changes { priority_inversions: 0, values: mode + differences.len() as u32, distance }
+        let distance = u64::from(mode) * UNIT_DISTANCE
+            + differences.iter().map(|difference| u64::from(*difference) * UNIT_DISTANCE / 100).sum::<u64>();
+        Changes { priority_inversions: 0, changed_values: mode + differences.len() as u32, distance }
     }
 
     /// Returns the mode as written in the file.
-    pub(super) fn mode(&self) -> &'static str {
-        self.forecast.map_or("off", PacingMode::name)
+    pub(super) fn mode_name(&self) -> &'static str {
+        self.mode.map_or("off", PacingMode::name)
     }
 
     fn with_weight(&self, index: usize, weight: u32) -> Self {
@@ -130,4 +130,4 @@ const DOUBLINGS: u32 = 4;
 const MAX_WEIGHT: u32 = 64;
 
 /// The unit of distances, in millionths.
-const WHOLE: u64 = 1_000_000;
+const UNIT_DISTANCE: u64 = 1_000_000;

@@ -10,14 +10,14 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug)]
 pub(super) struct Objective {
     pub(super) measure: Measure,
-    pub(super) better: Bound,
+    pub(super) direction: Bound,
 }
 
 /// Trade-off between two measures (Pareto front).
 #[derive(Clone, Debug)]
 pub(super) struct ParetoFront {
     /// Indexes of the two measures among the objectives.
-    pub(super) stakes: [usize; 2],
+    pub(super) axes: [usize; 2],
     /// Indexes of the tried policies on the front, in the order of the first measure.
     pub(super) points: Vec<usize>,
 }
@@ -25,10 +25,9 @@ pub(super) struct ParetoFront {
 impl ParetoFront {
     /// Returns the front of the first two objectives that conflict. Considers only policies that miss no other term by
     /// more than `chosen`. Objectives that are terms of the goal come first, in their order.
-    pub(super) fn of(objectives: &[Objective], evaluated: &[Evaluated], chosen: &Rank) -> Option<Self> {
+    pub(super) fn compute(objectives: &[Objective], evaluated: &[Evaluated], chosen: &Rank) -> Option<Self> {
         let pairs = || (0..objectives.len()).flat_map(|one| (one + 1..objectives.len()).map(move |other| [one, other]));
-        let front =
-            |pair: [usize; 2]| Self { stakes: pair, points: non_dominated(objectives, pair, evaluated, chosen) };
+        let front = |pair: [usize; 2]| Self { axes: pair, points: non_dominated(objectives, pair, evaluated, chosen) };
         let with_points = |min_points: usize| pairs().map(front).find(|front| front.points.len() >= min_points);
         with_points(MIN_POINTS).or_else(|| with_points(2))
     }
@@ -36,12 +35,17 @@ impl ParetoFront {
 
 impl ParetoFront {
     /// Returns the points of the front and those in `marked`, from the best to the worst in the first measure.
-    pub(super) fn along(&self, objectives: &[Objective], evaluated: &[Evaluated], marked: [usize; 2]) -> Vec<usize> {
+    pub(super) fn sorted_points(
+        &self,
+        objectives: &[Objective],
+        evaluated: &[Evaluated],
+        marked: [usize; 2],
+    ) -> Vec<usize> {
         let loss = |index: usize, objective: usize| {
             let figure = evaluated[index].figures[objective]?;
-            Some(if objectives[objective].better == Bound::AtMost { figure } else { -figure })
+            Some(if objectives[objective].direction == Bound::AtMost { figure } else { -figure })
         };
-        let [x, y] = self.stakes;
+        let [x, y] = self.axes;
         let indices: BTreeSet<usize> = self.points.iter().copied().chain(marked).collect();
         let point = |index: usize| Some((loss(index, x)?, loss(index, y)?, index));
         let mut points: Vec<(f64, f64, usize)> = indices.into_iter().filter_map(point).collect();
@@ -54,7 +58,7 @@ fn non_dominated(objectives: &[Objective], pair: [usize; 2], evaluated: &[Evalua
     // In both, lower is better.
     let figure = |evaluated: &Evaluated, objective: usize| {
         let value = rounded(evaluated.figures[objective]?);
-        Some(if objectives[objective].better == Bound::AtMost { value } else { -value })
+        Some(if objectives[objective].direction == Bound::AtMost { value } else { -value })
     };
     let is_eligible = |evaluated: &Evaluated| evaluated.rank.dominates_except(chosen, pair);
     let eligible = evaluated.iter().enumerate().filter(|(_, evaluated)| is_eligible(evaluated));

@@ -22,8 +22,9 @@ pub(super) struct Shortfall(u64);
 
 impl Rank {
     /// Creates the rank of a policy with these values for the terms of a goal.
-    pub(super) fn of(goal: &Goal, figures: &[Option<f64>], changes: Changes) -> Self {
-        let shortfalls = goal.terms.iter().zip(figures).map(|(term, figure)| Shortfall::of(term.shortfall(*figure)));
+    pub(super) fn new(goal: &Goal, figures: &[Option<f64>], changes: Changes) -> Self {
+        let shortfalls =
+            goal.terms.iter().zip(figures).map(|(term, figure)| Shortfall::from_amount(term.shortfall(*figure)));
         Self { shortfalls: shortfalls.collect(), changes }
     }
 
@@ -33,7 +34,7 @@ impl Rank {
     }
 
     /// Returns true if the term at this index is missed.
-    pub(super) fn misses(&self, term: usize) -> bool {
+    pub(super) fn is_missed(&self, term: usize) -> bool {
         self.shortfalls[term].0 > 0
     }
 
@@ -44,7 +45,7 @@ impl Rank {
 
     /// Returns true if at most one change meets the goal; no policy with other pacing has fewer changes.
     pub(super) fn is_met_with_one_change(&self) -> bool {
-        self.meets_goal() && self.changes.priority_inversions == 0 && self.changes.values <= 1
+        self.meets_goal() && self.changes.priority_inversions == 0 && self.changes.changed_values <= 1
     }
 
     /// Returns true if no term, except those in `except`, is missed by more than under `other`.
@@ -55,7 +56,7 @@ impl Rank {
 }
 
 impl Shortfall {
-    fn of(amount: f64) -> Self {
+    fn from_amount(amount: f64) -> Self {
         Self((amount * 10.0).ceil() as u64)
     }
 }

@@ -141,15 +141,15 @@ pub struct PointReport {
 
 /// Result of a search.
 pub(super) struct SearchOutcome<'a> {
-    pub(super) stakes: &'a [Objective],
-    pub(super) tried: &'a [Evaluated],
+    pub(super) objectives: &'a [Objective],
+    pub(super) evaluated: &'a [Evaluated],
     /// Front, and the indexes of its points among the tried policies.
-    pub(super) curve: Option<(ParetoFront, Vec<usize>)>,
+    pub(super) front: Option<(ParetoFront, Vec<usize>)>,
     /// Number of the selected point.
     pub(super) picked: Option<usize>,
     /// Index of the proposed policy.
     pub(super) chosen: usize,
-    pub(super) impossible: Vec<String>,
+    pub(super) infeasible: Vec<String>,
 }
 
 /// Builds the report; `present` is the replay of the present file, `text` the file as found.
@@ -159,7 +159,7 @@ pub(super) fn report(
     present: &PolicyReport,
     text: &str,
 ) -> TuningReport {
-    let SearchOutcome { stakes: objectives, tried: evaluated, chosen, .. } = outcome;
+    let SearchOutcome { objectives, evaluated, chosen, .. } = outcome;
     let Tuner { log: recording, goal, space, policy, editor, .. } = tuner;
     let rules = &policy.settings.rules;
     let found = &evaluated[chosen];
@@ -174,14 +174,15 @@ pub(super) fn report(
         met: term.shortfall(*found) == 0.0,
         short_by: term.shortfall(*found),
     });
-    let (present_rows, found_rows) = (change_rows(&evaluated[0].draft, space), change_rows(&found.draft, space));
+    let (present_rows, found_rows) =
+        (format_tiers(&evaluated[0].candidate, space), format_tiers(&found.candidate, space));
     let tiers =
         space.classes().iter().zip(present_rows.into_iter().zip(found_rows)).map(|(class, (present, found))| {
             TunedClassReport { class: rules.classes[*class].name.clone(), present, found }
         });
     TuningReport {
         log: TunedLogReport {
-            requests: recording.requests(),
+            requests: recording.request_count(),
             first: rfc3339(span.first),
             last: rfc3339(span.last),
             span_s: span.last.saturating_duration_since(span.first).as_secs(),
@@ -192,15 +193,15 @@ pub(super) fn report(
         tried: evaluated.len(),
         picked: outcome.picked,
         met: found.rank.meets_goal(),
-        impossible: outcome.impossible,
+        impossible: outcome.infeasible,
         terms: terms.collect(),
         tiers: tiers.collect(),
         pacing: PacingReport {
-            present: pacing(&evaluated[0].draft, space, rules),
-            found: pacing(&found.draft, space, rules),
+            present: format_pacing(&evaluated[0].candidate, space, rules),
+            found: format_pacing(&found.candidate, space, rules),
         },
         trade_off: outcome
-            .curve
+            .front
             .map(|(front, points)| trade_off(tuner, objectives, evaluated, &front, (points, chosen))),
         patch: unified_diff(&present.name, editor.text(), text),
     }
@@ -214,11 +215,11 @@ fn trade_off(
     (points, chosen): (Vec<usize>, usize),
 ) -> TradeOffReport {
     let (space, rules) = (tuner.space, &tuner.policy.settings.rules);
-    let [x, y] = front.stakes;
+    let [x, y] = front.axes;
     let axis = |objective: &Objective| AxisReport {
         measure: objective.measure.to_string(),
         percent: objective.measure.is_share,
-        more_is_better: objective.better == Bound::AtLeast,
+        more_is_better: objective.direction == Bound::AtLeast,
     };
     let point = |(number, index): (usize, usize)| {
         let policy = &evaluated[index];
@@ -229,8 +230,8 @@ fn trade_off(
             y: policy.figures[y].unwrap_or_default(),
             present: index == 0,
             found: index == chosen,
-            pacing: pacing(&policy.draft, space, rules),
-            tiers: names.zip(change_rows(&policy.draft, space)).collect(),
+            pacing: format_pacing(&policy.candidate, space, rules),
+            tiers: names.zip(format_tiers(&policy.candidate, space)).collect(),
         }
     };
     TradeOffReport {
@@ -240,16 +241,16 @@ fn trade_off(
     }
 }
 
-fn pacing(candidate: &Candidate, space: &SearchSpace, rules: &Rules) -> String {
-    let classes = space.classes().iter().zip(&candidate.pace.weights).filter(|(_, weight)| **weight > 1);
+fn format_pacing(candidate: &Candidate, space: &SearchSpace, rules: &Rules) -> String {
+    let classes = space.classes().iter().zip(&candidate.pacing.weights).filter(|(_, weight)| **weight > 1);
     let weights = classes.map(|(class, weight)| format!(" {} {weight}", rules.classes[*class].name));
-    candidate.pace.mode().to_owned() + &weights.collect::<String>()
+    candidate.pacing.mode_name().to_owned() + &weights.collect::<String>()
 }
 
 /// Formats the tiers of each class.
-fn change_rows(candidate: &Candidate, space: &SearchSpace) -> Vec<Vec<String>> {
+fn format_tiers(candidate: &Candidate, space: &SearchSpace) -> Vec<Vec<String>> {
     let tier = |tier: &crate::policy::tier::Tier| {
-        format!("{}:{}", threshold_text(tier.above, space.limit()), percent(tier.shed))
+        format!("{}:{}", threshold_text(tier.threshold, space.limit()), percent(tier.shed_share))
     };
-    candidate.ladders.iter().map(|tiers| tiers.iter().map(tier).collect()).collect()
+    candidate.tier_sets.iter().map(|tiers| tiers.iter().map(tier).collect()).collect()
 }

@@ -20,7 +20,7 @@ pub struct SearchSpace {
     /// Priorities of these classes.
     priorities: Vec<u8>,
     limit: Units,
-    freedom: TunableFields,
+    tunable: TunableFields,
     present: Candidate,
 }
 
@@ -28,11 +28,11 @@ impl SearchSpace {
     /// Creates the space of the quota at index `quota`, or returns why nothing may be changed.
     ///
     /// A class that is refused from the first unit is excluded, unless the goal names it: such tiers are intentional.
-    pub fn of(settings: &Settings, quota: usize, goal: &Goal) -> Result<Self, String> {
+    pub fn new(settings: &Settings, quota: usize, goal: &Goal) -> Result<Self, String> {
         let Rules { quotas, classes, .. } = &*settings.rules;
         let is_named = |class: &str| {
             let is_about_class =
-                |term: &super::goal::Term| term.measure.what.is_per_class() && term.measure.name == class;
+                |term: &super::goal::Term| term.measure.kind.is_per_class() && term.measure.name == class;
             goal.terms.iter().any(is_about_class)
         };
         let is_open = |tiers: &ClassTiers| tiers.tiers.shutoff_at().is_none_or(|mark| !mark.is_zero());
@@ -53,14 +53,15 @@ impl SearchSpace {
                  search: [{{ above: 80%, shed: 50% }}]"
             ));
         }
-        let (tunable, present) = (tunable_fields(settings, &quotas[quota], &tuned), draft(settings, quota, &tuned));
+        let (tunable, present) =
+            (tunable_fields(settings, &quotas[quota], &tuned), candidate_from_settings(settings, quota, &tuned));
         let priorities = tuned.iter().map(|class| classes[*class].priority).collect();
-        Ok(Self { quota, classes: tuned, priorities, limit: *limit, freedom: tunable, present })
+        Ok(Self { quota, classes: tuned, priorities, limit: *limit, tunable, present })
     }
 
     /// Returns the candidate that `settings` contain.
-    pub(super) fn draft(&self, settings: &Settings) -> Candidate {
-        draft(settings, self.quota, &self.classes)
+    pub(super) fn candidate(&self, settings: &Settings) -> Candidate {
+        candidate_from_settings(settings, self.quota, &self.classes)
     }
 
     /// Returns the candidate of the present file.
@@ -98,7 +99,7 @@ impl SearchSpace {
             let numbers: Vec<f64> = columns.iter().map(|column| column[row]).collect();
             let (tier_sets, pace) = numbers.split_at(tier_columns);
             let tier_sets = tier_sets.as_chunks().0.iter().map(|draws| tiers::from_sample(*draws, self.limit));
-            Candidate::new(tier_sets.collect(), self.present.pace.with_sample(pace, self.freedom, &self.priorities))
+            Candidate::new(tier_sets.collect(), self.present.pacing.with_sample(pace, self.tunable, &self.priorities))
         };
         (0..count).map(candidate).collect()
     }
@@ -110,64 +111,67 @@ impl SearchSpace {
         let mut by_priority: Vec<usize> = (0..self.classes.len()).collect();
         by_priority.sort_by_key(|index| self.priorities[*index]);
         // A class that is refused entirely is not paced, so all of them can be refused only if pacing may be changed.
-        let can_refuse_all = self.freedom.mode || self.present.pace.forecast.is_none();
+        let can_refuse_all = self.tunable.mode || self.present.pacing.mode.is_none();
         let max_count = if can_refuse_all { by_priority.len() } else { by_priority.len() - 1 };
         let refuse_lowest = |count: &usize| {
             let lowest = &by_priority[..*count];
             lowest
                 .iter()
-                .fold(self.present.clone(), |candidate, index| candidate.with_ladder(*index, tiers::refuse_all()))
+                .fold(self.present.clone(), |candidate, index| candidate.with_tiers(*index, tiers::refuse_all()))
         };
-        let open = Candidate::new(vec![tiers::open(self.limit); self.classes.len()], self.present.pace.clone());
-        let paces = self.present.pace.default_modes(self.freedom);
-        let paced = |candidate: Candidate| paces.iter().map(move |pace| candidate.with_pace(pace.clone()));
+        let open = Candidate::new(vec![tiers::minimal(self.limit); self.classes.len()], self.present.pacing.clone());
+        let paces = self.present.pacing.default_modes(self.tunable);
+        let paced = |candidate: Candidate| paces.iter().map(move |pace| candidate.with_pacing(pace.clone()));
         let counts: Vec<usize> = (1..=max_count).rev().collect();
         counts.iter().map(refuse_lowest).chain(paced(self.present.clone())).chain(paced(open)).collect()
     }
 
     /// Returns the present file in each of the other pacing modes.
     pub(super) fn with_other_pacing(&self) -> Vec<Candidate> {
-        let others = self.present.pace.other_modes(self.freedom);
+        let others = self.present.pacing.other_modes(self.tunable);
         others
             .into_iter()
-            .map(|pace| self.present.with_pace(pace))
+            .map(|pace| self.present.with_pacing(pace))
             .filter(|candidate| *candidate != self.present)
             .collect()
     }
 
     /// Returns candidates that differ from `candidate` in one value other than the pacing mode, by `step` percent if it
     /// is a number. Candidates nearer to the present file come first.
-    pub(super) fn neighbours(&self, candidate: &Candidate, step: u32) -> Vec<Candidate> {
+    pub(super) fn neighbors(&self, candidate: &Candidate, step: u32) -> Vec<Candidate> {
         let mut all = Vec::new();
-        for (index, (tiers, present)) in candidate.ladders.iter().zip(&self.present.ladders).enumerate() {
+        for (index, (tiers, present)) in candidate.tier_sets.iter().zip(&self.present.tier_sets).enumerate() {
             let restored = tiers::towards_present(tiers, present, step, self.limit);
-            all.extend(restored.into_iter().map(|tiers| candidate.with_ladder(index, tiers)));
+            all.extend(restored.into_iter().map(|tiers| candidate.with_tiers(index, tiers)));
         }
-        let restored = (candidate.pace != self.present.pace).then(|| self.present.pace.clone());
+        let restored = (candidate.pacing != self.present.pacing).then(|| self.present.pacing.clone());
         all.extend(
-            restored.into_iter().chain(candidate.pace.neighbours(self.freedom)).map(|pace| candidate.with_pace(pace)),
+            restored
+                .into_iter()
+                .chain(candidate.pacing.neighbors(self.tunable))
+                .map(|pace| candidate.with_pacing(pace)),
         );
-        for (index, tiers) in candidate.ladders.iter().enumerate() {
-            let neighbors = tiers::neighbours(tiers, step, self.limit);
-            all.extend(neighbors.into_iter().map(|tiers| candidate.with_ladder(index, tiers)));
+        for (index, tiers) in candidate.tier_sets.iter().enumerate() {
+            let neighbors = tiers::neighbors(tiers, step, self.limit);
+            all.extend(neighbors.into_iter().map(|tiers| candidate.with_tiers(index, tiers)));
         }
         all
     }
 }
 
-fn draft(settings: &Settings, quota: usize, classes: &[usize]) -> Candidate {
+fn candidate_from_settings(settings: &Settings, quota: usize, classes: &[usize]) -> Candidate {
     let Quota { class_tiers, pacing, .. } = &settings.rules.quotas[quota];
     let tiers = |class: &usize| {
         let entry = class_tiers.get(*class).and_then(Option::as_ref);
         entry.map_or(Vec::new(), |entry| entry.tiers.tiers().to_vec())
     };
-    Candidate::new(classes.iter().map(tiers).collect(), PacingChoice::of(pacing.as_ref(), classes))
+    Candidate::new(classes.iter().map(tiers).collect(), PacingChoice::from_pacing(pacing.as_ref(), classes))
 }
 
 /// Returns the parts of the pacing that may be changed. A sliding window cannot be paced, and pacing in shadow mode is
 /// only observed. If pacing is written with keys, only existing keys are changed.
 fn tunable_fields(settings: &Settings, quota: &Quota, tuned: &[usize]) -> TunableFields {
-    let path = path_of_quota(settings, &quota.name) + ".pacing";
+    let path = quota_path(settings, &quota.name) + ".pacing";
     let is_written = |key: &str| settings.source_map.position(&format!("{path}.{key}")).is_some();
     let has_keys = ["mode", "burst", "weights", "enforce"].into_iter().any(is_written);
     let is_effective = match &quota.pacing {
@@ -180,7 +184,7 @@ fn tunable_fields(settings: &Settings, quota: &Quota, tuned: &[usize]) -> Tunabl
 }
 
 /// Returns the path of a quota, which may be inside its scope.
-pub(super) fn path_of_quota(settings: &Settings, name: &str) -> String {
+pub(super) fn quota_path(settings: &Settings, name: &str) -> String {
     let scope_path = format!("scopes.{name}.quota");
     if settings.source_map.position(&scope_path).is_some() { scope_path } else { format!("quotas.{name}") }
 }

@@ -111,7 +111,7 @@ fn trade_off(trade_off: &TradeOffReport, color: ColorMode) -> String {
     let header = vec![String::new(), "point".to_owned(), x.measure.clone(), y.measure.clone()];
     let row = |point: &&PointReport| {
         let figures = [format_figure(Some(point.x), x.percent), format_figure(Some(point.y), y.percent)];
-        [mark(point).to_owned(), point.number.to_string()].into_iter().chain(figures).collect()
+        [point_label(point).to_owned(), point.number.to_string()].into_iter().chain(figures).collect()
     };
     let shown = thin_points(points);
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Right];
@@ -159,7 +159,7 @@ fn thin_points(points: &[PointReport]) -> Vec<&PointReport> {
     shown.map(|(_, point)| point).collect()
 }
 
-fn mark(point: &PointReport) -> &'static str {
+fn point_label(point: &PointReport) -> &'static str {
     match (point.present, point.found) {
         (true, true) => "now, found",
         (true, false) => "now",

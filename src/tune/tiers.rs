@@ -24,17 +24,17 @@ pub(super) fn from_sample(draws: [f64; DRAWS], limit: Units) -> Vec<Tier> {
 
 /// Returns tiers that refuse all requests.
 pub(super) fn refuse_all() -> Vec<Tier> {
-    vec![Tier { above: Units::ZERO, shed: Share::ALL }]
+    vec![Tier { threshold: Units::ZERO, shed_share: Share::ALL }]
 }
 
 /// Returns tiers that refuse the smallest amount that tiers can express.
-pub(super) fn open(limit: Units) -> Vec<Tier> {
+pub(super) fn minimal(limit: Units) -> Vec<Tier> {
     vec![tier(99, 1, limit)]
 }
 
 /// Returns tiers with a small difference: one threshold or shed ratio `step` percent higher or lower, all thresholds
 /// shifted, one tier removed, or one inserted.
-pub(super) fn neighbours(tiers: &[Tier], step: u32, limit: Units) -> Vec<Vec<Tier>> {
+pub(super) fn neighbors(tiers: &[Tier], step: u32, limit: Units) -> Vec<Vec<Tier>> {
     let mut all = Vec::new();
     for index in 0..tiers.len() {
         all.extend(
@@ -44,12 +44,12 @@ pub(super) fn neighbours(tiers: &[Tier], step: u32, limit: Units) -> Vec<Vec<Tie
         );
         all.extend([-1, 1].into_iter().filter_map(|direction| with_shed(tiers, index, direction * i64::from(step))));
     }
-    all.extend([-1, 1].into_iter().filter_map(|direction| all_moved(tiers, direction * i64::from(step), limit)));
+    all.extend([-1, 1].into_iter().filter_map(|direction| with_all_shifted(tiers, direction * i64::from(step), limit)));
     if tiers.len() > 1 {
-        all.extend((0..tiers.len()).map(|index| without(tiers, index)));
+        all.extend((0..tiers.len()).map(|index| without_tier(tiers, index)));
     }
     if tiers.len() < MAX_TIERS {
-        all.extend((0..=tiers.len()).filter_map(|index| with_one_more(tiers, index, limit)));
+        all.extend((0..=tiers.len()).filter_map(|index| with_inserted(tiers, index, limit)));
     }
     all
 }
@@ -61,8 +61,8 @@ pub(super) fn towards_present(tiers: &[Tier], present: &[Tier], step: u32, limit
     if tiers.len() == present.len() {
         for (index, present_tier) in present.iter().enumerate() {
             let [mut above, mut shed] = [tiers.to_vec(), tiers.to_vec()];
-            (above[index].above, shed[index].shed) = (present_tier.above, present_tier.shed);
-            let directions = if tiers[index].shed != present_tier.shed { &[-1, 1][..] } else { &[] };
+            (above[index].threshold, shed[index].shed_share) = (present_tier.threshold, present_tier.shed_share);
+            let directions = if tiers[index].shed_share != present_tier.shed_share { &[-1, 1][..] } else { &[] };
             let compensated = directions
                 .iter()
                 .filter_map(|direction| with_threshold(&shed, index, direction * i64::from(step), limit));
@@ -77,66 +77,70 @@ pub(super) fn towards_present(tiers: &[Tier], present: &[Tier], step: u32, limit
 /// Returns the difference from `present`. An added or removed tier counts as two values with the maximum distance.
 pub(super) fn changes(tiers: &[Tier], present: &[Tier], limit: Units) -> Changes {
     let tier_changes = |(tier, present_tier): (&Tier, &Tier)| {
-        let units = tier.above.milli().abs_diff(present_tier.above.milli());
+        let units = tier.threshold.milli().abs_diff(present_tier.threshold.milli());
         let share = u128::from(units) * u128::from(Share::ALL.millionths()) / u128::from(limit.milli().max(1));
         let above = u64::try_from(share).unwrap_or(u64::MAX);
-        let shed = u64::from(tier.shed.millionths().abs_diff(present_tier.shed.millionths()));
-        Changes { priority_inversions: 0, values: u32::from(above > 0) + u32::from(shed > 0), distance: above + shed }
+        let shed = u64::from(tier.shed_share.millionths().abs_diff(present_tier.shed_share.millionths()));
+        Changes {
+            priority_inversions: 0,
+            changed_values: u32::from(above > 0) + u32::from(shed > 0),
+            distance: above + shed,
+        }
     };
     let count_change = tiers.len().abs_diff(present.len()) as u32;
     let distance = u64::from(count_change) * 2 * u64::from(Share::ALL.millionths());
-    let count_changes = Changes { priority_inversions: 0, values: 2 * count_change, distance };
+    let count_changes = Changes { priority_inversions: 0, changed_values: 2 * count_change, distance };
     tiers.iter().zip(present).map(tier_changes).fold(count_changes, Changes::add)
 }
 
 fn with_threshold(tiers: &[Tier], index: usize, percent: i64, limit: Units) -> Option<Vec<Tier>> {
     let step = percent_of(1, limit);
-    let lowest = index.checked_sub(1).map_or(Units::ZERO, |before| tiers[before].above.saturating_add(step));
-    let highest = tiers.get(index + 1).map_or(percent_of(99, limit), |next| next.above.saturating_sub(step));
-    let shifted = shift_threshold(tiers[index].above, percent, limit);
-    changed(tiers, index, (lowest <= highest).then(|| shifted.clamp(lowest, highest))?, tiers[index].shed)
+    let lowest = index.checked_sub(1).map_or(Units::ZERO, |before| tiers[before].threshold.saturating_add(step));
+    let highest = tiers.get(index + 1).map_or(percent_of(99, limit), |next| next.threshold.saturating_sub(step));
+    let shifted = shift_threshold(tiers[index].threshold, percent, limit);
+    with_tier(tiers, index, (lowest <= highest).then(|| shifted.clamp(lowest, highest))?, tiers[index].shed_share)
 }
 
 fn with_shed(tiers: &[Tier], index: usize, percent: i64) -> Option<Vec<Tier>> {
-    let shed = |index: usize| i64::from(tiers[index].shed.millionths());
+    let shed = |index: usize| i64::from(tiers[index].shed_share.millionths());
     let lowest = index.checked_sub(1).map_or(PERCENT, |before| shed(before) + PERCENT);
     let highest = if index + 1 < tiers.len() { shed(index + 1) - PERCENT } else { 100 * PERCENT };
     let shifted = (lowest <= highest).then(|| (shed(index) + percent * PERCENT).clamp(lowest, highest))?;
-    changed(tiers, index, tiers[index].above, Share::from_millionths(u32::try_from(shifted).ok()?))
+    with_tier(tiers, index, tiers[index].threshold, Share::from_millionths(u32::try_from(shifted).ok()?))
 }
 
-fn changed(tiers: &[Tier], index: usize, above: Units, shed: Share) -> Option<Vec<Tier>> {
+fn with_tier(tiers: &[Tier], index: usize, above: Units, shed: Share) -> Option<Vec<Tier>> {
     let mut result = tiers.to_vec();
-    result[index] = Tier { above, shed };
+    result[index] = Tier { threshold: above, shed_share: shed };
     (result != tiers).then_some(result)
 }
 
-fn all_moved(tiers: &[Tier], percent: i64, limit: Units) -> Option<Vec<Tier>> {
+fn with_all_shifted(tiers: &[Tier], percent: i64, limit: Units) -> Option<Vec<Tier>> {
     let shifted: Vec<Tier> =
-        tiers.iter().map(|tier| Tier { above: shift_threshold(tier.above, percent, limit), ..*tier }).collect();
-    let fits = tiers.len() > 1 && is_increasing(&shifted) && shifted.iter().all(|tier| tier.above < limit);
+        tiers.iter().map(|tier| Tier { threshold: shift_threshold(tier.threshold, percent, limit), ..*tier }).collect();
+    let fits = tiers.len() > 1 && is_increasing(&shifted) && shifted.iter().all(|tier| tier.threshold < limit);
     fits.then_some(shifted)
 }
 
-fn without(tiers: &[Tier], index: usize) -> Vec<Tier> {
+fn without_tier(tiers: &[Tier], index: usize) -> Vec<Tier> {
     let mut result = tiers.to_vec();
     result.remove(index);
     result
 }
 
 /// Inserts a tier before `index`, halfway between its neighbors.
-fn with_one_more(tiers: &[Tier], index: usize, limit: Units) -> Option<Vec<Tier>> {
-    let percent = |tier: &Tier| (as_percent(tier.above, limit), tier.shed.millionths() / PERCENT as u32);
+fn with_inserted(tiers: &[Tier], index: usize, limit: Units) -> Option<Vec<Tier>> {
+    let percent = |tier: &Tier| (as_percent(tier.threshold, limit), tier.shed_share.millionths() / PERCENT as u32);
     let before = index.checked_sub(1).map_or((0, 0), |before| percent(&tiers[before]));
     let after = tiers.get(index).map_or((100, 100), percent);
     let mut result = tiers.to_vec();
     result.insert(index, tier((before.0 + after.0) / 2, (before.1 + after.1) / 2, limit));
-    (is_increasing(&result) && result[index].shed > Share::NONE).then_some(result)
+    (is_increasing(&result) && result[index].shed_share > Share::NONE).then_some(result)
 }
 
 /// Returns true if thresholds and shed ratios increase, as settings require.
 fn is_increasing(tiers: &[Tier]) -> bool {
-    tiers.windows(2).all(|pair| pair[0].above < pair[1].above && pair[0].shed < pair[1].shed)
+    tiers.windows(2).all(|pair| pair[0].threshold < pair[1].threshold && pair[0].shed_share < pair[1].shed_share)
 }
 
 fn shift_threshold(above: Units, percent: i64, limit: Units) -> Units {
@@ -145,7 +149,7 @@ fn shift_threshold(above: Units, percent: i64, limit: Units) -> Units {
 }
 
 fn tier(above: u32, shed: u32, limit: Units) -> Tier {
-    Tier { above: percent_of(above, limit), shed: Share::from_millionths(shed * PERCENT as u32) }
+    Tier { threshold: percent_of(above, limit), shed_share: Share::from_millionths(shed * PERCENT as u32) }
 }
 
 fn percent_of(percent: u32, limit: Units) -> Units {
@@ -173,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn is_valid_tier_set(tiers: &[Tier], limit: Units) -> bool {
-        let sheds = tiers.iter().all(|tier| tier.shed > Share::NONE && tier.above < limit);
+        let sheds = tiers.iter().all(|tier| tier.shed_share > Share::NONE && tier.threshold < limit);
         !tiers.is_empty() && is_increasing(tiers) && sheds
     }
 
@@ -187,7 +191,7 @@ mod tests {
             let limit = Units::from_whole(limit);
             let tiers = from_sample(draws, limit);
             prop_assert!(is_valid_tier_set(&tiers, limit), "{tiers:?}");
-            for neighbor in neighbours(&tiers, step, limit) {
+            for neighbor in neighbors(&tiers, step, limit) {
                 prop_assert!(is_valid_tier_set(&neighbor, limit) && neighbor != tiers, "{tiers:?} {neighbor:?}");
             }
         }

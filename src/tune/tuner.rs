@@ -67,10 +67,10 @@ pub enum TuneError {
     },
     /// A value of the file cannot be edited.
     #[error(transparent)]
-    Unwritable(#[from] EditError),
+    Edit(#[from] EditError),
     /// The file is invalid.
     #[error("{0}")]
-    Wrong(String),
+    InvalidConfig(String),
     /// No point of the trade-off has the selected number.
     #[error("--select: no point {picked}; {}", match points {
         0 => "there are no trade-offs".to_owned(),
@@ -102,24 +102,31 @@ impl Tuner<'_> {
             Ok::<_, TuneError>(evaluated)
         })?;
         let best = search::best(&evaluated);
-        let curve = ParetoFront::of(&objectives, &evaluated, &evaluated[best].rank).map(|front| {
-            let points = front.along(&objectives, &evaluated, [search::BASELINE, best]);
+        let curve = ParetoFront::compute(&objectives, &evaluated, &evaluated[best].rank).map(|front| {
+            let points = front.sorted_points(&objectives, &evaluated, [search::BASELINE, best]);
             (front, points)
         });
-        let chosen = picked.map_or(Ok(best), |picked| pick_point(curve.as_ref(), picked))?;
-        let text = self.editor.annotated(self.space, &evaluated[chosen].draft)?;
+        let chosen = picked.map_or(Ok(best), |picked| select_point(curve.as_ref(), picked))?;
+        let text = self.editor.apply_annotated(self.space, &evaluated[chosen].candidate)?;
         let present = self.replay(self.space.present())?;
         let impossible = feasibility::infeasible_terms(self, &evaluated[best].rank);
-        let outcome = SearchOutcome { stakes: &objectives, tried: &evaluated, curve, picked, chosen, impossible };
+        let outcome = SearchOutcome {
+            objectives: &objectives,
+            evaluated: &evaluated,
+            front: curve,
+            picked,
+            chosen,
+            infeasible: impossible,
+        };
         Ok(TuneResult { report: report::report(self, outcome, &present, &text), text })
     }
 
     /// Returns the measures: first the terms of the goal, then others that may conflict with them.
     fn objectives(&self) -> Vec<Objective> {
         let goal_objectives =
-            self.goal.terms.iter().map(|term| Objective { measure: term.measure.clone(), better: term.bound });
+            self.goal.terms.iter().map(|term| Objective { measure: term.measure.clone(), direction: term.bound });
         let mut objectives: Vec<Objective> = goal_objectives.collect();
-        let share = |kind, name: &str| Measure { what: kind, name: name.to_owned(), is_share: true };
+        let share = |kind, name: &str| Measure { kind, name: name.to_owned(), is_share: true };
         let classes = &self.policy.settings.rules.classes;
         let admitted = self
             .space
@@ -130,9 +137,9 @@ impl Tuner<'_> {
         let refused = others.map(|class| (share(MeasureKind::Refused, &classes[class].name), Bound::AtMost));
         for (measure, better) in admitted.chain(refused) {
             let is_new =
-                |existing: &Objective| existing.measure.name != measure.name || existing.measure.what != measure.what;
+                |existing: &Objective| existing.measure.name != measure.name || existing.measure.kind != measure.kind;
             if objectives.iter().all(is_new) {
-                objectives.push(Objective { measure, better });
+                objectives.push(Objective { measure, direction: better });
             }
         }
         objectives
@@ -164,24 +171,24 @@ impl Tuner<'_> {
         let report = self.replay(candidate)?;
         let span = self.log.span();
         let figures: Vec<Option<f64>> =
-            objectives.iter().map(|objective| objective.measure.of(&report, &span)).collect();
-        let rank = Rank::of(self.goal, &figures, self.space.changes(candidate));
-        Ok(Evaluated { draft: candidate.clone(), figures, rank })
+            objectives.iter().map(|objective| objective.measure.value(&report, &span)).collect();
+        let rank = Rank::new(self.goal, &figures, self.space.changes(candidate));
+        Ok(Evaluated { candidate: candidate.clone(), figures, rank })
     }
 
     /// Replays the log under the file with the values of a candidate.
     fn replay(&self, candidate: &Candidate) -> Result<PolicyReport, TuneError> {
-        let text = self.editor.with(self.space, candidate)?;
-        let settings = (self.settings)(&text).map_err(TuneError::Wrong)?;
-        if self.space.draft(&settings) != *candidate {
+        let text = self.editor.apply(self.space, candidate)?;
+        let settings = (self.settings)(&text).map_err(TuneError::InvalidConfig)?;
+        if self.space.candidate(&settings) != *candidate {
             return Err(self.editor.edit_error(self.space).into());
         }
-        Ok(self.log.replay(self.policy.with(settings), self.assumptions))
+        Ok(self.log.replay(self.policy.with_settings(settings), self.assumptions))
     }
 }
 
 /// Returns the index of the point with this number among the tried policies.
-fn pick_point(curve: Option<&(ParetoFront, Vec<usize>)>, picked: usize) -> Result<usize, TuneError> {
+fn select_point(curve: Option<&(ParetoFront, Vec<usize>)>, picked: usize) -> Result<usize, TuneError> {
     let points = curve.map_or(&[][..], |(_, points)| points);
     let index = picked.checked_sub(1).and_then(|index| points.get(index));
     index.copied().ok_or(TuneError::NoSuchPoint { picked, points: points.len() })

@@ -13,15 +13,17 @@ pub(super) struct BotEntry {
 
 /// An invalid line of the list.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line} of the bot list: {what}")]
+#[error("line {line} of the bot list: {message}")]
 pub(super) struct BotListError {
     line: usize,
-    what: String,
+    message: String,
 }
 
 pub(super) fn parse(text: &str) -> Result<Vec<BotEntry>, BotListError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|(index, line)| parse_line(line).map_err(|error| BotListError { line: index + 1, what: error })).collect()
+    lines
+        .map(|(index, line)| parse_line(line).map_err(|error| BotListError { line: index + 1, message: error }))
+        .collect()
 }
 
 fn parse_line(line: &str) -> Result<BotEntry, String> {

@@ -13,19 +13,20 @@ use crate::policy::bot_detection::{BrowserTraits, ClientHints};
 pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
     let Ok(agent) = std::str::from_utf8(user_agent) else { return BrowserTraits::default() };
     if ["MSIE ", "Trident/"].iter().any(|old| agent.contains(old)) {
-        return BrowserTraits { graphical: true, ..BrowserTraits::default() };
+        return BrowserTraits { is_graphical: true, ..BrowserTraits::default() };
     }
     let Some(rest) = agent.strip_prefix("Mozilla/5.0 (") else { return BrowserTraits::default() };
     let products = ProductList::parse_browser(rest);
-    if TEXT.iter().any(|text| agent.contains(text)) || !ENGINES.iter().any(|engine| products.version(engine).is_some())
+    if TEXT_BROWSERS.iter().any(|text| agent.contains(text))
+        || !ENGINES.iter().any(|engine| products.version(engine).is_some())
     {
         return BrowserTraits::default();
     }
-    let graphical_only = BrowserTraits { graphical: true, ..BrowserTraits::default() };
+    let graphical_only = BrowserTraits { is_graphical: true, ..BrowserTraits::default() };
     let with_language = BrowserTraits { sends_language: true, ..graphical_only };
     match (products.version("Chrome"), products.version("Firefox"), products.version("Version")) {
         (Some(chrome), None, None)
-            if products.are_all_of(&["AppleWebKit", "Chrome", "Mobile", "Safari", "Edg", "OPR"]) =>
+            if products.contains_only(&["AppleWebKit", "Chrome", "Mobile", "Safari", "Edg", "OPR"]) =>
         {
             let hints = if chrome.0 >= 100 && products.version("OPR").is_none() {
                 ClientHints::Always
@@ -34,10 +35,10 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
             };
             BrowserTraits { sends_fetch: chrome.0 >= 80, hints, ..with_language }
         }
-        (None, Some(firefox), None) if products.are_all_of(&["Gecko", "Firefox"]) => {
+        (None, Some(firefox), None) if products.contains_only(&["Gecko", "Firefox"]) => {
             BrowserTraits { sends_fetch: firefox.0 >= 90, hints: ClientHints::Never, ..with_language }
         }
-        (None, None, Some(safari)) if products.are_all_of(&["AppleWebKit", "Version", "Mobile", "Safari"]) => {
+        (None, None, Some(safari)) if products.contains_only(&["AppleWebKit", "Version", "Mobile", "Safari"]) => {
             // Old Android phones sent the same products.
             let apple = rest.starts_with("iP") || rest.starts_with("Macintosh");
             BrowserTraits {
@@ -72,7 +73,7 @@ impl<'a> ProductList<'a> {
         Some((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
     }
 
-    fn are_all_of(&self, allowed: &[&str]) -> bool {
+    fn contains_only(&self, allowed: &[&str]) -> bool {
         self.0.iter().all(|(name, _)| allowed.contains(name))
     }
 }
@@ -81,7 +82,8 @@ impl<'a> ProductList<'a> {
 const ENGINES: [&str; 3] = ["AppleWebKit", "Gecko", "Goanna"];
 
 /// Browsers without assets: text browsers, screen readers and proxies for them.
-const TEXT: [&str; 9] = ["Lynx", "w3m", "Links", "ELinks", "edbrowse", "retawq", "eww", "Opera Mini", "Kindle"];
+const TEXT_BROWSERS: [&str; 9] =
+    ["Lynx", "w3m", "Links", "ELinks", "edbrowse", "retawq", "eww", "Opera Mini", "Kindle"];
 
 /// Maximum number of products of a plain user agent.
 const MAX_PRODUCTS: usize = 12;
@@ -102,7 +104,7 @@ mod tests {
             parse_browser(&format!("Mozilla/5.0 (X11; Linux x86_64) {WEBKIT} Chrome/{version}.0.0.0 Safari/537.36"))
         };
         let all =
-            BrowserTraits { graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
+            BrowserTraits { is_graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
         assert_eq!(chrome(142), all);
         assert_eq!(chrome(96), BrowserTraits { hints: ClientHints::Unknown, ..all });
         assert_eq!(chrome(70), BrowserTraits { hints: ClientHints::Unknown, sends_fetch: false, ..all });
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn rare_browsers_have_no_expected_headers() {
-        let graphical_only = BrowserTraits { graphical: true, ..BrowserTraits::default() };
+        let graphical_only = BrowserTraits { is_graphical: true, ..BrowserTraits::default() };
         for agent in [
             "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Goanna/6.7 Firefox/128.0 PaleMoon/33.3.1",
             "Mozilla/5.0 (compatible; MSIE 10.0; Windows NT 6.2; Trident/6.0)",

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 /// Returns whether the user agent names a platform of browsers or apps.
-pub(super) fn names_a_platform(agent: &[u8]) -> bool {
-    SYSTEMS.iter().any(|mark| contains(agent, mark))
+pub(super) fn has_platform_marker(agent: &[u8]) -> bool {
+    PLATFORM_MARKERS.iter().any(|mark| contains(agent, mark))
 }
 
 #[rustfmt::skip] // one word per line would take too many lines
-const SYSTEMS: &[&[u8]] = &[
+const PLATFORM_MARKERS: &[&[u8]] = &[
     b"AppleWebKit", b"Gecko/", b"MSIE", b"Trident", b"Opera", b"Android", b"iPhone", b"iPad",
     b"iOS", b"CFNetwork", b"Darwin", b"Windows", b"Macintosh", b"Mac OS X", b"HbbTV",
     b"Profile/MIDP", b"X11", b"Browser",
@@ -16,22 +16,22 @@ const SYSTEMS: &[&[u8]] = &[
 
 /// Returns whether a link in the user agent may come from a browser, a toolbar or an app.
 pub(super) fn has_browser_link(agent: &[u8]) -> bool {
-    LINKS.iter().any(|mark| contains(agent, mark))
+    BROWSER_LINK_MARKERS.iter().any(|mark| contains(agent, mark))
 }
 
 #[rustfmt::skip]
-const LINKS: &[&[u8]] = &[
+const BROWSER_LINK_MARKERS: &[&[u8]] = &[
     b"MSIE", b"Trident", b"Browser", b"HbbTV", b"TV", b"WhatsApp", b"whatsapp", b"iPhone",
     b"iPad", b"iOS", b"Android", b"macOS",
 ];
 
 /// Returns whether browsers send this after `compatible;`: a browser or a platform.
 pub(super) fn is_compatible_browser(name: &[u8]) -> bool {
-    COMPATIBLE.iter().any(|browser| starts_with(name, browser))
+    COMPATIBLE_BROWSERS.iter().any(|browser| starts_with(name, browser))
 }
 
 #[rustfmt::skip]
-const COMPATIBLE: &[&str] = &[
+const COMPATIBLE_BROWSERS: &[&str] = &[
     "msie", "konqueror", "win", "linux", "x11", "mac", "icab", "omniweb", "netfront", "abrowse",
     "opera", "firefox", "chrome", "safari", "mozilla", "gecko", "trident", "midori", "amiga",
     "galeon", "epiphany", "android", "iphone", "ipad", "bitos", "wii", "nintendo", "playstation",
@@ -45,11 +45,11 @@ const COMPATIBLE: &[&str] = &[
 
 /// Returns whether clients of humans are known to send only this product, truncated by a proxy or an app.
 pub(super) fn is_known_product(name: &[u8]) -> bool {
-    PRODUCTS.iter().any(|product| starts_with(name, product))
+    KNOWN_PRODUCTS.iter().any(|product| starts_with(name, product))
 }
 
 #[rustfmt::skip]
-const PRODUCTS: &[&str] = &[
+const KNOWN_PRODUCTS: &[&str] = &[
     "mozilla", "opera", "firefox", "chrome", "safari", "gecko", "iceweasel", "konqueror",
     "netscape", "links", "elinks", "lynx", "w3m", "dillo", "sleipnir", "amiga", "apple",
     "android", "dalvik", "ucweb", "windows", "vlc", "itunes", "polycom", "nokia", "samsung",

@@ -25,14 +25,14 @@ impl ClaimCache {
         ClaimCache { hasher, slots: vec![(0, Claim::NoUserAgent, BrowserTraits::default()); SLOTS].into_boxed_slice() }
     }
 
-    /// Returns the results of [`UserAgentMatcher::claim`] and [`UserAgentMatcher::browser`], from the cache if
+    /// Returns the results of [`UserAgentMatcher::claim`] and [`UserAgentMatcher::browser_traits`], from the cache if
     /// possible.
     pub fn claim(&mut self, agents: &UserAgentMatcher, user_agent: &[u8]) -> (Claim, BrowserTraits) {
         // Never zero, which marks an empty slot.
         let hash = self.hasher.hash_one(user_agent) | 1;
         let slot = &mut self.slots[(hash >> 32) as usize % SLOTS];
         if slot.0 != hash {
-            *slot = (hash, agents.claim(user_agent), UserAgentMatcher::browser(user_agent));
+            *slot = (hash, agents.claim(user_agent), UserAgentMatcher::browser_traits(user_agent));
         }
         (slot.1, slot.2)
     }

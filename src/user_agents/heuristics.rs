@@ -5,7 +5,7 @@
 
 use super::browser_markers::{self, contains};
 use super::parsed::ParsedUserAgent;
-use super::token::{after, before, is_model};
+use super::token::{byte_after, byte_before, is_device_model};
 
 /// Meaning of a pattern.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,9 @@ impl Heuristic {
             Heuristic::Role => ends_name(agent, at, end) && (is_product(agent, end) || !agent.is_browser()),
             Heuristic::Compatible => is_unusual_compatible(agent, end),
             Heuristic::ExtraProduct => !contains(agent, b"googleweblight"),
-            Heuristic::Prefix => starts_name(agent, at) && agent[at].is_ascii_uppercase() && !is_model(agent, at, end),
+            Heuristic::Prefix => {
+                starts_name(agent, at) && agent[at].is_ascii_uppercase() && !is_device_model(agent, at, end)
+            }
             Heuristic::Link => is_contact(agent, at),
             Heuristic::Site => at > 0 && starts_name(agent, at) && !agent.is_browser(),
             Heuristic::Mail => is_email(agent, at, end),
@@ -100,23 +102,23 @@ impl Heuristic {
 }
 
 fn starts_name(agent: &[u8], at: usize) -> bool {
-    !before(agent, at).is_some_and(|byte| byte.is_ascii_alphanumeric())
+    !byte_before(agent, at).is_some_and(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn ends_name(agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
     // `CrawlFor` is two words, `crawlfor` is one.
     let begins_a_word = |byte: &u8| byte.is_ascii_uppercase() && agent[end - 1].is_ascii_lowercase();
-    if after(agent, end).is_some_and(|byte| byte.is_ascii_alphabetic() && !begins_a_word(&byte)) {
+    if byte_after(agent, end).is_some_and(|byte| byte.is_ascii_alphabetic() && !begins_a_word(&byte)) {
         return false;
     }
     let letters = agent[..at].iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
     let start = at - letters;
-    !agent[start..end].eq_ignore_ascii_case(b"cubot") && !is_model(agent, start, end)
+    !agent[start..end].eq_ignore_ascii_case(b"cubot") && !is_device_model(agent, start, end)
 }
 
 /// Returns whether a version follows, and the user agent is not that of an iPhone app.
 fn is_product(agent: &[u8], end: usize) -> bool {
-    after(agent, end) == Some(b'/') && !contains(agent, b"CFNetwork")
+    byte_after(agent, end) == Some(b'/') && !contains(agent, b"CFNetwork")
 }
 
 /// Returns whether no browser sends what follows `(compatible`. Before Mozilla/5.0 all browsers of rare platforms sent
@@ -134,7 +136,7 @@ fn is_unusual_compatible(agent: &[u8], end: usize) -> bool {
 
 /// Returns whether a link is meant for the administrator of the site, and was not added by a browser or a toolbar.
 fn is_contact(agent: &ParsedUserAgent<'_>, at: usize) -> bool {
-    before(agent, at) == Some(b'+') || !agent.has_browser_link()
+    byte_before(agent, at) == Some(b'+') || !agent.has_browser_link()
 }
 
 /// Returns whether `@` is between a name and a domain that ends in letters (`ecosia android@62.0` is not).
@@ -149,7 +151,7 @@ fn is_email(agent: &[u8], at: usize, end: usize) -> bool {
     dot > 0
         && top.len() >= 2
         && top.iter().all(u8::is_ascii_alphabetic)
-        && before(agent, at).is_some_and(|byte| byte.is_ascii_alphanumeric())
+        && byte_before(agent, at).is_some_and(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// Returns whether the user agent is only one product and its version (`scrape-o-matic/1.0`), which no browser sends.

@@ -31,7 +31,7 @@ pub struct UserAgentMatcher {
     /// Automaton over all patterns: one pass, however long the list.
     automaton: AhoCorasick,
     /// Meaning of each pattern of the automaton.
-    signs: Vec<PatternKind>,
+    pattern_kinds: Vec<PatternKind>,
     names: Vec<Box<str>>,
 }
 
@@ -43,7 +43,7 @@ enum PatternKind {
     /// operator.
     SimilarName(Token),
     Operator(BotId, OperatorId),
-    Shape(heuristics::Heuristic),
+    Heuristic(heuristics::Heuristic),
 }
 
 /// A matched name. The earlier match wins; at the same position, the longer one.
@@ -69,17 +69,17 @@ impl UserAgentMatcher {
         let mut operator_bots = HashSet::new();
         for bot in listed {
             patterns.push(bot.token.literal().to_owned());
-            kinds.push(PatternKind::Bot(names.id(&bot.name), bot.token));
+            kinds.push(PatternKind::Bot(names.intern(&bot.name), bot.token));
         }
         for (token, operator) in operators {
             patterns.push(token.as_bytes().to_owned());
-            let id = names.id(token);
+            let id = names.intern(token);
             operator_bots.insert(id);
             kinds.push(PatternKind::Operator(id, operator));
         }
         for (word, heuristic) in heuristics::PATTERNS {
             patterns.push(word.as_bytes().to_owned());
-            kinds.push(PatternKind::Shape(*heuristic));
+            kinds.push(PatternKind::Heuristic(*heuristic));
         }
         for kind in &mut kinds {
             if let PatternKind::Bot(id, token) = kind
@@ -95,7 +95,7 @@ impl UserAgentMatcher {
             .ascii_case_insensitive(true)
             .build(patterns)
             .expect("a few thousand short patterns are far below the automaton's limits");
-        UserAgentMatcher { automaton, signs: kinds, names: names.in_order }
+        UserAgentMatcher { automaton, pattern_kinds: kinds, names: names.by_id }
     }
 
     /// Returns the claim of this user agent, by its first [`MAX_USER_AGENT_BYTES`] bytes. A longer user agent is a
@@ -116,7 +116,7 @@ impl UserAgentMatcher {
         for matched in self.automaton.find_overlapping_iter(&**agent) {
             let (at, end) = (matched.start(), matched.end());
             let rank = (std::cmp::Reverse(at), end);
-            match &self.signs[matched.pattern().as_usize()] {
+            match &self.pattern_kinds[matched.pattern().as_usize()] {
                 PatternKind::Bot(id, token) if token.matches(agent, at, end) => {
                     bot = bot.max(Some((rank.0, rank.1, *id)));
                 }
@@ -125,7 +125,7 @@ impl UserAgentMatcher {
                 }
                 PatternKind::SimilarName(token) => is_unlisted_bot |= token.matches(agent, at, end),
                 // A name takes precedence over patterns.
-                PatternKind::Shape(heuristic) if bot.is_none() && !is_unlisted_bot => {
+                PatternKind::Heuristic(heuristic) if bot.is_none() && !is_unlisted_bot => {
                     is_unlisted_bot = heuristic.matches(agent, at, end);
                 }
                 _ => {}
@@ -140,7 +140,7 @@ impl UserAgentMatcher {
     }
 
     /// Returns the features that the browser named by this user agent always has; none for an unknown browser.
-    pub fn browser(user_agent: &[u8]) -> BrowserTraits {
+    pub fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
         let agent = user_agent.trim_ascii();
         browser::browser_traits(&agent[..agent.len().min(MAX_USER_AGENT_BYTES)])
     }
@@ -158,15 +158,15 @@ pub const MAX_USER_AGENT_BYTES: usize = 1024;
 /// Assigns one id to each name, however many tokens it has.
 #[derive(Default)]
 struct NameTable {
-    in_order: Vec<Box<str>>,
-    known: HashMap<String, BotId>,
+    by_id: Vec<Box<str>>,
+    by_name: HashMap<String, BotId>,
 }
 
 impl NameTable {
-    fn id(&mut self, name: &str) -> BotId {
-        *self.known.entry(name.to_ascii_lowercase()).or_insert_with(|| {
-            let id = u16::try_from(self.in_order.len()).expect("the built-in list is shorter than 65,536");
-            self.in_order.push(name.into());
+    fn intern(&mut self, name: &str) -> BotId {
+        *self.by_name.entry(name.to_ascii_lowercase()).or_insert_with(|| {
+            let id = u16::try_from(self.by_id.len()).expect("the built-in list is shorter than 65,536");
+            self.by_id.push(name.into());
             BotId(id)
         })
     }

@@ -9,25 +9,25 @@ use super::browser_markers;
 /// agent full of patterns would be scanned a thousand times.
 pub(super) struct ParsedUserAgent<'a> {
     bytes: &'a [u8],
-    of_people: OnceCell<bool>,
-    links_of_people: OnceCell<bool>,
+    is_browser: OnceCell<bool>,
+    has_browser_link: OnceCell<bool>,
     model: OnceCell<Range<usize>>,
 }
 
 impl<'a> ParsedUserAgent<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> ParsedUserAgent<'a> {
-        let (of_people, links_of_people, model) = Default::default();
-        ParsedUserAgent { bytes, of_people, links_of_people, model }
+        let (is_browser, has_browser_link, model) = Default::default();
+        ParsedUserAgent { bytes, is_browser, has_browser_link, model }
     }
 
     /// Returns whether the user agent names a platform of browsers or apps.
     pub(super) fn is_browser(&self) -> bool {
-        *self.of_people.get_or_init(|| browser_markers::names_a_platform(self.bytes))
+        *self.is_browser.get_or_init(|| browser_markers::has_platform_marker(self.bytes))
     }
 
     /// Returns whether a link in the user agent may come from a browser, a toolbar or an app.
     pub(super) fn has_browser_link(&self) -> bool {
-        *self.links_of_people.get_or_init(|| browser_markers::has_browser_link(self.bytes))
+        *self.has_browser_link.get_or_init(|| browser_markers::has_browser_link(self.bytes))
     }
 
     /// Returns the range of a phone's device model; empty if there is none.

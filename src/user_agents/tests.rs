@@ -70,8 +70,8 @@ fn non_utf8_and_oversized_user_agents_are_classified() {
     assert_eq!(fixture.agents.claim(b"\xff\xfe Googlebot/2.1\x00 \x80"), fixture.claim("Googlebot"));
     let padded = |spaces| format!("{CHROME}{}Googlebot/2.1", " ".repeat(spaces));
     assert_ne!(fixture.claim(&padded(500)), Claim::Browser);
-    assert_eq!(fixture.claim(&padded(8000)), SHAPED);
-    assert_eq!(fixture.claim(&CHROME.repeat(20)), SHAPED);
+    assert_eq!(fixture.claim(&padded(8000)), UNLISTED_BOT);
+    assert_eq!(fixture.claim(&CHROME.repeat(20)), UNLISTED_BOT);
     // A name across the limit is truncated, not misread.
     for length in 0..40 {
         fixture.claim(&padded(MAX_USER_AGENT_BYTES - CHROME.len() - length));
@@ -91,7 +91,7 @@ fn operator_is_claimed_only_by_its_product_token() {
     assert_eq!(claims("SomeBot/1.0 (+https://example.com/Googlebot)"), None);
     assert_eq!(claims("NotGooglebot/1.0"), None);
     for agent in ["Googlebot-Richsnippets/1.0", "NotGooglebot/1.0", "x_Googlebot/2.1", "Googlebot-Foo/1"] {
-        assert_eq!(fixture.claim(agent), SHAPED, "{agent}: an unverified claim has no bot name");
+        assert_eq!(fixture.claim(agent), UNLISTED_BOT, "{agent}: an unverified claim has no bot name");
     }
     // Invisible characters do not hide the name.
     for agent in [&b"\xff\xfe\x80Googlebot/2.1"[..], "Googlebot\u{200b}/2.1".as_bytes(), b"Googlebot\x01/2.1"] {
@@ -118,13 +118,13 @@ fn cache_agrees_with_the_matcher_after_a_flood() {
     for agent in agents.iter().chain(&agents[19_000..]) {
         assert_eq!(
             cache.claim(&fixture.agents, agent.as_bytes()),
-            (fixture.claim(agent), UserAgentMatcher::browser(agent.as_bytes()))
+            (fixture.claim(agent), UserAgentMatcher::browser_traits(agent.as_bytes()))
         );
     }
     assert_eq!(cache.claim(&fixture.agents, b"").0, Claim::NoUserAgent);
 }
 
-const SHAPED: Claim = Claim::Bot { bot: None, operator: None };
+const UNLISTED_BOT: Claim = Claim::Bot { bot: None, operator: None };
 const GOOGLE: OperatorId = OperatorId(0);
 const OPENAI: OperatorId = OperatorId(1);
 

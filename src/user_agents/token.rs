@@ -8,8 +8,8 @@ use super::parsed::ParsedUserAgent;
 #[derive(Clone, Debug)]
 pub(super) struct Token {
     literal: Box<[u8]>,
-    free_before: bool,
-    free_after: bool,
+    allows_prefix: bool,
+    allows_suffix: bool,
     confirm: Option<Regex>,
 }
 
@@ -18,8 +18,8 @@ impl Token {
     pub(super) fn new(text: &str, confirm: Option<Regex>) -> Token {
         Token {
             literal: text.trim_matches('*').as_bytes().into(),
-            free_before: text.starts_with('*'),
-            free_after: text.ends_with('*'),
+            allows_prefix: text.starts_with('*'),
+            allows_suffix: text.ends_with('*'),
             confirm,
         }
     }
@@ -30,9 +30,12 @@ impl Token {
 
     /// Returns whether the match at `at..end` is this token and not a part of another word.
     pub(super) fn matches(&self, agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
-        let starts = self.free_before || !continues_word(before(agent, at), agent[at]);
-        let ends = self.free_after || !continues_word(after(agent, end), agent[end - 1]);
-        starts && ends && !is_model(agent, at, end) && self.confirm.as_ref().is_none_or(|regex| regex.is_match(agent))
+        let starts = self.allows_prefix || !continues_word(byte_before(agent, at), agent[at]);
+        let ends = self.allows_suffix || !continues_word(byte_after(agent, end), agent[end - 1]);
+        starts
+            && ends
+            && !is_device_model(agent, at, end)
+            && self.confirm.as_ref().is_none_or(|regex| regex.is_match(agent))
     }
 }
 
@@ -40,8 +43,8 @@ impl Token {
 /// (`like FeedFetcher-Google`).
 pub(super) fn is_product(agent: &[u8], at: usize, end: usize) -> bool {
     // Some clients and logs write `+` for a space. Invisible characters end a name.
-    let opens = before(agent, at).is_none_or(|byte| !byte.is_ascii_graphic() || b"+;,([{\"'".contains(&byte));
-    let closes = after(agent, end).is_none_or(|byte| !byte.is_ascii_graphic() || b"+/;,:)]}\"'".contains(&byte));
+    let opens = byte_before(agent, at).is_none_or(|byte| !byte.is_ascii_graphic() || b"+;,([{\"'".contains(&byte));
+    let closes = byte_after(agent, end).is_none_or(|byte| !byte.is_ascii_graphic() || b"+/;,:)]}\"'".contains(&byte));
     // A colon may follow a name, but not start a link.
     let link = agent[end..].starts_with(b"://");
     opens && closes && !link && !is_comparison(&agent[..at])
@@ -57,18 +60,18 @@ fn is_comparison(before: &[u8]) -> bool {
 
 /// Returns whether `at..end` is part of a phone's device model. Models have arbitrary names (FEVER, Spider 8, HTC
 /// Butterfly). With a version, it is a product nevertheless.
-pub(super) fn is_model(agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
-    agent.model().contains(&at) && agent[end - 1] != b'/' && after(agent, end) != Some(b'/')
+pub(super) fn is_device_model(agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
+    agent.model().contains(&at) && agent[end - 1] != b'/' && byte_after(agent, end) != Some(b'/')
 }
 
 fn continues_word(beyond: Option<u8>, edge: u8) -> bool {
     edge.is_ascii_alphanumeric() && beyond.is_some_and(|byte| byte.is_ascii_alphanumeric())
 }
 
-pub(super) fn before(agent: &[u8], at: usize) -> Option<u8> {
+pub(super) fn byte_before(agent: &[u8], at: usize) -> Option<u8> {
     agent[..at].last().copied()
 }
 
-pub(super) fn after(agent: &[u8], end: usize) -> Option<u8> {
+pub(super) fn byte_after(agent: &[u8], end: usize) -> Option<u8> {
     agent.get(end).copied()
 }

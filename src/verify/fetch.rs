@@ -36,13 +36,13 @@ pub struct Fetcher {
 #[derive(Clone, Copy, Debug)]
 pub struct FetchLimits {
     /// Maximum size of the body, in bytes.
-    pub most_bytes: usize,
+    pub max_bytes: usize,
     /// Maximum duration, from the lookup of the name to the last byte.
     pub timeout: Duration,
     /// Maximum number of redirects. All must stay at the same scheme, host and port.
-    pub redirects: u8,
+    pub max_redirects: u8,
     /// Addresses that may be connected to.
-    pub reach: AllowedAddresses,
+    pub allowed_addresses: AllowedAddresses,
 }
 
 /// Validators of a cached copy, stored as received.
@@ -56,9 +56,9 @@ pub struct Validators {
 
 /// Result of a successful fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fetched {
+pub enum FetchOutcome {
     /// The cached copy is current.
-    Unchanged,
+    NotModified,
     /// The current document.
     Document(Document),
 }
@@ -106,7 +106,7 @@ pub enum FetchError {
     },
     /// The redirect is not allowed.
     #[error("redirect to {0:?} not allowed")]
-    Redirected(String),
+    RedirectNotAllowed(String),
     /// The status is neither 200 nor that of an expected redirect or revalidation.
     #[error("unexpected status {0}")]
     Status(StatusCode),
@@ -114,10 +114,10 @@ pub enum FetchError {
     #[error("unexpected content encoding")]
     UnexpectedEncoding,
     /// The body exceeds the limit.
-    #[error("body exceeds {most_bytes} bytes")]
+    #[error("body exceeds {max_bytes} bytes")]
     TooLarge {
         /// Limit in bytes.
-        most_bytes: usize,
+        max_bytes: usize,
     },
     /// The fetch exceeded its maximum duration.
     #[error("timed out after {0:?}")]
@@ -126,7 +126,7 @@ pub enum FetchError {
 
 impl Fetcher {
     /// Creates a fetcher that trusts the public certificate authorities.
-    pub fn public() -> Self {
+    pub fn with_public_roots() -> Self {
         Self::with_roots(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
     }
 
@@ -142,25 +142,39 @@ impl Fetcher {
     }
 
     /// Fetches `url`, or finds that the copy with these `validators` is current.
-    pub async fn fetch(&self, url: &str, limits: &FetchLimits, validators: &Validators) -> Result<Fetched, FetchError> {
-        match tokio::time::timeout(limits.timeout, self.follow(url, limits, validators)).await {
+    pub async fn fetch(
+        &self,
+        url: &str,
+        limits: &FetchLimits,
+        validators: &Validators,
+    ) -> Result<FetchOutcome, FetchError> {
+        match tokio::time::timeout(limits.timeout, self.follow_redirects(url, limits, validators)).await {
             Ok(fetched) => fetched,
             Err(_) => Err(FetchError::TimedOut(limits.timeout)),
         }
     }
 
-    async fn follow(&self, url: &str, limits: &FetchLimits, validators: &Validators) -> Result<Fetched, FetchError> {
-        let mut target = FetchTarget::parse(url, limits.reach)?;
-        for _ in 0..=limits.redirects {
+    async fn follow_redirects(
+        &self,
+        url: &str,
+        limits: &FetchLimits,
+        validators: &Validators,
+    ) -> Result<FetchOutcome, FetchError> {
+        let mut target = FetchTarget::parse(url, limits.allowed_addresses)?;
+        for _ in 0..=limits.max_redirects {
             let response = self.send(&target, limits, validators).await?;
             match response.status() {
-                StatusCode::OK => return document(&target, response, limits.most_bytes).await,
-                StatusCode::NOT_MODIFIED if *validators != Validators::default() => return Ok(Fetched::Unchanged),
-                status if is_redirect(status) => target = target.redirected(&text(response.headers(), LOCATION))?,
+                StatusCode::OK => return document(&target, response, limits.max_bytes).await,
+                StatusCode::NOT_MODIFIED if *validators != Validators::default() => {
+                    return Ok(FetchOutcome::NotModified);
+                }
+                status if is_redirect(status) => {
+                    target = target.resolve_redirect(&text(response.headers(), LOCATION))?;
+                }
                 status => return Err(FetchError::Status(status)),
             }
         }
-        Err(FetchError::Redirected(target.to_string()))
+        Err(FetchError::RedirectNotAllowed(target.to_string()))
     }
 
     async fn send(
@@ -171,13 +185,14 @@ impl Fetcher {
     ) -> Result<Response<Incoming>, FetchError> {
         let unreachable = |source| FetchError::Unreachable { host: target.host.clone(), source };
         let addresses = tokio::net::lookup_host((target.host.as_str(), target.port)).await.map_err(unreachable)?;
-        let allowed: Vec<SocketAddr> = addresses.filter(|address| target.allows(address.ip(), limits.reach)).collect();
+        let allowed: Vec<SocketAddr> =
+            addresses.filter(|address| target.allows(address.ip(), limits.allowed_addresses)).collect();
         if allowed.is_empty() {
             return Err(FetchError::AddressNotAllowed { host: target.host.clone() });
         }
         let stream = TcpStream::connect(&*allowed).await.map_err(unreachable)?;
         let request = request(target, validators);
-        match &target.name {
+        match &target.server_name {
             Some(name) => {
                 let stream = self.tls.connect(name.clone(), stream).await.map_err(unreachable)?;
                 exchange(stream, request, target).await
@@ -225,20 +240,20 @@ where
 async fn document(
     target: &FetchTarget,
     response: Response<Incoming>,
-    most_bytes: usize,
-) -> Result<Fetched, FetchError> {
+    max_bytes: usize,
+) -> Result<FetchOutcome, FetchError> {
     let (head, body) = response.into_parts();
     if head.headers.contains_key(CONTENT_ENCODING) {
         return Err(FetchError::UnexpectedEncoding);
     }
-    let body = Limited::new(body, most_bytes).collect().await.map_err(|source| match source
+    let body = Limited::new(body, max_bytes).collect().await.map_err(|source| match source
         .is::<http_body_util::LengthLimitError>(
     ) {
-        true => FetchError::TooLarge { most_bytes },
+        true => FetchError::TooLarge { max_bytes },
         false => FetchError::InvalidResponse { host: target.host.clone(), source },
     })?;
     let header_text = |name| Some(text(&head.headers, name)).filter(|value| !value.is_empty());
-    Ok(Fetched::Document(Document {
+    Ok(FetchOutcome::Document(Document {
         body: body.to_bytes(),
         content_type: header_text(CONTENT_TYPE),
         cache_control: header_text(CACHE_CONTROL),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::range_source::{RangeSource, network};
+use super::range_source::{RangeSource, parse_cidr};
 use crate::policy::ProofMethod;
 use crate::policy::dns_pattern::DnsPattern;
 
@@ -38,10 +38,10 @@ pub(super) struct Operator {
     pub(super) signature_agents: Vec<String>,
     /// True if the config overrides the operator.
     #[serde(skip)]
-    pub(super) declared: bool,
+    pub(super) is_overridden: bool,
     /// True if the operator is defined only in the config.
     #[serde(skip)]
-    pub(super) own: bool,
+    pub(super) is_custom: bool,
 }
 
 impl Operator {
@@ -85,7 +85,7 @@ pub enum OperatorTableError {
     Syntax(#[source] serde_json::Error),
     /// A prefix of a list is not a network.
     #[error("`{0}` is not a network such as 192.0.2.0/24")]
-    NotANetwork(String),
+    InvalidNetwork(String),
 }
 
 /// Parses the table, applies the overrides, and parses the lists of the snapshot.
@@ -96,7 +96,7 @@ pub(super) fn parse(
 ) -> Result<(Vec<Operator>, Snapshot), OperatorTableError> {
     let mut table: Vec<Operator> = serde_json::from_str(table).map_err(OperatorTableError::Syntax)?;
     overrides.into_iter().for_each(|config| apply_override(&mut table, config));
-    Ok((table, snapshot_of(snapshot)?))
+    Ok((table, parse_snapshot(snapshot)?))
 }
 
 fn apply_override(table: &mut Vec<Operator>, config: OperatorOverride) {
@@ -109,11 +109,11 @@ fn apply_override(table: &mut Vec<Operator>, config: OperatorOverride) {
         table.iter_mut().for_each(|operator| operator.signature_agents.retain(|agent| !agents.contains(agent)));
     }
     let index = table.iter().position(|operator| operator.name == name).unwrap_or_else(|| {
-        table.push(Operator { name, own: true, ..Operator::default() });
+        table.push(Operator { name, is_custom: true, ..Operator::default() });
         table.len() - 1
     });
     let operator = &mut table[index];
-    operator.declared = true;
+    operator.is_overridden = true;
     operator.product_tokens = product_tokens.unwrap_or_else(|| std::mem::take(&mut operator.product_tokens));
     operator.verified_ranges = ranges.unwrap_or_else(|| std::mem::take(&mut operator.verified_ranges));
     operator.dns_names = dns_names.unwrap_or_else(|| std::mem::take(&mut operator.dns_names));
@@ -121,19 +121,22 @@ fn apply_override(table: &mut Vec<Operator>, config: OperatorOverride) {
     operator.signature_agents = signature_agents.unwrap_or_else(|| std::mem::take(&mut operator.signature_agents));
 }
 
-fn snapshot_of(text: &str) -> Result<Snapshot, OperatorTableError> {
+fn parse_snapshot(text: &str) -> Result<Snapshot, OperatorTableError> {
     #[derive(Deserialize)]
-    struct Written {
+    struct SnapshotFile {
         date: String,
-        lists: BTreeMap<String, List>,
+        lists: BTreeMap<String, SnapshotList>,
     }
     #[derive(Deserialize)]
-    struct List {
+    struct SnapshotList {
         prefixes: Vec<String>,
     }
-    let parsed: Written = serde_json::from_str(text).map_err(OperatorTableError::Syntax)?;
-    let networks = |list: List| -> Result<Vec<IpNet>, OperatorTableError> {
-        list.prefixes.into_iter().map(|text| network(&text).ok_or(OperatorTableError::NotANetwork(text))).collect()
+    let parsed: SnapshotFile = serde_json::from_str(text).map_err(OperatorTableError::Syntax)?;
+    let networks = |list: SnapshotList| -> Result<Vec<IpNet>, OperatorTableError> {
+        list.prefixes
+            .into_iter()
+            .map(|text| parse_cidr(&text).ok_or(OperatorTableError::InvalidNetwork(text)))
+            .collect()
     };
     let lists = parsed.lists.into_iter().map(|(url, list)| Ok((RangeSource::Url(url), networks(list)?)));
     Ok(Snapshot { date: parsed.date, lists: lists.collect::<Result<_, _>>()? })
@@ -142,15 +145,15 @@ fn snapshot_of(text: &str) -> Result<Snapshot, OperatorTableError> {
 fn proof_methods<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<ProofMethod>, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "snake_case")]
-    enum Name {
+    enum StoredProofMethod {
         Addresses,
         Names,
     }
     let method = |name| match name {
-        Name::Addresses => ProofMethod::Address,
-        Name::Names => ProofMethod::Dns,
+        StoredProofMethod::Addresses => ProofMethod::Address,
+        StoredProofMethod::Names => ProofMethod::Dns,
     };
-    Ok(Vec::<Name>::deserialize(deserializer)?.into_iter().map(method).collect())
+    Ok(Vec::<StoredProofMethod>::deserialize(deserializer)?.into_iter().map(method).collect())
 }
 
 fn patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<DnsPattern>, D::Error> {

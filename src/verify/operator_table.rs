@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::dns::{DnsResult, DnsVerifier};
 use super::operator_config::{self, Operator, OperatorOverride};
 use super::range_source::RangeSource;
-use super::ranges::{Range, RangeMatch, Ranges};
+use super::ranges::{OperatorRange, RangeMatch, Ranges};
 use crate::policy::identity::is_private;
 use crate::policy::{OperatorId, Proof, ProofMethod, Timestamp};
 
@@ -28,7 +28,7 @@ pub struct OperatorTable {
     /// Ranges for lookups. Replaced as a whole, so that no request waits while a list is refreshed.
     published: ArcSwap<PublishedRanges>,
     /// DNS verification, if enabled.
-    names: Option<Arc<DnsVerifier>>,
+    dns: Option<Arc<DnsVerifier>>,
     snapshot_date: String,
 }
 
@@ -67,13 +67,13 @@ impl OperatorTable {
         overrides: Vec<OperatorOverride>,
     ) -> Result<OperatorTable, OperatorTableError> {
         let (table, snapshot) = operator_config::parse(table, snapshot, overrides)?;
-        let published = PublishedRanges::of(&table, &snapshot.lists);
+        let published = PublishedRanges::new(&table, &snapshot.lists);
         Ok(OperatorTable {
             table,
             lists: Mutex::new(snapshot.lists),
             errors: Mutex::default(),
             published: ArcSwap::from_pointee(published),
-            names: None,
+            dns: None,
             snapshot_date: snapshot.date,
         })
     }
@@ -83,12 +83,12 @@ impl OperatorTable {
         let patterns =
             self.with_ids().flat_map(|(id, operator)| operator.dns_names.iter().map(move |name| (name.clone(), id)));
         let dns = Some(Arc::new(DnsVerifier::new(patterns.collect())));
-        OperatorTable { names: dns, ..self }
+        OperatorTable { dns, ..self }
     }
 
     /// Returns the DNS verifier, if enabled.
     pub fn dns(&self) -> Option<Arc<DnsVerifier>> {
-        self.names.clone()
+        self.dns.clone()
     }
 
     /// Returns the names of all operators, by id.
@@ -108,11 +108,11 @@ impl OperatorTable {
 
     /// Returns true if the operator is built in, with or without an override.
     pub fn is_built_in(&self, operator: OperatorId) -> bool {
-        self.table.get(usize::from(operator.0)).is_some_and(|operator| !operator.own)
+        self.table.get(usize::from(operator.0)).is_some_and(|operator| !operator.is_custom)
     }
 
     /// Returns all product tokens by which user agents claim operators.
-    pub fn tokens(&self) -> impl Iterator<Item = (&str, OperatorId)> {
+    pub fn product_tokens(&self) -> impl Iterator<Item = (&str, OperatorId)> {
         self.with_ids().flat_map(|(id, operator)| operator.product_tokens.iter().map(move |token| (token.as_str(), id)))
     }
 
@@ -128,9 +128,9 @@ impl OperatorTable {
             // Range lists do not contain addresses of proxies, and DNS has no operator names for them.
             _ if is_private(address) => return Proof::PrivateAddress,
             None if published.exhaustive[usize::from(claimed.0)] => return Proof::Disproven(ProofMethod::Address),
-            Some(RangeMatch::Undecided) | None => {}
+            Some(RangeMatch::Neutral) | None => {}
         }
-        match self.names.as_ref().filter(|_| !operator.dns_names.is_empty()) {
+        match self.dns.as_ref().filter(|_| !operator.dns_names.is_empty()) {
             Some(dns) => self.interpret_dns(claimed, dns.lookup(claimed, address, now)),
             None => Proof::Unknown,
         }
@@ -147,7 +147,7 @@ impl OperatorTable {
         let operator = &self.table[usize::from(operator.0)];
         match method {
             ProofMethod::Address => !operator.verified_ranges.is_empty(),
-            ProofMethod::Dns => self.names.is_some() && !operator.dns_names.is_empty(),
+            ProofMethod::Dns => self.dns.is_some() && !operator.dns_names.is_empty(),
         }
     }
 
@@ -179,7 +179,7 @@ impl OperatorTable {
     pub(super) fn replace(&self, source: RangeSource, networks: Vec<IpNet>) {
         let mut lists = self.lists.lock();
         lists.insert(source, networks);
-        self.published.store(PublishedRanges::of(&self.table, &lists).into());
+        self.published.store(PublishedRanges::new(&self.table, &lists).into());
     }
 
     /// Sets or clears the error of a list; its networks stay. Returns the previous error.
@@ -206,7 +206,7 @@ impl OperatorTable {
 
     /// Returns true if the config names the list.
     pub(super) fn is_overridden(&self, source: &RangeSource) -> bool {
-        self.table.iter().any(|operator| operator.declared && operator.verified_ranges.contains(source))
+        self.table.iter().any(|operator| operator.is_overridden && operator.verified_ranges.contains(source))
     }
 
     /// Returns the time of the built-in snapshot.
@@ -228,12 +228,12 @@ impl OperatorTable {
 }
 
 impl PublishedRanges {
-    fn of(table: &[Operator], lists: &BTreeMap<RangeSource, Vec<IpNet>>) -> Self {
-        let mut ranges: Vec<Range> = Vec::new();
+    fn new(table: &[Operator], lists: &BTreeMap<RangeSource, Vec<IpNet>>) -> Self {
+        let mut ranges: Vec<OperatorRange> = Vec::new();
         let mut exhaustive = Vec::with_capacity(table.len());
         for (operator, id) in table.iter().zip((0..).map(OperatorId)) {
             let both =
-                [(&operator.verified_ranges, RangeMatch::Verified), (&operator.neutral_ranges, RangeMatch::Undecided)];
+                [(&operator.verified_ranges, RangeMatch::Verified), (&operator.neutral_ranges, RangeMatch::Neutral)];
             for (sources, range_match) in both {
                 for source in sources {
                     ranges.extend(source.networks(lists).iter().map(|network| (*network, id, range_match)));
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn operator_names_and_tokens_are_unique() {
         let operators = OperatorTable::builtin();
-        let mut tokens: Vec<_> = operators.tokens().map(|(token, _)| token.to_ascii_lowercase()).collect();
+        let mut tokens: Vec<_> = operators.product_tokens().map(|(token, _)| token.to_ascii_lowercase()).collect();
         let count = tokens.len();
         tokens.sort();
         tokens.dedup();
@@ -313,7 +313,7 @@ mod tests {
                 );
             }
         }
-        assert_eq!(operators.dns().expect("DNS is on").waiting(), 0);
+        assert_eq!(operators.dns().expect("DNS is on").pending_count(), 0);
     }
 
     #[test]
@@ -386,7 +386,7 @@ mod tests {
         let proof = |address: &str| operators.verify(acme, address.parse().expect("an address"), Timestamp::default());
         assert_eq!(proof("192.0.2.7"), Proof::Proven(ProofMethod::Address));
         assert_eq!(proof("192.0.3.7"), Proof::Disproven(ProofMethod::Address));
-        let claims = operators.tokens().filter(|(token, _)| token.eq_ignore_ascii_case("GPTBot"));
+        let claims = operators.product_tokens().filter(|(token, _)| token.eq_ignore_ascii_case("GPTBot"));
         assert_eq!(claims.map(|(_, operator)| operator).collect::<Vec<_>>(), [acme], "a token is claimed once");
     }
 

@@ -2,7 +2,7 @@
 //! server.
 
 use super::fetch::Validators;
-use super::range_source::network;
+use super::range_source::parse_cidr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -18,7 +18,7 @@ pub(super) struct RangeCache(PathBuf);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CachedRanges {
     /// Time of the last successful fetch or revalidation, in seconds since 1970.
-    pub(super) fetched: u64,
+    pub(super) fetched_at: u64,
     pub(super) validators: Validators,
     pub(super) networks: Vec<IpNet>,
 }
@@ -26,7 +26,8 @@ pub(super) struct CachedRanges {
 #[derive(Serialize, Deserialize)]
 struct CacheFile {
     url: String,
-    fetched: u64,
+    #[serde(rename = "fetched")]
+    fetched_at: u64,
     etag: Option<String>,
     last_modified: Option<String>,
     prefixes: Vec<String>,
@@ -51,17 +52,17 @@ impl RangeCache {
         if contents.url != url {
             return Ok(None);
         }
-        let networks = contents.prefixes.iter().map(|text| network(text)).collect::<Option<Vec<IpNet>>>();
+        let networks = contents.prefixes.iter().map(|text| parse_cidr(text)).collect::<Option<Vec<IpNet>>>();
         let networks = networks.ok_or_else(|| format!("{}: invalid prefix", path.display()))?;
         let validators = Validators { etag: contents.etag, last_modified: contents.last_modified };
-        Ok(Some(CachedRanges { fetched: contents.fetched, validators, networks }))
+        Ok(Some(CachedRanges { fetched_at: contents.fetched_at, validators, networks }))
     }
 
     /// Replaces the copy atomically: after a crash, either the old or the new copy is complete.
     pub(super) fn store(&self, url: &str, copy: &CachedRanges) -> io::Result<()> {
         let contents = CacheFile {
             url: url.to_owned(),
-            fetched: copy.fetched,
+            fetched_at: copy.fetched_at,
             etag: copy.validators.etag.clone(),
             last_modified: copy.validators.last_modified.clone(),
             prefixes: copy.networks.iter().map(ToString::to_string).collect(),
@@ -88,7 +89,7 @@ mod tests {
 
     fn cached_ranges() -> CachedRanges {
         CachedRanges {
-            fetched: 1_800_000_000,
+            fetched_at: 1_800_000_000,
             validators: Validators { etag: Some("\"1\"".into()), last_modified: None },
             networks: ["192.0.2.0/24", "2001:db8::/32"].map(|text| text.parse().expect("a network")).into(),
         }

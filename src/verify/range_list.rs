@@ -4,7 +4,7 @@
 //! geofeed's country). A list is used as a whole or not at all: a partial list would make impostors of the other
 //! crawlers.
 
-use super::range_source::network;
+use super::range_source::parse_cidr;
 use crate::policy::identity::is_wider_than_crawlers;
 use ipnet::IpNet;
 use serde_json::Value;
@@ -56,13 +56,13 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<IpNet>, RangeListError> {
         count if count > MAX_NETWORKS => Err(RangeListError::TooMany),
         _ => {
             let networks = IpNet::aggregate(&networks);
-            let is_plausible = AddressSpace::of(&networks).fits_in(MAX_ADDRESS_SPACE);
+            let is_plausible = AddressSpace::from_networks(&networks).fits_in(MAX_ADDRESS_SPACE);
             if is_plausible { Ok(networks) } else { Err(RangeListError::TooWideTogether) }
         }
     }
 }
 
-/// Rejects a list that lost more than half of its networks, or that grew to more than [`GROWTH`] times its addresses.
+/// Rejects a list that lost more than half of its networks, or that grew to more than [`MAX_GROWTH_FACTOR`] times its addresses.
 /// Such a change is more likely an error, or another list, than a real change of the operator's networks.
 pub(super) fn check_change(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNet>, RangeListError> {
     let before = IpNet::aggregate(&before.to_vec());
@@ -72,8 +72,11 @@ pub(super) fn check_change(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNe
     if before.is_empty() {
         return Ok(now);
     }
-    let (old, new) = (AddressSpace::of(&before), AddressSpace::of(&now));
-    let limit = AddressSpace { v4: old.v4.max(SMALL.v4) * GROWTH, v6: old.v6.max(SMALL.v6) * GROWTH };
+    let (old, new) = (AddressSpace::from_networks(&before), AddressSpace::from_networks(&now));
+    let limit = AddressSpace {
+        v4: old.v4.max(MIN_GROWTH_BASE.v4) * MAX_GROWTH_FACTOR,
+        v6: old.v6.max(MIN_GROWTH_BASE.v6) * MAX_GROWTH_FACTOR,
+    };
     match new.fits_in(limit) {
         true => Ok(now),
         false => Err(RangeListError::Grown((new.v4 / old.v4.max(1)).max(new.v6 / old.v6.max(1)))),
@@ -89,7 +92,7 @@ struct AddressSpace {
 
 impl AddressSpace {
     /// Adds up disjoint networks.
-    fn of(networks: &[IpNet]) -> Self {
+    fn from_networks(networks: &[IpNet]) -> Self {
         networks.iter().fold(Self { v4: 0, v6: 0 }, |sum, network| match network {
             IpNet::V4(v4) => Self { v4: sum.v4 + (1 << (32 - v4.prefix_len())), ..sum },
             IpNet::V6(v6) => Self { v6: sum.v6 + (1 << 64_u8.saturating_sub(v6.prefix_len())), ..sum },
@@ -105,10 +108,10 @@ impl AddressSpace {
 const MAX_ADDRESS_SPACE: AddressSpace = AddressSpace { v4: 2 << 24, v6: 2 << 45 };
 
 /// Maximum growth of a list at one refresh, as a factor.
-const GROWTH: u128 = 16;
+const MAX_GROWTH_FACTOR: u128 = 16;
 
-/// Smaller lists may grow to [`GROWTH`] times this size, a /20 and a /48: a small list may double repeatedly.
-const SMALL: AddressSpace = AddressSpace { v4: 1 << 12, v6: 1 << 16 };
+/// Smaller lists may grow to [`MAX_GROWTH_FACTOR`] times this size, a /20 and a /48: a small list may double repeatedly.
+const MIN_GROWTH_BASE: AddressSpace = AddressSpace { v4: 1 << 12, v6: 1 << 16 };
 
 fn parse_json(text: &str) -> Result<Vec<IpNet>, RangeListError> {
     let value: Value = serde_json::from_str(text).map_err(|error| RangeListError::InvalidFormat(error.to_string()))?;
@@ -128,7 +131,7 @@ fn parse_lines(text: &str) -> Result<Vec<IpNet>, RangeListError> {
 fn parse_network(text: &str) -> Result<IpNet, RangeListError> {
     // Text quoted in the log is short, whatever was received.
     let excerpt = || text.chars().take(40).filter(|character| !character.is_control()).collect::<String>();
-    network(text).ok_or_else(|| RangeListError::InvalidFormat(format!("`{}` is not a network", excerpt())))
+    parse_cidr(text).ok_or_else(|| RangeListError::InvalidFormat(format!("`{}` is not a network", excerpt())))
 }
 
 /// The longest list of any crawler has a few thousand networks; this many take 10 MiB.

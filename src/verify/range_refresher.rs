@@ -3,7 +3,7 @@
 //! Lists are fetched one after the other with the validators of the stored copy, at times that differ between
 //! instances. No request waits for a fetch. If a fetch fails or its list is rejected, the previous version stays.
 
-use super::fetch::{AllowedAddresses, FetchLimits, Fetched, Fetcher, Validators};
+use super::fetch::{AllowedAddresses, FetchLimits, FetchOutcome, Fetcher, Validators};
 use super::range_cache::{CachedRanges, RangeCache};
 use super::range_list::{self, RangeListError};
 use super::{OperatorTable, RangeSource};
@@ -24,9 +24,9 @@ use tracing::{info, warn};
 pub struct RangeRefresher {
     operators: Arc<OperatorTable>,
     fetcher: Fetcher,
-    copies: RangeCache,
+    cache: RangeCache,
     clock: Clock,
-    every: Option<Duration>,
+    interval: Option<Duration>,
     seed: u64,
     lists: Vec<TrackedSource>,
 }
@@ -35,7 +35,7 @@ pub struct RangeRefresher {
 struct TrackedSource {
     source: RangeSource,
     /// Monotonic time of the next refresh.
-    due: Timestamp,
+    due_at: Timestamp,
     /// Number of refreshes so far.
     attempts: u64,
     validators: Validators,
@@ -51,7 +51,7 @@ enum RefreshError {
     #[error(transparent)]
     Fetch(#[from] super::fetch::FetchError),
     #[error(transparent)]
-    Unusable(#[from] RangeListError),
+    InvalidList(#[from] RangeListError),
     #[error(transparent)]
     File(#[from] io::Error),
 }
@@ -69,22 +69,15 @@ impl RangeRefresher {
         seed: u64,
     ) -> Self {
         let sources = operators.sources();
-        let mut refresher = Self {
-            operators,
-            fetcher,
-            copies: RangeCache::new(state_dir),
-            clock,
-            every: interval,
-            seed,
-            lists: Vec::new(),
-        };
+        let mut refresher =
+            Self { operators, fetcher, cache: RangeCache::new(state_dir), clock, interval, seed, lists: Vec::new() };
         refresher.lists = sources.into_iter().map(|source| refresher.track(source)).collect();
         refresher
     }
 
     /// Refreshes the lists while it is polled.
     pub async fn run(mut self) {
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval(CHECK_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -95,7 +88,7 @@ impl RangeRefresher {
     async fn refresh_due(&mut self) {
         let mut lists = std::mem::take(&mut self.lists);
         for list in &mut lists {
-            if self.clock.monotonic_now() >= list.due {
+            if self.clock.monotonic_now() >= list.due_at {
                 self.refresh_one(list).await;
             }
         }
@@ -104,7 +97,7 @@ impl RangeRefresher {
 
     fn track(&self, source: RangeSource) -> TrackedSource {
         let mut list = TrackedSource {
-            due: self.clock.monotonic_now(),
+            due_at: self.clock.monotonic_now(),
             attempts: 0,
             validators: Validators::default(),
             stamp: None,
@@ -116,12 +109,12 @@ impl RangeRefresher {
                 let is_loaded = !self.operators.list(&list.source).is_empty();
                 // A process that restarts often does not fetch at each start, unless the list is new in the config.
                 if is_loaded || !self.operators.is_overridden(&list.source) {
-                    let remaining = self.every.unwrap_or_default().saturating_sub(age.unwrap_or(Duration::MAX));
-                    list.due += remaining.max(FIRST_FETCH_SPREAD.mul_f64(self.random(&list)));
+                    let remaining = self.interval.unwrap_or_default().saturating_sub(age.unwrap_or(Duration::MAX));
+                    list.due_at += remaining.max(FIRST_FETCH_SPREAD.mul_f64(self.random(&list)));
                 }
             }
             RangeSource::File(path) => {
-                let result = self.read(&path, &mut list);
+                let result = self.read_blocking(&path, &mut list);
                 self.record_result(&list, result);
             }
             RangeSource::Network(_) => {}
@@ -131,11 +124,11 @@ impl RangeRefresher {
 
     /// Loads the stored copy of a list, if it is not older than the snapshot. Returns its age.
     fn load_cached(&self, url: &str, list: &mut TrackedSource) -> Option<Duration> {
-        let copy = self.copies.load(url).unwrap_or_else(|error| {
+        let copy = self.cache.load(url).unwrap_or_else(|error| {
             warn!("Ignoring the stored copy of {}: {error}", list.source);
             None
         })?;
-        let fetched = Timestamp::from_seconds(copy.fetched);
+        let fetched = Timestamp::from_seconds(copy.fetched_at);
         let is_newer = self.operators.list(&list.source).is_empty() || fetched >= self.operators.snapshot_time();
         is_newer.then(|| {
             self.operators.replace(list.source.clone(), copy.networks);
@@ -147,28 +140,29 @@ impl RangeRefresher {
     async fn refresh_one(&self, list: &mut TrackedSource) {
         list.attempts += 1;
         let now = self.clock.monotonic_now();
-        match (list.source.clone(), self.every) {
+        match (list.source.clone(), self.interval) {
             (RangeSource::Url(url), Some(interval)) => {
                 let fetched = self.fetch(&url, list).await;
-                let delay = if fetched.is_ok() { interval } else { (interval / RETRIES_PER_INTERVAL).max(TICK) };
-                list.due = now + delay.mul_f64(0.9 + 0.2 * self.random(list));
+                let delay =
+                    if fetched.is_ok() { interval } else { (interval / RETRIES_PER_INTERVAL).max(CHECK_INTERVAL) };
+                list.due_at = now + delay.mul_f64(0.9 + 0.2 * self.random(list));
                 self.record_result(list, fetched);
             }
             (RangeSource::File(path), _) => {
-                list.due = now + FILE_POLL_INTERVAL;
+                list.due_at = now + FILE_POLL_INTERVAL;
                 if let Some(result) = self.read_if_changed(&path, list).await {
                     self.record_result(list, result);
                 }
             }
-            (RangeSource::Url(_), None) | (RangeSource::Network(_), _) => list.due = Timestamp(u64::MAX),
+            (RangeSource::Url(_), None) | (RangeSource::Network(_), _) => list.due_at = Timestamp(u64::MAX),
         }
     }
 
     async fn fetch(&self, url: &str, list: &mut TrackedSource) -> Result<(), RefreshError> {
         let before = self.operators.list(&list.source);
         let networks = match self.fetcher.fetch(url, &FETCH_LIMITS, &list.validators).await? {
-            Fetched::Unchanged => before,
-            Fetched::Document(document) => {
+            FetchOutcome::NotModified => before,
+            FetchOutcome::Document(document) => {
                 let networks = range_list::check_change(&before, range_list::parse(&document.body)?)?;
                 list.validators = document.validators;
                 if networks != before {
@@ -178,17 +172,18 @@ impl RangeRefresher {
                 networks
             }
         };
-        let copy = CachedRanges { fetched: self.clock.now().seconds(), validators: list.validators.clone(), networks };
-        if let Err(error) = self.copies.store(url, &copy) {
+        let copy =
+            CachedRanges { fetched_at: self.clock.now().seconds(), validators: list.validators.clone(), networks };
+        if let Err(error) = self.cache.store(url, &copy) {
             warn!(%error, "Cannot store the copy of {}: {error}", list.source);
         }
         Ok(())
     }
 
     /// Reads a file at startup, where blocking is allowed.
-    fn read(&self, path: &Path, list: &mut TrackedSource) -> Result<(), RefreshError> {
+    fn read_blocking(&self, path: &Path, list: &mut TrackedSource) -> Result<(), RefreshError> {
         list.stamp = Some(stamp(&std::fs::metadata(path)?));
-        self.install(&list.source, networks_in(path)?);
+        self.install(&list.source, read_networks(path)?);
         Ok(())
     }
 
@@ -205,7 +200,7 @@ impl RangeRefresher {
 
     async fn reload_file(&self, path: &Path, list: &TrackedSource) -> Result<(), RefreshError> {
         let path = path.to_owned();
-        let task = tokio::task::spawn_blocking(move || networks_in(&path));
+        let task = tokio::task::spawn_blocking(move || read_networks(&path));
         self.install(&list.source, task.await.map_err(io::Error::other)??);
         Ok(())
     }
@@ -238,10 +233,10 @@ impl RangeRefresher {
 
 /// Returns the error of a file as a network list, or `None` if it is valid.
 pub fn validate_file(file: &Path) -> Option<String> {
-    networks_in(file).err().map(|error| error.to_string())
+    read_networks(file).err().map(|error| error.to_string())
 }
 
-fn networks_in(file: &Path) -> Result<Vec<IpNet>, RefreshError> {
+fn read_networks(file: &Path) -> Result<Vec<IpNet>, RefreshError> {
     Ok(range_list::parse(&bounded_file::read(file, MAX_BYTES)?)?)
 }
 
@@ -250,7 +245,7 @@ fn stamp(metadata: &Metadata) -> Stamp {
 }
 
 /// Interval between checks for due lists.
-const TICK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval between checks of files.
 const FILE_POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -265,8 +260,12 @@ const RETRIES_PER_INTERVAL: u32 = 24;
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// The URLs come from the built-in table or the config, and may name a server of the administrator.
-const FETCH_LIMITS: FetchLimits =
-    FetchLimits { most_bytes: MAX_BYTES, timeout: Duration::from_secs(30), redirects: 3, reach: AllowedAddresses::Any };
+const FETCH_LIMITS: FetchLimits = FetchLimits {
+    max_bytes: MAX_BYTES,
+    timeout: Duration::from_secs(30),
+    max_redirects: 3,
+    allowed_addresses: AllowedAddresses::Any,
+};
 
 #[cfg(test)]
 mod tests;

@@ -34,7 +34,7 @@ impl RangeSource {
 
 impl From<String> for RangeSource {
     fn from(text: String) -> Self {
-        match network(&text) {
+        match parse_cidr(&text) {
             Some(network) => RangeSource::Network(network),
             None if text.contains("://") => RangeSource::Url(text),
             None => RangeSource::File(text.into()),
@@ -62,7 +62,7 @@ impl fmt::Display for RangeSource {
 }
 
 /// Parses a network. Host bits may be set, and a single address is a network of its own.
-pub(super) fn network(text: &str) -> Option<IpNet> {
+pub(super) fn parse_cidr(text: &str) -> Option<IpNet> {
     let network: Option<IpNet> = text.parse().ok();
     network
         .or_else(|| text.parse().ok().map(|address: std::net::IpAddr| IpNet::from(address)))

@@ -20,20 +20,20 @@ pub(super) struct Ranges {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum RangeMatch {
     /// The network belongs to the operator, but is not published for this crawler.
-    Undecided,
+    Neutral,
     /// Published as an address of this crawler.
     Verified,
 }
 
 /// A network of one operator.
-pub(super) type Range = (IpNet, OperatorId, RangeMatch);
+pub(super) type OperatorRange = (IpNet, OperatorId, RangeMatch);
 
 /// Matches of an address, by operator. Ranges of several operators may overlap; each operator has one entry with its
 /// best match.
 type RangeMatches = SmallVec<[(OperatorId, RangeMatch); 4]>;
 
 impl Ranges {
-    pub(super) fn new(ranges: impl IntoIterator<Item = Range>) -> Self {
+    pub(super) fn new(ranges: impl IntoIterator<Item = OperatorRange>) -> Self {
         let networks = ranges
             .into_iter()
             .map(|(network, operator, result)| ((network.network(), network.broadcast()), (operator, result)));
@@ -79,7 +79,7 @@ mod tests {
     use ipnet::{Ipv4Net, Ipv6Net};
     use proptest::prelude::*;
 
-    fn ranges() -> impl Strategy<Value = Vec<Range>> {
+    fn ranges() -> impl Strategy<Value = Vec<OperatorRange>> {
         // Few bits differ, so that networks are nested and touch at their ends, including the ends of the address
         // space.
         let v4 = (any::<u8>(), 0..=32u8).prop_map(|(bits, length)| {
@@ -90,12 +90,12 @@ mod tests {
             let address = u128::from(bits & 0xf0) << 120 | u128::from(bits & 0x0f);
             IpNet::V6(Ipv6Net::new(address.into(), length).expect("at most 128").trunc())
         });
-        let range_match = prop_oneof![Just(RangeMatch::Verified), Just(RangeMatch::Undecided)];
+        let range_match = prop_oneof![Just(RangeMatch::Verified), Just(RangeMatch::Neutral)];
         let range = (prop_oneof![v4, v6], (0..3u16).prop_map(OperatorId), range_match);
         prop::collection::vec(range, 0..20)
     }
 
-    fn addresses(ranges: &[Range]) -> Vec<IpAddr> {
+    fn addresses(ranges: &[OperatorRange]) -> Vec<IpAddr> {
         let ends = ranges.iter().flat_map(|(network, ..)| [network.network(), network.broadcast()]);
         let neighbors = |address: IpAddr| match address {
             IpAddr::V4(address) => {

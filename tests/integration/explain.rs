@@ -147,12 +147,12 @@ fn page_fits_terminal_with_long_names() {
     ] {
         let explanation = fixture.explain(agent, "66.249.66.1", path, &[(&long_name, used)]);
         for width in [60, 80, 120] {
-            let view = View { width, ink: ColorMode::Plain, zone: TimeZone::UTC };
+            let view = View { width, color: ColorMode::Plain, zone: TimeZone::UTC };
             let page = render(&explanation, &view);
             let wide_lines: Vec<&str> = page.lines().filter(|line| line.chars().count() > width).collect();
             assert!(wide_lines.is_empty(), "{wide_lines:#?}");
         }
-        let colored = render(&explanation, &View { width: 80, ink: ColorMode::Color, zone: TimeZone::UTC });
+        let colored = render(&explanation, &View { width: 80, color: ColorMode::Color, zone: TimeZone::UTC });
         assert!(colored.contains("\u{1b}["));
     }
 }
@@ -160,7 +160,7 @@ fn page_fits_terminal_with_long_names() {
 #[test]
 fn page_shows_a_complete_refusal() {
     let explanation = ExplainFixture::new(RULES).explain("curl/8.0", "192.0.2.1", "/item/1", &[("api", 40)]);
-    let page = render(&explanation, &View { width: 80, ink: ColorMode::Plain, zone: TimeZone::UTC });
+    let page = render(&explanation, &View { width: 80, color: ColorMode::Plain, zone: TimeZone::UTC });
     assert_eq!(page, REFUSED, "\n{page}");
 }
 
@@ -216,7 +216,7 @@ impl ExplainFixture {
         let text = format!("origin: {{ url: \"http://127.0.0.1:3000\" }}\n{rules}");
         let settings = config::load(Path::new("tidegate.yaml"), &text, &[], &[], &names);
         let settings = settings.unwrap_or_else(|errors| panic!("{errors}"));
-        let agents = UserAgentMatcher::builtin(operators.tokens());
+        let agents = UserAgentMatcher::builtin(operators.product_tokens());
         Self { settings, operators, agents, lists: AddressLists::default() }
     }
 
@@ -235,7 +235,7 @@ impl ExplainFixture {
         let environment = Environment {
             settings: &self.settings,
             operators: &self.operators,
-            agents: &self.agents,
+            user_agents: &self.agents,
             lists: &self.lists,
         };
         let mut sent = http::HeaderMap::new();
@@ -244,7 +244,7 @@ impl ExplainFixture {
             peer: client.parse::<IpAddr>().expect("an address"),
             method,
             url: format!("http://example.com{path}").parse().expect("a URL"),
-            sent,
+            headers: sent,
             at: NOON,
             used: used.iter().map(|&(name, used)| (name.to_owned(), Units::from_whole(used.into()))).collect(),
         };

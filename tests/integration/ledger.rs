@@ -110,7 +110,7 @@ fn rules(window: Window) -> Arc<Rules> {
     };
     let class = Class {
         name: "all".into(),
-        when: ClassMatcher::default(),
+        matcher: ClassMatcher::default(),
         blocked: false,
         bucket: None,
         key: Default::default(),
@@ -124,14 +124,14 @@ fn rules(window: Window) -> Arc<Rules> {
         hosts: vec![],
         methods: vec![],
         query: vec![],
-        costs: vec![(QuotaId(0), Cost::Known(Units::from_whole(cost)))],
+        costs: vec![(QuotaId(0), Cost::Fixed(Units::from_whole(cost)))],
         scopes: vec![],
-        measured: true,
+        is_latency_sampled: true,
     };
     Arc::new(Rules {
         trust: ProxyTrust::default(),
-        behaviour: None,
-        lists: Vec::new(),
+        bot_detection: None,
+        address_list_names: Vec::new(),
         user_agent_rules: vec![],
         classes: vec![class],
         quotas: vec![quota],
@@ -314,7 +314,7 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
 
     fn send_request(&mut self, cost: u64) {
         let route = usize::try_from(cost - 1).expect("cost fits usize");
-        let decision = self.admission.admit(ClientKey::from_number(1), ClassId(0), route, "/", self.now);
+        let decision = self.admission.admit(ClientKey::from_u64(1), ClassId(0), route, "/", self.now);
         if let AdmissionOutcome::Admitted(permit) = decision.outcome {
             let window = self.window.span(self.now).start;
             *self.served.entry(window).or_default() += cost;

@@ -365,7 +365,7 @@ fn replay(yaml: &str, log: String) -> PolicyReport {
     let replay = Replay {
         files: vec!["access.log".into()],
         lines: MergedLog::new(vec![source], window),
-        window,
+        reorder_window: window,
         assumptions: Assumptions::default(),
     };
     let report = replay.run(policy, None, None, &mut |_| ()).expect("log is in memory");

@@ -59,13 +59,13 @@ fn assert_read_completely(log: &Path, lines: u64, invalid: u64) {
     let files = LogFiles::open(&[log.to_owned()]).expect("log can be opened");
     let mut merged = MergedLog::new(files.sources, Duration::from_secs(60));
     let mut given = 0;
-    while let Some(OrderedLine { place: position, text, .. }) = merged.next_line().expect("log is readable") {
+    while let Some(OrderedLine { position, text, .. }) = merged.next_line().expect("log is readable") {
         given += 1;
         if let Err(kind) = LogLine::read(text).map(drop) {
             merged.count_line_error(kind, position);
         }
     }
-    let found_invalid: u64 = merged.counts.broken.values().map(|(count, _)| count).sum();
+    let found_invalid: u64 = merged.counts.invalid_lines.values().map(|(count, _)| count).sum();
     assert_eq!((merged.counts.lines, found_invalid), (lines, invalid), "{}: {:?}", log.display(), merged.counts);
     assert!(given <= lines);
 }

@@ -6,7 +6,7 @@ use flate2::read::GzDecoder;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::io::Read;
-use tidegate::robots::{RobotsDirectives, merged};
+use tidegate::robots::{RobotsDirectives, merge_directives};
 
 /// Crawlers with a requested delay, and crawlers without one.
 const CRAWLERS_WITH_DELAY: [(&str, u32); 6] =
@@ -117,7 +117,7 @@ fn trailing_group_without_rules_stays_separate() {
 fn oversized_merge_leaves_text_unchanged() {
     let mut text = "User-agent: bingbot\nUser-agent: x\n".repeat(5000);
     text.push_str(&"Disallow: /something/or/other\n".repeat(5000));
-    assert_eq!(merged(text.as_bytes(), &all_directives()), None);
+    assert_eq!(merge_directives(text.as_bytes(), &all_directives()), None);
 }
 
 #[test]
@@ -194,7 +194,7 @@ proptest! {
 
     #[test]
     fn merge_accepts_arbitrary_bytes(text in prop::collection::vec(any::<u8>(), 0..2000)) {
-        let merged = merged(&text, &all_directives()).expect("short enough");
+        let merged = merge_directives(&text, &all_directives()).expect("short enough");
         prop_assert!(is_subsequence(&lines_without_delays(&text), &lines(&merged)));
     }
 }
@@ -234,12 +234,12 @@ fn any_line() -> impl Strategy<Value = Vec<u8>> {
 
 /// Checks all invariants of a text and the result of its merge.
 fn check_merge(text: &[u8], directives: &RobotsDirectives) -> Result<(), String> {
-    let merged = merged(text, directives).ok_or("too long")?;
+    let merged = merge_directives(text, directives).ok_or("too long")?;
     let fail = |message: String| Err(format!("{message} in\n{}", String::from_utf8_lossy(&merged)));
     if !is_subsequence(&lines_without_delays(text), &lines(&merged)) {
         return fail("a line of the origin is lost".into());
     }
-    if tidegate::robots::merged(&merged, directives).as_deref() != Some(&merged) {
+    if tidegate::robots::merge_directives(&merged, directives).as_deref() != Some(&merged) {
         return fail("a second merge changes the text".into());
     }
     let (before, after) = (RobotsReader::parse_text(text), RobotsReader::parse_text(&merged));
@@ -313,7 +313,8 @@ fn all_directives() -> RobotsDirectives {
 }
 
 fn merge_text(text: &str, directives: &RobotsDirectives) -> String {
-    String::from_utf8(merged(text.as_bytes(), directives).expect("short enough")).expect("robots.txt is UTF-8")
+    String::from_utf8(merge_directives(text.as_bytes(), directives).expect("short enough"))
+        .expect("robots.txt is UTF-8")
 }
 
 fn real_files() -> impl Iterator<Item = Value> {

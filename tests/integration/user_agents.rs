@@ -64,7 +64,7 @@ fn run_classify(input: &[u8], json: bool) -> String {
 }
 
 fn builtin_matcher() -> UserAgentMatcher {
-    UserAgentMatcher::builtin(OperatorTable::builtin().tokens())
+    UserAgentMatcher::builtin(OperatorTable::builtin().product_tokens())
 }
 
 fn is_bot(agents: &UserAgentMatcher, agent: &str) -> bool {

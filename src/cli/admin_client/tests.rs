@@ -16,12 +16,12 @@ fn an_address_is_a_host_and_a_port() {
         ("[::1]:9090", "[::1]:9090"),
         ("gate.internal:80", "gate.internal:80"),
     ] {
-        assert_eq!(address(text).as_deref(), Ok(expected), "{text}");
+        assert_eq!(parse_address(text).as_deref(), Ok(expected), "{text}");
     }
     for text in
         ["", "9090", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:99999", "https://a:1", "a:1/b", "u@a:1"]
     {
-        let error = address(text).expect_err(text);
+        let error = parse_address(text).expect_err(text);
         assert!(error.starts_with("--admin: ") && error.contains("; write it like"), "{error}");
     }
 }
@@ -31,7 +31,7 @@ fn wildcard_listener_is_reached_on_loopback() {
     for (listen, expected) in
         [("0.0.0.0:9090", "127.0.0.1:9090"), ("[::]:9090", "[::1]:9090"), ("10.0.0.1:9090", "10.0.0.1:9090")]
     {
-        assert_eq!(reachable(listen.parse().expect("an address")).to_string(), expected);
+        assert_eq!(connect_address(listen.parse().expect("an address")).to_string(), expected);
     }
 }
 
@@ -40,14 +40,14 @@ fn token_file_takes_precedence_over_the_environment() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("token");
     std::fs::write(&file, "from-file\n").expect("writable");
-    let environment = env_vars(&[(TOKEN, "from-environment")]);
+    let environment = env_vars(&[(TOKEN_VARIABLE, "from-environment")]);
     let authorization = |args: &AdminArgs, environment: &[(String, String)]| {
         args.token(environment).map(|field| field.map(|field| field.to_str().expect("text").to_owned()))
     };
     let with_file = AdminArgs { token_file: Some(file.clone()), ..admin_args("a:1") };
     assert_eq!(authorization(&with_file, &environment), Ok(Some("Bearer from-file".into())));
     assert_eq!(authorization(&admin_args("a:1"), &environment), Ok(Some("Bearer from-environment".into())));
-    assert_eq!(authorization(&admin_args("a:1"), &env_vars(&[(TOKEN, "")])), Ok(None));
+    assert_eq!(authorization(&admin_args("a:1"), &env_vars(&[(TOKEN_VARIABLE, "")])), Ok(None));
     for text in ["", "\n", "two words", "two\nlines"] {
         std::fs::write(&file, text).expect("writable");
         assert!(

@@ -13,7 +13,7 @@ pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[St
     let blocked = if class.blocked { "; blocked" } else { "" };
     // The guard overrides tiers and plans only.
     let guard = class.guard.as_ref().filter(|_| shed).map_or_else(String::new, |config| format!("; {}", guard(config)));
-    let (conditions, priority) = (conditions(&class.when, operators, lists), class.priority);
+    let (conditions, priority) = (conditions(&class.matcher, operators, lists), class.priority);
     format!("{}: {conditions}; priority {priority}{bucket}{guard}{blocked}{}", class.name, shadow(class.enforce))
 }
 
@@ -40,7 +40,7 @@ pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[Str
         1 => conditions.push("in 1 address range".into()),
         count => conditions.push(format!("in {count} address ranges")),
     }
-    if let Some(ApiKeys { carrier: source, values }) = &when.keys {
+    if let Some(ApiKeys { source, values }) = &when.keys {
         let location = credential_source(source);
         conditions.push(match values.len() {
             1 => format!("with the API key in {location}"),

@@ -11,7 +11,7 @@ use crate::verify::{self, OperatorTable};
 use std::time::Duration;
 
 pub(super) fn verify(verify: &Verify) -> String {
-    let lists = match verify.refresh {
+    let lists = match verify.refresh_interval {
         Some(interval) => format!("range lists fetched every {}", duration(interval)),
         None => "no range list is fetched".into(),
     };
@@ -51,11 +51,11 @@ pub(super) fn range_file_warnings(settings: &Settings) -> Vec<String> {
 pub(super) fn reassigned_tokens(settings: &Settings) -> Vec<String> {
     let builtin = OperatorTable::builtin();
     let mut warnings = Vec::new();
-    for (token, previous) in builtin.tokens() {
+    for (token, previous) in builtin.product_tokens() {
         let previous = builtin.name(previous);
         let claims_token = |operator: &&CrawlerOperator| {
             operator.name != previous
-                && operator.tokens.iter().flatten().any(|claimed| claimed.eq_ignore_ascii_case(token))
+                && operator.product_tokens.iter().flatten().any(|claimed| claimed.eq_ignore_ascii_case(token))
         };
         let Some(new_operator) = settings.operators.iter().find(claims_token) else { continue };
         let is_exhaustive = new_operator.exhaustive.as_ref().is_some_and(|complete| !complete.is_empty());
@@ -87,9 +87,9 @@ pub(super) fn operator(operator: &CrawlerOperator, builtin: &OperatorTable) -> S
             parts.push(format!("{label} {}", if list.is_empty() { "none".into() } else { list.join(", ") }));
         }
     };
-    add("product tokens", annotate(&operator.tokens, &mut builtin.tokens()));
+    add("product tokens", annotate(&operator.product_tokens, &mut builtin.product_tokens()));
     add("ranges", operator.ranges.clone());
-    add("DNS names", operator.names.as_ref().map(|names| names.iter().map(ToString::to_string).collect()));
+    add("DNS names", operator.dns_names.as_ref().map(|names| names.iter().map(ToString::to_string).collect()));
     let method_name = |method: &ProofMethod| match method {
         ProofMethod::Address => "ranges".to_owned(),
         ProofMethod::Dns => "DNS names".to_owned(),
@@ -128,7 +128,7 @@ pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
         }
     };
     let classes = &settings.rules.classes;
-    for Group { class, delay, operators } in groups(delays, classes, operators) {
+    for CrawlDelayGroup { class, delay, operators } in group_delays(delays, classes, operators) {
         let crawlers = match class.and_then(|ClassId(index)| classes.get(usize::from(index))) {
             Some(class) if operators.len() > MAX_LISTED_OPERATORS => {
                 format!("the {} operators of class {}", operators.len(), class.name)
@@ -161,20 +161,20 @@ fn budget_warning(budget: &CrawlBudget) -> String {
 }
 
 /// Operators of one class with the same crawl delay.
-struct Group<'a> {
+struct CrawlDelayGroup<'a> {
     class: Option<ClassId>,
     delay: CrawlDelay,
     operators: Vec<&'a str>,
 }
 
-fn groups<'a>(delays: &CrawlDelays, classes: &[Class], operators: &'a [String]) -> Vec<Group<'a>> {
-    let mut groups: Vec<Group<'a>> = Vec::new();
+fn group_delays<'a>(delays: &CrawlDelays, classes: &[Class], operators: &'a [String]) -> Vec<CrawlDelayGroup<'a>> {
+    let mut groups: Vec<CrawlDelayGroup<'a>> = Vec::new();
     for &(operator, delay) in &delays.per_operator {
-        let class = crawl_delay::class_of(classes, ClientKind::VerifiedBot, Some(operator));
+        let class = crawl_delay::find_bot_class(classes, ClientKind::VerifiedBot, Some(operator));
         let name = operators.get(usize::from(operator.0)).map_or("?", String::as_str);
         match groups.iter_mut().find(|group| (group.class, group.delay) == (class, delay)) {
             Some(group) => group.operators.push(name),
-            None => groups.push(Group { class, delay, operators: vec![name] }),
+            None => groups.push(CrawlDelayGroup { class, delay, operators: vec![name] }),
         }
     }
     groups
@@ -182,7 +182,7 @@ fn groups<'a>(delays: &CrawlDelays, classes: &[Class], operators: &'a [String]) 
 
 /// Returns the summary line of the crawl policy.
 pub(super) fn crawl_policy(policy: Option<&CrawlPolicy>) -> String {
-    let Some(CrawlPolicy { contact, units, .. }) = policy else { return "crawl policy: off".into() };
+    let Some(CrawlPolicy { contact, show_units: units, .. }) = policy else { return "crawl policy: off".into() };
     let units = if *units { ", with units" } else { "" };
     let contact = contact.as_ref().map_or_else(String::new, |contact| format!(", contact {contact}"));
     format!("crawl policy: at {CRAWL_POLICY_PATH}{units}{contact}")

@@ -2,7 +2,7 @@
 
 use super::format::{duration, shadow};
 use crate::policy::class::Class;
-use crate::policy::pacing::{Pacing, PacingMode, Role};
+use crate::policy::pacing::{Pacing, PacingMode, PacingRole};
 use crate::policy::quota::{ClassTiers, ExhaustedRule, Quota, SyncFrom};
 use crate::policy::window::Window;
 
@@ -19,8 +19,8 @@ pub(super) fn window(window: &Window) -> String {
 pub(super) fn pacing(quota: &Quota, classes: &[Class]) -> Option<String> {
     let Pacing { forecast, burst_share: burst, roles, enforce, .. } = quota.pacing.as_ref()?;
     let paced = classes.iter().zip(roles).filter_map(|(class, role)| match role {
-        Role::Paced(weight) => Some(format!("{} (weight {weight})", class.name)),
-        Role::Unpaced | Role::Excluded => None,
+        PacingRole::Paced(weight) => Some(format!("{} (weight {weight})", class.name)),
+        PacingRole::Unpaced | PacingRole::Excluded => None,
     });
     let mode = match forecast {
         PacingMode::Even => "even",
@@ -54,8 +54,8 @@ pub(super) fn origin_headers(quota: &Quota) -> Vec<String> {
 
 pub(super) fn tiers(quota: &Quota, class_tiers: &ClassTiers) -> String {
     let step = |tier: &crate::policy::tier::Tier| {
-        let share = tier.above.as_f64() / quota.limit.as_f64() * 100.0;
-        format!("from {} ({share:.0}%) sheds {}%", tier.above, tier.shed.ratio() * 100.0)
+        let share = tier.threshold.as_f64() / quota.limit.as_f64() * 100.0;
+        format!("from {} ({share:.0}%) sheds {}%", tier.threshold, tier.shed_share.ratio() * 100.0)
     };
     let steps: Vec<String> = class_tiers.tiers.tiers().iter().map(step).collect();
     format!("{}{}", steps.join(", "), shadow(class_tiers.enforce))

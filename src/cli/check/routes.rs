@@ -2,11 +2,12 @@
 
 use crate::policy::Rules;
 use crate::policy::cost::Cost;
-use crate::policy::route::{Route, ScopeId, Spelling};
+use crate::policy::route::{MatchOptions, Route, ScopeId};
 
 /// Returns the path comparisons of `route` that differ from the defaults.
 fn spelling(route: &Route) -> impl Iterator<Item = String> {
-    let Spelling { ignores_case, ignores_trailing_slash } = route.path.spelling();
+    let MatchOptions { ignore_case: ignores_case, ignore_trailing_slash: ignores_trailing_slash } =
+        route.path.match_options();
     let is_limited = !route.is_free() || route.scopes != [ScopeId(0)];
     let describe = move |(key, ignores): (&str, bool)| {
         (ignores != is_limited).then(|| format!("{key}: {}", if ignores { "ignore" } else { "exact" }))
@@ -30,7 +31,7 @@ pub(super) fn route(route: &Route, rules: &Rules) -> String {
     let cost = |(quota, cost): &(crate::policy::QuotaId, Cost)| {
         let name = rules.quotas.get(usize::from(quota.0)).map_or("?", |quota| quota.name.as_str());
         match cost {
-            Cost::Known(units) => format!("{units} of {name}"),
+            Cost::Fixed(units) => format!("{units} of {name}"),
             Cost::Learned => format!("learned cost of {name}"),
         }
     };

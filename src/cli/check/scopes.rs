@@ -12,8 +12,8 @@ use std::time::Duration;
 pub(super) fn scope(scope: &Scope) -> Option<String> {
     let throttle = scope.throttle.as_ref()?;
     let mut rules = Vec::new();
-    if let Some(Partitioning { from, max_partitions }) = &scope.partitioning {
-        rules.push(format!("one instance per {}, at most {max_partitions}", value(from)));
+    if let Some(Partitioning { key: from, max_partitions }) = &scope.partitioning {
+        rules.push(format!("one instance per {}, at most {max_partitions}", partition_source(from)));
     }
     match (&throttle.controller, throttle.concurrency) {
         (Some(Controller::Gradient(Gradient { min, max })), _) => {
@@ -50,7 +50,7 @@ pub(super) fn scope(scope: &Scope) -> Option<String> {
     Some(format!("{}: {}; {queue_text}", scope.name, rules.join(", ")))
 }
 
-fn value(from: &PartitionKey) -> String {
+fn partition_source(from: &PartitionKey) -> String {
     match from {
         PartitionKey::Query(name) => format!("value of ?{name}="),
         PartitionKey::Header(name) => format!("value of {name}:"),

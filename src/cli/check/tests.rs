@@ -127,7 +127,7 @@ fn api_keys_are_counted() {
             "origin: {{ url: 'http://a' }}\nclasses: [{{ name: a, when: {{ api_key: {{ header: X-Api-Key, value: {values} }} }} }}]"
         );
         let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("valid settings");
-        assert_eq!(conditions(&settings.rules.classes[0].when, &[], &[]), expected);
+        assert_eq!(conditions(&settings.rules.classes[0].matcher, &[], &[]), expected);
     }
 }
 

@@ -5,7 +5,7 @@ use super::{ExplainArgs, target, what_if};
 use crate::cli::progress::{Progress, ReadProgress};
 use crate::cli::{CommandError, load_policy};
 use crate::explain::{Environment, Explanation, explain, input_from_replay};
-use crate::replay::log::{Counts, LogFiles, MergedLog};
+use crate::replay::log::{LineCounts, LogFiles, MergedLog};
 use crate::replay::{PendingRequest, Policy, Replay};
 use crate::service::crawlers;
 
@@ -17,45 +17,46 @@ pub(super) struct LogReplay<'a> {
 
 /// Explains the request of a line.
 pub(super) fn explanation(args: &ExplainArgs, line: &LogLineRef) -> Result<Explanation, CommandError> {
-    let file = args.gate.file.path()?;
+    let file = args.admin.file.path()?;
     let policy = load_policy::read(&file, crawlers::without_dns).map_err(CommandError::Usage)?;
-    target::all_used(args, known(&policy)).map_err(CommandError::Usage)?;
+    target::parse_used_options(args, policy_environment(&policy)).map_err(CommandError::Usage)?;
     line.check().map_err(CommandError::Usage)?;
     let log = LogReplay { args, line };
-    let mut explanation = log.explained(&policy)?;
+    let mut explanation = log.explain_with(&policy)?;
     explanation.remedies.extend(what_if::remedies(&log, &file, &policy, &explanation)?);
     Ok(explanation)
 }
 
 /// Returns the environment of a gateway with this policy.
-fn known(policy: &Policy) -> Environment<'_> {
-    let Policy { settings, operators, agents, lists, .. } = policy;
-    Environment { settings, agents, operators, lists }
+fn policy_environment(policy: &Policy) -> Environment<'_> {
+    let Policy { settings, operators, user_agents: agents, lists, .. } = policy;
+    Environment { settings, user_agents: agents, operators, lists }
 }
 
 impl LogReplay<'_> {
     /// Explains the line's request under `policy`.
-    pub(super) fn explained(&self, policy: &Policy) -> Result<Explanation, CommandError> {
+    pub(super) fn explain_with(&self, policy: &Policy) -> Result<Explanation, CommandError> {
         let Self { args, line } = self;
-        let environment = known(policy);
-        let used = target::all_used(args, environment).map_err(CommandError::Usage)?;
+        let environment = policy_environment(policy);
+        let used = target::parse_used_options(args, environment).map_err(CommandError::Usage)?;
         let used = |quota: &str| used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
         let explained = |pending: &PendingRequest<'_, '_>| {
             let dry_run = pending.dry_run();
             explain(&input_from_replay(pending, dry_run, environment, &pending.quotas()).override_used(used))
         };
-        let assumption_args = args.taken.clone().unwrap_or_default();
+        let assumption_args = args.assumption_args.clone().unwrap_or_default();
         let assumptions = assumption_args.assumptions(&[policy])?;
         let files = LogFiles::open(&line.files).map_err(|error| CommandError::Usage(error.to_string()))?;
-        let (progress, reading) = (Progress::begin(), ReadProgress::of(&files));
+        let (progress, reading) = (Progress::start(), ReadProgress::new(&files));
         let replay = Replay {
             files: files.sources.iter().map(|source| source.name.clone()).collect(),
             lines: MergedLog::new(files.sources, assumption_args.reorder_window),
-            window: assumption_args.reorder_window,
+            reorder_window: assumption_args.reorder_window,
             assumptions,
         };
-        let on_progress = &mut |counts: &Counts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
-        let result = replay.run_until(line.place, policy.with(policy.settings.clone()), explained, on_progress);
+        let on_progress = &mut |counts: &LineCounts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
+        let result =
+            replay.run_until(line.position, policy.with_settings(policy.settings.clone()), explained, on_progress);
         progress.clear();
         // A client that obeys Retry-After may defer a request beyond the end of the log.
         let message = "never reached by the replay, because the client defers the request; leave out --retry-model";

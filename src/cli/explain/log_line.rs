@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LogLineRef {
     pub(super) files: Vec<PathBuf>,
-    pub(super) place: LinePosition,
+    pub(super) position: LinePosition,
 }
 
 impl LogLineRef {
@@ -33,7 +33,7 @@ impl LogLineRef {
             _ if files.iter().any(|file: &PathBuf| file == Path::new("-")) => {
                 Err("standard input cannot be read twice; write a file".to_owned())
             }
-            Some(position) => Ok(Self { files, place: position }),
+            Some(position) => Ok(Self { files, position }),
             None => {
                 let joined = arguments.join(", ");
                 Err(format!("{joined:?} contains no line number; write FILE:LINE, such as access.log:42"))
@@ -43,11 +43,11 @@ impl LogLineRef {
 
     /// Returns the reference as `FILE:LINE`.
     pub(super) fn name(&self) -> String {
-        format!("{}:{}", self.file().display(), self.place.number)
+        format!("{}:{}", self.file().display(), self.position.number)
     }
 
     fn file(&self) -> &PathBuf {
-        &self.files[self.place.file]
+        &self.files[self.position.file]
     }
 
     /// Checks, before the replay, that the line exists and contains a request.
@@ -58,12 +58,12 @@ impl LogLineRef {
             && let Some(line) = source.next_line().map_err(|error| error.to_string())?
         {
             last = line.number;
-            if last < self.place.number {
+            if last < self.position.number {
                 continue;
             }
             let no_request = "it contains no request that the gateway forwards";
             let problem = match line.text.map(LogLine::read) {
-                Ok(Ok(Some(line))) if ReplayRequest::of(&line).is_some() => return Ok(()),
+                Ok(Ok(Some(line))) if ReplayRequest::from_line(&line).is_some() => return Ok(()),
                 Ok(Ok(Some(_))) => no_request,
                 Ok(Ok(None)) => "it is empty",
                 Ok(Err(error)) | Err(error) => error.message(),
@@ -71,7 +71,7 @@ impl LogLineRef {
             return Err(format!("{}: cannot be explained: {problem}; write a line of an access log", self.name()));
         }
         let file = self.file().display();
-        Err(format!("{file}: line {} does not exist; the last is {last}", self.place.number))
+        Err(format!("{file}: line {} does not exist; the last is {last}", self.position.number))
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn line_reference_is_one_file_with_line_number() {
         let expected = |files: &[&str], file, number| {
-            Ok(LogLineRef { files: files.iter().map(PathBuf::from).collect(), place: LinePosition { file, number } })
+            Ok(LogLineRef { files: files.iter().map(PathBuf::from).collect(), position: LinePosition { file, number } })
         };
         assert_eq!(parse_refs(&["access.log:42"]), expected(&["access.log"], 0, 42));
         assert_eq!(parse_refs(&["a:b:1"]), expected(&["a:b"], 0, 1));
@@ -108,7 +108,7 @@ mod tests {
         let text = format!("{valid}\nnonsense\n\n{}\n", valid.replace("GET", "CONNECT"));
         std::fs::write(&path, text).expect("writable");
         let check =
-            |number: u64| LogLineRef { files: vec![path.clone()], place: LinePosition { file: 0, number } }.check();
+            |number: u64| LogLineRef { files: vec![path.clone()], position: LinePosition { file: 0, number } }.check();
         assert_eq!(check(1), Ok(()));
         for (number, expected) in [
             (2, "in no known format"),

@@ -11,7 +11,7 @@ pub fn render(explanation: &Explanation, view: &View) -> String {
     let renderer = Renderer { view, now: &request.time };
     let steps: Vec<String> = steps.iter().map(|step| renderer.step(step)).collect();
     let notes = notes.iter().map(|note| renderer.block(0, note, str::to_owned)).collect();
-    [renderer.request(request), steps.concat(), renderer.answers(responses), renderer.remedies(remedies), notes]
+    [renderer.request(request), steps.concat(), renderer.responses(responses), renderer.remedies(remedies), notes]
         .into_iter()
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
@@ -33,29 +33,29 @@ impl Renderer<'_> {
         let from = format!("from {client}, {local_time}{decision}");
         let agent = if user_agent.is_empty() { "no user agent" } else { user_agent };
         let indented = |text: &str| self.block(2, text, str::to_owned);
-        self.block(0, &target, |text| self.view.ink.bold(text)) + &indented(&from) + &indented(agent)
+        self.block(0, &target, |text| self.view.color.bold(text)) + &indented(&from) + &indented(agent)
     }
 
     /// Renders a step: its name, its result, and in the last column its message, evidence and rule.
     fn step(&self, step: &Step) -> String {
-        let color = self.view.ink;
-        let name = format!("{:STAGE$}", step.step.name());
+        let color = self.view.color;
+        let name = format!("{:STAGE_WIDTH$}", step.step.name());
         let result = self.result_text(step.finding);
         let quota = step.quota.as_ref().map_or_else(String::new, |quota| format!("{quota}: "));
-        let message = self.block(TEXT, &format!("{quota}{}", step.message), str::to_owned);
+        let message = self.block(MESSAGE_COLUMN, &format!("{quota}{}", step.message), str::to_owned);
         let mut text = format!("{}  {result}  {}", color.bold(&name), message.trim_start());
         for evidence in &step.evidence {
-            text += &self.block(TEXT, evidence, str::to_owned);
+            text += &self.block(MESSAGE_COLUMN, evidence, str::to_owned);
         }
         if let Some(rule) = &step.rule {
-            text += &self.block(TEXT, &rule.to_string(), |text| color.dim(text));
+            text += &self.block(MESSAGE_COLUMN, &rule.to_string(), |text| color.dim(text));
         }
         text
     }
 
     fn result_text(&self, result: StepResult) -> String {
-        let color = self.view.ink;
-        let column = |word: &str| format!("{word:WORD$}");
+        let color = self.view.color;
+        let column = |word: &str| format!("{word:RESULT_WIDTH$}");
         match result {
             StepResult::Info => column(""),
             StepResult::Passed => color.by_level(0.0, &column("pass")),
@@ -67,22 +67,22 @@ impl Renderer<'_> {
         }
     }
 
-    fn answers(&self, responses: &[ResponseSummary]) -> String {
+    fn responses(&self, responses: &[ResponseSummary]) -> String {
         let mut text = String::new();
         if let Some(ResponseSummary { depends_on, .. }) =
             responses.first().filter(|response| !response.depends_on.is_empty())
         {
-            text += &self.block(0, "Depends on", |text| self.view.ink.bold(text));
+            text += &self.block(0, "Depends on", |text| self.view.color.bold(text));
             for dependency in depends_on {
                 text += &self.item(dependency);
             }
         }
-        responses.iter().for_each(|response| text += &self.answer(response));
+        responses.iter().for_each(|response| text += &self.response(response));
         text
     }
 
-    fn answer(&self, response: &ResponseSummary) -> String {
-        let color = self.view.ink;
+    fn response(&self, response: &ResponseSummary) -> String {
+        let color = self.view.color;
         let reason = response.reason.as_ref().map_or_else(String::new, |reason| format!(", reason {reason}"));
         let shadow = response
             .shadow
@@ -103,19 +103,19 @@ impl Renderer<'_> {
             return String::new();
         }
         let heading =
-            self.block(0, "Any one of these changes would admit the request", |text| self.view.ink.bold(text));
+            self.block(0, "Any one of these changes would admit the request", |text| self.view.color.bold(text));
         remedies.iter().fold(heading, |text, remedy| text + &self.item(&self.remedy(remedy)))
     }
 
     fn remedy(&self, remedy: &Remedy) -> String {
         match remedy.numbers.get("at").and_then(|at| at.as_str()) {
-            Some(at) => format!("{}, at {}", remedy.message, self.moment(at, remedy)),
+            Some(at) => format!("{}, at {}", remedy.message, self.format_time(at, remedy)),
             None => remedy.message.clone(),
         }
     }
 
     /// Formats a time in the zone of the remedy, or else in the local zone, with the name of the zone.
-    fn moment(&self, at: &str, remedy: &Remedy) -> String {
+    fn format_time(&self, at: &str, remedy: &Remedy) -> String {
         let zone_name = remedy.numbers.get("zone").and_then(|zone| zone.as_str());
         match zone_name.and_then(|name| Some((name, TimeZoneDatabase::bundled().get(name).ok()?))) {
             Some((name, zone)) => {
@@ -142,7 +142,7 @@ impl Renderer<'_> {
 fn sanitize(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut word = 0;
-    for c in text.chars().flat_map(shown) {
+    for c in text.chars().flat_map(escape_control) {
         word = if c == ' ' { 0 } else { word + 1 };
         if word > width {
             out.push(' ');
@@ -153,13 +153,13 @@ fn sanitize(text: &str, width: usize) -> String {
     out
 }
 
-fn shown(c: char) -> Vec<char> {
+fn escape_control(c: char) -> Vec<char> {
     if c.is_control() { c.escape_default().collect() } else { vec![c] }
 }
 
 /// Width of a step's name, in columns.
-const STAGE: usize = 8;
+const STAGE_WIDTH: usize = 8;
 /// Width of a step's result, in columns.
-const WORD: usize = 7;
+const RESULT_WIDTH: usize = 7;
 /// Column at which a step's message begins.
-const TEXT: usize = STAGE + 2 + WORD + 2;
+const MESSAGE_COLUMN: usize = STAGE_WIDTH + 2 + RESULT_WIDTH + 2;

@@ -20,7 +20,7 @@ pub(super) enum ExplainTarget {
 }
 
 impl ExplainTarget {
-    pub(super) fn of(args: &ExplainArgs) -> Result<Self, String> {
+    pub(super) fn from_args(args: &ExplainArgs) -> Result<Self, String> {
         if !args.log.is_empty() {
             return LogLineRef::parse_refs(&args.log).map(Self::Line).map_err(|error| format!("--log: {error}"));
         }
@@ -31,7 +31,7 @@ impl ExplainTarget {
         }
         let is_url = |url: &Uri| text.starts_with('/') || matches!(url.scheme_str(), Some("http" | "https"));
         match text.parse::<Uri>().ok().filter(is_url) {
-            Some(_) if args.taken.is_some() => Err(
+            Some(_) if args.assumption_args.is_some() => Err(
                 "--actual-cost, --cache-ttl, --latency, --retry-model and --reorder-window apply only to a line of a \
                  log; add --log FILE:LINE"
                     .into(),
@@ -51,7 +51,7 @@ fn reject_request_options(args: &ExplainArgs) -> Result<(), String> {
         ("--method", args.method.is_some()),
         ("--used", !args.used.is_empty()),
         ("--at", args.at.is_some()),
-        ("--actual-cost, --cache-ttl, --latency, --retry-model, --reorder-window", args.taken.is_some()),
+        ("--actual-cost, --cache-ttl, --latency, --retry-model, --reorder-window", args.assumption_args.is_some()),
     ];
     let given = given.into_iter().filter(|(_, is_given)| *is_given);
     let errors: Vec<String> =
@@ -88,7 +88,7 @@ pub(super) fn hypothetical(
     });
     let mut sent = HeaderMap::new();
     for text in &args.header {
-        match header(text) {
+        match parse_header(text) {
             Some((name, value)) => drop(sent.append(name, value)),
             None => report(format!("-H: {text:?} is not a header; write it like 'X-Api-Key: abc'")),
         }
@@ -99,19 +99,22 @@ pub(super) fn hypothetical(
             Err(_) => report("--user-agent: contains control characters; remove them".into()),
         }
     }
-    let used = all_used(args, environment).unwrap_or_else(|errors| {
+    let used = parse_used_options(args, environment).unwrap_or_else(|errors| {
         report(errors);
         Vec::new()
     });
-    let request = HypotheticalRequest { peer, method, url, sent, at, used };
+    let request = HypotheticalRequest { peer, method, url, headers: sent, at, used };
     if errors.is_empty() { Ok(request) } else { Err(errors.join("\n")) }
 }
 
 /// Parses all `--used` options; an error has one line per invalid option.
-pub(super) fn all_used(args: &ExplainArgs, environment: Environment<'_>) -> Result<Vec<(String, Units)>, String> {
+pub(super) fn parse_used_options(
+    args: &ExplainArgs,
+    environment: Environment<'_>,
+) -> Result<Vec<(String, Units)>, String> {
     let (mut parsed, mut errors) = (Vec::new(), Vec::new());
     for text in &args.used {
-        match used(text, environment) {
+        match parse_used(text, environment) {
             Ok(entry) => parsed.push(entry),
             Err(error) => errors.push(format!("--used: {error}")),
         }
@@ -119,13 +122,13 @@ pub(super) fn all_used(args: &ExplainArgs, environment: Environment<'_>) -> Resu
     if errors.is_empty() { Ok(parsed) } else { Err(errors.join("\n")) }
 }
 
-fn header(text: &str) -> Option<(HeaderName, HeaderValue)> {
+fn parse_header(text: &str) -> Option<(HeaderName, HeaderValue)> {
     let (name, value) = text.split_once(':')?;
     Some((HeaderName::from_bytes(name.trim().as_bytes()).ok()?, HeaderValue::from_str(value.trim()).ok()?))
 }
 
 /// Parses a value such as `api=5000` or `api=50%`.
-fn used(text: &str, environment: Environment<'_>) -> Result<(String, Units), String> {
+fn parse_used(text: &str, environment: Environment<'_>) -> Result<(String, Units), String> {
     let quotas = &environment.settings.rules.quotas;
     let name = text.split('=').next().unwrap_or_default();
     let Some(quota) = quotas.iter().find(|quota| quota.name == name) else {

@@ -4,7 +4,7 @@ use super::from_log::LogReplay;
 use crate::cli::{CommandError, environment};
 use crate::config::{self, Settings};
 use crate::explain::{ChangeKind, Explanation, Remedy, Stage, StepResult, Verdict};
-use crate::policy::pacing::Role;
+use crate::policy::pacing::PacingRole;
 use crate::policy::{Reason, Units};
 use crate::replay::Policy;
 use crate::terminal::decimal;
@@ -38,23 +38,23 @@ pub(super) fn remedies(
 
     let limit = policy.settings.rules.quotas[quota].limit;
     let key = quota_step(Stage::Quota, name).and_then(|step| step.rule.as_ref()).map(|rule| rule.path.as_str());
-    for percent in LIMITS {
+    for percent in LIMIT_PERCENTS {
         let larger = Units::from_milli(limit.milli().saturating_mul(percent) / 100);
         let Some(settings) = key.and_then(|key| with_limit(file, key, larger)) else { break };
-        if admits(log, &policy.with(settings))? {
+        if admits(log, &policy.with_settings(settings))? {
             let message =
                 format!("a limit of {} units for {name} instead of {}", format_units(larger), format_units(limit));
-            remedies.push(Remedy::new(ChangeKind::Limit, message).with("limit", larger.as_f64()));
+            remedies.push(Remedy::new(ChangeKind::Limit, message).with_number("limit", larger.as_f64()));
             break;
         }
     }
 
     let class = refused.steps.iter().find_map(|step| step.numbers.get("class")?.as_str()).unwrap_or_default();
-    for factor in WEIGHTS {
+    for factor in WEIGHT_FACTORS {
         let Some((settings, from, to)) = with_weight(&policy.settings, quota, class, factor) else { break };
-        if admits(log, &policy.with(settings))? {
+        if admits(log, &policy.with_settings(settings))? {
             let message = format!("a weight of {to} for {class} in the pacing of {name} instead of {from}");
-            remedies.push(Remedy::new(ChangeKind::Weight, message).with("weight", to.get()));
+            remedies.push(Remedy::new(ChangeKind::Weight, message).with_number("weight", to.get()));
             break;
         }
     }
@@ -62,7 +62,7 @@ pub(super) fn remedies(
 }
 
 fn admits(log: &LogReplay<'_>, policy: &Policy) -> Result<bool, CommandError> {
-    let explained = log.explained(policy)?;
+    let explained = log.explain_with(policy)?;
     Ok(explained.responses.iter().all(|response| response.verdict == Verdict::Admitted))
 }
 
@@ -85,9 +85,9 @@ fn with_weight(
     let mut rules = (*settings.rules).clone();
     let index = rules.classes.iter().position(|known| known.name == class)?;
     let role = rules.quotas[quota].pacing.as_mut()?.roles.get_mut(index)?;
-    let Role::Paced(from) = *role else { return None };
+    let PacingRole::Paced(from) = *role else { return None };
     let to = from.checked_mul(NonZeroU32::new(factor)?)?;
-    *role = Role::Paced(to);
+    *role = PacingRole::Paced(to);
     let mut settings = settings.clone();
     settings.rules = Arc::new(rules);
     Some((settings, from, to))
@@ -98,7 +98,7 @@ fn format_units(units: Units) -> String {
 }
 
 /// Limits to try, in percent of the configured one. Few values, because each costs one replay.
-const LIMITS: [u64; 4] = [110, 125, 150, 200];
+const LIMIT_PERCENTS: [u64; 4] = [110, 125, 150, 200];
 
 /// Factors of the configured weight to try.
-const WEIGHTS: [u32; 2] = [2, 4];
+const WEIGHT_FACTORS: [u32; 2] = [2, 4];

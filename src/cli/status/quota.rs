@@ -11,12 +11,12 @@ pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {
     let end = view.local_exactly(&quota.window_end, now);
     let until = format!("{end}{zone} (in {})", format_duration(quota.window_ends_in_s));
     let shadow = if quota.enforce { "" } else { ", shadow mode" };
-    let mut text = format!("{}  {} units until {until}{shadow}\n", view.ink.bold(&quota.name), quota.limit);
-    text.push_str(&gauge(quota, view));
+    let mut text = format!("{}  {} units until {until}{shadow}\n", view.color.bold(&quota.name), quota.limit);
+    text.push_str(&usage_bar(quota, view));
     if let Some(timestamp) = &quota.closed_until {
         let until =
             format!("closed until {}: the origin reported the quota as exhausted", view.local_exactly(timestamp, now));
-        text.push_str(&format!("  {}\n", view.ink.red(&until)));
+        text.push_str(&format!("  {}\n", view.color.red(&until)));
     }
     let named = [
         (&quota.lost, "lost: counted as used after a crash, possibly unused"),
@@ -24,7 +24,7 @@ pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {
         (&quota.drift, "drift: units reported by the origin minus units counted here"),
     ];
     for (amount, name) in named.into_iter().filter(|(amount, _)| !amount.is_zero()) {
-        text.push_str(&format!("  {}\n", view.ink.red(&format!("{amount} {name}"))));
+        text.push_str(&format!("  {}\n", view.color.red(&format!("{amount} {name}"))));
     }
     if let Some(pacing) = &quota.pacing {
         let line =
@@ -36,13 +36,13 @@ pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {
 }
 
 /// Renders the usage bar. Reserved units count as used, so that a full bar means that nothing is available.
-fn gauge(quota: &Quota, view: &View) -> String {
+fn usage_bar(quota: &Quota, view: &View) -> String {
     let Quota { limit, used, reserved, remaining, .. } = quota;
     let taken = if limit.is_zero() { 1.0 } else { (used.as_f64() + reserved.as_f64()) / limit.as_f64() };
     let numbers = format!("{}  {used} used, {reserved} reserved, {remaining} remaining", percent(taken));
     // Two columns before the bar, two after it.
     let width = view.width.saturating_sub(numbers.chars().count() + 4).clamp(10, 40);
-    format!("  {}  {numbers}\n", view.ink.by_level(taken, &bar(taken, &[], width)))
+    format!("  {}  {numbers}\n", view.color.by_level(taken, &bar(taken, &[], width)))
 }
 
 fn classes(quota: &Quota, view: &View) -> String {
@@ -55,10 +55,10 @@ fn classes(quota: &Quota, view: &View) -> String {
     if quota.pacing.is_some() {
         header.extend(["admit share", "forecast, next 24 hours"]);
     }
-    let header = header.into_iter().map(|name| view.ink.dim(name)).collect();
+    let header = header.into_iter().map(|name| view.color.dim(name)).collect();
     let row = |class: &Class| {
         let mut row = vec![class.class.clone(), class.charged.to_string(), shed_text(class, nothing_left, view)];
-        row.extend(class.plan.iter().flat_map(planned));
+        row.extend(class.plan.iter().flat_map(plan_cells));
         row
     };
     let alignment = [Align::Left, Align::Right, Align::Left, Align::Left, Align::Left];
@@ -71,16 +71,16 @@ fn shed_text(class: &Class, nothing_left: bool, view: &View) -> String {
         false => format!("; crawler guard {}", class.guard_units),
     };
     let share = match class.shed {
-        part if nothing_left && part < 1.0 => return view.ink.red("all, nothing remains") + &guard_text,
+        part if nothing_left && part < 1.0 => return view.color.red("all, nothing remains") + &guard_text,
         none if none <= 0.0 => return format!("-{guard_text}"),
         all if all >= 1.0 => "all".into(),
         some => percent(some).replace(".0%", "%"),
     };
-    view.ink.red(&format!("{share}, tier {}", class.tier)) + &guard_text
+    view.color.red(&format!("{share}, tier {}", class.tier)) + &guard_text
 }
 
 /// Renders the current admit share and the forecast demand of a class.
-fn planned(plan: &Plan) -> [String; 2] {
+fn plan_cells(plan: &Plan) -> [String; 2] {
     let share = plan.admit_share.map_or_else(|| "unpaced".into(), |share| percent(share).replace(".0%", "%"));
     let units: f64 = plan.forecast_24h.iter().sum();
     [share, format!("{} {}", sparkline(&plan.forecast_24h), group_digits(units as u64))]

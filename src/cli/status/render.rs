@@ -25,7 +25,7 @@ fn headline(state: &State, view: &View) -> String {
         "" | "unknown" => version.clone(),
         revision => format!("{version} ({revision})"),
     };
-    let name = view.ink.bold(&format!("tidegate {build}"));
+    let name = view.color.bold(&format!("tidegate {build}"));
     format!("{name}, up {}; times in {}\n", format_duration(*uptime_s), view.zone_name(time))
 }
 
@@ -33,7 +33,7 @@ fn headline(state: &State, view: &View) -> String {
 fn warnings(state: &State, view: &View) -> String {
     let mut text = String::new();
     let mut add = |label: &str, message: &str| {
-        text.push_str(&view.ink.red(&format!("  {label}")));
+        text.push_str(&view.color.red(&format!("  {label}")));
         text.push_str(&format!(" {}\n", wrap(message, label.chars().count() + 3, 4, view.width)));
     };
     for missing in &state.not_ready_reasons {
@@ -119,7 +119,9 @@ fn backoff_text(scope: &Scope, view: &View) -> String {
     match (remaining, scope.backoff_level.unwrap_or_default()) {
         (0, 0) => "-".into(),
         (0, level) => format!("recovering (level {level})"),
-        (remaining, level) => view.ink.red(&format!("backing off for {} (level {level})", format_duration(remaining))),
+        (remaining, level) => {
+            view.color.red(&format!("backing off for {} (level {level})", format_duration(remaining)))
+        }
     }
 }
 
@@ -167,7 +169,7 @@ fn notes(notes: &[String], view: &View) -> String {
         return String::new();
     }
     let lines: String = notes.iter().map(|note| format!("  {}\n", wrap(note, 2, 4, view.width))).collect();
-    format!("{}\n{lines}", view.ink.bold("warnings"))
+    format!("{}\n{lines}", view.color.bold("warnings"))
 }
 
 /// Renders a table with its title; empty if there are no rows. The first column is truncated if the table is wider than
@@ -175,19 +177,19 @@ fn notes(notes: &[String], view: &View) -> String {
 fn table(title: &str, header: &[(&str, Align)], rows: impl Iterator<Item = Vec<String>>, view: &View) -> String {
     let (names, alignment): (Vec<&str>, Vec<Align>) = header.iter().copied().unzip();
     let mut rows: Vec<Vec<String>> =
-        std::iter::once(names.iter().map(|name| view.ink.dim(name)).collect()).chain(rows).collect();
+        std::iter::once(names.iter().map(|name| view.color.dim(name)).collect()).chain(rows).collect();
     if rows.len() == 1 {
         return String::new();
     }
     let widest = |index: usize| rows.iter().map(|row| display_width(&row[index])).max().unwrap_or_default();
     let others: usize = (1..header.len()).map(|index| GAP + widest(index)).sum();
     let width = view.width.saturating_sub(INDENT + others).max(MIN_COLUMN);
-    rows.iter_mut().skip(1).for_each(|row| row[0] = shortened(&row[0], width));
-    format!("{}\n{}", view.ink.bold(title), columns(INDENT, &alignment, rows.into_iter()))
+    rows.iter_mut().skip(1).for_each(|row| row[0] = truncate_cell(&row[0], width));
+    format!("{}\n{}", view.color.bold(title), columns(INDENT, &alignment, rows.into_iter()))
 }
 
 /// Truncates a text to `width` columns, with an ellipsis.
-fn shortened(text: &str, width: usize) -> String {
+fn truncate_cell(text: &str, width: usize) -> String {
     match text.chars().count() > width {
         true => text.chars().take(width - 1).chain(['…']).collect(),
         false => text.to_owned(),

@@ -4,11 +4,11 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 fn view(width: usize) -> View {
-    View { width, ink: ColorMode::Plain, zone: TimeZone::get("Europe/Berlin").expect("a known zone") }
+    View { width, color: ColorMode::Plain, zone: TimeZone::get("Europe/Berlin").expect("a known zone") }
 }
 
 /// A state in which every part of the page is shown.
-fn troubled_state() -> Value {
+fn sample_state() -> Value {
     json!({
         "time": "2026-11-21T13:05:00Z", "started": "2026-11-19T09:00:00Z", "uptime_s": 187_500,
         "version": "1.2.3", "revision": "unknown",
@@ -78,21 +78,21 @@ fn troubled_state() -> Value {
 
 #[test]
 fn full_state_is_rendered() {
-    let shown = text(&troubled_state().to_string(), &view(80)).expect("a valid state");
-    assert_eq!(shown, A_HARD_DAY, "\n{shown}");
+    let shown = text(&sample_state().to_string(), &view(80)).expect("a valid state");
+    assert_eq!(shown, EXPECTED_OUTPUT, "\n{shown}");
 }
 
 #[test]
 fn output_fits_the_terminal_width() {
     for width in [80, 100, 132] {
-        let shown = text(&troubled_state().to_string(), &view(width)).expect("a valid state");
+        let shown = text(&sample_state().to_string(), &view(width)).expect("a valid state");
         assert!(shown.lines().all(|line| line.chars().count() <= width), "{width}\n{shown}");
     }
 }
 
 #[test]
 fn long_names_are_truncated() {
-    let mut state = troubled_state();
+    let mut state = sample_state();
     state["scopes"][4]["busiest_partitions"][0]["partition"] = json!("a-tenant-".repeat(12));
     state["top_clients"][0]["key"] = json!("x".repeat(90));
     let shown = text(&state.to_string(), &view(80)).expect("a valid state");
@@ -102,13 +102,13 @@ fn long_names_are_truncated() {
 
 #[test]
 fn color_mode_only_adds_escape_codes() {
-    let colored = View { ink: ColorMode::Color, ..view(80) };
-    let mut shown = text(&troubled_state().to_string(), &colored).expect("a valid state");
+    let colored = View { color: ColorMode::Color, ..view(80) };
+    let mut shown = text(&sample_state().to_string(), &colored).expect("a valid state");
     assert!(shown.contains('\x1b'));
     for code in ["0", "1", "2", "31", "32", "33"] {
         shown = shown.replace(&format!("\x1b[{code}m"), "");
     }
-    assert_eq!(shown, A_HARD_DAY);
+    assert_eq!(shown, EXPECTED_OUTPUT);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn minimal_and_incompatible_states_are_rendered() {
 #[test]
 fn window_end_within_a_minute_shows_seconds() {
     let window_line = |timestamp: &str| {
-        let mut state = troubled_state();
+        let mut state = sample_state();
         state["quotas"][0]["window_end"] = json!(timestamp);
         let shown = text(&state.to_string(), &view(80)).expect("a valid state");
         shown.lines().find(|line| line.starts_with("places_api")).unwrap_or_default().to_owned()
@@ -147,7 +147,7 @@ fn unresolved_origin_is_shown() {
 
 #[test]
 fn nearly_exhausted_quota_is_not_shown_as_exhausted() {
-    let mut state = troubled_state();
+    let mut state = sample_state();
     let mut bar = |used: f64, remaining: f64| {
         state["quotas"][0]["used"] = json!(used);
         state["quotas"][0]["reserved"] = json!(0);
@@ -160,7 +160,7 @@ fn nearly_exhausted_quota_is_not_shown_as_exhausted() {
     assert!(bar(2900.0, 7100.0).contains(" 29.0%  2,900 used"));
 }
 
-const A_HARD_DAY: &str = "\
+const EXPECTED_OUTPUT: &str = "\
 tidegate 1.2.3, up 2 d 4 h; times in CET
 
   Not ready: The ledger is not open.

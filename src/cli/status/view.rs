@@ -11,7 +11,7 @@ pub struct View {
     /// Maximum width of a line, in columns.
     pub width: usize,
     /// Color mode.
-    pub ink: ColorMode,
+    pub color: ColorMode,
     /// Local time zone.
     pub zone: TimeZone,
 }
@@ -23,7 +23,7 @@ impl View {
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         Self {
             width: columns.filter(|_| terminal).unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH),
-            ink: ColorMode::for_output(terminal),
+            color: ColorMode::for_output(terminal),
             zone: TimeZone::system(),
         }
     }

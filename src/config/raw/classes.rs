@@ -14,7 +14,7 @@ pub(in crate::config) struct Class {
     /// Name of the class in tiers, metrics, headers and logs: up to 64 of a-z, 0-9, `_`, `.` and `-`. Required.
     pub name: Option<String>,
     /// Match conditions; all must hold. Default: every client.
-    pub when: When,
+    pub when: ClassConditions,
     /// Queue priority, 0 to 255, higher first. Classes without a priority are behind all others in a queue. In pacing,
     /// the class with the lowest priority yields or gains first; of equal priorities, the one later in the file.
     /// `tidegate tune` gives no class a larger weight than a class of higher priority, unless the file has it so.
@@ -94,7 +94,7 @@ impl JsonSchema for CrawlDelay {
 /// Match conditions of a class. All must hold; of the values of one condition, one match is enough.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct When {
+pub(in crate::config) struct ClassConditions {
     /// Kind of the client: one, or a list. Default any.
     pub kind: OneOrMany<Kind>,
     /// Operator of the crawler, verified requests only: one, or a list. Default any.
@@ -113,13 +113,13 @@ pub(in crate::config) struct When {
     /// `headers_seen` which headers were read. A client with a wrong key gets no hint; it falls into the next matching
     /// class. A new key takes effect with a reload, but `${...}` keeps the value of the start: if keys change often,
     /// write them into the file and make it readable for the gateway only.
-    pub api_key: Option<KnownKeys>,
+    pub api_key: Option<ApiKeyCondition>,
 }
 
 /// Known API keys, in a header or in a cookie.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct KnownKeys {
+pub(in crate::config) struct ApiKeyCondition {
     /// Header that contains the key as its whole value. Either header or cookie is required.
     pub header: Option<Field>,
     /// Cookie that contains the key as its whole value. Either header or cookie is required.
@@ -224,7 +224,7 @@ pub(in crate::config) enum Key {
     Address,
     Operator,
     Class,
-    Sent {
+    Credential {
         header: Option<Field>,
         cookie: Option<String>,
     },
@@ -240,7 +240,7 @@ struct CredentialKeys {
 
 impl From<CredentialKeys> for Key {
     fn from(CredentialKeys { header, cookie }: CredentialKeys) -> Self {
-        Self::Sent { header, cookie }
+        Self::Credential { header, cookie }
     }
 }
 

@@ -10,7 +10,7 @@ pub(in crate::config) enum CrawlPolicy {
     #[default]
     Off,
     On,
-    With(CrawlPolicyOptions),
+    Options(CrawlPolicyOptions),
 }
 
 /// Optional contents of the crawl policy document.
@@ -26,7 +26,7 @@ pub(in crate::config) struct CrawlPolicyOptions {
 
 impl From<CrawlPolicyOptions> for CrawlPolicy {
     fn from(options: CrawlPolicyOptions) -> Self {
-        Self::With(options)
+        Self::Options(options)
     }
 }
 

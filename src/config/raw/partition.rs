@@ -11,7 +11,7 @@ use std::borrow::Cow;
 pub(in crate::config) enum PartitionBy {
     Host,
     Route,
-    Named(PartitionSource),
+    Source(PartitionSource),
 }
 
 /// Source of the partition key. Exactly one key is set.
@@ -25,7 +25,7 @@ pub(in crate::config) struct PartitionSource {
 
 impl From<PartitionSource> for PartitionBy {
     fn from(named: PartitionSource) -> Self {
-        Self::Named(named)
+        Self::Source(named)
     }
 }
 

@@ -112,7 +112,7 @@ pub(in crate::config) struct Tiers {
     pub enforce: Option<bool>,
     pub steps: Vec<Tier>,
     /// True if written with keys, not as a list.
-    pub long: bool,
+    pub long_form: bool,
 }
 
 /// Tiers with keys.
@@ -157,7 +157,7 @@ impl<'de> Deserialize<'de> for Tiers {
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Tiers, A::Error> {
                 let TierOptions { enforce, steps } = TierOptions::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Tiers { enforce, steps, long: true })
+                Ok(Tiers { enforce, steps, long_form: true })
             }
         }
 
@@ -171,7 +171,7 @@ impl JsonSchema for Tiers {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (short, long) = (generator.subschema_for::<Vec<Tier>>(), generator.subschema_for::<TierOptions>());
-        json_schema!({ "anyOf": [short, long] })
+        let (short, long_form) = (generator.subschema_for::<Vec<Tier>>(), generator.subschema_for::<TierOptions>());
+        json_schema!({ "anyOf": [short, long_form] })
     }
 }

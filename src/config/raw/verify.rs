@@ -20,7 +20,7 @@ pub(in crate::config) struct Verify {
     /// Interval for fetching published range lists: a duration of at least 1m, or off. off uses the built-in lists
     /// (date in data/ranges.json) and stored copies; files are still read when they change, and keys of signing agents
     /// are still fetched. A change takes effect at the next start. Default 24h.
-    pub refresh_interval: Refresh,
+    pub refresh_interval: RefreshInterval,
     /// Verification of signed requests (Web Bot Auth).
     pub signatures: Signatures,
 }
@@ -94,24 +94,24 @@ impl JsonSchema for Dns {
 
 /// Interval for fetching range lists.
 #[derive(Clone, Default, PartialEq)]
-pub(in crate::config) enum Refresh {
+pub(in crate::config) enum RefreshInterval {
     #[default]
     Daily,
     Off,
-    Every(Span),
+    Interval(Span),
 }
 
-impl<'de> Deserialize<'de> for Refresh {
+impl<'de> Deserialize<'de> for RefreshInterval {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         match text.as_str() {
             "off" => Ok(Self::Off),
-            _ => Span::deserialize(serde::de::value::StrDeserializer::new(&text)).map(Self::Every),
+            _ => Span::deserialize(serde::de::value::StrDeserializer::new(&text)).map(Self::Interval),
         }
     }
 }
 
-impl JsonSchema for Refresh {
+impl JsonSchema for RefreshInterval {
     fn schema_name() -> Cow<'static, str> {
         "Refresh".into()
     }

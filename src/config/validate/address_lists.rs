@@ -17,7 +17,7 @@ pub(super) fn lists(raw: &NamedMap<AddressListFile>, report: &mut Diagnostics) -
     }
     let list = |(name, raw_list): &(String, AddressListFile)| {
         let path = format!("address_lists.{name}");
-        report.name(&path, name);
+        report.check_name(&path, name);
         let path = format!("{path}.file");
         let named_at = format!("{}: {path}", report.location_of(&path));
         let file = raw_list.file.clone().unwrap_or_default();

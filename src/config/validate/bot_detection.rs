@@ -6,9 +6,9 @@ use crate::config::raw::classes::Kind;
 use crate::policy::bot_detection::BotDetection;
 use std::time::Duration;
 
-const THRESHOLD: u16 = 100;
-const HALF_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
-const MAX_CLIENTS: u32 = 200_000;
+const DEFAULT_THRESHOLD: u16 = 100;
+const DEFAULT_HALF_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+const DEFAULT_MAX_CLIENTS: u32 = 200_000;
 
 pub(super) fn bot_detection(raw: &raw::File, honeypot: Option<&str>, report: &mut Diagnostics) -> Option<BotDetection> {
     if raw.bot_detection.enabled == Some(false) {
@@ -17,9 +17,9 @@ pub(super) fn bot_detection(raw: &raw::File, honeypot: Option<&str>, report: &mu
     let raw = &raw.bot_detection;
     let half_life = raw.half_life.as_ref().map(|span| span.0);
     let detection = BotDetection {
-        threshold: raw.threshold.as_ref().map_or(THRESHOLD, |points| points.0),
-        half_life: report.nonzero_duration("bot_detection.half_life", half_life, HALF_LIFE),
-        max_clients: report.nonzero_count("bot_detection.max_clients", raw.max_clients, MAX_CLIENTS) as usize,
+        threshold: raw.threshold.as_ref().map_or(DEFAULT_THRESHOLD, |points| points.0),
+        half_life: report.nonzero_duration("bot_detection.half_life", half_life, DEFAULT_HALF_LIFE),
+        max_clients: report.nonzero_count("bot_detection.max_clients", raw.max_clients, DEFAULT_MAX_CLIENTS) as usize,
         honeypot: honeypot.map(|honeypot| honeypot.trim_end_matches('/').to_owned()),
     };
     raw.enabled.unwrap_or(true).then_some(detection)

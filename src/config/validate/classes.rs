@@ -14,11 +14,11 @@ use crate::policy::{ClientKind, OperatorId};
 use std::time::Duration;
 
 /// Name of the class of clients without a match.
-pub(super) const OTHER: &str = "other";
+pub(super) const OTHER_CLASS: &str = "other";
 
 /// Default share of a quota for the crawler guard: little beside the demand of people, and enough for a request every
 /// few minutes.
-const GUARDED_SHARE: Share = Share::from_millionths(20_000);
+const DEFAULT_GUARD_BUDGET: Share = Share::from_millionths(20_000);
 
 /// Maximum number of classes, and of user agent rules. Ids are small numbers.
 const MAX_CLASSES: usize = 1000;
@@ -72,7 +72,7 @@ pub(super) fn classes(
             );
         }
         let catch_all = classes.iter().enumerate().find(|(earlier_index, earlier)| {
-            earlier.when.matches_all() && !report.has_error_at(&format!("classes[{earlier_index}].when"))
+            earlier.matcher.matches_all() && !report.has_error_at(&format!("classes[{earlier_index}].when"))
         });
         if let Some((earlier_index, earlier)) = catch_all {
             let message = format!("unreachable: classes[{earlier_index}] ({}) matches every client", earlier.name);
@@ -80,8 +80,8 @@ pub(super) fn classes(
         }
         classes.push(class);
     }
-    if classes.last().is_none_or(|last| !last.when.matches_all()) {
-        if let Some(index) = classes.iter().position(|class| class.name == OTHER) {
+    if classes.last().is_none_or(|last| !last.matcher.matches_all()) {
+        if let Some(index) = classes.iter().position(|class| class.name == OTHER_CLASS) {
             report.error(
                 &format!("classes[{index}].name"),
                 "reserved name: \"other\" is the class of clients without a match",
@@ -89,8 +89,8 @@ pub(super) fn classes(
             );
         }
         classes.push(Class {
-            name: OTHER.into(),
-            when: ClassMatcher::default(),
+            name: OTHER_CLASS.into(),
+            matcher: ClassMatcher::default(),
             blocked: false,
             bucket: None,
             key: KeySource::Address,
@@ -105,7 +105,7 @@ pub(super) fn classes(
 fn class(raw: &raw::Class, path: &str, operators: &[&str], lists: &[String], report: &mut Diagnostics) -> Class {
     let name = raw.name.clone().unwrap_or_default();
     match raw.name.is_some() {
-        true => report.name(&format!("{path}.name"), &name),
+        true => report.check_name(&format!("{path}.name"), &name),
         false => report.error(&format!("{path}.name"), "missing", "give the class a name"),
     }
     let bucket = raw.bucket.as_ref().map(|bucket| self::bucket(bucket, &format!("{path}.bucket"), report));
@@ -113,7 +113,7 @@ fn class(raw: &raw::Class, path: &str, operators: &[&str], lists: &[String], rep
     let key = key.unwrap_or_default();
     Class {
         name,
-        when: class_matcher(&raw.when, &format!("{path}.when"), operators, lists, report),
+        matcher: class_matcher(&raw.when, &format!("{path}.when"), operators, lists, report),
         blocked: raw.block,
         bucket,
         key,
@@ -138,26 +138,26 @@ fn guard(raw: &raw::Class, path: &str, report: &mut Diagnostics) -> Option<Crawl
     Some(CrawlerGuard {
         admit_interval: span("admit_interval", &keys.admit_interval, 300),
         max_refused_for: span("max_refused_for", &keys.max_refused_for, 86_400),
-        budget: keys.budget.as_ref().map_or(GUARDED_SHARE, |share| share.0),
+        budget: keys.budget.as_ref().map_or(DEFAULT_GUARD_BUDGET, |share| share.0),
     })
 }
 
 fn class_matcher(
-    raw: &raw::When,
+    raw: &raw::ClassConditions,
     path: &str,
     operators: &[&str],
     lists: &[String],
     report: &mut Diagnostics,
 ) -> ClassMatcher {
     let mut operator_ids = Vec::new();
-    for (path, operator) in each(path, "operator", &raw.operator.0) {
+    for (path, operator) in with_paths(path, "operator", &raw.operator.0) {
         operator_ids.extend(operator_id(operator, &path, operators, report));
     }
     let mut list_ids = Vec::new();
-    for (path, list) in each(path, "address_list", &raw.address_list.0) {
+    for (path, list) in with_paths(path, "address_list", &raw.address_list.0) {
         match lists.iter().take(AddressLists::MAX_LISTS).position(|known| known == list) {
             Some(index) => list_ids.push(ListId(index as u8)),
-            None => report.unknown(&path, "list", list, lists.iter().map(String::as_str)),
+            None => report.unknown_name(&path, "list", list, lists.iter().map(String::as_str)),
         }
     }
     if raw.user_agent.0.iter().any(String::is_empty) {
@@ -178,7 +178,7 @@ fn class_matcher(
 }
 
 /// Returns each value of a condition with its path. A single value has the path of the key.
-fn each<'a>(path: &'a str, key: &'a str, values: &'a [String]) -> impl Iterator<Item = (String, &'a String)> {
+fn with_paths<'a>(path: &'a str, key: &'a str, values: &'a [String]) -> impl Iterator<Item = (String, &'a String)> {
     let path_at = move |index| match values.len() {
         1 => format!("{path}.{key}"),
         _ => format!("{path}.{key}[{index}]"),
@@ -186,7 +186,7 @@ fn each<'a>(path: &'a str, key: &'a str, values: &'a [String]) -> impl Iterator<
     values.iter().enumerate().map(move |(index, name)| (path_at(index), name))
 }
 
-fn api_keys(raw: &raw::KnownKeys, path: &str, report: &mut Diagnostics) -> ApiKeys {
+fn api_keys(raw: &raw::ApiKeyCondition, path: &str, report: &mut Diagnostics) -> ApiKeys {
     let source = credential_source(&raw.header, &raw.cookie, path, report);
     let value = format!("{path}.value");
     let values = &raw.value.0;
@@ -197,13 +197,13 @@ fn api_keys(raw: &raw::KnownKeys, path: &str, report: &mut Diagnostics) -> ApiKe
     } else if values.iter().any(|key| key.0.len() < MIN_KEY_LEN) {
         report.warning(format!("{value}: a key of fewer than {MIN_KEY_LEN} characters can be guessed"));
     }
-    ApiKeys { carrier: source, values: values.iter().map(|key| Secret::new(key.0.clone())).collect() }
+    ApiKeys { source, values: values.iter().map(|key| Secret::new(key.0.clone())).collect() }
 }
 
 pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Diagnostics) -> Option<OperatorId> {
     let index = operators.iter().position(|known| *known == name).and_then(|index| u16::try_from(index).ok());
     if index.is_none() {
-        report.unknown(path, "operator", name, operators.iter().copied());
+        report.unknown_name(path, "operator", name, operators.iter().copied());
     }
     index.map(OperatorId)
 }
@@ -213,7 +213,9 @@ fn key(raw: &raw::Key, path: &str, report: &mut Diagnostics) -> KeySource {
         raw::Key::Address => KeySource::Address,
         raw::Key::Operator => KeySource::Operator,
         raw::Key::Class => KeySource::Class,
-        raw::Key::Sent { header, cookie } => KeySource::Credential(credential_source(header, cookie, path, report)),
+        raw::Key::Credential { header, cookie } => {
+            KeySource::Credential(credential_source(header, cookie, path, report))
+        }
     }
 }
 

@@ -8,7 +8,7 @@ pub(super) fn crawl_policy(raw: &raw::CrawlPolicy, report: &mut Diagnostics) -> 
     let raw::CrawlPolicyOptions { contact, show_units } = match raw {
         raw::CrawlPolicy::Off => return None,
         raw::CrawlPolicy::On => return Some(CrawlPolicy::default()),
-        raw::CrawlPolicy::With(options) => options,
+        raw::CrawlPolicy::Options(options) => options,
     };
     if let Some(contact) = contact.as_deref().filter(|contact| !is_valid_contact(contact)) {
         report.error(
@@ -17,7 +17,7 @@ pub(super) fn crawl_policy(raw: &raw::CrawlPolicy, report: &mut Diagnostics) -> 
             "write it like mailto:bots@example.com or https://example.com/bots",
         );
     }
-    Some(CrawlPolicy { contact: contact.clone(), units: *show_units })
+    Some(CrawlPolicy { contact: contact.clone(), show_units: *show_units })
 }
 
 /// Returns true if `contact` has a scheme that is safe as a link.

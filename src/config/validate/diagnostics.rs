@@ -6,30 +6,31 @@ use std::time::Duration;
 
 /// Errors with the locations of their paths, and warnings.
 pub(super) struct Diagnostics {
-    written: SourceMap,
-    mistakes: Vec<ConfigError>,
+    source_map: SourceMap,
+    errors: Vec<ConfigError>,
     /// Number of errors from before validation. The value of each was replaced by its default.
-    left_out: usize,
-    notes: Vec<String>,
+    prior_errors: usize,
+    warnings: Vec<String>,
 }
 
 impl Diagnostics {
     pub(super) fn new(source_map: SourceMap, errors: Vec<ConfigError>) -> Self {
-        Self { written: source_map, left_out: errors.len(), mistakes: errors, notes: Vec::new() }
+        Self { source_map, prior_errors: errors.len(), errors, warnings: Vec::new() }
     }
 
     pub(super) fn into_parts(self) -> (SourceMap, Vec<ConfigError>, Vec<String>) {
-        (self.written, self.mistakes, self.notes)
+        (self.source_map, self.errors, self.warnings)
     }
 
     /// Adds an error, unless `path` has one already, or the value at `path` or around it was replaced by its default:
     /// the error would concern the default.
     pub(super) fn error(&mut self, path: &str, message: impl Into<String>, hint: impl Into<String>) {
-        let (left_out, reported) = self.mistakes.split_at(self.left_out);
-        if !left_out.iter().any(|error| is_within(path, error)) && !reported.iter().any(|error| error.path == path) {
+        let (prior_errors, reported) = self.errors.split_at(self.prior_errors);
+        if !prior_errors.iter().any(|error| is_within(path, error)) && !reported.iter().any(|error| error.path == path)
+        {
             let (message, hint) = (message.into(), hint.into());
-            self.mistakes.push(ConfigError {
-                location: self.written.enclosing_position(path),
+            self.errors.push(ConfigError {
+                location: self.source_map.enclosing_position(path),
                 path: path.to_owned(),
                 message,
                 hint,
@@ -39,16 +40,16 @@ impl Diagnostics {
 
     /// Adds a warning about a valid value.
     pub(super) fn warning(&mut self, message: impl Into<String>) {
-        self.notes.push(message.into());
+        self.warnings.push(message.into());
     }
 
     /// Returns true if there is an error at, around or below `path`. Checks that depend on the value are then skipped.
     pub(super) fn has_error_at(&self, path: &str) -> bool {
-        self.mistakes.iter().any(|error| is_within(path, error) || is_subpath(&error.path, path))
+        self.errors.iter().any(|error| is_within(path, error) || is_subpath(&error.path, path))
     }
 
     /// Adds the error that `name` is none of `known`.
-    pub(super) fn unknown<'a>(
+    pub(super) fn unknown_name<'a>(
         &mut self,
         path: &str,
         kind: &str,
@@ -65,7 +66,7 @@ impl Diagnostics {
     }
 
     /// Checks a name. Names become metric labels and header parameters.
-    pub(super) fn name(&mut self, path: &str, name: &str) {
+    pub(super) fn check_name(&mut self, path: &str, name: &str) {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-');
         if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
             self.error(path, format!("invalid name {name:?}"), "use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"");
@@ -90,7 +91,7 @@ impl Diagnostics {
 
     /// Returns the location of `path`, or of its nearest parent, as text for messages.
     pub(super) fn location_of(&self, path: &str) -> String {
-        self.written.nearest_location(path)
+        self.source_map.nearest_location(path)
     }
 }
 

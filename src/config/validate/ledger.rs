@@ -7,7 +7,7 @@ use crate::policy::Units;
 use crate::policy::quota::Quota;
 use crate::policy::secret::Secret;
 
-const PORT: u16 = 6379;
+const DEFAULT_PORT: u16 = 6379;
 const EXAMPLE: &str = "write it like redis://:${REDIS_PASSWORD}@10.0.0.5:6379";
 /// Maximum limit of a quota in Redis. Its scripts use floating point and would lose thousandths beyond it.
 const MAX_REDIS_LIMIT: Units = Units::from_milli(1 << 53);
@@ -22,7 +22,7 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         report.error("ledger", "is empty", "use file, memory or { redis: { url: redis://HOST } }");
         return Ledger::File;
     };
-    let mut redis = match raw_redis.url.as_ref().map(|url| server(&url.0)) {
+    let mut redis = match raw_redis.url.as_ref().map(|url| parse_redis_url(&url.0)) {
         Some(Ok(redis)) => redis,
         Some(Err((message, hint))) => {
             report.error("ledger.redis.url", message, hint);
@@ -34,7 +34,7 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         }
     };
     if let Some(prefix) = &raw_redis.prefix {
-        report.name("ledger.redis.prefix", prefix);
+        report.check_name("ledger.redis.prefix", prefix);
         redis.prefix.clone_from(prefix);
     }
     redis.failure_mode = match raw_redis.failure_mode {
@@ -53,11 +53,19 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
 
 fn placeholder_redis() -> Redis {
     let (prefix, when_lost) = ("tidegate".into(), LedgerFailureMode::Refuse);
-    Redis { host: String::new(), port: PORT, user: None, password: None, database: 0, prefix, failure_mode: when_lost }
+    Redis {
+        host: String::new(),
+        port: DEFAULT_PORT,
+        user: None,
+        password: None,
+        database: 0,
+        prefix,
+        failure_mode: when_lost,
+    }
 }
 
 /// Parses a Redis URL. `Err` is the message and the hint, without the URL, which may contain a password.
-fn server(url: &str) -> Result<Redis, (&'static str, &'static str)> {
+fn parse_redis_url(url: &str) -> Result<Redis, (&'static str, &'static str)> {
     if url.starts_with("rediss://") || url.starts_with("valkeys://") {
         return Err((
             "TLS to Redis is not supported in this version",
@@ -92,7 +100,7 @@ fn server(url: &str) -> Result<Redis, (&'static str, &'static str)> {
         return Err(("missing or invalid host", EXAMPLE));
     }
     let port = match port.strip_prefix(':').unwrap_or(port) {
-        "" => PORT,
+        "" => DEFAULT_PORT,
         digits => match digits.parse::<u16>() {
             Ok(port) if port > 0 => port,
             _ => return Err(("invalid port, needs 1 to 65535", EXAMPLE)),
@@ -105,7 +113,7 @@ fn server(url: &str) -> Result<Redis, (&'static str, &'static str)> {
             .split_once(':')
             .ok_or(("user without a password", "write it like redis://user:password@host, or :password@host"))?;
         let invalid = ("invalid percent-encoding or UTF-8 in the user or password", "write % as %25");
-        let (user, password) = (unescaped(user).ok_or(invalid)?, unescaped(password).ok_or(invalid)?);
+        let (user, password) = (percent_decode(user).ok_or(invalid)?, percent_decode(password).ok_or(invalid)?);
         redis.user = Some(user).filter(|user| !user.is_empty() && user != "default");
         redis.password = Some(Secret::new(password));
     }
@@ -113,7 +121,7 @@ fn server(url: &str) -> Result<Redis, (&'static str, &'static str)> {
 }
 
 /// Decodes percent-encoding, such as `%40` for `@`. Returns `None` if it is invalid or not UTF-8.
-fn unescaped(text: &str) -> Option<String> {
+fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -137,7 +145,7 @@ mod tests {
     #[test]
     fn redis_url_is_parsed() {
         let read = |url: &str| {
-            let redis = server(url).unwrap_or_else(|(message, _)| panic!("{url}: {message}"));
+            let redis = parse_redis_url(url).unwrap_or_else(|(message, _)| panic!("{url}: {message}"));
             let password = redis.password.map(|password| password.expose_secret().to_owned()).unwrap_or_default();
             format!("{} {} {} {} {password}", redis.host, redis.port, redis.database, redis.user.unwrap_or_default())
         };
@@ -164,7 +172,7 @@ mod tests {
             ("redis://secret@host", "user without a password"),
             ("redis://:secret%zz@host", "invalid percent-encoding or UTF-8 in the user or password"),
         ] {
-            let (message, hint) = server(url).expect_err(url);
+            let (message, hint) = parse_redis_url(url).expect_err(url);
             assert_eq!(message, expected, "{url}");
             assert!(!format!("{message}{hint}").contains("secret"));
         }

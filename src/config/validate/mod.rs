@@ -46,14 +46,14 @@ pub(super) fn validate(
     let trust = clients::proxy_trust(&raw.clients, &mut report);
     let agent_rules = classes::user_agent_rules(&raw.user_agent_rules, &mut report);
     let crawler_operators = verify::operators(&raw.operators, operators, &mut report);
-    let operator_names = all_names(operators, &crawler_operators);
+    let operator_names = merge_operator_names(operators, &crawler_operators);
     let operators: Vec<&str> = operator_names.iter().map(String::as_str).collect();
     let lists = address_lists::lists(&raw.address_lists, &mut report);
     let list_names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
     let classes = classes::classes(&raw.classes, &operators, &list_names, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, scope_quotas) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
-    let context = routes::RouteContext { quotas: &quotas, scopes: &scopes, own: &scope_quotas };
+    let context = routes::RouteContext { quotas: &quotas, scopes: &scopes, scope_quotas: &scope_quotas };
     let routes = routes::routes(&raw.routes, &context, &mut report);
     partition::check_use(&scopes, &routes, &mut report);
     scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
@@ -69,8 +69,8 @@ pub(super) fn validate(
     let serves_crawl_policy = crawl_policy.is_some();
     let rules = Rules {
         trust,
-        behaviour: bot_detection,
-        lists: list_names,
+        bot_detection,
+        address_list_names: list_names,
         user_agent_rules: agent_rules,
         classes,
         quotas,
@@ -97,7 +97,7 @@ pub(super) fn validate(
         operator_names,
         verify,
         rules,
-        lists,
+        address_lists: lists,
         range_files,
         warnings,
         source_map,
@@ -106,7 +106,7 @@ pub(super) fn validate(
 }
 
 /// Returns the names of all operators. Known ones keep their ids; those that the file adds follow.
-fn all_names(known: &[&str], added: &[CrawlerOperator]) -> Vec<String> {
+fn merge_operator_names(known: &[&str], added: &[CrawlerOperator]) -> Vec<String> {
     let new = added.iter().map(|operator| operator.name.as_str()).filter(|name| !known.contains(name));
     known.iter().copied().chain(new).map(str::to_owned).collect()
 }

@@ -3,14 +3,14 @@
 use super::diagnostics::Diagnostics;
 use crate::config::raw::pacing::{Mode, Pacing as Raw};
 use crate::policy::class::Class;
-use crate::policy::pacing::{Pacing, PacingMode, Role};
+use crate::policy::pacing::{Pacing, PacingMode, PacingRole};
 use crate::policy::quota::ClassTiers;
 use crate::policy::tier::Share;
 use crate::policy::window::Window;
 use std::num::NonZeroU32;
 
 /// Default share of the limit that a class may use ahead of its plan.
-const BURST: Share = Share::from_millionths(50_000);
+const DEFAULT_BURST: Share = Share::from_millionths(50_000);
 /// Maximum weight of a class.
 const MAX_WEIGHT: u32 = 1000;
 
@@ -25,7 +25,7 @@ pub(super) fn pacing(
 ) -> Option<Pacing> {
     let Raw(keys) = raw;
     let weights = weights(raw, path, classes, report);
-    let burst = keys.burst.as_ref().map_or(BURST, |percent| percent.0);
+    let burst = keys.burst.as_ref().map_or(DEFAULT_BURST, |percent| percent.0);
     if burst == Share::NONE {
         report.error(&format!("{path}.burst"), "found 0%", "write a share such as 5%");
     }
@@ -42,13 +42,13 @@ pub(super) fn pacing(
         );
     }
     let role = |(tiers, weight): (&Option<ClassTiers>, &Option<NonZeroU32>)| match (tiers, weight) {
-        (Some(tiers), _) if excludes(tiers) => Role::Excluded,
-        (_, Some(weight)) => Role::Paced(*weight),
-        (Some(_), None) => Role::Paced(NonZeroU32::MIN),
-        (None, None) => Role::Unpaced,
+        (Some(tiers), _) if excludes(tiers) => PacingRole::Excluded,
+        (_, Some(weight)) => PacingRole::Paced(*weight),
+        (Some(_), None) => PacingRole::Paced(NonZeroU32::MIN),
+        (None, None) => PacingRole::Unpaced,
     };
-    let roles: Vec<Role> = class_tiers.iter().zip(&weights).map(role).collect();
-    let has_paced_class = roles.iter().any(|role| matches!(role, Role::Paced(_)));
+    let roles: Vec<PacingRole> = class_tiers.iter().zip(&weights).map(role).collect();
+    let has_paced_class = roles.iter().any(|role| matches!(role, PacingRole::Paced(_)));
     if !has_paced_class && !report.has_error_at("classes") && !report.has_error_at(path) {
         report.error(
             path,
@@ -70,7 +70,7 @@ fn weights(raw: &Raw, path: &str, classes: &[Class], report: &mut Diagnostics) -
         }
         match classes.iter().position(|known| known.name == *class) {
             Some(index) => weights[index] = NonZeroU32::new(*weight),
-            None => report.unknown(&path, "class", class, classes.iter().map(|class| class.name.as_str())),
+            None => report.unknown_name(&path, "class", class, classes.iter().map(|class| class.name.as_str())),
         }
     }
     weights

@@ -1,7 +1,7 @@
 //! Validates the partitioning of scopes: `partition_by` and `max_partitions`.
 
 use super::diagnostics::Diagnostics;
-use super::scopes::DEFAULT;
+use super::scopes::DEFAULT_SCOPE;
 use crate::config::raw::partition::{PartitionBy, PartitionSource};
 use crate::config::raw::scopes as raw;
 use crate::policy::route::Route;
@@ -14,7 +14,7 @@ const DEFAULT_MAX_PARTITIONS: u32 = 10_000;
 const MAX_PARTITIONS: u32 = 1_000_000;
 
 /// Headers with secrets. `status` shows the values of partition keys.
-const SECRETS: [http::HeaderName; 3] =
+const SECRET_HEADERS: [http::HeaderName; 3] =
     [http::header::AUTHORIZATION, http::header::PROXY_AUTHORIZATION, http::header::COOKIE];
 
 const EXAMPLE: &str = "write host, route, { query: tenant }, { header: X-Tenant } or { path: 1 }";
@@ -28,7 +28,7 @@ pub(super) fn partitioning(raw: &raw::Scope, name: &str, path: &str, report: &mu
         return None;
     };
     let from_path = format!("{path}.partition_by");
-    if name == DEFAULT {
+    if name == DEFAULT_SCOPE {
         let message = "the scope default applies to all routes that name no scope";
         report.error(&from_path, message, "use another name, and name it in the routes");
     }
@@ -42,7 +42,7 @@ pub(super) fn partitioning(raw: &raw::Scope, name: &str, path: &str, report: &mu
         );
     }
     let max_partitions = usize::try_from(max_partitions).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN);
-    Some(Partitioning { from: partition_key(partition_by, &from_path, report), max_partitions })
+    Some(Partitioning { key: partition_key(partition_by, &from_path, report), max_partitions })
 }
 
 /// Checks that each partitioned scope has a limit, and that a route refers to it.
@@ -64,11 +64,11 @@ fn partition_key(raw: &PartitionBy, path: &str, report: &mut Diagnostics) -> Par
     match raw {
         PartitionBy::Host => PartitionKey::Host,
         PartitionBy::Route => PartitionKey::Route,
-        PartitionBy::Named(named) => self::named(named, path, report),
+        PartitionBy::Source(named) => self::key_from_source(named, path, report),
     }
 }
 
-fn named(raw: &PartitionSource, path: &str, report: &mut Diagnostics) -> PartitionKey {
+fn key_from_source(raw: &PartitionSource, path: &str, report: &mut Diagnostics) -> PartitionKey {
     match raw {
         PartitionSource { query: Some(name), header: None, path: None } => {
             if name.is_empty() {
@@ -77,7 +77,7 @@ fn named(raw: &PartitionSource, path: &str, report: &mut Diagnostics) -> Partiti
             PartitionKey::Query(name.clone())
         }
         PartitionSource { query: None, header: Some(name), path: None } => {
-            if SECRETS.contains(&name.0) {
+            if SECRET_HEADERS.contains(&name.0) {
                 let message = format!("{:?} contains secrets, and status shows the values", name.0.as_str());
                 report.error(
                     &format!("{path}.header"),

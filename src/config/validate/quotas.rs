@@ -20,7 +20,7 @@ const MAX_QUOTAS: usize = 1000;
 const MIN_WINDOW: Duration = Duration::from_secs(1);
 /// Number of sub-windows of a sliding window. The window errs low by at most one sub-window: with 60, 24 minutes of a
 /// day.
-const PARTS: u32 = 60;
+const SUB_WINDOWS: u32 = 60;
 /// Maximum number of tiers of a class; a tier number is one byte.
 const MAX_TIERS: usize = 100;
 /// Maximum length of the text searched in response bodies, in bytes.
@@ -43,7 +43,7 @@ pub(super) fn quotas(
     let mut scope_quotas = Vec::new();
     for (name, quota) in &raw.0 {
         let path = format!("quotas.{name}");
-        report.name(&path, name);
+        report.check_name(&path, name);
         quotas.push(self::quota(name, quota, &path, classes, report));
     }
     for (name, scope) in &scopes.0 {
@@ -154,7 +154,7 @@ fn window(raw: Option<&raw::Window>, path: &str, report: &mut Diagnostics) -> Wi
             }
             match key {
                 "first_use" => Window::FirstUse { length },
-                "sliding" => Window::Sliding { length, sub_windows: PARTS },
+                "sliding" => Window::Sliding { length, sub_windows: SUB_WINDOWS },
                 _ => Window::Fixed { length },
             }
         }
@@ -224,7 +224,7 @@ fn class_tiers(
             Some(index) => by_class[index] = Some(tier_set(tiers, limit, &path, report)),
             None => {
                 if !has_class_errors(report, classes.len()) {
-                    report.unknown(&path, "class", class, classes.iter().map(|class| class.name.as_str()));
+                    report.unknown_name(&path, "class", class, classes.iter().map(|class| class.name.as_str()));
                 }
                 tier_set(tiers, limit, &path, report);
             }
@@ -240,7 +240,7 @@ fn has_class_errors(report: &Diagnostics, count: usize) -> bool {
 }
 
 fn tier_set(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> ClassTiers {
-    let path = if raw.long { format!("{path}.steps") } else { path.to_owned() };
+    let path = if raw.long_form { format!("{path}.steps") } else { path.to_owned() };
     if raw.steps.is_empty() {
         report.error(&path, "no tiers", "write [{ above: 80%, shed: 50% }], or leave the class out");
     }
@@ -258,20 +258,20 @@ fn tier_set(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> 
             }
         }
         let (Some(above), Some(shed)) = (&step.above, &step.shed) else { continue };
-        let tier = Tier { above: units(above.0, limit), shed: shed.0 };
-        if tier.above > limit {
+        let tier = Tier { threshold: units(above.0, limit), shed_share: shed.0 };
+        if tier.threshold > limit {
             report.error(
                 &format!("{path}.above"),
-                format!("unreachable: {} exceeds the limit {limit}", tier.above),
+                format!("unreachable: {} exceeds the limit {limit}", tier.threshold),
                 "write a share such as 80%, or less than the limit",
             );
         }
-        if tiers.last().is_some_and(|previous| tier.above <= previous.above) {
+        if tiers.last().is_some_and(|previous| tier.threshold <= previous.threshold) {
             report.error(&format!("{path}.above"), "not above the previous tier", "write the lowest tier first");
         }
-        if tier.shed <= tiers.last().map_or(Share::NONE, |previous| previous.shed) {
+        if tier.shed_share <= tiers.last().map_or(Share::NONE, |previous| previous.shed_share) {
             let message =
-                if tier.shed == Share::NONE { "sheds nothing" } else { "sheds no more than the previous tier" };
+                if tier.shed_share == Share::NONE { "sheds nothing" } else { "sheds no more than the previous tier" };
             report.error(&format!("{path}.shed"), message, "shed more with each tier, 100% at most");
         }
         tiers.push(tier);
@@ -283,7 +283,7 @@ fn tier_set(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> 
 fn units(threshold: ThresholdValue, limit: Units) -> Units {
     match threshold {
         ThresholdValue::Units(units) => units,
-        ThresholdValue::OfLimit(share) => {
+        ThresholdValue::LimitShare(share) => {
             let millionths = u128::from(limit.milli()) * u128::from(share.millionths());
             let milli = millionths.div_ceil(u128::from(Share::ALL.millionths()));
             Units::from_milli(u64::try_from(milli).unwrap_or(u64::MAX))

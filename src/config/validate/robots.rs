@@ -53,7 +53,7 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
     let mut class_delays = Vec::with_capacity(raw.len());
     for (index, class) in raw.iter().enumerate() {
         let path = format!("classes[{index}].crawl_delay");
-        let when = &classes[index].when;
+        let when = &classes[index].matcher;
         if !matches!(class.crawl_delay, RawCrawlDelay::None) && !can_match_crawlers(when) {
             report.error(
                 &path,
@@ -89,7 +89,7 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
         }
     }
     let bot_delay = |kind, operator| {
-        let ClassId(index) = crawl_delay::class_of(classes, kind, operator)?;
+        let ClassId(index) = crawl_delay::find_bot_class(classes, kind, operator)?;
         class_delays.get(usize::from(index)).copied().flatten()
     };
     for operator in (0..).map(OperatorId).take(operators.len()) {

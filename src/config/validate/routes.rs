@@ -7,7 +7,7 @@ use crate::config::raw::routes::Comparison;
 use crate::config::scalars::Verb;
 use crate::policy::cost::Cost;
 use crate::policy::quota::Quota;
-use crate::policy::route::{Pattern, PatternError, Route, Spelling};
+use crate::policy::route::{MatchOptions, Pattern, PatternError, Route};
 use crate::policy::throttle::Scope;
 use crate::policy::{QuotaId, ScopeId, Units};
 use http::Method;
@@ -15,14 +15,14 @@ use http::Method;
 const MAX_ROUTES: usize = 10_000;
 /// Maximum number of quotas of a route; one byte records which of them refused.
 const MAX_COSTS: usize = 8;
-const REST: &str = "/**";
+const CATCH_ALL_PATTERN: &str = "/**";
 
 /// Quotas and scopes that routes refer to.
 pub(super) struct RouteContext<'a> {
     pub(super) quotas: &'a [Quota],
     pub(super) scopes: &'a [Scope],
     /// Quotas of scopes.
-    pub(super) own: &'a [ScopeQuota],
+    pub(super) scope_quotas: &'a [ScopeQuota],
 }
 
 pub(super) fn routes(raw: &[raw::Route], context: &RouteContext<'_>, report: &mut Diagnostics) -> Vec<Route> {
@@ -65,19 +65,19 @@ pub(super) fn routes(raw: &[raw::Route], context: &RouteContext<'_>, report: &mu
 fn fallback_route(context: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
     let scopes = vec![ScopeId(0)];
     Route {
-        name: REST.into(),
+        name: CATCH_ALL_PATTERN.into(),
         path: any_path(),
         hosts: Vec::new(),
         methods: Vec::new(),
         query: Vec::new(),
         costs: costs_of_scopes(&raw::Route::default(), &scopes, "scopes.default.quota", context, report),
         scopes,
-        measured: true,
+        is_latency_sampled: true,
     }
 }
 
 fn any_path() -> Pattern {
-    Pattern::parse(REST).expect("`/**` is a valid pattern")
+    Pattern::parse(CATCH_ALL_PATTERN).expect("`/**` is a valid pattern")
 }
 
 fn is_unconditional(route: &Route) -> bool {
@@ -87,12 +87,12 @@ fn is_unconditional(route: &Route) -> bool {
 /// Returns true if every request that matches `later` evidently matches `earlier`, too. Overlapping patterns are not
 /// compared.
 fn shadows(earlier: &Route, later: &Route) -> bool {
-    fn wider<T: PartialEq>(earlier: &[T], later: &[T]) -> bool {
+    fn is_superset<T: PartialEq>(earlier: &[T], later: &[T]) -> bool {
         earlier.is_empty() || (!later.is_empty() && later.iter().all(|one| earlier.contains(one)))
     }
     (earlier.name == later.name || earlier.path.covers(&later.path))
-        && wider(&earlier.hosts, &later.hosts)
-        && wider(&earlier.methods, &later.methods)
+        && is_superset(&earlier.hosts, &later.hosts)
+        && is_superset(&earlier.methods, &later.methods)
         && earlier.query.iter().all(|parameter| later.query.contains(parameter))
 }
 
@@ -108,13 +108,13 @@ fn route(raw: &raw::Route, path: &str, context: &RouteContext<'_>, report: &mut 
     }
     let is_limited = !costs.is_empty() || !raw.scopes.0.is_empty();
     Route {
-        path: pattern(raw, &format!("{path}.match"), report).spelled(spelling(raw, is_limited)),
+        path: pattern(raw, &format!("{path}.match"), report).with_match_options(spelling(raw, is_limited)),
         hosts: hosts(&raw.host.0, &format!("{path}.host"), report),
         methods: methods(&raw.method.0),
         query: query(&raw.query.0, &format!("{path}.query"), report),
         costs,
         scopes,
-        measured: raw.sample_latency.unwrap_or(true),
+        is_latency_sampled: raw.sample_latency.unwrap_or(true),
         name,
     }
 }
@@ -124,10 +124,10 @@ fn route(raw: &raw::Route, path: &str, context: &RouteContext<'_>, report: &mut 
 /// The origin may ignore case and a trailing slash, or not. A route whose requests are limited, by a cost or by scopes,
 /// matches all spellings by default: a false match costs a unit too many, a miss bypasses the limits. A route that only
 /// makes requests free matches the written spelling: a false match would bypass the limits.
-fn spelling(raw: &raw::Route, is_limited: bool) -> Spelling {
+fn spelling(raw: &raw::Route, is_limited: bool) -> MatchOptions {
     let ignores =
         |comparison: Option<Comparison>| comparison.map_or(is_limited, |comparison| comparison == Comparison::Ignore);
-    Spelling { ignores_case: ignores(raw.case), ignores_trailing_slash: ignores(raw.trailing_slash) }
+    MatchOptions { ignore_case: ignores(raw.case), ignore_trailing_slash: ignores(raw.trailing_slash) }
 }
 
 /// Returns the methods of a route. `GET` includes `HEAD`, because the origin does the same work for both.
@@ -197,15 +197,15 @@ fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Diagnostic
         let path = format!("{path}.{name}");
         let Some(index) = quotas.iter().position(|quota| quota.name == *name) else {
             if !(quotas.is_empty() && report.has_error_at("quotas")) {
-                report.unknown(&path, "quota", name, quotas.iter().map(|quota| quota.name.as_str()));
+                report.unknown_name(&path, "quota", name, quotas.iter().map(|quota| quota.name.as_str()));
             }
             continue;
         };
         match price.0 {
-            Cost::Known(amount) => check_amount(amount, &path, &quotas[index], report),
+            Cost::Fixed(amount) => check_amount(amount, &path, &quotas[index], report),
             Cost::Learned => check_learned(&path, &quotas[index], report),
         }
-        if price.0 != Cost::Known(Units::ZERO) {
+        if price.0 != Cost::Fixed(Units::ZERO) {
             costs.push((QuotaId(u16::try_from(index).unwrap_or(u16::MAX)), price.0));
         }
     }
@@ -222,13 +222,13 @@ fn costs_of_scopes(
 ) -> Vec<(QuotaId, Cost)> {
     const ONE: Units = Units::from_whole(1);
     let mut costs = Vec::new();
-    for scope_quota in context.own {
+    for scope_quota in context.scope_quotas {
         let is_in =
             |id: &ScopeId| context.scopes.get(usize::from(id.0)).is_some_and(|scope| scope.name == scope_quota.scope);
         let is_named = raw.cost.0.iter().any(|(name, _)| *name == scope_quota.scope);
         if scopes.iter().any(is_in) && !is_named {
             check_amount(ONE, path, &context.quotas[usize::from(scope_quota.quota.0)], report);
-            costs.push((scope_quota.quota, Cost::Known(ONE)));
+            costs.push((scope_quota.quota, Cost::Fixed(ONE)));
         }
     }
     costs
@@ -266,7 +266,7 @@ fn scope_ids(raw: &[String], path: &str, scopes: &[Scope], report: &mut Diagnost
                     ids.push(id);
                 }
             }
-            None => report.unknown(
+            None => report.unknown_name(
                 &format!("{path}[{index}]"),
                 "scope",
                 name,

@@ -18,15 +18,15 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// Name of the scope that applies to routes without scopes. It always exists.
-pub(super) const DEFAULT: &str = "default";
+pub(super) const DEFAULT_SCOPE: &str = "default";
 
 const MAX_SCOPES: usize = 1000;
 
 /// Default window of backoff and rampup.
-const WINDOW: Duration = Duration::from_secs(60);
+const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
 
 /// Default maximum of adaptive_concurrency; equal to the default of origin.max_connections.
-const CEILING: u32 = 256;
+const DEFAULT_MAX_CONCURRENCY: u32 = 256;
 
 /// Default factor between the initial value of rampup and its bounds.
 const RAMP_RANGE: u32 = 10;
@@ -36,16 +36,16 @@ pub(super) fn scopes(raw: &NamedMap<raw::Scope>, report: &mut Diagnostics) -> Ve
     if raw.0.len() > MAX_SCOPES {
         report.error("scopes", format!("found {} scopes, maximum {MAX_SCOPES}", raw.0.len()), "merge some");
     }
-    let mut scopes = vec![Scope::unthrottled(DEFAULT)];
+    let mut scopes = vec![Scope::unthrottled(DEFAULT_SCOPE)];
     for (name, raw_scope) in &raw.0 {
         let path = format!("scopes.{name}");
-        report.name(&path, name);
+        report.check_name(&path, name);
         let scope = Scope {
             name: name.clone(),
             throttle: throttle(raw_scope, &path, report),
             partitioning: partitioning(raw_scope, name, &path, report),
         };
-        match name == DEFAULT {
+        match name == DEFAULT_SCOPE {
             true => scopes[0] = scope,
             false => scopes.push(scope),
         }
@@ -108,7 +108,7 @@ pub(super) fn warn_unused(scopes: &[Scope], scope_quotas: &[ScopeQuota], routes:
         let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == index);
         let quota = scope_quotas.iter().find(|entry| entry.scope == scope.name).map(|entry| entry.quota);
         let has_cost = routes.iter().flat_map(|route| &route.costs).any(|(id, _)| Some(*id) == quota);
-        let is_configured = scope.name != DEFAULT || scope.throttle.is_some() || quota.is_some();
+        let is_configured = scope.name != DEFAULT_SCOPE || scope.throttle.is_some() || quota.is_some();
         if is_configured && !is_named && (scope.throttle.is_some() || !has_cost) {
             report.warning(format!("scopes.{}: unused scope: no route refers to it", scope.name));
         }
@@ -144,7 +144,7 @@ fn controller(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<
 fn autothrottle(raw: &raw::Autothrottle, min_delay: Duration, path: &str, report: &mut Diagnostics) -> Autothrottle {
     let start_delay = Bound::new("start_delay", &raw.start_delay, Duration::ZERO);
     let max_delay = Bound::new("max_delay", &raw.max_delay, Duration::from_secs(5));
-    in_order(path, &start_delay, &max_delay, report);
+    check_order(path, &start_delay, &max_delay, report);
     let max_delay = report.nonzero_duration(&format!("{path}.max_delay"), span(&raw.max_delay), max_delay.value);
     if max_delay < min_delay {
         report.error(&format!("{path}.max_delay"), "less than the scope's delay", "raise it, or lower delay");
@@ -157,7 +157,7 @@ fn autothrottle(raw: &raw::Autothrottle, min_delay: Duration, path: &str, report
             "write a number such as 2, or 0.5 for as much idle time as work",
         );
     }
-    statuses(&raw.success_statuses, &format!("{path}.success_statuses"), report);
+    check_statuses(&raw.success_statuses, &format!("{path}.success_statuses"), report);
     Autothrottle {
         target_concurrency: target,
         start_delay: start_delay.value,
@@ -177,7 +177,7 @@ fn gradient(
     report: &mut Diagnostics,
 ) -> Gradient {
     let min = report.nonzero_count(&format!("{path}.min"), raw.min, 1);
-    let max = report.nonzero_count(&format!("{path}.max"), raw.max, concurrency.unwrap_or(CEILING));
+    let max = report.nonzero_count(&format!("{path}.max"), raw.max, concurrency.unwrap_or(DEFAULT_MAX_CONCURRENCY));
     let max_path = format!("{path}.max");
     if raw.max.zip(concurrency).is_some_and(|(max, concurrency)| max > concurrency) {
         report.error(&max_path, "more than the scope's concurrency", "lower it, or leave one of them out");
@@ -204,7 +204,7 @@ fn rampup(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Diagno
     if scope.backoff.is_none() {
         report.error(path, "rampup requires backoff", "add backoff: {}");
     }
-    let window = scope.backoff.as_ref().and_then(|backoff| span(&backoff.window)).unwrap_or(WINDOW);
+    let window = scope.backoff.as_ref().and_then(|backoff| span(&backoff.window)).unwrap_or(DEFAULT_WINDOW);
     Rampup { target, window, variable: ramp_variable(raw, scope, path, report) }
 }
 
@@ -245,17 +245,17 @@ fn ramp_variable(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut
 }
 
 fn backoff(raw: &raw::Backoff, path: &str, report: &mut Diagnostics) -> Backoff {
-    statuses(&raw.statuses, &format!("{path}.statuses"), report);
+    check_statuses(&raw.statuses, &format!("{path}.statuses"), report);
     let min_delay = report.nonzero_duration(&format!("{path}.min_delay"), span(&raw.min_delay), Duration::from_secs(1));
     let max_delay = Bound::new("max_delay", &raw.max_delay, Duration::from_secs(300).max(min_delay));
-    in_order(path, &Bound::new("min_delay", &raw.min_delay, min_delay), &max_delay, report);
+    check_order(path, &Bound::new("min_delay", &raw.min_delay, min_delay), &max_delay, report);
     Backoff {
         statuses: if raw.statuses.is_empty() { OVERLOAD_STATUSES.into() } else { raw.statuses.clone() },
         factor: report.nonzero_count(&format!("{path}.factor"), raw.factor, 2),
         min_delay,
         max_delay: max_delay.value,
         jitter: jitter(&raw.jitter, 0.1, &format!("{path}.jitter"), report),
-        window: report.nonzero_duration(&format!("{path}.window"), span(&raw.window), WINDOW),
+        window: report.nonzero_duration(&format!("{path}.window"), span(&raw.window), DEFAULT_WINDOW),
     }
 }
 
@@ -284,7 +284,7 @@ fn jitter(value: &Option<OneOrRange<Change>>, default: f64, path: &str, report: 
     jitter
 }
 
-fn statuses(values: &[u16], path: &str, report: &mut Diagnostics) {
+fn check_statuses(values: &[u16], path: &str, report: &mut Diagnostics) {
     for (index, status) in values.iter().enumerate().filter(|(_, status)| !(100..=599).contains(*status)) {
         report.error(
             &format!("{path}[{index}]"),
@@ -298,27 +298,27 @@ fn statuses(values: &[u16], path: &str, report: &mut Diagnostics) {
 struct Bound {
     key: &'static str,
     value: Duration,
-    is_written: bool,
+    is_configured: bool,
 }
 
 impl Bound {
     fn new(key: &'static str, value: &Option<Span>, default: Duration) -> Self {
-        Self { key, value: span(value).unwrap_or(default), is_written: value.is_some() }
+        Self { key, value: span(value).unwrap_or(default), is_configured: value.is_some() }
     }
 
     /// Returns the key, with the value if it is the default.
     fn describe(&self) -> String {
-        let Self { key, value, is_written } = self;
-        if *is_written { (*key).to_owned() } else { format!("{key} ({value:?} by default)") }
+        let Self { key, value, is_configured } = self;
+        if *is_configured { (*key).to_owned() } else { format!("{key} ({value:?} by default)") }
     }
 }
 
-fn in_order(path: &str, min: &Bound, max: &Bound, report: &mut Diagnostics) {
+fn check_order(path: &str, min: &Bound, max: &Bound, report: &mut Diagnostics) {
     let has_error = |bound: &Bound| report.has_error_at(&format!("{path}.{}", bound.key));
     if max.value >= min.value || has_error(min) || has_error(max) {
         return;
     }
-    match max.is_written {
+    match max.is_configured {
         true => {
             let message = format!("less than {}", min.describe());
             report.error(&format!("{path}.{}", max.key), message, "raise it");

@@ -11,15 +11,15 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const DEFAULT_ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 /// Default file name of the access log, in `state_dir`.
-const ACCESS_LOG: &str = "access.log";
+const DEFAULT_ACCESS_LOG: &str = "access.log";
 const DEFAULT_RETRY_AFTER_SPREAD: Share = Share::from_millionths(200_000);
 const KIB: u64 = 1024;
 
 pub(super) fn listen(raw: &raw::File, report: &mut Diagnostics) -> Vec<SocketAddr> {
-    let Some(sockets) = &raw.listen else { return vec![LISTEN] };
+    let Some(sockets) = &raw.listen else { return vec![DEFAULT_LISTEN] };
     let addresses: Vec<SocketAddr> = sockets.0.iter().map(|socket| socket.0).collect();
     if addresses.is_empty() && !report.has_error_at("listen") {
         report.error("listen", "no listen address", "add one such as 127.0.0.1:8080");
@@ -38,7 +38,7 @@ pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnos
         Some(raw_server::AdminListener::On(keys)) => keys,
         None => &raw_server::Admin::default(),
     };
-    let address = keys.listen.as_ref().map_or(ADMIN, |socket| socket.0);
+    let address = keys.listen.as_ref().map_or(DEFAULT_ADMIN_LISTEN, |socket| socket.0);
     if address.port() != 0 && listen.contains(&address) {
         report.error(
             "admin.listen",
@@ -66,7 +66,7 @@ pub(super) fn state_dir(raw: &raw::File) -> PathBuf {
 }
 
 pub(super) fn origin(raw: &raw_server::Origin, listen: &[SocketAddr], report: &mut Diagnostics) -> Origin {
-    let (host, port, authority) = match raw.url.as_deref().map(address_of) {
+    let (host, port, authority) = match raw.url.as_deref().map(parse_origin_url) {
         Some(Ok(address)) => address,
         Some(Err((message, hint))) => {
             report.error("origin.url", message, hint);
@@ -105,7 +105,7 @@ pub(super) fn origin(raw: &raw_server::Origin, listen: &[SocketAddr], report: &m
 }
 
 /// Returns host, port and authority of `http://host[:port]`. `Err` is the message and the hint.
-fn address_of(url: &str) -> Result<(String, u16, String), (String, &'static str)> {
+fn parse_origin_url(url: &str) -> Result<(String, u16, String), (String, &'static str)> {
     const EXAMPLE: &str = "use http://HOST:PORT, such as http://127.0.0.1:3000";
     let invalid = |message: &str| Err((format!("{url:?}: {message}"), EXAMPLE));
     if url.starts_with("https://") {
@@ -162,17 +162,21 @@ pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limi
         max_headers: usize::try_from(report.nonzero_count("limits.max_headers", raw.max_headers.map(u32::from), 100))
             .unwrap_or(usize::MAX),
         max_body_size: raw.max_body_size.as_ref().map_or(64 * KIB * KIB, |size| size.0),
-        requests_per_connection: report.nonzero_count(
+        max_requests_per_connection: report.nonzero_count(
             "limits.max_requests_per_connection",
             raw.max_requests_per_connection,
             10_000,
         ),
-        http2_streams: report.nonzero_count(
+        http2_max_concurrent_streams: report.nonzero_count(
             "limits.http2_max_concurrent_streams",
             raw.http2_max_concurrent_streams,
             100,
         ),
-        max_clients: count(report.nonzero_count("limits.max_tracked_clients", raw.max_tracked_clients, 1_000_000)),
+        max_tracked_clients: count(report.nonzero_count(
+            "limits.max_tracked_clients",
+            raw.max_tracked_clients,
+            1_000_000,
+        )),
         drain_timeout: limit_span("drain_timeout", &raw.drain_timeout, 10, report),
     }
 }
@@ -217,7 +221,7 @@ pub(super) fn headers(raw: &raw_server::Headers) -> Headers {
 
 pub(super) fn log(raw: &raw_server::Log, state_dir: &Path, report: &mut Diagnostics) -> Log {
     let access = match &raw.access {
-        None => AccessLog::File { path: state_dir.join(ACCESS_LOG) },
+        None => AccessLog::File { path: state_dir.join(DEFAULT_ACCESS_LOG) },
         Some(raw_server::Access::Off) => AccessLog::Off,
         Some(raw_server::Access::Stdout) => AccessLog::Stdout,
         Some(raw_server::Access::File(file)) => {

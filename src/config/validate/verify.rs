@@ -1,7 +1,7 @@
 //! Validates `verify` and `operators`.
 
 use super::diagnostics::Diagnostics;
-use crate::config::raw::verify::{self as raw, Refresh};
+use crate::config::raw::verify::{self as raw, RefreshInterval};
 use crate::config::scalars::Pattern;
 use crate::config::serde_forms::{NamedMap, OneOrMany};
 use crate::config::settings::{CrawlerOperator, Dns, RangeFile, Signatures, Verify};
@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const TIMEOUT: Duration = Duration::from_secs(2);
+const DEFAULT_DNS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Default of `max_lifetime`, as the draft standard recommends.
 const DEFAULT_MAX_LIFETIME: Duration = DAY;
@@ -26,20 +26,20 @@ const MAX_TOKEN_LEN: usize = 64;
 pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
     let dns = match &raw.dns {
         raw::Dns::Off => None,
-        raw::Dns::On => Some(Dns { nameservers: Vec::new(), timeout: TIMEOUT }),
+        raw::Dns::On => Some(Dns { nameservers: Vec::new(), timeout: DEFAULT_DNS_TIMEOUT }),
         raw::Dns::Servers(servers) => Some(Dns {
             nameservers: nameservers(servers, report),
             timeout: report.nonzero_duration(
                 "verify.dns.timeout",
                 servers.timeout.as_ref().map(|span| span.0),
-                TIMEOUT,
+                DEFAULT_DNS_TIMEOUT,
             ),
         }),
     };
     let refresh = match &raw.refresh_interval {
-        Refresh::Off => None,
-        Refresh::Daily => Some(DAY),
-        Refresh::Every(span) => {
+        RefreshInterval::Off => None,
+        RefreshInterval::Daily => Some(DAY),
+        RefreshInterval::Interval(span) => {
             if span.0 < MIN_REFRESH_INTERVAL {
                 report.error(
                     "verify.refresh_interval",
@@ -50,7 +50,7 @@ pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
             Some(span.0)
         }
     };
-    Verify { dns, refresh, signatures: signatures(&raw.signatures, report) }
+    Verify { dns, refresh_interval: refresh, signatures: signatures(&raw.signatures, report) }
 }
 
 fn nameservers(raw: &raw::Servers, report: &mut Diagnostics) -> Vec<SocketAddr> {
@@ -90,7 +90,7 @@ fn check_unique(
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for (name, operator) in &raw.0 {
         let before = seen.len();
-        each(values_of(operator), &format!("operators.{name}.{key}"), |path, text| {
+        for_each_text(values_of(operator), &format!("operators.{name}.{key}"), |path, text| {
             if let Some((_, other)) = seen[..before].iter().find(|(known, _)| known.eq_ignore_ascii_case(text)) {
                 report.error(path, format!("duplicate {text:?}: operators.{other} has it, too"), "keep one of them");
             }
@@ -102,7 +102,7 @@ fn check_unique(
 /// Returns the files among `ranges`, each with its location in the configuration.
 pub(super) fn range_files(raw: &NamedMap<raw::Operator>, report: &Diagnostics) -> Vec<RangeFile> {
     let mut files = Vec::new();
-    each_range(raw, |path, source| {
+    for_each_range(raw, |path, source| {
         if !is_network(source) && !source.contains("://") {
             let named_at = format!("{}: {path}", report.location_of(path));
             files.push(RangeFile { override_file: source.into(), location: named_at });
@@ -113,10 +113,10 @@ pub(super) fn range_files(raw: &NamedMap<raw::Operator>, report: &Diagnostics) -
 
 /// Warns about each range list by URL that is never fetched because `refresh_interval` is off.
 pub(super) fn warn_unfetched(raw: &NamedMap<raw::Operator>, verify: &Verify, report: &mut Diagnostics) {
-    if verify.refresh.is_some() {
+    if verify.refresh_interval.is_some() {
         return;
     }
-    each_range(raw, |path, source| {
+    for_each_range(raw, |path, source| {
         if source.contains("://") {
             // A query may contain a key.
             let (location, url) = (report.location_of(path), source.split('?').next().unwrap_or_default());
@@ -125,15 +125,15 @@ pub(super) fn warn_unfetched(raw: &NamedMap<raw::Operator>, verify: &Verify, rep
     });
 }
 
-fn each_range(raw: &NamedMap<raw::Operator>, mut visit: impl FnMut(&str, &str)) {
+fn for_each_range(raw: &NamedMap<raw::Operator>, mut visit: impl FnMut(&str, &str)) {
     for (name, operator) in &raw.0 {
-        each(operator.ranges.as_ref(), &format!("operators.{name}.ranges"), &mut visit);
+        for_each_text(operator.ranges.as_ref(), &format!("operators.{name}.ranges"), &mut visit);
     }
 }
 
 fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagnostics) -> CrawlerOperator {
     let path = format!("operators.{name}");
-    report.name(&path, name);
+    report.check_name(&path, name);
     if !known.contains(&name) {
         let is_signed = raw.signature_agents.is_some();
         if raw.product_tokens.is_none() && !is_signed {
@@ -144,28 +144,30 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagno
         }
     }
     let texts = |list: &Option<OneOrMany<String>>| list.as_ref().map(|list| list.0.clone());
-    each(raw.product_tokens.as_ref(), &format!("{path}.product_tokens"), |path, token| {
-        self::token(path, token, report);
+    for_each_text(raw.product_tokens.as_ref(), &format!("{path}.product_tokens"), |path, token| {
+        self::check_token(path, token, report);
         warn_version(path, token, report);
     });
-    each(raw.ranges.as_ref(), &format!("{path}.ranges"), |path, source| self::source(path, source, report));
-    each(raw.signature_agents.as_ref(), &format!("{path}.signature_agents"), |path, agent| {
-        self::agent(path, agent, report);
+    for_each_text(raw.ranges.as_ref(), &format!("{path}.ranges"), |path, source| {
+        self::check_source(path, source, report);
+    });
+    for_each_text(raw.signature_agents.as_ref(), &format!("{path}.signature_agents"), |path, agent| {
+        self::check_agent(path, agent, report);
     });
     let patterns = |list: &OneOrMany<Pattern>| list.0.iter().map(|pattern| pattern.0.clone()).collect();
     let exhaustive = |list: &OneOrMany<raw::ProofMethodName>| list.0.iter().copied().map(Into::into).collect();
     CrawlerOperator {
         name: name.to_owned(),
-        tokens: texts(&raw.product_tokens),
+        product_tokens: texts(&raw.product_tokens),
         ranges: texts(&raw.ranges),
-        names: raw.dns_names.as_ref().map(patterns),
+        dns_names: raw.dns_names.as_ref().map(patterns),
         exhaustive: raw.exhaustive.as_ref().map(exhaustive),
         signature_agents: texts(&raw.signature_agents),
     }
 }
 
 /// Calls `visit` for each text of a list, with its path.
-fn each(list: Option<&OneOrMany<String>>, path: &str, mut visit: impl FnMut(&str, &str)) {
+fn for_each_text(list: Option<&OneOrMany<String>>, path: &str, mut visit: impl FnMut(&str, &str)) {
     match list.map(|list| list.0.as_slice()) {
         Some([one]) => visit(path, one),
         Some(many) => many.iter().enumerate().for_each(|(index, text)| visit(&format!("{path}[{index}]"), text)),
@@ -173,7 +175,7 @@ fn each(list: Option<&OneOrMany<String>>, path: &str, mut visit: impl FnMut(&str
     }
 }
 
-fn token(path: &str, token: &str, report: &mut Diagnostics) {
+fn check_token(path: &str, token: &str, report: &mut Diagnostics) {
     let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
     if token.trim() != token || !(2..=MAX_TOKEN_LEN).contains(&token.len()) || !token.bytes().all(printable) {
         report.error(path, format!("invalid product token {token:?}"), "write it like ExampleBot, without a version");
@@ -190,7 +192,7 @@ fn warn_version(path: &str, token: &str, report: &mut Diagnostics) {
 
 /// Checks a source of ranges. A path is accepted as it is; a URL must be fetchable, and a network no wider than that of
 /// a crawler.
-fn source(path: &str, source: &str, report: &mut Diagnostics) {
+fn check_source(path: &str, source: &str, report: &mut Diagnostics) {
     let hint = "write a network, an https:// URL or the path of a file";
     if source.trim().is_empty() {
         return report.error(path, "is empty", hint);
@@ -229,7 +231,7 @@ fn looks_like_network(text: &str) -> bool {
         && ((text.contains('.') && contains_only("./")) || (text.contains(':') && contains_only("abcdefABCDEF.:/")))
 }
 
-fn agent(path: &str, agent: &str, report: &mut Diagnostics) {
+fn check_agent(path: &str, agent: &str, report: &mut Diagnostics) {
     let host = |url: http::Uri| url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty());
     if !agent.parse().is_ok_and(host) || agent.contains('@') {
         report.error(path, format!("invalid agent URL {agent:?}"), "write it like https://bot.example");

@@ -17,8 +17,8 @@ impl QuotaState {
     ) -> GuardState {
         let last_admitted = *self.last_admitted(class, operator);
         let length = self.window.nominal_length().saturating_mul(self.window.lookback() + 1);
-        let latest = self.latest_seen;
-        let recent = &mut self.class(class).guarded_lately;
+        let latest = self.latest_time;
+        let recent = &mut self.class(class).guard_window;
         if latest.saturating_duration_since(recent.0) >= length {
             *recent = (latest, Units::ZERO);
         }
@@ -34,18 +34,18 @@ impl QuotaState {
         operator: OperatorId,
         guard_admitted: Units,
     ) {
-        *self.last_admitted(class, operator) = self.latest_seen;
+        *self.last_admitted(class, operator) = self.latest_time;
         let usage = self.class(class);
-        usage.guarded = usage.guarded.saturating_add(guard_admitted);
-        usage.guarded_lately.1 = usage.guarded_lately.1.saturating_add(guard_admitted);
+        usage.guard_admitted = usage.guard_admitted.saturating_add(guard_admitted);
+        usage.guard_window.1 = usage.guard_window.1.saturating_add(guard_admitted);
     }
 
     fn last_admitted(&mut self, class: StableClassId, operator: OperatorId) -> &mut Timestamp {
-        let existing = self.crawlers.iter().position(|(key, _)| *key == (class, operator));
+        let existing = self.last_admitted_at.iter().position(|(key, _)| *key == (class, operator));
         let index = existing.unwrap_or_else(|| {
-            self.crawlers.push(((class, operator), Timestamp::default()));
-            self.crawlers.len() - 1
+            self.last_admitted_at.push(((class, operator), Timestamp::default()));
+            self.last_admitted_at.len() - 1
         });
-        &mut self.crawlers[index].1
+        &mut self.last_admitted_at[index].1
     }
 }

@@ -33,14 +33,14 @@ const MAX_PAST_WINDOWS: usize = 8;
 /// A counter of one quota behind a lock.
 pub(super) struct QuotaCounter {
     name: String,
-    number: usize,
+    lock_order: usize,
     lease_mode: LeaseMode,
     state: Mutex<QuotaState>,
 }
 
 impl QuotaCounter {
     pub(super) fn open(
-        number: usize,
+        lock_order: usize,
         quota: &Quota,
         class_ids: &[StableClassId],
         max_cost: Units,
@@ -54,13 +54,13 @@ impl QuotaCounter {
             enforce: quota.enforce,
             configured_max_cost: max_cost,
             max_cost,
-            leased,
-            latest_seen: now,
+            is_leased: leased,
+            latest_time: now,
             current: initial_window(&quota.window, now),
             past_windows: Vec::new(),
             evicted_windows: EvictedWindows::default(),
             resets_at: now,
-            pace: SpendRate::default(),
+            spend_rate: SpendRate::default(),
             shortfall: Units::ZERO,
             sequence: 0,
             overrun: Units::ZERO,
@@ -68,15 +68,15 @@ impl QuotaCounter {
             drift: 0,
             last_reported_drift: 0,
             closed_until: Timestamp::default(),
-            corrected: false,
+            has_pending_correction: false,
             by_class: Vec::new(),
             pacer: None,
-            planned_for: pacing_config(quota, class_ids),
+            pacing_config: pacing_config(quota, class_ids),
             next_pacer: None,
-            crawlers: Vec::new(),
+            last_admitted_at: Vec::new(),
         };
         state.sum_overlapping();
-        Self { name: quota.name.clone(), number, lease_mode, state: Mutex::new(state) }
+        Self { name: quota.name.clone(), lock_order, lease_mode, state: Mutex::new(state) }
     }
 
     /// Applies a changed configuration. Spent units stay spent: usage of the old window counts in a window with other
@@ -90,13 +90,13 @@ impl QuotaCounter {
         state.enforce = quota.enforce;
         state.configured_max_cost = max_cost;
         state.roll_over();
-        if (before, limit, &state.planned_for) != (state.definition(), quota.limit, &planned_for) {
-            state.planned_for = planned_for;
+        if (before, limit, &state.pacing_config) != (state.definition(), quota.limit, &planned_for) {
+            state.pacing_config = planned_for;
             state.replan_now();
         }
         // Usage that counted in the old window counts in the new one, whatever its boundaries.
         if before != state.definition() {
-            if !state.leased {
+            if !state.is_leased {
                 // Carry the usage over once, not once per window that it was taken from.
                 state.past_windows.iter_mut().for_each(|window| window.settled = Units::ZERO);
                 state.sum_overlapping();
@@ -104,7 +104,7 @@ impl QuotaCounter {
             state.raise_taken_to(taken);
             if !taken.is_zero() {
                 state.open_on_first_use();
-                state.corrected = state.leased;
+                state.has_pending_correction = state.is_leased;
             }
         }
         drop(state);
@@ -116,8 +116,8 @@ impl QuotaCounter {
     }
 
     /// Returns the position of the counter in the lock order.
-    pub(super) fn number(&self) -> usize {
-        self.number
+    pub(super) fn lock_order(&self) -> usize {
+        self.lock_order
     }
 
     /// Locks the state and advances it to the window that contains `now`.
@@ -129,13 +129,13 @@ impl QuotaCounter {
 
     /// Advances the state to `now`, unless it has already been advanced to a later time.
     pub(super) fn advance_to(&self, state: &mut QuotaState, now: Timestamp) {
-        if now >= state.latest_seen || state.latest_seen.saturating_duration_since(now) >= MAX_CLOCK_SKEW {
-            state.latest_seen = now;
+        if now >= state.latest_time || state.latest_time.saturating_duration_since(now) >= MAX_CLOCK_SKEW {
+            state.latest_time = now;
         }
-        if !state.current.opened {
+        if !state.current.is_open {
             // The overlapping usage of a window that is not open yet changes with time.
             state.sum_overlapping();
-        } else if !state.current.span.contains(state.latest_seen) {
+        } else if !state.current.span.contains(state.latest_time) {
             state.roll_over();
             self.lease_mode.wake_refresher();
         }
@@ -190,5 +190,5 @@ fn initial_window(window: &Window, now: Timestamp) -> WindowUsage {
 /// Returns a window that its next charge opens.
 fn placeholder_window(ordinal: u64) -> WindowUsage {
     let all_time = Span { start: Timestamp(0), end: Timestamp(u64::MAX) };
-    WindowUsage { opened: false, first_use: true, ..WindowUsage::new(ordinal, all_time) }
+    WindowUsage { is_open: false, is_first_use: true, ..WindowUsage::new(ordinal, all_time) }
 }

@@ -22,7 +22,7 @@ impl QuotaState {
         class_ids: &[StableClassId],
         class: StableClassId,
     ) -> PlanSnapshot {
-        let now = self.latest_seen;
+        let now = self.latest_time;
         self.next_pacer = None;
         if self.pacer().is_none_or(|pacer| pacer.is_due(now)) {
             let class_index = |index: usize| class_ids.get(index).map_or(index, |class_id| usize::from(*class_id));
@@ -34,7 +34,7 @@ impl QuotaState {
         PlanSnapshot {
             is_ahead: pacer.is_some_and(|pacer| pacer.is_ahead(self.taken())),
             earmarked: pacer.map_or(Units::ZERO, Pacer::earmarked),
-            allowance: pacer.and_then(|pacer| pacer.classes().get(usize::from(class))?.allotment),
+            allowance: pacer.and_then(|pacer| pacer.classes().get(usize::from(class))?.allowance),
         }
     }
 
@@ -43,23 +43,23 @@ impl QuotaState {
         QuotaTotals {
             limit: self.limit,
             taken: if self.is_closed() { self.limit } else { self.taken().saturating_add(self.current.held_by_dead) },
-            expected_elsewhere: self.current.expected_by_others,
+            expected_by_others: self.current.expected_by_others,
             span: self.span_of(&self.current),
-            week: self.week_at(self.latest_seen),
+            week: self.week_at(self.latest_time),
         }
     }
 
     /// Returns the forecast demand for the rest of a window, in units; 0 without a plan.
     pub(in crate::engine) fn expected_demand(&self, window: &WindowUsage) -> Units {
         let span = self.span_of(window);
-        let start = self.latest_seen.max(span.start);
+        let start = self.latest_time.max(span.start);
         let remaining = span.end.saturating_duration_since(start);
         self.pacer().map_or(Units::ZERO, |pacer| pacer.expected_demand(self.week_at(start), remaining))
     }
 
     /// Returns the span of a window; for an unopened window, the span it would have if opened now.
     pub(super) fn span_of(&self, window: &WindowUsage) -> Span {
-        if window.opened { window.span } else { self.window.span(self.latest_seen) }
+        if window.is_open { window.span } else { self.window.span(self.latest_time) }
     }
 
     fn week_at(&self, time: Timestamp) -> WeekTime {

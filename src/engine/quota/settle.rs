@@ -48,12 +48,12 @@ impl QuotaCounter {
         if let Some(pacer) = &mut state.pacer {
             pacer.class(usize::from(class)).demand.record_cost(expected, actual);
         }
-        let (limit, enforce, leased) = (state.limit, state.enforce, state.leased);
+        let (limit, enforce, leased) = (state.limit, state.enforce, state.is_leased);
         if state.current.id == id && !actual.is_zero() {
             state.open_on_first_use();
         }
         let sequence = state.sequence;
-        let Some(window) = state.tally(id) else { return (sequence, Units::ZERO) };
+        let Some(window) = state.window_mut(id) else { return (sequence, Units::ZERO) };
         window.reserved = window.reserved.saturating_sub(expected);
         let available = if enforce {
             window.held.min(limit).saturating_sub(window.taken()).saturating_sub(window.owed)
@@ -85,7 +85,7 @@ impl QuotaCounter {
     ) -> Option<OriginQuotaEvent> {
         let mut state = self.lock_at(now);
         let has_fixed_end = state.window.lookback() == 0;
-        let span = if state.current.opened { state.current.span } else { return None };
+        let span = if state.current.is_open { state.current.span } else { return None };
         let (limit, used, reserved) = (state.limit, state.used(), state.current.reserved);
         let length = state.window.nominal_length();
         let calibration =
@@ -110,7 +110,7 @@ impl QuotaCounter {
     /// Releases a reservation of which nothing was spent.
     pub(in crate::engine) fn release(&self, id: u64, expected: Units) {
         let mut state = self.state.lock();
-        if let Some(window) = state.tally(id) {
+        if let Some(window) = state.window_mut(id) {
             window.reserved = window.reserved.saturating_sub(expected);
         }
         state.mark_changed(id);

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Rate at which the current window is spent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct SpendRate {
-    looked: Timestamp,
+    updated_at: Timestamp,
     pub(super) taken: Units,
     pub(in crate::engine) per_second: Units,
 }
@@ -15,8 +15,8 @@ impl SpendRate {
     /// Updates the rate. It increases at once and decreases over a second or two.
     pub(in crate::engine) fn update(&mut self, taken: Units, now: Timestamp) {
         const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
-        let elapsed = now.saturating_duration_since(self.looked);
-        if now >= self.looked && elapsed < MIN_SAMPLE_INTERVAL {
+        let elapsed = now.saturating_duration_since(self.updated_at);
+        if now >= self.updated_at && elapsed < MIN_SAMPLE_INTERVAL {
             return;
         }
         let spent = u128::from(taken.saturating_sub(self.taken).milli());
@@ -24,6 +24,6 @@ impl SpendRate {
         let rate = Units::from_milli(u64::try_from(rate).unwrap_or(u64::MAX));
         let decay_factor = 1.0 - (elapsed.as_secs_f64() / 2.0).min(1.0);
         let decayed = Units::from_milli((self.per_second.milli() as f64 * decay_factor) as u64);
-        *self = Self { looked: now, taken, per_second: rate.max(decayed) };
+        *self = Self { updated_at: now, taken, per_second: rate.max(decayed) };
     }
 }

@@ -20,15 +20,15 @@ pub(in crate::engine) struct QuotaState {
     pub(in crate::engine) configured_max_cost: Units,
     /// Maximum cost of recent requests; decays to `configured_max_cost`.
     pub(in crate::engine) max_cost: Units,
-    pub(super) leased: bool,
-    pub(in crate::engine) latest_seen: Timestamp,
+    pub(super) is_leased: bool,
+    pub(in crate::engine) latest_time: Timestamp,
     pub(in crate::engine) current: WindowUsage,
     /// Stored windows other than the current one, unordered.
     pub(in crate::engine) past_windows: Vec<WindowUsage>,
     pub(super) evicted_windows: EvictedWindows,
     /// Time at which taken units of the current window begin to become available again.
     pub(super) resets_at: Timestamp,
-    pub(in crate::engine) pace: SpendRate,
+    pub(in crate::engine) spend_rate: SpendRate,
     /// Shortfall since the last lease request: units that requests needed and the lease did not have.
     pub(in crate::engine) shortfall: Units,
     /// Sequence number of the last decision, retry charge or settlement.
@@ -45,16 +45,16 @@ pub(in crate::engine) struct QuotaState {
     pub(super) closed_until: Timestamp,
     /// True if the taken units were corrected, manually or by an origin report, and the ledger has not received the
     /// correction.
-    pub(in crate::engine) corrected: bool,
+    pub(in crate::engine) has_pending_correction: bool,
     pub(super) by_class: Vec<ClassUsage>,
     /// Pacing state; `None` if the quota was never paced. Learned demand survives a configuration change.
     pub(super) pacer: Option<Box<Pacer>>,
     /// Pacing configuration, with the stable ids of its classes by index.
-    pub(super) planned_for: Option<(Pacing, Vec<StableClassId>)>,
+    pub(super) pacing_config: Option<(Pacing, Vec<StableClassId>)>,
     /// Plan created for the current decision; adopted together with the decision.
     pub(super) next_pacer: Option<Box<Pacer>>,
     /// Times of the last admitted request of guarded crawlers, by class and operator; a short list.
-    pub(super) crawlers: Vec<((StableClassId, OperatorId), Timestamp)>,
+    pub(super) last_admitted_at: Vec<((StableClassId, OperatorId), Timestamp)>,
 }
 
 /// Usage of one quota by one class.
@@ -64,9 +64,9 @@ pub(in crate::engine) struct ClassUsage {
     /// Units charged since the process start.
     pub(in crate::engine) charged: Units,
     /// Units admitted by the crawler guard since the process start.
-    pub(in crate::engine) guarded: Units,
+    pub(in crate::engine) guard_admitted: Units,
     /// Start of the current guard window, and the units that the guard admitted in it.
-    pub(super) guarded_lately: (Timestamp, Units),
+    pub(super) guard_window: (Timestamp, Units),
 }
 
 impl QuotaState {
@@ -78,7 +78,7 @@ impl QuotaState {
     /// Returns the maximum of units that may be taken now. An overestimate of the taken units does not limit admission;
     /// only the lease does.
     pub(in crate::engine) fn leased_limit(&self) -> Units {
-        match (self.exhausted_until(), self.current.estimated) {
+        match (self.exhausted_until(), self.current.is_estimated) {
             (Some(_), _) => self.taken().min(self.limit),
             (None, true) => Units::MAX,
             (None, false) => self.limit,
@@ -91,12 +91,12 @@ impl QuotaState {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.latest_seen < self.closed_until
+        self.latest_time < self.closed_until
     }
 
     /// Returns the values that identify the window.
     pub(super) fn definition(&self) -> (u64, bool, Duration, u32) {
-        (self.current.id, self.current.first_use, self.window.nominal_length(), self.window.lookback())
+        (self.current.id, self.current.is_first_use, self.window.nominal_length(), self.window.lookback())
     }
 
     /// Raises the units taken by all instances to at least `counted`.
@@ -105,11 +105,11 @@ impl QuotaState {
         if excess.is_zero() {
             return;
         }
-        match self.leased {
+        match self.is_leased {
             // Count the units as taken by others: several instances receive the same report from the origin.
             true => {
                 self.current.taken_by_others = self.current.taken_by_others.saturating_add(excess);
-                self.corrected = true;
+                self.has_pending_correction = true;
             }
             false => self.current.settled = self.current.settled.saturating_add(excess),
         }
@@ -139,7 +139,7 @@ impl QuotaState {
     ) {
         self.class(class).shedding = snapshot.shedding;
         self.adopt_plan();
-        let (Some(planned), Some(pacer)) = (&snapshot.planned, &mut self.pacer) else { return };
+        let (Some(planned), Some(pacer)) = (&snapshot.plan, &mut self.pacer) else { return };
         let paced = pacer.class(usize::from(class));
         // Demand that a tier or bucket refuses is excluded, because no plan could serve it.
         if matches!(
@@ -148,8 +148,8 @@ impl QuotaState {
         ) {
             paced.demand.record_request(snapshot.cost);
         }
-        paced.allotment = planned.allowance;
-        if let (Verdict::Admit { .. }, Some(allotment)) = (verdict, &mut paced.allotment) {
+        paced.allowance = planned.allowance;
+        if let (Verdict::Admit { .. }, Some(allotment)) = (verdict, &mut paced.allowance) {
             allotment.bucket.take(snapshot.cost);
         }
     }
@@ -163,18 +163,18 @@ impl QuotaState {
     }
 
     pub(super) fn open_on_first_use(&mut self) {
-        if !self.current.opened {
-            self.current.span = self.window.span(self.latest_seen);
-            self.current.opened = true;
+        if !self.current.is_open {
+            self.current.span = self.window.span(self.latest_time);
+            self.current.is_open = true;
             self.sum_overlapping();
         }
     }
 
     /// Returns the time at which taken units begin to become available again.
     pub(in crate::engine) fn resets_at(&self) -> Timestamp {
-        match self.window.first_use_length().filter(|_| !self.current.opened) {
+        match self.window.first_use_length().filter(|_| !self.current.is_open) {
             _ if self.is_closed() => self.closed_until,
-            Some(length) => self.latest_seen + length,
+            Some(length) => self.latest_time + length,
             None => self.resets_at,
         }
     }
@@ -187,7 +187,7 @@ impl QuotaState {
     }
 
     /// Returns the usage of the window `id`, or `None` if it is not stored.
-    pub(in crate::engine) fn tally(&mut self, id: u64) -> Option<&mut WindowUsage> {
+    pub(in crate::engine) fn window_mut(&mut self, id: u64) -> Option<&mut WindowUsage> {
         match self.current.id == id {
             true => Some(&mut self.current),
             false => self.past_windows.iter_mut().find(|window| window.id == id),
@@ -222,18 +222,18 @@ impl QuotaState {
         self.closed_until = Timestamp::default();
         self.evicted_windows = EvictedWindows::default();
         // Also if the number is unchanged: the ledger may wait for the administrator's value.
-        self.corrected = self.leased;
+        self.has_pending_correction = self.is_leased;
         if used >= self.current.taken_by_others {
             self.current.settled = used.saturating_sub(self.current.taken_by_others);
             return;
         }
         // The value is below the usage of others or of overlapping windows, so these are corrected, too.
-        self.current.spent = false;
+        self.current.is_spent = false;
         self.current.settled = Units::ZERO;
         for window in self.past_windows.iter_mut().filter(|window| key.overlaps(window.id, window.known_span())) {
             window.settled = Units::ZERO;
         }
-        match self.leased {
+        match self.is_leased {
             true => self.current.taken_by_others = used,
             false => {
                 self.sum_overlapping();

@@ -11,11 +11,11 @@ pub(in crate::engine) struct WindowUsage {
     pub(in crate::engine) id: u64,
     /// Span of the window; all of time until the window is opened.
     pub(in crate::engine) span: Span,
-    pub(in crate::engine) opened: bool,
+    pub(in crate::engine) is_open: bool,
     /// True for a first-use window, whose id is an ordinal.
-    pub(in crate::engine) first_use: bool,
+    pub(in crate::engine) is_first_use: bool,
     /// True if the usage of the window was evicted, so that it counts as fully used.
-    pub(in crate::engine) spent: bool,
+    pub(in crate::engine) is_spent: bool,
     pub(in crate::engine) settled: Units,
     pub(in crate::engine) reserved: Units,
     /// Units that the origin spent beyond `held`. Settled as soon as the ledger leases them.
@@ -27,7 +27,7 @@ pub(in crate::engine) struct WindowUsage {
     /// Part of `held_by_others` that is known to be taken.
     pub(in crate::engine) taken_by_others: Units,
     /// True if both values come from the previous window, until the ledger reports how much of it has expired.
-    pub(in crate::engine) estimated: bool,
+    pub(in crate::engine) is_estimated: bool,
     /// Units held by instances that have exited.
     pub(in crate::engine) held_by_dead: Units,
     /// Forecast demand of other instances until the end of the window, once the ledger has reported it.
@@ -46,16 +46,16 @@ impl WindowUsage {
         Self {
             id,
             span,
-            opened: true,
-            first_use: false,
-            spent: false,
+            is_open: true,
+            is_first_use: false,
+            is_spent: false,
             settled: Units::ZERO,
             reserved: Units::ZERO,
             owed: Units::ZERO,
             held: Units::ZERO,
             held_by_others: Units::ZERO,
             taken_by_others: Units::ZERO,
-            estimated: false,
+            is_estimated: false,
             held_by_dead: Units::ZERO,
             expected_by_others: None,
             fallback: Units::ZERO,
@@ -65,10 +65,10 @@ impl WindowUsage {
     }
 
     /// Returns this window, counted as fully used.
-    pub(in crate::engine) fn spent(self, limit: Units) -> Self {
+    pub(in crate::engine) fn into_spent(self, limit: Units) -> Self {
         let held_by_others = limit.saturating_sub(self.taken());
         Self {
-            spent: true,
+            is_spent: true,
             held: Units::ZERO,
             held_by_others,
             taken_by_others: held_by_others,
@@ -88,7 +88,7 @@ impl WindowUsage {
     }
 
     pub(in crate::engine) fn known_span(&self) -> Option<Span> {
-        self.opened.then_some(self.span)
+        self.is_open.then_some(self.span)
     }
 
     pub(in crate::engine) fn key(&self, lookback: u32) -> WindowKey {

@@ -14,15 +14,15 @@ impl QuotaState {
         self.past_windows.push(before);
         self.current = match self.window.first_use_length() {
             Some(length) => self.first_use_window(length),
-            None => self.at_span(self.window.span(self.latest_seen)),
+            None => self.at_span(self.window.span(self.latest_time)),
         };
         if before.id != self.current.id {
             self.carry_over(&before);
-            self.corrected = false;
+            self.has_pending_correction = false;
             for class in &mut self.by_class {
                 class.shedding.tier = 0;
             }
-            self.pace.taken = self.current.taken();
+            self.spend_rate.taken = self.current.taken();
         }
         self.evict_old();
         self.sum_overlapping();
@@ -34,7 +34,7 @@ impl QuotaState {
     fn carry_over(&mut self, before: &WindowUsage) {
         let lookback = self.window.lookback();
         let (old_key, new_key) = (before.key(lookback), self.current.key(lookback));
-        if !self.leased || !new_key.overlaps(before.id, before.known_span()) {
+        if !self.is_leased || !new_key.overlaps(before.id, before.known_span()) {
             return;
         }
         let has_expired = |window: &&WindowUsage| {
@@ -47,7 +47,7 @@ impl QuotaState {
             .filter(has_expired)
             .fold(Units::ZERO, |sum, window| sum.saturating_add(window.taken()));
         let overlapping = before.taken_total().saturating_sub(expired);
-        self.current.estimated = overlapping > self.current.taken_by_others;
+        self.current.is_estimated = overlapping > self.current.taken_by_others;
         self.current.held_by_others = self.current.held_by_others.max(overlapping);
         self.current.taken_by_others = self.current.taken_by_others.max(overlapping);
     }
@@ -56,13 +56,13 @@ impl QuotaState {
     /// counts as fully used.
     pub(in crate::engine) fn at_span(&mut self, span: Span) -> WindowUsage {
         let id = span.start.0;
-        let window = match self.take_past_window(|window| window.id == id && !window.first_use) {
+        let window = match self.take_past_window(|window| window.id == id && !window.is_first_use) {
             Some(window) => WindowUsage { span, ..window },
-            None if self.evicted_windows.covers(span) => WindowUsage::new(id, span).spent(self.limit),
+            None if self.evicted_windows.covers(span) => WindowUsage::new(id, span).into_spent(self.limit),
             None => WindowUsage::new(id, span),
         };
         match self.evicted_windows.overlaps(span, self.window.lookback()) {
-            true => window.spent(self.limit),
+            true => window.into_spent(self.limit),
             false => window,
         }
     }
@@ -72,15 +72,15 @@ impl QuotaState {
     /// A clock set back into a window finds it unchanged. If the clock is set back to before the newest window, that
     /// window continues from there: it lasts longer, without additional units.
     pub(super) fn first_use_window(&mut self, length: Duration) -> WindowUsage {
-        let now = self.latest_seen;
+        let now = self.latest_time;
         if let Some(open) =
-            self.take_past_window(|window| window.first_use && window.opened && window.span.contains(now))
+            self.take_past_window(|window| window.is_first_use && window.is_open && window.span.contains(now))
         {
             return open;
         }
-        let newest = self.past_windows.iter().filter(|window| window.first_use).map(|window| window.id).max();
-        match newest.and_then(|id| self.take_past_window(|window| window.first_use && window.id == id)) {
-            Some(window) if !window.opened => window,
+        let newest = self.past_windows.iter().filter(|window| window.is_first_use).map(|window| window.id).max();
+        match newest.and_then(|id| self.take_past_window(|window| window.is_first_use && window.id == id)) {
+            Some(window) if !window.is_open => window,
             Some(window) if now < window.span.start => {
                 WindowUsage { span: Span { start: now, end: now + length }, ..window }
             }
@@ -112,7 +112,7 @@ impl QuotaState {
                 self.past_windows.iter().filter(idle).min_by_key(|window| window.span.start).map(|window| window.id);
             let Some(oldest) = oldest else { return };
             if let Some(window) = self.take_past_window(|window| window.id == oldest)
-                && window.opened
+                && window.is_open
             {
                 self.evicted_windows.evict(window.span);
             }
@@ -124,7 +124,7 @@ impl QuotaState {
         let lookback = self.window.lookback();
         let span = self.span_of(&self.current);
         let key = WindowKey { id: self.current.id, span: Some(span), lookback };
-        if !self.leased && !self.current.spent {
+        if !self.is_leased && !self.current.is_spent {
             let overlaps = |window: &&WindowUsage| key.overlaps(window.id, window.known_span());
             let overlapping = self
                 .past_windows

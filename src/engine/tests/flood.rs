@@ -2,8 +2,8 @@
 
 use super::*;
 
-const MOST: usize = 8;
-const ACTIVE: u64 = 4;
+const MAX_CLIENTS: usize = 8;
+const ACTIVE_CLIENTS: u64 = 4;
 const LIMITED: ClassId = ClassId(2);
 /// Bucket of a limited client in [`rules`]: two requests at once, one more every ten seconds.
 const CAPACITY: u64 = 2;
@@ -21,8 +21,11 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = (u64, Step)> {
-    let kind =
-        prop_oneof![(0..ACTIVE).prop_map(Step::Active), (1u64..30).prop_map(Step::NewKeys), Just(Step::EvictIdle),];
+    let kind = prop_oneof![
+        (0..ACTIVE_CLIENTS).prop_map(Step::Active),
+        (1u64..30).prop_map(Step::NewKeys),
+        Just(Step::EvictIdle),
+    ];
     // All steps together take less than the ten minutes after which a client is idle.
     (0u64..5_000, kind)
 }
@@ -32,20 +35,20 @@ proptest! {
     fn new_key_flood_keeps_active_clients_and_limit(
         steps in proptest::collection::vec(step(), 1..100),
     ) {
-        let small = Engine::new(LeaseMode::Local, MOST).admission(rules(vec![], vec![route(&[])]), NOON);
+        let small = Engine::new(LeaseMode::Local, MAX_CLIENTS).admission(rules(vec![], vec![route(&[])]), NOON);
         let unbounded = Engine::new(LeaseMode::Local, 1_000_000).admission(rules(vec![], vec![route(&[])]), NOON);
         let request = |admission: &Admission, key: u64, now| {
-            let decision = admission.admit(ClientKey::from_number(key), LIMITED, 0, "/item/1", now);
+            let decision = admission.admit(ClientKey::from_u64(key), LIMITED, 0, "/item/1", now);
             let wait = match decision.outcome {
                 AdmissionOutcome::Admitted(_) => None,
                 AdmissionOutcome::Refused(refusal) => Some(refusal.wait),
             };
             (wait, decision.bucket.map(|bucket| (bucket.remaining, bucket.full_after)))
         };
-        for key in 0..ACTIVE {
+        for key in 0..ACTIVE_CLIENTS {
             prop_assert_eq!(request(&small, key, NOON), request(&unbounded, key, NOON));
         }
-        let (mut now, mut next_key, mut admitted) = (NOON, ACTIVE, 0);
+        let (mut now, mut next_key, mut admitted) = (NOON, ACTIVE_CLIENTS, 0);
         for (pause_ms, step) in steps {
             now += Duration::from_millis(pause_ms);
             match step {
@@ -58,10 +61,10 @@ proptest! {
                     next_key += count;
                 }
             }
-            prop_assert!(small.engine().clients_tracked() <= MOST);
-            let free_entries = MOST as u64 - ACTIVE;
+            prop_assert!(small.engine().clients_tracked() <= MAX_CLIENTS);
+            let free_entries = MAX_CLIENTS as u64 - ACTIVE_CLIENTS;
             let shared = CAPACITY + now.saturating_duration_since(NOON).as_secs() / INTERVAL_S;
-            let requests = 2 * (next_key - ACTIVE);
+            let requests = 2 * (next_key - ACTIVE_CLIENTS);
             prop_assert!(admitted <= free_entries * CAPACITY + shared, "{} of {} admitted", admitted, requests);
         }
     }
@@ -69,12 +72,12 @@ proptest! {
 
 #[test]
 fn idle_clients_make_room_for_new_ones() {
-    let admission = Engine::new(LeaseMode::Local, MOST).admission(rules(vec![], vec![route(&[])]), NOON);
+    let admission = Engine::new(LeaseMode::Local, MAX_CLIENTS).admission(rules(vec![], vec![route(&[])]), NOON);
     let remaining = |key, now| {
-        let decision = admission.admit(ClientKey::from_number(key), LIMITED, 0, "/item/1", now);
+        let decision = admission.admit(ClientKey::from_u64(key), LIMITED, 0, "/item/1", now);
         decision.bucket.map(|bucket| bucket.remaining)
     };
-    for key in 0..MOST as u64 {
+    for key in 0..MAX_CLIENTS as u64 {
         assert_eq!(remaining(key, NOON), Some(1));
     }
     assert_eq!((remaining(100, NOON), remaining(101, NOON)), (Some(1), Some(0)), "new clients share a bucket");

@@ -1,13 +1,13 @@
 //! Quotas with pacing.
 
 use super::*;
-use crate::policy::pacing::{Pacing, PacingMode, Role};
+use crate::policy::pacing::{Pacing, PacingMode, PacingRole};
 use std::num::NonZeroU32;
 
 const MORNING: Timestamp = Timestamp::from_seconds(3600);
 
 fn paced_quota(limit: u64, enforce: bool) -> Quota {
-    let roles = vec![Role::Unpaced, Role::Paced(NonZeroU32::MIN), Role::Unpaced];
+    let roles = vec![PacingRole::Unpaced, PacingRole::Paced(NonZeroU32::MIN), PacingRole::Unpaced];
     let (burst, priorities) = (Share::from_millionths(50_000), Vec::new());
     let pacing = Pacing { forecast: PacingMode::Even, burst_share: burst, roles, priorities, enforce };
     Quota { pacing: Some(pacing), ..quota("api", limit, &[(limit / 2, 100)]) }

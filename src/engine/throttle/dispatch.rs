@@ -10,7 +10,7 @@ use super::limiter::BlockedBy;
 use super::scheduler::{Scheduler, SlotGrant};
 use super::wait_queue::QueueId;
 use super::waiter::{Waiter, WaiterId, WaiterState};
-use super::{Few, SlotRequest};
+use super::{InlineVec, SlotRequest};
 use crate::policy::time::Timestamp;
 use std::cmp::Reverse;
 
@@ -21,17 +21,17 @@ impl Scheduler {
         if !instances.iter().any(|instance| self.instances[instance.0].has_waiters()) {
             return;
         }
-        let mut changed: Few<InstanceId> = instances.into();
+        let mut changed: InlineVec<InstanceId> = instances.into();
         changed.extend(self.unreserved_by(instances));
         while let Some(id) = self.next_waiter(&changed) {
-            let Some(&Waiter { lane: queue, request: SlotRequest { random, .. }, .. }) = self.waiters.get(&id) else {
+            let Some(&Waiter { queue, request: SlotRequest { random, .. }, .. }) = self.waiters.get(&id) else {
                 break;
             };
-            let instances = self.queues[queue.0].doors.clone();
+            let instances = self.queues[queue.0].instances.clone();
             let grant = self.grant(Some(id), &instances, random);
             self.dequeue(id);
             if let Some(waiter) = self.waiters.get_mut(&id) {
-                waiter.standing = WaiterState::Granted(grant);
+                waiter.state = WaiterState::Granted(grant);
                 self.wakers.extend(waiter.waker.take());
             }
             for instance in self.unreserved_by(&instances).into_iter().chain(instances) {
@@ -45,12 +45,12 @@ impl Scheduler {
 
     /// Returns the instances that no longer reserve a slot for waiters of `instances`, because these are now blocked by
     /// something other than a slot.
-    fn unreserved_by(&self, instances: &[InstanceId]) -> Few<InstanceId> {
+    fn unreserved_by(&self, instances: &[InstanceId]) -> InlineVec<InstanceId> {
         let is_blocked = |instance: &&InstanceId| !self.waits_only_for_slots(**instance);
         let queues = instances.iter().filter(is_blocked).flat_map(|instance| self.instances[instance.0].queues());
-        let others = queues.flat_map(|queue| &self.queues[queue.0].doors).copied();
-        let mut unreserved: Few<InstanceId> =
-            others.filter(|instance| self.instances[instance.0].limiter.oldest_first_due()).collect();
+        let others = queues.flat_map(|queue| &self.queues[queue.0].instances).copied();
+        let mut unreserved: InlineVec<InstanceId> =
+            others.filter(|instance| self.instances[instance.0].limiter.is_oldest_first_due()).collect();
         unreserved.sort_unstable();
         unreserved.dedup();
         unreserved
@@ -97,14 +97,14 @@ impl Scheduler {
             let reserved = self
                 .slot_reserved_for(instance)
                 .filter(|_| self.instances[instance.0].limiter.has_one_slot_left(self.now));
-            let reserved = reserved.and_then(|waiter| self.waiters.get(&waiter)).map(|waiter| waiter.lane);
+            let reserved = reserved.and_then(|waiter| self.waiters.get(&waiter)).map(|waiter| waiter.queue);
             self.instances[instance.0].queues().filter(move |queue| reserved.is_none_or(|reserved| reserved == *queue))
         });
         let startable = queues.filter(|&queue| self.queue_blocked_by(queue).is_none());
         let first = |queue: QueueId| {
             let queue = &self.queues[queue.0];
             let oldest = queue.oldest()?;
-            let is_reserved = queue.doors.iter().any(|instance| self.slot_reserved_for(*instance) == Some(oldest));
+            let is_reserved = queue.instances.iter().any(|instance| self.slot_reserved_for(*instance) == Some(oldest));
             let (priority, waiter) = if is_reserved { (u8::MAX, oldest) } else { queue.front()? };
             Some((is_reserved, priority, Reverse(waiter)))
         };
@@ -115,7 +115,7 @@ impl Scheduler {
     /// nothing but slots.
     fn slot_reserved_for(&self, InstanceId(instance): InstanceId) -> Option<WaiterId> {
         let instance = &self.instances[instance];
-        if !instance.has_waiters() || !instance.limiter.oldest_first_due() {
+        if !instance.has_waiters() || !instance.limiter.is_oldest_first_due() {
             return None;
         }
         instance
@@ -132,7 +132,7 @@ impl Scheduler {
     }
 
     fn queue_blocked_by(&self, queue: QueueId) -> Option<BlockedBy> {
-        let instances = &self.queues[queue.0].doors;
+        let instances = &self.queues[queue.0].instances;
         self.scopes_blocked_by(instances)
             .or_else(|| self.is_reserved_for_other(instances, || Some(queue)).then_some(BlockedBy::NoSlot))
     }
@@ -146,13 +146,13 @@ impl Scheduler {
         let mut last =
             instances.iter().filter(|instance| self.instances[instance.0].limiter.has_one_slot_left(self.now));
         let is_in_other_queue =
-            |waiter: WaiterId| self.waiters.get(&waiter).is_some_and(|waiter| Some(waiter.lane) != queue());
+            |waiter: WaiterId| self.waiters.get(&waiter).is_some_and(|waiter| Some(waiter.queue) != queue());
         last.any(|instance| self.slot_reserved_for(*instance).is_some_and(is_in_other_queue))
     }
 
     /// Returns true if the queue is blocked by nothing but missing slots.
     fn queue_waits_only_for_slots(&self, QueueId(queue): QueueId) -> bool {
-        self.queues[queue].doors.iter().all(|instance| self.waits_only_for_slots(*instance))
+        self.queues[queue].instances.iter().all(|instance| self.waits_only_for_slots(*instance))
     }
 
     fn waits_only_for_slots(&self, InstanceId(instance): InstanceId) -> bool {
@@ -166,11 +166,11 @@ impl Scheduler {
             let advances_oldest_first = self.slot_reserved_for(instance).is_none_or(|reserved| Some(reserved) == id);
             (instance, advances_oldest_first)
         };
-        let starts: Few<(InstanceId, bool)> = instances.iter().map(with_oldest_first).collect();
+        let starts: InlineVec<(InstanceId, bool)> = instances.iter().map(with_oldest_first).collect();
         let start = |(instance, advances_oldest_first): (InstanceId, bool)| {
             (instance, self.instances[instance.0].limiter.grant(advances_oldest_first, random, now))
         };
-        SlotGrant { instances: starts.into_iter().map(start).collect(), started: now }
+        SlotGrant { instances: starts.into_iter().map(start).collect(), granted_at: now }
     }
 }
 

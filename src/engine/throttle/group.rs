@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Instances of one configured scope.
 pub(super) struct ScopeGroup {
     pub(super) name: Arc<str>,
-    rules: Option<Arc<ThrottleConfig>>,
+    config: Option<Arc<ThrottleConfig>>,
     /// Instance of the unpartitioned scope, once it has been used.
     single: Option<InstanceId>,
     /// Maximum number of partitions; `None` if the scope is not partitioned.
@@ -37,7 +37,7 @@ impl ScopeGroup {
     pub(super) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            rules: None,
+            config: None,
             single: None,
             max_partitions: None,
             partitions: HashMap::default(),
@@ -48,24 +48,24 @@ impl ScopeGroup {
 
     /// Applies the configuration of `scope` to all of its instances.
     pub(super) fn update_config(&mut self, scope: &Scope, instances: &mut Slab<ScopeInstance>, now: Timestamp) {
-        self.rules = scope.throttle.clone().map(Arc::new);
+        self.config = scope.throttle.clone().map(Arc::new);
         self.max_partitions = scope.partitioning.as_ref().map(|partitioning| partitioning.max_partitions.get());
         let single = self.single.filter(|_| self.max_partitions.is_none());
         let each = self.partitions.values().chain(&self.overflow).filter(|_| self.max_partitions.is_some());
         for instance in each.copied().chain(single) {
-            instances[instance.0].limiter.update_config(self.rules.clone(), now);
+            instances[instance.0].limiter.update_config(self.config.clone(), now);
         }
     }
 
     /// Removes the configuration: the settings no longer contain the scope.
     pub(super) fn remove_config(&mut self) {
-        (self.rules, self.max_partitions) = (None, None);
+        (self.config, self.max_partitions) = (None, None);
     }
 
     /// Returns the merged snapshot of all instances, or `None` if the scope is not configured.
     pub(super) fn state(&self, instances: &Slab<ScopeInstance>, now: Timestamp) -> Option<ScopeState> {
         let mut fresh = ScopeLimiter::new(&self.name);
-        fresh.update_config(self.rules.clone(), now);
+        fresh.update_config(self.config.clone(), now);
         let fresh = fresh.state(now)?;
         let state = |instance: &InstanceId| instances[instance.0].limiter.state(now);
         let Some(_) = self.max_partitions else { return self.single.as_ref().and_then(state).or(Some(fresh)) };
@@ -86,8 +86,8 @@ impl ScopeGroup {
     }
 
     pub(super) fn single(&mut self, instances: &mut Slab<ScopeInstance>, now: Timestamp) -> InstanceId {
-        let Self { name, rules, max_partitions, .. } = self;
-        let rules = rules.clone().filter(|_| max_partitions.is_none());
+        let Self { name, config, max_partitions, .. } = self;
+        let rules = config.clone().filter(|_| max_partitions.is_none());
         *self.single.get_or_insert_with(|| InstanceId(instances.insert(ScopeInstance::new(name, name, rules, now))))
     }
 
@@ -113,8 +113,8 @@ impl ScopeGroup {
         now: Timestamp,
     ) -> InstanceId {
         self.evict_one_idle(instances, now);
-        let (scope, rules) = (&self.name, &self.rules);
-        let mut make = |name: &str| InstanceId(instances.insert(ScopeInstance::new(scope, name, rules.clone(), now)));
+        let (scope, config) = (&self.name, &self.config);
+        let mut make = |name: &str| InstanceId(instances.insert(ScopeInstance::new(scope, name, config.clone(), now)));
         if self.partitions.len() >= self.max_partitions.unwrap_or(0) {
             return *self.overflow.get_or_insert_with(|| make(OVERFLOW_NAME));
         }

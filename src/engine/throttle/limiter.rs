@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(super) struct ScopeLimiter {
     pub(super) name: Arc<str>,
     /// Limits; `None` if the configuration has no such scope. Requests in flight still release their slots.
-    pub(super) rules: Option<Arc<throttle::ThrottleConfig>>,
+    pub(super) config: Option<Arc<throttle::ThrottleConfig>>,
     pub(super) in_flight: u32,
     pub(super) queue_length: u32,
     starts_since_oldest: u32,
@@ -113,7 +113,7 @@ impl ScopeLimiter {
     pub(super) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            rules: None,
+            config: None,
             in_flight: 0,
             queue_length: 0,
             starts_since_oldest: 0,
@@ -127,25 +127,25 @@ impl ScopeLimiter {
     }
 
     /// Applies a new configuration. Learned state is kept if the new configuration uses it.
-    pub(super) fn update_config(&mut self, rules: Option<Arc<throttle::ThrottleConfig>>, now: Timestamp) {
-        let Some(new) = &rules else { return };
+    pub(super) fn update_config(&mut self, config: Option<Arc<throttle::ThrottleConfig>>, now: Timestamp) {
+        let Some(new) = &config else { return };
         self.controller_state = new.update_controller(self.controller_state, now);
         self.limits = new.effective_limits(&self.controller_state);
         self.backoff_state =
             new.backoff.as_ref().map_or_else(BackoffState::default, |backoff| backoff.clamped(self.backoff_state, now));
         self.next_start = self.next_start.min(new.spacing.next_start(self.limits.delay, 1.0, now));
         self.slot_cooldowns.truncate_to(new.spacing.slot_free_at(now));
-        self.rules = rules;
+        self.config = config;
     }
 
     /// Returns whether the instance is empty and has the limits of a new one, so that its eviction changes nothing.
     pub(super) fn is_pristine(&self, now: Timestamp) -> bool {
-        let has_learned = |rules: &Arc<throttle::ThrottleConfig>| {
-            let backoff_state = rules.backoff.as_ref().map(|backoff| backoff.decayed(self.backoff_state, now));
-            self.limits != rules.effective_limits(&rules.update_controller(ControllerState::Fixed, now))
+        let has_learned = |config: &Arc<throttle::ThrottleConfig>| {
+            let backoff_state = config.backoff.as_ref().map(|backoff| backoff.decayed(self.backoff_state, now));
+            self.limits != config.effective_limits(&config.update_controller(ControllerState::Fixed, now))
                 || backoff_state.is_some_and(|state| state.level() > 0)
         };
-        self.is_empty(now) && !self.rules.as_ref().is_some_and(has_learned)
+        self.is_empty(now) && !self.config.as_ref().is_some_and(has_learned)
     }
 
     /// Returns whether no request is in flight, queued or blocked.
@@ -157,8 +157,8 @@ impl ScopeLimiter {
     }
 
     pub(super) fn blocked_by(&self, now: Timestamp) -> Option<BlockedBy> {
-        let rules = self.rules.as_ref()?;
-        if let Some(backoff) = &rules.backoff {
+        let config = self.config.as_ref()?;
+        if let Some(backoff) = &config.backoff {
             match backoff.decayed(self.backoff_state, now).blocked_by(now) {
                 Some(BackoffBlock::BackingOff(until)) => return Some(BlockedBy::Backoff(until)),
                 Some(BackoffBlock::Probing) => return Some(BlockedBy::Probing),
@@ -176,7 +176,7 @@ impl ScopeLimiter {
     pub(super) fn opens_at(&self, now: Timestamp) -> Option<Timestamp> {
         match self.blocked_by(now) {
             Some(block) => block.until(),
-            None if self.oldest_first_due() && self.has_one_slot_left(now) => self.slot_cooldowns.next_free(now),
+            None if self.is_oldest_first_due() && self.has_one_slot_left(now) => self.slot_cooldowns.next_free(now),
             None => None,
         }
     }
@@ -197,7 +197,7 @@ impl ScopeLimiter {
         self.next_start.max(now) + self.limits.delay.saturating_mul(others)
     }
 
-    pub(super) fn oldest_first_due(&self) -> bool {
+    pub(super) fn is_oldest_first_due(&self) -> bool {
         self.starts_since_oldest % OLDEST_FIRST_INTERVAL == OLDEST_FIRST_INTERVAL - 1
     }
 
@@ -211,11 +211,11 @@ impl ScopeLimiter {
     pub(super) fn grant(&mut self, advances_oldest_first: bool, random: f64, now: Timestamp) -> BackoffEpoch {
         self.in_flight += 1;
         self.starts_since_oldest = self.starts_since_oldest.wrapping_add(u32::from(advances_oldest_first));
-        if let Some(rules) = &self.rules {
-            self.next_start = rules.spacing.next_start(self.limits.delay, random, now);
-            rules.on_sent(&mut self.controller_state, self.in_flight, now);
+        if let Some(config) = &self.config {
+            self.next_start = config.spacing.next_start(self.limits.delay, random, now);
+            config.on_sent(&mut self.controller_state, self.in_flight, now);
         }
-        if let Some(backoff) = self.rules.as_ref().and_then(|rules| rules.backoff.as_ref()) {
+        if let Some(backoff) = self.config.as_ref().and_then(|rules| rules.backoff.as_ref()) {
             self.backoff_state = backoff.decayed(self.backoff_state, now);
         }
         let (backoff_state, epoch) = self.backoff_state.on_sent();
@@ -232,11 +232,11 @@ impl ScopeLimiter {
         sent: Timestamp,
         now: Timestamp,
     ) -> FeedbackEffect {
-        let Some(rules) = &self.rules else { return FeedbackEffect::default() };
+        let Some(config) = &self.config else { return FeedbackEffect::default() };
         let delay = self.limits.delay;
-        rules.on_outcome(&mut self.controller_state, outcome, sent, self.in_flight, now);
-        self.limits = rules.effective_limits(&self.controller_state);
-        let adjustment = match &rules.controller {
+        config.on_outcome(&mut self.controller_state, outcome, sent, self.in_flight, now);
+        self.limits = config.effective_limits(&self.controller_state);
+        let adjustment = match &config.controller {
             Some(Controller::Autothrottle(autothrottle)) => autothrottle.adjustment(delay, self.limits.delay, outcome),
             _ => None,
         };
@@ -244,9 +244,9 @@ impl ScopeLimiter {
             true => outcome.latency,
             false => (self.latency * 7 + outcome.latency.min(Duration::from_secs(3600))) / 8,
         };
-        let Some(backoff) = &rules.backoff else { return FeedbackEffect { backoff: None, adjustment } };
+        let Some(backoff) = &config.backoff else { return FeedbackEffect { backoff: None, adjustment } };
         self.backoff_state =
-            rules.backoff_after(self.backoff_state, &self.controller_state, epoch, outcome, random, now);
+            config.backoff_after(self.backoff_state, &self.controller_state, epoch, outcome, random, now);
         FeedbackEffect { backoff: backoff.is_overload(outcome).then(|| self.backoff_state.remaining(now)), adjustment }
     }
 
@@ -254,15 +254,15 @@ impl ScopeLimiter {
     pub(super) fn release(&mut self, epoch: BackoffEpoch, sent: Timestamp, now: Timestamp) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.backoff_state = self.backoff_state.on_finished(epoch);
-        if let Some(rules) = &self.rules {
-            self.slot_cooldowns.push(rules.spacing.slot_free_at(sent), now);
+        if let Some(config) = &self.config {
+            self.slot_cooldowns.push(config.spacing.slot_free_at(sent), now);
         }
     }
 
     /// Estimates the wait of a request that retries later. By then all waiters have started, and a slot is free again
     /// even if all were taken just now.
     pub(super) fn estimated_wait(&self, now: Timestamp) -> Duration {
-        let Some(rules) = &self.rules else { return Duration::ZERO };
+        let Some(config) = &self.config else { return Duration::ZERO };
         let backoff_end = now + self.backoff_state.remaining(now);
         let spacing_wait = self.earliest_start_after(self.queue_length, backoff_end).saturating_duration_since(now);
         let limit = self.limits.limit.into_iter().chain(self.backoff_state.probe_limit().map(NonZeroU32::get)).min();
@@ -270,15 +270,15 @@ impl ScopeLimiter {
         let slot_free_at = self.slot_blocked_by(limit, now).and_then(BlockedBy::until).unwrap_or(now);
         let cooldown_wait = slot_free_at
             .saturating_duration_since(now)
-            .saturating_add(rules.spacing.per_slot.saturating_mul(self.queue_length / limit));
+            .saturating_add(config.spacing.per_slot.saturating_mul(self.queue_length / limit));
         let service_wait = self.latency.saturating_mul(self.queue_length.saturating_add(1).div_ceil(limit));
         spacing_wait.max(cooldown_wait).max(service_wait)
     }
 
     pub(super) fn state(&self, now: Timestamp) -> Option<ScopeState> {
-        let rules = self.rules.as_ref()?;
+        let config = self.config.as_ref()?;
         let backoff_state =
-            rules.backoff.as_ref().map_or(self.backoff_state, |backoff| backoff.decayed(self.backoff_state, now));
+            config.backoff.as_ref().map_or(self.backoff_state, |backoff| backoff.decayed(self.backoff_state, now));
         Some(ScopeState {
             name: Arc::clone(&self.name),
             in_flight: self.in_flight,
@@ -287,7 +287,7 @@ impl ScopeLimiter {
             delay: self.limits.delay,
             backoff_remaining: backoff_state.remaining(now),
             backoff_level: backoff_state.level(),
-            controller: rules.controller.as_ref().map(Controller::name),
+            controller: config.controller.as_ref().map(Controller::name),
             partitions: None,
         })
     }

@@ -43,7 +43,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 /// Inline list: most requests use one scope, few use more.
-type Few<T> = SmallVec<[T; 2]>;
+type InlineVec<T> = SmallVec<[T; 2]>;
 
 /// Number of grants of an instance of which one goes to its oldest waiter.
 pub const OLDEST_FIRST_INTERVAL: u32 = 8;
@@ -102,7 +102,7 @@ pub(super) struct Throttle {
 
 /// Throttled scopes of a route.
 #[derive(Debug)]
-pub(super) struct RouteScopes(Few<ScopeRef>);
+pub(super) struct RouteScopes(InlineVec<ScopeRef>);
 
 /// Reference to one throttled scope of a route.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Throttle {
     /// Returns references to the throttled scopes among `scopes`, or `None` if there are none.
     pub(super) fn route_scopes<'a>(&self, scopes: impl Iterator<Item = &'a Scope>) -> Option<RouteScopes> {
         let mut scheduler = self.scheduler.lock();
-        let scope_refs: Few<ScopeRef> =
+        let scope_refs: InlineVec<ScopeRef> =
             scopes.filter(|scope| scope.throttle.is_some()).map(|scope| scheduler.scope_ref(scope)).collect();
         (!scope_refs.is_empty()).then_some(RouteScopes(scope_refs))
     }
@@ -149,7 +149,7 @@ impl Throttle {
             }
         };
         // Hash the values before the lock is taken.
-        let targets: Few<ScopeTarget<'a>> = scopes.0.iter().map(target).collect();
+        let targets: InlineVec<ScopeTarget<'a>> = scopes.0.iter().map(target).collect();
         let result = self.with_scheduler(|scheduler| {
             let instances = scheduler.resolve_instances(&targets, now);
             scheduler.acquire(instances, request, now)

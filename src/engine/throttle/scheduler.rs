@@ -6,7 +6,7 @@ use super::instance::{InstanceId, ScopeInstance};
 use super::limiter::{BlockedBy, ScopeState};
 use super::wait_queue::{QueueId, WaitQueue};
 use super::waiter::{Waiter, WaiterId, WaiterState};
-use super::{Few, ResponseFeedback, ScopeRef, ScopeTarget, SlotRequest, ThrottleRejection};
+use super::{InlineVec, ResponseFeedback, ScopeRef, ScopeTarget, SlotRequest, ThrottleRejection};
 use crate::policy::Reason;
 use crate::policy::throttle::backoff::BackoffEpoch;
 use crate::policy::throttle::{self, OriginOutcome, Scope};
@@ -28,9 +28,9 @@ pub(super) struct Scheduler {
     pub(super) instances: Slab<ScopeInstance>,
     /// Non-empty wait queues.
     pub(super) queues: Slab<WaitQueue>,
-    pub(super) queue_by_instances: HashMap<Few<InstanceId>, QueueId, RandomState>,
+    pub(super) queue_by_instances: HashMap<InlineVec<InstanceId>, QueueId, RandomState>,
     pub(super) waiters: BTreeMap<WaiterId, Waiter>,
-    pub(super) next_place: u64,
+    pub(super) next_waiter_id: u64,
     pub(super) wakers: Vec<Waker>,
 }
 
@@ -48,8 +48,8 @@ pub(super) struct PartitionValue<'a> {
 /// Slots held by a request, one per scope instance.
 #[derive(Clone, Debug)]
 pub(super) struct SlotGrant {
-    pub(super) instances: Few<(InstanceId, BackoffEpoch)>,
-    pub(super) started: Timestamp,
+    pub(super) instances: InlineVec<(InstanceId, BackoffEpoch)>,
+    pub(super) granted_at: Timestamp,
 }
 
 /// Result of [`Scheduler::acquire`].
@@ -71,7 +71,7 @@ impl Scheduler {
         self.groups.iter_mut().for_each(ScopeGroup::remove_config);
         // Waiters of a removed instance keep its old limits; otherwise all of them would start at once.
         let empty = self.instances.iter_mut().filter(|(_, instance)| !instance.has_waiters());
-        empty.for_each(|(_, instance)| instance.limiter.rules = None);
+        empty.for_each(|(_, instance)| instance.limiter.config = None);
         for scope in scopes.iter().filter(|scope| scope.throttle.is_some()) {
             let ScopeGroupId(group) = self.group_id(&scope.name);
             self.groups[group].update_config(scope, &mut self.instances, self.now);
@@ -89,7 +89,7 @@ impl Scheduler {
         let ScopeGroupId(group) = self.group_id(&scope.name);
         match &scope.partitioning {
             None => ScopeRef::Single(self.groups[group].single(&mut self.instances, self.now)),
-            Some(partitioning) => ScopeRef::Partitioned(ScopeGroupId(group), partitioning.from.clone()),
+            Some(partitioning) => ScopeRef::Partitioned(ScopeGroupId(group), partitioning.key.clone()),
         }
     }
 
@@ -101,7 +101,7 @@ impl Scheduler {
     }
 
     /// Returns the instances of `targets`, sorted. Creates missing partitions.
-    pub(super) fn resolve_instances(&mut self, targets: &[ScopeTarget<'_>], now: Timestamp) -> Few<InstanceId> {
+    pub(super) fn resolve_instances(&mut self, targets: &[ScopeTarget<'_>], now: Timestamp) -> InlineVec<InstanceId> {
         self.now = self.now.max(now);
         let instance = |target: &ScopeTarget<'_>| match target {
             ScopeTarget::Single(instance) => *instance,
@@ -109,7 +109,7 @@ impl Scheduler {
                 self.groups[*group].instance_for(value, &mut self.instances, self.now)
             }
         };
-        let mut instances: Few<InstanceId> = targets.iter().map(instance).collect();
+        let mut instances: InlineVec<InstanceId> = targets.iter().map(instance).collect();
         instances.sort_unstable();
         instances
     }
@@ -120,7 +120,7 @@ impl Scheduler {
 
     pub(super) fn acquire(
         &mut self,
-        instances: Few<InstanceId>,
+        instances: InlineVec<InstanceId>,
         request: SlotRequest,
         now: Timestamp,
     ) -> ScheduleResult {
@@ -131,7 +131,7 @@ impl Scheduler {
             self.dispatch(&instances);
             return ScheduleResult::Granted(grant);
         };
-        let max_wait = self.rules(&instances).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
+        let max_wait = self.configs(&instances).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
         let until = self.now + max_wait;
         if block.persists_after(until) || max_wait.is_zero() || self.estimate_start(&instances, request) > until {
             return ScheduleResult::Rejected(self.rejection(&instances));
@@ -157,8 +157,8 @@ impl Scheduler {
 
     pub(super) fn poll_waiter(&mut self, id: WaiterId, waker: &Waker, now: Timestamp) -> WaiterPoll {
         self.now = self.now.max(now);
-        if let Some(Waiter { lane: queue, standing: WaiterState::Queued, .. }) = self.waiters.get(&id) {
-            let instances = self.queues[queue.0].doors.clone();
+        if let Some(Waiter { queue, state: WaiterState::Queued, .. }) = self.waiters.get(&id) {
+            let instances = self.queues[queue.0].instances.clone();
             self.dispatch(&instances);
         }
         let Some(waiter) = self.waiters.get(&id) else {
@@ -168,8 +168,8 @@ impl Scheduler {
                 retry_after: Duration::ZERO,
             });
         };
-        let (queue, until) = (waiter.lane, waiter.until);
-        match &waiter.standing {
+        let (queue, until) = (waiter.queue, waiter.deadline);
+        match &waiter.state {
             WaiterState::Granted(grant) => {
                 let grant = grant.clone();
                 self.waiters.remove(&id);
@@ -182,7 +182,7 @@ impl Scheduler {
             }
             WaiterState::Queued => {}
         }
-        let instances = self.queues[queue.0].doors.clone();
+        let instances = self.queues[queue.0].instances.clone();
         if until <= self.now || self.blocked_by(&instances).is_some_and(|block| block.persists_after(until)) {
             self.dequeue(id);
             self.waiters.remove(&id);
@@ -197,7 +197,7 @@ impl Scheduler {
     }
 
     pub(super) fn cancel(&mut self, id: WaiterId) {
-        match self.waiters.get(&id).map(|waiter| &waiter.standing) {
+        match self.waiters.get(&id).map(|waiter| &waiter.state) {
             None => {}
             Some(WaiterState::Queued) => {
                 let instances = self.dequeue(id);
@@ -227,7 +227,7 @@ impl Scheduler {
         for &(InstanceId(instance), epoch) in &grant.instances {
             let ScopeInstance { scope, limiter, .. } = &mut self.instances[instance];
             let old_backoff = limiter.backoff_state.remaining(self.now);
-            let effect = limiter.record_response(epoch, outcome, random, grant.started, self.now);
+            let effect = limiter.record_response(epoch, outcome, random, grant.granted_at, self.now);
             if let Some(backoff) = effect.backoff {
                 if old_backoff.is_zero() && !backoff.is_zero() {
                     feedback.entered_backoff.push((Arc::clone(scope), backoff));
@@ -244,15 +244,15 @@ impl Scheduler {
                 .delay_adjustments
                 .extend(effect.adjustment.map(|adjustment| (Arc::clone(&limiter.name), adjustment)));
         }
-        self.dispatch(&grant.doors());
+        self.dispatch(&grant.instance_ids());
         feedback
     }
 
     pub(super) fn release(&mut self, grant: &SlotGrant) {
         for &(InstanceId(instance), epoch) in &grant.instances {
-            self.instances[instance].limiter.release(epoch, grant.started, self.now);
+            self.instances[instance].limiter.release(epoch, grant.granted_at, self.now);
         }
-        self.dispatch(&grant.doors());
+        self.dispatch(&grant.instance_ids());
     }
 
     /// Returns snapshots of all configured scopes. Evicts idle partitions on the way.
@@ -285,8 +285,8 @@ impl Scheduler {
         ThrottleRejection { scope, reason, retry_after: max_wait.unwrap_or_default() }
     }
 
-    fn rules(&self, instances: &[InstanceId]) -> impl Iterator<Item = &throttle::ThrottleConfig> {
-        instances.iter().filter_map(|instance| self.instances[instance.0].limiter.rules.as_deref())
+    fn configs(&self, instances: &[InstanceId]) -> impl Iterator<Item = &throttle::ThrottleConfig> {
+        instances.iter().filter_map(|instance| self.instances[instance.0].limiter.config.as_deref())
     }
 }
 
@@ -305,7 +305,7 @@ impl Scheduler {
 }
 
 impl SlotGrant {
-    fn doors(&self) -> Few<InstanceId> {
+    fn instance_ids(&self) -> InlineVec<InstanceId> {
         self.instances.iter().map(|(instance, _)| *instance).collect()
     }
 }

@@ -10,22 +10,22 @@ use std::sync::Arc;
 #[must_use]
 pub struct SlotGuard {
     throttle: Arc<Throttle>,
-    ticket: SlotGrant,
+    grant: SlotGrant,
 }
 
 impl SlotGuard {
     pub(super) fn new(throttle: Arc<Throttle>, grant: SlotGrant) -> Self {
-        Self { throttle, ticket: grant }
+        Self { throttle, grant }
     }
 
     /// Reports the outcome of the request to its scopes. Returns the effects.
     pub fn record_response(&self, outcome: &OriginOutcome, random: f64, now: Timestamp) -> ResponseFeedback {
-        self.throttle.with_scheduler(|scheduler| scheduler.record_response(&self.ticket, outcome, random, now))
+        self.throttle.with_scheduler(|scheduler| scheduler.record_response(&self.grant, outcome, random, now))
     }
 }
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        self.throttle.with_scheduler(|scheduler| scheduler.release(&self.ticket));
+        self.throttle.with_scheduler(|scheduler| scheduler.release(&self.grant));
     }
 }

@@ -15,8 +15,8 @@ use std::task::Wake;
 
 mod values;
 
-const PERSON: u8 = 3;
-const BOT: u8 = 1;
+const HIGH_PRIORITY: u8 = 3;
+const LOW_PRIORITY: u8 = 1;
 
 /// Configuration with the widest limits.
 fn permissive() -> throttle::ThrottleConfig {
@@ -88,7 +88,7 @@ impl ThrottleFixture {
     fn partitioned(mut self, name: &str, max_partitions: usize) -> Self {
         let scope = self.scopes.iter_mut().find(|scope| scope.name == name).expect("the scope is configured");
         let max_partitions = NonZeroUsize::new(max_partitions).expect("the maximum is positive");
-        scope.partitioning = Some(Partitioning { from: PartitionKey::Query(name.to_owned()), max_partitions });
+        scope.partitioning = Some(Partitioning { key: PartitionKey::Query(name.to_owned()), max_partitions });
         self.throttle.update_config(&self.scopes);
         self
     }
@@ -100,14 +100,14 @@ impl ThrottleFixture {
     }
 
     fn acquire(&self, names: &[&str], client: u64, priority: u8, now: u64) -> AcquireOutcome {
-        let request = SlotRequest { client: ClientKey::from_number(client), priority, random: 0.0 };
+        let request = SlotRequest { client: ClientKey::from_u64(client), priority, random: 0.0 };
         let query = names.join("&");
         let input = PartitionInput { route: "/**", host: "", path: "/", query: Some(&query), header: &|_| None };
         self.throttle.acquire(&self.route_scopes(names), &input, request, ms(now))
     }
 
     fn expect_acquired(&self, names: &[&str], now: u64) -> SlotGuard {
-        match self.acquire(names, 1, PERSON, now) {
+        match self.acquire(names, 1, HIGH_PRIORITY, now) {
             AcquireOutcome::Acquired(Some(guard)) => guard,
             _ => panic!("expected slots at {now}"),
         }
@@ -139,14 +139,14 @@ impl ThrottleFixture {
 
 /// A queued request with its waker.
 struct TestClient {
-    waiting: QueuedRequest,
-    bell: Arc<CountingWaker>,
+    request: QueuedRequest,
+    waker: Arc<FlagWaker>,
 }
 
 #[derive(Default)]
-struct CountingWaker(AtomicBool);
+struct FlagWaker(AtomicBool);
 
-impl Wake for CountingWaker {
+impl Wake for FlagWaker {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -154,15 +154,15 @@ impl Wake for CountingWaker {
 
 impl TestClient {
     fn new(request: QueuedRequest) -> Self {
-        Self { waiting: request, bell: Arc::default() }
+        Self { request, waker: Arc::default() }
     }
 
     fn is_woken(&self) -> bool {
-        self.bell.0.swap(false, Ordering::Relaxed)
+        self.waker.0.swap(false, Ordering::Relaxed)
     }
 
     fn poll_at(&mut self, now: u64) -> QueuePoll {
-        self.waiting.poll(&Waker::from(Arc::clone(&self.bell)), ms(now))
+        self.request.poll(&Waker::from(Arc::clone(&self.waker)), ms(now))
     }
 
     fn pending_until(&mut self, now: u64) -> u64 {
@@ -191,7 +191,7 @@ impl TestClient {
 fn freed_slot_wakes_the_next_waiter() {
     let fixture = ThrottleFixture::with_scopes(&[("api", with_concurrency(1))]);
     let first = fixture.expect_acquired(&["api"], 0);
-    let mut second = fixture.expect_queued(&["api"], 2, PERSON, 0);
+    let mut second = fixture.expect_queued(&["api"], 2, HIGH_PRIORITY, 0);
     assert_eq!(second.pending_until(0), 2000, "no earlier poll is needed");
     drop(first);
     assert!(second.is_woken());
@@ -205,8 +205,8 @@ fn freed_slot_wakes_the_next_waiter() {
 fn cancelled_waiter_releases_its_position() {
     let fixture = ThrottleFixture::with_scopes(&[("api", with_concurrency(1))]);
     let first = fixture.expect_acquired(&["api"], 0);
-    let mut second = fixture.expect_queued(&["api"], 2, PERSON, 0);
-    let mut third = fixture.expect_queued(&["api"], 3, PERSON, 0);
+    let mut second = fixture.expect_queued(&["api"], 2, HIGH_PRIORITY, 0);
+    let mut third = fixture.expect_queued(&["api"], 3, HIGH_PRIORITY, 0);
     second.pending_until(0);
     third.pending_until(0);
     drop(first);
@@ -221,7 +221,7 @@ fn cancelled_waiter_releases_its_position() {
 fn all_scopes_are_acquired_or_none() {
     let fixture = ThrottleFixture::with_scopes(&[("a", with_concurrency(1)), ("b", with_concurrency(1))]);
     let in_b = fixture.expect_acquired(&["b"], 0);
-    let mut both = fixture.expect_queued(&["a", "b"], 2, PERSON, 0);
+    let mut both = fixture.expect_queued(&["a", "b"], 2, HIGH_PRIORITY, 0);
     both.pending_until(0);
     assert_eq!(fixture.state("a", 0).in_flight, 0, "a waiter of b holds no slot");
     let in_a = fixture.expect_acquired(&["a"], 0);
@@ -238,8 +238,8 @@ fn starts_are_spaced_and_one_waiter_holds_timer() {
     let spacing = spaced(100);
     let fixture = ThrottleFixture::with_scopes(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
     let _first = fixture.expect_acquired(&["api"], 0);
-    let mut second = fixture.expect_queued(&["api"], 2, PERSON, 0);
-    let mut third = fixture.expect_queued(&["api"], 3, PERSON, 0);
+    let mut second = fixture.expect_queued(&["api"], 2, HIGH_PRIORITY, 0);
+    let mut third = fixture.expect_queued(&["api"], 3, HIGH_PRIORITY, 0);
     assert_eq!((second.pending_until(0), third.pending_until(0)), (100, 2000));
     assert_eq!(second.pending_until(99), 100);
     let _second = second.poll_granted(100);
@@ -253,18 +253,18 @@ fn slot_is_reused_only_after_its_delay() {
     let spacing = Spacing { per_slot: seconds(1), ..spaced(300) };
     let fixture = ThrottleFixture::with_scopes(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
     drop(fixture.expect_acquired(&["api"], 0));
-    let mut second = fixture.expect_queued(&["api"], 2, PERSON, 100);
+    let mut second = fixture.expect_queued(&["api"], 2, HIGH_PRIORITY, 100);
     assert_eq!(second.pending_until(100), 300);
     let second = second.poll_granted(300);
-    let mut third = fixture.expect_queued(&["api"], 3, PERSON, 600);
+    let mut third = fixture.expect_queued(&["api"], 3, HIGH_PRIORITY, 600);
     assert_eq!(third.pending_until(600), 1000, "the delay has passed, the first slot cools down");
     drop(second);
     assert_eq!(third.pending_until(700), 1000);
     let _third = third.poll_granted(1000);
-    let mut fourth = fixture.expect_queued(&["api"], 4, PERSON, 1200);
+    let mut fourth = fixture.expect_queued(&["api"], 4, HIGH_PRIORITY, 1200);
     assert_eq!(fourth.pending_until(1200), 1300, "the second slot");
     let _fourth = fourth.poll_granted(1300);
-    let mut fifth = fixture.expect_queued(&["api"], 5, PERSON, 2300);
+    let mut fifth = fixture.expect_queued(&["api"], 5, HIGH_PRIORITY, 2300);
     assert_eq!(fifth.pending_until(2300), 4300, "both slots are held, however long ago their requests were sent");
 }
 
@@ -274,9 +274,9 @@ fn slot_held_beyond_its_delay_is_immediately_reusable() {
     let fixture = ThrottleFixture::with_scopes(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
     let old = fixture.expect_acquired(&["api"], 0);
     drop(fixture.expect_acquired(&["api"], 9000));
-    let mut next = fixture.expect_queued(&["api"], 2, PERSON, 9000);
+    let mut next = fixture.expect_queued(&["api"], 2, HIGH_PRIORITY, 9000);
     assert_eq!(next.pending_until(9000), 11_000, "not rejected because of the slot that is free at 19 s");
-    let mut early = fixture.expect_queued(&["api"], 3, PERSON, 9500);
+    let mut early = fixture.expect_queued(&["api"], 3, HIGH_PRIORITY, 9500);
     early.pending_until(9500);
     assert!(matches!(next.poll_at(10_500), QueuePoll::Pending { .. }));
     drop(old);
@@ -289,7 +289,11 @@ fn slot_held_beyond_its_delay_is_immediately_reusable() {
     );
     let empty = ThrottleFixture::with_scopes(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(1) })]);
     drop(empty.expect_acquired(&["api"], 0));
-    assert_eq!(empty.expect_rejected(&["api"], PERSON, 1000).reason, Reason::Throttle, "no slot is free before 10 s");
+    assert_eq!(
+        empty.expect_rejected(&["api"], HIGH_PRIORITY, 1000).reason,
+        Reason::Throttle,
+        "no slot is free before 10 s"
+    );
 }
 
 #[test]
@@ -297,11 +301,11 @@ fn unservable_request_is_rejected_with_retry_after() {
     let spacing = spaced(5000);
     let fixture = ThrottleFixture::with_scopes(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
     let _first = fixture.expect_acquired(&["api"], 0);
-    assert_eq!(fixture.expect_rejected(&["api"], PERSON, 1000), rejection(Reason::Throttle, 4));
+    assert_eq!(fixture.expect_rejected(&["api"], HIGH_PRIORITY, 1000), rejection(Reason::Throttle, 4));
 
     let fixture = ThrottleFixture::with_scopes(&[("api", with_concurrency(1))]);
     let first = fixture.expect_acquired(&["api"], 0);
-    let mut second = fixture.expect_queued(&["api"], 2, PERSON, 0);
+    let mut second = fixture.expect_queued(&["api"], 2, HIGH_PRIORITY, 0);
     let _ = first.record_response(&OriginOutcome { latency: seconds(3), ..origin_outcome(200) }, 0.0, ms(0));
     assert_eq!(second.pending_until(1999), 2000);
     assert_eq!(second.poll_rejected(2000), rejection(Reason::Throttle, 3), "the latency of one request");
@@ -314,16 +318,17 @@ fn request_that_would_exceed_max_wait_is_rejected() {
     let queue = QueueConfig { max_wait: Duration::from_millis(2500), max_length: 256 };
     let fixture = ThrottleFixture::with_scopes(&[("api", throttle::ThrottleConfig { spacing, queue, ..permissive() })]);
     let _first = fixture.expect_acquired(&["api"], 0);
-    let (_second, _third) = (fixture.expect_queued(&["api"], 2, BOT, 0), fixture.expect_queued(&["api"], 2, BOT, 0));
+    let (_second, _third) =
+        (fixture.expect_queued(&["api"], 2, LOW_PRIORITY, 0), fixture.expect_queued(&["api"], 2, LOW_PRIORITY, 0));
     assert!(
-        matches!(fixture.acquire(&["api"], 2, BOT, 0), AcquireOutcome::Rejected(ThrottleRejection { retry_after: wait, .. }) if wait == seconds(3))
+        matches!(fixture.acquire(&["api"], 2, LOW_PRIORITY, 0), AcquireOutcome::Rejected(ThrottleRejection { retry_after: wait, .. }) if wait == seconds(3))
     );
-    let _other = fixture.expect_queued(&["api"], 3, BOT, 0);
+    let _other = fixture.expect_queued(&["api"], 3, LOW_PRIORITY, 0);
     assert!(
-        matches!(fixture.acquire(&["api"], 4, BOT, 0), AcquireOutcome::Rejected(_)),
+        matches!(fixture.acquire(&["api"], 4, LOW_PRIORITY, 0), AcquireOutcome::Rejected(_)),
         "behind one waiter of each of the two clients"
     );
-    let _person = fixture.expect_queued(&["api"], 4, PERSON, 0);
+    let _person = fixture.expect_queued(&["api"], 4, HIGH_PRIORITY, 0);
 }
 
 #[test]
@@ -332,17 +337,17 @@ fn full_queue_evicts_only_for_a_higher_priority() {
         throttle::ThrottleConfig { queue: QueueConfig { max_wait: seconds(2), max_length: 2 }, ..with_concurrency(1) };
     let fixture = ThrottleFixture::with_scopes(&[("api", rules)]);
     let _first = fixture.expect_acquired(&["api"], 0);
-    let mut older = fixture.expect_queued(&["api"], 2, BOT, 0);
-    let mut younger = fixture.expect_queued(&["api"], 3, BOT, 0);
+    let mut older = fixture.expect_queued(&["api"], 2, LOW_PRIORITY, 0);
+    let mut younger = fixture.expect_queued(&["api"], 3, LOW_PRIORITY, 0);
     older.pending_until(0);
     younger.pending_until(0);
-    assert_eq!(fixture.expect_rejected(&["api"], BOT, 0).reason, Reason::Throttle);
-    let mut person = fixture.expect_queued(&["api"], 4, PERSON, 0);
+    assert_eq!(fixture.expect_rejected(&["api"], LOW_PRIORITY, 0).reason, Reason::Throttle);
+    let mut person = fixture.expect_queued(&["api"], 4, HIGH_PRIORITY, 0);
     assert!(younger.is_woken() && !older.is_woken());
     assert_eq!(younger.poll_rejected(0).reason, Reason::Throttle);
-    let _other_person = fixture.expect_queued(&["api"], 5, PERSON, 0);
+    let _other_person = fixture.expect_queued(&["api"], 5, HIGH_PRIORITY, 0);
     assert_eq!(
-        fixture.expect_rejected(&["api"], PERSON, 0).reason,
+        fixture.expect_rejected(&["api"], HIGH_PRIORITY, 0).reason,
         Reason::Throttle,
         "all waiters have the same priority"
     );
@@ -354,7 +359,7 @@ fn clients_of_equal_priority_are_served_round_robin() {
     let fixture = ThrottleFixture::with_scopes(&[("api", with_long_queue(with_concurrency(1)))]);
     let mut guard = fixture.expect_acquired(&["api"], 0);
     let mut waiters: Vec<(u64, TestClient)> =
-        [7, 7, 7, 7, 8, 9].map(|client| (client, fixture.expect_queued(&["api"], client, BOT, 0))).into();
+        [7, 7, 7, 7, 8, 9].map(|client| (client, fixture.expect_queued(&["api"], client, LOW_PRIORITY, 0))).into();
     waiters.iter_mut().for_each(|(_, waiter)| assert!(waiter.pending_until(0) > 0));
     let mut order = Vec::new();
     while !waiters.is_empty() {
@@ -376,8 +381,8 @@ fn overload_rejects_requests_until_a_probe_succeeds() {
     assert_eq!(feedback.backoff, Some(rejection(Reason::Backoff, 5)));
     drop(first);
     let _elsewhere = fixture.expect_acquired(&["other"], 0);
-    let mut probe = fixture.expect_queued(&["api"], 2, PERSON, 1000);
-    let mut next = fixture.expect_queued(&["api"], 3, PERSON, 1000);
+    let mut probe = fixture.expect_queued(&["api"], 2, HIGH_PRIORITY, 1000);
+    let mut next = fixture.expect_queued(&["api"], 3, HIGH_PRIORITY, 1000);
     assert_eq!(probe.pending_until(1000), 5000);
     next.pending_until(1000);
     let probe = probe.poll_granted(5000);
@@ -389,12 +394,12 @@ fn overload_rejects_requests_until_a_probe_succeeds() {
 
     let fixture = ThrottleFixture::with_scopes(&[("api", with_backoff())]);
     let first = fixture.expect_acquired(&["api"], 0);
-    let mut second = match fixture.acquire(&["api"], 1, PERSON, 0) {
+    let mut second = match fixture.acquire(&["api"], 1, HIGH_PRIORITY, 0) {
         AcquireOutcome::Acquired(Some(guard)) => guard,
         _ => panic!("expected slots"),
     };
     let _ = first.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..origin_outcome(429) }, 0.0, ms(0));
-    assert_eq!(fixture.expect_rejected(&["api"], PERSON, 1000), rejection(Reason::Backoff, 29));
+    assert_eq!(fixture.expect_rejected(&["api"], HIGH_PRIORITY, 1000), rejection(Reason::Backoff, 29));
     drop(std::mem::replace(&mut second, first));
     assert_eq!(fixture.state("api", 1000).in_flight, 1);
 }
@@ -406,7 +411,7 @@ fn backoff_beyond_max_wait_rejects_queued_waiters() {
         throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..with_backoff() },
     )]);
     let first = fixture.expect_acquired(&["api"], 0);
-    let mut second = fixture.expect_queued(&["api"], 2, PERSON, 0);
+    let mut second = fixture.expect_queued(&["api"], 2, HIGH_PRIORITY, 0);
     second.pending_until(0);
     let _ = first.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..origin_outcome(429) }, 0.0, ms(0));
     assert!(second.is_woken(), "the backoff wakes the waiter");
@@ -433,7 +438,7 @@ fn waiters_of_a_removed_scope_keep_its_limits() {
     let fixture = ThrottleFixture::with_scopes(&[("api", with_long_queue(with_concurrency(1)))]);
     let guard = fixture.expect_acquired(&["api"], 0);
     let mut waiters: Vec<TestClient> =
-        (1..4).map(|client| fixture.expect_queued(&["api"], client, PERSON, 0)).collect();
+        (1..4).map(|client| fixture.expect_queued(&["api"], client, HIGH_PRIORITY, 0)).collect();
     for waiter in &mut waiters {
         waiter.pending_until(0);
     }
@@ -520,7 +525,7 @@ fn adjustments_are_reported_only_when_logging_is_on() {
     let fixture = ThrottleFixture::with_scopes(&[("watched", scope(true)), ("other", scope(false))]);
     let feedback = fixture.expect_acquired(&["watched", "other"], 0).record_response(&origin_outcome(200), 0.0, ms(10));
     let [(name, adjustment)] = &feedback.delay_adjustments[..] else { panic!("{feedback:?}") };
-    let from_to = (adjustment.old, adjustment.new);
+    let from_to = (adjustment.old_delay, adjustment.new_delay);
     assert_eq!((&**name, from_to), ("watched", (seconds(1), Duration::from_millis(505))));
     assert_eq!(fixture.state("other", 10).delay, Duration::from_millis(505));
 }

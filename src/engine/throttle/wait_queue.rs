@@ -1,7 +1,7 @@
 //! A wait queue: requests that need the same set of scope instances, ordered by priority, then round-robin over
 //! clients.
 
-use super::Few;
+use super::InlineVec;
 use super::instance::InstanceId;
 use super::waiter::WaiterId;
 use crate::policy::identity::ClientKey;
@@ -16,7 +16,7 @@ pub(super) struct QueueId(pub(super) usize);
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     /// Instances that these waiters need, sorted.
-    pub(super) doors: Few<InstanceId>,
+    pub(super) instances: InlineVec<InstanceId>,
     by_priority: BTreeMap<Reverse<u8>, RoundRobin>,
     by_age: BTreeSet<WaiterId>,
 }
@@ -24,21 +24,21 @@ pub(super) struct WaitQueue {
 /// Clients of one priority, served round-robin.
 #[derive(Debug, Default)]
 struct RoundRobin {
-    next: VecDeque<ClientKey>,
-    of: BTreeMap<ClientKey, VecDeque<WaiterId>>,
+    clients: VecDeque<ClientKey>,
+    waiters_by_client: BTreeMap<ClientKey, VecDeque<WaiterId>>,
 }
 
 impl WaitQueue {
-    pub(super) fn new(instances: Few<InstanceId>) -> Self {
-        Self { doors: instances, ..Self::default() }
+    pub(super) fn new(instances: InlineVec<InstanceId>) -> Self {
+        Self { instances, ..Self::default() }
     }
 
     pub(super) fn enqueue(&mut self, waiter: WaiterId, client: ClientKey, priority: u8) {
         self.by_age.insert(waiter);
         let round_robin = self.by_priority.entry(Reverse(priority)).or_default();
-        let waiters = round_robin.of.entry(client).or_default();
+        let waiters = round_robin.waiters_by_client.entry(client).or_default();
         if waiters.is_empty() {
-            round_robin.next.push_back(client);
+            round_robin.clients.push_back(client);
         }
         waiters.push_back(waiter);
     }
@@ -47,7 +47,7 @@ impl WaitQueue {
         self.by_age.remove(&waiter);
         let Some(round_robin) = self.by_priority.get_mut(&Reverse(priority)) else { return };
         round_robin.remove(waiter, client);
-        if round_robin.next.is_empty() {
+        if round_robin.clients.is_empty() {
             self.by_priority.remove(&Reverse(priority));
         }
     }
@@ -55,7 +55,7 @@ impl WaitQueue {
     /// Returns the next waiter by priority, with its priority.
     pub(super) fn front(&self) -> Option<(u8, WaiterId)> {
         let (Reverse(priority), round_robin) = self.by_priority.first_key_value()?;
-        Some((*priority, *round_robin.of.get(round_robin.next.front()?)?.front()?))
+        Some((*priority, *round_robin.waiters_by_client.get(round_robin.clients.front()?)?.front()?))
     }
 
     /// Returns the waiter that has waited longest.
@@ -66,15 +66,19 @@ impl WaitQueue {
     /// Returns the last waiter in order: of the lowest priority, the youngest of the client with the most waiters.
     pub(super) fn back(&self) -> Option<(u8, WaiterId)> {
         let (Reverse(priority), round_robin) = self.by_priority.last_key_value()?;
-        let longest = round_robin.of.values().max_by_key(|waiters| (waiters.len(), waiters.back().copied()))?;
+        let longest =
+            round_robin.waiters_by_client.values().max_by_key(|waiters| (waiters.len(), waiters.back().copied()))?;
         Some((*priority, *longest.back()?))
     }
 
     /// Returns the minimum number of waiters that start before another one of `client`. These are all of a higher
     /// priority, and of each client of the same priority as many as this client has.
     pub(super) fn waiters_ahead(&self, client: ClientKey, priority: u8) -> usize {
-        let higher = self.by_priority.range(..Reverse(priority)).flat_map(|(_, round_robin)| round_robin.of.values());
-        let same_priority = self.by_priority.get(&Reverse(priority)).map(|round_robin| &round_robin.of);
+        let higher = self
+            .by_priority
+            .range(..Reverse(priority))
+            .flat_map(|(_, round_robin)| round_robin.waiters_by_client.values());
+        let same_priority = self.by_priority.get(&Reverse(priority)).map(|round_robin| &round_robin.waiters_by_client);
         let own_count = same_priority.and_then(|by_client| by_client.get(&client)).map_or(0, VecDeque::len);
         let same_priority =
             same_priority.into_iter().flat_map(BTreeMap::values).map(|waiters| waiters.len().min(own_count.max(1)));
@@ -84,17 +88,17 @@ impl WaitQueue {
 
 impl RoundRobin {
     fn remove(&mut self, waiter: WaiterId, client: ClientKey) {
-        let Some(waiters) = self.of.get_mut(&client) else { return };
+        let Some(waiters) = self.waiters_by_client.get_mut(&client) else { return };
         waiters.retain(|other| *other != waiter);
         let is_empty = waiters.is_empty();
         if is_empty {
-            self.of.remove(&client);
+            self.waiters_by_client.remove(&client);
         }
-        if let Some(position) = self.next.iter().position(|other| *other == client) {
-            self.next.remove(position);
+        if let Some(position) = self.clients.iter().position(|other| *other == client) {
+            self.clients.remove(position);
             if !is_empty {
                 // The client has used its turn and moves to the end.
-                self.next.push_back(client);
+                self.clients.push_back(client);
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::instance::InstanceId;
 use super::scheduler::{Scheduler, SlotGrant};
 use super::wait_queue::{QueueId, WaitQueue};
-use super::{Few, SlotRequest, ThrottleRejection};
+use super::{InlineVec, SlotRequest, ThrottleRejection};
 use crate::policy::time::Timestamp;
 use std::cmp::Reverse;
 use std::task::Waker;
@@ -14,11 +14,11 @@ pub(super) struct WaiterId(u64);
 
 /// A request in a wait queue, or one granted or evicted that has not been polled since.
 pub(super) struct Waiter {
-    pub(super) lane: QueueId,
+    pub(super) queue: QueueId,
     pub(super) request: SlotRequest,
-    pub(super) until: Timestamp,
+    pub(super) deadline: Timestamp,
     pub(super) waker: Option<Waker>,
-    pub(super) standing: WaiterState,
+    pub(super) state: WaiterState,
 }
 
 /// State of a waiter.
@@ -31,15 +31,20 @@ pub(super) enum WaiterState {
 }
 
 impl Scheduler {
-    pub(super) fn enqueue(&mut self, instances: Few<InstanceId>, request: SlotRequest, until: Timestamp) -> WaiterId {
-        let id = WaiterId(self.next_place);
-        self.next_place += 1;
+    pub(super) fn enqueue(
+        &mut self,
+        instances: InlineVec<InstanceId>,
+        request: SlotRequest,
+        deadline: Timestamp,
+    ) -> WaiterId {
+        let id = WaiterId(self.next_waiter_id);
+        self.next_waiter_id += 1;
         let queue_id = self.queue_by_instances.get(&instances).copied().unwrap_or_else(|| {
             let queue_id = QueueId(self.queues.insert(WaitQueue::new(instances.clone())));
             self.queue_by_instances.insert(instances.clone(), queue_id);
             queue_id
         });
-        self.waiters.insert(id, Waiter { lane: queue_id, request, until, waker: None, standing: WaiterState::Queued });
+        self.waiters.insert(id, Waiter { queue: queue_id, request, deadline, waker: None, state: WaiterState::Queued });
         let queue = &mut self.queues[queue_id.0];
         let before = queue.oldest();
         queue.enqueue(id, request.client, request.priority);
@@ -52,10 +57,10 @@ impl Scheduler {
     }
 
     /// Removes a waiter from its queue. Returns the instances of that queue.
-    pub(super) fn dequeue(&mut self, id: WaiterId) -> Few<InstanceId> {
-        let Some(&Waiter { lane: queue_id, request, .. }) = self.waiters.get(&id) else { return Few::new() };
+    pub(super) fn dequeue(&mut self, id: WaiterId) -> InlineVec<InstanceId> {
+        let Some(&Waiter { queue: queue_id, request, .. }) = self.waiters.get(&id) else { return InlineVec::new() };
         let queue = &mut self.queues[queue_id.0];
-        let (instances, before) = (queue.doors.clone(), queue.oldest());
+        let (instances, before) = (queue.instances.clone(), queue.oldest());
         queue.remove(id, request.client, request.priority);
         let oldest = queue.oldest();
         for instance in &instances {
@@ -73,7 +78,7 @@ impl Scheduler {
         let instances = self.dequeue(id);
         let rejection = self.rejection(&instances);
         if let Some(waiter) = self.waiters.get_mut(&id) {
-            waiter.standing = WaiterState::Evicted(rejection);
+            waiter.state = WaiterState::Evicted(rejection);
             self.wakers.extend(waiter.waker.take());
         }
         self.dispatch(&instances);
@@ -82,7 +87,7 @@ impl Scheduler {
     pub(super) fn full_instance(&self, instances: &[InstanceId]) -> Option<InstanceId> {
         let is_full = |instance: &InstanceId| {
             let limiter = &self.instances[instance.0].limiter;
-            limiter.rules.as_ref().is_some_and(|rules| limiter.queue_length >= rules.queue.max_length)
+            limiter.config.as_ref().is_some_and(|rules| limiter.queue_length >= rules.queue.max_length)
         };
         instances.iter().copied().find(is_full)
     }

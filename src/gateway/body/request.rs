@@ -16,8 +16,8 @@ pub(in crate::gateway) struct RequestBody(Option<Box<Streaming>>);
 struct Streaming {
     /// Removed only on drop.
     incoming: Option<ClientBody>,
-    left: u64,
-    watch: Rc<ConnectionState>,
+    remaining_bytes: u64,
+    connection_state: Rc<ConnectionState>,
     upload: Rc<Upload>,
     drain: mpsc::Sender<Incoming>,
 }
@@ -44,7 +44,7 @@ pub(in crate::gateway) struct BodyAborted {
 
 impl RequestBody {
     /// Returns an empty body.
-    pub(in crate::gateway) fn none() -> Self {
+    pub(in crate::gateway) fn empty() -> Self {
         Self(None)
     }
 
@@ -57,13 +57,13 @@ impl RequestBody {
         drain: impl FnOnce() -> mpsc::Sender<Incoming>,
     ) -> Self {
         if incoming.is_end_stream() {
-            return Self::none();
+            return Self::empty();
         }
         let (upload, drain) = (Rc::default(), drain());
         Self(Some(Box::new(Streaming {
             incoming: Some(incoming),
-            left: limit,
-            watch: connection_state,
+            remaining_bytes: limit,
+            connection_state,
             upload,
             drain,
         })))
@@ -99,7 +99,7 @@ impl Body for RequestBody {
         let Some(streaming) = &mut self.0 else { return Poll::Ready(None) };
         let Some(incoming) = &mut streaming.incoming else { return Poll::Ready(None) };
         let polled = Pin::new(&mut *incoming).poll_frame(context);
-        streaming.watch.on_body_wait(polled.is_pending());
+        streaming.connection_state.on_body_wait(polled.is_pending());
         let abort = |too_large| streaming.upload.state.set(UploadState::Aborted(BodyAborted { too_large }));
         match ready!(polled) {
             None => {
@@ -112,11 +112,11 @@ impl Body for RequestBody {
             }
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
-                let Some(left) = streaming.left.checked_sub(length) else {
+                let Some(remaining_bytes) = streaming.remaining_bytes.checked_sub(length) else {
                     abort(true);
                     return Poll::Ready(Some(Err(BodyError::TooLarge)));
                 };
-                streaming.left = left;
+                streaming.remaining_bytes = remaining_bytes;
                 if incoming.is_end_stream() {
                     streaming.upload.state.set(UploadState::Done);
                 }
@@ -137,7 +137,7 @@ impl Body for RequestBody {
 
 impl Drop for Streaming {
     fn drop(&mut self) {
-        self.watch.on_body_wait(false);
+        self.connection_state.on_body_wait(false);
         if self.upload.is_in_progress() {
             self.upload.state.set(UploadState::Aborted(BodyAborted { too_large: false }));
             if let Some(incoming) = self.incoming.take() {

@@ -21,33 +21,38 @@ pub(in crate::gateway) enum ResponseBody {
 /// The origin's body on its way to the client. Its end completes the request.
 pub(in crate::gateway) struct Streamed {
     /// Part of the body that was already read.
-    beginning: Bytes,
+    prefix: Bytes,
     incoming: OriginBody,
-    lease: Option<PoolGuard>,
+    pool_guard: Option<PoolGuard>,
     deadline: Deadline,
     /// Present until the end of the body.
-    visit: Option<Box<RequestContext>>,
+    request_context: Option<Box<RequestContext>>,
 }
 
 impl ResponseBody {
     /// Returns a body of one chunk.
-    pub(in crate::gateway) fn whole(bytes: impl Into<Bytes>) -> Self {
+    pub(in crate::gateway) fn full(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         Self::Full((!bytes.is_empty()).then_some(bytes))
     }
 
-    /// Returns a body of `beginning`, already read, followed by `incoming`. Its end completes `context`.
+    /// Returns a body of `prefix`, already read, followed by `incoming`. Its end completes `context`.
     pub(in crate::gateway) fn streamed(
-        beginning: Bytes,
+        prefix: Bytes,
         incoming: OriginBody,
-        lease: PoolGuard,
+        pool_guard: PoolGuard,
         deadline: Deadline,
         context: Box<RequestContext>,
     ) -> Self {
-        let mut streamed =
-            Box::new(Streamed { beginning, incoming, lease: Some(lease), deadline, visit: Some(context) });
+        let mut streamed = Box::new(Streamed {
+            prefix,
+            incoming,
+            pool_guard: Some(pool_guard),
+            deadline,
+            request_context: Some(context),
+        });
         // A response without a body (to HEAD, or a 304) is never polled.
-        if streamed.beginning.is_empty() && streamed.incoming.is_end_stream() {
+        if streamed.prefix.is_empty() && streamed.incoming.is_end_stream() {
             streamed.on_complete();
         }
         Self::Streamed(streamed)
@@ -71,7 +76,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Full(bytes) => bytes.is_none(),
-            Self::Streamed(streamed) => streamed.beginning.is_empty() && streamed.incoming.is_end_stream(),
+            Self::Streamed(streamed) => streamed.prefix.is_empty() && streamed.incoming.is_end_stream(),
         }
     }
 
@@ -102,9 +107,11 @@ pub(in crate::gateway) async fn scan_to_end(
 
 impl Streamed {
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if !self.beginning.is_empty() {
-            let data = std::mem::take(&mut self.beginning);
-            self.visit.iter_mut().for_each(|request_context| request_context.add_body_bytes(data.len() as u64));
+        if !self.prefix.is_empty() {
+            let data = std::mem::take(&mut self.prefix);
+            self.request_context
+                .iter_mut()
+                .for_each(|request_context| request_context.add_body_bytes(data.len() as u64));
             if self.incoming.is_end_stream() {
                 self.on_complete();
             }
@@ -133,7 +140,7 @@ impl Streamed {
                 Poll::Ready(Some(Err(error.into())))
             }
             Some(Ok(frame)) => {
-                if let (Some(request_context), Some(data)) = (&mut self.visit, frame.data_ref()) {
+                if let (Some(request_context), Some(data)) = (&mut self.request_context, frame.data_ref()) {
                     request_context.add_body_bytes(data.len() as u64);
                     request_context.scan_body(data);
                 }
@@ -146,24 +153,24 @@ impl Streamed {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (beginning, rest) = (self.beginning.len() as u64, self.incoming.size_hint());
+        let (prefix, rest) = (self.prefix.len() as u64, self.incoming.size_hint());
         let mut total = SizeHint::new();
-        total.set_lower(rest.lower() + beginning);
-        rest.upper().into_iter().for_each(|upper| total.set_upper(upper + beginning));
+        total.set_lower(rest.lower() + prefix);
+        rest.upper().into_iter().for_each(|upper| total.set_upper(upper + prefix));
         total
     }
 
     /// Handles a body that was aborted or timed out.
     fn on_abort(&mut self) {
-        self.visit.iter_mut().for_each(|request_context| request_context.upstream_body_aborted());
+        self.request_context.iter_mut().for_each(|request_context| request_context.upstream_body_aborted());
     }
 
     /// Handles the end of the body. The connection is reusable, unless the request is still being sent on it. The
     /// request is recorded now, so that it is counted before the client sees the end of the response.
     fn on_complete(&mut self) {
-        let Some(request_context) = self.visit.take() else { return };
-        if let Some((lease, connection)) = self.lease.take().zip(self.incoming.take_connection()) {
-            lease.put_back(connection, request_context.uptime());
+        let Some(request_context) = self.request_context.take() else { return };
+        if let Some((pool_guard, connection)) = self.pool_guard.take().zip(self.incoming.take_connection()) {
+            pool_guard.put_back(connection, request_context.uptime());
         }
         request_context.finish();
     }

@@ -7,7 +7,7 @@ use crate::gateway::crawl_delay::AdvertisedDelays;
 use crate::gateway::shared::Shared;
 use crate::policy::address_lists::ListSet;
 use crate::policy::class::{Class, ClassMatcher};
-use crate::policy::crawl_delay::class_of;
+use crate::policy::crawl_delay::find_bot_class;
 use crate::policy::identity::KeySource;
 use crate::policy::quota::Quota;
 use crate::policy::{ClassId, ClientKind, OperatorId, ProofMethod, Timestamp, Units};
@@ -23,7 +23,7 @@ pub(in crate::gateway) struct PolicyDocument<'a> {
     pub(super) verification: Vec<Verification>,
     pub(super) operators: Vec<Operator<'a>>,
     pub(super) undeclared_or_unverified_bots: OtherBots<'a>,
-    pub(super) classes: Vec<ClassTerms<'a>>,
+    pub(super) classes: Vec<ClassEntry<'a>>,
 }
 
 /// A verification method of crawlers.
@@ -32,7 +32,7 @@ pub(super) struct Verification {
     pub(super) name: &'static str,
     pub(super) how: &'static str,
     #[serde(skip)]
-    proves: fn(&PolicyContext<'_>, OperatorId) -> bool,
+    supports: fn(&PolicyContext<'_>, OperatorId) -> bool,
 }
 
 /// A crawler operator.
@@ -55,7 +55,7 @@ pub(super) struct OtherBots<'a> {
 
 /// Current rules of a class.
 #[derive(Serialize)]
-pub(super) struct ClassTerms<'a> {
+pub(super) struct ClassEntry<'a> {
     pub(super) name: &'a str,
     pub(super) kinds: Vec<&'static str>,
     pub(super) operators: Vec<&'a str>,
@@ -64,13 +64,13 @@ pub(super) struct ClassTerms<'a> {
     pub(super) blocked: bool,
     /// Crawl delay in seconds, if all of the class have the same. That of each operator is beside its name.
     pub(super) crawl_delay_s: Option<u32>,
-    pub(super) bucket: Option<BucketTerms>,
-    pub(super) quotas: Vec<QuotaTerms<'a>>,
+    pub(super) bucket: Option<BucketEntry>,
+    pub(super) quotas: Vec<QuotaEntry<'a>>,
 }
 
 /// Token bucket of a class, per client or shared.
 #[derive(Serialize)]
-pub(super) struct BucketTerms {
+pub(super) struct BucketEntry {
     pub(super) shared_by: &'static str,
     pub(super) capacity: u32,
     pub(super) fill: u32,
@@ -80,26 +80,26 @@ pub(super) struct BucketTerms {
 
 /// Access of a class to one quota. Ratios are of the limit of the quota, or of the requests of the class.
 #[derive(Serialize)]
-pub(super) struct QuotaTerms<'a> {
+pub(super) struct QuotaEntry<'a> {
     pub(super) name: &'a str,
     /// Share of the quota limit that the class may still use, rounded to hundredths.
     pub(super) remaining: f64,
     /// Share of the class's requests that are refused now.
     pub(super) refused_ratio: f64,
-    pub(super) tiers: Vec<TierTerms>,
+    pub(super) tiers: Vec<TierEntry>,
     pub(super) window_ends: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) units: Option<UnitTerms>,
+    pub(super) units: Option<UnitEntry>,
 }
 
 #[derive(Serialize)]
-pub(super) struct TierTerms {
+pub(super) struct TierEntry {
     pub(super) above: f64,
     pub(super) refused_ratio: f64,
 }
 
 #[derive(Serialize)]
-pub(super) struct UnitTerms {
+pub(super) struct UnitEntry {
     pub(super) limit: f64,
     pub(super) remaining: f64,
 }
@@ -109,17 +109,17 @@ const VERIFICATION_METHODS: [Verification; 3] = [
     Verification {
         name: "addresses",
         how: "The address is among those that the operator publishes for the crawler.",
-        proves: |context, operator| context.operators.supports(operator, ProofMethod::Address),
+        supports: |context, operator| context.operators.supports(operator, ProofMethod::Address),
     },
     Verification {
         name: "names",
         how: "The address has a name of the operator in DNS, and that name has the address.",
-        proves: |context, operator| context.operators.supports(operator, ProofMethod::Dns),
+        supports: |context, operator| context.operators.supports(operator, ProofMethod::Dns),
     },
     Verification {
         name: "signatures",
         how: "The request is signed with a key that the operator publishes (Web Bot Auth).",
-        proves: |context, operator| {
+        supports: |context, operator| {
             let mut agents = context.operators.signature_agents();
             context.settings.verify.signatures.is_some() && agents.any(|(_, owner)| owner == operator)
         },
@@ -128,19 +128,19 @@ const VERIFICATION_METHODS: [Verification; 3] = [
 
 impl<'a> PolicyDocument<'a> {
     /// Builds the document for the time `now`, with the crawl delays at `uptime`.
-    pub(in crate::gateway) fn gather(
+    pub(in crate::gateway) fn build(
         shared: &'a Shared,
         snapshot: &'a ConfigSnapshot,
         now: Timestamp,
         uptime: Timestamp,
     ) -> Self {
         let quotas = snapshot.admission.quotas(now);
-        let delays = shared.adviser.advertised(&snapshot.settings, &shared.operators, &quotas, uptime);
+        let delays = shared.crawl_delay_adviser.advertised(&snapshot.settings, &shared.operators, &quotas, uptime);
         let context = PolicyContext {
             settings: &snapshot.settings,
             operators: &shared.operators,
-            books: quotas,
-            asked: delays,
+            quotas,
+            crawl_delays: delays,
             now,
         };
         Self {
@@ -157,8 +157,8 @@ impl<'a> PolicyDocument<'a> {
 struct PolicyContext<'a> {
     settings: &'a settings::Settings,
     operators: &'a OperatorTable,
-    books: Vec<QuotaView>,
-    asked: AdvertisedDelays,
+    quotas: Vec<QuotaView>,
+    crawl_delays: AdvertisedDelays,
     now: Timestamp,
 }
 
@@ -171,33 +171,38 @@ impl<'a> PolicyContext<'a> {
         let with_ids = (0..).map(OperatorId).zip(self.operators.names());
         let operators = with_ids.filter(|(id, _)| self.operators.is_built_in(*id)).map(|(id, name)| Operator {
             name,
-            crawlers: self.operators.tokens().filter(|(_, owner)| *owner == id).map(|(token, _)| token).collect(),
+            crawlers: self
+                .operators
+                .product_tokens()
+                .filter(|(_, owner)| *owner == id)
+                .map(|(token, _)| token)
+                .collect(),
             verified_by: VERIFICATION_METHODS
                 .iter()
-                .filter(|method| (method.proves)(self, id))
+                .filter(|method| (method.supports)(self, id))
                 .map(|method| method.name)
                 .collect(),
-            class: self.class_of_operator(id).and_then(|class| self.name_of(class)),
+            class: self.class_of_operator(id).and_then(|class| self.class_name(class)),
             crawl_delay_s: self.crawl_delay_of(id),
         });
         operators.collect()
     }
 
     fn other_bots(&self) -> OtherBots<'a> {
-        let class = self.class_of_others().and_then(|class| self.name_of(class));
-        OtherBots { class, crawl_delay_s: self.asked.directives.default }
+        let class = self.class_of_others().and_then(|class| self.class_name(class));
+        OtherBots { class, crawl_delay_s: self.crawl_delays.directives.default }
     }
 
-    fn classes(&self) -> Vec<ClassTerms<'a>> {
+    fn classes(&self) -> Vec<ClassEntry<'a>> {
         let with_ids = (0..).map(ClassId).zip(&self.settings.rules.classes);
         let public_classes =
-            with_ids.filter(|(id, class)| self.is_public(&class.when) && self.accepts_bots(*id, &class.when));
+            with_ids.filter(|(id, class)| self.is_public(&class.matcher) && self.accepts_bots(*id, &class.matcher));
         public_classes.map(|(id, class)| self.class(id, class)).collect()
     }
 
-    fn class(&self, id: ClassId, class: &'a Class) -> ClassTerms<'a> {
+    fn class(&self, id: ClassId, class: &'a Class) -> ClassEntry<'a> {
         let blocked = class.blocked && class.enforce;
-        let bucket = class.bucket.filter(|_| class.enforce && !blocked).map(|bucket| BucketTerms {
+        let bucket = class.bucket.filter(|_| class.enforce && !blocked).map(|bucket| BucketEntry {
             shared_by: match class.key {
                 KeySource::Address | KeySource::Credential(_) => "client",
                 KeySource::Operator => "operator",
@@ -208,12 +213,12 @@ impl<'a> PolicyContext<'a> {
             interval_s: bucket.interval.as_secs_f64(),
             counts: if bucket.costed_only { "costed" } else { "all" },
         });
-        let quotas = self.settings.rules.quotas.iter().zip(&self.books).filter(|(quota, _)| quota.enforce && !blocked);
-        ClassTerms {
+        let quotas = self.settings.rules.quotas.iter().zip(&self.quotas).filter(|(quota, _)| quota.enforce && !blocked);
+        ClassEntry {
             name: &class.name,
-            kinds: class.when.kinds.iter().map(|kind| kind.name()).collect(),
-            operators: class.when.operators.iter().filter_map(|id| self.public_name(*id)).collect(),
-            user_agents: &class.when.user_agents,
+            kinds: class.matcher.kinds.iter().map(|kind| kind.name()).collect(),
+            operators: class.matcher.operators.iter().filter_map(|id| self.public_name(*id)).collect(),
+            user_agents: &class.matcher.user_agents,
             blocked,
             crawl_delay_s: self.crawl_delay_of_class(id),
             bucket,
@@ -221,7 +226,7 @@ impl<'a> PolicyContext<'a> {
         }
     }
 
-    fn quota(&self, id: ClassId, class: &Class, quota: &'a Quota, view: &QuotaView) -> QuotaTerms<'a> {
+    fn quota(&self, id: ClassId, class: &Class, quota: &'a Quota, view: &QuotaView) -> QuotaEntry<'a> {
         let tier_set = quota.tiers_for(id).filter(|_| class.enforce && quota.enforced_for(id));
         let ceiling = if tier_set.is_some() { quota.shutoff_level(id) } else { quota.limit };
         let is_closed = view.closed_until.is_some_and(|until| until > self.now);
@@ -230,20 +235,20 @@ impl<'a> PolicyContext<'a> {
             false => ceiling.min(view.limit).saturating_sub(view.used).saturating_sub(view.reserved),
         };
         let of_class = view.by_class.get(usize::from(id.0));
-        let shed = of_class.filter(|_| tier_set.is_some()).map(|of_class| of_class.shed);
+        let shed = of_class.filter(|_| tier_set.is_some()).map(|of_class| of_class.shed_share);
         let paced = of_class.filter(|_| class.enforce && quota.enforced_pacing().is_some());
         let unplanned = paced.and_then(|of_class| Some(of_class.plan.as_ref()?.admit_share?.complement()));
-        let tier = |tier: &crate::policy::tier::Tier| TierTerms {
-            above: ratio(tier.above, quota.limit),
-            refused_ratio: tier.shed.ratio(),
+        let tier = |tier: &crate::policy::tier::Tier| TierEntry {
+            above: ratio(tier.threshold, quota.limit),
+            refused_ratio: tier.shed_share.ratio(),
         };
-        QuotaTerms {
+        QuotaEntry {
             name: &quota.name,
             remaining: ratio(left, view.limit),
             refused_ratio: if left.is_zero() { 1.0 } else { shed.max(unplanned).map_or(0.0, |shed| shed.ratio()) },
             tiers: tier_set.map_or_else(Vec::new, |tier_set| tier_set.tiers().iter().map(tier).collect()),
             window_ends: rfc3339(view.window_end),
-            units: self.config().units.then(|| UnitTerms { limit: view.limit.as_f64(), remaining: left.as_f64() }),
+            units: self.config().show_units.then(|| UnitEntry { limit: view.limit.as_f64(), remaining: left.as_f64() }),
         }
     }
 
@@ -264,7 +269,7 @@ impl<'a> PolicyContext<'a> {
 
     /// Returns true if a bot can be in the class, given the order of classes. A match by user agent counts as possible.
     fn accepts_bots(&self, class: ClassId, matcher: &ClassMatcher) -> bool {
-        let accepts = |kind| class_of(&self.settings.rules.classes, kind, None) == Some(class);
+        let accepts = |kind| find_bot_class(&self.settings.rules.classes, kind, None) == Some(class);
         let mut operators = (0..).map(OperatorId).take(self.operators.names().count());
         !matcher.user_agents.is_empty()
             || ClientKind::ALL.into_iter().filter(|kind| *kind != ClientKind::Human).any(accepts)
@@ -272,26 +277,26 @@ impl<'a> PolicyContext<'a> {
     }
 
     fn class_of_operator(&self, operator: OperatorId) -> Option<ClassId> {
-        class_of(&self.settings.rules.classes, ClientKind::VerifiedBot, Some(operator))
+        find_bot_class(&self.settings.rules.classes, ClientKind::VerifiedBot, Some(operator))
     }
 
     fn class_of_others(&self) -> Option<ClassId> {
-        class_of(&self.settings.rules.classes, ClientKind::DeclaredBot, None)
+        find_bot_class(&self.settings.rules.classes, ClientKind::DeclaredBot, None)
     }
 
-    fn name_of(&self, class: ClassId) -> Option<&'a str> {
+    fn class_name(&self, class: ClassId) -> Option<&'a str> {
         self.settings.rules.classes.get(usize::from(class.0)).map(|class| class.name.as_str())
     }
 
     fn crawl_delay_of(&self, operator: OperatorId) -> Option<u32> {
-        self.asked.per_operator.iter().find(|(id, _)| *id == operator).map(|(_, seconds)| *seconds)
+        self.crawl_delays.per_operator.iter().find(|(id, _)| *id == operator).map(|(_, seconds)| *seconds)
     }
 
     fn crawl_delay_of_class(&self, class: ClassId) -> Option<u32> {
         let ids = (0..).map(OperatorId).take(self.operators.names().count());
         let of_operators =
             ids.filter(|id| self.class_of_operator(*id) == Some(class)).map(|id| self.crawl_delay_of(id));
-        let of_others = (self.class_of_others() == Some(class)).then_some(self.asked.directives.default);
+        let of_others = (self.class_of_others() == Some(class)).then_some(self.crawl_delays.directives.default);
         let mut all = of_operators.chain(of_others);
         let first = all.next()??;
         all.all(|other| other == Some(first)).then_some(first)

@@ -1,10 +1,10 @@
 //! Renders the crawl policy as an HTML page.
 
-use super::document::{ClassTerms, Operator, PolicyDocument, QuotaTerms};
+use super::document::{ClassEntry, Operator, PolicyDocument, QuotaEntry};
 use crate::gateway::html::{Escaped, write_page_head};
 use std::fmt::{self, Write};
 
-pub(super) fn of(policy: &PolicyDocument<'_>) -> String {
+pub(super) fn render(policy: &PolicyDocument<'_>) -> String {
     let mut text = String::new();
     write(policy, &mut text).expect("writing to a String succeeds");
     text
@@ -38,7 +38,7 @@ fn write(policy: &PolicyDocument<'_>, out: &mut String) -> fmt::Result {
     out.write_str("</ul>\n")
 }
 
-fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
+fn write_class(class: &ClassEntry<'_>, out: &mut String) -> fmt::Result {
     writeln!(out, "<h2>Class {}</h2>\n<ul>", Escaped(class.name))?;
     let kinds: Vec<String> = class.kinds.iter().map(|kind| kind.replace('_', " ")).collect();
     let criteria = [
@@ -70,9 +70,9 @@ fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
     out.write_str("</ul>\n")
 }
 
-fn write_quota(quota: &QuotaTerms<'_>, out: &mut String) -> fmt::Result {
+fn write_quota(quota: &QuotaEntry<'_>, out: &mut String) -> fmt::Result {
     let (left, refused) = (Percent(quota.remaining), Percent(quota.refused_ratio));
-    write!(out, "<li>{}: {left} left until {}, ", Escaped(quota.name), Moment(&quota.window_ends))?;
+    write!(out, "<li>{}: {left} left until {}, ", Escaped(quota.name), TimestampText(&quota.window_ends))?;
     write!(out, "{refused} of requests refused now")?;
     for tier in &quota.tiers {
         write!(out, "; from {} used on, {} refused", Percent(tier.above), Percent(tier.refused_ratio))?;
@@ -104,7 +104,7 @@ struct DelayText(u32);
 struct Percent(f64);
 
 /// Formats an RFC 3339 timestamp.
-struct Moment<'a>(&'a str);
+struct TimestampText<'a>(&'a str);
 
 impl fmt::Display for DelayText {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,7 +118,7 @@ impl fmt::Display for Percent {
     }
 }
 
-impl fmt::Display for Moment<'_> {
+impl fmt::Display for TimestampText<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.0.replace('T', " ").replace('Z', " UTC");
         write!(out, "<time datetime=\"{}\">{shown}</time>", self.0)

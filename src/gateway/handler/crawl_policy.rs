@@ -26,8 +26,8 @@ impl RequestHandler {
             return response;
         }
         let worker = &self.0.worker;
-        let (current, format, uptime) = (context.current(), ResponseFormat::of(head), worker.monotonic_now());
-        let gather = || PolicyDocument::gather(worker.shared(), &current, context.started_at(), uptime);
+        let (current, format, uptime) = (context.current(), ResponseFormat::from_head(head), worker.monotonic_now());
+        let gather = || PolicyDocument::build(worker.shared(), &current, context.started_at(), uptime);
         let cached = current.crawl_policy.render(format.prefers_html, uptime, gather);
         let (mut response, bytes) =
             problem::cached_response(&cached, head.fields.get(Name::IfNoneMatch), format.wants_body);

@@ -25,7 +25,7 @@ use tokio::time::sleep;
 
 /// Maximum wait of a request for a lease. A burst can exceed the leased units; the next lease usually takes a few
 /// milliseconds, on a busy disk a second.
-const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_LEASE_WAIT: Duration = Duration::from_secs(2);
 
 /// A request before its evaluation.
 pub(super) struct IncomingRequest<'a> {
@@ -37,13 +37,13 @@ pub(super) struct IncomingRequest<'a> {
 
 /// A request with its evaluation.
 pub(super) struct EvaluatedRequest {
-    pub(super) origin: ClientAddress,
+    pub(super) client_address: ClientAddress,
     pub(super) key: ClientKey,
     /// True if a signature was checked, whatever the result.
     pub(super) signed: bool,
     /// Operator of the crawler, verified or claimed without evidence against it.
     pub(super) crawler: Option<OperatorId>,
-    pub(super) classified: Classification,
+    pub(super) classification: Classification,
     pub(super) observation: Option<Observation>,
     pub(super) route: usize,
     pub(super) decision: Decision,
@@ -71,23 +71,23 @@ impl RequestHandler {
         let worker = &self.0.worker;
         let rules = &current.settings.rules;
         let head = incoming.head;
-        let target = Target::of(head, &worker.shared().via.pseudonym, current.settings.limits.max_body_size)?;
+        let target = Target::parse(head, &worker.shared().via.pseudonym, current.settings.limits.max_body_size)?;
         current.untrusted_proxy.observe(&rules.trust, self.0.peer, &head.fields);
-        let origin = self.identify(&rules.trust, &head.fields);
+        let client_address = self.resolve_client_address(&rules.trust, &head.fields);
         let user_agent = head.fields.get(Name::UserAgent).unwrap_or_default();
         let (claim, browser) = worker.user_agent_claim(user_agent);
-        let signature = self.signature(incoming, current, origin.client, now);
+        let signature = self.signature(incoming, current, client_address.client, now);
         let claimed = claimed_operator(claim, signature);
         let proof = match claimed {
-            Some(operator) => worker.shared().operators.verify(operator, origin.client, worker.monotonic_now()),
+            Some(operator) => worker.shared().operators.verify(operator, client_address.client, worker.monotonic_now()),
             None => Proof::Unknown,
         };
         let admission = &current.admission;
         // A signed agent or a named bot does not claim to be a browser.
         let observation = match claim {
-            Claim::Browser | Claim::NoUserAgent if rules.behaviour.is_some() && !signature.identifies_agent() => {
-                let seen = observe::headers_seen(head, rules, &origin, self.0.peer);
-                let observed = observe::observed_request(head, &target, (origin.client, browser), seen);
+            Claim::Browser | Claim::NoUserAgent if rules.bot_detection.is_some() && !signature.identifies_agent() => {
+                let seen = observe::headers_seen(head, rules, &client_address, self.0.peer);
+                let observed = observe::observed_request(head, &target, (client_address.client, browser), seen);
                 Observation::observe(&observed, admission, now)
             }
             _ => None,
@@ -97,8 +97,8 @@ impl RequestHandler {
             host: &target.host,
             path: &target.path,
             query: target.query,
-            client: origin.client,
-            address_lists: current.lists_containing(origin.client),
+            client: client_address.client,
+            address_lists: current.lists_containing(client_address.client),
             user_agent,
             claim,
             proof,
@@ -107,10 +107,10 @@ impl RequestHandler {
             bot_score: observation.and_then(|observation| observation.score_if_suspected(admission)),
         };
         let credential_hash = |source: &CredentialSource| self.credential_hash(source, &head.fields);
-        let Evaluation { classified, route, key, decision } = admission.evaluate(&facts, credential_hash, now);
+        let Evaluation { classification, route, key, decision } = admission.evaluate(&facts, credential_hash, now);
         let observation = observation.map(|observation| observation.with_costly(!rules.routes[route].is_free()));
-        let crawler = match classified.kind {
-            ClientKind::VerifiedBot => classified.operator.or(claimed),
+        let crawler = match classification.kind {
+            ClientKind::VerifiedBot => classification.operator.or(claimed),
             ClientKind::DeclaredBot => claimed,
             _ => None,
         };
@@ -118,11 +118,11 @@ impl RequestHandler {
         let is_crawl_policy = rules.is_crawl_policy(&target.path);
         let is_robots_txt = decide::is_robots_txt_read(&head.method, &target.path);
         Ok(EvaluatedRequest {
-            origin,
+            client_address,
             key,
             signed,
             crawler,
-            classified,
+            classification,
             observation,
             route,
             decision,
@@ -151,20 +151,21 @@ impl RequestHandler {
             let secure = trust.trusts(*peer)
                 && head.fields.get(Name::ForwardedProto).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
             let message = SignedMessage { head, authority: target::host(head), secure, has_body: *has_body };
-            let policy = SignaturePolicy { unlisted: config.fetch_unlisted_keys, max_lifetime: config.max_lifetime };
+            let policy =
+                SignaturePolicy { fetch_unlisted_keys: config.fetch_unlisted_keys, max_lifetime: config.max_lifetime };
             let time = VerifyTime { now, uptime: worker.monotonic_now() };
             worker.shared().signatures.verify(&message, trust.key(client), policy, time)
         })
     }
 
-    /// Evaluates again once the ledger has granted a lease, or after [`LEDGER_TIMEOUT`].
+    /// Evaluates again once the ledger has granted a lease, or after [`MAX_LEASE_WAIT`].
     pub(super) async fn reevaluate_after_lease(
         &self,
         incoming: &IncomingRequest<'_>,
         ledger_responses: &Notify,
     ) -> (Rc<CurrentConfig>, Result<EvaluatedRequest, RequestError>) {
         let worker = &self.0.worker;
-        let mut timeout = pin!(sleep(LEDGER_TIMEOUT));
+        let mut timeout = pin!(sleep(MAX_LEASE_WAIT));
         loop {
             let mut notified = pin!(ledger_responses.notified());
             // Enabled before the lease state is read, so that no notification is missed.
@@ -178,7 +179,7 @@ impl RequestHandler {
         }
     }
 
-    fn identify(&self, trust: &ProxyTrust, fields: &Fields) -> ClientAddress {
+    fn resolve_client_address(&self, trust: &ProxyTrust, fields: &Fields) -> ClientAddress {
         let Some(name) = trust.source.header() else { return ClientAddress { client: self.0.peer, hops: Vec::new() } };
         let lines: SmallVec<[&[u8]; 2]> = fields.get_all_by_text(name).collect();
         trust.client(self.0.peer, &lines)
@@ -187,7 +188,7 @@ impl RequestHandler {
     /// Returns a hash of the client's credential: SipHash with a per-process key, because readers of the log may have
     /// the credential itself.
     fn credential_hash(&self, source: &CredentialSource, fields: &Fields) -> Option<u64> {
-        credential(source, fields).map(|value| self.0.worker.shared().secrets.hash_one(value))
+        credential(source, fields).map(|value| self.0.worker.shared().credential_hasher.hash_one(value))
     }
 }
 

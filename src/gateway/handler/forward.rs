@@ -26,14 +26,14 @@ impl RequestHandler {
         slots: Option<SlotGuard>,
     ) -> Response<ResponseBody> {
         let current = context.current();
-        let ConnectionContext { worker, watch: connection_state, .. } = &*self.0;
+        let ConnectionContext { worker, connection_state, .. } = &*self.0;
         self.prepare_upstream_request(&mut context);
         let limit = current.settings.limits.max_body_size;
         let body = RequestBody::streaming(body, limit, Rc::clone(connection_state), || worker.drain());
         let (result, backoff) = self.send_upstream(body, &mut context, slots).await;
         let upstream = match result {
             Ok(upstream) => upstream,
-            Err(error) => return self.origin_failed(context, &error, backoff),
+            Err(error) => return self.respond_to_origin_failure(context, &error, backoff),
         };
         let rules = &current.settings.rules;
         let quota = |id: crate::policy::QuotaId| &rules.quotas[usize::from(id.0)];
@@ -61,12 +61,12 @@ impl RequestHandler {
     ) -> (Result<UpstreamResponse, ForwardError>, Option<ThrottleRejection>) {
         let current = context.current();
         let worker = &self.0.worker;
-        let addresses = current.addresses.load_full();
+        let addresses = current.origin_addresses.load_full();
         let origin = &current.settings.origin;
-        let max_connections = origin.max_connections.div_ceil(worker.shared().workers);
+        let max_connections = origin.max_connections.div_ceil(worker.shared().worker_count);
         let uptime = worker.monotonic_tick().get();
         let clock = &worker.shared().clock;
-        let target = UpstreamTarget { origin, addresses: &addresses, uptime, clock, most_connections: max_connections };
+        let target = UpstreamTarget { origin, addresses: &addresses, uptime, clock, max_connections };
         context.begin_upstream(slots);
         let (permit, head) = context.permit_and_head();
         let result = worker.upstream().send(permit, head, body, &target).await;
@@ -82,21 +82,22 @@ impl RequestHandler {
         upstream: UpstreamResponse,
         beginning: Bytes,
     ) -> Response<ResponseBody> {
-        let UpstreamResponse { response: Response { status, mut fields, body }, lease, deadline } = upstream;
+        let UpstreamResponse { response: Response { status, mut fields, body }, pool_guard: lease, deadline } =
+            upstream;
         prepare_client_response(&context, status, &mut fields);
         context.begin_response(status);
         Response { status, fields, body: ResponseBody::streamed(beginning, body, lease, deadline, context) }
     }
 
     /// Responds to a failure of the origin. `Retry-After` covers the backoff of the scopes.
-    pub(super) fn origin_failed(
+    pub(super) fn respond_to_origin_failure(
         &self,
         mut context: Box<RequestContext>,
         error: &ForwardError,
         backoff: Option<ThrottleRejection>,
     ) -> Response<ResponseBody> {
         context.settle_unknown();
-        self.0.worker.note_failure(error);
+        self.0.worker.log_upstream_failure(error);
         let retry_after = backoff.map_or(Duration::ZERO, |rejection| rejection.retry_after);
         let problem = Problem::origin_failed(error, retry_after);
         if let ForwardError::PoolExhausted = error {
@@ -110,7 +111,8 @@ impl RequestHandler {
         let ConnectionContext { worker, peer, peer_text, .. } = &*self.0;
         let current = context.current();
         let rules = &current.settings.rules;
-        let ClientRequest { head, origin, classified, .. } = context.client_request_mut();
+        let ClientRequest { head, client_address: origin, classification: classified, .. } =
+            context.client_request_mut();
         let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);

@@ -27,7 +27,7 @@ pub(super) struct RequestHandler(Rc<ConnectionContext>);
 /// Client and worker of a connection.
 struct ConnectionContext {
     worker: Rc<Worker>,
-    watch: Rc<ConnectionState>,
+    connection_state: Rc<ConnectionState>,
     peer: IpAddr,
     peer_text: String,
 }
@@ -35,19 +35,19 @@ struct ConnectionContext {
 impl RequestHandler {
     pub(super) fn new(worker: Rc<Worker>, connection_state: Rc<ConnectionState>, peer: SocketAddr) -> Self {
         let peer = peer.ip().to_canonical();
-        Self(Rc::new(ConnectionContext { worker, watch: connection_state, peer, peer_text: peer.to_string() }))
+        Self(Rc::new(ConnectionContext { worker, connection_state, peer, peer_text: peer.to_string() }))
     }
 
     /// Handles one request. Always returns a response.
     pub(super) async fn handle(self, request: Request<ClientBody>) -> Response<ResponseBody> {
-        let ConnectionContext { worker, watch: connection_state, .. } = &*self.0;
+        let ConnectionContext { worker, connection_state, .. } = &*self.0;
         let mut current = worker.current();
         let Request { head, body } = request;
         connection_state.on_request_start(head.version);
         let incoming = IncomingRequest { head: &head, has_body: !body.is_end_stream(), signature: OnceCell::new() };
         let mut evaluated = self.evaluate(&incoming, &current, worker.now());
         if evaluated.as_ref().is_ok_and(EvaluatedRequest::waits_for_lease)
-            && let Some(ledger_responses) = &worker.shared().ledger_answers
+            && let Some(ledger_responses) = &worker.shared().ledger_responses
         {
             (current, evaluated) = Box::pin(self.reevaluate_after_lease(&incoming, ledger_responses)).await;
         }
@@ -56,15 +56,15 @@ impl RequestHandler {
             Err(error) => {
                 connection_state.on_request_end(false);
                 self.drain_body(&head, body);
-                return self.reject(error, ResponseFormat::of(&head));
+                return self.reject(error, ResponseFormat::from_head(&head));
             }
         };
         let EvaluatedRequest {
-            origin,
+            client_address: origin,
             key,
             signed,
             crawler,
-            classified,
+            classification: classified,
             observation,
             route,
             decision,
@@ -72,9 +72,10 @@ impl RequestHandler {
             is_robots_txt,
         } = evaluated;
         if let Some(operator) = crawler {
-            worker.shared().conduct.record_request(operator, is_robots_txt, worker.monotonic_now());
+            worker.shared().crawl_compliance.record_request(operator, is_robots_txt, worker.monotonic_now());
         }
-        let client_request = ClientRequest { head, origin, key, signed, classified, observation, route };
+        let client_request =
+            ClientRequest { head, client_address: origin, key, signed, classification: classified, observation, route };
         let id = worker.next_decision_id();
         let mut context =
             RequestContext::new(Rc::clone(worker), Rc::clone(connection_state), current, client_request, &decision, id);

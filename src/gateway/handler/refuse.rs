@@ -33,7 +33,7 @@ impl RequestHandler {
     ) -> (Response<ResponseBody>, u64) {
         let current = context.current();
         let status = problem.status();
-        let format = ResponseFormat::of(&context.client_request().head);
+        let format = ResponseFormat::from_head(&context.client_request().head);
         let (mut response, bytes) = problem.into_response(format, context.id(), &mut self.0.worker.scratch());
         let (rules, fields) = (&current.settings.rules, &mut response.fields);
         current.rate_limit_headers.write(rules, snapshot, context.started_at(), status, fields);
@@ -42,7 +42,7 @@ impl RequestHandler {
 
     /// Responds to a request that could not be parsed.
     pub(in crate::gateway) fn reject_unparsed(&self, error: crate::http1::Malformed) -> Response<ResponseBody> {
-        self.reject(RequestError::Unreadable(error), ResponseFormat::UNKNOWN)
+        self.reject(RequestError::Malformed(error), ResponseFormat::UNKNOWN)
     }
 
     /// Responds to a request that is not valid, and counts it as a response without a class.

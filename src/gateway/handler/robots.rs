@@ -53,7 +53,7 @@ impl RequestHandler {
         self.drain_body(&context.client_request().head, body);
         let worker = &self.0.worker;
         let cache = &worker.shared().robots_cache;
-        let conditions = ConditionalGet::of(&context.client_request().head);
+        let conditions = ConditionalGet::from_head(&context.client_request().head);
         let site = self.site_key(&context);
         let requester = requester(&context);
         let (lookup, _guard) =
@@ -68,7 +68,7 @@ impl RequestHandler {
         let method = std::mem::replace(&mut head.method, Method::GET);
         let target = std::mem::replace(&mut head.target, Uri::from_static(ROBOTS_TXT_PATH));
         strip_client_headers(&mut head.fields);
-        let (result, _) = self.send_upstream(RequestBody::none(), &mut context, None).await;
+        let (result, _) = self.send_upstream(RequestBody::empty(), &mut context, None).await;
         // The access log shows the client's request.
         let head = &mut context.client_request_mut().head;
         (head.method, head.target) = (method, target);
@@ -98,13 +98,13 @@ impl RequestHandler {
             }
             ReadResult::Failed(error) => return self.serve_stale(context, &conditions, old, &error),
         };
-        let UpstreamResponse { response, lease, .. } = upstream;
+        let UpstreamResponse { response, pool_guard: lease, .. } = upstream;
         let Response { fields, mut body, .. } = response;
         if let Some(connection) = body.take_connection() {
             lease.put_back(connection, context.uptime());
         }
         let content_type = fields.get(Name::ContentType).map(Bytes::copy_from_slice);
-        let fresh_for = robots::fresh_for(fields.all(Name::CacheControl));
+        let fresh_for = robots::ttl_from_cache_control(fields.all(Name::CacheControl));
         let original = OriginRobots { status: status.as_u16(), content_type, text };
         let cached = cache.insert(&site, original, fresh_for, requester, worker.monotonic_now());
         self.respond_cached(context, &conditions, &cached)
@@ -165,10 +165,10 @@ impl RequestHandler {
     ) -> Response<ResponseBody> {
         match old {
             Some(old) => {
-                self.0.worker.note_failure(error);
+                self.0.worker.log_upstream_failure(error);
                 self.respond_cached(context, conditions, &old)
             }
-            None => self.origin_failed(context, error, None),
+            None => self.respond_to_origin_failure(context, error, None),
         }
     }
 
@@ -187,19 +187,19 @@ impl RequestHandler {
         let Response { status, mut fields, .. } = upstream.response;
         prepare_client_response(&context, status, &mut fields);
         context.finish_local_response(status, 0);
-        Response { status, fields, body: ResponseBody::whole(Bytes::new()) }
+        Response { status, fields, body: ResponseBody::full(Bytes::new()) }
     }
 }
 
 impl ConditionalGet {
-    fn of(head: &RequestHead) -> Self {
+    fn from_head(head: &RequestHead) -> Self {
         let if_none_match = head.fields.get(Name::IfNoneMatch).map(<[u8]>::to_vec);
         Self { if_none_match, body: head.method != Method::HEAD }
     }
 }
 
 fn requester(context: &RequestContext) -> Requester {
-    match context.client_request().classified.kind {
+    match context.client_request().classification.kind {
         ClientKind::VerifiedBot => Requester::VerifiedCrawler,
         _ => Requester::Other,
     }

@@ -24,12 +24,12 @@ impl RequestHandler {
         let Ok(path) = normalize(head.target.path()) else { return AcquireOutcome::Acquired(None) };
         let input = PartitionInput {
             route: &current.settings.rules.routes[request.route].name,
-            host: &target::asked_host(head),
+            host: &target::request_host(head),
             path: &path,
             query: head.target.query(),
             header: &|name| partition::single_value(head.fields.get_all_by_text(name.as_str())),
         };
-        let class = request.classified.class;
+        let class = request.classification.class;
         current.admission.acquire_slots(
             request.key,
             class,

@@ -13,7 +13,7 @@ pub(in crate::gateway) fn cached_response(
     if_none_match: Option<&[u8]>,
     wants_body: bool,
 ) -> (Response<ResponseBody>, u64) {
-    let CachedRobots { edition: document, age, fresh_for } = cached;
+    let CachedRobots { document, age, ttl: fresh_for } = cached;
     let mut digits = itoa::Buffer::new();
     let mut fields = Fields::new();
     fields.append(Name::ETag, document.etag.as_bytes());
@@ -34,7 +34,7 @@ pub(in crate::gateway) fn cached_response(
         }
     }
     let length = body.len() as u64;
-    (Response { status, fields, body: ResponseBody::whole(body) }, length)
+    (Response { status, fields, body: ResponseBody::full(body) }, length)
 }
 
 fn status(status: u16) -> StatusCode {

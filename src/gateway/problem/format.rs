@@ -15,7 +15,7 @@ impl ResponseFormat {
     pub(in crate::gateway) const UNKNOWN: Self = Self { prefers_html: false, wants_body: true };
 
     /// Returns the format that the request prefers.
-    pub(in crate::gateway) fn of(head: &RequestHead) -> Self {
+    pub(in crate::gateway) fn from_head(head: &RequestHead) -> Self {
         // The usual value of programs.
         let is_wildcard = |accept: &&[u8]| *accept == b"*/*";
         let accept = head.fields.get(Name::Accept).filter(|accept| !is_wildcard(accept));

@@ -27,7 +27,7 @@ use std::time::Duration;
 use template::ProblemTemplate;
 
 /// `Retry-After` if the origin is unreachable.
-const ORIGIN_RETRY: Duration = Duration::from_secs(5);
+const ORIGIN_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 const JSON: &[u8] = b"application/problem+json";
 const HTML: &[u8] = b"text/html; charset=utf-8";
@@ -36,7 +36,7 @@ const HTML: &[u8] = b"text/html; charset=utf-8";
 pub(super) struct Problem<'a> {
     template: ProblemTemplate,
     reason: Option<Reason>,
-    violated: ViolatedPolicies<'a>,
+    violated_policies: ViolatedPolicies<'a>,
     retry_after: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Problem<'a> {
         Some(Self {
             template: ProblemTemplate::for_refusal(refusal.reason),
             reason: Some(refusal.reason),
-            violated: ViolatedPolicies(Some((rules, snapshot))),
+            violated_policies: ViolatedPolicies(Some((rules, snapshot))),
             retry_after: Some(refusal.retry_after(spread)),
         })
     }
@@ -72,27 +72,27 @@ impl<'a> Problem<'a> {
     /// Returns the problem of a failed origin, with the remaining `backoff` as the retry time.
     pub(super) fn origin_failed(error: &ForwardError, backoff: Duration) -> Self {
         if matches!(error, ForwardError::PoolExhausted) {
-            return Self::no_capacity(ORIGIN_RETRY);
+            return Self::no_capacity(ORIGIN_RETRY_AFTER);
         }
-        let problem = Self::plain(ProblemTemplate::for_forward_error(error));
+        let problem = Self::from_template(ProblemTemplate::for_forward_error(error));
         Self { retry_after: problem.retry_after.map(|seconds| seconds.max(ceil_seconds(backoff))), ..problem }
     }
 
     /// Returns the problem of a request that cannot be forwarded.
     pub(super) fn malformed(error: RequestError) -> Self {
-        Self::plain(ProblemTemplate::for_request_error(error))
+        Self::from_template(ProblemTemplate::for_request_error(error))
     }
 
     /// Returns the problem of a method that the crawl policy does not support.
     pub(super) fn method_not_allowed() -> Self {
-        Self::plain(ProblemTemplate::METHOD_NOT_ALLOWED)
+        Self::from_template(ProblemTemplate::METHOD_NOT_ALLOWED)
     }
 
     fn no_capacity(wait: Duration) -> Self {
         Self {
             template: ProblemTemplate::NO_CAPACITY,
             reason: Some(Reason::Throttle),
-            violated: ViolatedPolicies(None),
+            violated_policies: ViolatedPolicies(None),
             retry_after: Some(ceil_seconds(wait).max(1)),
         }
     }
@@ -102,14 +102,14 @@ impl<'a> Problem<'a> {
         Self {
             template: ProblemTemplate::BACKING_OFF,
             reason: Some(Reason::Backoff),
-            violated: ViolatedPolicies(None),
+            violated_policies: ViolatedPolicies(None),
             retry_after: Some(ceil_seconds(wait).max(1)),
         }
     }
 
-    fn plain(template: ProblemTemplate) -> Self {
-        let retry_after = (template.status >= 500).then(|| ceil_seconds(ORIGIN_RETRY));
-        Self { template, reason: None, violated: ViolatedPolicies(None), retry_after }
+    fn from_template(template: ProblemTemplate) -> Self {
+        let retry_after = (template.status >= 500).then(|| ceil_seconds(ORIGIN_RETRY_AFTER));
+        Self { template, reason: None, violated_policies: ViolatedPolicies(None), retry_after }
     }
 
     /// Returns the status of the response.
@@ -153,15 +153,15 @@ impl<'a> Problem<'a> {
             }
         };
         let length = sent.len() as u64;
-        (Response { status: self.status(), fields, body: ResponseBody::whole(sent) }, length)
+        (Response { status: self.status(), fields, body: ResponseBody::full(sent) }, length)
     }
 
     fn write_json(&self, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
-        text.write_str(self.template.until_id)?;
+        text.write_str(self.template.before_id)?;
         text.write_str(id)?;
         text.write_str(self.template.after_id)?;
         if self.reason.is_some() {
-            self.violated.write(text)?;
+            self.violated_policies.write(text)?;
             text.write_str("]}\n")?;
         }
         Ok(())
@@ -172,7 +172,7 @@ impl<'a> Problem<'a> {
         write_page_head(text, format_args!("{number} {}", status.canonical_reason().unwrap_or("Error")))?;
         writeln!(text, "<h1>{}</h1>\n<p>{}</p>", self.heading(), self.template.detail)?;
         if let Some(seconds) = self.retry_after {
-            writeln!(text, "<p>Please try again in {}.</p>", Wait(seconds))?;
+            writeln!(text, "<p>Please try again in {}.</p>", WaitText(seconds))?;
         }
         writeln!(text, "<p><small>Decision {id}</small></p>")
     }
@@ -190,14 +190,14 @@ impl ViolatedPolicies<'_> {
     fn write(self, text: &mut ScratchBuffer) -> fmt::Result {
         let Some((rules, snapshot)) = self.0 else { return Ok(()) };
         let Some(refusal) = snapshot.refusal else { return Ok(()) };
-        if refusal.quotas == 0 {
+        if refusal.quota_mask == 0 {
             text.write_char('"')?;
             text.write_str(&rules.classes[usize::from(snapshot.class.0)].name)?;
             return text.write_char('"');
         }
         let mut separator = "";
         for (index, usage) in snapshot.usages.iter().enumerate() {
-            if refusal.quotas >> index.min(7) & 1 == 1 {
+            if refusal.quota_mask >> index.min(7) & 1 == 1 {
                 text.write_str(separator)?;
                 text.write_char('"')?;
                 text.write_str(&rules.quotas[usize::from(usage.quota.0)].name)?;
@@ -210,9 +210,9 @@ impl ViolatedPolicies<'_> {
 }
 
 /// Formats a wait in words.
-struct Wait(u64);
+struct WaitText(u64);
 
-impl fmt::Display for Wait {
+impl fmt::Display for WaitText {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, unit) = match self.0 {
             seconds @ 0..=119 => (seconds, "second"),
@@ -229,9 +229,9 @@ mod tests {
 
     #[test]
     fn waits_are_shown_in_rounded_units() {
-        assert_eq!(Wait(1).to_string(), "1 second");
-        assert_eq!(Wait(600).to_string(), "10 minutes");
-        assert_eq!(Wait(40_000).to_string(), "12 hours");
+        assert_eq!(WaitText(1).to_string(), "1 second");
+        assert_eq!(WaitText(600).to_string(), "10 minutes");
+        assert_eq!(WaitText(40_000).to_string(), "12 hours");
     }
 
     #[test]
@@ -249,8 +249,8 @@ mod tests {
     fn refusal_has_reason_and_violated_policies() {
         let rules = Rules {
             trust: Default::default(),
-            behaviour: None,
-            lists: Vec::new(),
+            bot_detection: None,
+            address_list_names: Vec::new(),
             user_agent_rules: Vec::new(),
             classes: Vec::new(),
             quotas: Vec::new(),
@@ -259,7 +259,7 @@ mod tests {
             serves_crawl_policy: false,
         };
         for reason in Reason::ALL {
-            let refusal = crate::policy::Refusal { reason, quotas: 1, wait: Duration::from_secs(1) };
+            let refusal = crate::policy::Refusal { reason, quota_mask: 1, wait: Duration::from_secs(1) };
             let snapshot = RateLimitSnapshot {
                 class: crate::policy::ClassId(0),
                 route: 0,

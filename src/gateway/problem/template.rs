@@ -10,7 +10,7 @@ use crate::policy::Reason;
 pub(super) struct ProblemTemplate {
     pub(super) status: u16,
     pub(super) detail: &'static str,
-    pub(super) until_id: &'static str,
+    pub(super) before_id: &'static str,
     pub(super) after_id: &'static str,
 }
 
@@ -20,7 +20,7 @@ macro_rules! template {
         ProblemTemplate {
             status: $status,
             detail: $detail,
-            until_id: concat!(
+            before_id: concat!(
                 "{\"type\":\"",
                 $kind,
                 "\",\"title\":\"",
@@ -151,13 +151,13 @@ impl ProblemTemplate {
             }
             RequestError::TooLarge => plain!(413, "Payload Too Large", "The request body is too large."),
             RequestError::Loop => plain!(508, "Loop Detected", "The request has already passed through this gateway."),
-            RequestError::Unreadable(http1::Malformed::HeadTooLarge) => {
+            RequestError::Malformed(http1::Malformed::HeadTooLarge) => {
                 plain!(431, "Request Header Fields Too Large", "The request header is too large.")
             }
-            RequestError::Unreadable(http1::Malformed::TargetTooLong) => {
+            RequestError::Malformed(http1::Malformed::TargetTooLong) => {
                 plain!(414, "URI Too Long", "The request target is too long.")
             }
-            RequestError::Unreadable(_) => {
+            RequestError::Malformed(_) => {
                 plain!(400, "Bad Request", "The request is malformed or ambiguous HTTP/1.1.")
             }
         }

@@ -87,7 +87,7 @@ fn bucket<'a>(rules: &'a Rules, snapshot: RateLimitSnapshot<'_>) -> Option<MostR
         limit: bucket.capacity.into(),
         remaining,
         requests: remaining,
-        wait: if remaining == 0 { usage.next_after } else { usage.full_after },
+        wait: if remaining == 0 { usage.next_token_after } else { usage.full_after },
         fill: bucket.fill.into(),
         interval: bucket.interval,
     })
@@ -102,7 +102,7 @@ fn quota<'a>(
 ) -> MostRestrictive<'a> {
     let quota = &rules.quotas[usize::from(usage.quota.0)];
     let limit = quota.limit.floor();
-    let refusal = snapshot.refusal.filter(|refusal| refusal.quotas >> index.min(7) & 1 == 1);
+    let refusal = snapshot.refusal.filter(|refusal| refusal.quota_mask >> index.min(7) & 1 == 1);
     MostRestrictive {
         name: &quota.name,
         limit,
@@ -120,36 +120,40 @@ fn quota<'a>(
 /// Writes the Atlassian family, with `Retry-After` on every response: 0 while something remains, else the time until
 /// the refill.
 fn write_atlassian(policy: &MostRestrictive<'_>, status: StatusCode, fields: &mut Fields) {
-    number(fields, Name::XRateLimitLimit, policy.limit);
-    number(fields, Name::XRateLimitRemaining, policy.remaining);
-    number(fields, Name::XRateLimitIntervalSeconds, ceil_seconds(policy.interval));
-    number(fields, Name::XRateLimitFillRate, policy.fill);
+    insert_number(fields, Name::XRateLimitLimit, policy.limit);
+    insert_number(fields, Name::XRateLimitRemaining, policy.remaining);
+    insert_number(fields, Name::XRateLimitIntervalSeconds, ceil_seconds(policy.interval));
+    insert_number(fields, Name::XRateLimitFillRate, policy.fill);
     // Keep the `Retry-After` of an overloaded origin: the refill time would be too short.
     let is_overloaded = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
     if !is_overloaded && !fields.contains(Name::RetryAfter) {
         let wait = if policy.remaining > 0 { 0 } else { ceil_seconds(policy.wait).max(1) };
-        number(fields, Name::RetryAfter, wait);
+        insert_number(fields, Name::RetryAfter, wait);
     }
 }
 
 /// Writes the GitHub family. The reset is an absolute time, in seconds since 1970.
 fn write_github(policy: &MostRestrictive<'_>, now: Timestamp, fields: &mut Fields) {
-    number(fields, Name::XRateLimitLimit, policy.limit);
-    number(fields, Name::XRateLimitRemaining, policy.remaining);
-    number(fields, Name::XRateLimitUsed, policy.limit.saturating_sub(policy.remaining));
-    number(fields, Name::XRateLimitReset, ceil_seconds((now + policy.wait).saturating_duration_since(Timestamp(0))));
+    insert_number(fields, Name::XRateLimitLimit, policy.limit);
+    insert_number(fields, Name::XRateLimitRemaining, policy.remaining);
+    insert_number(fields, Name::XRateLimitUsed, policy.limit.saturating_sub(policy.remaining));
+    insert_number(
+        fields,
+        Name::XRateLimitReset,
+        ceil_seconds((now + policy.wait).saturating_duration_since(Timestamp(0))),
+    );
     fields.insert(Name::XRateLimitResource, policy.name.as_bytes());
 }
 
 /// Writes the family of the early drafts. The reset is in seconds from now. The limit has no policies after it,
 /// although the draft permits them: clients of this family parse a single number.
 fn write_draft_03(policy: &MostRestrictive<'_>, fields: &mut Fields) {
-    number(fields, Name::RateLimitLimit, policy.limit);
-    number(fields, Name::RateLimitRemaining, policy.remaining);
-    number(fields, Name::RateLimitReset, ceil_seconds(policy.wait));
+    insert_number(fields, Name::RateLimitLimit, policy.limit);
+    insert_number(fields, Name::RateLimitRemaining, policy.remaining);
+    insert_number(fields, Name::RateLimitReset, ceil_seconds(policy.wait));
 }
 
-fn number(fields: &mut Fields, name: Name, number: u64) {
+fn insert_number(fields: &mut Fields, name: Name, number: u64) {
     fields.insert(name, itoa::Buffer::new().format(number).as_bytes());
 }
 

@@ -31,7 +31,8 @@ impl RequestContext {
                 (Some(status.as_u16()), parse(fields, self.worker.now()))
             }
         };
-        let measured = self.route().measured && !result.is_ok_and(|response| cost::was_cache_hit(&response.fields));
+        let measured =
+            self.route().is_latency_sampled && !result.is_ok_and(|response| cost::was_cache_hit(&response.fields));
         let feedback = self.report(slots, status, measured, retry_after);
         feedback.delay_adjustments.iter().for_each(|(scope, adjustment)| log_delay_adjustment(scope, adjustment));
         for (scope, wait) in &feedback.entered_backoff {
@@ -68,12 +69,12 @@ impl RequestContext {
             let Some(sync) = &current.settings.rules.quotas[usize::from(quota.0)].sync_from else { continue };
             let now = *now.get_or_insert_with(|| self.worker.now());
             let reported = quota_sync::read(sync, status, fields, now);
-            self.worker.report_origin_count(&current, quota, window, reported.count, now);
-            if let Some(header) = reported.unreadable {
+            self.worker.report_origin_count(&current, quota, window, reported.report, now);
+            if let Some(header) = reported.unreadable_header {
                 self.worker.warn_unreadable_header(&current, quota, window, header);
             }
             if let Some(text) = reported.body_text {
-                self.body_scans.push(BodyScan::new(quota, window, reported.count, text));
+                self.body_scans.push(BodyScan::new(quota, window, reported.report, text));
             }
         }
     }
@@ -92,7 +93,7 @@ impl RequestContext {
         self.body_scans.retain_mut(|scan| {
             let is_found = scan.scan(data);
             if is_found {
-                let count = OriginReport { exhausted: true, ..scan.count };
+                let count = OriginReport { exhausted: true, ..scan.report };
                 worker.report_origin_count(current, scan.quota, scan.window, count, worker.now());
             }
             !is_found && !scan.is_done()
@@ -102,7 +103,8 @@ impl RequestContext {
 
 /// Logs a delay adjustment of a scope whose autothrottle has `log_adjustments: true`.
 fn log_delay_adjustment(scope: &str, adjustment: &Adjustment) {
-    let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old, new, reason } = adjustment;
+    let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old_delay: old, new_delay: new, reason } =
+        adjustment;
     info!(
         target: "autothrottle", scope, ?latency, status, ?old, ?new, why = reason,
         "Delay of {scope}: {old:?} -> {new:?}, {reason}"

@@ -13,16 +13,16 @@ impl RequestContext {
     /// Writes the record.
     pub(super) fn record(&self) {
         let rules = &self.current.settings.rules;
-        let ClientRequest { head, classified, observation, .. } = &self.visitor;
+        let ClientRequest { head, classification: classified, observation, .. } = &self.client_request;
         let names = self.worker.names(&self.current);
         let charges: SmallVec<[QuotaCharge<'_>; 2]> = self
-            .standings
+            .quota_usage
             .iter()
             .map(|usage| QuotaCharge {
                 quota: usage.quota,
                 quota_name: &rules.quotas[usize::from(usage.quota.0)].name,
-                expected: usage.cost,
-                settled: self.charged(usage).map_or(Units::ZERO, |charged| charged.settled),
+                cost: usage.cost,
+                charged: self.charged(usage).map_or(Units::ZERO, |charged| charged.settled),
                 used: usage.used,
                 sequence: usage.sequence,
                 settle_sequence: self.charged(usage).map_or(usage.sequence, |charged| charged.sequence),
@@ -31,11 +31,11 @@ impl RequestContext {
             .collect();
         let settled = self.worker.now();
         self.worker.telemetry().record(&Record {
-            admitted: self.began,
-            settled,
+            admitted_at: self.started_at,
+            settled_at: settled,
             id: self.id,
-            client: self.visitor.origin.client,
-            key: self.visitor.key,
+            client: self.client_request.client_address.client,
+            key: self.client_request.key,
             method: &head.method,
             host: target::host(head),
             path: head.target.path(),
@@ -45,35 +45,35 @@ impl RequestContext {
             bytes: self.bytes,
             user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
             referer: head.fields.get(Name::Referer),
-            headers_seen: observation.map_or(HeadersSeen::USER_AGENT, |observation| observation.seen()),
+            headers_seen: observation.map_or(HeadersSeen::USER_AGENT, |observation| observation.headers()),
             kind: classified.kind,
             class: classified.class,
             class_name: &rules.classes[usize::from(classified.class.0)].name,
             operator: classified.operator,
             evidence: &classified.evidence,
-            signed: self.visitor.signed,
+            signed: self.client_request.signed,
             bot_score: observation.and_then(|observation| observation.score()),
-            route: self.visitor.route,
+            route: self.client_request.route,
             route_name: &self.route().name,
             charges: &charges,
             bucket_sequence: self.bucket.map(|bucket| bucket.sequence),
-            outcome: match self.refused {
+            outcome: match self.refusal_reason {
                 Some(reason) => RecordedOutcome::Refused(reason),
-                None => RecordedOutcome::Admitted { shadow: self.shadow },
+                None => RecordedOutcome::Admitted { shadow_reason: self.shadow_reason },
             },
             retry_after_s: self.retry_after,
-            scope: self.refused_by.as_deref(),
-            tier: self.standings.iter().map(|usage| usage.tier).max(),
-            guarded: self.refused.is_none() && self.standings.iter().any(|usage| usage.guard_admitted),
+            scope: self.refusing_scope.as_deref(),
+            tier: self.quota_usage.iter().map(|usage| usage.tier).max(),
+            guard_admitted: self.refusal_reason.is_none() && self.quota_usage.iter().any(|usage| usage.guard_admitted),
             scope_wait: self.scope_wait,
             origin: self.is_upstream.then(|| UpstreamCall {
                 scopes: &self.route().scopes,
                 status: self.origin_status,
                 duration: self
                     .upstream_duration
-                    .unwrap_or_else(|| settled.saturating_duration_since(self.began + self.scope_wait)),
+                    .unwrap_or_else(|| settled.saturating_duration_since(self.started_at + self.scope_wait)),
             }),
-            total: settled.saturating_duration_since(self.began),
+            total: settled.saturating_duration_since(self.started_at),
             cache: None,
             names: &names,
         });

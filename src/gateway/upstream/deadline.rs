@@ -11,7 +11,7 @@ use std::time::Duration;
 /// All waits for the origin on one worker.
 pub(in crate::gateway) struct Deadlines {
     clock: Rc<Cell<Timestamp>>,
-    waits: RefCell<Slab<Wait>>,
+    waits: RefCell<Slab<DeadlineState>>,
 }
 
 /// The wait of one request: for the response head, then for each chunk of its body.
@@ -20,7 +20,7 @@ pub(in crate::gateway) struct Deadline {
     key: usize,
 }
 
-struct Wait {
+struct DeadlineState {
     limit: Duration,
     since: Option<Timestamp>,
     waker: Option<Waker>,
@@ -34,7 +34,7 @@ impl Deadlines {
 
     /// Returns a deadline that allows `limit` for each wait.
     pub(super) fn new_deadline(self: &Rc<Self>, limit: Duration) -> Deadline {
-        let key = self.waits.borrow_mut().insert(Wait { limit, since: None, waker: None, expired: false });
+        let key = self.waits.borrow_mut().insert(DeadlineState { limit, since: None, waker: None, expired: false });
         Deadline { deadlines: Rc::clone(self), key }
     }
 

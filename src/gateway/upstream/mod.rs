@@ -42,7 +42,7 @@ pub(super) struct Upstream {
 /// Response head of the origin, with the resources its body needs.
 pub(super) struct UpstreamResponse {
     pub(super) response: Response<OriginBody>,
-    pub(super) lease: PoolGuard,
+    pub(super) pool_guard: PoolGuard,
     pub(super) deadline: Deadline,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct UpstreamTarget<'a> {
     /// Wall clock, because time has passed before a retry.
     pub(super) clock: &'a Clock,
     /// Maximum connections of this worker.
-    pub(super) most_connections: usize,
+    pub(super) max_connections: usize,
 }
 
 /// Error of a forwarded request.
@@ -123,12 +123,12 @@ impl Upstream {
         let is_repeatable = is_idempotent(&head.method) && body.is_end_stream();
         let mut tries = 0;
         loop {
-            let (lease, connection) = match tries {
-                0 => self.pool.lease(target.origin, target.most_connections, target.addresses, target.uptime).await?,
+            let (pool_guard, connection) = match tries {
+                0 => self.pool.acquire(target.origin, target.max_connections, target.addresses, target.uptime).await?,
                 _ => self.pool.connect_new(target.origin, target.addresses).await?,
             };
             tries += 1;
-            let may_repeat = is_repeatable && lease.idle_for.is_some();
+            let may_repeat = is_repeatable && pool_guard.idle_for.is_some();
             permit.mark_sent();
             let mut sending = pin!(connection.send(head, body));
             let sent = std::future::poll_fn(|context| match sending.as_mut().poll(context) {
@@ -145,7 +145,7 @@ impl Upstream {
                 None => return Err(ForwardError::TimedOut { after }),
                 Some(Ok(response)) => {
                     deadline.reset();
-                    return Ok(UpstreamResponse { response, lease, deadline });
+                    return Ok(UpstreamResponse { response, pool_guard, deadline });
                 }
                 Some(Err(failed)) => failed,
             };
@@ -159,7 +159,7 @@ impl Upstream {
             } else if let Some(aborted) = upload.as_ref().and_then(|upload| upload.aborted()) {
                 return Err(ForwardError::ClientBody { too_large: aborted.too_large });
             } else if may_repeat && is_unanswered && permit.reserve_retry(target.clock.now()) {
-                body = RequestBody::none();
+                body = RequestBody::empty();
                 continue;
             }
             return Err(ForwardError::OriginClosed { source: failed.error });

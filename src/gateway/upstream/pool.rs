@@ -2,7 +2,7 @@
 
 use super::{Connection, ForwardError};
 use crate::config::settings::Origin;
-use crate::http1::Limits;
+use crate::http1::HeadLimits;
 use crate::policy::Timestamp;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,19 +21,19 @@ const MAX_WAITERS: usize = 1024;
 const LIVENESS_CHECK_AFTER: Duration = Duration::from_millis(100);
 
 /// Limits of a response head; a larger one is invalid.
-const LIMITS: Limits = Limits { size: 128 * 1024, fields: 100 };
+const LIMITS: HeadLimits = HeadLimits { size: 128 * 1024, fields: 100 };
 
 /// Pool of one worker's connections to the origin.
 pub(super) struct Pool {
-    idle: RefCell<Vec<Idle>>,
+    idle: RefCell<Vec<IdleConnection>>,
     open: Cell<usize>,
-    waiting: RefCell<VecDeque<oneshot::Sender<()>>>,
+    waiters: RefCell<VecDeque<oneshot::Sender<()>>>,
     /// Current origin; connections to a previous one are not reused.
     origin: RefCell<(String, u16)>,
     pool_generation: Cell<u64>,
 }
 
-struct Idle {
+struct IdleConnection {
     connection: Connection,
     since: Timestamp,
 }
@@ -52,14 +52,14 @@ impl Pool {
         Rc::new(Self {
             idle: RefCell::default(),
             open: Cell::new(0),
-            waiting: RefCell::default(),
+            waiters: RefCell::default(),
             origin: RefCell::default(),
             pool_generation: Cell::new(0),
         })
     }
 
     /// Returns a connection that is ready to send: an idle one, a new one, or the next that becomes free.
-    pub(super) async fn lease(
+    pub(super) async fn acquire(
         self: &Rc<Self>,
         origin: &Origin,
         max_connections: usize,
@@ -71,7 +71,7 @@ impl Pool {
         // back to back, so that a local origin is woken once for many of them.
         tokio::task::yield_now().await;
         loop {
-            if let Some(leased) = self.idle(now) {
+            if let Some(leased) = self.take_idle(now) {
                 return Ok(leased);
             }
             if self.open.get() < max_connections {
@@ -121,9 +121,9 @@ impl Pool {
         }
     }
 
-    fn idle(self: &Rc<Self>, now: Timestamp) -> Option<(PoolGuard, Connection)> {
+    fn take_idle(self: &Rc<Self>, now: Timestamp) -> Option<(PoolGuard, Connection)> {
         loop {
-            let Idle { mut connection, since } = self.idle.borrow_mut().pop()?;
+            let IdleConnection { mut connection, since } = self.idle.borrow_mut().pop()?;
             let idle_for = now.saturating_duration_since(since);
             let lease = PoolGuard {
                 pool: Rc::clone(self),
@@ -140,7 +140,7 @@ impl Pool {
     async fn wait(&self, max_wait: Duration) -> Result<(), ForwardError> {
         let (sender, receiver) = oneshot::channel();
         {
-            let mut waiters = self.waiting.borrow_mut();
+            let mut waiters = self.waiters.borrow_mut();
             waiters.retain(|waiter| !waiter.is_closed());
             if waiters.len() >= MAX_WAITERS {
                 return Err(ForwardError::PoolExhausted);
@@ -159,7 +159,7 @@ impl Pool {
     }
 
     fn wake_one(&self) {
-        let mut waiters = self.waiting.borrow_mut();
+        let mut waiters = self.waiters.borrow_mut();
         while let Some(waiter) = waiters.pop_front() {
             if waiter.send(()).is_ok() {
                 break;
@@ -172,7 +172,7 @@ impl PoolGuard {
     /// Returns the connection and its slot to the pool.
     pub(in crate::gateway) fn put_back(mut self, connection: Connection, now: Timestamp) {
         if self.pool_generation == self.pool.pool_generation.get() {
-            self.pool.idle.borrow_mut().push(Idle { connection, since: now });
+            self.pool.idle.borrow_mut().push(IdleConnection { connection, since: now });
             self.pool_generation = RETURNED;
             self.pool.wake_one();
         }

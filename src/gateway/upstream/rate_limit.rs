@@ -40,7 +40,7 @@ pub(in crate::gateway) fn exhausted_for(fields: &Fields, now: Timestamp) -> Opti
             .and_then(|reset| nonzero(reset.saturating_duration_since(now)));
     }
     let reset_if_exhausted = |remaining, reset_names: &[Name]| {
-        fields.get(remaining).and_then(units).filter(|left| left.is_zero())?;
+        fields.get(remaining).and_then(parse_units).filter(|left| left.is_zero())?;
         reset_names.iter().find_map(|name| time_until(fields.get(*name)?, fields, now))
     };
     reset_if_exhausted(Name::RateLimitRemaining, &[Name::RateLimitReset])
@@ -58,11 +58,11 @@ pub(in crate::gateway) fn most_restrictive(fields: &Fields, now: Timestamp) -> O
     let items = lines().flat_map(|line| quoted::split(line, b','));
     let parse_item = |item| {
         let parameters = || quoted::split(item, b';').skip(1);
-        Some((number(parameters(), &["r=", "a="])?, number(parameters(), &["t=", "w="])))
+        Some((parse_parameter(parameters(), &["r=", "a="])?, parse_parameter(parameters(), &["t=", "w="])))
     };
     let parse_line = |line| {
         let members = || quoted::split(line, b',');
-        Some((number(members(), &["remaining="])?, number(members(), &["reset="])))
+        Some((parse_parameter(members(), &["remaining="])?, parse_parameter(members(), &["reset="])))
     };
     let limits = items.filter_map(parse_item).chain(lines().filter_map(parse_line));
     let (left, reset) = limits.min_by_key(|&(left, reset)| (left, std::cmp::Reverse(reset)))?;
@@ -70,7 +70,7 @@ pub(in crate::gateway) fn most_restrictive(fields: &Fields, now: Timestamp) -> O
     Some(RemainingQuota { units: Units::from_whole(left), resets_at })
 }
 
-fn number<'a>(mut members: impl Iterator<Item = &'a [u8]>, keys: &[&str]) -> Option<u64> {
+fn parse_parameter<'a>(mut members: impl Iterator<Item = &'a [u8]>, keys: &[&str]) -> Option<u64> {
     let digits = members.find_map(|member| {
         let member = member.trim_ascii();
         keys.iter().find_map(|key| member.strip_prefix(key.as_bytes()))
@@ -79,7 +79,7 @@ fn number<'a>(mut members: impl Iterator<Item = &'a [u8]>, keys: &[&str]) -> Opt
 }
 
 /// Parses units such as `12` or `0.25`; a negative value is zero.
-pub(in crate::gateway) fn units(value: &[u8]) -> Option<Units> {
+pub(in crate::gateway) fn parse_units(value: &[u8]) -> Option<Units> {
     let text = std::str::from_utf8(value).ok()?.trim();
     match text.strip_prefix('-') {
         Some(magnitude) => magnitude.parse::<Units>().ok().map(|_| Units::ZERO),
@@ -93,7 +93,7 @@ fn time_until(value: &[u8], fields: &Fields, now: Timestamp) -> Option<Duration>
     match parse_reset_value(value)? {
         ResetValue::Delta(wait) => nonzero(wait),
         ResetValue::At(reset) => {
-            let origin_now = fields.get(Name::Date).and_then(|value| date(std::str::from_utf8(value).ok()?));
+            let origin_now = fields.get(Name::Date).and_then(|value| parse_date(std::str::from_utf8(value).ok()?));
             nonzero(reset.saturating_duration_since(origin_now.unwrap_or(now)))
         }
     }
@@ -131,11 +131,11 @@ fn parse_reset_value(value: &[u8]) -> Option<ResetValue> {
         Ok(seconds) if seconds < MIN_EPOCH_SECONDS => Some(ResetValue::Delta(Duration::from_secs_f64(seconds))),
         Ok(seconds) if seconds < MIN_EPOCH_MILLIS => Some(since_1970(seconds)),
         Ok(milliseconds) => Some(since_1970(milliseconds / 1e3)),
-        Err(_) => date(text).map(ResetValue::At),
+        Err(_) => parse_date(text).map(ResetValue::At),
     }
 }
 
-fn date(text: &str) -> Option<Timestamp> {
+fn parse_date(text: &str) -> Option<Timestamp> {
     if let Ok(time) = httpdate::parse_http_date(text) {
         return Some(Timestamp::default() + time.duration_since(UNIX_EPOCH).ok()?);
     }

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, Uri, Version};
 use http_body_util::{BodyExt, Empty, Full};
 use proptest::prelude::*;
 
-const LIMITS: Limits = Limits { size: 16 * 1024, fields: 100 };
+const LIMITS: HeadLimits = HeadLimits { size: 16 * 1024, fields: 100 };
 
 type SendResult<B> = Result<Response<ResponseBody<MockStream, B>>, SendFailure<B>>;
 
@@ -66,7 +66,7 @@ fn request_is_written_unchanged() {
 
 #[test]
 fn request_body_is_framed() {
-    fn sent<B: SendBody>(request: Request<B>) -> String {
+    fn written_request<B: SendBody>(request: Request<B>) -> String {
         let io = MockStream::default();
         let _ = send_over(io.clone(), request);
         assert_eq!(io.writes(), 1, "head and body are written together");
@@ -75,13 +75,13 @@ fn request_body_is_framed() {
     }
     let stream = || MockBody::all(["hello", "", " you"].map(|piece| Frame::data(Bytes::from(piece))));
     let chunks = "transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n4\r\n you\r\n0\r\n\r\n";
-    assert_eq!(sent(post(Full::<Bytes>::from("hello"))), "content-length: 5\r\n\r\nhello");
-    assert_eq!(sent(post(Empty::<Bytes>::new())), "content-length: 0\r\n\r\n");
-    assert_eq!(sent(post(stream())), chunks);
+    assert_eq!(written_request(post(Full::<Bytes>::from("hello"))), "content-length: 5\r\n\r\nhello");
+    assert_eq!(written_request(post(Empty::<Bytes>::new())), "content-length: 0\r\n\r\n");
+    assert_eq!(written_request(post(stream())), chunks);
     let mut contradictory = post(stream());
     contradictory.head.fields.append(Name::ContentLength, b"7");
     contradictory.head.fields.append(Name::TransferEncoding, b"gzip");
-    assert_eq!(sent(contradictory), chunks, "never both headers");
+    assert_eq!(written_request(contradictory), chunks, "never both headers");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn response_head_is_bounded() {
     assert!(with("a: b\r\n".repeat(99)).is_ok());
     assert!(matches!(with("a: b\r\n".repeat(100)), Err(Error::Malformed(Malformed::HeadTooLarge))));
     assert!(matches!(with(format!("a: {}\r\n", "b".repeat(20_000))), Err(Error::Malformed(Malformed::HeadTooLarge))));
-    let endless = MockStream::reads_from(["HTTP/1.1 200 OK\r\n", "a: b\r\n"]).then_repeats();
+    let endless = MockStream::reads_from(["HTTP/1.1 200 OK\r\n", "a: b\r\n"]).then_repeat_last();
     assert!(matches!(receive(endless, get()), Err(Error::Malformed(Malformed::HeadTooLarge))));
 }
 
@@ -167,24 +167,24 @@ fn response_head_is_bounded() {
 fn close_without_response_differs_from_truncation() {
     assert!(matches!(response_to(""), Err(Error::NoResponse)));
     assert!(matches!(response_to("H"), Err(Error::UnexpectedEof)));
-    assert!(matches!(receive(MockStream::default().then_fails(), get()), Err(Error::NoResponse)));
+    assert!(matches!(receive(MockStream::default().then_error(), get()), Err(Error::NoResponse)));
 }
 
 #[test]
 fn only_idle_connections_are_reused() {
-    const ONCE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+    const EMPTY_RESPONSE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
     let used = |io: MockStream| {
         let mut body = send_over(io, get()).expect("completes").expect("response").body;
         body.take_connection().expect("reusable connection")
     };
-    let mut idle = used(MockStream::reads_from([ONCE]));
+    let mut idle = used(MockStream::reads_from([EMPTY_RESPONSE]));
     assert!(idle.is_idle() && idle.is_idle_now());
     assert_eq!(idle.requests_sent(), 1);
     assert!(now_or_never(idle.send(&get().head, Empty::new())).is_none(), "sent and waiting");
     let closed: [fn() -> MockStream; 3] = [
-        || MockStream::reads_from([ONCE]).then_eof(),
-        || MockStream::reads_from([ONCE]).then_fails(),
-        || MockStream::reads_from([ONCE, "HTTP/1.1 200 OK"]),
+        || MockStream::reads_from([EMPTY_RESPONSE]).then_eof(),
+        || MockStream::reads_from([EMPTY_RESPONSE]).then_error(),
+        || MockStream::reads_from([EMPTY_RESPONSE, "HTTP/1.1 200 OK"]),
     ];
     for closed in closed {
         assert!(!used(closed()).is_idle() && !used(closed()).is_idle_now());
@@ -255,13 +255,13 @@ proptest! {
             "HTTP/1.1 200 OK\r\nx-a: 1\r\n\r\nhello world, and so on until the end",
         ][case];
         let whole = receive(MockStream::reads_from([text]).then_eof(), get()).expect("valid response");
-        let cut = receive(MockStream::cut(text.as_bytes(), &cuts).then_eof(), get()).expect("same response");
+        let cut = receive(MockStream::reads_in_segments(text.as_bytes(), &cuts).then_eof(), get()).expect("same response");
         prop_assert_eq!(whole, cut);
     }
 
     #[test]
     fn arbitrary_bytes_never_panic(start in 0usize..4, bytes: Vec<u8>) {
         let start = ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"][start];
-        let _ = receive(MockStream::cut(&[start.as_bytes(), &bytes].concat(), &[]).then_eof(), get());
+        let _ = receive(MockStream::reads_in_segments(&[start.as_bytes(), &bytes].concat(), &[]).then_eof(), get());
     }
 }

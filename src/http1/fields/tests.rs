@@ -1,12 +1,12 @@
 use super::super::head::HeadReader;
-use super::super::{Limits, Malformed, RequestHead};
+use super::super::{HeadLimits, Malformed, RequestHead};
 use super::*;
 use bytes::BytesMut;
 use proptest::prelude::*;
 
 fn read_head(text: &str) -> RequestHead {
     let mut buffer = BytesMut::from(format!("GET / HTTP/1.1\r\n{text}\r\n").as_str());
-    let mut reader = HeadReader::new(Limits { size: 64 * 1024, fields: 100 });
+    let mut reader = HeadReader::new(HeadLimits { size: 64 * 1024, fields: 100 });
     reader.request(&mut buffer).expect("valid head").expect("complete head").0
 }
 
@@ -27,7 +27,7 @@ fn unusual_field_lines_are_normalized() {
     let fields = read_head("a:b\r\nc: \t d \r\ne:\r\n").fields;
     assert_eq!(serialized(&fields), "a: b\r\nc: d\r\ne: \r\n");
     let mut response = BytesMut::from("HTTP/1.1 200 OK\na: b\nc:d\n\n");
-    let mut reader = HeadReader::new(Limits { size: 64 * 1024, fields: 100 });
+    let mut reader = HeadReader::new(HeadLimits { size: 64 * 1024, fields: 100 });
     let head = reader.response(&mut response).expect("LF only is valid from an origin").expect("complete head");
     assert_eq!(serialized(&head.fields), "a: b\r\nc: d\r\n");
 }
@@ -78,7 +78,7 @@ proptest! {
         let mut buffer = BytesMut::from(text.as_bytes());
         let _ = buffer.split_off(ends[at.index(ends.len())]);
         buffer.extend_from_slice(&text.as_bytes()[ends[at.index(ends.len())] + 1..]);
-        let result = HeadReader::new(Limits { size: 64 * 1024, fields: 100 }).request(&mut buffer);
+        let result = HeadReader::new(HeadLimits { size: 64 * 1024, fields: 100 }).request(&mut buffer);
         prop_assert!(matches!(result, Err(Malformed::BareLf)), "{:?}", result.map(|head| head.is_some()));
     }
 

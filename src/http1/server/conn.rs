@@ -126,7 +126,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
             }
             // Only received data grows the buffer: a declared length does not allocate memory.
             if ready!(incoming.poll_read(io, context, 0))? == 0 {
-                return Poll::Ready(Err(BodyError::CutShort));
+                return Poll::Ready(Err(BodyError::UnexpectedEof));
             }
         }
     }

@@ -24,7 +24,7 @@ pub struct RequestBody<IO>(Option<SharedConn<IO>>);
 pub enum BodyError {
     /// The client closed the connection.
     #[error("client closed the connection")]
-    CutShort,
+    UnexpectedEof,
     /// The body violates HTTP/1.1.
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -47,7 +47,7 @@ pub(super) fn new_request<IO>(
         is_http10,
         is_head: head.method == Method::HEAD,
         keeps_alive: framing.keeps_alive(version),
-        takes_trailers: framing.accepts_trailers,
+        accepts_trailers: framing.accepts_trailers,
     };
     let body = RequestBody((length != BodyLength::Exact(0)).then(|| conn.clone()));
     Ok((response_context, Request { head, body }))

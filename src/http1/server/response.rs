@@ -78,7 +78,8 @@ fn frame_response<B: Body>(
         Some(length) => ResponseFraming { coding: BodyCoding::Exact(length), content_length: Some(length) },
         None if response_context.is_http10 => ResponseFraming { coding: BodyCoding::UntilClose, content_length: None },
         None => {
-            let trailers = if response_context.takes_trailers { chunked::announced(fields) } else { Vec::new() };
+            let trailers =
+                if response_context.accepts_trailers { chunked::announced_trailers(fields) } else { Vec::new() };
             ResponseFraming { coding: BodyCoding::Chunked(trailers), content_length: None }
         }
     }

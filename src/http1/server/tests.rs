@@ -1,5 +1,5 @@
-use super::super::test_io::{Boxed, MockBody, MockStream, now_or_never};
-use super::super::{DateCache, Fields, Limits, Name};
+use super::super::test_io::{DynBody, MockBody, MockStream, now_or_never};
+use super::super::{DateCache, Fields, HeadLimits, Name};
 use super::*;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
@@ -10,10 +10,10 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::rc::Rc;
 
-const LIMITS: Limits = Limits { size: 16 * 1024, fields: 20 };
+const LIMITS: HeadLimits = HeadLimits { size: 16 * 1024, fields: 20 };
 const DATE: &str = "date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
-type TestResponse = Response<Boxed>;
+type TestResponse = Response<DynBody>;
 
 /// Outcome of a connection.
 #[derive(Debug, PartialEq)]
@@ -100,7 +100,7 @@ async fn receive(request: Request<RequestBody<MockStream>>) -> ReceivedRequest {
 }
 
 fn ok_response<B: Body<Data = Bytes, Error = Infallible> + Unpin + 'static>(body: B) -> TestResponse {
-    Response { status: StatusCode::OK, fields: Fields::new(), body: Boxed::new(body) }
+    Response { status: StatusCode::OK, fields: Fields::new(), body: DynBody::new(body) }
 }
 
 /// Returns the output for a client that sends `text` and gets the response of `respond`.
@@ -165,7 +165,7 @@ fn malformed_request_is_rejected_and_ends_the_connection() {
 fn target_beyond_the_uri_limit_gets_414() {
     let io = MockStream::reads_from([format!("GET /{} HTTP/1.1\r\n\r\n", "b".repeat(66_000))]);
     let (dates, finish) = (DateCache::new(), Cell::new(false));
-    let limits = Limits { size: 1 << 20, fields: 20 };
+    let limits = HeadLimits { size: 1 << 20, fields: 20 };
     let options = ServeOptions { limits, finish: &finish, date: || dates.text(0), on_malformed: refuse };
     let _ = now_or_never(serve(io.clone(), BytesMut::new(), options, |_| async { ok_response(Empty::new()) }));
     assert!(io.written().starts_with("HTTP/1.1 414 URI Too Long\r\n"));
@@ -308,8 +308,8 @@ fn short_unread_body_is_skipped() {
 
 #[test]
 fn disconnect_drops_the_pending_service_future() {
-    struct Dropped(Rc<Cell<bool>>);
-    impl Drop for Dropped {
+    struct DropFlag(Rc<Cell<bool>>);
+    impl Drop for DropFlag {
         fn drop(&mut self) {
             self.0.set(true);
         }
@@ -317,7 +317,7 @@ fn disconnect_drops_the_pending_service_future() {
     let serve_io = |io: MockStream, responds: bool| {
         let dropped = Rc::new(Cell::new(false));
         let outcome = serve_with(io, false, |_| {
-            let guard = Dropped(Rc::clone(&dropped));
+            let guard = DropFlag(Rc::clone(&dropped));
             async move {
                 let _guard = guard;
                 if !responds {
@@ -335,7 +335,7 @@ fn disconnect_drops_the_pending_service_future() {
         "also within a response"
     );
     assert_eq!(serve_io(MockStream::reads_from([get(""), get("")]).then_eof(), false).0, ServeOutcome::Closed);
-    let endless = MockStream::reads_from([get(""), "x".repeat(1000)]).then_repeats();
+    let endless = MockStream::reads_from([get(""), "x".repeat(1000)]).then_repeat_last();
     assert_eq!(serve_io(endless.clone(), false).0, ServeOutcome::Pending);
     assert!(endless.reads() < 40, "reading ahead is bounded: {}", endless.reads());
 }
@@ -361,7 +361,7 @@ fn truncated_body_is_incomplete() {
     assert_ne!(outcome, ServeOutcome::Pending);
 }
 
-const CONVERSATION: &str = "\r\nGET /a?b HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2\r\n\r\n\
+const PIPELINED_REQUESTS: &str = "\r\nGET /a?b HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2\r\n\r\n\
     POST /b HTTP/1.1\r\nhost: a\r\ncontent-length: 11\r\n\r\nhello world\
     POST /c HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n1\r\n!\r\n0\r\nx-sum: 1\r\n\r\n\
     GET /d HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -369,7 +369,7 @@ const CONVERSATION: &str = "\r\nGET /a?b HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2
 proptest! {
     #[test]
     fn request_parsing_is_independent_of_read_sizes(cuts in proptest::collection::vec(1usize..40, 0..200)) {
-        let (whole, cut) = (MockStream::reads_from([CONVERSATION]), MockStream::cut(CONVERSATION.as_bytes(), &cuts));
+        let (whole, cut) = (MockStream::reads_from([PIPELINED_REQUESTS]), MockStream::reads_in_segments(PIPELINED_REQUESTS.as_bytes(), &cuts));
         prop_assert_eq!(serve_and_record(whole.clone()), serve_and_record(cut.clone()));
         prop_assert_eq!(whole.written(), cut.written());
         prop_assert_eq!(whole.written().matches("200 OK").count(), 4);
@@ -378,6 +378,6 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(start in 0usize..4, bytes: Vec<u8>, cuts in proptest::collection::vec(1usize..9, 0..9)) {
         let start = ["", "GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", "POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\n"][start];
-        serve_and_record(MockStream::cut(&[start.as_bytes(), &bytes].concat(), &cuts).then_eof());
+        serve_and_record(MockStream::reads_in_segments(&[start.as_bytes(), &bytes].concat(), &cuts).then_eof());
     }
 }

@@ -22,7 +22,7 @@ pub(in crate::ledger) trait StateDir: Send + 'static {
 
 /// A directory with an exclusive lock for this process.
 pub(in crate::ledger) struct LockedDir {
-    folder: PathBuf,
+    dir: PathBuf,
     open: Vec<(String, File)>,
     /// Lock file, open as long as the directory is in use.
     _lock: File,
@@ -43,7 +43,7 @@ impl LockedDir {
         let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
         let lock = lock.map_err(DirError::Other)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { folder: dir.to_owned(), open: Vec::new(), _lock: lock }),
+            Ok(()) => Ok(Self { dir: dir.to_owned(), open: Vec::new(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(DirError::Locked),
             Err(TryLockError::Error(error)) => Err(DirError::Other(error)),
         }
@@ -53,7 +53,7 @@ impl LockedDir {
         if let Some(index) = self.open.iter().position(|(open, _)| open == name) {
             return Ok(&self.open[index].1);
         }
-        let file = OpenOptions::new().read(true).write(true).open(self.folder.join(name))?;
+        let file = OpenOptions::new().read(true).write(true).open(self.dir.join(name))?;
         self.open.push((name.to_owned(), file));
         Ok(&self.open[self.open.len() - 1].1)
     }
@@ -62,7 +62,7 @@ impl LockedDir {
 impl StateDir for LockedDir {
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
-        match File::open(self.folder.join(name)).and_then(|mut file| file.read_to_end(&mut bytes)) {
+        match File::open(self.dir.join(name)).and_then(|mut file| file.read_to_end(&mut bytes)) {
             Ok(_) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -70,7 +70,7 @@ impl StateDir for LockedDir {
     }
 
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let new = self.folder.join(format!("{name}.new"));
+        let new = self.dir.join(format!("{name}.new"));
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
         let written = file.write_all(bytes).and_then(|()| file.sync_all());
         if let Err(error) = written {
@@ -78,8 +78,8 @@ impl StateDir for LockedDir {
             return Err(error);
         }
         self.open.retain(|(open, _)| open != name);
-        fs::rename(&new, self.folder.join(name))?;
-        File::open(&self.folder)?.sync_all()
+        fs::rename(&new, self.dir.join(name))?;
+        File::open(&self.dir)?.sync_all()
     }
 
     fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -91,6 +91,6 @@ impl StateDir for LockedDir {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.dir.join(name)
     }
 }

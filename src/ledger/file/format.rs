@@ -11,14 +11,16 @@ use std::time::Duration;
 #[derive(Serialize, Deserialize)]
 pub(in crate::ledger) struct LedgerRecord {
     /// Number of starts on this file, which identifies the incarnation.
-    pub(in crate::ledger) life: u64,
+    #[serde(rename = "life")]
+    pub(in crate::ledger) incarnation: u64,
     quotas: BTreeMap<String, QuotaRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct QuotaRecord {
     /// Evicted windows, in nanoseconds: they start before the first value and are about as long as the second.
-    forgotten: (u64, u64),
+    #[serde(rename = "forgotten")]
+    evicted: (u64, u64),
     windows: BTreeMap<u64, WindowRecord>,
 }
 
@@ -35,7 +37,8 @@ struct WindowRecord {
 /// power cut may.
 #[derive(Serialize, Deserialize, Default)]
 pub(in crate::ledger) struct JournalRecord {
-    pub(in crate::ledger) life: u64,
+    #[serde(rename = "life")]
+    pub(in crate::ledger) incarnation: u64,
     /// Id of the boot. After another boot, writes to this file may be lost.
     pub(in crate::ledger) boot: String,
     /// Highest number of the ledger record that the marks are valid for.
@@ -46,27 +49,27 @@ pub(in crate::ledger) struct JournalRecord {
 /// Units taken of a window, and an upper bound of those taken until a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ledger) struct JournalMark {
-    pub(in crate::ledger) most: Units,
+    pub(in crate::ledger) max_taken: Units,
     pub(in crate::ledger) taken: Units,
 }
 
-pub(in crate::ledger) type ByWindow = BTreeMap<(String, u64), JournalMark>;
+pub(in crate::ledger) type JournalMarks = BTreeMap<(String, u64), JournalMark>;
 
 impl LedgerRecord {
-    pub(in crate::ledger) fn of(incarnation: u64, table: &LeaseTable) -> Self {
-        let quotas = table.quotas.iter().map(|(name, quota)| (name.clone(), QuotaRecord::of(quota)));
-        Self { life: incarnation, quotas: quotas.collect() }
+    pub(in crate::ledger) fn new(incarnation: u64, table: &LeaseTable) -> Self {
+        let quotas = table.quotas.iter().map(|(name, quota)| (name.clone(), QuotaRecord::from_windows(quota)));
+        Self { incarnation, quotas: quotas.collect() }
     }
 
-    pub(in crate::ledger) fn table(self) -> LeaseTable {
-        let quotas = self.quotas.into_iter().map(|(name, quota)| (name, quota.series()));
+    pub(in crate::ledger) fn into_table(self) -> LeaseTable {
+        let quotas = self.quotas.into_iter().map(|(name, quota)| (name, quota.into_windows()));
         LeaseTable { quotas: quotas.collect() }
     }
 }
 
 impl QuotaRecord {
-    fn of(quota: &QuotaWindows) -> Self {
-        let EvictedWindows { before, longest } = quota.forgotten;
+    fn from_windows(quota: &QuotaWindows) -> Self {
+        let EvictedWindows { latest_end: before, max_length: longest } = quota.evicted;
         let windows = quota.windows.iter().map(|(&id, window)| {
             let span = window.span.map(|span| (span.start.0, span.end.0));
             // Omit previous incarnations without units.
@@ -78,33 +81,33 @@ impl QuotaRecord {
             (id, WindowRecord { span, holdings: holdings.map(milli).collect() })
         });
         let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-        Self { forgotten: (before.0, longest), windows: windows.collect() }
+        Self { evicted: (before.0, longest), windows: windows.collect() }
     }
 
-    fn series(self) -> QuotaWindows {
-        let (before, longest) = self.forgotten;
+    fn into_windows(self) -> QuotaWindows {
+        let (before, longest) = self.evicted;
         let windows = self.windows.into_iter().map(|(id, window)| {
             let span = window.span.map(|(start, end)| Span { start: Timestamp(start), end: Timestamp(end) });
             let units = |(held, taken)| Holding { held: Units::from_milli(held), taken: Units::from_milli(taken) };
             let holdings = window.holdings.into_iter().map(|(holder, holding)| (holder, units(holding)));
             (id, LeasedWindow { span, holdings: holdings.collect() })
         });
-        let forgotten = EvictedWindows { before: Timestamp(before), longest: Duration::from_nanos(longest) };
-        QuotaWindows { windows: windows.collect(), forgotten }
+        let evicted = EvictedWindows { latest_end: Timestamp(before), max_length: Duration::from_nanos(longest) };
+        QuotaWindows { windows: windows.collect(), evicted }
     }
 }
 
 impl JournalRecord {
-    pub(in crate::ledger) fn of(incarnation: u64, boot: &str, number: u64, marks: &ByWindow) -> Self {
+    pub(in crate::ledger) fn new(incarnation: u64, boot: &str, number: u64, marks: &JournalMarks) -> Self {
         let row = |((quota, id), mark): (&(String, u64), &JournalMark)| {
-            (quota.clone(), *id, mark.most.milli(), mark.taken.milli())
+            (quota.clone(), *id, mark.max_taken.milli(), mark.taken.milli())
         };
-        Self { life: incarnation, boot: boot.to_owned(), number, marks: marks.iter().map(row).collect() }
+        Self { incarnation, boot: boot.to_owned(), number, marks: marks.iter().map(row).collect() }
     }
 
-    pub(in crate::ledger) fn by_window(self) -> ByWindow {
+    pub(in crate::ledger) fn into_marks(self) -> JournalMarks {
         let mark = |(quota, id, max_taken, taken)| {
-            ((quota, id), JournalMark { most: Units::from_milli(max_taken), taken: Units::from_milli(taken) })
+            ((quota, id), JournalMark { max_taken: Units::from_milli(max_taken), taken: Units::from_milli(taken) })
         };
         self.marks.into_iter().map(mark).collect()
     }

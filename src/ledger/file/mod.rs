@@ -17,7 +17,7 @@ use super::lease_table::{Holder, Holding, LeaseTable};
 use super::store::{Lease, LeaseRequest, Store, StoreError};
 
 use crate::ledger::file::dir::{DirError, LockedDir, StateDir};
-use crate::ledger::file::format::{ByWindow, JournalMark, JournalRecord, LedgerRecord};
+use crate::ledger::file::format::{JournalMark, JournalMarks, JournalRecord, LedgerRecord};
 use crate::ledger::file::open_error::OpenError;
 use crate::ledger::file::record_file::{RecordFile, RecordFileError};
 use crate::policy::{Timestamp, Units};
@@ -35,7 +35,7 @@ const JOURNAL: (&str, &[u8; 8]) = ("journal", b"journal\0");
 const LOCAL_HOLDER: Holder = 1;
 
 /// Maximum number of syncs per second; as many may run at once after an idle second.
-const SYNCS_PER_SECOND: u64 = 20;
+const MAX_SYNCS_PER_SECOND: u64 = 20;
 
 /// Maximum delay of changes that need not be durable at once; the next lease includes them, too.
 const MAX_UNSYNCED_AGE: Duration = Duration::from_secs(1);
@@ -51,18 +51,18 @@ pub struct FileStore(Inner<LockedDir>);
 
 /// [`FileStore`] for any directory type.
 pub(super) struct Inner<F> {
-    folder: F,
+    dir: F,
     ledger: RecordFile,
     journal: Option<RecordFile>,
     incarnation: u64,
     boot: String,
     table: LeaseTable,
-    marks: ByWindow,
+    marks: JournalMarks,
     /// Content of the journal, to avoid writing it twice.
-    written: Option<(u64, ByWindow)>,
+    written: Option<(u64, JournalMarks)>,
     lost: BTreeMap<String, Units>,
     uptime: Uptime,
-    syncs: SyncLimiter,
+    sync_limiter: SyncLimiter,
     last_warned: Option<Timestamp>,
     /// Error of the last attempt to make leases durable.
     pub(super) last_error: Option<String>,
@@ -83,14 +83,14 @@ impl FileStore {
     pub fn open(dir: &Path, boot: &str, uptime: Uptime, now: Timestamp) -> Result<Self, OpenError> {
         let locked_dir = LockedDir::lock(dir).map_err(|error| match error {
             DirError::Locked => OpenError::Locked(dir.to_owned()),
-            DirError::Other(source) => OpenError::Folder { folder: dir.to_owned(), source },
+            DirError::Other(source) => OpenError::Directory { path: dir.to_owned(), source },
         })?;
         Inner::open(locked_dir, boot, uptime, now).map(Self)
     }
 
     /// Returns the number of syncs for leases.
-    pub fn syncs(&self) -> u64 {
-        self.0.syncs.count
+    pub fn sync_count(&self) -> u64 {
+        self.0.sync_limiter.count
     }
 }
 
@@ -127,24 +127,24 @@ impl<F: StateDir> Inner<F> {
         let path = dir.path(name);
         let bytes = dir.read(name).map_err(|source| OpenError::Read { path: path.clone(), source })?;
         let read = bytes.map(|bytes| RecordFile::read(name, kind, &bytes)).transpose();
-        let (ledger, before) = match read.map_err(|error| OpenError::of(error, &path))? {
+        let (ledger, before) = match read.map_err(|error| OpenError::from_record_error(error, &path))? {
             Some((file, record)) => {
                 let ledger_record = serde_json::from_slice::<LedgerRecord>(&record);
-                let ledger_record =
-                    ledger_record.map_err(|_| OpenError::of(RecordFileError::Damaged("invalid record"), &path))?;
+                let ledger_record = ledger_record
+                    .map_err(|_| OpenError::from_record_error(RecordFileError::Damaged("invalid record"), &path))?;
                 (Some(file), Some(ledger_record))
             }
             None => (None, None),
         };
-        let (last_incarnation, mut table) =
-            before.map_or_else(Default::default, |ledger_record| (ledger_record.life, ledger_record.table()));
+        let (last_incarnation, mut table) = before
+            .map_or_else(Default::default, |ledger_record| (ledger_record.incarnation, ledger_record.into_table()));
         let number = ledger.as_ref().map_or(0, |file| file.number);
         let (journal, marks) = read_journal(&dir, last_incarnation, boot, number);
         let mut lost = BTreeMap::new();
         table.retire_holder(LOCAL_HOLDER, now, |quota, window, durable| {
             let mark = marks.get(&(quota.to_owned(), window));
             // Reported usage counts even beyond the lease, after a manual correction or for an unenforced quota.
-            let taken = mark.map_or(durable.held, |mark| mark.most.min(durable.held).max(mark.taken));
+            let taken = mark.map_or(durable.held, |mark| mark.max_taken.min(durable.held).max(mark.taken));
             let known_taken = mark.map_or(durable.taken, |mark| mark.taken.max(durable.taken)).min(taken);
             let sum: &mut Units = lost.entry(quota.to_owned()).or_default();
             *sum = sum.saturating_add(taken.saturating_sub(known_taken));
@@ -152,7 +152,7 @@ impl<F: StateDir> Inner<F> {
         });
 
         let incarnation = last_incarnation + 1;
-        let record = encode(&LedgerRecord::of(incarnation, &table));
+        let record = encode(&LedgerRecord::new(incarnation, &table));
         let written = match ledger {
             Some(mut file) => file.commit(&mut dir, &record).map(|()| file),
             None => RecordFile::create(name, kind, &mut dir, 0, &record),
@@ -160,22 +160,22 @@ impl<F: StateDir> Inner<F> {
         let ledger = written.map_err(|source| OpenError::Write { path, source })?;
         let boot = boot.to_owned();
         let mut opened = Self {
-            folder: dir,
+            dir,
             ledger,
             // The space of an existing journal is allocated, so a full disk does not matter.
             journal,
             incarnation,
             boot,
             table,
-            marks: ByWindow::new(),
+            marks: JournalMarks::new(),
             written: None,
             lost,
             uptime,
-            syncs: SyncLimiter::default(),
+            sync_limiter: SyncLimiter::default(),
             last_warned: None,
             last_error: None,
         };
-        let path = opened.folder.path(JOURNAL.0);
+        let path = opened.dir.path(JOURNAL.0);
         opened.write_marks().map_err(|source| OpenError::Write { path, source })?;
         Ok(opened)
     }
@@ -192,11 +192,9 @@ impl<F: StateDir> Inner<F> {
             let needed = request.taken.saturating_add(request.urgent).min(request.wanted);
             let granted = if request.wanted < request.held { request.wanted } else { request.held.max(needed) };
             let max_taken = granted.min(durable.held).max(request.taken);
-            self.marks.insert(
-                (request.quota.clone(), request.window.id),
-                JournalMark { most: max_taken, taken: request.taken },
-            );
-            let taken_by_others = status.taken_by_others.saturating_add(self.unjournaled(request));
+            self.marks
+                .insert((request.quota.clone(), request.window.id), JournalMark { max_taken, taken: request.taken });
+            let taken_by_others = status.taken_by_others.saturating_add(self.journal_only_usage(request));
             leases.push(Lease {
                 held: max_taken,
                 taken_by_others,
@@ -205,7 +203,7 @@ impl<F: StateDir> Inner<F> {
             });
         }
         self.marks.retain(|(quota, window), _| self.table.contains(quota, *window));
-        self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
+        self.write_marks().map_err(|source| self.write_error(JOURNAL.0, source))?;
         for (request, lease) in requests.iter().zip(&mut leases) {
             lease.lost = self.lost.remove(&request.quota).unwrap_or_default();
         }
@@ -217,19 +215,19 @@ impl<F: StateDir> Inner<F> {
         for request in requests {
             self.table.close(LOCAL_HOLDER, request);
         }
-        let record = encode(&LedgerRecord::of(self.incarnation, &self.table));
-        self.ledger.commit(&mut self.folder, &record).map_err(|source| self.failed(LEDGER.0, source))
+        let record = encode(&LedgerRecord::new(self.incarnation, &self.table));
+        self.ledger.commit(&mut self.dir, &record).map_err(|source| self.write_error(LEDGER.0, source))
     }
 
     pub(super) fn correct(&mut self, request: &LeaseRequest, used: Units, now: Timestamp) -> Result<(), StoreError> {
         let mut table = self.table.clone();
         let durable = table.holding(LOCAL_HOLDER, &request.quota, request.window.id);
         table.correct(LOCAL_HOLDER, &LeaseRequest { held: durable.held, ..request.clone() }, used, now);
-        self.commit(table).map_err(|source| self.failed(LEDGER.0, source))
+        self.commit(table).map_err(|source| self.write_error(LEDGER.0, source))
     }
 
     /// Returns the reported usage of windows that overlap the requested one, as far as only the journal contains it.
-    fn unjournaled(&self, request: &LeaseRequest) -> Units {
+    fn journal_only_usage(&self, request: &LeaseRequest) -> Units {
         let marks = self.marks.iter().filter(|((quota, _), _)| *quota == request.quota);
         let overlapping = marks.filter(|((quota, id), _)| request.window.overlaps(*id, self.table.span(quota, *id)));
         overlapping.fold(Units::ZERO, |sum, ((quota, id), mark)| {
@@ -261,20 +259,20 @@ impl<F: StateDir> Inner<F> {
         }
         table.evict_old(requests);
         let uptime = (self.uptime)();
-        let due = uptime.saturating_duration_since(self.syncs.last) >= MAX_UNSYNCED_AGE;
-        if !((sync_required || (sync_useful && due)) && self.syncs.is_allowed(uptime)) {
+        let due = uptime.saturating_duration_since(self.sync_limiter.last) >= MAX_UNSYNCED_AGE;
+        if !((sync_required || (sync_useful && due)) && self.sync_limiter.is_allowed(uptime)) {
             return Ok(());
         }
         // Mark windows that are leased for the first time: none of their units have been handed out yet.
         for request in requests {
-            let mark = JournalMark { most: request.held.max(request.taken), taken: request.taken };
+            let mark = JournalMark { max_taken: request.held.max(request.taken), taken: request.taken };
             self.marks.entry((request.quota.clone(), request.window.id)).or_insert(mark);
         }
-        self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
+        self.write_marks().map_err(|source| self.write_error(JOURNAL.0, source))?;
         settle_marks(&mut table, &self.marks, requests);
-        self.syncs.record(uptime);
+        self.sync_limiter.record(uptime);
         if let Err(source) = self.commit(table.clone()) {
-            self.syncs.defer(uptime);
+            self.sync_limiter.defer(uptime);
             self.warn_rate_limited(uptime, &source);
             self.mark_uncertain(requests, &table);
         }
@@ -293,8 +291,8 @@ impl<F: StateDir> Inner<F> {
     }
 
     fn commit(&mut self, table: LeaseTable) -> io::Result<()> {
-        let record = encode(&LedgerRecord::of(self.incarnation, &table));
-        self.ledger.commit(&mut self.folder, &record)?;
+        let record = encode(&LedgerRecord::new(self.incarnation, &table));
+        self.ledger.commit(&mut self.dir, &record)?;
         self.table = table;
         self.last_error = None;
         Ok(())
@@ -310,25 +308,25 @@ impl<F: StateDir> Inner<F> {
         {
             return Ok(());
         }
-        let record = encode(&JournalRecord::of(self.incarnation, &self.boot, number, &self.marks));
+        let record = encode(&JournalRecord::new(self.incarnation, &self.boot, number, &self.marks));
         let (name, kind) = JOURNAL;
         self.written = None;
         match &mut self.journal {
-            Some(file) => file.write(&mut self.folder, &record)?,
-            None => self.journal = Some(RecordFile::create(name, kind, &mut self.folder, 0, &record)?),
+            Some(file) => file.write(&mut self.dir, &record)?,
+            None => self.journal = Some(RecordFile::create(name, kind, &mut self.dir, 0, &record)?),
         }
         self.written = Some((number, self.marks.clone()));
         Ok(())
     }
 
-    fn failed(&self, name: &str, source: io::Error) -> StoreError {
-        StoreError::Write { what: self.folder.path(name).display().to_string(), source }
+    fn write_error(&self, name: &str, source: io::Error) -> StoreError {
+        StoreError::Write { path: self.dir.path(name).display().to_string(), source }
     }
 
     fn warn_rate_limited(&mut self, uptime: Timestamp, error: &io::Error) {
         let last_error = format!(
             "Cannot write {}: {error}. Requests are admitted until the current leases are used up",
-            self.folder.path(LEDGER.0).display()
+            self.dir.path(LEDGER.0).display()
         );
         if self.last_warned.is_none_or(|last| uptime.saturating_duration_since(last) >= WARN_INTERVAL) {
             self.last_warned = Some(uptime);
@@ -345,7 +343,7 @@ impl SyncLimiter {
 
     fn record(&mut self, now: Timestamp) {
         let a_second_ago = now - Duration::from_secs(1);
-        self.used_up_to = self.used_up_to.max(a_second_ago) + Duration::from_secs(1) / SYNCS_PER_SECOND as u32;
+        self.used_up_to = self.used_up_to.max(a_second_ago) + Duration::from_secs(1) / MAX_SYNCS_PER_SECOND as u32;
         self.last = now;
         self.count += 1;
     }
@@ -357,27 +355,27 @@ impl SyncLimiter {
 }
 
 /// Lowers the leases of windows without a request to their marks.
-fn settle_marks(table: &mut LeaseTable, marks: &ByWindow, requests: &[LeaseRequest]) {
+fn settle_marks(table: &mut LeaseTable, marks: &JournalMarks, requests: &[LeaseRequest]) {
     for ((quota, window), mark) in marks {
         let is_requested = requests.iter().any(|request| request.quota == *quota && request.window.id == *window);
-        if !is_requested && mark.most < table.holding(LOCAL_HOLDER, quota, *window).held {
-            table.put(LOCAL_HOLDER, quota, *window, Holding { held: mark.most, taken: mark.taken });
+        if !is_requested && mark.max_taken < table.holding(LOCAL_HOLDER, quota, *window).held {
+            table.put(LOCAL_HOLDER, quota, *window, Holding { held: mark.max_taken, taken: mark.taken });
         }
     }
 }
 
 /// Returns the journal of the last incarnation, and its marks if they are provably its last ones. That requires the
 /// same boot, and marks for the last record of the ledger.
-fn read_journal(dir: &impl StateDir, incarnation: u64, boot: &str, number: u64) -> (Option<RecordFile>, ByWindow) {
+fn read_journal(dir: &impl StateDir, incarnation: u64, boot: &str, number: u64) -> (Option<RecordFile>, JournalMarks) {
     let (name, kind) = JOURNAL;
     let bytes = dir.read(name).ok().flatten();
     let Some((file, record)) = bytes.and_then(|bytes| RecordFile::read(name, kind, &bytes).ok()) else {
-        return (None, ByWindow::new());
+        return (None, JournalMarks::new());
     };
-    let marks = serde_json::from_slice::<JournalRecord>(&record)
-        .ok()
-        .filter(|marks| !boot.is_empty() && marks.boot == boot && marks.life == incarnation && marks.number >= number);
-    (Some(file), marks.map(JournalRecord::by_window).unwrap_or_default())
+    let marks = serde_json::from_slice::<JournalRecord>(&record).ok().filter(|marks| {
+        !boot.is_empty() && marks.boot == boot && marks.incarnation == incarnation && marks.number >= number
+    });
+    (Some(file), marks.map(JournalRecord::into_marks).unwrap_or_default())
 }
 
 fn encode(value: &impl serde::Serialize) -> Vec<u8> {

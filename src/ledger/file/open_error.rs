@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory is missing and cannot be created, or it is not writable.
-    #[error("cannot use state directory {}: {source}; make it writable, or set another state_dir", folder.display())]
-    Folder {
+    #[error("cannot use state directory {}: {source}; make it writable, or set another state_dir", path.display())]
+    Directory {
         /// Path of the directory.
-        folder: PathBuf,
+        path: PathBuf,
         /// Error of the operating system.
         source: io::Error,
     },
@@ -36,32 +36,32 @@ pub enum OpenError {
     },
     /// The file is not a ledger.
     #[error("{}: not a Tidegate ledger file; move it, or set another state_dir", .0.display())]
-    Foreign(PathBuf),
+    UnknownFormat(PathBuf),
     /// The file was written by a later version.
-    #[error("{}: unsupported ledger version {found} (this build supports up to {VERSION}); run the build that wrote it, or move it to start a new count", path.display())]
-    Newer {
+    #[error("{}: unsupported ledger version {version} (this build supports up to {VERSION}); run the build that wrote it, or move it to start a new count", path.display())]
+    UnsupportedVersion {
         /// Path of the file.
         path: PathBuf,
         /// Version of its format.
-        found: u32,
+        version: u32,
     },
     /// The file is damaged.
-    #[error("{}: damaged ledger file: {what}; move it to start a new count, then set the usage with `tidegate quota set NAME USED`", path.display())]
+    #[error("{}: damaged ledger file: {reason}; move it to start a new count, then set the usage with `tidegate quota set NAME USED`", path.display())]
     Damaged {
         /// Path of the file.
         path: PathBuf,
         /// Kind of damage.
-        what: &'static str,
+        reason: &'static str,
     },
 }
 
 impl OpenError {
-    pub(in crate::ledger) fn of(error: RecordFileError, path: &Path) -> Self {
+    pub(in crate::ledger) fn from_record_error(error: RecordFileError, path: &Path) -> Self {
         let path = path.to_owned();
         match error {
-            RecordFileError::Foreign => Self::Foreign(path),
-            RecordFileError::Newer(found) => Self::Newer { path, found },
-            RecordFileError::Damaged(what) => Self::Damaged { path, what },
+            RecordFileError::UnknownFormat => Self::UnknownFormat(path),
+            RecordFileError::UnsupportedVersion(version) => Self::UnsupportedVersion { path, version },
+            RecordFileError::Damaged(reason) => Self::Damaged { path, reason },
         }
     }
 }

@@ -29,9 +29,9 @@ const MAX_SLOT_BYTES: usize = 64 * 1024 * 1024;
 pub(in crate::ledger) struct RecordFile {
     name: &'static str,
     kind: &'static [u8; 8],
-    slot: usize,
+    slot_bytes: usize,
     /// Index of the slot with the last intact record; `number` is the number of that record.
-    newest: usize,
+    newest_slot: usize,
     pub(in crate::ledger) number: u64,
     /// True if the content of the other slot is unknown.
     tainted: bool,
@@ -41,9 +41,9 @@ pub(in crate::ledger) struct RecordFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ledger) enum RecordFileError {
     /// The file has another format.
-    Foreign,
+    UnknownFormat,
     /// The file was written by a later version.
-    Newer(u32),
+    UnsupportedVersion(u32),
     /// The file contains no intact record.
     Damaged(&'static str),
 }
@@ -59,12 +59,12 @@ impl RecordFile {
             return Err(if bytes.is_empty() {
                 RecordFileError::Damaged("empty file")
             } else {
-                RecordFileError::Foreign
+                RecordFileError::UnknownFormat
             });
         }
         let version = u32_at(bytes, 16).ok_or(RecordFileError::Damaged("truncated header"))?;
         if version > VERSION {
-            return Err(RecordFileError::Newer(version));
+            return Err(RecordFileError::UnsupportedVersion(version));
         }
         let slot_len = u32_at(bytes, 20).ok_or(RecordFileError::Damaged("truncated header"))? as usize;
         if u32_at(bytes, 24) != Some(crc32fast::hash(&bytes[..24]))
@@ -76,12 +76,12 @@ impl RecordFile {
             return Err(RecordFileError::Damaged("truncated file"));
         }
         let records = (0..2).filter_map(|index| {
-            let (number, record) = record(&bytes[HEADER + index * slot_len..][..slot_len])?;
+            let (number, record) = decode_slot(&bytes[HEADER + index * slot_len..][..slot_len])?;
             Some((number, index, record))
         });
-        let (number, newest, record) =
+        let (number, newest_slot, record) =
             records.max_by_key(|(number, ..)| *number).ok_or(RecordFileError::Damaged("no intact record"))?;
-        Ok((Self { name, kind, slot: slot_len, newest, number, tainted: false }, record.to_vec()))
+        Ok((Self { name, kind, slot_bytes: slot_len, newest_slot, number, tainted: false }, record.to_vec()))
     }
 
     /// Creates the file with one record, numbered after `number`.
@@ -92,7 +92,7 @@ impl RecordFile {
         number: u64,
         record: &[u8],
     ) -> io::Result<Self> {
-        let mut file = Self { name, kind, slot: MIN_SLOT_BYTES, newest: 0, number, tainted: true };
+        let mut file = Self { name, kind, slot_bytes: MIN_SLOT_BYTES, newest_slot: 0, number, tainted: true };
         file.recreate(dir, record)?;
         Ok(file)
     }
@@ -119,22 +119,22 @@ impl RecordFile {
         record: &[u8],
         sync: impl FnOnce(&mut F, &str) -> io::Result<()>,
     ) -> io::Result<()> {
-        if self.tainted || SLOT_HEADER + record.len() > self.slot {
+        if self.tainted || SLOT_HEADER + record.len() > self.slot_bytes {
             return self.recreate(dir, record);
         }
-        let index = 1 - self.newest;
+        let index = 1 - self.newest_slot;
         let bytes = encode_slot(self.number + 1, record);
-        let written = dir.write_at(self.name, (HEADER + index * self.slot) as u64, &bytes);
+        let written = dir.write_at(self.name, (HEADER + index * self.slot_bytes) as u64, &bytes);
         if let Err(error) = written.and_then(|()| sync(dir, self.name)) {
             self.tainted = true;
             return Err(error);
         }
-        (self.newest, self.number) = (index, self.number + 1);
+        (self.newest_slot, self.number) = (index, self.number + 1);
         Ok(())
     }
 
     fn recreate(&mut self, dir: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
-        let mut slot_len = self.slot;
+        let mut slot_len = self.slot_bytes;
         while slot_len < (SLOT_HEADER + record.len()) * 2 && slot_len < MAX_SLOT_BYTES {
             slot_len *= 2;
         }
@@ -153,7 +153,7 @@ impl RecordFile {
         let record = encode_slot(number, record);
         bytes[HEADER..HEADER + record.len()].copy_from_slice(&record);
         dir.replace(self.name, &bytes)?;
-        (self.slot, self.newest, self.number, self.tainted) = (slot_len, 0, number, false);
+        (self.slot_bytes, self.newest_slot, self.number, self.tainted) = (slot_len, 0, number, false);
         Ok(())
     }
 }
@@ -169,11 +169,11 @@ fn encode_slot(number: u64, record: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the intact record of a slot with its number, or `None`.
-fn record(slot: &[u8]) -> Option<(u64, &[u8])> {
-    let number = u64::from_le_bytes(slot.get(..8)?.try_into().ok()?);
-    let length = u32_at(slot, 8)? as usize;
-    let record = slot.get(SLOT_HEADER..)?.get(..length)?;
-    (number > 0 && u32_at(slot, 12) == Some(checksum(number, record))).then_some((number, record))
+fn decode_slot(slot_bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let number = u64::from_le_bytes(slot_bytes.get(..8)?.try_into().ok()?);
+    let length = u32_at(slot_bytes, 8)? as usize;
+    let record = slot_bytes.get(SLOT_HEADER..)?.get(..length)?;
+    (number > 0 && u32_at(slot_bytes, 12) == Some(checksum(number, record))).then_some((number, record))
 }
 
 fn checksum(number: u64, record: &[u8]) -> u32 {

@@ -35,9 +35,9 @@ pub(super) struct RedisConnection {
     server: RedisEndpoint,
     script: String,
     timeouts: Timeouts,
-    open: Option<OpenConnection>,
-    not_before: Timestamp,
-    pause: Duration,
+    connection: Option<OpenConnection>,
+    reconnect_at: Timestamp,
+    backoff: Duration,
     /// Error of the last attempt.
     last_error: String,
 }
@@ -51,8 +51,16 @@ struct OpenConnection {
 
 impl RedisConnection {
     pub(super) fn new(server: RedisEndpoint, script: &str, timeouts: Timeouts) -> Self {
-        let (script, not_before) = (script.to_owned(), Timestamp::default());
-        Self { server, script, timeouts, open: None, not_before, pause: RECONNECT_BACKOFF.0, last_error: String::new() }
+        let (script, reconnect_at) = (script.to_owned(), Timestamp::default());
+        Self {
+            server,
+            script,
+            timeouts,
+            connection: None,
+            reconnect_at,
+            backoff: RECONNECT_BACKOFF.0,
+            last_error: String::new(),
+        }
     }
 
     /// Runs the script once per call, in one pipeline. Returns one reply per call.
@@ -61,7 +69,7 @@ impl RedisConnection {
         // The server has flushed the script (SCRIPT FLUSH) and executed none of the calls. A new connection loads the
         // script.
         if replies.iter().any(|reply| matches!(reply, Reply::Error(message) if message.starts_with("NOSCRIPT"))) {
-            self.open = None;
+            self.connection = None;
             replies = self.attempt(calls, now).await?;
         }
         Ok(replies)
@@ -69,32 +77,32 @@ impl RedisConnection {
 
     /// Closes the connection. The next round resolves the host name again and may reach another server.
     pub(super) fn disconnect(&mut self) {
-        self.open = None;
+        self.connection = None;
     }
 
     async fn attempt(&mut self, calls: &[Vec<String>], now: Timestamp) -> Result<Vec<Reply>, StoreError> {
-        let mut open = match self.open.take() {
+        let mut connection = match self.connection.take() {
             Some(open) => open,
             None => self.connect(now).await?,
         };
         let mut out = Vec::new();
         for call in calls {
-            let mut words = vec!["EVALSHA", &open.script, "1"];
+            let mut words = vec!["EVALSHA", &connection.script, "1"];
             words.extend(call.iter().map(String::as_str));
             write_command(&mut out, &words);
         }
         let exchange = async {
-            open.stream.get_mut().write_all(&out).await?;
+            connection.stream.get_mut().write_all(&out).await?;
             let mut replies = Vec::with_capacity(calls.len());
             for _ in calls {
-                replies.push(read_reply(&mut open.stream).await?);
+                replies.push(read_reply(&mut connection.stream).await?);
             }
             std::io::Result::Ok(replies)
         };
         // A connection with a pending reply is never reused: that reply would be assigned to another call.
         match timeout(self.timeouts.reply, exchange).await {
             Ok(Ok(replies)) => {
-                self.open = Some(open);
+                self.connection = Some(connection);
                 Ok(replies)
             }
             Ok(Err(error)) => Err(error::unreachable(&self.server, error)),
@@ -104,7 +112,7 @@ impl RedisConnection {
 
     async fn connect(&mut self, now: Timestamp) -> Result<OpenConnection, StoreError> {
         // A clock that was set back must not delay the next attempt for long.
-        if now < self.not_before && self.not_before.saturating_duration_since(now) <= RECONNECT_BACKOFF.1 {
+        if now < self.reconnect_at && self.reconnect_at.saturating_duration_since(now) <= RECONNECT_BACKOFF.1 {
             return Err(error::unreachable(&self.server, &self.last_error));
         }
         let opened = match timeout(self.timeouts.connect, handshake(&self.server, &self.script)).await {
@@ -115,10 +123,10 @@ impl RedisConnection {
             }
         };
         match &opened {
-            Ok(_) => self.pause = RECONNECT_BACKOFF.0,
+            Ok(_) => self.backoff = RECONNECT_BACKOFF.0,
             Err(error) => {
-                self.not_before = now + self.pause;
-                self.pause = (self.pause * 2).min(RECONNECT_BACKOFF.1);
+                self.reconnect_at = now + self.backoff;
+                self.backoff = (self.backoff * 2).min(RECONNECT_BACKOFF.1);
                 self.last_error = format!("retry pending after: {error}");
             }
         }

@@ -8,7 +8,7 @@ use std::path::Path;
 /// prove what was spent of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incarnation {
-    pub(super) gate: String,
+    pub(super) instance: String,
     pub(super) id: String,
     pub(super) predecessors: Vec<String>,
 }
@@ -49,23 +49,23 @@ impl Incarnation {
         file.sync_all()?;
         fs::rename(&temp_path, &path)?;
         File::open(state_dir)?.sync_all()?;
-        Ok(Self { gate: name, id, predecessors })
+        Ok(Self { instance: name, id, predecessors })
     }
 
     /// Returns an incarnation without predecessors.
     pub fn ephemeral(fresh: u64) -> Self {
         let id = format!("{fresh:016x}");
-        Self { gate: id.clone(), id, predecessors: Vec::new() }
+        Self { instance: id.clone(), id, predecessors: Vec::new() }
     }
 
     /// Returns the name of the holder in the ledger.
     pub(super) fn holder(&self) -> String {
-        format!("{}.{}", self.gate, self.id)
+        format!("{}.{}", self.instance, self.id)
     }
 
     /// Returns the predecessors whose leases are taken over, in the format of the script.
     pub(super) fn predecessors(&self) -> String {
-        let names: Vec<String> = self.predecessors.iter().map(|id| format!("{}.{id}", self.gate)).collect();
+        let names: Vec<String> = self.predecessors.iter().map(|id| format!("{}.{id}", self.instance)).collect();
         names.join(",")
     }
 }

@@ -35,7 +35,7 @@ const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 /// more passes mean a redirect loop.
 const MAX_PASSES: usize = 4;
 /// Number of rounds without a request after which a window has ended.
-const ROUNDS_KEPT: u64 = 600;
+const MAX_IDLE_ROUNDS: u64 = 600;
 /// Upper bound of ordinals, the ids of first-use windows. Other ids are nanoseconds since 1970.
 const MAX_ORDINAL: u64 = 1_000_000_000_000;
 
@@ -44,15 +44,15 @@ pub struct RedisStore {
     prefix: String,
     /// True if a part of the remaining units is reserved as fallback for a loss of the server.
     fallback_enabled: bool,
-    identity: Incarnation,
+    incarnation: Incarnation,
     timing: Timing,
     timeouts: Timeouts,
     script: String,
     primary: RedisEndpoint,
     /// Connections by host and port; several only in a cluster.
-    links: BTreeMap<(String, u16), RedisConnection>,
+    connections: BTreeMap<(String, u16), RedisConnection>,
     /// Addresses of quotas that a cluster stores on another node than the primary address.
-    moved: HashMap<String, (String, u16)>,
+    redirects: HashMap<String, (String, u16)>,
     /// Sequence number of calls. The script ignores a call that was overtaken by a later one.
     calls: u64,
     rounds: u64,
@@ -67,7 +67,7 @@ pub struct RedisStore {
     /// True while the server is unavailable and fallback units are used.
     using_fallback: bool,
     /// Difference between the ordinals of a quota's windows here and in the ledger.
-    ordinals: HashMap<String, i128>,
+    ordinal_offsets: HashMap<String, i128>,
 }
 
 /// State of a window as last reported to this instance.
@@ -76,9 +76,9 @@ struct WindowState {
     lease: Lease,
     /// Fallback units reserved for this instance and not used yet. The store adds them to leases itself, so only the
     /// store tracks which responses arrived: `Lease::fallback` stays zero.
-    share: Units,
+    fallback: Units,
     lost: Units,
-    round: u64,
+    last_round: u64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -91,17 +91,17 @@ enum Operation {
 impl RedisStore {
     /// Creates a store on a server, with keys that begin with `prefix`. With fallback enabled, each response reserves a
     /// part of the remaining units, which this instance may take while the server is unavailable.
-    pub fn new(server: RedisEndpoint, prefix: &str, fallback_enabled: bool, identity: Incarnation) -> Self {
+    pub fn new(server: RedisEndpoint, prefix: &str, fallback_enabled: bool, incarnation: Incarnation) -> Self {
         Self {
             prefix: prefix.to_owned(),
             fallback_enabled,
-            identity,
+            incarnation,
             timing: Timing::default(),
             timeouts: Timeouts::default(),
             script: include_str!("script.lua").to_owned(),
             primary: server,
-            links: BTreeMap::new(),
-            moved: HashMap::new(),
+            connections: BTreeMap::new(),
+            redirects: HashMap::new(),
             calls: 0,
             rounds: 0,
             windows: HashMap::new(),
@@ -109,7 +109,7 @@ impl RedisStore {
             recovering: BTreeMap::new(),
             last_error: None,
             using_fallback: false,
-            ordinals: HashMap::new(),
+            ordinal_offsets: HashMap::new(),
         }
     }
 
@@ -123,7 +123,7 @@ impl RedisStore {
         format!("{{{}:{quota}}}:leases", self.prefix)
     }
 
-    async fn round(
+    async fn run_round(
         &mut self,
         requests: &[LeaseRequest],
         operation: Operation,
@@ -141,16 +141,16 @@ impl RedisStore {
             for (address, indices) in by_address {
                 let calls = indices
                     .iter()
-                    .map(|&index| self.call(&requests[index], operation, sends_state[index]))
+                    .map(|&index| self.encode_call(&requests[index], operation, sends_state[index]))
                     .collect::<Vec<_>>();
                 let server = self.primary.with_address(&address.0, address.1);
                 let link = self
-                    .links
+                    .connections
                     .entry(address)
                     .or_insert_with(|| RedisConnection::new(server.clone(), &self.script, self.timeouts));
                 let replies = link.run(&calls, now).await?;
                 for (index, reply) in indices.into_iter().zip(replies) {
-                    match self.read(&server, &requests[index], &reply) {
+                    match self.handle_reply(&server, &requests[index], &reply) {
                         // An error of one quota does not affect the others.
                         Err(error) if requests.len() > 1 => self.last_error = Some(error),
                         Err(error) => return Err(error),
@@ -175,11 +175,11 @@ impl RedisStore {
     }
 
     fn address_of(&self, quota: &str) -> (String, u16) {
-        self.moved.get(quota).cloned().unwrap_or_else(|| (self.primary.host.clone(), self.primary.port))
+        self.redirects.get(quota).cloned().unwrap_or_else(|| (self.primary.host.clone(), self.primary.port))
     }
 
     /// Parses a reply and stores its state for later calls. Returns `None` if the call belongs to another server.
-    fn read(
+    fn handle_reply(
         &mut self,
         server: &RedisEndpoint,
         request: &LeaseRequest,
@@ -187,19 +187,20 @@ impl RedisStore {
     ) -> Result<Option<ScriptReply>, StoreError> {
         if let Reply::Error(message) = reply {
             if let Some((host, port)) = error::parse_redirect(message) {
-                self.moved.insert(request.quota.clone(), (host.to_owned(), port));
+                self.redirects.insert(request.quota.clone(), (host.to_owned(), port));
                 return Ok(None);
             }
             // Reconnect after any error: the host name may resolve to another server by the next round.
-            self.links.values_mut().for_each(RedisConnection::disconnect);
-            self.moved.clear();
+            self.connections.values_mut().for_each(RedisConnection::disconnect);
+            self.redirects.clear();
             return Err(error::from_server(server, message));
         }
         let parsed =
             ScriptReply::read(reply).ok_or_else(|| error::refused(server, "invalid reply of the lease script"))?;
         match &parsed {
             ScriptReply::Superseded(ordinal) => {
-                self.ordinals.insert(request.quota.clone(), i128::from(*ordinal) - i128::from(request.window.id));
+                self.ordinal_offsets
+                    .insert(request.quota.clone(), i128::from(*ordinal) - i128::from(request.window.id));
             }
             ScriptReply::Granted(granted) => {
                 self.reported_state.insert(request.quota.clone(), granted.quota_state.clone());
@@ -213,17 +214,17 @@ impl RedisStore {
     /// Logs once that leases are suspended, with the reason, and once that they are resumed.
     fn log_recovery(&mut self, server: &RedisEndpoint, quota: &str, granted: &GrantReply) {
         let missing = &granted.missing_holders;
-        if granted.standing == WindowStatus::Recovering {
+        if granted.status == WindowStatus::Recovering {
             if self.recovering.insert(quota.to_owned(), missing.clone()).as_ref() != Some(missing) {
                 warn!("{}", recovery_message(server, quota, missing));
             }
-        } else if granted.standing == WindowStatus::Open && self.recovering.remove(quota).is_some() {
+        } else if granted.status == WindowStatus::Open && self.recovering.remove(quota).is_some() {
             info!("{server}: leases for {quota} resumed");
         }
     }
 
     /// Returns the arguments of the script, in its order.
-    fn call(&mut self, request: &LeaseRequest, operation: Operation, include_state: bool) -> Vec<String> {
+    fn encode_call(&mut self, request: &LeaseRequest, operation: Operation, include_state: bool) -> Vec<String> {
         self.calls += 1;
         let window = self.windows.get(&(request.quota.clone(), request.window.id));
         let microseconds = |span: Duration| span.as_micros().to_string();
@@ -231,7 +232,7 @@ impl RedisStore {
             request.window.span.map_or_else(String::new, |span| (pick(span).0 / 1000).to_string())
         };
         let is_ordinal = request.window.id < MAX_ORDINAL;
-        let offset = self.ordinals.get(&request.quota).filter(|_| is_ordinal).copied().unwrap_or(0);
+        let offset = self.ordinal_offsets.get(&request.quota).filter(|_| is_ordinal).copied().unwrap_or(0);
         let milli = |units: Units| units.milli().to_string();
         let flag = |flag: bool| String::from(if flag { "1" } else { "0" });
         let reported_state = || self.reported_state.get(&request.quota).cloned().unwrap_or_default();
@@ -243,14 +244,14 @@ impl RedisStore {
         vec![
             self.key(&request.quota),
             name.into(),
-            self.identity.holder(),
+            self.incarnation.holder(),
             self.calls.to_string(),
             microseconds(self.timing.recovery_grace),
             microseconds(self.timing.liveness_window),
             microseconds(self.timing.max_lead),
-            microseconds(self.timing.grace),
-            microseconds(self.timing.takeover_after),
-            self.identity.predecessors(),
+            microseconds(self.timing.window_retention),
+            microseconds(self.timing.takeover_delay),
+            self.incarnation.predecessors(),
             (i128::from(request.window.id) + offset).max(0).to_string(),
             bound(|span| span.start),
             bound(|span| span.end),
@@ -261,7 +262,7 @@ impl RedisStore {
             milli(request.held),
             milli(request.wanted),
             milli(request.urgent),
-            milli(window.map_or(Units::ZERO, |window| window.share)),
+            milli(window.map_or(Units::ZERO, |window| window.fallback)),
             flag(self.fallback_enabled),
             flag(window.is_some()),
             if include_state { reported_state() } else { "-".into() },
@@ -275,10 +276,10 @@ impl RedisStore {
     fn lease_from_fallback(&mut self, requests: &[LeaseRequest]) -> Option<Vec<Lease>> {
         let added = |window: Option<&WindowState>, request: &LeaseRequest| {
             let held = request.held.min(request.wanted).max(request.taken);
-            (held, window.map_or(Units::ZERO, |window| window.share.min(request.wanted.saturating_sub(held))))
+            (held, window.map_or(Units::ZERO, |window| window.fallback.min(request.wanted.saturating_sub(held))))
         };
         let key = |request: &LeaseRequest| (request.quota.clone(), request.window.id);
-        let has_share = |request| self.windows.get(&key(request)).is_some_and(|window| !window.share.is_zero());
+        let has_share = |request| self.windows.get(&key(request)).is_some_and(|window| !window.fallback.is_zero());
         if !requests.iter().any(has_share) {
             return None;
         }
@@ -287,7 +288,7 @@ impl RedisStore {
             let (held, more) = added(window.as_deref(), request);
             match window {
                 Some(window) => {
-                    window.share = window.share.saturating_sub(more);
+                    window.fallback = window.fallback.saturating_sub(more);
                     Lease { held: held.saturating_add(more), lost: Units::ZERO, ..window.lease }
                 }
                 None => Lease { held, ..Lease::default() },
@@ -299,19 +300,19 @@ impl RedisStore {
     /// Stores the reply for a window and returns its lease.
     fn remember_grant(&mut self, request: &LeaseRequest, granted: &GrantReply) -> Lease {
         let window = self.windows.entry((request.quota.clone(), request.window.id)).or_default();
-        window.round = self.rounds;
+        window.last_round = self.rounds;
         let lost = granted.lost.saturating_sub(window.lost);
         window.lost = window.lost.max(granted.lost);
-        window.share = granted.share;
+        window.fallback = granted.fallback;
         window.lease = Lease {
             held: granted.held,
-            held_by_others: granted.elsewhere,
-            taken_by_others: granted.taken_elsewhere,
+            held_by_others: granted.held_by_others,
+            taken_by_others: granted.taken_by_others,
             fallback: Units::ZERO,
             span: granted.span.filter(|_| request.window.id < MAX_ORDINAL),
             lost,
-            held_by_dead: granted.withheld,
-            expected_by_others: granted.expected_elsewhere,
+            held_by_dead: granted.held_by_dead,
+            expected_by_others: granted.expected_by_others,
         };
         window.lease
     }
@@ -341,7 +342,7 @@ impl Store for RedisStore {
 
     async fn lease(&mut self, requests: &[LeaseRequest], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
         self.rounds += 1;
-        let granted = match self.round(requests, Operation::Lease, now).await {
+        let granted = match self.run_round(requests, Operation::Lease, now).await {
             Ok(granted) => granted,
             Err(error) => {
                 let leases = self.lease_from_fallback(requests);
@@ -364,17 +365,18 @@ impl Store for RedisStore {
                 leases.push(Lease { held, lost: Units::ZERO, ..window.map(|window| window.lease).unwrap_or_default() });
                 continue;
             };
-            let closed = matches!(granted.standing, WindowStatus::Closed | WindowStatus::TooEarly);
+            let closed = matches!(granted.status, WindowStatus::Closed | WindowStatus::TooEarly);
             let skew = now.saturating_duration_since(granted.now).max(granted.now.saturating_duration_since(now));
             if closed && request.wanted > granted.held && skew >= MAX_CLOCK_SKEW {
                 let (quota, ahead) = (request.quota.clone(), now > granted.now);
-                clock_error = Some(StoreError::Clock { quota, ahead, apart: skew, server: self.primary.to_string() });
+                clock_error =
+                    Some(StoreError::ClockSkew { quota, is_ahead: ahead, skew, server: self.primary.to_string() });
             }
             leases.push(self.remember_grant(request, &granted));
         }
-        let (rounds, oldest) = (self.rounds, self.rounds.saturating_sub(ROUNDS_KEPT));
-        if rounds.is_multiple_of(ROUNDS_KEPT) {
-            self.windows.retain(|_, window| window.round >= oldest);
+        let (rounds, oldest) = (self.rounds, self.rounds.saturating_sub(MAX_IDLE_ROUNDS));
+        if rounds.is_multiple_of(MAX_IDLE_ROUNDS) {
+            self.windows.retain(|_, window| window.last_round >= oldest);
         }
         self.last_error = self.last_error.take().or(clock_error);
         let no_lease_grew =
@@ -391,10 +393,10 @@ impl Store for RedisStore {
     async fn close(&mut self, requests: &[LeaseRequest], now: Timestamp) -> Result<(), StoreError> {
         let last: Vec<LeaseRequest> =
             requests.iter().map(|request| LeaseRequest { wanted: request.taken, ..request.clone() }).collect();
-        self.round(&last, Operation::Close, now).await.map(|_| ())
+        self.run_round(&last, Operation::Close, now).await.map(|_| ())
     }
 
     async fn correct(&mut self, request: &LeaseRequest, used: Units, now: Timestamp) -> Result<(), StoreError> {
-        self.round(std::slice::from_ref(request), Operation::Correct(used), now).await.map(|_| ())
+        self.run_round(std::slice::from_ref(request), Operation::Correct(used), now).await.map(|_| ())
     }
 }

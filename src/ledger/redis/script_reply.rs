@@ -33,14 +33,14 @@ pub(super) enum WindowStatus {
 /// Units of this instance and of others in a window.
 #[derive(Clone, Debug)]
 pub(super) struct GrantReply {
-    pub standing: WindowStatus,
+    pub status: WindowStatus,
     pub held: Units,
-    pub share: Units,
-    pub elsewhere: Units,
-    pub taken_elsewhere: Units,
+    pub fallback: Units,
+    pub held_by_others: Units,
+    pub taken_by_others: Units,
     pub lost: Units,
-    pub withheld: Units,
-    pub expected_elsewhere: Units,
+    pub held_by_dead: Units,
+    pub expected_by_others: Units,
     pub span: Option<Span>,
     /// Time of the server.
     pub now: Timestamp,
@@ -68,20 +68,20 @@ impl ScriptReply {
             _ => return None,
         };
         let (amounts, rest) = words.get(1..)?.split_first_chunk()?;
-        let [held, share, elsewhere, taken_elsewhere, lost, withheld, expected_elsewhere] = *amounts;
+        let [held, fallback, held_by_others, taken_by_others, lost, held_by_dead, expected_by_others] = *amounts;
         let [starts, ends, now, missing_holders, quota_state] = *rest else { return None };
         let units = |word: &str| word.parse().ok().map(Units::from_milli);
         let time = |word: &str| word.parse::<u64>().ok().map(|micros| Timestamp(micros.saturating_mul(1000)));
         let span = time(starts).zip(time(ends)).map(|(start, end)| Span { start, end });
         Some(Self::Granted(GrantReply {
-            standing: status,
+            status,
             held: units(held)?,
-            share: units(share)?,
-            elsewhere: units(elsewhere)?,
-            taken_elsewhere: units(taken_elsewhere)?,
+            fallback: units(fallback)?,
+            held_by_others: units(held_by_others)?,
+            taken_by_others: units(taken_by_others)?,
             lost: units(lost)?,
-            withheld: units(withheld)?,
-            expected_elsewhere: units(expected_elsewhere)?,
+            held_by_dead: units(held_by_dead)?,
+            expected_by_others: units(expected_by_others)?,
             span,
             now: time(now)?,
             missing_holders: missing_holders.to_owned(),

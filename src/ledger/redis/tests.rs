@@ -18,7 +18,7 @@ mod wait;
 mod real;
 
 /// Timeouts that a test server meets on any busy machine.
-const PATIENT: Timeouts = Timeouts { connect: wait::TIMEOUT, reply: wait::TIMEOUT };
+const TEST_TIMEOUTS: Timeouts = Timeouts { connect: wait::TIMEOUT, reply: wait::TIMEOUT };
 
 const LIMIT: u64 = 10_000;
 const LENGTH: u64 = 100;
@@ -28,7 +28,7 @@ const QUOTA: &str = "api";
 /// A server with a simulated clock and run id.
 struct RedisFixture {
     runtime: Runtime,
-    link: RefCell<RedisConnection>,
+    connection: RefCell<RedisConnection>,
     port: u16,
     prefix: String,
     /// Time since [`START`], in milliseconds.
@@ -47,10 +47,10 @@ impl RedisFixture {
     fn with_script_change(port: u16, name: u64, change: (&'static str, &'static str)) -> Rc<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let control = "return redis.call(unpack(ARGV))";
-        let link = RefCell::new(RedisConnection::new(endpoint(port), control, PATIENT));
+        let connection = RefCell::new(RedisConnection::new(endpoint(port), control, TEST_TIMEOUTS));
         let fixture = Self {
             runtime,
-            link,
+            connection,
             port,
             prefix: format!("t{name}"),
             clock: RefCell::default(),
@@ -59,7 +59,7 @@ impl RedisFixture {
             change,
         };
         fixture.new_run();
-        fixture.pass(0);
+        fixture.advance(0);
         Rc::new(fixture)
     }
 
@@ -70,15 +70,15 @@ impl RedisFixture {
     fn control(&self, words: &[&str]) -> Reply {
         let mut call = vec![self.key()];
         call.extend(words.iter().map(|&word| word.to_owned()));
-        let mut link = self.link.borrow_mut();
-        self.runtime.block_on(link.run(&[call], Timestamp::default())).expect("the server is up").remove(0)
+        let mut connection = self.connection.borrow_mut();
+        self.runtime.block_on(connection.run(&[call], Timestamp::default())).expect("the server is up").remove(0)
     }
 
     fn now(&self) -> Timestamp {
         Timestamp::from_seconds(START) + Duration::from_millis(*self.clock.borrow())
     }
 
-    fn pass(&self, milliseconds: u64) {
+    fn advance(&self, milliseconds: u64) {
         *self.clock.borrow_mut() += milliseconds;
         let (key, now) = (self.key(), self.now());
         let (seconds, micro) = (now.seconds().to_string(), (now.0 / 1000 % 1_000_000).to_string());
@@ -111,7 +111,7 @@ impl RedisFixture {
 
     fn store(&self, identity: Incarnation, fallback_enabled: bool) -> RedisStore {
         let mut store =
-            RedisStore::new(endpoint(self.port), &self.prefix, fallback_enabled, identity).with_timeouts(PATIENT);
+            RedisStore::new(endpoint(self.port), &self.prefix, fallback_enabled, identity).with_timeouts(TEST_TIMEOUTS);
         let clock = "redis.call('MGET', key .. ':seconds', key .. ':micro')";
         let run = "redis.call('GET', key .. ':run')";
         if !self.change.0.is_empty() {
@@ -135,42 +135,42 @@ struct GatewayModel {
 
 /// An instance, as its lease refresher and its engine would drive it.
 struct SimulatedGateway {
-    world: Rc<RedisFixture>,
+    fixture: Rc<RedisFixture>,
     store: RedisStore,
     /// Usage and leases, by number of the window.
-    purses: BTreeMap<u64, GatewayModel>,
-    back: u32,
+    usage_by_window: BTreeMap<u64, GatewayModel>,
+    lookback: u32,
     limit: u64,
     reachable: bool,
     name: u64,
-    lives: Vec<u64>,
-    greed: u64,
+    incarnations: Vec<u64>,
+    demand: u64,
     delayed: Vec<Vec<String>>,
     lost: u64,
-    trouble: Option<StoreError>,
+    last_error: Option<StoreError>,
 }
 
 impl SimulatedGateway {
     fn new(fixture: &Rc<RedisFixture>, number: u64, fallback_enabled: bool, lookback: u32) -> Self {
         let store = fixture.store(Incarnation::ephemeral(number), fallback_enabled);
         Self {
-            world: Rc::clone(fixture),
+            fixture: Rc::clone(fixture),
             store,
-            purses: BTreeMap::new(),
-            back: lookback,
+            usage_by_window: BTreeMap::new(),
+            lookback,
             limit: LIMIT,
             reachable: true,
             name: number,
-            lives: vec![number],
-            greed: 500,
+            incarnations: vec![number],
+            demand: 500,
             delayed: Vec::new(),
             lost: 0,
-            trouble: None,
+            last_error: None,
         }
     }
 
     fn window(&self) -> u64 {
-        (self.world.now().seconds() - START) / LENGTH
+        (self.fixture.now().seconds() - START) / LENGTH
     }
 
     fn lease_request(&self, window: u64, usage: GatewayModel, wanted: u64) -> LeaseRequest {
@@ -179,11 +179,11 @@ impl SimulatedGateway {
         LeaseRequest {
             quota: QUOTA.into(),
             limit: Units::from_milli(self.limit),
-            window: WindowKey { id: start.0, span: Some(span), lookback: self.back },
+            window: WindowKey { id: start.0, span: Some(span), lookback: self.lookback },
             taken: Units::from_milli(usage.taken),
             held: Units::from_milli(usage.held),
             wanted: Units::from_milli(wanted),
-            urgent: Units::from_milli(self.greed / 10),
+            urgent: Units::from_milli(self.demand / 10),
             expected_demand: Units::ZERO,
         }
     }
@@ -192,15 +192,15 @@ impl SimulatedGateway {
     /// start, and returns of ended ones.
     fn lease_requests(&mut self) -> Vec<(u64, LeaseRequest)> {
         let current = self.window();
-        let second = self.world.now().seconds() - START;
+        let second = self.fixture.now().seconds() - START;
         let next = (second + 10) / LENGTH;
-        self.purses.entry(current).or_default();
-        self.purses.entry(next).or_default();
-        let numbers: Vec<u64> = self.purses.keys().copied().collect();
+        self.usage_by_window.entry(current).or_default();
+        self.usage_by_window.entry(next).or_default();
+        let numbers: Vec<u64> = self.usage_by_window.keys().copied().collect();
         let mut requests = Vec::new();
         for number in numbers.into_iter().filter(|number| number + 3 >= current) {
-            let demand = if number < current { 0 } else { self.greed };
-            let usage = self.purses.entry(number).or_default();
+            let demand = if number < current { 0 } else { self.demand };
+            let usage = self.usage_by_window.entry(number).or_default();
             let wanted = usage.taken + demand;
             // Stop using returned units before the call.
             let before = *usage;
@@ -214,36 +214,36 @@ impl SimulatedGateway {
     fn refresh(&mut self) {
         let requests = self.lease_requests();
         let list: Vec<LeaseRequest> = requests.iter().map(|(_, request)| request.clone()).collect();
-        self.store.primary.port = if self.reachable { self.world.port } else { 1 };
-        let now = self.world.now();
-        let fixture = Rc::clone(&self.world);
+        self.store.primary.port = if self.reachable { self.fixture.port } else { 1 };
+        let now = self.fixture.now();
+        let fixture = Rc::clone(&self.fixture);
         match fixture.runtime.block_on(self.store.lease(&list, now)) {
             Ok(leases) => {
-                self.trouble = None;
+                self.last_error = None;
                 for ((number, _), lease) in requests.iter().zip(leases) {
-                    self.purses.entry(*number).or_default().held = lease.held.milli();
+                    self.usage_by_window.entry(*number).or_default().held = lease.held.milli();
                     self.lost += lease.lost.milli();
                 }
             }
-            Err(error) => self.trouble = Some(error),
+            Err(error) => self.last_error = Some(error),
         }
     }
 
     /// The server executes the call, but its reply is lost.
     fn refresh_with_lost_reply(&mut self) {
         let list: Vec<LeaseRequest> = self.lease_requests().into_iter().map(|(_, request)| request).collect();
-        self.store.primary.port = self.world.port;
+        self.store.primary.port = self.fixture.port;
         let reported_state = self.store.reported_state.clone();
-        let now = self.world.now();
-        let fixture = Rc::clone(&self.world);
-        let _ = fixture.runtime.block_on(self.store.round(&list, Operation::Lease, now));
+        let now = self.fixture.now();
+        let fixture = Rc::clone(&self.fixture);
+        let _ = fixture.runtime.block_on(self.store.run_round(&list, Operation::Lease, now));
         self.store.reported_state = reported_state;
     }
 
     /// The call is buffered, and the instance has dropped it.
     fn refresh_delayed(&mut self) {
         for (_, request) in self.lease_requests() {
-            let call = self.store.call(&request, Operation::Lease, false);
+            let call = self.store.encode_call(&request, Operation::Lease, false);
             self.delayed.push(call);
         }
     }
@@ -251,58 +251,58 @@ impl SimulatedGateway {
     /// Delivers the buffered calls.
     fn deliver_delayed(&mut self) {
         let calls = std::mem::take(&mut self.delayed);
-        let mut link = RedisConnection::new(endpoint(self.world.port), &self.store.script, PATIENT);
-        let now = self.world.now();
-        self.world.runtime.block_on(link.run(&calls, now)).expect("the server is up");
+        let mut connection = RedisConnection::new(endpoint(self.fixture.port), &self.store.script, TEST_TIMEOUTS);
+        let now = self.fixture.now();
+        self.fixture.runtime.block_on(connection.run(&calls, now)).expect("the server is up");
     }
 
     fn spend(&mut self, amount: u64) {
         let current = self.window();
-        if let Some(usage) = self.purses.get_mut(&current) {
+        if let Some(usage) = self.usage_by_window.get_mut(&current) {
             usage.taken += amount.min(usage.held.saturating_sub(usage.taken));
         }
     }
 
     /// Kills and restarts the instance, with or without a record of its usage.
     fn restart(&mut self, incarnation: u64, proven: bool) {
-        let earlier = if proven { self.lives.clone() } else { Vec::new() };
+        let earlier = if proven { self.incarnations.clone() } else { Vec::new() };
         let token = |incarnation: &u64| format!("{incarnation:016x}");
         let identity = Incarnation {
-            gate: token(&self.name),
+            instance: token(&self.name),
             id: token(&incarnation),
             predecessors: earlier.iter().map(token).collect(),
         };
         let fallback_enabled = self.store.fallback_enabled;
-        self.store = self.world.store(identity, fallback_enabled);
+        self.store = self.fixture.store(identity, fallback_enabled);
         if !proven {
-            self.lives.clear();
+            self.incarnations.clear();
         }
-        self.lives.push(incarnation);
-        for usage in self.purses.values_mut() {
+        self.incarnations.push(incarnation);
+        for usage in self.usage_by_window.values_mut() {
             *usage = GatewayModel { taken: usage.taken, held: usage.taken };
         }
     }
 
     /// Returns the maximum usage of a window without another reply from the server.
-    fn potential(&self, window: u64) -> u64 {
+    fn max_usage(&self, window: u64) -> u64 {
         let id = (START + window * LENGTH) * 1_000_000_000;
-        let share = self.store.windows.get(&(QUOTA.to_owned(), id)).map_or(0, |state| state.share.milli());
-        self.purses.get(&window).map_or(0, |usage| usage.held.max(usage.taken) + share)
+        let share = self.store.windows.get(&(QUOTA.to_owned(), id)).map_or(0, |state| state.fallback.milli());
+        self.usage_by_window.get(&window).map_or(0, |usage| usage.held.max(usage.taken) + share)
     }
 
     fn taken(&self) -> u64 {
-        self.purses.get(&self.window()).map_or(0, |usage| usage.taken)
+        self.usage_by_window.get(&self.window()).map_or(0, |usage| usage.taken)
     }
 }
 
 /// Several instances, and the usage of those that restarted without a record.
 struct GatewayFleet {
-    world: Rc<RedisFixture>,
-    gates: Vec<SimulatedGateway>,
+    fixture: Rc<RedisFixture>,
+    instances: Vec<SimulatedGateway>,
     /// Usage by lost incarnations, by window.
-    forgotten: BTreeMap<u64, u64>,
-    fresh: u64,
-    back: u64,
+    lost_usage: BTreeMap<u64, u64>,
+    last_incarnation: u64,
+    lookback: u64,
 }
 
 impl GatewayFleet {
@@ -310,38 +310,38 @@ impl GatewayFleet {
         let instances =
             (1..=count).map(|number| SimulatedGateway::new(fixture, number, fallback_enabled, lookback)).collect();
         Self {
-            world: Rc::clone(fixture),
-            gates: instances,
-            forgotten: BTreeMap::new(),
-            fresh: 1000,
-            back: u64::from(lookback),
+            fixture: Rc::clone(fixture),
+            instances,
+            lost_usage: BTreeMap::new(),
+            last_incarnation: 1000,
+            lookback: u64::from(lookback),
         }
     }
 
     /// Advances the time. Each reachable instance sends a request every second.
-    fn pass(&mut self, milliseconds: u64) {
+    fn advance(&mut self, milliseconds: u64) {
         let mut left = milliseconds;
         while left > 0 {
             let step = left.min(1000);
-            self.world.pass(step);
+            self.fixture.advance(step);
             left -= step;
-            self.gates.iter_mut().for_each(SimulatedGateway::refresh);
+            self.instances.iter_mut().for_each(SimulatedGateway::refresh);
         }
     }
 
     fn check_limit(&self) -> Result<(), String> {
         let windows: std::collections::BTreeSet<u64> =
-            self.gates.iter().flat_map(|instance| instance.purses.keys().copied()).collect();
+            self.instances.iter().flat_map(|instance| instance.usage_by_window.keys().copied()).collect();
         for &last in &windows {
-            let overlapping = last.saturating_sub(self.back)..=last;
+            let overlapping = last.saturating_sub(self.lookback)..=last;
             let of_window = |window: u64| -> u64 {
-                let live: u64 = self.gates.iter().map(|instance| instance.potential(window)).sum();
-                live + self.forgotten.get(&window).copied().unwrap_or(0)
+                let live: u64 = self.instances.iter().map(|instance| instance.max_usage(window)).sum();
+                live + self.lost_usage.get(&window).copied().unwrap_or(0)
             };
             let sum: u64 = overlapping.map(of_window).sum();
             if sum > LIMIT {
-                let each: Vec<u64> = self.gates.iter().map(|instance| instance.potential(last)).collect();
-                return Err(format!("{sum} of {LIMIT} in window {last}: {each:?}, {:?}", self.forgotten));
+                let each: Vec<u64> = self.instances.iter().map(|instance| instance.max_usage(last)).collect();
+                return Err(format!("{sum} of {LIMIT} in window {last}: {each:?}, {:?}", self.lost_usage));
             }
         }
         Ok(())
@@ -386,45 +386,45 @@ fn event() -> impl Strategy<Value = Event> {
 
 fn apply(fleet: &mut GatewayFleet, event: &Event) {
     match *event {
-        Event::Spend(instance, amount) => fleet.gates[instance].spend(amount),
-        Event::SetDemand(instance, amount) => fleet.gates[instance].greed = amount,
-        Event::Refresh(instance) => fleet.gates[instance].refresh(),
-        Event::RefreshWithLostReply(instance) => fleet.gates[instance].refresh_with_lost_reply(),
-        Event::RefreshDelayed(instance) => fleet.gates[instance].refresh_delayed(),
-        Event::DeliverDelayed(instance) => fleet.gates[instance].deliver_delayed(),
+        Event::Spend(instance, amount) => fleet.instances[instance].spend(amount),
+        Event::SetDemand(instance, amount) => fleet.instances[instance].demand = amount,
+        Event::Refresh(instance) => fleet.instances[instance].refresh(),
+        Event::RefreshWithLostReply(instance) => fleet.instances[instance].refresh_with_lost_reply(),
+        Event::RefreshDelayed(instance) => fleet.instances[instance].refresh_delayed(),
+        Event::DeliverDelayed(instance) => fleet.instances[instance].deliver_delayed(),
         // One instance must keep the state: if all lose it, it is lost (docs/GUARANTEES.md).
-        Event::Disconnect(instance) if fleet.gates.iter().filter(|instance| instance.reachable).count() > 1 => {
-            fleet.gates[instance].reachable = false;
+        Event::Disconnect(instance) if fleet.instances.iter().filter(|instance| instance.reachable).count() > 1 => {
+            fleet.instances[instance].reachable = false;
         }
         Event::Disconnect(_) => {}
-        Event::Reconnect(instance) => fleet.gates[instance].reachable = true,
+        Event::Reconnect(instance) => fleet.instances[instance].reachable = true,
         Event::Restart(instance, proven) => {
-            fleet.fresh += 1;
+            fleet.last_incarnation += 1;
             if !proven {
-                for (window, usage) in std::mem::take(&mut fleet.gates[instance].purses) {
-                    *fleet.forgotten.entry(window).or_default() += usage.taken;
+                for (window, usage) in std::mem::take(&mut fleet.instances[instance].usage_by_window) {
+                    *fleet.lost_usage.entry(window).or_default() += usage.taken;
                 }
             }
-            fleet.gates[instance].delayed.clear();
-            fleet.gates[instance].restart(fleet.fresh, proven);
-            fleet.gates[instance].reachable = true;
+            fleet.instances[instance].delayed.clear();
+            fleet.instances[instance].restart(fleet.last_incarnation, proven);
+            fleet.instances[instance].reachable = true;
             // The other instances learn of a new one within a second.
-            fleet.pass(1000);
+            fleet.advance(1000);
         }
-        Event::Advance(milliseconds) => fleet.pass(milliseconds),
-        Event::Save => fleet.world.save(),
+        Event::Advance(milliseconds) => fleet.advance(milliseconds),
+        Event::Save => fleet.fixture.save(),
         Event::Restore => {
-            fleet.gates.iter_mut().for_each(|instance| instance.delayed.clear());
-            fleet.world.restore();
-            fleet.pass(1000);
+            fleet.instances.iter_mut().for_each(|instance| instance.delayed.clear());
+            fleet.fixture.restore();
+            fleet.advance(1000);
         }
         Event::Wipe(restarted) => {
             if restarted {
-                fleet.gates.iter_mut().for_each(|instance| instance.delayed.clear());
-                fleet.world.new_run();
+                fleet.instances.iter_mut().for_each(|instance| instance.delayed.clear());
+                fleet.fixture.new_run();
             }
-            fleet.world.wipe();
-            fleet.pass(1000);
+            fleet.fixture.wipe();
+            fleet.advance(1000);
         }
     }
 }
@@ -444,7 +444,7 @@ fn run_scenarios(port: u16, cases: u32, first_name: u64, changed: (&'static str,
         names.set(names.get() + 1);
         let fixture = RedisFixture::with_script_change(port, names.get(), changed);
         let mut fleet = GatewayFleet::new(&fixture, 3, fallback_enabled, lookback);
-        fleet.pass(4000);
+        fleet.advance(4000);
         for event in &events {
             apply(&mut fleet, event);
             fleet.check_limit().map_err(|message| TestCaseError::fail(format!("after {event:?}: {message}")))?;
@@ -500,15 +500,15 @@ fn nearly_the_whole_limit_can_be_used() {
         let fixture = RedisFixture::new(redis.port, name);
         let mut fleet = GatewayFleet::new(&fixture, 3, fallback_enabled, 0);
         for second in 0..60 {
-            fleet.pass(1000);
-            fleet.gates.iter_mut().for_each(|instance| {
+            fleet.advance(1000);
+            fleet.instances.iter_mut().for_each(|instance| {
                 instance.spend(300);
                 // Model the refresher: about a second of spending, and small steps near the limit.
-                instance.greed = if second < 30 { 500 } else { 20 };
+                instance.demand = if second < 30 { 500 } else { 20 };
             });
             assert_eq!(fleet.check_limit(), Ok(()));
         }
-        let taken: u64 = fleet.gates.iter().map(SimulatedGateway::taken).sum();
+        let taken: u64 = fleet.instances.iter().map(SimulatedGateway::taken).sum();
         assert!(taken >= LIMIT * 99 / 100, "{taken} of {LIMIT}, fallback: {fallback_enabled}");
     }
 }
@@ -518,12 +518,12 @@ fn new_ledger_waits_once_for_known_instances() {
     let redis = real::RedisServer::start(&[]);
     let fixture = RedisFixture::new(redis.port, 1);
     let mut fleet = GatewayFleet::new(&fixture, 1, false, 0);
-    fleet.pass(2000);
-    assert_eq!(fleet.gates[0].potential(0), 0);
-    fleet.pass(3000);
-    assert_eq!(fleet.gates[0].potential(0), 500);
-    fleet.pass(96_000);
-    assert_eq!((fleet.gates[0].window(), fleet.gates[0].potential(1)), (1, 500));
+    fleet.advance(2000);
+    assert_eq!(fleet.instances[0].max_usage(0), 0);
+    fleet.advance(3000);
+    assert_eq!(fleet.instances[0].max_usage(0), 500);
+    fleet.advance(96_000);
+    assert_eq!((fleet.instances[0].window(), fleet.instances[0].max_usage(1)), (1, 500));
 }
 
 #[test]
@@ -531,20 +531,20 @@ fn missing_instance_closes_only_the_current_window() {
     let redis = real::RedisServer::start(&[]);
     let fixture = RedisFixture::new(redis.port, 1);
     let mut fleet = GatewayFleet::new(&fixture, 2, false, 0);
-    fleet.pass(5000);
-    fleet.gates[1].reachable = false;
+    fleet.advance(5000);
+    fleet.instances[1].reachable = false;
     fixture.wipe();
     fixture.new_run();
-    fleet.pass(10_000);
-    fleet.gates[0].spend(500);
-    fleet.pass(20_000);
-    assert_eq!(fleet.gates[0].potential(0), 500, "no new units of this window");
-    fleet.pass(70_000);
-    assert_eq!((fleet.gates[0].window(), fleet.gates[0].potential(1)), (1, 500), "the next window is leased");
-    fleet.gates[1].reachable = true;
-    fleet.gates[0].spend(500);
-    fleet.pass(2000);
-    assert_eq!(fleet.gates[0].potential(1), 1000, "leases resume once the instance is back");
+    fleet.advance(10_000);
+    fleet.instances[0].spend(500);
+    fleet.advance(20_000);
+    assert_eq!(fleet.instances[0].max_usage(0), 500, "no new units of this window");
+    fleet.advance(70_000);
+    assert_eq!((fleet.instances[0].window(), fleet.instances[0].max_usage(1)), (1, 500), "the next window is leased");
+    fleet.instances[1].reachable = true;
+    fleet.instances[0].spend(500);
+    fleet.advance(2000);
+    assert_eq!(fleet.instances[0].max_usage(1), 1000, "leases resume once the instance is back");
 }
 
 #[test]
@@ -552,21 +552,22 @@ fn manual_correction_ends_waiting_for_all_instances() {
     let redis = real::RedisServer::start(&[]);
     let fixture = RedisFixture::new(redis.port, 1);
     let mut fleet = GatewayFleet::new(&fixture, 2, false, 0);
-    fleet.pass(5000);
-    fleet.gates[1].reachable = false;
+    fleet.advance(5000);
+    fleet.instances[1].reachable = false;
     fixture.wipe();
     fixture.new_run();
-    fleet.pass(5000);
-    let instance = &mut fleet.gates[0];
-    let request = instance.lease_request(0, instance.purses[&0], 0);
+    fleet.advance(5000);
+    let instance = &mut fleet.instances[0];
+    let request = instance.lease_request(0, instance.usage_by_window[&0], 0);
     let corrected = instance.store.correct(&request, Units::from_milli(9_000), fixture.now());
     fixture.runtime.block_on(corrected).expect("the correction succeeds");
-    instance.greed = 5000;
-    fleet.pass(3000);
+    instance.demand = 5000;
+    fleet.advance(3000);
     // The unreachable instance holds 500 units of the limit; they count as not taken.
-    assert_eq!(fleet.gates[0].potential(0), 500);
-    let request = fleet.gates[0].lease_request(0, fleet.gates[0].purses[&0], 500);
-    let lease = fixture.runtime.block_on(fleet.gates[0].store.lease(&[request], fixture.now())).expect("a lease")[0];
+    assert_eq!(fleet.instances[0].max_usage(0), 500);
+    let request = fleet.instances[0].lease_request(0, fleet.instances[0].usage_by_window[&0], 500);
+    let lease =
+        fixture.runtime.block_on(fleet.instances[0].store.lease(&[request], fixture.now())).expect("a lease")[0];
     assert_eq!(lease.taken_by_others, Units::from_milli(9_000));
 }
 
@@ -576,20 +577,20 @@ fn restarted_instance_recovers_proven_units_and_loses_others() {
     for (name, proven, lost) in [(1, true, 0), (2, false, 400)] {
         let fixture = RedisFixture::new(redis.port, name);
         let mut fleet = GatewayFleet::new(&fixture, 2, false, 0);
-        fleet.pass(5000);
-        fleet.gates[0].spend(100);
-        fleet.gates[0].greed = 400;
-        fleet.pass(1000);
-        fleet.gates[0].restart(77, proven);
+        fleet.advance(5000);
+        fleet.instances[0].spend(100);
+        fleet.instances[0].demand = 400;
+        fleet.advance(1000);
+        fleet.instances[0].restart(77, proven);
         if !proven {
-            fleet.gates[0].purses.clear();
+            fleet.instances[0].usage_by_window.clear();
         }
-        fleet.gates[0].greed = 0;
-        fleet.pass(5000);
-        assert_eq!(fleet.gates[0].lost, lost, "proven: {proven}");
-        fleet.gates[1].greed = 20_000;
-        fleet.pass(50_000);
-        let (left, others) = (LIMIT - 100 - lost, fleet.gates[1].potential(0));
+        fleet.instances[0].demand = 0;
+        fleet.advance(5000);
+        assert_eq!(fleet.instances[0].lost, lost, "proven: {proven}");
+        fleet.instances[1].demand = 20_000;
+        fleet.advance(50_000);
+        let (left, others) = (LIMIT - 100 - lost, fleet.instances[1].max_usage(0));
         assert!(others <= left && others + 3 >= left, "{others} of {left}, proven: {proven}");
     }
 }
@@ -599,21 +600,21 @@ fn disconnected_instance_spends_only_its_fallback() {
     let redis = real::RedisServer::start(&[]);
     let fixture = RedisFixture::new(redis.port, 1);
     let mut fleet = GatewayFleet::new(&fixture, 2, true, 0);
-    fleet.pass(6000);
-    let potential = fleet.gates[0].potential(0);
+    fleet.advance(6000);
+    let potential = fleet.instances[0].max_usage(0);
     assert!(potential > 1500, "{potential}");
-    fleet.gates[0].reachable = false;
-    fleet.gates[0].spend(500);
-    fleet.gates[1].greed = 20_000;
+    fleet.instances[0].reachable = false;
+    fleet.instances[0].spend(500);
+    fleet.instances[1].demand = 20_000;
     for _ in 0..20 {
-        fleet.pass(1000);
-        fleet.gates[0].spend(u64::MAX);
+        fleet.advance(1000);
+        fleet.instances[0].spend(u64::MAX);
     }
-    assert_eq!(fleet.gates[0].taken(), potential);
-    assert!(matches!(fleet.gates[0].trouble, Some(StoreError::Unreachable(_))));
+    assert_eq!(fleet.instances[0].taken(), potential);
+    assert!(matches!(fleet.instances[0].last_error, Some(StoreError::Unreachable(_))));
     assert_eq!(fleet.check_limit(), Ok(()));
-    fleet.gates[0].reachable = true;
-    fleet.pass(2000);
+    fleet.instances[0].reachable = true;
+    fleet.advance(2000);
     assert_eq!(fleet.check_limit(), Ok(()));
 }
 
@@ -636,19 +637,19 @@ fn first_use_windows_are_shared_by_all_instances() {
         fixture.runtime.block_on(stores[store].lease(&[request], fixture.now())).expect("a lease")[0]
     };
     lease(0, request(0, None, 0, 0));
-    fixture.pass(4000);
+    fixture.advance(4000);
     let first = lease(0, request(0, None, 0, 0));
     assert_eq!((first.held.milli(), first.span), (9_000, None), "the window is not open yet");
     let span = Span { start: fixture.now(), end: fixture.now() + Duration::from_secs(10) };
     lease(0, request(0, Some(span), 1, 9_000));
     let second = lease(1, request(0, None, 0, 0));
     assert_eq!((second.held.milli(), second.span), (500, Some(span)), "the first instance opens the window for all");
-    fixture.pass(11_000);
+    fixture.advance(11_000);
     // Two windows later, an instance without knowledge of the first starts with ordinal 0.
     lease(0, request(1, None, 0, 0));
     let next = Span { start: fixture.now(), end: fixture.now() + Duration::from_secs(10) };
     lease(0, request(1, Some(next), 1, 500));
-    fixture.pass(100_000);
+    fixture.advance(100_000);
     lease(0, request(2, None, 0, 0));
     let mut late = fixture.store(Incarnation::ephemeral(3), false);
     let lease = fixture.runtime.block_on(late.lease(&[request(0, None, 0, 0)], fixture.now())).expect("a lease")[0];
@@ -660,8 +661,8 @@ fn usage_of_overlapping_window_definitions_counts() {
     let redis = real::RedisServer::start(&[]);
     let fixture = RedisFixture::new(redis.port, 1);
     let mut fleet = GatewayFleet::new(&fixture, 2, false, 0);
-    fleet.pass(5000);
-    let instance = &mut fleet.gates[0];
+    fleet.advance(5000);
+    let instance = &mut fleet.instances[0];
     let mut request = instance.lease_request(0, GatewayModel::default(), LIMIT);
     let span = request.window.span.expect("the window has a span");
     let half = Span { start: span.start + Duration::from_secs(1), end: span.start + Duration::from_secs(50) };
@@ -680,8 +681,8 @@ fn clock_skew_error_states_the_offset() {
     let redis = real::RedisServer::start(&[]);
     let fixture = RedisFixture::new(redis.port, 1);
     let mut fleet = GatewayFleet::new(&fixture, 1, false, 0);
-    fleet.pass(5000);
-    let instance = &mut fleet.gates[0];
+    fleet.advance(5000);
+    let instance = &mut fleet.instances[0];
     let request = instance.lease_request(3, GatewayModel::default(), 100);
     let now = fixture.now() + Duration::from_secs(300);
     let error = fixture.runtime.block_on(instance.store.lease(&[request], now)).expect_err("the window is not open");
@@ -690,11 +691,11 @@ fn clock_skew_error_states_the_offset() {
         error.to_string(),
         format!("clock skew of +300 s against redis at 127.0.0.1:{}: {message}", fixture.port)
     );
-    fixture.pass(300_000);
+    fixture.advance(300_000);
     let request = instance.lease_request(0, GatewayModel::default(), 1000);
     let now = fixture.now() - Duration::from_secs(300);
     let error = fixture.runtime.block_on(instance.store.lease(&[request], now)).expect_err("the window has ended");
-    assert!(matches!(error, StoreError::Clock { ahead: false, .. }), "{error}");
+    assert!(matches!(error, StoreError::ClockSkew { is_ahead: false, .. }), "{error}");
 }
 
 #[test]
@@ -703,10 +704,10 @@ fn limits_up_to_the_largest_are_exact() {
     let fixture = RedisFixture::new(redis.port, 1);
     let limit = 1 << 53;
     let mut fleet = GatewayFleet::new(&fixture, 2, false, 0);
-    for instance in &mut fleet.gates {
-        (instance.limit, instance.greed) = (limit, limit / 2 - 1);
+    for instance in &mut fleet.instances {
+        (instance.limit, instance.demand) = (limit, limit / 2 - 1);
     }
-    fleet.pass(60_000);
-    let all: u64 = fleet.gates.iter().map(|instance| instance.potential(0)).sum();
+    fleet.advance(60_000);
+    let all: u64 = fleet.instances.iter().map(|instance| instance.max_usage(0)).sum();
     assert!(all <= limit && all >= limit - 4, "{all} of {limit}");
 }

@@ -14,9 +14,9 @@ pub(super) struct Timing {
     /// Maximum time before the start of a window at which it may be leased: ten seconds, plus clock skew.
     pub max_lead: Duration,
     /// Time for which a window is stored after its usage has expired.
-    pub grace: Duration,
+    pub window_retention: Duration,
     /// Time without calls of an earlier incarnation after which the next one takes over its lease.
-    pub takeover_after: Duration,
+    pub takeover_delay: Duration,
 }
 
 impl Default for Timing {
@@ -25,8 +25,8 @@ impl Default for Timing {
             recovery_grace: Duration::from_secs(3),
             liveness_window: Duration::from_secs(60),
             max_lead: Duration::from_secs(15),
-            grace: Duration::from_secs(60),
-            takeover_after: Duration::from_secs(3),
+            window_retention: Duration::from_secs(60),
+            takeover_delay: Duration::from_secs(3),
         }
     }
 }

@@ -28,9 +28,9 @@ pub struct SiteBaseline {
 /// Decayed counts of clients that show a behavior, and of those that do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct BaselineRate {
-    since: Timestamp,
-    yes: f32,
-    no: f32,
+    updated_at: Timestamp,
+    present: f32,
+    absent: f32,
 }
 
 /// Confidence with which each behavior is expected of humans on this site, 0 to 1.
@@ -45,13 +45,13 @@ pub struct ExpectedBehavior {
 impl SiteBaseline {
     /// Records one sample.
     pub fn record(&mut self, sample: BaselineSample, now: Timestamp, half_life: Duration) {
-        let (rate, yes) = match sample {
+        let (rate, present) = match sample {
             BaselineSample::LoadsAssets => (&mut self.assets, true),
             BaselineSample::NoAssets => (&mut self.assets, false),
             BaselineSample::SendsReferer => (&mut self.links, true),
             BaselineSample::NoReferer => (&mut self.links, false),
         };
-        rate.record(yes, now, half_life);
+        rate.record(present, now, half_life);
     }
 
     /// Returns the expected behavior; zero if there are too few samples.
@@ -61,17 +61,17 @@ impl SiteBaseline {
 }
 
 impl BaselineRate {
-    fn record(&mut self, yes: bool, now: Timestamp, half_life: Duration) {
-        let factor = decay_factor(now.saturating_duration_since(self.since), half_life);
-        self.since = self.since.max(now);
-        (self.yes, self.no) = (self.yes * factor, self.no * factor);
-        *(if yes { &mut self.yes } else { &mut self.no }) += 1.0;
+    fn record(&mut self, present: bool, now: Timestamp, half_life: Duration) {
+        let factor = decay_factor(now.saturating_duration_since(self.updated_at), half_life);
+        self.updated_at = self.updated_at.max(now);
+        (self.present, self.absent) = (self.present * factor, self.absent * factor);
+        *(if present { &mut self.present } else { &mut self.absent }) += 1.0;
     }
 
     /// Returns the confidence: 1 if at least 90 % of the clients show the behavior, 0 at 65 % or less.
     fn confidence(&self) -> f32 {
-        let samples = self.yes + self.no;
-        if samples < MIN_SAMPLES { 0.0 } else { ((self.yes / samples - 0.65) / 0.25).clamp(0.0, 1.0) }
+        let samples = self.present + self.absent;
+        if samples < MIN_SAMPLES { 0.0 } else { ((self.present / samples - 0.65) / 0.25).clamp(0.0, 1.0) }
     }
 }
 

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrowserTraits {
     /// True if the browser displays images and styles, hence loads them.
-    pub graphical: bool,
+    pub is_graphical: bool,
     /// True if the browser sends `Accept-Language`.
     pub sends_language: bool,
     /// True if the browser sends `Sec-Fetch-Mode` over TLS.

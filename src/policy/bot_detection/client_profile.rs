@@ -10,24 +10,24 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClientProfile {
     /// Second to which the counts are decayed.
-    since: u32,
+    updated_s: u32,
     /// Time of the last new page, in hundredths of a second; wraps after 497 days.
-    last_page: u32,
+    last_page_cs: u32,
     /// Hashes of the last pages, latest first.
-    recent: [u16; 3],
+    recent_pages: [u16; 3],
     /// Number of pages whose assets may still be loading, and the second of the first of them, modulo 256.
     pending_pages: u8,
     pending_since: u8,
     /// Page requests.
     pub(super) pages: f32,
     /// Pages that were served at least `ASSET_GRACE_S` ago, so that their assets could be loaded.
-    pub(super) served: f32,
+    pub(super) served_pages: f32,
     /// Pages with a referer of this site.
     pub(super) linked_pages: f32,
     /// Pages that do not exist, without immediate repetitions.
-    pub(super) missing: f32,
+    pub(super) not_found_pages: f32,
     /// Pages that cost quota units, without immediate repetitions.
-    pub(super) costly: f32,
+    pub(super) costly_pages: f32,
     /// Assets of pages.
     pub(super) assets: f32,
     /// Requests of robots.txt.
@@ -38,9 +38,9 @@ pub struct ClientProfile {
     pub(super) mean_interval: f32,
     pub(super) interval_variance: f32,
     /// Number of pages, saturating at 255.
-    pub(super) views: u8,
+    pub(super) page_count: u8,
     /// Baseline aspects that this client was sampled for, as bits.
-    sampled: u8,
+    sampled_aspects: u8,
     /// Moving ratios of pages whose headers contradict the claimed browser.
     pub(super) no_language: MovingRatio,
     pub(super) no_fetch: MovingRatio,
@@ -66,15 +66,15 @@ impl ClientProfile {
             return None;
         }
         self.decay(features.at, half_life);
-        match features.aim {
+        match features.resource_kind {
             ResourceKind::Robots => self.robots_reads += 1.0,
             // Another site may have linked the honeypot in its pages, so that humans request it.
             ResourceKind::Honeypot if features.referer != Referer::External => self.honeypot_hits += 1.0,
             ResourceKind::Asset => {
                 self.assets += 1.0;
                 // A single asset may be an image embedded by another site. The threshold of 1.5 allows for decay.
-                let is_repeated = self.views > 0 && self.assets > 1.5;
-                return is_repeated.then(|| self.sample_once(ASSETS, BaselineSample::LoadsAssets)).flatten();
+                let is_repeated = self.page_count > 0 && self.assets > 1.5;
+                return is_repeated.then(|| self.sample_once(ASSETS_ASPECT, BaselineSample::LoadsAssets)).flatten();
             }
             ResourceKind::Page(_) if features.is_background_fetch() && self.loads_assets() => {}
             ResourceKind::Page(page) => return self.record_page(page, features, outcome),
@@ -96,8 +96,8 @@ impl ClientProfile {
     }
 
     /// Returns the second of the last request.
-    pub fn since(&self) -> u32 {
-        self.since
+    pub fn last_seen_s(&self) -> u32 {
+        self.updated_s
     }
 
     pub(super) fn loads_assets(&self) -> bool {
@@ -109,16 +109,16 @@ impl ClientProfile {
     }
 
     fn decay(&mut self, now: Timestamp, half_life: Duration) {
-        let Some(factor) = decay_since(&mut self.since, now, half_life) else { return };
-        if (self.since as u8).wrapping_sub(self.pending_since) >= ASSET_GRACE_S {
-            self.served += f32::from(std::mem::take(&mut self.pending_pages));
+        let Some(factor) = decay_since(&mut self.updated_s, now, half_life) else { return };
+        if (self.updated_s as u8).wrapping_sub(self.pending_since) >= ASSET_GRACE_S {
+            self.served_pages += f32::from(std::mem::take(&mut self.pending_pages));
         }
         for count in [
             &mut self.pages,
-            &mut self.served,
+            &mut self.served_pages,
             &mut self.linked_pages,
-            &mut self.missing,
-            &mut self.costly,
+            &mut self.not_found_pages,
+            &mut self.costly_pages,
             &mut self.assets,
             &mut self.robots_reads,
             &mut self.honeypot_hits,
@@ -133,80 +133,82 @@ impl ClientProfile {
         features: &RequestFeatures,
         outcome: ResponseOutcome,
     ) -> Option<BaselineSample> {
-        let is_new = !self.recent.contains(&page);
+        let is_new = !self.recent_pages.contains(&page);
         if is_new {
             self.record_interval(features.at);
-            self.recent.rotate_right(1);
-            self.recent[0] = page;
+            self.recent_pages.rotate_right(1);
+            self.recent_pages[0] = page;
         }
         self.record_headers(features);
         // Before this page is added, since its assets cannot have been requested yet.
         let sample = self.baseline_sample(features.referer);
         let count_if = |condition: bool| f32::from(u8::from(condition));
-        self.views = self.views.saturating_add(1);
+        self.page_count = self.page_count.saturating_add(1);
         self.pages += 1.0;
         if outcome == ResponseOutcome::Served {
             self.count_settled_page();
         }
         // An unknown referer counts in favor of the client.
         self.linked_pages += count_if(matches!(features.referer, Referer::Internal | Referer::Unknown));
-        self.missing += count_if(is_new && outcome == ResponseOutcome::NotFound);
-        self.costly += count_if(is_new && features.costly);
+        self.not_found_pages += count_if(is_new && outcome == ResponseOutcome::NotFound);
+        self.costly_pages += count_if(is_new && features.is_costly);
         sample
     }
 
     /// Counts a served page as pending; it counts in full once its assets could be loaded.
     fn count_settled_page(&mut self) {
         if self.pending_pages == 0 {
-            self.pending_since = self.since as u8;
+            self.pending_since = self.updated_s as u8;
         }
         match self.pending_pages.checked_add(1) {
             Some(pending_pages) => self.pending_pages = pending_pages,
-            None => self.served += 1.0,
+            None => self.served_pages += 1.0,
         }
     }
 
     /// Returns the baseline sample that one more page provides, if any.
     fn baseline_sample(&mut self, referer: Referer) -> Option<BaselineSample> {
-        match (self.views, referer) {
-            (1.., Referer::Internal) if self.sampled & LINKS == 0 => {
-                self.sample_once(LINKS, BaselineSample::SendsReferer)
+        match (self.page_count, referer) {
+            (1.., Referer::Internal) if self.sampled_aspects & LINKS_ASPECT == 0 => {
+                self.sample_once(LINKS_ASPECT, BaselineSample::SendsReferer)
             }
-            (MIN_SAMPLE_PAGES.., _) if self.follows_links() => self.sample_once(ASSETS, BaselineSample::NoAssets),
-            (MIN_SAMPLE_PAGES.., _) if self.loads_assets() => self.sample_once(LINKS, BaselineSample::NoReferer),
+            (MIN_SAMPLE_PAGES.., _) if self.follows_links() => {
+                self.sample_once(ASSETS_ASPECT, BaselineSample::NoAssets)
+            }
+            (MIN_SAMPLE_PAGES.., _) if self.loads_assets() => self.sample_once(LINKS_ASPECT, BaselineSample::NoReferer),
             _ => None,
         }
     }
 
     /// Returns the sample unless the client was already sampled for `aspect`.
     fn sample_once(&mut self, aspect: u8, sample: BaselineSample) -> Option<BaselineSample> {
-        let already_sampled = self.sampled & aspect != 0;
-        self.sampled |= aspect;
+        let already_sampled = self.sampled_aspects & aspect != 0;
+        self.sampled_aspects |= aspect;
         (!already_sampled).then_some(sample)
     }
 
     /// Updates the interval statistics. Callers skip repetitions: a repeated page refreshes itself.
     fn record_interval(&mut self, at: Timestamp) {
         let now = (at.0 / 10_000_000) as u32;
-        let interval = now.wrapping_sub(self.last_page);
-        self.last_page = now;
+        let interval = now.wrapping_sub(self.last_page_cs);
+        self.last_page_cs = now;
         // At least half the range means that the clock was set back.
-        if self.views == 0 || interval > u32::MAX / 2 {
+        if self.page_count == 0 || interval > u32::MAX / 2 {
             return;
         }
         let gap = interval as f32 / 100.0;
-        if self.views > 4 && gap > self.mean_interval * PAUSE_RATIO {
+        if self.page_count > 4 && gap > self.mean_interval * PAUSE_RATIO {
             return;
         }
-        let weight = (1.0 / f32::from(self.views)).max(1.0 / 16.0);
+        let weight = (1.0 / f32::from(self.page_count)).max(1.0 / 16.0);
         let deviation = gap - self.mean_interval;
         self.mean_interval += deviation * weight;
         self.interval_variance = (1.0 - weight) * (self.interval_variance + weight * deviation * deviation);
     }
 
     fn record_headers(&mut self, features: &RequestFeatures) {
-        let RequestFeatures { browser, seen: headers, .. } = features;
-        let weight = (1.0 / (f32::from(self.views) + 1.0)).max(1.0 / 8.0);
+        let RequestFeatures { browser, headers, .. } = features;
+        let weight = (1.0 / (f32::from(self.page_count) + 1.0)).max(1.0 / 8.0);
         let secure = headers.contains(HeadersSeen::TLS);
         self.http_10.update(headers.contains(HeadersSeen::HTTP_10), weight);
         if !headers.contains(HeadersSeen::INSPECTED) {
@@ -223,7 +225,7 @@ impl ClientProfile {
             weight,
         );
         let missing_accept = !headers.contains(HeadersSeen::ACCEPT) || !headers.contains(HeadersSeen::ENCODING);
-        self.missing_accept.update(browser.graphical && missing_accept, weight);
+        self.missing_accept.update(browser.is_graphical && missing_accept, weight);
     }
 }
 
@@ -249,8 +251,8 @@ const ASSET_GRACE_S: u8 = 4;
 const MIN_SAMPLE_PAGES: u8 = 2;
 
 /// Baseline aspects, as bits.
-const ASSETS: u8 = 1;
-const LINKS: u8 = 2;
+const ASSETS_ASPECT: u8 = 1;
+const LINKS_ASPECT: u8 = 2;
 
 /// Multiple of the mean interval from which on an interval is a pause and is ignored.
 const PAUSE_RATIO: f32 = 8.0;

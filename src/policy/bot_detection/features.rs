@@ -12,13 +12,13 @@ pub struct RequestFeatures {
     /// Traits of the claimed browser.
     pub browser: BrowserTraits,
     /// Kind of the requested resource.
-    pub aim: ResourceKind,
+    pub resource_kind: ResourceKind,
     /// True if the request would be charged to a quota.
-    pub costly: bool,
+    pub is_costly: bool,
     /// Referer of the request.
     pub referer: Referer,
     /// Headers of the request, if known.
-    pub seen: HeadersSeen,
+    pub headers: HeadersSeen,
 }
 
 /// Kind of a requested resource, by its path.
@@ -127,7 +127,7 @@ impl HeadersSeen {
 impl RequestFeatures {
     /// Returns true if the request, given its outcome, is informative.
     pub fn is_informative(&self, outcome: ResponseOutcome) -> bool {
-        match self.aim {
+        match self.resource_kind {
             ResourceKind::Robots | ResourceKind::Honeypot => true,
             ResourceKind::Page(_) | ResourceKind::Asset => outcome != ResponseOutcome::Refused,
             ResourceKind::Other => false,
@@ -138,14 +138,14 @@ impl RequestFeatures {
     /// itself.
     pub(super) fn is_background_fetch(&self) -> bool {
         self.referer == Referer::Internal
-            && self.seen.contains(HeadersSeen::INSPECTED)
-            && !self.seen.contains(HeadersSeen::UPGRADE)
+            && self.headers.contains(HeadersSeen::INSPECTED)
+            && !self.headers.contains(HeadersSeen::UPGRADE)
     }
 }
 
 impl ResourceKind {
     /// Returns the kind of the resource at the normalized `path`; `honeypot` is the configured honeypot, if any.
-    pub fn of(method: &http::Method, path: &str, query: Option<&str>, honeypot: Option<&str>) -> Self {
+    pub fn from_request(method: &http::Method, path: &str, query: Option<&str>, honeypot: Option<&str>) -> Self {
         if path == ROBOTS_TXT_PATH {
             return Self::Robots;
         }
@@ -156,10 +156,10 @@ impl ResourceKind {
         }
         let name = after_last(b'/', path).unwrap_or(path);
         let extension = after_last(b'.', name).unwrap_or_default();
-        if method != http::Method::GET || ICONS.iter().any(|icon| name.starts_with(icon)) {
+        if method != http::Method::GET || ICON_PREFIXES.iter().any(|icon| name.starts_with(icon)) {
             return Self::Other;
         }
-        match ASSETS.iter().any(|asset| extension.eq_ignore_ascii_case(asset)) {
+        match ASSET_EXTENSIONS.iter().any(|asset| extension.eq_ignore_ascii_case(asset)) {
             true => Self::Asset,
             false => Self::Page(short_hash(path, query)),
         }
@@ -169,7 +169,7 @@ impl ResourceKind {
 impl Referer {
     /// Classifies the referer of a request to `host`. Sibling hosts of the same domain count as this site; so does
     /// every referer if a log has no host.
-    pub fn of(referer: Option<&[u8]>, host: &str) -> Self {
+    pub fn from_header(referer: Option<&[u8]>, host: &str) -> Self {
         let Some(referer) = referer.filter(|referer| !referer.is_empty()) else { return Self::Absent };
         let Some(authority) = referer.splitn(4, |&byte| byte == b'/').nth(2) else { return Self::External };
         let referer_host = authority.rsplit(|&byte| byte == b'@').next().unwrap_or_default();
@@ -224,10 +224,10 @@ fn mix_hash(mut hash: u64) -> u64 {
 }
 
 /// Icons: browsers request them on their own, often on another day than the page.
-const ICONS: [&str; 2] = ["favicon", "apple-touch-icon"];
+const ICON_PREFIXES: [&str; 2] = ["favicon", "apple-touch-icon"];
 
 /// File extensions of styles, scripts, images, fonts and media.
-const ASSETS: [&str; 25] = [
+const ASSET_EXTENSIONS: [&str; 25] = [
     "css",
     "js",
     "mjs",

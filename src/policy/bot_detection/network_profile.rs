@@ -7,12 +7,12 @@ use std::time::Duration;
 /// Profile of a network, in decayed counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NetworkProfile {
-    since: u32,
+    updated_s: u32,
     pub(super) pages: f32,
     assets: f32,
-    linked: f32,
+    linked_pages: f32,
     /// Bitmap of the clients, hashed to 32 bits.
-    clients: u32,
+    client_bitmap: u32,
 }
 
 impl NetworkProfile {
@@ -22,12 +22,13 @@ impl NetworkProfile {
             return;
         }
         self.decay(features.at, half_life);
-        match features.aim {
+        match features.resource_kind {
             ResourceKind::Asset => self.assets += 1.0,
             ResourceKind::Page(_) => {
                 self.pages += 1.0;
-                self.linked += f32::from(u8::from(matches!(features.referer, Referer::Internal | Referer::Unknown)));
-                self.clients |= 1 << (hash >> 59);
+                self.linked_pages +=
+                    f32::from(u8::from(matches!(features.referer, Referer::Internal | Referer::Unknown)));
+                self.client_bitmap |= 1 << (hash >> 59);
             }
             _ => {}
         }
@@ -41,23 +42,25 @@ impl NetworkProfile {
     }
 
     /// Returns the second of the last request.
-    pub fn since(&self) -> u32 {
-        self.since
+    pub fn last_seen_s(&self) -> u32 {
+        self.updated_s
     }
 
     /// Returns true if several clients requested many pages, almost without assets and links.
     pub(super) fn looks_automated(&self) -> bool {
         let is_rare = |count: f32| count * 20.0 < self.pages;
-        self.pages >= MIN_PAGES && self.clients.count_ones() >= MIN_CLIENTS && is_rare(self.assets + self.linked)
+        self.pages >= MIN_PAGES
+            && self.client_bitmap.count_ones() >= MIN_CLIENTS
+            && is_rare(self.assets + self.linked_pages)
     }
 
     fn decay(&mut self, now: Timestamp, half_life: Duration) {
-        let Some(factor) = decay_since(&mut self.since, now, half_life) else { return };
-        for count in [&mut self.pages, &mut self.assets, &mut self.linked] {
+        let Some(factor) = decay_since(&mut self.updated_s, now, half_life) else { return };
+        for count in [&mut self.pages, &mut self.assets, &mut self.linked_pages] {
             *count *= factor;
         }
         if self.pages < 1.0 {
-            self.clients = 0;
+            self.client_bitmap = 0;
         }
     }
 }

@@ -108,15 +108,15 @@ pub fn score(
 ) -> BotScore {
     let ClientProfile {
         pages,
-        served,
-        missing,
-        costly,
+        served_pages: served,
+        not_found_pages: missing,
+        costly_pages: costly,
         assets,
         robots_reads,
         honeypot_hits,
         mean_interval,
         interval_variance,
-        views,
+        page_count: views,
         ..
     } = *profile;
     let mut points = ScoreBuilder::default();
@@ -130,7 +130,7 @@ pub fn score(
     ];
     // A client that follows links behind a header-stripping proxy may get its images from the proxy, too.
     let (capped, separate) = proxy_signals.split_at(if profile.follows_links() { 5 } else { 4 });
-    points.add_together(capped);
+    points.add_capped(capped);
     separate.iter().for_each(|(signal, share)| points.add(*signal, *share));
     if !profile.follows_links() {
         points.add(Signal::NoLinks, expected.links * saturation(pages, 1.5));
@@ -152,7 +152,7 @@ pub fn score(
         let automated = network_profile().filter(NetworkProfile::looks_automated);
         points.add(Signal::Network, automated.map_or(0.0, |network| saturation(network.pages, 6.0)));
     }
-    points.into_suspicion()
+    points.into_score()
 }
 
 /// Returns the confidence after `count` observations: one half after `half` of them.
@@ -173,7 +173,7 @@ impl ScoreBuilder {
     }
 
     /// Adds signals that one proxy can cause together, with a common maximum.
-    fn add_together(&mut self, signals: &[(Signal, f32)]) {
+    fn add_capped(&mut self, signals: &[(Signal, f32)]) {
         let sum: f32 = signals.iter().map(|(signal, share)| f32::from(signal.max_points()) * share).sum();
         let scale = if sum > MAX_HEADER_POINTS { MAX_HEADER_POINTS / sum } else { 1.0 };
         for &(signal, share) in signals {
@@ -194,7 +194,7 @@ impl ScoreBuilder {
         }
     }
 
-    fn into_suspicion(self) -> BotScore {
+    fn into_score(self) -> BotScore {
         BotScore { points: self.sum as u16, signals: self.strongest.map(|(_, signal)| signal) }
     }
 }

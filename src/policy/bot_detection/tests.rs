@@ -6,13 +6,13 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const THRESHOLD: u16 = 100;
 
 /// Baseline of a site whose humans load images and send referers.
-const USUAL: ExpectedBehavior = ExpectedBehavior { assets: 1.0, links: 1.0 };
+const TYPICAL_BEHAVIOR: ExpectedBehavior = ExpectedBehavior { assets: 1.0, links: 1.0 };
 
 const CHROME: BrowserTraits =
-    BrowserTraits { graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
+    BrowserTraits { is_graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
 
 /// All headers of a browser that uses TLS.
-const WHOLE: HeadersSeen = HeadersSeen::INSPECTED
+const ALL_HEADERS: HeadersSeen = HeadersSeen::INSPECTED
     .with(HeadersSeen::ACCEPT, true)
     .with(HeadersSeen::ENCODING, true)
     .with(HeadersSeen::LANGUAGE, true)
@@ -24,10 +24,10 @@ const WHOLE: HeadersSeen = HeadersSeen::INSPECTED
 
 /// Simulated client of the site.
 struct SimulatedClient {
-    habits: ClientProfile,
+    profile: ClientProfile,
     now: Timestamp,
     page: u16,
-    usual: RequestFeatures,
+    features: RequestFeatures,
 }
 
 impl SimulatedClient {
@@ -36,12 +36,12 @@ impl SimulatedClient {
         let features = RequestFeatures {
             at: now,
             browser,
-            aim: ResourceKind::Other,
-            costly: true,
+            resource_kind: ResourceKind::Other,
+            is_costly: true,
             referer: Referer::Absent,
-            seen: headers,
+            headers,
         };
-        Self { habits: ClientProfile::default(), now, page: 0, usual: features }
+        Self { profile: ClientProfile::default(), now, page: 0, features }
     }
 
     /// Creates a human client; its pages have irregular intervals.
@@ -50,7 +50,11 @@ impl SimulatedClient {
     }
 
     fn request(&mut self, kind: ResourceKind, referer: Referer, outcome: ResponseOutcome) {
-        let _ = self.habits.record(&RequestFeatures { at: self.now, aim: kind, referer, ..self.usual }, outcome, DAY);
+        let _ = self.profile.record(
+            &RequestFeatures { at: self.now, resource_kind: kind, referer, ..self.features },
+            outcome,
+            DAY,
+        );
     }
 
     fn open_page(&mut self, referer: Referer) {
@@ -61,15 +65,15 @@ impl SimulatedClient {
     }
 
     fn score(&self) -> u16 {
-        self.score_on(USUAL)
+        self.score_on(TYPICAL_BEHAVIOR)
     }
 
     fn score_on(&self, expected: ExpectedBehavior) -> u16 {
-        score(&self.habits.decayed(self.now, DAY), self.usual.browser.graphical, expected, || None).points
+        score(&self.profile.decayed(self.now, DAY), self.features.browser.is_graphical, expected, || None).points
     }
 
     fn signal_names(&self) -> Vec<&'static str> {
-        let result = score(&self.habits, self.usual.browser.graphical, USUAL, || None);
+        let result = score(&self.profile, self.features.browser.is_graphical, TYPICAL_BEHAVIOR, || None);
         result.signals.into_iter().flatten().map(Signal::name).collect()
     }
 }
@@ -89,7 +93,7 @@ fn no_single_signal_reaches_the_threshold() {
 
 #[test]
 fn human_reading_all_day_is_not_suspected() {
-    let mut client = SimulatedClient::human(CHROME, WHOLE);
+    let mut client = SimulatedClient::human(CHROME, ALL_HEADERS);
     for _ in 0..400 {
         client.open_page(Referer::Internal);
         client.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
@@ -99,7 +103,7 @@ fn human_reading_all_day_is_not_suspected() {
 
 #[test]
 fn browser_without_referer_is_not_suspected() {
-    let mut client = SimulatedClient::human(CHROME, WHOLE);
+    let mut client = SimulatedClient::human(CHROME, ALL_HEADERS);
     for _ in 0..400 {
         client.open_page(Referer::Absent);
         client.request(ResourceKind::Asset, Referer::Absent, ResponseOutcome::Served);
@@ -109,7 +113,7 @@ fn browser_without_referer_is_not_suspected() {
 
 #[test]
 fn human_without_images_is_not_suspected() {
-    let mut client = SimulatedClient::human(CHROME, WHOLE);
+    let mut client = SimulatedClient::human(CHROME, ALL_HEADERS);
     for _ in 0..400 {
         client.open_page(Referer::Internal);
         assert!(client.score() < THRESHOLD, "{:?}", client.signal_names());
@@ -129,7 +133,7 @@ fn text_browser_without_referer_is_not_suspected() {
 #[test]
 fn feed_reader_page_views_are_not_suspected() {
     // All assets are in the browser's cache, and a feed reader opens the pages.
-    let mut client = SimulatedClient::human(CHROME, WHOLE);
+    let mut client = SimulatedClient::human(CHROME, ALL_HEADERS);
     for _ in 0..100 {
         client.open_page(Referer::Absent);
         client.now += Duration::from_secs(3600 * [1, 9, 2, 14, 3][usize::from(client.page) % 5]);
@@ -161,12 +165,12 @@ fn header_stripping_proxy_with_image_cache_is_tolerated() {
 
 #[test]
 fn background_fetches_are_not_counted_as_pages() {
-    let mut client = SimulatedClient::human(CHROME, WHOLE);
+    let mut client = SimulatedClient::human(CHROME, ALL_HEADERS);
     client.open_page(Referer::Absent);
     for _ in 0..5 {
         client.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
     }
-    client.usual.seen = HeadersSeen::INSPECTED
+    client.features.headers = HeadersSeen::INSPECTED
         .with(HeadersSeen::TLS, true)
         .with(HeadersSeen::LANGUAGE, true)
         .with(HeadersSeen::FETCH, true);
@@ -193,7 +197,7 @@ fn script_copying_a_background_fetch_is_detected() {
 
 #[test]
 fn simultaneous_page_loads_behind_nat_are_not_suspected() {
-    let mut client = SimulatedClient::new(CHROME, WHOLE);
+    let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
     for page in 1..=100 {
         client.now += Duration::from_millis(15);
         client.request(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::Served);
@@ -206,7 +210,7 @@ fn simultaneous_page_loads_behind_nat_are_not_suspected() {
 
 #[test]
 fn self_refreshing_page_gives_no_even_pace() {
-    let mut client = SimulatedClient::new(CHROME, WHOLE);
+    let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
     for _ in 0..200 {
         client.now += Duration::from_secs(30);
         client.request(ResourceKind::Page(7), Referer::Internal, ResponseOutcome::Served);
@@ -218,7 +222,7 @@ fn self_refreshing_page_gives_no_even_pace() {
 fn unknown_features_are_not_missing_features() {
     // A log with neither headers nor referers, of a site with external images.
     let mut client = SimulatedClient::new(CHROME, HeadersSeen::default());
-    client.usual.referer = Referer::Unknown;
+    client.features.referer = Referer::Unknown;
     for _ in 0..400 {
         client.open_page(Referer::Unknown);
     }
@@ -250,7 +254,7 @@ fn fake_browser_is_detected_after_two_pages() {
 
 #[test]
 fn script_with_browser_headers_is_detected_by_pace() {
-    let mut client = SimulatedClient::new(CHROME, WHOLE);
+    let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
     let mut detected_at = None;
     for page in 1..=50 {
         client.now += Duration::from_secs(70);
@@ -263,12 +267,12 @@ fn script_with_browser_headers_is_detected_by_pace() {
 
 #[test]
 fn path_scanner_is_detected() {
-    let mut client = SimulatedClient::new(BrowserTraits::default(), WHOLE);
+    let mut client = SimulatedClient::new(BrowserTraits::default(), ALL_HEADERS);
     for _ in 0..20 {
         client.open_page(Referer::Absent);
     }
     let served_score = client.score();
-    let mut client = SimulatedClient::new(BrowserTraits::default(), WHOLE);
+    let mut client = SimulatedClient::new(BrowserTraits::default(), ALL_HEADERS);
     for page in 1..=20 {
         client.now += Duration::from_secs(1);
         client.request(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::NotFound);
@@ -279,12 +283,12 @@ fn path_scanner_is_detected() {
 
 #[test]
 fn honeypot_counts_unless_linked_from_another_site() {
-    let mut bot = SimulatedClient::new(CHROME, WHOLE);
+    let mut bot = SimulatedClient::new(CHROME, ALL_HEADERS);
     bot.open_page(Referer::Absent);
     bot.now += Duration::from_secs(5);
     bot.request(ResourceKind::Honeypot, Referer::Absent, ResponseOutcome::NotFound);
     assert!(bot.score() >= THRESHOLD);
-    let mut human = SimulatedClient::new(CHROME, WHOLE);
+    let mut human = SimulatedClient::new(CHROME, ALL_HEADERS);
     human.open_page(Referer::Absent);
     human.request(ResourceKind::Honeypot, Referer::External, ResponseOutcome::NotFound);
     assert!(!human.signal_names().contains(&"honeypot"));
@@ -292,7 +296,7 @@ fn honeypot_counts_unless_linked_from_another_site() {
 
 #[test]
 fn refused_requests_do_not_raise_the_score() {
-    let mut client = SimulatedClient::new(CHROME, WHOLE);
+    let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
     for page in 1..=100 {
         client.now += Duration::from_secs(1);
         client.request(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::Refused);
@@ -302,25 +306,31 @@ fn refused_requests_do_not_raise_the_score() {
 
 #[test]
 fn automated_network_makes_two_pages_suspicious() {
-    let features = SimulatedClient::new(CHROME, WHOLE).usual;
+    let features = SimulatedClient::new(CHROME, ALL_HEADERS).features;
     let mut network = NetworkProfile::default();
     for client in 0..40_u64 {
-        let page = RequestFeatures { aim: ResourceKind::Page(client as u16), ..features };
+        let page = RequestFeatures { resource_kind: ResourceKind::Page(client as u16), ..features };
         network.record(client << 59, &page, ResponseOutcome::Served, DAY);
     }
-    let points = |client: &SimulatedClient, network| score(&client.habits, true, USUAL, || Some(network)).points;
-    let mut bot = SimulatedClient::new(CHROME, WHOLE);
+    let points =
+        |client: &SimulatedClient, network| score(&client.profile, true, TYPICAL_BEHAVIOR, || Some(network)).points;
+    let mut bot = SimulatedClient::new(CHROME, ALL_HEADERS);
     bot.open_page(Referer::Absent);
     assert!(points(&bot, network) < THRESHOLD, "one page is not enough");
     bot.open_page(Referer::Absent);
     assert!(points(&bot, network) >= THRESHOLD);
     // A client with human behavior is not affected by its network, and soon clears it.
-    let mut human = SimulatedClient::new(CHROME, WHOLE);
+    let mut human = SimulatedClient::new(CHROME, ALL_HEADERS);
     human.open_page(Referer::Absent);
     human.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
     assert!(points(&human, network) < THRESHOLD);
     for _ in 0..4 {
-        network.record(0, &RequestFeatures { aim: ResourceKind::Asset, ..features }, ResponseOutcome::Served, DAY);
+        network.record(
+            0,
+            &RequestFeatures { resource_kind: ResourceKind::Asset, ..features },
+            ResponseOutcome::Served,
+            DAY,
+        );
     }
     assert!(points(&bot, network) < THRESHOLD);
 }
@@ -343,7 +353,7 @@ fn baseline_is_learned_from_humanlike_clients() {
 
 #[test]
 fn client_contributes_to_the_baseline_once() {
-    let mut client = SimulatedClient::new(CHROME, WHOLE);
+    let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
     let mut samples = Vec::new();
     for page in 1..=9 {
         for (kind, referer) in [
@@ -351,8 +361,8 @@ fn client_contributes_to_the_baseline_once() {
             (ResourceKind::Asset, Referer::Internal),
             (ResourceKind::Asset, Referer::Internal),
         ] {
-            let features = RequestFeatures { aim: kind, referer, ..client.usual };
-            samples.extend(client.habits.record(&features, ResponseOutcome::Served, DAY));
+            let features = RequestFeatures { resource_kind: kind, referer, ..client.features };
+            samples.extend(client.profile.record(&features, ResponseOutcome::Served, DAY));
         }
     }
     assert_eq!(samples, [BaselineSample::LoadsAssets, BaselineSample::SendsReferer]);
@@ -360,7 +370,7 @@ fn client_contributes_to_the_baseline_once() {
 
 #[test]
 fn resource_kind_is_derived_from_the_path() {
-    let kind = |path| ResourceKind::of(&http::Method::GET, path, None, Some("/trap"));
+    let kind = |path| ResourceKind::from_request(&http::Method::GET, path, None, Some("/trap"));
     assert!(matches!(kind("/"), ResourceKind::Page(_)));
     assert!(matches!(kind("/item/42.html"), ResourceKind::Page(_)));
     assert!(matches!(kind("/v1.2/item"), ResourceKind::Page(_)));
@@ -370,10 +380,10 @@ fn resource_kind_is_derived_from_the_path() {
     assert_eq!(kind("/apple-touch-icon-120x120.png"), ResourceKind::Other);
     assert_eq!(kind("/robots.txt"), ResourceKind::Robots);
     assert_eq!((kind("/trap"), kind("/trap/1")), (ResourceKind::Honeypot, ResourceKind::Honeypot));
-    assert_eq!(ResourceKind::of(&http::Method::POST, "/item/42", None, None), ResourceKind::Other);
+    assert_eq!(ResourceKind::from_request(&http::Method::POST, "/item/42", None, None), ResourceKind::Other);
     assert_ne!(
-        ResourceKind::of(&http::Method::GET, "/s", Some("q=1"), None),
-        ResourceKind::of(&http::Method::GET, "/s", Some("q=2"), None)
+        ResourceKind::from_request(&http::Method::GET, "/s", Some("q=1"), None),
+        ResourceKind::from_request(&http::Method::GET, "/s", Some("q=2"), None)
     );
 }
 
@@ -393,21 +403,21 @@ fn response_outcome_is_derived_from_the_status() {
 
 #[test]
 fn referer_of_the_same_domain_is_internal() {
-    let classify = |referer: &str, host| Referer::of(Some(referer.as_bytes()), host);
+    let classify = |referer: &str, host| Referer::from_header(Some(referer.as_bytes()), host);
     assert_eq!(classify("https://www.shop.example/a", "shop.example"), Referer::Internal);
     assert_eq!(classify("https://Shop.Example:8443", "www.shop.example"), Referer::Internal);
     assert_eq!(classify("https://search.example/", "shop.test"), Referer::External);
     assert_eq!(classify("https://search.example/", ""), Referer::Internal, "a log without hosts");
     assert_eq!(classify("about:blank", "shop.example"), Referer::External);
-    assert_eq!(Referer::of(Some(b""), "shop.example"), Referer::Absent);
-    assert_eq!(Referer::of(None, "shop.example"), Referer::Absent);
+    assert_eq!(Referer::from_header(Some(b""), "shop.example"), Referer::Absent);
+    assert_eq!(Referer::from_header(None, "shop.example"), Referer::Absent);
 }
 
 #[test]
 fn headers_are_found_by_their_logged_name() {
-    assert_eq!(WHOLE.names().count(), 7);
-    for name in WHOLE.names() {
-        assert!(HeadersSeen::from_name(name).is_some_and(|header| WHOLE.contains(header)), "{name}");
+    assert_eq!(ALL_HEADERS.names().count(), 7);
+    for name in ALL_HEADERS.names() {
+        assert!(HeadersSeen::from_name(name).is_some_and(|header| ALL_HEADERS.contains(header)), "{name}");
     }
     assert_eq!(HeadersSeen::from_name("cookie"), None);
 }
@@ -430,7 +440,7 @@ proptest! {
         let page_hash = |number: u64| {
             let number = number.to_string();
             let path = if by_query { directory.clone() } else { format!("{directory}{number}") };
-            match ResourceKind::of(&http::Method::GET, &path, by_query.then_some(&number), None) {
+            match ResourceKind::from_request(&http::Method::GET, &path, by_query.then_some(&number), None) {
                 ResourceKind::Page(page) => page,
                 other => panic!("{other:?}"),
             }
@@ -444,21 +454,21 @@ proptest! {
         requests in proptest::collection::vec(any_features(), 1..120),
         clock_jumps_back in any::<bool>(),
     ) {
-        let mut client = SimulatedClient::new(CHROME, WHOLE);
+        let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
         let mut latest = client.now;
         for (wait, kind, page, referer, costly, outcome) in requests {
             // A clock that is set back occasionally.
             client.now = if clock_jumps_back && wait % 7 == 0 { client.now - Duration::from_secs(wait) } else { client.now + Duration::from_millis(wait) };
             latest = latest.max(client.now);
-            client.usual.costly = costly;
+            client.features.is_costly = costly;
             let kind = [ResourceKind::Page(page), ResourceKind::Asset, ResourceKind::Robots, ResourceKind::Honeypot, ResourceKind::Other][usize::from(kind)];
             let referer = [Referer::Unknown, Referer::Absent, Referer::External, Referer::Internal][usize::from(referer)];
             client.request(kind, referer, outcome);
             let max_points: u16 = Signal::ALL.iter().map(|signal| signal.max_points()).sum();
             prop_assert!(client.score() <= max_points);
         }
-        let profile = client.habits.decayed(latest + 14 * DAY, DAY);
-        let remaining = score(&profile, true, USUAL, || None);
+        let profile = client.profile.decayed(latest + 14 * DAY, DAY);
+        let remaining = score(&profile, true, TYPICAL_BEHAVIOR, || None);
         // The interval statistics do not decay, but are not enough alone.
         prop_assert!(remaining.points <= Signal::ConstantInterval.max_points() + 2, "{remaining:?}");
     }

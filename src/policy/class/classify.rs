@@ -1,9 +1,10 @@
 //! Classification of a client: its kind by the evidence, then the first class that matches.
 
 use super::evidence::{
-    HOLDS_KEY, ON_LIST, claim_evidence, evidence_list, mismatch_evidence, proof_evidence, signature_evidence,
+    ADDRESS_LIST_INDEX, API_KEY_INDEX, claim_evidence, evidence_list, mismatch_evidence, proof_evidence,
+    signature_evidence,
 };
-use super::{Class, ClassId, Classification, ClientKind, Evidence, EvidenceList, UserAgentRule, agent_rule};
+use super::{Class, ClassId, Classification, ClientKind, Evidence, EvidenceList, UserAgentRule, find_user_agent_rule};
 use crate::policy::bot_detection::{BotScore, Signal};
 use crate::policy::facts::{Claim, Facts, OperatorId, Proof, Signature, claimed_operator};
 
@@ -11,17 +12,18 @@ use crate::policy::facts::{Claim, Facts, OperatorId, Proof, Signature, claimed_o
 pub fn classify(rules: &[UserAgentRule], classes: &[Class], facts: &Facts<'_>) -> Classification {
     let (kind, operator, mut evidence) = kind(rules, facts);
     let id = |index: usize| ClassId(index as u16);
-    let matches = |(index, class): (usize, &Class)| class.when.first_unmet(id(index), kind, operator, facts).is_none();
+    let matches =
+        |(index, class): (usize, &Class)| class.matcher.first_unmet(id(index), kind, operator, facts).is_none();
     let index = classes.iter().enumerate().position(matches).unwrap_or(classes.len().saturating_sub(1));
-    if let Some(Class { when: matcher, .. }) = classes.get(index) {
-        evidence[ON_LIST] = matcher.lists.first_common(facts.address_lists).map(Evidence::AddressList);
-        evidence[HOLDS_KEY] = matcher.keys.is_some().then_some(Evidence::ApiKey);
+    if let Some(Class { matcher, .. }) = classes.get(index) {
+        evidence[ADDRESS_LIST_INDEX] = matcher.lists.first_common(facts.address_lists).map(Evidence::AddressList);
+        evidence[API_KEY_INDEX] = matcher.keys.is_some().then_some(Evidence::ApiKey);
     }
     Classification { kind, operator, class: id(index), evidence }
 }
 
 fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<OperatorId>, EvidenceList) {
-    if let Some(index) = agent_rule(rules, facts.user_agent) {
+    if let Some(index) = find_user_agent_rule(rules, facts.user_agent) {
         return (rules[index].kind, None, evidence_list([Some(Evidence::UserAgentRule(index as u16))]));
     }
     let claim = claim_evidence(facts.claim);

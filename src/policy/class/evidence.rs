@@ -49,8 +49,8 @@ pub enum Evidence {
 pub type EvidenceList = [Option<Evidence>; 7];
 
 /// Indexes of the evidence for the class, after the evidence for the kind.
-pub(super) const ON_LIST: usize = 5;
-pub(super) const HOLDS_KEY: usize = 6;
+pub(super) const ADDRESS_LIST_INDEX: usize = 5;
+pub(super) const API_KEY_INDEX: usize = 6;
 
 impl Evidence {
     /// Returns the operator whose claim was verified, if this evidence is the result.

@@ -1,4 +1,4 @@
-use super::evidence::{HOLDS_KEY, ON_LIST};
+use super::evidence::{ADDRESS_LIST_INDEX, API_KEY_INDEX};
 use super::*;
 use crate::policy::address_lists::ListId;
 use crate::policy::bot_detection::{BotScore, Signal};
@@ -12,7 +12,7 @@ const DISPROVEN: Proof = Proof::Disproven(ProofMethod::Address);
 fn class(name: &str, matcher: ClassMatcher) -> Class {
     Class {
         name: name.into(),
-        when: matcher,
+        matcher,
         blocked: false,
         bucket: None,
         key: KeySource::Address,
@@ -163,7 +163,7 @@ fn address_list_match_selects_class_and_is_evidence() {
             bot_score: None,
         };
         let result = classify(&[], &classes, &facts);
-        (result.class.0, result.evidence[ON_LIST])
+        (result.class.0, result.evidence[ADDRESS_LIST_INDEX])
     };
     assert_eq!(classify_listed(ListSet::from_ids([tor])), (0, Some(Evidence::AddressList(tor))));
     assert_eq!(classify_listed(ListSet::from_ids([ListId(3)])), (1, None));
@@ -257,7 +257,7 @@ fn user_agent_rule_overrides_all_evidence() {
 #[test]
 fn api_key_class_needs_one_of_its_keys() {
     let source = || CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
-    let api_keys = |value: &str| Some(ApiKeys { carrier: source(), values: vec![Secret::new(value.into())] });
+    let api_keys = |value: &str| Some(ApiKeys { source: source(), values: vec![Secret::new(value.into())] });
     let classes = [
         class(
             "partner",
@@ -288,7 +288,7 @@ fn api_key_class_needs_one_of_its_keys() {
         };
         let result = classify(&[], &classes, &facts);
         assert_eq!(result.class, ClassId(index), "{claim:?} {key_classes:?}");
-        assert_eq!(result.evidence[HOLDS_KEY], (index < 2).then_some(Evidence::ApiKey));
+        assert_eq!(result.evidence[API_KEY_INDEX], (index < 2).then_some(Evidence::ApiKey));
     }
-    assert_eq!(format!("{:?}", classes[0].when.keys.as_ref().map(|keys| &keys.values)), "Some([Secret])");
+    assert_eq!(format!("{:?}", classes[0].matcher.keys.as_ref().map(|keys| &keys.values)), "Some([Secret])");
 }

@@ -19,14 +19,14 @@ struct DecisionFixture {
     quota: Quota,
     class: Class,
     route: Route,
-    never_refused: bool,
+    is_exempt: bool,
     taken: u64,
-    granted: u64,
+    leased: u64,
     cost: u64,
     shedding: ShedState,
-    guarded: Option<GuardState>,
-    planned: Option<PlanSnapshot>,
-    level: BucketState,
+    guard_state: Option<GuardState>,
+    plan: Option<PlanSnapshot>,
+    bucket_state: BucketState,
     now: Timestamp,
 }
 
@@ -46,7 +46,7 @@ impl DecisionFixture {
             },
             class: Class {
                 name: "bot".into(),
-                when: ClassMatcher::default(),
+                matcher: ClassMatcher::default(),
                 blocked: false,
                 bucket: None,
                 key: KeySource::Address,
@@ -60,24 +60,24 @@ impl DecisionFixture {
                 hosts: vec![],
                 methods: vec![],
                 query: vec![],
-                costs: vec![(QuotaId(0), Cost::Known(Units::from_whole(1)))],
+                costs: vec![(QuotaId(0), Cost::Fixed(Units::from_whole(1)))],
                 scopes: vec![],
-                measured: true,
+                is_latency_sampled: true,
             },
-            never_refused: false,
+            is_exempt: false,
             taken: 0,
-            granted: 1000,
+            leased: 1000,
             cost: 1,
             shedding: ShedState::default(),
-            guarded: None,
-            planned: None,
-            level: BucketState::default(),
+            guard_state: None,
+            plan: None,
+            bucket_state: BucketState::default(),
             now: NOON,
         }
     }
 
     fn with_tier(mut self, above: u64, percent: u32, enforce: bool) -> Self {
-        let tier = Tier { above: Units::from_whole(above), shed: Share::from_millionths(percent * 10_000) };
+        let tier = Tier { threshold: Units::from_whole(above), shed_share: Share::from_millionths(percent * 10_000) };
         self.quota.class_tiers = vec![Some(ClassTiers { tiers: TierSet::new(vec![tier], self.quota.limit), enforce })];
         self
     }
@@ -87,7 +87,7 @@ impl DecisionFixture {
             class: ClassId(0),
             class_rules: &self.class,
             route: &self.route,
-            never_refused: self.never_refused,
+            is_exempt: self.is_exempt,
         };
         let mut snapshots = [QuotaSnapshot {
             id: QuotaId(0),
@@ -95,14 +95,14 @@ impl DecisionFixture {
             cost: Units::from_whole(self.cost),
             taken: Units::from_whole(self.taken),
             limit: self.quota.limit,
-            leased: Units::from_whole(self.granted),
+            leased: Units::from_whole(self.leased),
             resets_at: MIDNIGHT,
             shedding: self.shedding,
-            planned: self.planned,
-            guarded: self.guarded,
+            plan: self.plan,
+            guard_state: self.guard_state,
             guard_admitted: false,
         }];
-        let verdict = decide(&request, self.level, &mut snapshots, self.now);
+        let verdict = decide(&request, self.bucket_state, &mut snapshots, self.now);
         self.shedding = snapshots[0].shedding;
         verdict
     }
@@ -130,7 +130,7 @@ fn class_without_tiers_is_refused_only_at_exhaustion() {
     assert_eq!(fixture.refusal_reason(), None, "the last unit is usable");
     fixture.taken = 1000;
     let wait = MIDNIGHT.saturating_duration_since(NOON);
-    assert_eq!(fixture.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Quota, quotas: 1, wait }));
+    assert_eq!(fixture.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Quota, quota_mask: 1, wait }));
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn cheap_request_passes_with_one_unit_remaining() {
 
 #[test]
 fn exhausted_lease_is_not_an_exhausted_quota() {
-    let mut fixture = DecisionFixture { taken: 500, granted: 500, ..DecisionFixture::new() };
+    let mut fixture = DecisionFixture { taken: 500, leased: 500, ..DecisionFixture::new() };
     let wait = Duration::from_secs(1);
-    assert_eq!(fixture.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Ledger, quotas: 1, wait }));
+    assert_eq!(fixture.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Ledger, quota_mask: 1, wait }));
     fixture.taken = 1000;
     assert_eq!(fixture.refusal_reason(), Some(Reason::Quota), "a used-up quota outranks a missing lease");
     fixture.quota.enforce = false;
@@ -176,13 +176,13 @@ fn crawler_guard_overrides_tiers_but_not_exhaustion() {
     };
     let mut fixture = DecisionFixture {
         taken: 600,
-        guarded: Some(never_admitted),
+        guard_state: Some(never_admitted),
         ..DecisionFixture::new().with_tier(500, 100, true)
     };
     assert_eq!(fixture.refusal_reason(), None);
-    fixture.guarded = Some(GuardState { last_admitted: NOON, ..never_admitted });
+    fixture.guard_state = Some(GuardState { last_admitted: NOON, ..never_admitted });
     assert_eq!(fixture.refusal_reason(), Some(Reason::Tier), "admit interval not elapsed");
-    fixture.guarded = Some(never_admitted);
+    fixture.guard_state = Some(never_admitted);
     fixture.taken = 1000;
     assert_eq!(fixture.refusal_reason(), Some(Reason::Quota));
 }
@@ -191,16 +191,16 @@ fn crawler_guard_overrides_tiers_but_not_exhaustion() {
 fn full_shed_waits_for_reset_partial_does_not() {
     let mut full = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, true) };
     let wait = MIDNIGHT.saturating_duration_since(NOON);
-    assert_eq!(full.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
+    assert_eq!(full.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Tier, quota_mask: 1, wait }));
     let mut partial = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
     partial.decide_once();
     let wait = Duration::from_secs(120);
-    assert_eq!(partial.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
+    assert_eq!(partial.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Tier, quota_mask: 1, wait }));
 }
 
 #[test]
 fn exempt_request_passes_in_a_blocked_class() {
-    let mut fixture = DecisionFixture { taken: 1000, never_refused: true, ..DecisionFixture::new() };
+    let mut fixture = DecisionFixture { taken: 1000, is_exempt: true, ..DecisionFixture::new() };
     fixture.class.blocked = true;
     assert_eq!(fixture.refusal_reason(), None);
 }
@@ -218,10 +218,10 @@ fn empty_bucket_refuses_before_the_quota_check() {
     let mut fixture = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
     fixture.class.bucket =
         Some(Bucket { capacity: 1, fill: 1, interval: Duration::from_secs(10), smooth: false, costed_only: false });
-    fixture.level = BucketState { used_tokens: 1, since: NOON };
+    fixture.bucket_state = BucketState { used_tokens: 1, refilled_at: NOON };
     assert_eq!(
         fixture.decide_once(),
-        Verdict::Refuse(Refusal { reason: Reason::Bucket, quotas: 0, wait: Duration::from_secs(10) })
+        Verdict::Refuse(Refusal { reason: Reason::Bucket, quota_mask: 0, wait: Duration::from_secs(10) })
     );
     assert_eq!(fixture.shedding, ShedState::default());
 }
@@ -252,7 +252,7 @@ proptest! {
         taken in 0u64..1100, cost in 0u64..50, above in 0u64..1000, percent in 0u32..=100, carry in 0u32..1_000_000,
         granted in 0u64..=1000, class_enforces: bool, tier_enforces: bool,
     ) {
-        let mut fixture = DecisionFixture { taken, granted, cost, ..DecisionFixture::new().with_tier(above, percent, tier_enforces) };
+        let mut fixture = DecisionFixture { taken, leased: granted, cost, ..DecisionFixture::new().with_tier(above, percent, tier_enforces) };
         fixture.class.enforce = class_enforces;
         fixture.shedding.carry = carry;
         if let Verdict::Admit { .. } = fixture.decide_once() {
@@ -281,7 +281,7 @@ proptest! {
                 fixture.now = retry_at;
             }
             match fixture.decide_once() {
-                Verdict::Admit { level, .. } => fixture.level = level,
+                Verdict::Admit { bucket_state: level, .. } => fixture.bucket_state = level,
                 Verdict::Refuse(refusal) => prop_assert!(false, "refused after the full wait: {refusal:?}"),
             }
         }

@@ -1,6 +1,6 @@
 //! Parser of `Forwarded` (RFC 7239): commas and semicolons inside quotes do not separate.
 
-use super::address;
+use super::parse_address;
 use crate::policy::quoted;
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ pub(super) fn node(element: &[u8]) -> Option<IpAddr> {
         name.eq_ignore_ascii_case(b"for").then_some(value)
     });
     match (nodes.next(), nodes.next()) {
-        (Some(node), None) => address(node),
+        (Some(node), None) => parse_address(node),
         _ => None,
     }
 }

@@ -40,7 +40,7 @@ pub enum KeyOwner {
     /// First address of an IPv6 prefix.
     V6(Ipv6Addr),
     /// Hash of a credential.
-    Secret(u64),
+    Credential(u64),
     /// Operator of crawlers.
     Operator(OperatorId),
     /// A class as a whole; the class id is stored beside the key.
@@ -48,12 +48,12 @@ pub enum KeyOwner {
 }
 
 /// Tag of keys that are no address: 8000::/2 is unassigned. The next two bits encode the kind.
-const NO_ADDRESS: u64 = 0b10 << 62;
-const ADDRESS_OR_NOT: u64 = 0b11 << 62;
-const SECRET: u64 = NO_ADDRESS;
-const OPERATOR: u64 = NO_ADDRESS | 0b01 << 60;
-const CLASS: u64 = NO_ADDRESS | 0b10 << 60;
-const KIND: u64 = 0b1111 << 60;
+const NON_ADDRESS_TAG: u64 = 0b10 << 62;
+const ADDRESS_TAG_MASK: u64 = 0b11 << 62;
+const CREDENTIAL_TAG: u64 = NON_ADDRESS_TAG;
+const OPERATOR_TAG: u64 = NON_ADDRESS_TAG | 0b01 << 60;
+const CLASS_TAG: u64 = NON_ADDRESS_TAG | 0b10 << 60;
+const KIND_MASK: u64 = 0b1111 << 60;
 
 impl CredentialSource {
     /// Returns the name of the header that carries the credential.
@@ -67,26 +67,26 @@ impl CredentialSource {
 
 impl ClientKey {
     /// Shared key of all clients of a class.
-    pub const OF_CLASS: Self = Self(CLASS);
+    pub const SHARED_BY_CLASS: Self = Self(CLASS_TAG);
 
-    pub(super) fn of_v4(address: Ipv4Addr) -> Self {
+    pub(super) fn from_v4(address: Ipv4Addr) -> Self {
         Self(u32::from(address).into())
     }
 
     /// Creates the key of an IPv6 prefix from its upper half. A forged address in 8000::/2 cannot collide with another
     /// kind.
-    pub(super) fn of_v6(upper: u64) -> Self {
-        Self(if upper & ADDRESS_OR_NOT == NO_ADDRESS { upper ^ ADDRESS_OR_NOT } else { upper })
+    pub(super) fn from_v6(upper: u64) -> Self {
+        Self(if upper & ADDRESS_TAG_MASK == NON_ADDRESS_TAG { upper ^ ADDRESS_TAG_MASK } else { upper })
     }
 
     /// Creates the key of a credential from its hash, which is keyed per process.
     pub const fn from_credential(hash: u64) -> Self {
-        Self(SECRET | hash & !KIND)
+        Self(CREDENTIAL_TAG | hash & !KIND_MASK)
     }
 
     /// Creates the shared key of an operator's crawlers.
     pub fn from_operator(operator: OperatorId) -> Self {
-        Self(OPERATOR | u64::from(operator.0))
+        Self(OPERATOR_TAG | u64::from(operator.0))
     }
 
     /// Returns the key as one number, for maps.
@@ -95,7 +95,7 @@ impl ClientKey {
     }
 
     /// Restores a key from [`ClientKey::to_u64`].
-    pub const fn from_number(number: u64) -> Self {
+    pub const fn from_u64(number: u64) -> Self {
         Self(number)
     }
 
@@ -106,10 +106,10 @@ impl ClientKey {
 
     /// Returns the owner of the key. Values below 2^32 are IPv4 addresses: as IPv6, only unassigned `::/32` has them.
     pub fn owner(self) -> KeyOwner {
-        match self.0 & KIND {
-            SECRET => KeyOwner::Secret(self.0 & !KIND),
-            OPERATOR => KeyOwner::Operator(OperatorId(self.0 as u16)),
-            CLASS => KeyOwner::Class,
+        match self.0 & KIND_MASK {
+            CREDENTIAL_TAG => KeyOwner::Credential(self.0 & !KIND_MASK),
+            OPERATOR_TAG => KeyOwner::Operator(OperatorId(self.0 as u16)),
+            CLASS_TAG => KeyOwner::Class,
             _ => match u32::try_from(self.0) {
                 Ok(v4) => KeyOwner::V4(v4.into()),
                 Err(_) => KeyOwner::V6(Ipv6Addr::from(u128::from(self.0) << 64)),
@@ -122,7 +122,7 @@ impl ClientKey {
         fmt::from_fn(move |out| match self.owner() {
             KeyOwner::V4(address) => address.fmt(out),
             KeyOwner::V6(address) => address.fmt(out),
-            KeyOwner::Secret(hash) => write!(out, "hash:{hash:015x}"),
+            KeyOwner::Credential(hash) => write!(out, "hash:{hash:015x}"),
             KeyOwner::Operator(operator) => write!(out, "operator:{}", name(operator)),
             KeyOwner::Class => out.write_str("class"),
         })
@@ -150,12 +150,12 @@ mod tests {
 
     #[test]
     fn key_display_shows_the_owner_without_secrets() {
-        assert_eq!(display(ClientKey::of_v4([192, 0, 2, 1].into())), "192.0.2.1");
-        assert_eq!(display(ClientKey::of_v6(0x2001_0db8_0001_0002)), "2001:db8:1:2::");
+        assert_eq!(display(ClientKey::from_v4([192, 0, 2, 1].into())), "192.0.2.1");
+        assert_eq!(display(ClientKey::from_v6(0x2001_0db8_0001_0002)), "2001:db8:1:2::");
         assert_eq!(display(ClientKey::from_credential(u64::MAX)), "hash:fffffffffffffff");
         assert_eq!(display(ClientKey::from_operator(OperatorId(7))), "operator:googlebot");
         assert_eq!(ClientKey::from_operator(OperatorId(u16::MAX)).owner(), KeyOwner::Operator(OperatorId(u16::MAX)));
-        assert_eq!(display(ClientKey::OF_CLASS), "class");
+        assert_eq!(display(ClientKey::SHARED_BY_CLASS), "class");
     }
 
     #[test]
@@ -183,8 +183,8 @@ mod tests {
     proptest! {
         #[test]
         fn address_keys_never_collide_with_credential_keys(upper: u64) {
-            prop_assert!(matches!(ClientKey::of_v6(upper).owner(), KeyOwner::V4(_) | KeyOwner::V6(_)));
-            prop_assert!(matches!(ClientKey::from_credential(upper).owner(), KeyOwner::Secret(_)));
+            prop_assert!(matches!(ClientKey::from_v6(upper).owner(), KeyOwner::V4(_) | KeyOwner::V6(_)));
+            prop_assert!(matches!(ClientKey::from_credential(upper).owner(), KeyOwner::Credential(_)));
         }
     }
 }

@@ -34,7 +34,7 @@ pub struct PacingAllowance {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacingBucket {
     /// Balance in milli-units; negative after a request that cost more than the capacity.
-    milli: i64,
+    balance_milli: i64,
     /// Time of the last refill.
     refilled_at: Timestamp,
     shedding: ShedState,
@@ -55,12 +55,12 @@ const NANOSECONDS_PER_HOUR: u128 = 3_600_000_000_000;
 impl PacingBucket {
     /// Creates a full bucket.
     pub fn full(rate: &PacingRate, now: Timestamp) -> Self {
-        Self { milli: milli(rate.burst), refilled_at: now, shedding: ShedState::default() }
+        Self { balance_milli: milli(rate.burst), refilled_at: now, shedding: ShedState::default() }
     }
 
     /// Returns the balance at the last refill; zero if negative.
     pub fn balance(&self) -> Units {
-        Units::from_milli(u64::try_from(self.milli).unwrap_or(0))
+        Units::from_milli(u64::try_from(self.balance_milli).unwrap_or(0))
     }
 
     /// Counts one request of `cost` against the rate. Returns the bucket after it, and whether it is refused. It may
@@ -81,11 +81,11 @@ impl PacingBucket {
         };
         self.shedding = state;
         let needed = milli(cost.min(rate.burst));
-        let available = self.milli.saturating_add(needed.saturating_mul(i64::from(borrowable)));
+        let available = self.balance_milli.saturating_add(needed.saturating_mul(i64::from(borrowable)));
         let result = match is_refused {
             true => Err(PacingRefused(time_to_next_admit(rate.long_run_share))),
             false if available < needed => {
-                let refill_wait = refill_time(needed - self.milli, rate.refill_per_hour);
+                let refill_wait = refill_time(needed - self.balance_milli, rate.refill_per_hour);
                 Err(PacingRefused(refill_wait.max(time_to_next_admit(rate.long_run_share))))
             }
             false => Ok(()),
@@ -108,7 +108,7 @@ impl PacingBucket {
 
     /// Takes `cost` out of the bucket; the balance may become negative.
     pub fn take(&mut self, cost: Units) {
-        self.milli = self.milli.saturating_sub(milli(cost));
+        self.balance_milli = self.balance_milli.saturating_sub(milli(cost));
     }
 
     /// Adds whole milli-units only; the remaining time counts towards the next refill.
@@ -116,16 +116,16 @@ impl PacingBucket {
         let elapsed = now.saturating_duration_since(self.refilled_at).as_nanos();
         let per_hour = u128::from(rate.refill_per_hour.milli());
         let gained = elapsed * per_hour / NANOSECONDS_PER_HOUR;
-        let free = milli(rate.burst).saturating_sub(self.milli);
+        let free = milli(rate.burst).saturating_sub(self.balance_milli);
         match i64::try_from(gained) {
             Ok(gained) if gained < free => {
-                self.milli += gained;
+                self.balance_milli += gained;
                 let used_ns =
                     (u128::from(gained.unsigned_abs()) * NANOSECONDS_PER_HOUR).checked_div(per_hour).unwrap_or(elapsed);
                 self.refilled_at += Duration::from_nanos(u64::try_from(used_ns).unwrap_or(u64::MAX));
             }
             _ => {
-                self.milli = self.milli.max(milli(rate.burst));
+                self.balance_milli = self.balance_milli.max(milli(rate.burst));
                 self.refilled_at = self.refilled_at.max(now);
             }
         }

@@ -4,14 +4,14 @@
 //! and twice the hour before counts as twice that. A burst of one hour says little about the next day; a lasting one is
 //! accepted in its second hour.
 
-use super::week::{DAY, HOURS, HourProfile, WeekTime, WeeklyProfile};
+use super::week::{HOURS_PER_DAY, HOURS_PER_WEEK, HourProfile, WeekTime, WeeklyProfile};
 use crate::policy::tier::Share;
 use crate::policy::units::Units;
 use std::f64::consts::FRAC_PI_2;
 use std::time::Duration;
 
 /// Seconds in an hour.
-const HOUR: f64 = 3600.0;
+const SECONDS_PER_HOUR: f64 = 3600.0;
 /// Decay of recent demand per hour; halves in ten hours.
 const RECENT_DECAY: f64 = 0.93;
 /// Decay of the demand level per hour; halves in four hours.
@@ -45,14 +45,14 @@ pub struct DemandModel {
     week: WeeklyProfile,
     recent: RecentHours,
     errors: ForecastErrors,
-    paid: CostRatio,
+    cost_ratio: CostRatio,
     now: CurrentHour,
 }
 
 /// Recent hours, with exponential decay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct RecentHours {
-    asked: f64,
+    requested: f64,
     /// Decayed number of hours.
     hours: f64,
     /// Demand of the busiest hour.
@@ -66,8 +66,8 @@ struct RecentHours {
 /// Demand and typical demand of recent hours; decays faster than [`RecentHours`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct DemandLevel {
-    asked: f64,
-    usual: f64,
+    requested: f64,
+    typical: f64,
 }
 
 /// Recent forecast errors.
@@ -76,9 +76,9 @@ struct ForecastErrors {
     count: f64,
     expected: f64,
     /// Sum of absolute errors, in units.
-    missed: f64,
+    absolute_error: f64,
     /// Error of the last hour, in units; negative if its demand was below the forecast.
-    last: f64,
+    last_error: f64,
 }
 
 /// Expected and actual costs, for their ratio.
@@ -91,7 +91,7 @@ struct CostRatio {
 /// Current hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct CurrentHour {
-    asked: Units,
+    requested: Units,
     /// Part of the hour at which observation started.
     from: f64,
 }
@@ -119,8 +119,8 @@ impl DemandForecast {
 
 impl DemandModel {
     /// Restores a model learned by a previous incarnation.
-    pub fn of(hours: [HourProfile; HOURS]) -> Self {
-        Self { week: WeeklyProfile::of(hours), ..Self::default() }
+    pub fn from_hours(hours: [HourProfile; HOURS_PER_WEEK]) -> Self {
+        Self { week: WeeklyProfile::from_hours(hours), ..Self::default() }
     }
 
     /// Returns the typical demand per hour of week.
@@ -130,23 +130,23 @@ impl DemandModel {
 
     /// Records a request of expected cost `cost`, admitted or refused.
     pub fn record_request(&mut self, cost: Units) {
-        self.now.asked = self.now.asked.saturating_add(cost);
+        self.now.requested = self.now.requested.saturating_add(cost);
     }
 
     /// Records the expected and the actual cost of a request.
     pub fn record_cost(&mut self, expected: Units, actual: Units) {
-        self.paid.expected += expected.as_f64();
-        self.paid.actual += actual.as_f64();
+        self.cost_ratio.expected += expected.as_f64();
+        self.cost_ratio.actual += actual.as_f64();
     }
 
     /// Starts observation at this point of an hour; its earlier demand is unknown.
     pub fn start_hour_at(&mut self, time: WeekTime) {
-        self.now = CurrentHour { asked: Units::ZERO, from: time.into_hour() };
+        self.now = CurrentHour { requested: Units::ZERO, from: time.hour_fraction() };
     }
 
     /// Finishes the observed hour, at `index` of the week.
     pub fn finish_hour(&mut self, index: usize) {
-        let CurrentHour { asked: requested, from } = std::mem::take(&mut self.now);
+        let CurrentHour { requested, from } = std::mem::take(&mut self.now);
         let observed = 1.0 - from;
         if observed < MIN_OBSERVED {
             return;
@@ -160,7 +160,10 @@ impl DemandModel {
         let typical = typical.unwrap_or(demand);
         self.errors.record(expected, counted - expected);
         self.recent.record(typical, counted, demand, observed);
-        self.paid = CostRatio { expected: self.paid.expected * RECENT_DECAY, actual: self.paid.actual * RECENT_DECAY };
+        self.cost_ratio = CostRatio {
+            expected: self.cost_ratio.expected * RECENT_DECAY,
+            actual: self.cost_ratio.actual * RECENT_DECAY,
+        };
         self.week.record(index, counted);
     }
 
@@ -180,18 +183,18 @@ impl DemandModel {
 
     /// Forecasts the demand of `span` from `now` on at the average rate of the recent hours.
     pub fn forecast_even(&self, now: WeekTime, span: Duration) -> DemandForecast {
-        self.scaled_by_cost(self.mean_rate(now) * span.as_secs_f64() / HOUR)
+        self.scaled_by_cost(self.mean_rate(now) * span.as_secs_f64() / SECONDS_PER_HOUR)
     }
 
     /// Forecasts the demand of `span` from `now` on at the rate of the busiest recent hour.
     pub fn forecast_peak(&self, now: WeekTime, span: Duration) -> DemandForecast {
-        self.scaled_by_cost(self.mean_rate(now).max(self.recent.busiest) * span.as_secs_f64() / HOUR)
+        self.scaled_by_cost(self.mean_rate(now).max(self.recent.busiest) * span.as_secs_f64() / SECONDS_PER_HOUR)
     }
 
     /// Returns the forecast demand of each of the next 24 hours.
     pub fn hourly_forecast(&self, now: WeekTime) -> Vec<f64> {
         let cumulative = |hours: usize| self.forecast_learned(now, Duration::from_secs(3600 * hours as u64)).units;
-        (0..DAY).map(|hour| cumulative(hour + 1) - cumulative(hour)).collect()
+        (0..HOURS_PER_DAY).map(|hour| cumulative(hour + 1) - cumulative(hour)).collect()
     }
 
     /// Returns the typical demand of `span` from `from` on.
@@ -213,13 +216,13 @@ impl DemandModel {
 
     /// Returns the ratio of actual to expected costs.
     pub fn cost_ratio(&self) -> f64 {
-        ((self.paid.actual + COST_PRIOR_UNITS) / (self.paid.expected + COST_PRIOR_UNITS)).max(0.01)
+        ((self.cost_ratio.actual + COST_PRIOR_UNITS) / (self.cost_ratio.expected + COST_PRIOR_UNITS)).max(0.01)
     }
 
     /// Returns the level of recent demand relative to typical demand; 1 is typical. Empirical Bayes: the variance of
     /// levels is estimated from the deviation of this one, minus its random part.
     fn level(&self) -> f64 {
-        let DemandLevel { asked: requested, usual: typical } = self.recent.level;
+        let DemandLevel { requested, typical } = self.recent.level;
         let (dispersion, scale) = (self.errors.dispersion(), typical.max(MIN_TYPICAL));
         let variance = ((requested - typical) / scale).powi(2) - SIGNIFICANCE * dispersion / scale;
         let prior = dispersion / variance.max(LEVEL_VARIANCE);
@@ -229,22 +232,22 @@ impl DemandModel {
     /// Returns the demand of the last 60 minutes in excess of its forecast; negative if below.
     fn recent_excess(&self, now: WeekTime) -> f64 {
         let typical = self.week.typical().map_or(0.0, |typical| typical[now.hour()]);
-        let current = self.now.asked.as_f64() - typical * self.level() * self.observed_fraction(now);
-        current + self.errors.last * (1.0 - now.into_hour())
+        let current = self.now.requested.as_f64() - typical * self.level() * self.observed_fraction(now);
+        current + self.errors.last_error * (1.0 - now.hour_fraction())
     }
 
     /// Returns the recent mean demand, in units per hour.
     fn mean_rate(&self, now: WeekTime) -> f64 {
         let hours = self.recent.hours + self.observed_fraction(now);
         match self.week.typical() {
-            Some(typical) if hours < 1.0 => typical.iter().sum::<f64>() / HOURS as f64,
-            _ => (self.recent.asked + self.now.asked.as_f64()) / hours.max(MIN_OBSERVED_FOR_RATE),
+            Some(typical) if hours < 1.0 => typical.iter().sum::<f64>() / HOURS_PER_WEEK as f64,
+            _ => (self.recent.requested + self.now.requested.as_f64()) / hours.max(MIN_OBSERVED_FOR_RATE),
         }
     }
 
     /// Returns the observed part of the current hour.
     fn observed_fraction(&self, now: WeekTime) -> f64 {
-        (now.into_hour() - self.now.from).max(0.0)
+        (now.hour_fraction() - self.now.from).max(0.0)
     }
 
     fn scaled_by_cost(&self, demand: f64) -> DemandForecast {
@@ -256,13 +259,13 @@ impl DemandModel {
 impl RecentHours {
     fn record(&mut self, typical: f64, counted: f64, demand: f64, observed: f64) {
         *self = Self {
-            asked: self.asked * RECENT_DECAY + counted * observed,
+            requested: self.requested * RECENT_DECAY + counted * observed,
             hours: self.hours * RECENT_DECAY + observed,
             busiest: counted.max(self.busiest * RECENT_DECAY),
             last: demand,
             level: DemandLevel {
-                asked: self.level.asked * LEVEL_DECAY + counted * observed,
-                usual: self.level.usual * LEVEL_DECAY + typical * observed,
+                requested: self.level.requested * LEVEL_DECAY + counted * observed,
+                typical: self.level.typical * LEVEL_DECAY + typical * observed,
             },
         };
     }
@@ -273,8 +276,8 @@ impl ForecastErrors {
         *self = Self {
             count: self.count * RECENT_DECAY + 1.0,
             expected: self.expected * RECENT_DECAY + expected,
-            missed: self.missed * RECENT_DECAY + error.abs(),
-            last: error,
+            absolute_error: self.absolute_error * RECENT_DECAY + error.abs(),
+            last_error: error,
         };
     }
 
@@ -286,7 +289,7 @@ impl ForecastErrors {
             return DEFAULT_DISPERSION;
         }
         // For random errors, the variance is this multiple of the squared mean deviation.
-        let variance = FRAC_PI_2 * (self.missed / self.count).powi(2);
+        let variance = FRAC_PI_2 * (self.absolute_error / self.count).powi(2);
         let mean = (self.expected / self.count).max(f64::MIN_POSITIVE);
         (variance / mean).clamp(1.0, MAX_DISPERSION)
     }

@@ -28,7 +28,7 @@ pub struct Pacing {
     /// Burst of a class ahead of its plan, as a share of the limit.
     pub burst_share: Share,
     /// Role of each class in the plan, by [`ClassId`].
-    pub roles: Vec<Role>,
+    pub roles: Vec<PacingRole>,
     /// Priority of each class, by [`ClassId`]: classes with a higher value keep their admit share longer when demand
     /// exceeds the forecast.
     pub priorities: Vec<u8>,
@@ -58,7 +58,7 @@ impl PacingMode {
 
 /// Role of a class in the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
+pub enum PacingRole {
     /// Unpaced: its forecast demand is earmarked.
     #[default]
     Unpaced,
@@ -81,12 +81,12 @@ pub struct PlanSnapshot {
 
 impl Pacing {
     /// Returns the role of `class`.
-    pub fn role(&self, class: ClassId) -> Role {
+    pub fn role(&self, class: ClassId) -> PacingRole {
         self.roles.get(usize::from(class.0)).copied().unwrap_or_default()
     }
 
     /// Returns true if requests of `class` beyond the plan are refused.
     pub fn is_paced(&self, class: ClassId) -> bool {
-        matches!(self.role(class), Role::Paced(_))
+        matches!(self.role(class), PacingRole::Paced(_))
     }
 }

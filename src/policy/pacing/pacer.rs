@@ -3,8 +3,8 @@
 use super::bucket::{PacingAllowance, PacingBucket, PacingRate};
 use super::demand::{DemandForecast, DemandModel};
 use super::plan::{ClassAllocation, ClassDemand, PlanInput};
-use super::week::{HOURS, WeekTime};
-use super::{Pacing, PacingMode, Role};
+use super::week::{HOURS_PER_WEEK, WeekTime};
+use super::{Pacing, PacingMode, PacingRole};
 use crate::policy::tier::Share;
 use crate::policy::time::Timestamp;
 use crate::policy::units::Units;
@@ -16,8 +16,8 @@ use std::time::Duration;
 pub struct Pacer {
     classes: Vec<PacedClass>,
     hour: Option<ObservedHour>,
-    due: Timestamp,
-    window: Option<Timestamp>,
+    next_plan_at: Timestamp,
+    window_start: Option<Timestamp>,
     /// This instance's part of the total forecast demand, as a ratio; it plans with this part of the remaining units.
     local_share: Option<f64>,
     planned: Units,
@@ -32,9 +32,9 @@ pub struct PacedClass {
     /// Demand of the class.
     pub demand: DemandModel,
     /// Current allowance, once planned.
-    pub allotment: Option<PacingAllowance>,
+    pub allowance: Option<PacingAllowance>,
     /// Admit share planned at the start of the window, or when its hourly profile first became known in it.
-    usual: Option<Share>,
+    initial_share: Option<Share>,
 }
 
 /// Usage of the quota as input of the plan.
@@ -45,7 +45,7 @@ pub struct QuotaTotals {
     /// Units settled, reserved or lost, over all instances.
     pub taken: Units,
     /// Forecast demand of other instances until the end of the window, if known.
-    pub expected_elsewhere: Option<Units>,
+    pub expected_by_others: Option<Units>,
     /// Span of the window.
     pub span: Span,
     /// Current time of week in the quota's time zone.
@@ -56,12 +56,12 @@ pub struct QuotaTotals {
 #[derive(Clone, Copy, Debug)]
 struct ObservedHour {
     start: Timestamp,
-    of_week: usize,
+    hour_of_week: usize,
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// Number of standard deviations of random demand by which usage may exceed the plan, in addition to the burst.
-const CHANCE_DEVIATIONS: f64 = 3.0;
+const NOISE_DEVIATIONS: f64 = 3.0;
 /// Maximum age of a plan. Short windows are replanned [`PLANS_PER_WINDOW`] times.
 const MAX_PLAN_AGE: Duration = Duration::from_secs(10);
 const MIN_PLAN_AGE: Duration = Duration::from_millis(100);
@@ -72,35 +72,36 @@ const MAX_GAP_HOURS: u64 = 24;
 impl Pacer {
     /// Returns true if a new plan is due.
     pub fn is_due(&self, now: Timestamp) -> bool {
-        now >= self.due || self.hour.is_none_or(|hour| now < hour.start)
+        now >= self.next_plan_at || self.hour.is_none_or(|hour| now < hour.start)
     }
 
     /// Computes a new plan. `class_of` maps indexes of the settings' classes to those of this pacer.
     pub fn plan(&mut self, pacing: &Pacing, class_of: impl Fn(usize) -> usize, totals: &QuotaTotals, now: Timestamp) {
         self.advance_hours(totals.week, now);
         let span = totals.span;
-        let is_same_window = self.window.replace(span.start) == Some(span.start);
+        let is_same_window = self.window_start.replace(span.start) == Some(span.start);
         let left = span.end.saturating_duration_since(now);
         let local_share = self.local_share(totals, left);
-        let limit = part_of(totals.limit, local_share);
+        let limit = scale_units(totals.limit, local_share);
         let numbers: Vec<usize> = (0..pacing.roles.len()).map(&class_of).collect();
-        let roles: Vec<(usize, Role)> = numbers.into_iter().zip(pacing.roles.iter().copied()).collect();
+        let roles: Vec<(usize, PacingRole)> = numbers.into_iter().zip(pacing.roles.iter().copied()).collect();
         let (week, forecast) = (totals.week, pacing.forecast);
 
         let mut input = PlanInput {
-            left: part_of(totals.limit.saturating_sub(totals.taken), local_share),
+            left: scale_units(totals.limit.saturating_sub(totals.taken), local_share),
             limit,
             unpaced_demand: DemandForecast::default(),
-            by_share: false,
+            is_share_based: false,
             burst: pacing.burst_share.of_units(limit),
-            paced: Vec::new(),
+            paced_classes: Vec::new(),
         };
         for (index, &(number, role)) in roles.iter().enumerate() {
             let class = self.class(number);
-            class.usual = class.usual.filter(|_| is_same_window && class.uses_hourly_forecast(forecast));
+            class.initial_share =
+                class.initial_share.filter(|_| is_same_window && class.uses_hourly_forecast(forecast));
             let expected = class.expected_demand(forecast, week, left);
             match role {
-                Role::Unpaced => {
+                PacingRole::Unpaced => {
                     let demand = if class.uses_hourly_forecast(forecast) {
                         expected
                     } else {
@@ -108,46 +109,44 @@ impl Pacer {
                     };
                     input.unpaced_demand = input.unpaced_demand.plus(demand);
                 }
-                Role::Paced(weight) => {
-                    input.by_share |= class.uses_hourly_forecast(forecast);
-                    input.paced.push(ClassDemand {
+                PacingRole::Paced(weight) => {
+                    input.is_share_based |= class.uses_hourly_forecast(forecast);
+                    input.paced_classes.push(ClassDemand {
                         weight: f64::from(weight.get())
                             * class.demand.remaining_fraction(week, now.saturating_duration_since(span.start), left),
                         units: expected.units,
                         priority: pacing.priorities.get(index).copied().unwrap_or_default(),
-                        share: class.usual,
+                        initial_share: class.initial_share,
                     });
                 }
-                Role::Excluded => {}
+                PacingRole::Excluded => {}
             }
         }
         let plan = input.plan();
-        let planned = self.planned_until(&roles, forecast, totals, now);
+        let planned = self.planned_usage(&roles, forecast, totals, now);
         self.planned = units(planned.units);
-        self.tier_slack = pacing
-            .burst_share
-            .of_units(totals.limit)
-            .saturating_add(units(CHANCE_DEVIATIONS * planned.variance.sqrt()));
+        self.tier_slack =
+            pacing.burst_share.of_units(totals.limit).saturating_add(units(NOISE_DEVIATIONS * planned.variance.sqrt()));
         let unused = self.planned.saturating_sub(totals.taken);
 
-        let paced = roles.iter().filter(|(_, role)| matches!(role, Role::Paced(_)));
-        for ((number, _), allocation) in paced.zip(&plan.parts) {
+        let paced = roles.iter().filter(|(_, role)| matches!(role, PacingRole::Paced(_)));
+        for ((number, _), allocation) in paced.zip(&plan.allocations) {
             let class = self.class(*number);
             if class.uses_hourly_forecast(forecast) {
-                class.usual.get_or_insert(allocation.share);
+                class.initial_share.get_or_insert(allocation.share);
             }
             let rate = class.class_rate(forecast, week, left, allocation, pacing.burst_share.of_units(limit));
             // A new class starts with at most the planned units that are still unused.
             let initial_rate = PacingRate { burst: rate.burst.min(unused), ..rate };
             let mut bucket =
-                class.allotment.map_or_else(|| PacingBucket::full(&initial_rate, now), |allowance| allowance.bucket);
+                class.allowance.map_or_else(|| PacingBucket::full(&initial_rate, now), |allowance| allowance.bucket);
             bucket.take(bucket.balance().saturating_sub(rate.burst));
-            class.allotment = Some(PacingAllowance { rate, bucket });
+            class.allowance = Some(PacingAllowance { rate, bucket });
         }
         self.earmarked = plan.earmarked;
         let rest_of_hour = self.hour.map_or(HOUR, |hour| (hour.start + HOUR).saturating_duration_since(now));
         let max_age = (span.length() / PLANS_PER_WINDOW).clamp(MIN_PLAN_AGE, MAX_PLAN_AGE);
-        self.due = now + max_age.min(rest_of_hour).min(left.max(MIN_PLAN_AGE));
+        self.next_plan_at = now + max_age.min(rest_of_hour).min(left.max(MIN_PLAN_AGE));
     }
 
     /// Returns the state of the class at index `number`; creates it if missing.
@@ -180,7 +179,7 @@ impl Pacer {
 
     /// Requests a new plan after an external change of the usage or limit.
     pub fn replan_now(&mut self) {
-        self.due = Timestamp::default();
+        self.next_plan_at = Timestamp::default();
     }
 
     /// Returns the forecast demand of all classes from `week` on for `span`.
@@ -190,7 +189,7 @@ impl Pacer {
 
     /// Returns this instance's part of the total forecast demand, 0 to 1; the previous part if the others are unknown.
     fn local_share(&mut self, totals: &QuotaTotals, left: Duration) -> f64 {
-        if let Some(elsewhere) = totals.expected_elsewhere {
+        if let Some(elsewhere) = totals.expected_by_others {
             // Adds one unit, so that an instance without any demand yet does not plan with zero.
             let local = self.expected_demand(totals.week, left).as_f64() + 1.0;
             let total = local + elsewhere.as_f64();
@@ -207,20 +206,20 @@ impl Pacer {
             Some((hour, 0)) if now >= hour.start => return,
             Some((hour, elapsed @ 1..=MAX_GAP_HOURS)) => {
                 for offset in 0..elapsed as usize {
-                    let of_week = (hour.of_week + offset) % HOURS;
-                    self.classes.iter_mut().for_each(|class| class.demand.finish_hour(of_week));
+                    let hour_of_week = (hour.hour_of_week + offset) % HOURS_PER_WEEK;
+                    self.classes.iter_mut().for_each(|class| class.demand.finish_hour(hour_of_week));
                 }
             }
             _ => self.classes.iter_mut().for_each(|class| class.demand.start_hour_at(week)),
         }
-        self.hour = Some(ObservedHour { start: now - week.since_hour(), of_week: week.hour() });
+        self.hour = Some(ObservedHour { start: now - week.time_into_hour(), hour_of_week: week.hour() });
     }
 
     /// Returns the planned usage by now: the part of the limit that typically falls into the elapsed part of the
     /// window.
-    fn planned_until(
+    fn planned_usage(
         &self,
-        roles: &[(usize, Role)],
+        roles: &[(usize, PacingRole)],
         forecast: PacingMode,
         totals: &QuotaTotals,
         now: Timestamp,
@@ -228,12 +227,12 @@ impl Pacer {
         let (elapsed, left) =
             (now.saturating_duration_since(totals.span.start), totals.span.end.saturating_duration_since(now));
         let planned = |from: WeekTime, span: Duration| {
-            let class_demand = |&(number, role): &(usize, Role)| {
+            let class_demand = |&(number, role): &(usize, PacingRole)| {
                 let class = self.classes.get(number)?;
                 let admit_share = match role {
-                    Role::Unpaced => Share::ALL,
-                    Role::Paced(_) => class.share(),
-                    Role::Excluded => Share::NONE,
+                    PacingRole::Unpaced => Share::ALL,
+                    PacingRole::Paced(_) => class.share(),
+                    PacingRole::Excluded => Share::NONE,
                 };
                 Some(class.demand.typical(from, span).scale(admit_share))
             };
@@ -258,7 +257,7 @@ impl Pacer {
 impl PacedClass {
     /// Returns the admit share; all requests while there is no plan.
     pub fn share(&self) -> Share {
-        self.allotment.map_or(Share::ALL, |allowance| allowance.rate.share)
+        self.allowance.map_or(Share::ALL, |allowance| allowance.rate.share)
     }
 
     fn expected_demand(&self, forecast: PacingMode, week: WeekTime, span: Duration) -> DemandForecast {
@@ -293,7 +292,7 @@ impl PacedClass {
     }
 }
 
-fn part_of(whole: Units, ratio: f64) -> Units {
+fn scale_units(whole: Units, ratio: f64) -> Units {
     Share::from_ratio(ratio).of_units(whole)
 }
 

@@ -17,11 +17,11 @@ pub struct PlanInput {
     pub unpaced_demand: DemandForecast,
     /// True to plan constant admit shares, not only rates; a small remainder is then left unused to keep the shares
     /// constant.
-    pub by_share: bool,
+    pub is_share_based: bool,
     /// Maximum deviation of a class from its allocation by weight, in units, for the sake of a constant admit share.
     pub burst: Units,
     /// Forecast demand of each paced class.
-    pub paced: Vec<ClassDemand>,
+    pub paced_classes: Vec<ClassDemand>,
 }
 
 /// Forecast demand of a paced class.
@@ -34,7 +34,7 @@ pub struct ClassDemand {
     /// Forecast demand until the end of the window, in units.
     pub units: f64,
     /// Admit share at the start of the window, if known.
-    pub share: Option<Share>,
+    pub initial_share: Option<Share>,
 }
 
 /// Allocation of the remaining units.
@@ -43,7 +43,7 @@ pub struct Plan {
     /// Units earmarked for unpaced classes.
     pub earmarked: Units,
     /// Allocation of each paced class, in the order of the input.
-    pub parts: Vec<ClassAllocation>,
+    pub allocations: Vec<ClassAllocation>,
 }
 
 /// Allocation of a class until the end of the window.
@@ -77,7 +77,7 @@ impl PlanInput {
         let limit = self.limit.as_f64();
         let for_paced = (self.left.as_f64() - self.unpaced_demand.units).max(0.0);
         let used = 1.0 - (self.left.as_f64() / limit.max(f64::MIN_POSITIVE)).min(1.0);
-        let (unused_target, tolerance) = match self.by_share {
+        let (unused_target, tolerance) = match self.is_share_based {
             true => (TARGET_UNUSED, UNUSED_TOLERANCE * used.powi(TOLERANCE_EXPONENT)),
             false => (0.0, 0.0),
         };
@@ -87,15 +87,15 @@ impl PlanInput {
         let max_budget = (self.left.as_f64() - earmarked).max(0.0);
         let min_budget = (for_paced - (unused_target + tolerance) * limit).clamp(0.0, max_budget);
         let (by_weight, kept) = (self.divide_by_weight(max_budget), self.keep_shares(min_budget, max_budget));
-        let demand: f64 = self.paced.iter().map(|class| class.units).sum();
-        let weights: f64 = self.paced.iter().map(|class| class.weight).sum();
+        let demand: f64 = self.paced_classes.iter().map(|class| class.units).sum();
+        let weights: f64 = self.paced_classes.iter().map(|class| class.weight).sum();
         let surplus = (max_budget - demand).max(0.0);
         let allocate = |(class, (by_weight, kept)): (&ClassDemand, (f64, f64))| ClassAllocation {
             share: admit_share(kept, class.units),
             units: by_weight.max(kept) + surplus * class.weight / weights,
         };
-        let parts = self.paced.iter().zip(by_weight.into_iter().zip(kept)).map(allocate).collect();
-        Plan { earmarked: Units::from_milli((earmarked * 1000.0) as u64), parts }
+        let allocations = self.paced_classes.iter().zip(by_weight.into_iter().zip(kept)).map(allocate).collect();
+        Plan { earmarked: Units::from_milli((earmarked * 1000.0) as u64), allocations }
     }
 
     /// Returns the units of each class out of a budget from `min_budget` to `max_budget`, with the admit shares of the
@@ -106,13 +106,13 @@ impl PlanInput {
     fn keep_shares(&self, mut min_budget: f64, mut max_budget: f64) -> Vec<f64> {
         let (upper, lower) = (self.divide_by_weight(max_budget), self.divide_by_weight(min_budget));
         let burst = self.burst.as_f64();
-        let mut others: f64 = self.paced.iter().map(|class| class.units).sum();
-        let mut kept = vec![0.0; self.paced.len()];
-        for index in self.by_rank() {
-            let class = &self.paced[index];
+        let mut others: f64 = self.paced_classes.iter().map(|class| class.units).sum();
+        let mut kept = vec![0.0; self.paced_classes.len()];
+        for index in self.indexes_by_priority() {
+            let class = &self.paced_classes[index];
             others -= class.units;
             let by_weight = (lower[index] + upper[index]) / 2.0;
-            let initial = class.share.map_or(by_weight, |share| share.ratio() * class.units);
+            let initial = class.initial_share.map_or(by_weight, |initial_share| initial_share.ratio() * class.units);
             let max_units = class.units.min(max_budget);
             // The other classes cannot use more than their demand.
             let min_units = (min_budget - others).clamp(0.0, max_units);
@@ -124,27 +124,27 @@ impl PlanInput {
     }
 
     /// Returns the indexes of the classes by priority, highest first; on a tie, in the order of the file.
-    fn by_rank(&self) -> Vec<usize> {
-        let mut indexes: Vec<usize> = (0..self.paced.len()).collect();
-        indexes.sort_by_key(|index| Reverse(self.paced[*index].priority));
+    fn indexes_by_priority(&self) -> Vec<usize> {
+        let mut indexes: Vec<usize> = (0..self.paced_classes.len()).collect();
+        indexes.sort_by_key(|index| Reverse(self.paced_classes[*index].priority));
         indexes
     }
 
     /// Divides `budget` by weight, capped at each class's demand; redistributes the excess (weighted max-min fairness).
     fn divide_by_weight(&self, budget: f64) -> Vec<f64> {
-        let mut parts = vec![0.0; self.paced.len()];
-        let mut by_need: Vec<usize> = (0..self.paced.len()).collect();
-        let need = |index: &usize| self.paced[*index].units / self.paced[*index].weight;
+        let mut allocations = vec![0.0; self.paced_classes.len()];
+        let mut by_need: Vec<usize> = (0..self.paced_classes.len()).collect();
+        let need = |index: &usize| self.paced_classes[*index].units / self.paced_classes[*index].weight;
         by_need.sort_by(|a, b| need(a).total_cmp(&need(b)));
         let mut left = budget;
-        let mut weights: f64 = self.paced.iter().map(|class| class.weight).sum();
+        let mut weights: f64 = self.paced_classes.iter().map(|class| class.weight).sum();
         for index in by_need {
-            let ClassDemand { weight, units, .. } = self.paced[index];
-            parts[index] = units.min(left * weight / weights);
-            left -= parts[index];
+            let ClassDemand { weight, units, .. } = self.paced_classes[index];
+            allocations[index] = units.min(left * weight / weights);
+            left -= allocations[index];
             weights -= weight;
         }
-        parts
+        allocations
     }
 }
 

@@ -2,7 +2,7 @@ use super::bucket::{PacingBucket, PacingRate, PacingRefused};
 use super::demand::DemandForecast;
 use super::pacer::{Pacer, QuotaTotals};
 use super::plan::{ClassDemand, PlanInput};
-use super::week::{HOURS, WeekTime};
+use super::week::{HOURS_PER_WEEK, WeekTime};
 use super::*;
 use crate::policy::time::Timestamp;
 use crate::policy::units::Units;
@@ -10,25 +10,25 @@ use crate::policy::window::Span;
 use proptest::prelude::*;
 use std::time::Duration;
 
-const PEOPLE: usize = 0;
+const HUMANS: usize = 0;
 const SEARCH: usize = 1;
 const DAY: u64 = 86_400;
 
 fn plan_input(left: u64, unpaced: f64, paced: &[(f64, f64)]) -> PlanInput {
-    let demand = |&(weight, units): &(f64, f64)| ClassDemand { weight, units, priority: 0, share: None };
+    let demand = |&(weight, units): &(f64, f64)| ClassDemand { weight, units, priority: 0, initial_share: None };
     PlanInput {
         left: Units::from_whole(left),
         limit: Units::from_whole(10_000),
         unpaced_demand: DemandForecast { units: unpaced, variance: unpaced },
-        by_share: true,
+        is_share_based: true,
         burst: Units::from_whole(500),
-        paced: paced.iter().map(demand).collect(),
+        paced_classes: paced.iter().map(demand).collect(),
     }
 }
 
 fn admit_shares(input: &PlanInput) -> Vec<f64> {
     let rounded = |share: Share| (share.ratio() * 100.0).round() / 100.0;
-    input.plan().parts.iter().map(|part| rounded(part.share)).collect()
+    input.plan().allocations.iter().map(|part| rounded(part.share)).collect()
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn unpaced_demand_is_earmarked_rest_divided_by_weight() {
 #[test]
 fn share_is_kept_within_the_unused_tolerance() {
     let planned = |mut input: PlanInput, hundredths: u32| {
-        input.paced[0].share = Some(Share::from_millionths(10_000 * hundredths));
+        input.paced_classes[0].initial_share = Some(Share::from_millionths(10_000 * hundredths));
         admit_shares(&input)[0]
     };
     let (early, late) = (plan_input(9000, 3000.0, &[(1.0, 12_000.0)]), plan_input(600, 200.0, &[(1.0, 800.0)]));
@@ -68,8 +68,8 @@ fn share_is_kept_within_the_unused_tolerance() {
 fn the_share_of_a_lower_priority_changes_first() {
     let shares_with = |left, priorities: [u8; 2]| {
         let mut input = plan_input(left, 2000.0, &[(1.0, 5000.0), (1.0, 5000.0)]);
-        for (class, priority) in input.paced.iter_mut().zip(priorities) {
-            (class.priority, class.share) = (priority, Some(Share::from_millionths(400_000)));
+        for (class, priority) in input.paced_classes.iter_mut().zip(priorities) {
+            (class.priority, class.initial_share) = (priority, Some(Share::from_millionths(400_000)));
         }
         admit_shares(&input)
     };
@@ -180,7 +180,7 @@ struct PacedSite {
 
 impl PacedSite {
     fn new(forecast: PacingMode) -> Self {
-        let roles = vec![Role::Unpaced, Role::Paced(NonZeroU32::MIN)];
+        let roles = vec![PacingRole::Unpaced, PacingRole::Paced(NonZeroU32::MIN)];
         let (burst, priorities) = (Share::from_millionths(50_000), Vec::new());
         let pacing = Pacing { forecast, burst_share: burst, roles, priorities, enforce: true };
         Self { pacing, pacer: Pacer::default(), taken: 0 }
@@ -191,7 +191,7 @@ impl PacedSite {
         let span = Span { start: Timestamp::from_seconds(day), end: Timestamp::from_seconds(day + DAY) };
         let taken = Units::from_whole(self.taken);
         let week = WeekTime(((now + 3 * DAY) % (7 * DAY)) as f64);
-        let totals = QuotaTotals { limit: Units::from_whole(1000), taken, expected_elsewhere: None, span, week };
+        let totals = QuotaTotals { limit: Units::from_whole(1000), taken, expected_by_others: None, span, week };
         self.pacer.plan(&self.pacing, |index| index, &totals, Timestamp::from_seconds(now));
     }
 
@@ -199,7 +199,7 @@ impl PacedSite {
     fn run_hour(&mut self, now: u64, human: u64, search: u64) {
         self.taken = if now.is_multiple_of(DAY) { 0 } else { self.taken };
         self.plan(now);
-        for (class, units) in [(PEOPLE, human), (SEARCH, search)] {
+        for (class, units) in [(HUMANS, human), (SEARCH, search)] {
             self.pacer.class(class).demand.record_request(Units::from_whole(units));
         }
         let admitted = self.share().of_units(Units::from_whole(search)).floor();
@@ -292,11 +292,11 @@ fn unusual_days_are_detected_and_noise_is_not() {
 fn clock_jumps_create_no_demand() {
     let mut site = PacedSite::new(PacingMode::Learned);
     (0..30).for_each(|hour| site.run_hour(hour * 3600, 10, 10));
-    let before = site.pacer.classes()[PEOPLE].demand.week().clone();
+    let before = site.pacer.classes()[HUMANS].demand.week().clone();
     for now in [3600, 400 * DAY, 0, 30 * 3600] {
         site.plan(now);
     }
-    assert_eq!(site.pacer.classes()[PEOPLE].demand.week(), &before);
+    assert_eq!(site.pacer.classes()[HUMANS].demand.week(), &before);
 }
 
 /// Returns noon of a day with `taken` of 100,000 units taken, and `elsewhere` as the forecast demand of other
@@ -306,7 +306,7 @@ fn totals_at_noon(taken: u64, elsewhere: Option<u64>) -> (QuotaTotals, Timestamp
     let (week, taken) = (WeekTime((3 * DAY + DAY / 2) as f64), Units::from_whole(taken));
     let expected_elsewhere = elsewhere.map(Units::from_whole);
     (
-        QuotaTotals { limit: Units::from_whole(100_000), taken, expected_elsewhere, span, week },
+        QuotaTotals { limit: Units::from_whole(100_000), taken, expected_by_others: expected_elsewhere, span, week },
         Timestamp::from_seconds(DAY / 2),
     )
 }
@@ -318,7 +318,7 @@ fn each_instance_plans_with_its_demand_share() {
         let (totals, now) = totals_at_noon(40_000, elsewhere);
         site.pacer.plan(&site.pacing, |index| index, &totals, now);
         site.pacer.class(SEARCH).demand.record_request(Units::from_whole(100));
-        site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").rate.refill_per_hour.floor()
+        site.pacer.classes()[SEARCH].allowance.expect("the class has a plan").rate.refill_per_hour.floor()
     };
     assert_eq!(rate(None), 5000, "60,000 units in 12 h, no other instance known");
     // 100 units in a quarter of an hour, the minimum for estimating a rate: 4,800 until midnight.
@@ -334,7 +334,7 @@ fn initial_burst_is_limited_to_the_unspent_plan() {
         let mut site = PacedSite::new(PacingMode::Even);
         let (totals, now) = totals_at_noon(taken, None);
         site.pacer.plan(&site.pacing, |index| index, &totals, now);
-        site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").bucket.balance()
+        site.pacer.classes()[SEARCH].allowance.expect("the class has a plan").bucket.balance()
     };
     assert_eq!(initial_balance(0), Units::from_whole(5000), "equals the burst");
     assert_eq!(initial_balance(47_000), Units::from_whole(3000));
@@ -348,15 +348,15 @@ proptest! {
         paced in prop::collection::vec((1.0..1000.0f64, 0.0..20_000.0f64), 1..6),
     ) {
         let mut input = plan_input(left, unpaced, &paced);
-        for class in &mut input.paced {
-            class.share = Some(Share::NONE);
+        for class in &mut input.paced_classes {
+            class.initial_share = Some(Share::NONE);
         }
         let before = input.plan();
-        let allocated: f64 = before.parts.iter().zip(&paced).map(|(part, class)| part.share.ratio() * class.1).sum();
+        let allocated: f64 = before.allocations.iter().zip(&paced).map(|(part, class)| part.share.ratio() * class.1).sum();
         prop_assert!(allocated <= (left as f64 - unpaced).max(0.0) + 0.02 * paced.len() as f64, "{} of {}", allocated, left);
-        prop_assert!(before.parts.iter().all(|part| part.units.is_finite() && part.units >= 0.0));
+        prop_assert!(before.allocations.iter().all(|part| part.units.is_finite() && part.units >= 0.0));
         input.left = Units::from_whole(left + more);
-        for (before, after) in before.parts.iter().zip(&input.plan().parts) {
+        for (before, after) in before.allocations.iter().zip(&input.plan().allocations) {
             prop_assert!(after.share >= before.share && after.units >= before.units - 1e-6);
         }
     }
@@ -375,7 +375,7 @@ proptest! {
             site.pacer.class(SEARCH).demand.record_request(Units::from_milli(units * 1000 / 48));
             let (totals, now) = totals_at_noon(taken, Some(total_demand - units));
             site.pacer.plan(&site.pacing, |index| index, &totals, now);
-            total = total.saturating_add(site.pacer.classes()[SEARCH].allotment.expect("the class has a plan").bucket.balance());
+            total = total.saturating_add(site.pacer.classes()[SEARCH].allowance.expect("the class has a plan").bucket.balance());
         }
         // The one unit that each instance adds to its own demand.
         let slack = Units::from_whole(5000 * expected.len() as u64).milli() / total_demand;
@@ -419,7 +419,7 @@ proptest! {
         for (index, (expected, actual)) in hours.into_iter().enumerate() {
             demand.record_request(Units::from_milli(expected));
             demand.record_cost(Units::from_milli(expected), Units::from_milli(actual));
-            demand.finish_hour(index % HOURS);
+            demand.finish_hour(index % HOURS_PER_WEEK);
         }
         let (now, span) = (WeekTime(second), Duration::from_secs(DAY));
         for DemandForecast { units, variance } in [demand.forecast_learned(now, span), demand.forecast_even(now, span), demand.forecast_peak(now, span)] {

@@ -28,16 +28,16 @@ pub struct Adjustment {
     /// Outcome of the request.
     pub outcome: OriginOutcome,
     /// Delay before.
-    pub old: Duration,
+    pub old_delay: Duration,
     /// Delay from now on.
-    pub new: Duration,
+    pub new_delay: Duration,
     /// Reason for the adjustment.
     pub reason: &'static str,
 }
 
 impl Autothrottle {
     /// Returns the initial delay; `min_delay` is the scope's own delay, the minimum.
-    pub fn start(&self, min_delay: Duration) -> Duration {
+    pub fn initial_delay(&self, min_delay: Duration) -> Duration {
         self.clamp(self.start_delay, min_delay)
     }
 
@@ -45,7 +45,7 @@ impl Autothrottle {
     ///
     /// A failed request may raise the delay, never reduce it; an outcome without a meaningful latency leaves it
     /// unchanged.
-    pub fn next(&self, delay: Duration, outcome: &OriginOutcome, min_delay: Duration) -> Duration {
+    pub fn next_delay(&self, delay: Duration, outcome: &OriginOutcome, min_delay: Duration) -> Duration {
         if !outcome.latency_counts {
             return delay;
         }
@@ -56,19 +56,19 @@ impl Autothrottle {
         if self.is_success(outcome) { next } else { next.max(self.clamp(delay, min_delay)) }
     }
 
-    /// Returns the adjustment from `old` to `new` for the log; `None` if adjustments are not logged.
-    pub fn adjustment(&self, old: Duration, new: Duration, outcome: &OriginOutcome) -> Option<Adjustment> {
+    /// Returns the adjustment from `old_delay` to `new_delay` for the log; `None` if adjustments are not logged.
+    pub fn adjustment(&self, old_delay: Duration, new_delay: Duration, outcome: &OriginOutcome) -> Option<Adjustment> {
         if !self.log_adjustments {
             return None;
         }
-        let reason = match new.cmp(&old) {
+        let reason = match new_delay.cmp(&old_delay) {
             _ if !outcome.latency_counts => "response not measured: cached at the origin, or route excluded",
             Ordering::Greater => "increased at once: latency above target",
             Ordering::Less => "reduced halfway to latency / target_concurrency",
             Ordering::Equal if !self.is_success(outcome) => "unchanged: only success statuses reduce the delay",
             Ordering::Equal => "unchanged: on target, or at a bound",
         };
-        Some(Adjustment { outcome: *outcome, old, new, reason })
+        Some(Adjustment { outcome: *outcome, old_delay, new_delay, reason })
     }
 
     fn is_success(&self, outcome: &OriginOutcome) -> bool {
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn delay_follows_the_algorithm_step_by_step() {
-        let mut delay = autothrottle_config().start(ms(100));
+        let mut delay = autothrottle_config().initial_delay(ms(100));
         assert_eq!(delay, ms(5000));
         for (status, latency_ms, delay_ms, reason) in [
             (200, 2000, 3000, "halfway from 5 s to 1 s"),
@@ -119,15 +119,19 @@ mod tests {
             (200, 400_000, 60_000, "up to the maximum"),
             (200, 0, 30_000, "down again"),
         ] {
-            delay = autothrottle_config().next(delay, &outcome_with_status(status, ms(latency_ms)), ms(100));
+            delay = autothrottle_config().next_delay(delay, &outcome_with_status(status, ms(latency_ms)), ms(100));
             assert_eq!(delay, ms(delay_ms), "{reason}");
         }
         for _ in 0..20 {
-            delay = autothrottle_config().next(delay, &outcome_with_status(200, ms(0)), ms(100));
+            delay = autothrottle_config().next_delay(delay, &outcome_with_status(200, ms(0)), ms(100));
         }
         assert_eq!(delay, ms(100), "never below the scope's own delay");
         let timeout = OriginOutcome { status: None, latency: ms(30_000), latency_counts: true, retry_after: None };
-        assert_eq!(autothrottle_config().next(delay, &timeout, ms(100)), ms(15_000), "a timeout is a slow response");
+        assert_eq!(
+            autothrottle_config().next_delay(delay, &timeout, ms(100)),
+            ms(15_000),
+            "a timeout is a slow response"
+        );
     }
 
     #[test]
@@ -135,7 +139,7 @@ mod tests {
         let config = Autothrottle { target_concurrency: 0.5, ..autothrottle_config() };
         let delays: Vec<Duration> = (0..3)
             .scan(ms(8000), |delay, _| {
-                *delay = config.next(*delay, &outcome_with_status(200, ms(1000)), ms(0));
+                *delay = config.next_delay(*delay, &outcome_with_status(200, ms(1000)), ms(0));
                 Some(*delay)
             })
             .collect();
@@ -146,12 +150,12 @@ mod tests {
     fn success_statuses_are_configurable() {
         let config = Autothrottle { success_statuses: vec![200, 404], ..autothrottle_config() };
         assert_eq!(
-            config.next(ms(1000), &outcome_with_status(404, ms(0)), ms(0)),
+            config.next_delay(ms(1000), &outcome_with_status(404, ms(0)), ms(0)),
             ms(500),
             "404 is a success status here"
         );
         assert_eq!(
-            config.next(ms(1000), &outcome_with_status(304, ms(0)), ms(0)),
+            config.next_delay(ms(1000), &outcome_with_status(304, ms(0)), ms(0)),
             ms(1000),
             "304 is not a success status here"
         );
@@ -161,7 +165,7 @@ mod tests {
     fn unsampled_response_changes_nothing() {
         for latency_ms in [0, 60_000] {
             let cached = OriginOutcome { latency_counts: false, ..outcome_with_status(200, ms(latency_ms)) };
-            assert_eq!(autothrottle_config().next(ms(1000), &cached, ms(100)), ms(1000));
+            assert_eq!(autothrottle_config().next_delay(ms(1000), &cached, ms(100)), ms(1000));
         }
     }
 
@@ -175,10 +179,10 @@ mod tests {
             (500, outcome_with_status(200, ms(1000)), "unchanged: on target"),
             (500, OriginOutcome { latency_counts: false, ..outcome_with_status(200, ms(1)) }, "response not measured"),
         ] {
-            let new = config.next(ms(old_ms), &outcome, ms(0));
-            let adjustment = config.adjustment(ms(old_ms), new, &outcome).expect("adjustments are logged");
+            let new_delay = config.next_delay(ms(old_ms), &outcome, ms(0));
+            let adjustment = config.adjustment(ms(old_ms), new_delay, &outcome).expect("adjustments are logged");
             assert!(adjustment.reason.starts_with(reason), "{adjustment:?}");
-            assert_eq!(autothrottle_config().adjustment(ms(old_ms), new, &outcome), None);
+            assert_eq!(autothrottle_config().adjustment(ms(old_ms), new_delay, &outcome), None);
         }
     }
 
@@ -188,7 +192,7 @@ mod tests {
             let target = (ms(latency_ms) / 2).clamp(ms(100), ms(60_000));
             let mut delay = ms(start_ms);
             for _ in 0..64 {
-                delay = autothrottle_config().next(delay, &outcome_with_status(200, ms(latency_ms)), ms(100));
+                delay = autothrottle_config().next_delay(delay, &outcome_with_status(200, ms(latency_ms)), ms(100));
                 prop_assert!(delay >= target, "the delay exceeds its target");
             }
             prop_assert!(delay - target <= Duration::from_nanos(2));
@@ -196,7 +200,7 @@ mod tests {
 
         #[test]
         fn unsuccessful_response_never_lowers_the_delay(status in 400u16..600, latency_ms in 0u64..100_000, delay_ms in 100u64..60_000) {
-            prop_assert!(autothrottle_config().next(ms(delay_ms), &outcome_with_status(status, ms(latency_ms)), ms(100)) >= ms(delay_ms));
+            prop_assert!(autothrottle_config().next_delay(ms(delay_ms), &outcome_with_status(status, ms(latency_ms)), ms(100)) >= ms(delay_ms));
         }
     }
 }

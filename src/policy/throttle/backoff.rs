@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const BROKE_OFF: OriginOutcome =
+    const CONNECTION_ERROR: OriginOutcome =
         OriginOutcome { status: None, latency: Duration::ZERO, latency_counts: true, retry_after: None };
 
     fn backoff() -> Backoff {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     fn outcome_with_status(status: u16, retry_after_s: Option<u64>) -> OriginOutcome {
-        OriginOutcome { status: Some(status), retry_after: retry_after_s.map(Duration::from_secs), ..BROKE_OFF }
+        OriginOutcome { status: Some(status), retry_after: retry_after_s.map(Duration::from_secs), ..CONNECTION_ERROR }
     }
 
     /// Simulated scope that sends one request at a time.
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn timeouts_and_broken_connections_count_as_overload() {
-        assert!(backoff().is_overload(&BROKE_OFF));
+        assert!(backoff().is_overload(&CONNECTION_ERROR));
         assert!(!backoff().is_overload(&outcome_with_status(500, None)), "only listed statuses");
     }
 

@@ -63,7 +63,7 @@ impl ThrottleConfig {
             (Some(Controller::Autothrottle(auto)), ControllerState::Autothrottle(delay)) => {
                 ControllerState::Autothrottle(auto.clamp(delay, min_delay))
             }
-            (Some(Controller::Autothrottle(auto)), _) => ControllerState::Autothrottle(auto.start(min_delay)),
+            (Some(Controller::Autothrottle(auto)), _) => ControllerState::Autothrottle(auto.initial_delay(min_delay)),
             (Some(Controller::Gradient(gradient)), ControllerState::Gradient(mut limit)) => {
                 limit.update_bounds(gradient);
                 ControllerState::Gradient(limit)
@@ -114,7 +114,7 @@ impl ThrottleConfig {
     ) {
         match (&self.controller, state) {
             (Some(Controller::Autothrottle(auto)), ControllerState::Autothrottle(delay)) => {
-                *delay = auto.next(*delay, outcome, self.spacing.delay);
+                *delay = auto.next_delay(*delay, outcome, self.spacing.delay);
             }
             (Some(Controller::Gradient(gradient)), ControllerState::Gradient(limit)) => {
                 if let Some(sample) = self.load_sample(outcome) {

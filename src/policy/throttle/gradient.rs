@@ -27,16 +27,16 @@ pub struct Gradient {
 /// State of the gradient controller: the limit and its statistics.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GradientLimit {
-    most: f64,
+    limit: f64,
     /// Latency without a queue, in seconds; `None` before the first window.
     baseline: Option<f64>,
     window: SampleWindow,
     windows_to_drain: u32,
     drain: Option<Drain>,
     /// Maximum latency since it was last near the baseline.
-    worst: Option<LatencyPeak>,
+    latency_peak: Option<LatencyPeak>,
     /// Number of consecutive windows with excessive latency at the minimum limit.
-    at_floor: u32,
+    windows_at_min: u32,
     /// Time of the last decrease for overload; overload of requests sent before belongs to the same congestion.
     decreased_at: Timestamp,
 }
@@ -53,20 +53,20 @@ pub enum LoadSample {
 /// Statistics since the last evaluation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct SampleWindow {
-    began: Timestamp,
-    answers: u32,
+    started_at: Timestamp,
+    success_count: u32,
     /// Sum of the logarithms of their latencies in seconds.
-    logarithms: f64,
-    congested: u32,
+    log_latency_sum: f64,
+    overload_count: u32,
     /// Sum of the requests in flight, over the number of samples.
     in_flight: u64,
-    samples: u64,
+    sample_count: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Drain {
     /// Limit before the drain.
-    from: f64,
+    limit_before: f64,
     latency: f64,
 }
 
@@ -80,33 +80,33 @@ impl GradientLimit {
     /// Creates a state without observations.
     pub fn new(gradient: &Gradient, now: Timestamp) -> Self {
         Self {
-            most: gradient.clamp(INITIAL_LIMIT),
+            limit: gradient.clamp(INITIAL_LIMIT),
             baseline: None,
-            window: SampleWindow { began: now, ..SampleWindow::default() },
+            window: SampleWindow { started_at: now, ..SampleWindow::default() },
             windows_to_drain: FIRST_DRAIN_WINDOWS,
             drain: None,
-            worst: None,
-            at_floor: 0,
+            latency_peak: None,
+            windows_at_min: 0,
             decreased_at: Timestamp::default(),
         }
     }
 
     /// Returns the maximum number of requests in flight.
     pub fn current(&self) -> u32 {
-        self.most as u32
+        self.limit as u32
     }
 
     /// Applies other bounds.
     pub fn update_bounds(&mut self, gradient: &Gradient) {
-        self.most = gradient.clamp(self.most);
+        self.limit = gradient.clamp(self.limit);
         self.drain = None;
     }
 
     /// Records that a request was sent; `in_flight` is the number of requests in flight, including it.
     pub fn on_sent(&mut self, in_flight: u32, now: Timestamp) {
         // Idle time before the first request is not part of the window.
-        if self.window.samples == 0 {
-            self.window.began = now;
+        if self.window.sample_count == 0 {
+            self.window.started_at = now;
         }
         self.window.sample_in_flight(in_flight);
     }
@@ -123,16 +123,16 @@ impl GradientLimit {
         self.window.sample_in_flight(in_flight);
         match sample {
             // A response to a request sent under another limit does not count.
-            LoadSample::Success(latency) if sent >= self.window.began => {
-                self.window.answers += 1;
-                self.window.logarithms += latency.max(MIN_LATENCY).as_secs_f64().ln();
+            LoadSample::Success(latency) if sent >= self.window.started_at => {
+                self.window.success_count += 1;
+                self.window.log_latency_sum += latency.max(MIN_LATENCY).as_secs_f64().ln();
             }
-            LoadSample::Overloaded if sent >= self.decreased_at => self.window.congested += 1,
+            LoadSample::Overloaded if sent >= self.decreased_at => self.window.overload_count += 1,
             LoadSample::Success(_) | LoadSample::Overloaded => {}
         }
         if self.window.is_complete(now) {
             self.evaluate_window(gradient, now);
-            self.window = SampleWindow { began: now, ..SampleWindow::default() };
+            self.window = SampleWindow { started_at: now, ..SampleWindow::default() };
         }
     }
 
@@ -140,14 +140,14 @@ impl GradientLimit {
         let window = self.window;
         if !window.used_half_of(self.current()) {
             self.end_drain();
-        } else if window.congested > 0 {
+        } else if window.overload_count > 0 {
             self.end_drain();
-            self.worst = None;
+            self.latency_peak = None;
             self.decreased_at = now;
-            let share = f64::from(window.congested) / f64::from(window.congested + window.answers);
-            self.most = gradient.clamp(self.most * (1.0 - share).max(MIN_RATIO_PER_WINDOW));
+            let share = f64::from(window.overload_count) / f64::from(window.overload_count + window.success_count);
+            self.limit = gradient.clamp(self.limit * (1.0 - share).max(MIN_RATIO_PER_WINDOW));
         } else {
-            self.update_limit(gradient, (window.logarithms / f64::from(window.answers.max(1))).exp());
+            self.update_limit(gradient, (window.log_latency_sum / f64::from(window.success_count.max(1))).exp());
         }
     }
 
@@ -168,44 +168,45 @@ impl GradientLimit {
             self.baseline = Some((baseline + latency) / 2.0);
         }
         if ratio <= TOLERANCE {
-            (self.worst, self.at_floor) = (None, 0);
+            (self.latency_peak, self.windows_at_min) = (None, 0);
             let headroom = ((TOLERANCE - ratio) / (TOLERANCE - 1.0)).min(1.0);
-            self.most = gradient.clamp(self.most + self.most.sqrt() * headroom);
+            self.limit = gradient.clamp(self.limit + self.limit.sqrt() * headroom);
         } else if self.is_service_time(gradient, latency) {
             self.baseline = Some(latency);
-            (self.worst, self.at_floor) = (None, 0);
+            (self.latency_peak, self.windows_at_min) = (None, 0);
         } else {
-            self.most = gradient.clamp(self.most * (TOLERANCE / ratio).max(MIN_RATIO_PER_WINDOW));
+            self.limit = gradient.clamp(self.limit * (TOLERANCE / ratio).max(MIN_RATIO_PER_WINDOW));
         }
         self.windows_to_drain = self.windows_to_drain.saturating_sub(1);
-        if self.windows_to_drain == 0 && self.worst.is_none() {
+        if self.windows_to_drain == 0 && self.latency_peak.is_none() {
             self.windows_to_drain = DRAIN_INTERVAL_WINDOWS;
-            self.drain = Some(Drain { from: self.most, latency });
-            self.most = gradient.clamp(self.most * DRAIN_RATIO);
+            self.drain = Some(Drain { limit_before: self.limit, latency });
+            self.limit = gradient.clamp(self.limit * DRAIN_RATIO);
         }
     }
 
     /// Returns true if the latency is the origin's service time: queueing time would shrink with the limit.
     fn is_service_time(&mut self, gradient: &Gradient, latency: f64) -> bool {
         let is_at_floor = self.current() <= gradient.min;
-        self.at_floor = if is_at_floor { self.at_floor + 1 } else { 0 };
-        match self.worst {
+        self.windows_at_min = if is_at_floor { self.windows_at_min + 1 } else { 0 };
+        match self.latency_peak {
             Some(peak) if latency <= peak.latency * LATENCY_NOISE => {
-                let ratio = self.most / peak.limit;
-                (ratio <= 0.5 && latency > peak.latency * ratio.cbrt()) || self.at_floor >= MIN_LIMIT_CONFIRM_WINDOWS
+                let ratio = self.limit / peak.limit;
+                (ratio <= 0.5 && latency > peak.latency * ratio.cbrt())
+                    || self.windows_at_min >= MIN_LIMIT_CONFIRM_WINDOWS
             }
             _ => {
-                self.worst = Some(LatencyPeak { limit: self.most, latency });
-                self.at_floor >= MIN_LIMIT_CONFIRM_WINDOWS
+                self.latency_peak = Some(LatencyPeak { limit: self.limit, latency });
+                self.windows_at_min >= MIN_LIMIT_CONFIRM_WINDOWS
             }
         }
     }
 
     fn continue_drain(&mut self, gradient: &Gradient, drain: Drain, baseline: f64, latency: f64) {
-        let lower = gradient.clamp(self.most * DRAIN_RATIO);
+        let lower = gradient.clamp(self.limit * DRAIN_RATIO);
         if latency < drain.latency * DRAIN_LATENCY_RATIO && (lower as u32) < self.current() {
             self.drain = Some(Drain { latency, ..drain });
-            self.most = lower;
+            self.limit = lower;
             return;
         }
         self.end_drain();
@@ -221,7 +222,7 @@ impl GradientLimit {
 
     fn end_drain(&mut self) {
         if let Some(drain) = self.drain.take() {
-            self.most = drain.from;
+            self.limit = drain.limit_before;
         }
     }
 }
@@ -234,17 +235,18 @@ impl Gradient {
 
 impl SampleWindow {
     fn sample_in_flight(&mut self, in_flight: u32) {
-        self.samples += 1;
+        self.sample_count += 1;
         self.in_flight += u64::from(in_flight);
     }
 
     fn is_complete(&self, now: Timestamp) -> bool {
-        let (count, elapsed) = (self.answers + self.congested, now.saturating_duration_since(self.began));
+        let (count, elapsed) =
+            (self.success_count + self.overload_count, now.saturating_duration_since(self.started_at));
         count >= WINDOW_SAMPLES && elapsed >= MIN_WINDOW || count >= MIN_WINDOW_SAMPLES && elapsed >= MAX_WINDOW
     }
 
     fn used_half_of(&self, limit: u32) -> bool {
-        self.in_flight * 2 >= u64::from(limit) * self.samples
+        self.in_flight * 2 >= u64::from(limit) * self.sample_count
     }
 }
 

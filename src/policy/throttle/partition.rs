@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partitioning {
     /// Key that yields the value.
-    pub from: PartitionKey,
+    pub key: PartitionKey,
     /// Maximum number of values with an instance of their own; all others share one.
     pub max_partitions: NonZeroUsize,
 }
@@ -111,8 +111,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn partition_value(from: &PartitionKey, input: &PartitionInput<'_>) -> String {
-        String::from_utf8_lossy(&from.extract(input)).into_owned()
+    fn partition_value(key: &PartitionKey, input: &PartitionInput<'_>) -> String {
+        String::from_utf8_lossy(&key.extract(input)).into_owned()
     }
 
     fn query_input(query: &str) -> PartitionInput<'_> {
@@ -146,7 +146,7 @@ mod tests {
         let fields = |name: &http::HeaderName| (name == "x-tenant").then_some(&b"acme"[..]);
         let input = PartitionInput { host: "a.example.", header: &fields, ..query_input("") };
         let segment = |number| PartitionKey::Path(NonZeroUsize::new(number).expect("1 or more"));
-        for (from, expected) in [
+        for (key, expected) in [
             (PartitionKey::Host, "a.example"),
             (segment(1), "t"),
             (segment(2), "one"),
@@ -155,7 +155,7 @@ mod tests {
             (PartitionKey::Header(http::HeaderName::from_static("x-tenant")), "acme"),
             (PartitionKey::Header(http::HeaderName::from_static("x-other")), ""),
         ] {
-            assert_eq!(partition_value(&from, &input), expected, "{from:?}");
+            assert_eq!(partition_value(&key, &input), expected, "{key:?}");
         }
     }
 

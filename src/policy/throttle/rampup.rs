@@ -44,13 +44,13 @@ pub enum RampVariable {
 /// State of the ramp-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RampState {
-    reached: RampValue,
-    last: Option<RampStep>,
-    began: Timestamp,
-    overloads: u32,
+    value: RampValue,
+    last_step: Option<RampStep>,
+    window_started_at: Timestamp,
+    overload_count: u32,
     /// Number of requests sent in this window, and the sum of the requests in flight at each.
-    sent: u32,
-    under_way: u64,
+    sent_count: u32,
+    in_flight_sum: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,22 +82,22 @@ impl RampState {
             RampVariable::Concurrency { start, .. } => RampValue::Concurrency(start),
             RampVariable::Delay { start, .. } => RampValue::Delay(start),
         };
-        Self::at(value, None, now)
+        Self::with_value(value, None, now)
     }
 
-    fn at(value: RampValue, last: Option<RampStep>, now: Timestamp) -> Self {
-        Self { reached: value, last, began: now, overloads: 0, sent: 0, under_way: 0 }
+    fn with_value(value: RampValue, last_step: Option<RampStep>, now: Timestamp) -> Self {
+        Self { value, last_step, window_started_at: now, overload_count: 0, sent_count: 0, in_flight_sum: 0 }
     }
 
     /// Returns the current value.
     pub fn current(&self) -> RampValue {
-        self.reached
+        self.value
     }
 
     /// Applies other settings: keeps the current value, within their bounds.
     pub fn update_config(&mut self, rampup: &Rampup, now: Timestamp) {
-        match rampup.variable.clamp(self.reached) {
-            Some(value) => self.reached = value,
+        match rampup.variable.clamp(self.value) {
+            Some(value) => self.value = value,
             None => *self = Self::new(rampup, now),
         }
     }
@@ -105,50 +105,52 @@ impl RampState {
     /// Records that a request was sent; `in_flight` is the number of requests in flight, including it.
     pub fn on_sent(&mut self, rampup: &Rampup, in_flight: u32, now: Timestamp) {
         self.evaluate_window(rampup, now);
-        self.sent = self.sent.saturating_add(1);
-        self.under_way += u64::from(in_flight);
+        self.sent_count = self.sent_count.saturating_add(1);
+        self.in_flight_sum += u64::from(in_flight);
     }
 
     /// Records an overload response.
     pub fn on_overload(&mut self, rampup: &Rampup, now: Timestamp) {
         self.evaluate_window(rampup, now);
-        self.overloads = self.overloads.saturating_add(1);
+        self.overload_count = self.overload_count.saturating_add(1);
     }
 
     /// Returns true if the overload responses of this window do not exceed the target.
     pub fn within_target(&self, rampup: &Rampup) -> bool {
-        self.overloads <= *rampup.target.end()
+        self.overload_count <= *rampup.target.end()
     }
 
     fn evaluate_window(&mut self, rampup: &Rampup, now: Timestamp) {
-        let elapsed = now.saturating_duration_since(self.began);
+        let elapsed = now.saturating_duration_since(self.window_started_at);
         if elapsed < rampup.window {
             return;
         }
-        let direction = if self.overloads > *rampup.target.end() {
+        let direction = if self.overload_count > *rampup.target.end() {
             Some(Direction::Slower)
-        } else if self.overloads < *rampup.target.start() && self.used_half(elapsed) {
+        } else if self.overload_count < *rampup.target.start() && self.used_half(elapsed) {
             Some(Direction::Faster)
         } else {
             None
         };
-        let step = direction.map(|direction| RampStep::after(self.last, direction));
-        let value = step.map_or(self.reached, |step| self.reached.after(step));
-        let value = rampup.variable.clamp(value).unwrap_or(self.reached);
-        *self = Self::at(value, step.or(self.last), now);
+        let step = direction.map(|direction| RampStep::next(self.last_step, direction));
+        let value = step.map_or(self.value, |step| self.value.apply(step));
+        let value = rampup.variable.clamp(value).unwrap_or(self.value);
+        *self = Self::with_value(value, step.or(self.last_step), now);
     }
 
     fn used_half(&self, elapsed: Duration) -> bool {
-        match self.reached {
-            RampValue::Concurrency(max) => self.sent > 0 && self.under_way * 2 >= u64::from(max) * u64::from(self.sent),
-            RampValue::Delay(delay) => delay.saturating_mul(self.sent.saturating_mul(2)) >= elapsed,
+        match self.value {
+            RampValue::Concurrency(max) => {
+                self.sent_count > 0 && self.in_flight_sum * 2 >= u64::from(max) * u64::from(self.sent_count)
+            }
+            RampValue::Delay(delay) => delay.saturating_mul(self.sent_count.saturating_mul(2)) >= elapsed,
         }
     }
 }
 
 impl RampStep {
-    fn after(last: Option<Self>, direction: Direction) -> Self {
-        let size = match last {
+    fn next(last_step: Option<Self>, direction: Direction) -> Self {
+        let size = match last_step {
             None => MAX_STEP,
             Some(last) if last.direction == direction => (last.size * 3 / 2).min(MAX_STEP),
             Some(last) => (last.size / 2).max(MIN_STEP),
@@ -158,7 +160,7 @@ impl RampStep {
 }
 
 impl RampValue {
-    fn after(self, RampStep { direction, size }: RampStep) -> Self {
+    fn apply(self, RampStep { direction, size }: RampStep) -> Self {
         let slots = |max: u32| u32::try_from(u64::from(max) * u64::from(size) / STEP_SCALE).unwrap_or(max).max(1);
         let share = f64::from(size) / STEP_SCALE as f64;
         match (self, direction) {

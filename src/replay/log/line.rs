@@ -66,7 +66,7 @@ impl<'a> LogLine<'a> {
 }
 
 /// Returns the UTC offset of the time of a line, in seconds; 0 for the gateway's own log.
-pub fn east(text: &[u8]) -> Option<i64> {
+pub fn line_utc_offset(text: &[u8]) -> Option<i64> {
     match text.first() {
         Some(b'{') => Some(0),
         _ => combined::utc_offset(text),
@@ -74,15 +74,15 @@ pub fn east(text: &[u8]) -> Option<i64> {
 }
 
 /// Returns the time of a line without parsing the rest.
-pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
+pub(super) fn read_time(text: &[u8]) -> Option<Timestamp> {
     match text.first() {
-        Some(b'{') => native::moment(text),
-        _ => combined::moment(text),
+        Some(b'{') => native::read_time(text),
+        _ => combined::read_time(text),
     }
 }
 
 /// Normalizes a host for rules: lower case, without port.
-pub(super) fn host(host: Cow<'_, str>) -> Cow<'_, str> {
+pub(super) fn normalize_host(host: Cow<'_, str>) -> Cow<'_, str> {
     let end = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name.len(),
         _ => host.len(),

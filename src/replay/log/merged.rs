@@ -6,8 +6,8 @@
 //!
 //! Lines of the gateway's own log with nearly the same time are returned in the order of their decisions.
 
-use super::native::{self, Sequence, SequenceDomain};
-use super::source::{LogReadError, LogSource, Numbered};
+use super::native::{self, LogSequenceDomain, Sequence};
+use super::source::{LogReadError, LogSource, NumberedLine};
 use super::{LineError, LogLine, line};
 use crate::policy::Timestamp;
 use smallvec::SmallVec;
@@ -16,31 +16,31 @@ use std::time::Duration;
 
 /// Returns the lines of several sources in the order of time.
 pub struct MergedLog {
-    window: Duration,
+    reorder_window: Duration,
     streams: Vec<Stream>,
-    waiting: VecDeque<BufferedLine>,
-    waiting_bytes: usize,
+    buffer: VecDeque<BufferedLine>,
+    buffer_bytes: usize,
     /// Sequence numbers of buffered decisions, one map per sequence domain of each file.
-    sequences: Vec<BTreeMap<Sequence, Key>>,
+    sequences: Vec<BTreeMap<Sequence, SortKey>>,
     /// Indexes of these maps, by file and sequence domain.
-    accounts: HashMap<(usize, SequenceDomain), usize>,
+    domain_indexes: HashMap<(usize, LogSequenceDomain), usize>,
     current: BufferedLine,
     latest: Timestamp,
     spare: Vec<Vec<u8>>,
     count: u64,
     /// Counts of the lines read.
-    pub counts: Counts,
+    pub counts: LineCounts,
 }
 
 /// Counts of the lines read, and of those out of order.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct LineCounts {
     /// All lines.
     pub lines: u64,
     /// Empty lines.
     pub empty: u64,
     /// Invalid lines by error, with the position of the first of each.
-    pub broken: BTreeMap<LineError, (u64, LinePosition)>,
+    pub invalid_lines: BTreeMap<LineError, (u64, LinePosition)>,
     /// Lines out of order that were sorted.
     pub out_of_order: u64,
     /// Lines that were too late to be sorted.
@@ -62,7 +62,7 @@ pub struct OrderedLine<'a> {
     /// Time of the request; not before the previous line, except for lines ordered by their decisions.
     pub at: Timestamp,
     /// Position of the line.
-    pub place: LinePosition,
+    pub position: LinePosition,
     /// Text of the line.
     pub text: &'a [u8],
 }
@@ -75,12 +75,12 @@ struct Stream {
 }
 
 /// Sort key of lines: time, then order of reading.
-type Key = (Timestamp, u64);
+type SortKey = (Timestamp, u64);
 
 #[derive(Default)]
 struct BufferedLine {
-    key: Key,
-    place: LinePosition,
+    key: SortKey,
+    position: LinePosition,
     /// Sequence numbers of its decision, by domain.
     sequences: SmallVec<[(usize, Sequence); 2]>,
     text: Vec<u8>,
@@ -88,20 +88,20 @@ struct BufferedLine {
 
 impl MergedLog {
     /// Creates a merged log of `sources`. Sorts lines that are late by at most `window`.
-    pub fn new(sources: Vec<LogSource>, window: Duration) -> Self {
+    pub fn new(sources: Vec<LogSource>, reorder_window: Duration) -> Self {
         let stream = |(file, source)| Stream { source, file, latest: Timestamp::default() };
         Self {
-            window,
+            reorder_window,
             streams: sources.into_iter().enumerate().map(stream).collect(),
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            buffer: VecDeque::new(),
+            buffer_bytes: 0,
             sequences: Vec::new(),
-            accounts: HashMap::new(),
+            domain_indexes: HashMap::new(),
             current: BufferedLine::default(),
             latest: Timestamp::default(),
             spare: Vec::new(),
             count: 0,
-            counts: Counts::default(),
+            counts: LineCounts::default(),
         }
     }
 
@@ -111,29 +111,29 @@ impl MergedLog {
             let Some(earliest) = (0..self.streams.len()).min_by_key(|&index| self.streams[index].latest) else { break };
             self.read(earliest)?;
         }
-        let Some(index) = self.first() else { return Ok(None) };
+        let Some(index) = self.next_index() else { return Ok(None) };
         self.emit(index);
-        let BufferedLine { key: (at, _), place: position, text, .. } = &self.current;
-        Ok(Some(OrderedLine { at: *at, place: *position, text }))
+        let BufferedLine { key: (at, _), position, text, .. } = &self.current;
+        Ok(Some(OrderedLine { at: *at, position: *position, text }))
     }
 
     /// Counts a line as invalid, such as the line returned last.
     pub fn count_line_error(&mut self, error: LineError, position: LinePosition) {
-        self.counts.broken.entry(error).or_insert((0, position)).0 += 1;
+        self.counts.invalid_lines.entry(error).or_insert((0, position)).0 += 1;
     }
 
     /// Returns true if no line before the first buffered one can follow, or the buffer is full.
     fn is_ready(&self) -> bool {
-        let Some(first) = self.waiting.front() else { return false };
-        let is_full = self.waiting.len() >= MAX_BUFFERED_LINES || self.waiting_bytes >= MAX_BUFFERED_BYTES;
+        let Some(first) = self.buffer.front() else { return false };
+        let is_full = self.buffer.len() >= MAX_BUFFERED_LINES || self.buffer_bytes >= MAX_BUFFERED_BYTES;
         let read_up_to = self.streams.iter().map(|stream| stream.latest).min();
-        is_full || read_up_to.is_some_and(|read| read.saturating_duration_since(first.key.0) >= self.window)
+        is_full || read_up_to.is_some_and(|read| read.saturating_duration_since(first.key.0) >= self.reorder_window)
     }
 
     /// Reads a line of the stream at `index`; removes the stream at its end.
     fn read(&mut self, index: usize) -> Result<(), LogReadError> {
         let Stream { source, file, latest } = &mut self.streams[index];
-        let Some(Numbered { number, text }) = source.next_line()? else {
+        let Some(NumberedLine { number, text }) = source.next_line()? else {
             self.streams.remove(index);
             return Ok(());
         };
@@ -146,7 +146,7 @@ impl MergedLog {
                 return Ok(());
             }
         };
-        let Some(at) = line::moment(text) else {
+        let Some(at) = line::read_time(text) else {
             match LogLine::read(text).err() {
                 Some(error) => self.count_line_error(error, position),
                 None => self.counts.empty += 1,
@@ -163,42 +163,42 @@ impl MergedLog {
         self.count += 1;
         let mut buffered = BufferedLine {
             key: (at.max(self.latest), self.count),
-            place: position,
+            position,
             sequences: SmallVec::new(),
             text: self.spare.pop().unwrap_or_default(),
         };
         buffered.text.extend_from_slice(text);
         if text.starts_with(b"{") {
-            buffered.sequences = native::turns(&buffered.text)
+            buffered.sequences = native::decision_sequences(&buffered.text)
                 .filter_map(|(domain, sequence)| {
-                    Some((account(&mut self.accounts, (position.file, domain))?, sequence))
+                    Some((domain_index(&mut self.domain_indexes, (position.file, domain))?, sequence))
                 })
                 .collect();
-            self.sequences.resize_with(self.accounts.len(), BTreeMap::new);
+            self.sequences.resize_with(self.domain_indexes.len(), BTreeMap::new);
             for &(account, sequence) in &buffered.sequences {
                 self.sequences[account].insert(sequence, buffered.key);
             }
         }
-        self.wait(buffered);
+        self.buffer_line(buffered);
         Ok(())
     }
 
-    fn wait(&mut self, buffered: BufferedLine) {
-        self.waiting_bytes += buffered.text.len();
-        match self.waiting.back().is_some_and(|last| last.key > buffered.key) {
-            true => self.waiting.insert(self.place_of(buffered.key), buffered),
-            false => self.waiting.push_back(buffered),
+    fn buffer_line(&mut self, buffered: BufferedLine) {
+        self.buffer_bytes += buffered.text.len();
+        match self.buffer.back().is_some_and(|last| last.key > buffered.key) {
+            true => self.buffer.insert(self.buffer_index(buffered.key), buffered),
+            false => self.buffer.push_back(buffered),
         }
     }
 
-    fn place_of(&self, key: Key) -> usize {
-        self.waiting.partition_point(|other| other.key < key)
+    fn buffer_index(&self, key: SortKey) -> usize {
+        self.buffer.partition_point(|other| other.key < key)
     }
 
     /// Returns the index of the next line: the earliest, or one whose decision precedes it.
-    fn first(&self) -> Option<usize> {
+    fn next_index(&self) -> Option<usize> {
         let mut index = 0;
-        let mut line = self.waiting.front()?;
+        let mut line = self.buffer.front()?;
         // A log that contradicts itself must not cause an endless loop.
         for _ in 0..MAX_REORDER_STEPS {
             let preceding = line.sequences.iter().find_map(|&(account, sequence)| {
@@ -206,21 +206,21 @@ impl MergedLog {
                 (first < sequence && key.0.saturating_duration_since(line.key.0) <= MAX_DECISION_SKEW).then_some(key)
             });
             let Some(preceding) = preceding else { break };
-            index = self.place_of(preceding);
-            line = &self.waiting[index];
+            index = self.buffer_index(preceding);
+            line = &self.buffer[index];
         }
         Some(index)
     }
 
     fn emit(&mut self, index: usize) {
-        let Some(current) = self.waiting.remove(index) else { return };
-        self.waiting_bytes -= current.text.len();
+        let Some(current) = self.buffer.remove(index) else { return };
+        self.buffer_bytes -= current.text.len();
         for (account, sequence) in &current.sequences {
             self.sequences[*account].remove(sequence);
         }
         self.latest = self.latest.max(current.key.0);
         let mut spare = std::mem::replace(&mut self.current, current).text;
-        if spare.capacity() <= SPARE_BYTES {
+        if spare.capacity() <= MAX_SPARE_BYTES {
             spare.clear();
             self.spare.push(spare);
         }
@@ -228,11 +228,14 @@ impl MergedLog {
 }
 
 /// Returns the index of a sequence domain of a file; instances count separately.
-fn account(accounts: &mut HashMap<(usize, SequenceDomain), usize>, account: (usize, SequenceDomain)) -> Option<usize> {
-    let next = accounts.len();
-    match accounts.get(&account) {
+fn domain_index(
+    domain_indexes: &mut HashMap<(usize, LogSequenceDomain), usize>,
+    account: (usize, LogSequenceDomain),
+) -> Option<usize> {
+    let next = domain_indexes.len();
+    match domain_indexes.get(&account) {
         Some(index) => Some(*index),
-        None => (next < MAX_SEQUENCE_DOMAINS).then(|| *accounts.entry(account).or_insert(next)),
+        None => (next < MAX_SEQUENCE_DOMAINS).then(|| *domain_indexes.entry(account).or_insert(next)),
     }
 }
 
@@ -242,7 +245,7 @@ const MAX_BUFFERED_LINES: usize = 65_536;
 const MAX_BUFFERED_BYTES: usize = 64 << 20;
 
 /// Maximum capacity of a buffer that is reused for later lines.
-const SPARE_BYTES: usize = 4096;
+const MAX_SPARE_BYTES: usize = 4096;
 
 /// A request is decided at most this long after its time is taken, unless the machine stalls.
 const MAX_DECISION_SKEW: Duration = Duration::from_secs(1);

@@ -74,7 +74,7 @@ impl MissingFields {
     pub const NONE: Self = Self(0);
 
     /// Creates a set of `facts`.
-    pub const fn of(facts: &[LogField]) -> Self {
+    pub const fn from_fields(facts: &[LogField]) -> Self {
         let (mut bits, mut index) = (0, 0);
         while index < facts.len() {
             bits |= 1 << facts[index] as u8;

@@ -18,9 +18,9 @@ mod timestamp;
 #[cfg(test)]
 mod tests;
 
-pub use line::{LogLine, LoggedClient, RequestLine, east};
+pub use line::{LogLine, LoggedClient, RequestLine, line_utc_offset};
 pub use line_error::LineError;
-pub use merged::{Counts, LinePosition, MergedLog, OrderedLine};
+pub use merged::{LineCounts, LinePosition, MergedLog, OrderedLine};
 pub use missing::{LogField, MissingFields};
 pub use native::{NativeFields, QuotaFields};
-pub use source::{LogFiles, LogReadError, LogSource, Numbered};
+pub use source::{LogFiles, LogReadError, LogSource, NumberedLine};

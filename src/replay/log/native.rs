@@ -1,6 +1,6 @@
 //! The gateway's own access log format, which contains all facts and results of a decision.
 
-use super::line::{LogLine, LoggedClient, RequestLine, host};
+use super::line::{LogLine, LoggedClient, RequestLine, normalize_host};
 use super::{LineError, MissingFields, timestamp};
 use crate::engine::BucketUsage;
 use crate::policy::bot_detection::HeadersSeen;
@@ -19,15 +19,15 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct NativeFields<'a> {
     /// Start time of the gateway process, in microseconds; 0 if not logged.
-    pub run: u64,
+    pub started_us: u64,
     /// Id of the decision.
     pub id: u64,
     /// Time of settlement, after the response was sent.
-    pub settled: Timestamp,
+    pub settled_at: Timestamp,
     /// Key whose bucket was charged.
     pub key: Cow<'a, str>,
     /// Request headers; empty if they were not examined.
-    pub seen: HeadersSeen,
+    pub headers_seen: HeadersSeen,
     /// Kind of the client.
     pub kind: &'a str,
     /// Class of the client.
@@ -35,7 +35,7 @@ pub struct NativeFields<'a> {
     /// Evidence for the classification.
     pub evidence: Vec<Cow<'a, str>>,
     /// Quotas of the route.
-    pub accounts: SmallVec<[QuotaFields<'a>; 2]>,
+    pub quotas: SmallVec<[QuotaFields<'a>; 2]>,
     /// Reason of the refusal; `None` if the request was admitted.
     pub reason: Option<&'a str>,
     /// `Retry-After` sent with the response, in seconds.
@@ -47,7 +47,7 @@ pub struct NativeFields<'a> {
     /// Time in the wait queue.
     pub scope_wait: Duration,
     /// Response time of the origin; `None` if the request was not sent.
-    pub origin: Option<Duration>,
+    pub origin_latency: Option<Duration>,
 }
 
 /// A quota after the decision.
@@ -62,18 +62,18 @@ pub struct QuotaFields<'a> {
     /// Units taken after the decision.
     pub used: Units,
     /// Sequence number of the decision on this quota.
-    pub turn: u64,
+    pub sequence: u64,
     /// Sequence number of the settlement, among the decisions and settlements on this quota. In logs of earlier
     /// versions: sequence number of the last decision before it.
-    pub settled_turn: Option<u64>,
+    pub settle_sequence: Option<u64>,
     /// Sequence number of the second charge, if a retry was charged.
-    pub again_turn: Option<u64>,
+    pub retry_sequence: Option<u64>,
 }
 
 impl NativeFields<'_> {
     /// Returns the units charged to `quota`; `None` if the request did not use it.
     pub fn charged(&self, quota: &str) -> Option<Units> {
-        self.accounts.iter().find(|account| account.quota == quota).map(|account| account.charged)
+        self.quotas.iter().find(|account| account.quota == quota).map(|account| account.charged)
     }
 }
 
@@ -84,8 +84,8 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         _ => LineError::Truncated,
     })?;
     let time = |text: &str| timestamp::rfc3339(text.as_bytes()).map(|(at, _)| at).ok_or(LineError::InvalidTime);
-    let (at, settled) = (time(line.time)?, time(line.settled)?);
-    let (seen, accounts) = (line.seen(), line.accounts());
+    let (at, settled_at) = (time(line.time)?, time(line.settled)?);
+    let (headers_seen, quotas) = (line.known_headers(), line.quota_fields());
     let request = Method::from_bytes(line.method.0.as_bytes()).ok().map(|method| RequestLine {
         method,
         path: line.path.0,
@@ -98,27 +98,27 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         },
     });
     let native = NativeFields {
-        run: line.started_us,
+        started_us: line.started_us,
         id: u64::from_str_radix(line.id, 16).unwrap_or(0),
-        settled,
+        settled_at,
         key: line.key.0,
-        seen,
+        headers_seen,
         kind: line.kind,
         class: line.class.0,
         evidence: line.evidence.into_iter().map(|entry| entry.0).collect(),
-        accounts,
+        quotas,
         reason: line.reason,
         retry_after_s: line.retry_after_s,
         tier: line.tier,
         scope: line.scope.map(|scope| scope.0),
         scope_wait: milliseconds(line.scope_wait_ms),
-        origin: line.origin_ms.map(milliseconds),
+        origin_latency: line.origin_ms.map(milliseconds),
     };
     Ok(LogLine {
         at,
         client: LoggedClient::Address(line.client),
         request,
-        host: Some(host(line.host.0)),
+        host: Some(normalize_host(line.host.0)),
         status: line.status,
         bytes: line.bytes,
         referer: line.referer.map(Text::into_bytes),
@@ -129,14 +129,14 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
 }
 
 /// Returns the time of a line.
-pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
+pub(super) fn read_time(text: &[u8]) -> Option<Timestamp> {
     let time = text.strip_prefix(b"{\"time\":\"")?;
     timestamp::rfc3339(&time[..memchr::memchr(b'"', time)?]).map(|(at, _)| at)
 }
 
 /// Counter of decisions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum SequenceDomain {
+pub(super) enum LogSequenceDomain {
     /// A quota, by its name as written.
     Quota(Box<[u8]>),
     /// Buckets of a group of clients.
@@ -147,26 +147,27 @@ pub(super) enum SequenceDomain {
 pub(super) type Sequence = (u64, u64);
 
 /// Returns the sequence numbers of a decision. A client cannot forge them because quotes in its data are escaped.
-pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (SequenceDomain, Sequence)> {
-    const RUN: &[u8] = b",\"started_us\":";
+pub(super) fn decision_sequences(text: &[u8]) -> impl Iterator<Item = (LogSequenceDomain, Sequence)> {
+    const STARTED_US_KEY: &[u8] = b",\"started_us\":";
     const QUOTAS: &[u8] = b",\"seq\":{";
     const BUCKET: &[u8] = b",\"bucket_seq\":";
     let after_key = |key: &[u8], from: &[u8]| memchr::memmem::rfind(from, key).map(|at| at + key.len());
-    let run =
-        after_key(RUN, &text[..text.len().min(BEFORE_CLIENT)]).and_then(|at| parse_u64_at(&text[at..])).unwrap_or(0);
+    let started_us = after_key(STARTED_US_KEY, &text[..text.len().min(MAX_PREFIX_BYTES)])
+        .and_then(|at| parse_u64_at(&text[at..]))
+        .unwrap_or(0);
     let quotas = after_key(QUOTAS, text).map_or(&[][..], |at| &text[at..]);
     let bucket = after_key(BUCKET, quotas).and_then(|at| parse_u64_at(&quotas[at..]));
-    let bucket = bucket.map(|sequence| (SequenceDomain::Buckets(sequence % BucketUsage::SEQUENCE_SHARDS), sequence));
+    let bucket = bucket.map(|sequence| (LogSequenceDomain::Buckets(sequence % BucketUsage::SEQUENCE_SHARDS), sequence));
     let end = memchr::memchr(b'}', quotas).unwrap_or(0);
     let quota_sequences = quotas[..end].split(|&byte| byte == b',').filter_map(|pair| {
         let colon = memchr::memrchr(b':', pair)?;
-        Some((SequenceDomain::Quota(pair[..colon].into()), parse_u64_at(&pair[colon + 1..])?))
+        Some((LogSequenceDomain::Quota(pair[..colon].into()), parse_u64_at(&pair[colon + 1..])?))
     });
-    quota_sequences.chain(bucket).map(move |(domain, sequence)| (domain, (run, sequence)))
+    quota_sequences.chain(bucket).map(move |(domain, sequence)| (domain, (started_us, sequence)))
 }
 
 /// Maximum length of the start of a line before any data of the client.
-const BEFORE_CLIENT: usize = 120;
+const MAX_PREFIX_BYTES: usize = 120;
 
 fn parse_u64_at(text: &[u8]) -> Option<u64> {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
@@ -199,12 +200,12 @@ struct NativeLine<'a> {
     kind: &'a str,
     class: Text<'a>,
     evidence: Vec<Text<'a>>,
-    cost: Pairs<'a, f64>,
-    charged: Pairs<'a, f64>,
-    used: Pairs<'a, f64>,
-    seq: Pairs<'a, u64>,
-    settle_seq: Option<Pairs<'a, u64>>,
-    retry_seq: Option<Pairs<'a, Option<u64>>>,
+    cost: QuotaMap<'a, f64>,
+    charged: QuotaMap<'a, f64>,
+    used: QuotaMap<'a, f64>,
+    seq: QuotaMap<'a, u64>,
+    settle_seq: Option<QuotaMap<'a, u64>>,
+    retry_seq: Option<QuotaMap<'a, Option<u64>>>,
     reason: Option<&'a str>,
     retry_after_s: Option<u64>,
     tier: Option<u8>,
@@ -214,24 +215,24 @@ struct NativeLine<'a> {
 }
 
 impl<'a> NativeLine<'a> {
-    fn seen(&self) -> HeadersSeen {
+    fn known_headers(&self) -> HeadersSeen {
         let named = self.headers_seen.iter().filter_map(|name| HeadersSeen::from_name(&name.0));
         named
-            .fold(HeadersSeen::default(), |seen, header| seen.with(header, true))
+            .fold(HeadersSeen::default(), |headers_seen, header| headers_seen.with(header, true))
             .with(HeadersSeen::INSPECTED, self.tls.is_some())
             .with(HeadersSeen::TLS, self.tls == Some(true))
             .with(HeadersSeen::HTTP_10, self.http_10 == Some(true))
     }
 
-    fn accounts(&self) -> SmallVec<[QuotaFields<'a>; 2]> {
+    fn quota_fields(&self) -> SmallVec<[QuotaFields<'a>; 2]> {
         let account = |(quota, cost): &(Text<'a>, f64)| QuotaFields {
             quota: quota.0.clone(),
             cost: units(*cost),
-            charged: units(self.charged.of(quota).unwrap_or_default()),
-            used: units(self.used.of(quota).unwrap_or_default()),
-            turn: self.seq.of(quota).unwrap_or_default(),
-            settled_turn: self.settle_seq.as_ref().and_then(|sequences| sequences.of(quota)),
-            again_turn: self.retry_seq.as_ref().and_then(|sequences| sequences.of(quota)?),
+            charged: units(self.charged.get(quota).unwrap_or_default()),
+            used: units(self.used.get(quota).unwrap_or_default()),
+            sequence: self.seq.get(quota).unwrap_or_default(),
+            settle_sequence: self.settle_seq.as_ref().and_then(|sequences| sequences.get(quota)),
+            retry_sequence: self.retry_seq.as_ref().and_then(|sequences| sequences.get(quota)?),
         };
         self.cost.0.iter().map(account).collect()
     }
@@ -252,19 +253,19 @@ impl<'a> Text<'a> {
 }
 
 /// An object with a number for each quota.
-struct Pairs<'a, T>(SmallVec<[(Text<'a>, T); 2]>);
+struct QuotaMap<'a, T>(SmallVec<[(Text<'a>, T); 2]>);
 
-impl<T: Copy> Pairs<'_, T> {
-    fn of(&self, quota: &Text<'_>) -> Option<T> {
+impl<T: Copy> QuotaMap<'_, T> {
+    fn get(&self, quota: &Text<'_>) -> Option<T> {
         self.0.iter().find(|(name, _)| name.0 == quota.0).map(|(_, number)| *number)
     }
 }
 
-impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Pairs<'a, T> {
+impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for QuotaMap<'a, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader<'a, T>(PhantomData<(&'a str, T)>);
         impl<'de: 'a, 'a, T: Deserialize<'de>> Visitor<'de> for Reader<'a, T> {
-            type Value = Pairs<'a, T>;
+            type Value = QuotaMap<'a, T>;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 out.write_str("a number for each quota")
@@ -275,7 +276,7 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Pairs<'a, T> {
                 while let Some(pair) = map.next_entry()? {
                     pairs.push(pair);
                 }
-                Ok(Pairs(pairs))
+                Ok(QuotaMap(pairs))
             }
         }
         deserializer.deserialize_map(Reader(PhantomData))

@@ -14,9 +14,9 @@ pub struct LogFiles {
     /// Sources, in the order of the command line.
     pub sources: Vec<LogSource>,
     /// Total size in bytes; `None` if unknown.
-    pub bytes: Option<u64>,
+    pub total_bytes: Option<u64>,
     /// Bytes read so far.
-    pub read: Arc<AtomicU64>,
+    pub bytes_read: Arc<AtomicU64>,
 }
 
 /// A stream of lines. Each line is borrowed from the read buffer.
@@ -24,11 +24,11 @@ pub struct LogSource {
     /// Name of the source.
     pub name: String,
     stream: Box<dyn Read>,
-    block: Vec<u8>,
+    buffer: Vec<u8>,
     /// Bytes of the block that were read and not returned yet.
     ready: Range<usize>,
-    ended: bool,
-    number: u64,
+    is_eof: bool,
+    line_number: u64,
 }
 
 /// Error when a file cannot be opened or read to its end.
@@ -42,8 +42,8 @@ pub struct LogReadError {
 impl LogFiles {
     /// Opens files; `-` is standard input. Detects gzip by the first bytes.
     pub fn open(paths: &[PathBuf]) -> Result<Self, LogReadError> {
-        let read = Arc::new(AtomicU64::new(0));
-        let mut bytes = Some(0);
+        let bytes_read = Arc::new(AtomicU64::new(0));
+        let mut total_bytes = Some(0);
         let mut sources = Vec::new();
         for path in paths {
             let name = path.display().to_string();
@@ -53,7 +53,7 @@ impl LogFiles {
                     return Err(unreadable(io::Error::other("standard input is named twice; it can be read once")));
                 }
                 true => {
-                    bytes = None;
+                    total_bytes = None;
                     Box::new(io::stdin().lock())
                 }
                 false => {
@@ -62,14 +62,14 @@ impl LogFiles {
                     if metadata.is_dir() {
                         return Err(unreadable(io::Error::other("is a directory; name its files")));
                     }
-                    bytes = bytes.filter(|_| metadata.is_file()).map(|bytes| bytes + metadata.len());
+                    total_bytes = total_bytes.filter(|_| metadata.is_file()).map(|bytes| bytes + metadata.len());
                     Box::new(file)
                 }
             };
-            let counted = CountingReader { stream, read: Arc::clone(&read) };
+            let counted = CountingReader { stream, bytes_read: Arc::clone(&bytes_read) };
             sources.push(LogSource::new(name.clone(), decompress(counted).map_err(unreadable)?));
         }
-        Ok(Self { sources, bytes, read })
+        Ok(Self { sources, total_bytes, bytes_read })
     }
 }
 
@@ -77,7 +77,7 @@ impl LogFiles {
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A line of a source.
-pub struct Numbered<'a> {
+pub struct NumberedLine<'a> {
     /// Line number, from 1.
     pub number: u64,
     /// Text without line break.
@@ -87,38 +87,39 @@ pub struct Numbered<'a> {
 impl LogSource {
     /// Creates a source that reads lines of `stream`.
     pub fn new(name: String, stream: Box<dyn Read>) -> Self {
-        Self { name, stream, block: vec![0; BLOCK], ready: 0..0, ended: false, number: 0 }
+        Self { name, stream, buffer: vec![0; BUFFER_BYTES], ready: 0..0, is_eof: false, line_number: 0 }
     }
 
     /// Reads the whole source before its first line; returns `None` if it has more than `max_bytes` bytes.
     pub fn into_text(self, max_bytes: u64) -> Result<Option<Vec<u8>>, LogReadError> {
         let mut text = Vec::new();
-        let read = self.stream.take(max_bytes + 1).read_to_end(&mut text);
-        let length = read.map_err(|source| LogReadError { name: self.name, source })?;
+        let bytes_read = self.stream.take(max_bytes + 1).read_to_end(&mut text);
+        let length = bytes_read.map_err(|source| LogReadError { name: self.name, source })?;
         Ok(Some(text).filter(|_| length as u64 <= max_bytes))
     }
 
     /// Returns the next line; `None` at the end.
-    pub fn next_line(&mut self) -> Result<Option<Numbered<'_>>, LogReadError> {
+    pub fn next_line(&mut self) -> Result<Option<NumberedLine<'_>>, LogReadError> {
         let Some(line) = self.read_line()? else { return Ok(None) };
-        self.number += 1;
+        self.line_number += 1;
         let text = match line {
-            Found::Line(range) => {
-                let text = &self.block[range];
-                let text = if self.number == 1 { text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) } else { text };
+            ScannedLine::Line(range) => {
+                let text = &self.buffer[range];
+                let text =
+                    if self.line_number == 1 { text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) } else { text };
                 Ok(text.strip_suffix(b"\r").unwrap_or(text))
             }
-            Found::TooLong => Err(LineError::TooLong),
+            ScannedLine::TooLong => Err(LineError::TooLong),
         };
-        Ok(Some(Numbered { number: self.number, text }))
+        Ok(Some(NumberedLine { number: self.line_number, text }))
     }
 
-    fn read_line(&mut self) -> Result<Option<Found>, LogReadError> {
+    fn read_line(&mut self) -> Result<Option<ScannedLine>, LogReadError> {
         let (mut scanned, mut too_long) = (0, false);
         loop {
             let unscanned = self.ready.start + scanned;
-            let end = memchr::memchr(b'\n', &self.block[unscanned..self.ready.end]).map(|at| unscanned + at);
-            if end.is_none() && !self.ended {
+            let end = memchr::memchr(b'\n', &self.buffer[unscanned..self.ready.end]).map(|at| unscanned + at);
+            if end.is_none() && !self.is_eof {
                 scanned = self.ready.len();
                 if scanned > MAX_LINE_BYTES {
                     (too_long, scanned, self.ready) = (true, 0, 0..0);
@@ -129,31 +130,31 @@ impl LogSource {
             let line = self.ready.start..end.unwrap_or(self.ready.end);
             self.ready.start = end.map_or(self.ready.end, |end| end + 1);
             return Ok(match line.len() {
-                _ if too_long => Some(Found::TooLong),
+                _ if too_long => Some(ScannedLine::TooLong),
                 0 if end.is_none() => None,
-                ..=MAX_LINE_BYTES => Some(Found::Line(line)),
-                _ => Some(Found::TooLong),
+                ..=MAX_LINE_BYTES => Some(ScannedLine::Line(line)),
+                _ => Some(ScannedLine::TooLong),
             });
         }
     }
 
     /// Moves the unread bytes to the front of the block and reads more behind them.
     fn fill(&mut self) -> Result<(), LogReadError> {
-        self.block.copy_within(self.ready.clone(), 0);
+        self.buffer.copy_within(self.ready.clone(), 0);
         self.ready = 0..self.ready.len();
-        let read = loop {
-            match self.stream.read(&mut self.block[self.ready.end..]) {
+        let bytes_read = loop {
+            match self.stream.read(&mut self.buffer[self.ready.end..]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => break read.map_err(|source| LogReadError { name: self.name.clone(), source })?,
             }
         };
-        self.ended = read == 0;
-        self.ready.end += read;
+        self.is_eof = bytes_read == 0;
+        self.ready.end += bytes_read;
         Ok(())
     }
 }
 
-enum Found {
+enum ScannedLine {
     Line(Range<usize>),
     TooLong,
 }
@@ -161,30 +162,30 @@ enum Found {
 /// Reader that counts the bytes read.
 struct CountingReader {
     stream: Box<dyn Read>,
-    read: Arc<AtomicU64>,
+    bytes_read: Arc<AtomicU64>,
 }
 
 impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.stream.read(buffer)?;
-        self.read.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
+        let bytes_read = self.stream.read(buffer)?;
+        self.bytes_read.fetch_add(bytes_read as u64, Ordering::Relaxed);
+        Ok(bytes_read)
     }
 }
 
 fn decompress(mut stream: CountingReader) -> io::Result<Box<dyn Read>> {
     let mut first = Vec::new();
-    stream.by_ref().take(GZIP.len() as u64).read_to_end(&mut first)?;
-    let is_gzip = first == GZIP;
+    stream.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut first)?;
+    let is_gzip = first == GZIP_MAGIC;
     let whole = io::Cursor::new(first).chain(stream);
     Ok(if is_gzip { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
 }
 
 /// Read size: large enough to save system calls, small enough for the CPU caches.
-const BLOCK: usize = 256 * 1024;
+const BUFFER_BYTES: usize = 256 * 1024;
 
 /// No server accepts a request line of this length, or logs more than a few other fields.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Magic number of gzip files.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];

@@ -1,7 +1,7 @@
-use super::native::{Sequence, SequenceDomain};
+use super::native::{LogSequenceDomain, Sequence};
 use super::*;
 use crate::policy::Timestamp;
-use crate::telemetry::sample::person;
+use crate::telemetry::sample::sample_record;
 use crate::telemetry::{LineWriter, Record};
 use proptest::prelude::*;
 use std::io::Cursor;
@@ -24,7 +24,7 @@ fn line_at(second: u32) -> String {
 
 fn drain(mut merged: MergedLog) -> (Vec<(u64, usize, u64)>, MergedLog) {
     let mut lines = Vec::new();
-    while let Some(OrderedLine { at, place: position, .. }) = merged.next_line().expect("a log in memory") {
+    while let Some(OrderedLine { at, position, .. }) = merged.next_line().expect("a log in memory") {
         lines.push((at.seconds() % 60, position.file, position.number));
     }
     (lines, merged)
@@ -70,7 +70,7 @@ fn each_invalid_line_has_its_error_kind() {
         let (lines, merged) = drain(merged_log(&[&format!("{text}\n")], 60));
         let all: Vec<(u64, Option<LineError>)> = match LogLine::read(text.as_bytes()) {
             Err(error) => vec![(1, Some(error))],
-            Ok(_) => merged.counts.broken.iter().map(|(kind, (count, _))| (*count, Some(*kind))).collect(),
+            Ok(_) => merged.counts.invalid_lines.iter().map(|(kind, (count, _))| (*count, Some(*kind))).collect(),
         };
         assert_eq!(all, [(1, Some(expected))], "{}", &text[..text.len().min(80)]);
         assert!(lines.len() <= 1);
@@ -125,7 +125,7 @@ fn several_files_become_one_log() {
 
 #[test]
 fn native_log_lines_round_trip() {
-    let person = person();
+    let person = sample_record();
     let record = Record {
         path: "/item/\"42\"",
         query: Some("q=a\\b"),
@@ -140,24 +140,24 @@ fn native_log_lines_round_trip() {
     let parsed = LogLine::read(text).expect("a line").expect("not empty");
     assert_eq!(
         (parsed.at, parsed.client),
-        (record.admitted.truncate_to_micros(), LoggedClient::Address(record.client))
+        (record.admitted_at.truncate_to_micros(), LoggedClient::Address(record.client))
     );
-    assert_eq!(line::moment(text), Some(parsed.at));
+    assert_eq!(line::read_time(text), Some(parsed.at));
     let request = parsed.request.expect("a request");
     assert_eq!((&*request.path, request.query.as_deref()), (record.path, record.query));
     assert_eq!(parsed.host.as_deref(), Some("shop.example"));
     assert_eq!(parsed.user_agent.as_deref(), Some(record.user_agent));
     assert_eq!(parsed.missing, MissingFields::NONE);
     let native = parsed.native.expect("native fields");
-    assert_eq!((native.id, native.seen, native.kind), (record.id, record.headers_seen, record.kind.name()));
-    let (account, charge) = (&native.accounts[0], &record.charges[0]);
-    assert_eq!((&*account.quota, account.cost, account.charged), (charge.quota_name, charge.expected, charge.settled));
-    assert_eq!((account.turn, account.settled_turn), (charge.sequence, Some(charge.settle_sequence)));
-    let sequences: Vec<(SequenceDomain, Sequence)> = native::turns(text).collect();
-    let quota = SequenceDomain::Quota(format!("\"{}\"", charge.quota_name).into_bytes().into());
+    assert_eq!((native.id, native.headers_seen, native.kind), (record.id, record.headers_seen, record.kind.name()));
+    let (account, charge) = (&native.quotas[0], &record.charges[0]);
+    assert_eq!((&*account.quota, account.cost, account.charged), (charge.quota_name, charge.cost, charge.charged));
+    assert_eq!((account.sequence, account.settle_sequence), (charge.sequence, Some(charge.settle_sequence)));
+    let sequences: Vec<(LogSequenceDomain, Sequence)> = native::decision_sequences(text).collect();
+    let quota = LogSequenceDomain::Quota(format!("\"{}\"", charge.quota_name).into_bytes().into());
     let run = 1_000_000;
-    assert_eq!(native.run, run);
-    assert_eq!(sequences, [(quota, (run, charge.sequence)), (SequenceDomain::Buckets(7), (run, 7))]);
+    assert_eq!(native.started_us, run);
+    assert_eq!(sequences, [(quota, (run, charge.sequence)), (LogSequenceDomain::Buckets(7), (run, 7))]);
 }
 
 #[test]
@@ -205,7 +205,7 @@ proptest! {
         let counts = &merged.counts;
         let lines = bytes.split(|byte| *byte == b'\n').count() - usize::from(bytes.last().is_none_or(|last| *last == b'\n'));
         prop_assert_eq!(counts.lines, lines as u64);
-        prop_assert_eq!(count + counts.empty + counts.broken.values().map(|(count, _)| count).sum::<u64>(), counts.lines);
+        prop_assert_eq!(count + counts.empty + counts.invalid_lines.values().map(|(count, _)| count).sum::<u64>(), counts.lines);
     }
 
     #[test]

@@ -27,18 +27,18 @@ fn common(text: &[u8]) -> Option<ParsedTime> {
     let [_, _, b'/', month @ .., b'/', _, _, _, _, b':'] = date else { return None };
     let month = month.map(|letter| letter.to_ascii_lowercase());
     let month = MONTHS.iter().position(|name| *name == month)? + 1;
-    moment(parse_digits(&date[7..11])?, month as u64, parse_digits(&date[..2])?, time)
+    combine_date_time(parse_digits(&date[7..11])?, month as u64, parse_digits(&date[..2])?, time)
 }
 
 /// `2024-06-07T00:00:09.123+09:00`
 pub(super) fn rfc3339(text: &[u8]) -> Option<ParsedTime> {
     let (date, time) = text.split_first_chunk::<11>()?;
     let [_, _, _, _, b'-', _, _, b'-', _, _, b'T' | b't' | b' '] = date else { return None };
-    moment(parse_digits(&date[..4])?, parse_digits(&date[5..7])?, parse_digits(&date[8..10])?, time)
+    combine_date_time(parse_digits(&date[..4])?, parse_digits(&date[5..7])?, parse_digits(&date[8..10])?, time)
 }
 
 /// Combines a date with a time such as `00:00:09.123 +0900`. A leap second becomes the next second.
-fn moment(year: u64, month: u64, day: u64, time: &[u8]) -> Option<ParsedTime> {
+fn combine_date_time(year: u64, month: u64, day: u64, time: &[u8]) -> Option<ParsedTime> {
     let (clock, rest) = time.split_first_chunk::<8>()?;
     let [_, _, b':', _, _, b':', _, _] = clock else { return None };
     let (hour, minute, second) = (parse_digits(&clock[..2])?, parse_digits(&clock[3..5])?, parse_digits(&clock[6..])?);
@@ -59,7 +59,7 @@ fn days_since_1970(date: Date) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let before_year = year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     let before_month = (153 * month + 2) / 5;
-    before_year + before_month + day - FIRST_OF_1970
+    before_year + before_month + day - UNIX_EPOCH_DAY
 }
 
 /// Parses the nanoseconds of `.123`, if present, and returns the rest.
@@ -94,7 +94,7 @@ fn parse_digits(digits: &[u8]) -> Option<u64> {
 }
 
 /// Days since 1 March of the year 0, counted from 1.
-const FIRST_OF_1970: i64 = 719_469;
+const UNIX_EPOCH_DAY: i64 = 719_469;
 
 const MONTHS: [[u8; 3]; 12] =
     [*b"jan", *b"feb", *b"mar", *b"apr", *b"may", *b"jun", *b"jul", *b"aug", *b"sep", *b"oct", *b"nov", *b"dec"];

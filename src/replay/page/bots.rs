@@ -15,10 +15,10 @@ pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
     let max_units = bots.iter().map(|bot| bot.units_asked).fold(f64::MIN_POSITIVE, f64::max);
     let rows = bots.iter().map(|bot| {
         vec![
-            named(bot, max_units),
-            Html::of(amount(bot.units)),
-            Html::of(amount(bot.units_asked)),
-            Html::of(format!("{} of {}", group_digits(bot.refused), group_digits(bot.requests))),
+            name_cell(bot, max_units),
+            Html::from_text(amount(bot.units)),
+            Html::from_text(amount(bot.units_asked)),
+            Html::from_text(format!("{} of {}", group_digits(bot.refused), group_digits(bot.requests))),
         ]
     });
     out.raw("<p class=\"note\">Units, over all quotas. Solid: charged. Outlined: cost of its refused requests.</p>\n");
@@ -26,8 +26,8 @@ pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
 }
 
 /// Renders the name and kind of a bot, with a bar of its units.
-fn named(bot: &BotReport, max_units: f64) -> Html {
-    let mut cell = Html::of(&bot.name);
+fn name_cell(bot: &BotReport, max_units: f64) -> Html {
+    let mut cell = Html::from_text(&bot.name);
     cell.raw(" <small>").text(bot.kind.replace('_', " ")).raw("</small><span class=\"bar\" aria-hidden=\"true\">");
     for (class, units) in [("spent", bot.units), ("unspent", bot.units_asked - bot.units)] {
         if units > 0.0 {

@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 
 /// A chart under construction.
 pub(super) struct Chart<'a> {
-    pub(super) span: TimeAxis<'a>,
+    pub(super) time_axis: TimeAxis<'a>,
     pub(super) scale: Scale,
     shapes: Html,
-    words: Html,
+    level_labels: Html,
 }
 
 /// Title and description of a chart for screen readers.
@@ -37,37 +37,47 @@ pub(super) enum Height {
 pub(super) struct StepLine(String);
 
 impl<'a> Chart<'a> {
-    pub(super) fn new(span: TimeAxis<'a>, scale: Scale) -> Self {
-        Self { span, scale, shapes: Html::default(), words: Html::default() }
+    pub(super) fn new(time_axis: TimeAxis<'a>, scale: Scale) -> Self {
+        Self { time_axis, scale, shapes: Html::default(), level_labels: Html::default() }
     }
 
     /// Returns the coordinates of a time and a quantity.
     fn point(&self, at: i64, quantity: f64) -> (f64, f64) {
-        (self.span.position(at) * SIZE, (1.0 - self.scale.position(quantity)) * SIZE)
+        (self.time_axis.position(at) * VIEW_BOX_SIZE, (1.0 - self.scale.position(quantity)) * VIEW_BOX_SIZE)
     }
 
     /// Draws a bar from one quantity to a higher one, with `description` as its tooltip.
     pub(super) fn bar(&mut self, class: &'static str, [from, to]: [i64; 2], [low, high]: [f64; 2], description: &str) {
         let ((left, bottom), (right, top)) = (self.point(from, low), self.point(to, high));
-        let gap = (right - left) * GAP;
-        self.shapes.raw("<rect class=\"").raw(class).raw("\" x=\"").text(Short(left + gap)).raw("\" y=\"");
-        self.shapes.text(Short(top)).raw("\" width=\"").text(Short(right - left - 2.0 * gap)).raw("\" height=\"");
-        self.shapes.text(Short(bottom - top)).raw("\"><title>").text(description).raw("</title></rect>\n");
+        let gap = (right - left) * BAR_GAP;
+        self.shapes.raw("<rect class=\"").raw(class).raw("\" x=\"").text(Coordinate(left + gap)).raw("\" y=\"");
+        self.shapes
+            .text(Coordinate(top))
+            .raw("\" width=\"")
+            .text(Coordinate(right - left - 2.0 * gap))
+            .raw("\" height=\"");
+        self.shapes.text(Coordinate(bottom - top)).raw("\"><title>").text(description).raw("</title></rect>\n");
     }
 
     /// Draws a straight line.
     pub(super) fn line(&mut self, class: &'static str, from: (i64, f64), to: (i64, f64)) {
         let ((x1, y1), (x2, y2)) = (self.point(from.0, from.1), self.point(to.0, to.1));
-        self.shapes.raw("<line class=\"").raw(class).raw("\" x1=\"").text(Short(x1)).raw("\" y1=\"").text(Short(y1));
-        self.shapes.raw("\" x2=\"").text(Short(x2)).raw("\" y2=\"").text(Short(y2)).raw("\"/>\n");
+        self.shapes
+            .raw("<line class=\"")
+            .raw(class)
+            .raw("\" x1=\"")
+            .text(Coordinate(x1))
+            .raw("\" y1=\"")
+            .text(Coordinate(y1));
+        self.shapes.raw("\" x2=\"").text(Coordinate(x2)).raw("\" y2=\"").text(Coordinate(y2)).raw("\"/>\n");
     }
 
     /// Moves the step line to a quantity at time `at`.
     pub(super) fn step(&self, line: &mut StepLine, at: i64, quantity: f64) {
         let (x, y) = self.point(at, quantity);
         let _ = match line.0.is_empty() {
-            true => write!(line.0, "M{} {}", Short(x), Short(y)),
-            false => write!(line.0, "H{}V{}", Short(x), Short(y)),
+            true => write!(line.0, "M{} {}", Coordinate(x), Coordinate(y)),
+            false => write!(line.0, "H{}V{}", Coordinate(x), Coordinate(y)),
         };
     }
 
@@ -76,19 +86,19 @@ impl<'a> Chart<'a> {
     }
 
     /// Writes a label beside each quantity, lowest first. Moves a label up if it would overlap the previous one.
-    pub(super) fn name_levels<'b>(&mut self, levels: impl IntoIterator<Item = (f64, &'b str)>) {
+    pub(super) fn label_levels<'b>(&mut self, levels: impl IntoIterator<Item = (f64, &'b str)>) {
         let mut min_bottom = 0.0_f64;
         for (quantity, label) in levels {
             let bottom = min_bottom.max(self.scale.position(quantity) * 100.0);
-            self.name_level(bottom, label);
-            min_bottom = bottom + LINE;
+            self.label_level(bottom, label);
+            min_bottom = bottom + LABEL_HEIGHT;
         }
     }
 
-    fn name_level(&mut self, bottom: f64, label: &str) {
-        self.words
+    fn label_level(&mut self, bottom: f64, label: &str) {
+        self.level_labels
             .raw("<span class=\"level\" style=\"bottom:")
-            .text(Short(bottom))
+            .text(Coordinate(bottom))
             .raw("%\">")
             .text(label)
             .raw("</span>\n");
@@ -107,9 +117,9 @@ impl<'a> Chart<'a> {
             Height::Low => "<div class=\"chart low\">\n",
         };
         out.raw(kind).raw("<div class=\"quantities\" aria-hidden=\"true\">");
-        let marks = self.scale.marks();
+        let marks = self.scale.ticks();
         for (quantity, label) in &marks {
-            let bottom = Short(self.scale.position(*quantity) * 100.0);
+            let bottom = Coordinate(self.scale.position(*quantity) * 100.0);
             out.raw("<span style=\"bottom:")
                 .text(bottom)
                 .raw("%\">")
@@ -118,37 +128,37 @@ impl<'a> Chart<'a> {
         }
         out.raw("</div>\n<div class=\"plot\"><svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\" role=\"img\">\n<title>");
         out.text(labels.title).raw("</title>\n<desc>").text(&labels.description).raw("</desc>\n");
-        let mut frame = Self::new(self.span, self.scale);
+        let mut frame = Self::new(self.time_axis, self.scale);
         for (quantity, _) in &marks {
-            frame.line("grid", (self.span.from, *quantity), (self.span.to, *quantity));
+            frame.line("grid", (self.time_axis.from, *quantity), (self.time_axis.to, *quantity));
         }
-        let times = self.span.marks();
+        let times = self.time_axis.ticks();
         for mark in times.iter().filter(|mark| mark.is_coarse) {
-            frame.line("grid", (mark.at, 0.0), (mark.at, self.scale.top));
+            frame.line("grid", (mark.at, 0.0), (mark.at, self.scale.max));
         }
-        out.add(&frame.shapes).add(&self.shapes).raw("</svg>\n").add(&self.words).raw("</div>\n");
+        out.add(&frame.shapes).add(&self.shapes).raw("</svg>\n").add(&self.level_labels).raw("</div>\n");
         out.raw("<div class=\"times\" aria-hidden=\"true\">");
         for mark in times {
             out.raw(if mark.is_coarse { "<span" } else { "<span class=\"fine\"" }).raw(" style=\"left:");
-            out.text(Short(self.span.position(mark.at) * 100.0)).raw("%\">").text(mark.label).raw("</span>");
+            out.text(Coordinate(self.time_axis.position(mark.at) * 100.0)).raw("%\">").text(mark.label).raw("</span>");
         }
         out.raw("</div>\n</div>\n");
     }
 }
 
 /// A coordinate rounded to visible precision.
-struct Short(f64);
+struct Coordinate(f64);
 
-impl std::fmt::Display for Short {
+impl std::fmt::Display for Coordinate {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{}", (self.0 * 10.0).round() / 10.0)
     }
 }
 
-const SIZE: f64 = 1000.0;
+const VIEW_BOX_SIZE: f64 = 1000.0;
 
 /// Height of a label in a tall chart, in percent.
-const LINE: f64 = 5.5;
+const LABEL_HEIGHT: f64 = 5.5;
 
 /// Gap on either side of a bar, as a ratio of its width.
-const GAP: f64 = 0.08;
+const BAR_GAP: f64 = 0.08;

@@ -6,7 +6,7 @@ use crate::replay::report::Report;
 pub(super) struct ClassColors<'a>(Vec<&'a str>);
 
 impl<'a> ClassColors<'a> {
-    pub(super) fn of(report: &'a Report) -> Self {
+    pub(super) fn from_report(report: &'a Report) -> Self {
         let mut names: Vec<&str> = Vec::new();
         for class in report.policies.iter().flat_map(|policy| &policy.classes) {
             if !names.contains(&class.name.as_str()) {
@@ -17,9 +17,9 @@ impl<'a> ClassColors<'a> {
     }
 
     /// Returns the CSS class of a class's color. Colors repeat; charts also show the class name.
-    pub(super) fn colour(&self, name: &str) -> &'static str {
-        COLOURS[self.0.iter().position(|other| *other == name).unwrap_or(0) % COLOURS.len()]
+    pub(super) fn color(&self, name: &str) -> &'static str {
+        COLORS[self.0.iter().position(|other| *other == name).unwrap_or(0) % COLORS.len()]
     }
 }
 
-const COLOURS: [&str; 7] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];
+const COLORS: [&str; 7] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];

@@ -27,7 +27,7 @@ pub(super) fn write(
     }
     let rows = comparison.by_class.iter().map(|(class, difference)| {
         let counts = [difference.only_first_admits, difference.only_second_admits];
-        [Html::of(class)].into_iter().chain(counts.map(|count| Html::of(group_digits(count)))).collect()
+        [Html::from_text(class)].into_iter().chain(counts.map(|count| Html::from_text(group_digits(count)))).collect()
     });
     let head = [
         ("Refused as", Align::Left),
@@ -50,13 +50,13 @@ pub(super) fn write(
 fn row(example: &ExampleReport, files: &[String], span: TimeAxis<'_>) -> Vec<Html> {
     let file = files.get(example.place.file.saturating_sub(1)).map_or("-", String::as_str);
     vec![
-        Html::of(format!("{file}:{}", example.place.line)),
-        Html::of(span.time(&example.time)),
-        Html::of(match example.class == example.second_class {
+        Html::from_text(format!("{file}:{}", example.place.line)),
+        Html::from_text(span.format_time(&example.time)),
+        Html::from_text(match example.class == example.second_class {
             true => example.class.clone(),
             false => format!("{}, {}", example.class, example.second_class),
         }),
-        Html::of(example.first),
-        Html::of(example.second),
+        Html::from_text(example.first),
+        Html::from_text(example.second),
     ]
 }

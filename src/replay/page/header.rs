@@ -18,7 +18,7 @@ pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &
         .raw(" of ")
         .text(log.files.join(", "));
     if let (Some(first), Some(last)) = (&log.first, &log.last) {
-        let [first, last] = [first, last].map(|time| span.time(time));
+        let [first, last] = [first, last].map(|time| span.format_time(time));
         out.raw(", from ").text(first).raw(" to ").text(last).raw(" (").text(zone.name()).raw(")");
     }
     out.raw(", under ");
@@ -28,25 +28,27 @@ pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &
     out.raw(".</p>\n</header>\n<section>\n<h2>At a glance</h2>\n");
     match &report.policies[..] {
         [first, second] => {
-            compared(out, [first, second].map(|policy| (policy, key_figures(policy, log.requests, span))));
+            write_comparison(out, [first, second].map(|policy| (policy, key_figures(policy, log.requests, span))));
         }
-        policies => policies.iter().for_each(|policy| alone(out, key_figures(policy, log.requests, span))),
+        policies => policies.iter().for_each(|policy| write_single(out, key_figures(policy, log.requests, span))),
     }
     out.raw("<p class=\"note\">Class admitted: share of its requests with a cost.</p>\n</section>\n");
 }
 
-fn alone(out: &mut Html, figures: Vec<(String, String)>) {
-    let rows = figures.into_iter().map(|(name, figure)| vec![Html::of(name), Html::of(figure)]);
+fn write_single(out: &mut Html, figures: Vec<(String, String)>) {
+    let rows = figures.into_iter().map(|(name, figure)| vec![Html::from_text(name), Html::from_text(figure)]);
     table::write(out, &[("", Align::Left), ("", Align::Right)], rows);
 }
 
-fn compared(
+fn write_comparison(
     out: &mut Html,
     [(first, first_figures), (second, second_figures)]: [(&PolicyReport, Vec<(String, String)>); 2],
 ) {
     let of_second =
         |name: &str| second_figures.iter().find(|(other, _)| other == name).map_or("-", |(_, figure)| figure);
-    let row = |(name, figure): (String, String)| vec![Html::of(&name), Html::of(figure), Html::of(of_second(&name))];
+    let row = |(name, figure): (String, String)| {
+        vec![Html::from_text(&name), Html::from_text(figure), Html::from_text(of_second(&name))]
+    };
     let head = [("", Align::Left), (first.name.as_str(), Align::Right), (second.name.as_str(), Align::Right)];
     table::write(out, &head, first_figures.into_iter().map(row));
 }
@@ -66,7 +68,7 @@ fn key_figures(policy: &PolicyReport, requests: u64, span: TimeAxis<'_>) -> Vec<
         figures.push((format!("{} admitted", class.name), admit_share));
     }
     if let Some(worst) = &policy.verified_bots.worst {
-        let time = span.time(&worst.start);
+        let time = span.format_time(&worst.start);
         let figure = format!("{} ({time})", percent(worst.admit_ratio));
         figures.push(("verified bots admitted in their worst hour".into(), figure));
     }

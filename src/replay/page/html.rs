@@ -15,7 +15,7 @@ impl Html {
 
     /// Adds text, escaped for elements and quoted attributes.
     pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
-        let _ = write!(Escaping(&mut self.0), "{text}");
+        let _ = write!(EscapingWriter(&mut self.0), "{text}");
         self
     }
 
@@ -26,7 +26,7 @@ impl Html {
     }
 
     /// Creates a piece from text.
-    pub(super) fn of(text: impl Display) -> Self {
+    pub(super) fn from_text(text: impl Display) -> Self {
         let mut piece = Self::default();
         piece.text(text);
         piece
@@ -46,9 +46,9 @@ impl Html {
     }
 }
 
-struct Escaping<'a>(&'a mut String);
+struct EscapingWriter<'a>(&'a mut String);
 
-impl Write for Escaping<'_> {
+impl Write for EscapingWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for letter in text.chars() {
             match letter {
@@ -58,7 +58,7 @@ impl Write for Escaping<'_> {
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
                 // Control characters and those that change the text direction become visible.
-                letter if letter.is_control() || TURNS.contains(&letter) => self.0.push('\u{fffd}'),
+                letter if letter.is_control() || DIRECTION_CONTROLS.contains(&letter) => self.0.push('\u{fffd}'),
                 letter => self.0.push(letter),
             }
         }
@@ -66,7 +66,7 @@ impl Write for Escaping<'_> {
     }
 }
 
-const TURNS: [char; 12] = [
+const DIRECTION_CONTROLS: [char; 12] = [
     '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}',
     '\u{2068}', '\u{2069}', '\u{061c}',
 ];
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn html_special_characters_are_escaped() {
         let hostile = "<script>alert('&\"')</script>\u{202e}\u{7}";
-        let escaped = Html::of(hostile).finish();
+        let escaped = Html::from_text(hostile).finish();
         assert_eq!(escaped, "&lt;script&gt;alert(&#39;&amp;&quot;&#39;)&lt;/script&gt;\u{fffd}\u{fffd}");
     }
 }

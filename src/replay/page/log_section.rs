@@ -16,7 +16,7 @@ pub(super) fn write(out: &mut Html, report: &Report, zone: &DisplayZone) {
     out.raw("</ul>\n");
     for policy in &report.policies {
         if let Some(agreement) = &policy.agreement {
-            agreed(out, &policy.name, agreement);
+            write_agreement(out, &policy.name, agreement);
         }
         if !policy.unsupported.is_empty() {
             out.raw("<h3>Settings of ").text(&policy.name).raw(" that were not tested</h3>\n<ul>\n");
@@ -59,12 +59,12 @@ fn missing_fields(out: &mut Html, log: &LogReport) {
     out.raw("<h3>Missing fields</h3>\n");
     let rows = log.missing_fields.iter().map(|field| {
         let lines = if field.lines == log.requests { "all".into() } else { group_digits(field.lines) };
-        vec![Html::of(field.fact.replace('_', " ")), Html::of(lines), Html::of(&field.instead)]
+        vec![Html::from_text(field.fact.replace('_', " ")), Html::from_text(lines), Html::from_text(&field.instead)]
     });
     table::write(out, &[("Field", Align::Left), ("lines", Align::Right), ("substitute", Align::Left)], rows);
 }
 
-fn agreed(out: &mut Html, name: &str, agreement: &AgreementReport) {
+fn write_agreement(out: &mut Html, name: &str, agreement: &AgreementReport) {
     out.raw("<p>").text(group_digits(agreement.same)).raw(" of ");
     out.text(group_digits(agreement.same + agreement.different)).raw(" verdicts of ").text(name);
     out.raw(" agree with the log; ");

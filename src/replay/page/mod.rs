@@ -33,19 +33,19 @@ use time::TimeAxis;
 pub fn page(report: &Report) -> String {
     let mut out = Html::default();
     out.raw(HEAD).raw(include_str!("style.css")).raw("</style>\n</head>\n<body>\n<main>\n");
-    let zone = DisplayZone::of(report);
-    let span = TimeAxis::of(report, &zone);
+    let zone = DisplayZone::for_report(report);
+    let span = TimeAxis::from_report(report, &zone);
     header::write(&mut out, report, span, &zone);
-    let colors = classes::ClassColors::of(report);
+    let colors = classes::ClassColors::from_report(report);
     section(&mut out, "Quota usage", report, |out, policy| {
         policy.quotas.iter().for_each(|quota| quota::write(out, quota, report, span));
     });
-    let steps: Vec<Steps> = report.policies.iter().map(|policy| Steps::of(policy, span)).collect();
+    let steps: Vec<Steps> = report.policies.iter().map(|policy| Steps::from_policy(policy, span)).collect();
     section(&mut out, "Admitted and refused requests", report, |out, policy| {
-        verdicts::write(out, policy, &colors, &steps, span, place_of(report, policy));
+        verdicts::write(out, policy, &colors, &steps, span, policy_index(report, policy));
     });
     section(&mut out, "Admitted share of requests with a cost", report, |out, policy| {
-        served::write(out, policy, &colors, &steps[place_of(report, policy)], span);
+        served::write(out, policy, &colors, &steps[policy_index(report, policy)], span);
     });
     section(&mut out, "Most expensive bots", report, |out, policy| bots::write(out, &policy.bots));
     section(&mut out, "Pages refused to verified bots", report, |out, policy| {
@@ -73,7 +73,7 @@ fn section(out: &mut Html, heading: &'static str, report: &Report, write: impl F
     out.raw("</div>\n</section>\n");
 }
 
-fn place_of(report: &Report, policy: &PolicyReport) -> usize {
+fn policy_index(report: &Report, policy: &PolicyReport) -> usize {
     report.policies.iter().position(|other| std::ptr::eq(other, policy)).unwrap_or(0)
 }
 

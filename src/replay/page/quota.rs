@@ -15,16 +15,16 @@ use std::collections::BTreeMap;
 pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: TimeAxis<'_>) {
     let is_visible = |window: &&WindowReport| span.overlaps(seconds(&window.start), seconds(&window.end));
     let windows: Vec<&WindowReport> = quota.windows.iter().filter(is_visible).collect();
-    let mut chart = Chart::new(span, Scale::up_to(most(quota, report), 4.0));
+    let mut chart = Chart::new(span, Scale::up_to(max_quantity(quota, report), 4.0));
     let limit = quota.limit;
-    let pace = draw_pace(&mut chart, quota, &windows);
+    let pace = draw_planned(&mut chart, quota, &windows);
     let tiers = limit_lines(quota);
     for (above, _) in &tiers {
         chart.line("tier", (span.from, *above), (span.to, *above));
     }
     chart.line("limit", (span.from, limit), (span.to, limit));
     let limit_label = (limit, format!("limit {}", amount(limit)));
-    chart.name_levels(tiers.iter().chain([&limit_label]).map(|(level, label)| (*level, label.as_str())));
+    chart.label_levels(tiers.iter().chain([&limit_label]).map(|(level, label)| (*level, label.as_str())));
     let line = match windows.len() > MAX_DRAWN_WINDOWS {
         true => peaks(&chart, &windows),
         false => window_lines(&chart, (&quota.used, quota.step_s), &windows, |window| window.used),
@@ -53,7 +53,7 @@ pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: 
 
 /// Returns the maximum of the quantity axis: the highest usage under any policy, so that charts are comparable. A
 /// policy with a much higher value is ignored; otherwise the tiers here could not be distinguished.
-fn most(quota: &QuotaReport, report: &Report) -> f64 {
+fn max_quantity(quota: &QuotaReport, report: &Report) -> f64 {
     let max_used = |quota: &QuotaReport| quota.windows.iter().map(|window| window.used).fold(quota.limit, f64::max);
     let own_max = max_used(quota);
     let same = report.policies.iter().flat_map(|policy| &policy.quotas).filter(|other| other.name == quota.name);
@@ -61,16 +61,16 @@ fn most(quota: &QuotaReport, report: &Report) -> f64 {
 }
 
 /// Draws the planned usage, or an even pace if there is no plan. Returns the label of the line.
-fn draw_pace(chart: &mut Chart<'_>, quota: &QuotaReport, windows: &[&WindowReport]) -> &'static str {
-    if windows.len() <= MAX_PACE_LINES && !quota.planned.is_empty() {
+fn draw_planned(chart: &mut Chart<'_>, quota: &QuotaReport, windows: &[&WindowReport]) -> &'static str {
+    if windows.len() <= MAX_PLAN_LINES && !quota.planned.is_empty() {
         let planned = window_lines(chart, (&quota.planned, quota.step_s), windows, |_| quota.limit);
         chart.step_line("even", &planned);
         return "the plan";
     }
-    for window in windows.iter().filter(|_| windows.len() <= MAX_PACE_LINES) {
+    for window in windows.iter().filter(|_| windows.len() <= MAX_PLAN_LINES) {
         let (start, end) = (seconds(&window.start), seconds(&window.end));
         let at_an_even_pace = |at: i64| (at, quota.limit * (at - start) as f64 / (end - start).max(1) as f64);
-        let TimeAxis { from, to, .. } = chart.span;
+        let TimeAxis { from, to, .. } = chart.time_axis;
         chart.line("even", at_an_even_pace(start.max(from)), at_an_even_pace(end.min(to)));
     }
     "an even pace"
@@ -103,7 +103,7 @@ fn window_lines(
 ) -> StepLine {
     let mut line = StepLine::default();
     let mut points = points.iter().map(|point| (seconds(&point.time) + step_s as i64, point.units)).peekable();
-    let min_step = chart.span.seconds() / MAX_POINTS;
+    let min_step = chart.time_axis.seconds() / MAX_POINTS;
     for window in windows {
         let (start, end) = (seconds(&window.start), seconds(&window.end));
         chart.step(&mut line, start, 0.0);
@@ -122,7 +122,7 @@ fn window_lines(
         if let Some((at, units)) = last {
             chart.step(&mut line, at, units);
         }
-        chart.step(&mut line, end.min(chart.span.to), ends_at(window));
+        chart.step(&mut line, end.min(chart.time_axis.to), ends_at(window));
     }
     line
 }
@@ -132,7 +132,7 @@ fn peaks(chart: &Chart<'_>, windows: &[&WindowReport]) -> StepLine {
     let mut line = StepLine::default();
     for window in windows {
         chart.step(&mut line, seconds(&window.start), window.used);
-        chart.step(&mut line, seconds(&window.end).min(chart.span.to), window.used);
+        chart.step(&mut line, seconds(&window.end).min(chart.time_axis.to), window.used);
     }
     line
 }
@@ -165,15 +165,16 @@ fn windows_table(out: &mut Html, windows: &[&WindowReport], span: TimeAxis<'_>) 
         ("spent", Align::Left),
         ("by class", Align::Left),
     ];
-    let time_cell = |time: &Option<String>| Html::of(time.as_deref().map_or("never".into(), |time| span.time(time)));
+    let time_cell =
+        |time: &Option<String>| Html::from_text(time.as_deref().map_or("never".into(), |time| span.format_time(time)));
     let rows = windows.iter().map(|window| {
         vec![
-            Html::of(span.time(&window.start)),
-            Html::of(amount(window.used)),
-            Html::of(amount(window.left)),
+            Html::from_text(span.format_time(&window.start)),
+            Html::from_text(amount(window.used)),
+            Html::from_text(amount(window.left)),
             time_cell(&window.first_refused),
             time_cell(&window.spent),
-            Html::of(by_class(&window.by_class)),
+            Html::from_text(by_class(&window.by_class)),
         ]
     });
     table::collapsible(out, "Windows as a table", &HEAD, rows);
@@ -187,7 +188,7 @@ fn by_class(units: &BTreeMap<String, f64>) -> String {
 }
 
 /// With more windows, lines of an even pace would obscure the chart.
-const MAX_PACE_LINES: usize = 14;
+const MAX_PLAN_LINES: usize = 14;
 
 /// With more windows, only the usage of each is drawn.
 const MAX_DRAWN_WINDOWS: usize = 62;

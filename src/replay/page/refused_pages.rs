@@ -23,7 +23,12 @@ pub(super) fn write(out: &mut Html, pages: &[RefusedPageReport], span: TimeAxis<
 fn row(page: &RefusedPageReport, span: TimeAxis<'_>) -> Vec<Html> {
     let mut path = Html::default();
     path.raw("<code>").text(&page.page).raw("</code> <small>").text(&page.operator).raw("</small>");
-    vec![path, Html::of(group_digits(page.refused)), Html::of(span.time(&page.first)), Html::of(span.time(&page.last))]
+    vec![
+        path,
+        Html::from_text(group_digits(page.refused)),
+        Html::from_text(span.format_time(&page.first)),
+        Html::from_text(span.format_time(&page.last)),
+    ]
 }
 
 const HEAD: [(&str, Align); 4] =

@@ -20,15 +20,16 @@ pub(super) fn write(
 ) {
     for class in policy.classes.iter().filter(|class| class.costly > 0) {
         let mut chart = Chart::new(span, Scale::shares());
-        for (start, step) in steps.of_class(&class.name) {
-            let Some(share) = step.served() else { continue };
-            let tooltip = format!("{}: {} of {}", span.moment(start), percent(share), group_digits(step.costly));
+        for (start, step) in steps.for_class(&class.name) {
+            let Some(share) = step.admit_ratio() else { continue };
+            let tooltip =
+                format!("{}: {} of {}", span.format_seconds(start), percent(share), group_digits(step.costly));
             let bounds = steps.step_bounds(start, span);
             // A step that admitted nothing has a mark at the bottom; one without requests has none.
             chart.bar("served", bounds, [0.0, share.max(MIN_VISIBLE_SHARE)], &tooltip);
         }
         let description = description(class, policy, span);
-        out.raw("<figure class=\"").raw(colors.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
+        out.raw("<figure class=\"").raw(colors.color(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
         out.raw("</strong>: ").text(&description).raw("</figcaption>\n");
         let title = format!("Admitted share of {}", class.name);
         chart.write(out, Height::Low, &ChartLabels { title: &title, description }, |share, _| {
@@ -47,7 +48,7 @@ fn description(class: &ClassReport, policy: &PolicyReport, span: TimeAxis<'_>) -
     });
     match hours.min_by(|one, other| one.0.total_cmp(&other.0)) {
         Some((worst, start)) if worst < 1.0 => {
-            let (costly, worst, from) = (group_digits(class.costly), percent(worst), span.time(start));
+            let (costly, worst, from) = (group_digits(class.costly), percent(worst), span.format_time(start));
             format!("{all} of {costly} admitted; {worst} in the worst hour, from {from}.")
         }
         _ => format!("{all} of {} admitted.", group_digits(class.costly)),

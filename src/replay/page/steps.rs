@@ -10,7 +10,7 @@ pub(super) struct Steps {
     /// Length of a step, in seconds.
     pub(super) length: i64,
     /// Steps by class, then by start time.
-    of_classes: BTreeMap<String, BTreeMap<i64, StepCounts>>,
+    by_class: BTreeMap<String, BTreeMap<i64, StepCounts>>,
 }
 
 /// Results of one class in one step.
@@ -25,20 +25,20 @@ pub(super) struct StepCounts {
 }
 
 impl Steps {
-    pub(super) fn of(policy: &PolicyReport, span: TimeAxis<'_>) -> Self {
+    pub(super) fn from_policy(policy: &PolicyReport, span: TimeAxis<'_>) -> Self {
         let length = span.step(MAX_STEPS);
-        let mut of_classes: BTreeMap<String, BTreeMap<i64, StepCounts>> = BTreeMap::new();
+        let mut by_class: BTreeMap<String, BTreeMap<i64, StepCounts>> = BTreeMap::new();
         for hour in &policy.hours {
             let [start, _] = span.tick_span(seconds(&hour.start), length);
             for class in &hour.classes {
-                let step = of_classes.entry(class.name.clone()).or_default().entry(start).or_default();
+                let step = by_class.entry(class.name.clone()).or_default().entry(start).or_default();
                 step.admitted += class.admitted;
                 step.refused += class.refused;
                 step.costly += class.costly;
                 step.costly_admitted += class.costly_admitted;
             }
         }
-        Self { length, of_classes }
+        Self { length, by_class }
     }
 
     /// Returns the start and end of the bar of a step, cut at the ends of the log.
@@ -48,14 +48,14 @@ impl Steps {
     }
 
     /// Returns the steps in which a class sent requests.
-    pub(super) fn of_class(&self, name: &str) -> impl DoubleEndedIterator<Item = (i64, StepCounts)> + '_ {
-        self.of_classes.get(name).into_iter().flatten().map(|(start, step)| (*start, *step))
+    pub(super) fn for_class(&self, name: &str) -> impl DoubleEndedIterator<Item = (i64, StepCounts)> + '_ {
+        self.by_class.get(name).into_iter().flatten().map(|(start, step)| (*start, *step))
     }
 }
 
 impl StepCounts {
     /// Returns the admitted ratio of requests with a cost; `None` if there were none.
-    pub(super) fn served(self) -> Option<f64> {
+    pub(super) fn admit_ratio(self) -> Option<f64> {
         (self.costly > 0).then(|| self.costly_admitted as f64 / self.costly as f64)
     }
 }

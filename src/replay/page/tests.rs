@@ -7,7 +7,7 @@ fn report(days: u32) -> Report {
     let time = |hour: u32| format!("{}", jiff::Timestamp::from_second(i64::from(hour) * 3600).expect("in range"));
     let hours = (0..days * 24).map(|hour| HourReport {
         start: time(hour),
-        classes: vec![HourOfClassReport {
+        classes: vec![ClassHourReport {
             name: "bot".into(),
             requests: 10,
             admitted: 4,

@@ -13,7 +13,7 @@ pub(super) struct TimeAxis<'a> {
 
 /// A mark on the axis.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct Tick {
     pub(super) at: i64,
     pub(super) label: String,
     /// True if the mark is also shown on a narrow screen.
@@ -21,7 +21,7 @@ pub(super) struct Mark {
 }
 
 /// Formats the length of a step, such as `2 hours`.
-pub(super) fn length(seconds: i64) -> String {
+pub(super) fn format_length(seconds: i64) -> String {
     match (seconds / DAY, seconds / HOUR) {
         (0, 1) => "an hour".into(),
         (0, hours) => format!("{hours} hours"),
@@ -32,7 +32,7 @@ pub(super) fn length(seconds: i64) -> String {
 
 impl<'a> TimeAxis<'a> {
     /// Creates the axis from the first request of a log to the end of its last hour.
-    pub(super) fn of(report: &Report, zone: &'a DisplayZone) -> Self {
+    pub(super) fn from_report(report: &Report, zone: &'a DisplayZone) -> Self {
         let [first, last] = [&report.log.first, &report.log.last].map(|time| time.as_deref().map_or(0, seconds));
         Self { from: first, to: (last.div_euclid(HOUR) + 1) * HOUR, zone }
     }
@@ -52,13 +52,13 @@ impl<'a> TimeAxis<'a> {
     }
 
     /// Formats a time like `4 Sep 06:00`.
-    pub(super) fn moment(self, at: i64) -> String {
+    pub(super) fn format_seconds(self, at: i64) -> String {
         self.zone.format(at, "%-d %b %H:%M")
     }
 
     /// Formats a time of the report like `4 Sep 06:00`.
-    pub(super) fn time(self, time: &str) -> String {
-        self.moment(seconds(time))
+    pub(super) fn format_time(self, time: &str) -> String {
+        self.format_seconds(seconds(time))
     }
 
     /// Returns the shortest step, in seconds, with at most `max_steps` steps on the axis.
@@ -73,22 +73,22 @@ impl<'a> TimeAxis<'a> {
         if length <= HOUR {
             return [at, at + length];
         }
-        let local = self.zone.local(at).div_euclid(length) * length;
-        [local, local + length].map(|local| self.zone.moment_of(local))
+        let local = self.zone.local_seconds(at).div_euclid(length) * length;
+        [local, local + length].map(|local| self.zone.utc_seconds(local))
     }
 
     /// Returns the marks of the axis.
-    pub(super) fn marks(self) -> Vec<Mark> {
+    pub(super) fn ticks(self) -> Vec<Tick> {
         let fine = self.step(MAX_TICKS);
         // A multiple of the fine step; below a day only divisors of a day.
         let is_coarse = |step: &i64| self.seconds() / step < MAX_TICKS_NARROW && (DAY % step == 0 || step % DAY == 0);
         let coarse = (1..=MAX_TICKS).map(|multiple| multiple * fine).find(is_coarse).unwrap_or(fine * MAX_TICKS);
-        let first = self.zone.local(self.from).div_euclid(fine);
+        let first = self.zone.local_seconds(self.from).div_euclid(fine);
         let mark = |local: i64| {
             let is_day = local.rem_euclid(DAY) == 0;
-            let at = self.zone.moment_of(local);
+            let at = self.zone.utc_seconds(local);
             let label = self.zone.format(at, if is_day { "%-d %b" } else { "%H:%M" });
-            Mark { at, label, is_coarse: local.rem_euclid(coarse) == 0 }
+            Tick { at, label, is_coarse: local.rem_euclid(coarse) == 0 }
         };
         let marks = (first..)
             .map(|step| mark(step * fine))
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn day_axis_marks_every_two_or_six_hours() {
         let span = TimeAxis { from: 1_717_718_400, to: 1_717_718_400 + DAY, zone: &DisplayZone::default() };
-        let marks = span.marks();
+        let marks = span.ticks();
         let labels: Vec<&str> = marks.iter().map(|mark| mark.label.as_str()).collect();
         assert_eq!(labels[..3], ["7 Jun", "02:00", "04:00"]);
         let coarse: Vec<&str> = marks.iter().filter(|mark| mark.is_coarse).map(|mark| mark.label.as_str()).collect();
@@ -129,11 +129,11 @@ mod tests {
 
     #[test]
     fn days_begin_at_local_midnight_of_the_zone() {
-        let zone = DisplayZone::named("America/Los_Angeles");
+        let zone = DisplayZone::from_name("America/Los_Angeles");
         // The day on which daylight saving time begins, and the day after.
         let span = TimeAxis { from: 1_710_057_600, to: 1_710_057_600 + 2 * DAY, zone: &zone };
         let days: Vec<(i64, String)> = span
-            .marks()
+            .ticks()
             .into_iter()
             .filter(|mark| mark.label.contains(' '))
             .map(|mark| (mark.at, mark.label))
@@ -145,9 +145,9 @@ mod tests {
     proptest! {
         #[test]
         fn mark_count_is_bounded_for_any_span(from in 0..500_000_i64, hours in 1..17_568_i64) {
-            let zone = DisplayZone::named("Asia/Kolkata");
+            let zone = DisplayZone::from_name("Asia/Kolkata");
             let span = TimeAxis { from: from * HOUR, to: (from + hours) * HOUR, zone: &zone };
-            let marks = span.marks();
+            let marks = span.ticks();
             prop_assert!(marks.len() <= 14, "{}", marks.len());
             let coarse_count = marks.iter().filter(|mark| mark.is_coarse).count();
             prop_assert!(coarse_count <= 6 && (coarse_count > 0 || hours < 24), "{coarse_count} of {}", marks.len());

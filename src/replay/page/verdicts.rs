@@ -6,7 +6,7 @@ use super::html::Html;
 use super::scale::Scale;
 use super::steps::Steps;
 use super::table;
-use super::time::{TimeAxis, length};
+use super::time::{TimeAxis, format_length};
 use crate::replay::report::{ClassReport, PolicyReport};
 use crate::terminal::{Align, group_digits};
 use std::collections::BTreeMap;
@@ -21,17 +21,17 @@ pub(super) fn write(
     index: usize,
 ) {
     let policy_steps = &steps[index];
-    out.raw("<p class=\"note\">Each bar is ").text(length(policy_steps.length));
+    out.raw("<p class=\"note\">Each bar is ").text(format_length(policy_steps.length));
     out.raw("; each class has its own scale. Solid: admitted. Outlined: refused.</p>\n");
     for class in policy.classes.iter().filter(|class| class.requests > 0) {
         // Both policies use the same scale.
         let max_requests =
-            steps.iter().flat_map(|steps| steps.of_class(&class.name)).map(|(_, step)| step.admitted + step.refused);
+            steps.iter().flat_map(|steps| steps.for_class(&class.name)).map(|(_, step)| step.admitted + step.refused);
         let mut chart = Chart::new(span, Scale::up_to(max_requests.max().unwrap_or(0) as f64, 2.0));
-        for (start, step) in policy_steps.of_class(&class.name) {
+        for (start, step) in policy_steps.for_class(&class.name) {
             let (admitted, all) = (step.admitted as f64, (step.admitted + step.refused) as f64);
             let (admitted_count, refused_count) = (group_digits(step.admitted), group_digits(step.refused));
-            let tooltip = format!("{}: {admitted_count} admitted, {refused_count} refused", span.moment(start));
+            let tooltip = format!("{}: {admitted_count} admitted, {refused_count} refused", span.format_seconds(start));
             let bounds = policy_steps.step_bounds(start, span);
             if step.admitted > 0 {
                 chart.bar("admitted", bounds, [0.0, admitted], &tooltip);
@@ -41,13 +41,13 @@ pub(super) fn write(
             }
         }
         let description = description(class);
-        out.raw("<figure class=\"").raw(colors.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
+        out.raw("<figure class=\"").raw(colors.color(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
         out.raw("</strong>: ").text(&description).raw("</figcaption>\n");
         let title = format!("Verdicts on {}", class.name);
         chart.write(out, Height::Low, &ChartLabels { title: &title, description }, |_, label| label);
         out.raw("</figure>\n");
     }
-    as_table(out, policy, policy_steps, span);
+    write_table(out, policy, policy_steps, span);
 }
 
 fn description(class: &ClassReport) -> String {
@@ -75,7 +75,7 @@ fn reasons(refused: &BTreeMap<&'static str, u64>) -> String {
     parts.join(", ")
 }
 
-fn as_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, span: TimeAxis<'_>) {
+fn write_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, span: TimeAxis<'_>) {
     const HEAD: [(&str, Align); 5] = [
         ("From", Align::Left),
         ("class", Align::Left),
@@ -84,13 +84,13 @@ fn as_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, span: TimeAxis
         ("admitted share (with a cost)", Align::Right),
     ];
     let rows = policy.classes.iter().flat_map(|class| {
-        steps.of_class(&class.name).map(|(start, step)| {
+        steps.for_class(&class.name).map(|(start, step)| {
             vec![
-                Html::of(span.moment(start)),
-                Html::of(&class.name),
-                Html::of(group_digits(step.admitted)),
-                Html::of(group_digits(step.refused)),
-                Html::of(step.served().map_or("-".into(), crate::replay::summary::percent)),
+                Html::from_text(span.format_seconds(start)),
+                Html::from_text(&class.name),
+                Html::from_text(group_digits(step.admitted)),
+                Html::from_text(group_digits(step.refused)),
+                Html::from_text(step.admit_ratio().map_or("-".into(), crate::replay::summary::percent)),
             ]
         })
     });

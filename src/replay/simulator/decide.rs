@@ -10,7 +10,7 @@ use crate::replay::in_flight::{Completion, PendingCharge};
 use crate::replay::log::{LogLine, NativeFields, OrderedLine};
 use crate::replay::logged_evidence::LoggedEvidence;
 use crate::replay::observer::{Observer, PendingRequest};
-use crate::replay::origin_cache::PageNumber;
+use crate::replay::origin_cache::PageHash;
 use crate::replay::request::ReplayRequest;
 use smallvec::SmallVec;
 
@@ -23,9 +23,9 @@ impl Simulator {
         observer: &mut impl Observer,
     ) -> ReplayedDecision {
         let (at, native) = (next.at, line.native.as_deref());
-        let (claim, browser) = self.claims.claim(&self.policy.agents, request.user_agent);
+        let (claim, browser) = self.claims.claim(&self.policy.user_agents, request.user_agent);
         let evidence =
-            native.map(|native| LoggedEvidence::of(native, &self.rules, |name| self.policy.operators.id(name)));
+            native.map(|native| LoggedEvidence::parse(native, &self.rules, |name| self.policy.operators.id(name)));
         let signature = evidence.as_ref().map_or(Signature::Absent, |evidence| evidence.signature);
         let observed = ObservedRequest {
             method: request.method,
@@ -35,7 +35,7 @@ impl Simulator {
             user_agent: request.user_agent,
             browser,
             referer: request.referer,
-            seen: request.seen,
+            headers: request.headers_seen,
         };
         let observation = match claim {
             Claim::Browser | Claim::NoUserAgent if native.is_none() && !signature.identifies_agent() => {
@@ -43,14 +43,14 @@ impl Simulator {
             }
             _ => None,
         };
-        let api_key_class = evidence.as_ref().and_then(|evidence| evidence.holds_key_of);
+        let api_key_class = evidence.as_ref().and_then(|evidence| evidence.api_key_class);
         let facts = Facts {
             method: request.method,
             host: request.host,
             path: &request.path,
             query: request.query,
             client: request.client,
-            address_lists: match self.rules.lists.is_empty() {
+            address_lists: match self.rules.address_list_names.is_empty() {
                 true => ListSet::default(),
                 false => self.policy.lists.lookup(request.client),
             },
@@ -63,18 +63,18 @@ impl Simulator {
             signature,
             api_key_classes: api_key_class.as_slice(),
             bot_score: match &evidence {
-                Some(evidence) => evidence.suspicion,
+                Some(evidence) => evidence.bot_score,
                 None => observation.and_then(|observation| observation.score_if_suspected(&self.admission)),
             },
         };
-        let secret = evidence.as_ref().and_then(|evidence| evidence.secret);
+        let secret = evidence.as_ref().and_then(|evidence| evidence.credential_hash);
         observer.before_decision(&PendingRequest {
-            place: next.place,
+            position: next.position,
             at,
             line,
             facts: &facts,
             spread: self.retry_after_spread(native),
-            secret,
+            credential_hash: secret,
             admission: &self.admission,
         });
         if native.is_some_and(|native| native.reason == Some(Reason::Ledger.name())) {
@@ -92,16 +92,16 @@ impl Simulator {
     /// Returns a refusal by `ledger` as logged: the missing units cannot be reproduced.
     fn copy_logged_refusal(&self, next: OrderedLine<'_>, line: &LogLine<'_>, facts: &Facts<'_>) -> ReplayedDecision {
         ReplayedDecision {
-            place: next.place,
+            position: next.position,
             at: next.at,
-            classified: self.rules.classify(facts),
+            classification: self.rules.classify(facts),
             bot: None,
             route: self.rules.route(facts),
-            refused: Some(Reason::Ledger),
+            refusal_reason: Some(Reason::Ledger),
             shadow: None,
-            refused_by: 0,
+            refusing_quotas: 0,
             retry_after_s: line.native.as_ref().and_then(|native| native.retry_after_s),
-            standings: SmallVec::new(),
+            quota_usage: SmallVec::new(),
             costs: SmallVec::new(),
         }
     }
@@ -115,44 +115,44 @@ impl Simulator {
         (evaluation, observation, bot): (Evaluation, Option<Observation>, Option<BotId>),
     ) -> ReplayedDecision {
         let (at, native) = (next.at, line.native.as_deref());
-        let Evaluation { classified, route, decision, .. } = evaluation;
+        let Evaluation { classification: classified, route, decision, .. } = evaluation;
         let mut replayed = ReplayedDecision {
-            place: next.place,
+            position: next.position,
             at,
-            classified,
+            classification: classified,
             bot,
             route,
-            refused: None,
+            refusal_reason: None,
             shadow: decision.shadow,
-            refused_by: 0,
+            refusing_quotas: 0,
             // The response to an admitted request may contain a Retry-After of the origin.
             retry_after_s: native.filter(|native| native.reason.is_none()).and_then(|native| native.retry_after_s),
-            standings: decision.quota_usage,
+            quota_usage: decision.quota_usage,
             costs: SmallVec::new(),
         };
         let mut page = None;
         if replayed.is_costly() {
             page = self.page(request, at);
             let is_cached = page.is_some_and(|(_, is_cached)| is_cached);
-            replayed.costs = self.costs(&replayed.standings, route, native, is_cached);
+            replayed.costs = self.costs(&replayed.quota_usage, route, native, is_cached);
         }
         let mut charge = None;
         match decision.outcome {
             AdmissionOutcome::Refused(refusal) => {
-                replayed.refused = Some(refusal.reason);
-                replayed.refused_by = refusal.quotas;
+                replayed.refusal_reason = Some(refusal.reason);
+                replayed.refusing_quotas = refusal.quota_mask;
                 replayed.retry_after_s = Some(refusal.retry_after(self.retry_after_spread(native)));
             }
             AdmissionOutcome::Admitted(permit) => match native.and_then(|it| Some((logged_origin_refusal(it)?, it))) {
                 Some((reason, native)) => {
-                    replayed.refused = Some(reason);
+                    replayed.refusal_reason = Some(reason);
                     replayed.retry_after_s = native.retry_after_s;
                     // The request waited for slots; then its reservation was released.
                     charge = Some(PendingCharge {
                         permit,
                         class: classified.class,
                         costs: None,
-                        then_settled: None,
+                        settle_sequence: None,
                         page: None,
                     });
                 }
@@ -163,7 +163,7 @@ impl Simulator {
                         permit,
                         class: classified.class,
                         costs,
-                        then_settled: None,
+                        settle_sequence: None,
                         page: fetched,
                     });
                 }
@@ -171,13 +171,15 @@ impl Simulator {
             },
         }
         let is_costly = !self.rules.routes[route].is_free();
-        let status = Some(line.status).filter(|status| replayed.refused.is_none() && *status != CLIENT_LEFT);
+        let status =
+            Some(line.status).filter(|status| replayed.refusal_reason.is_none() && *status != CLIENT_CLOSED_REQUEST);
         let observation = observation.map(|observation| (observation.with_costly(is_costly), status));
         let due = match native {
-            Some(native) => at + native.scope_wait + native.origin.unwrap_or_default(),
+            Some(native) => at + native.scope_wait + native.origin_latency.unwrap_or_default(),
             None => at + self.latency,
         };
-        if let Some(sequences) = native.and_then(|native| self.sequences(native, &replayed.standings, next.place.file))
+        if let Some(sequences) =
+            native.and_then(|native| self.sequences(native, &replayed.quota_usage, next.position.file))
             && let Some(charge) = charge.take()
         {
             self.settle_in_sequence(&sequences, charge, at);
@@ -188,11 +190,11 @@ impl Simulator {
 
     /// Returns the fraction of `retry_after_spread` that the gateway added to the `Retry-After` of a decision.
     fn retry_after_spread(&self, native: Option<&NativeFields<'_>>) -> f64 {
-        native.map_or(0.0, |native| self.policy.settings.headers.retry_after_spread.ratio() * chance(native.id))
+        native.map_or(0.0, |native| self.policy.settings.headers.retry_after_spread.ratio() * random_from_id(native.id))
     }
 
     /// Returns the requested page, and true if it is cached; `None` without a cache.
-    fn page(&self, request: &ReplayRequest<'_>, now: Timestamp) -> Option<(PageNumber, bool)> {
+    fn page(&self, request: &ReplayRequest<'_>, now: Timestamp) -> Option<(PageHash, bool)> {
         let cache = self.cache.as_ref()?;
         let page = cache.page(request)?;
         Some((page, cache.is_fresh(page, now)))
@@ -217,7 +219,7 @@ impl Simulator {
 
     /// Verifies a claim by the published address ranges.
     fn proof(&self, claim: Claim, signature: Signature, request: &ReplayRequest<'_>) -> Proof {
-        match claimed_operator(claim, signature).filter(|_| !request.is_named) {
+        match claimed_operator(claim, signature).filter(|_| !request.is_host_name) {
             Some(operator) => self.policy.operators.verify(operator, request.client, Timestamp::default()),
             None => Proof::Unknown,
         }
@@ -231,9 +233,9 @@ pub(super) fn logged_origin_refusal(native: &NativeFields<'_>) -> Option<Reason>
 }
 
 /// Returns the random number in [0, 1] that the gateway derived from the decision id.
-fn chance(id: u64) -> f64 {
+fn random_from_id(id: u64) -> f64 {
     f64::from((id >> 32) as u32) / f64::from(u32::MAX)
 }
 
 /// Logged status of clients that disconnected before the response.
-const CLIENT_LEFT: u16 = 499;
+const CLIENT_CLOSED_REQUEST: u16 = 499;

@@ -11,9 +11,9 @@ impl Simulator {
         while let Some(completion) = self.in_flight.pop_completed(now) {
             self.settle(completion);
         }
-        if now.saturating_duration_since(self.last_evicted) >= EVICTION_INTERVAL {
+        if now.saturating_duration_since(self.last_evicted_at) >= EVICTION_INTERVAL {
             self.admission.evict_idle(now);
-            self.last_evicted = now;
+            self.last_evicted_at = now;
         }
     }
 

@@ -11,22 +11,22 @@ pub(super) struct Agreement {
     same: u64,
     different: u64,
     first_different: Option<LinePosition>,
-    taken_as_logged: u64,
+    copied_from_log: u64,
     restarts: u64,
     corrections: u64,
 }
 
 impl Agreement {
     pub(super) fn add(&mut self, decision: &ReplayedDecision, native: &NativeFields<'_>, rules: &Rules) {
-        let class = &rules.classes[usize::from(decision.classified.class.0)].name;
-        match native.reason == decision.refused.map(Reason::name) && native.class == **class {
+        let class = &rules.classes[usize::from(decision.classification.class.0)].name;
+        match native.reason == decision.refusal_reason.map(Reason::name) && native.class == **class {
             true => self.same += 1,
             false => {
                 self.different += 1;
-                self.first_different.get_or_insert(decision.place);
+                self.first_different.get_or_insert(decision.position);
             }
         }
-        self.taken_as_logged += u64::from(decision.is_copied_from_log());
+        self.copied_from_log += u64::from(decision.is_copied_from_log());
     }
 
     /// Returns true if no decision has differed so far.
@@ -47,7 +47,7 @@ impl Agreement {
             same: self.same,
             different: self.different,
             first_different: self.first_different.map(Into::into),
-            copied_from_log: self.taken_as_logged,
+            copied_from_log: self.copied_from_log,
             restarts: self.restarts,
             corrections: self.corrections,
         })

@@ -22,21 +22,21 @@ struct BotCounts {
     requests: u64,
     refused: u64,
     units: Units,
-    units_asked: Units,
+    requested_units: Units,
 }
 
 impl Bots {
     pub(super) fn add(&mut self, decision: &ReplayedDecision) {
-        let key = match (decision.classified.operator, decision.bot) {
+        let key = match (decision.classification.operator, decision.bot) {
             (Some(operator), _) => BotKey::Operator(operator),
             (None, Some(bot)) => BotKey::Bot(bot),
             (None, None) => BotKey::Unknown,
         };
         let cost = decision.costs.iter().fold(Units::ZERO, |sum, (_, cost)| sum.saturating_add(*cost));
-        let counts = self.0.entry((decision.classified.kind, key)).or_default();
+        let counts = self.0.entry((decision.classification.kind, key)).or_default();
         counts.requests += 1;
-        counts.units_asked = counts.units_asked.saturating_add(cost);
-        match decision.refused {
+        counts.requested_units = counts.requested_units.saturating_add(cost);
+        match decision.refusal_reason {
             Some(_) => counts.refused += 1,
             None => counts.units = counts.units.saturating_add(cost),
         }
@@ -54,11 +54,11 @@ impl Bots {
             requests: counts.requests,
             refused: counts.refused,
             units: counts.units.as_f64(),
-            units_asked: counts.units_asked.as_f64(),
+            units_asked: counts.requested_units.as_f64(),
         };
         let mut bots: Vec<(BotCounts, BotReport)> = self.0.iter().map(|bot| (*bot.1, report(bot))).collect();
         bots.sort_by(|(counts, one), (others, other)| {
-            let by_size = others.size().cmp(&counts.size());
+            let by_size = others.sort_key().cmp(&counts.sort_key());
             by_size.then_with(|| (&one.name, one.kind).cmp(&(&other.name, other.kind)))
         });
         bots.truncate(MAX_BOTS_REPORTED);
@@ -67,8 +67,8 @@ impl Bots {
 }
 
 impl BotCounts {
-    fn size(&self) -> (Units, Units, u64) {
-        (self.units, self.units_asked, self.requests)
+    fn sort_key(&self) -> (Units, Units, u64) {
+        (self.units, self.requested_units, self.requests)
     }
 }
 

@@ -37,13 +37,13 @@ impl Classes {
     }
 
     pub(super) fn add(&mut self, decision: &ReplayedDecision) {
-        let class = &mut self.0[usize::from(decision.classified.class.0)];
-        let (admitted, costly) = (decision.refused.is_none(), decision.is_costly());
+        let class = &mut self.0[usize::from(decision.classification.class.0)];
+        let (admitted, costly) = (decision.refusal_reason.is_none(), decision.is_costly());
         class.requests += 1;
         class.admitted += u64::from(admitted);
         class.costly += u64::from(costly);
         class.costly_admitted += u64::from(costly && admitted);
-        for (reason, counts) in [(decision.refused, &mut class.refused), (decision.shadow, &mut class.shadow)] {
+        for (reason, counts) in [(decision.refusal_reason, &mut class.refused), (decision.shadow, &mut class.shadow)] {
             if let Some(reason) = reason {
                 counts[reason as usize] += 1;
             }

@@ -3,7 +3,7 @@
 use super::by_quota;
 use crate::policy::{ClassId, ClientKind, QuotaId, Rules, Timestamp, Units};
 use crate::replay::decision::ReplayedDecision;
-use crate::replay::report::{AdmitHourReport, AdmitReport, HourOfClassReport, HourReport};
+use crate::replay::report::{AdmitHourReport, AdmitReport, ClassHourReport, HourReport};
 use crate::telemetry::rfc3339;
 
 /// Hours with requests, in order.
@@ -19,14 +19,14 @@ struct Hour {
     classes: Box<[ClassHour]>,
     /// By class, then by quota.
     units: Box<[Units]>,
-    verified: AdmitCount,
+    verified_bots: AdmitCount,
 }
 
 #[derive(Clone, Copy, Default)]
 struct ClassHour {
     requests: u64,
     admitted: u64,
-    served: AdmitCount,
+    admit_count: AdmitCount,
 }
 
 /// Counts of requests with a cost.
@@ -42,26 +42,26 @@ impl Hours {
     }
 
     pub(super) fn add(&mut self, decision: &ReplayedDecision) {
-        let Some(hour) = self.at(decision.at) else { return };
-        let (admitted, costly) = (decision.refused.is_none(), decision.is_costly());
-        let class = &mut hour.classes[usize::from(decision.classified.class.0)];
+        let Some(hour) = self.hour_at(decision.at) else { return };
+        let (admitted, costly) = (decision.refusal_reason.is_none(), decision.is_costly());
+        let class = &mut hour.classes[usize::from(decision.classification.class.0)];
         class.requests += 1;
         class.admitted += u64::from(admitted);
-        class.served.add(costly, admitted);
-        if decision.classified.kind == ClientKind::VerifiedBot {
-            hour.verified.add(costly, admitted);
+        class.admit_count.add(costly, admitted);
+        if decision.classification.kind == ClientKind::VerifiedBot {
+            hour.verified_bots.add(costly, admitted);
         }
     }
 
     pub(super) fn charge(&mut self, class: ClassId, quota: QuotaId, units: Units, now: Timestamp) {
         let quotas = self.quotas;
-        let Some(hour) = self.at(now) else { return };
+        let Some(hour) = self.hour_at(now) else { return };
         let charged = &mut hour.units[usize::from(class.0) * quotas + usize::from(quota.0)];
         *charged = charged.saturating_add(units);
     }
 
     /// Returns the hour of `time`; `None` if there are too many. Time seldom goes back, and never far.
-    fn at(&mut self, time: Timestamp) -> Option<&mut Hour> {
+    fn hour_at(&mut self, time: Timestamp) -> Option<&mut Hour> {
         let number = time.seconds() / 3600;
         let index = match self.hours.iter().rposition(|hour| hour.number <= number) {
             Some(index) if self.hours[index].number == number => return self.hours.get_mut(index),
@@ -74,7 +74,7 @@ impl Hours {
             number,
             classes: vec![ClassHour::default(); self.classes].into(),
             units: vec![Units::ZERO; self.classes * self.quotas].into(),
-            verified: AdmitCount::default(),
+            verified_bots: AdmitCount::default(),
         };
         self.hours.insert(index, hour);
         self.hours.get_mut(index)
@@ -84,16 +84,16 @@ impl Hours {
         let hour = |hour: &Hour| {
             let classes = rules.classes.iter().zip(&hour.classes).zip(hour.units.chunks(self.quotas.max(1)));
             let class_report = |((class, counts), units): ((&crate::policy::class::Class, &ClassHour), &[Units])| {
-                let ClassHour { requests, admitted, served } = *counts;
+                let ClassHour { requests, admitted, admit_count } = *counts;
                 let idle = requests == 0 && units.iter().all(|units| units.is_zero());
-                (!idle).then(|| HourOfClassReport {
+                (!idle).then(|| ClassHourReport {
                     name: class.name.clone(),
                     requests,
                     admitted,
                     refused: requests - admitted,
-                    costly: served.costly,
-                    costly_admitted: served.admitted,
-                    admit_ratio: served.ratio(),
+                    costly: admit_count.costly,
+                    costly_admitted: admit_count.admitted,
+                    admit_ratio: admit_count.ratio(),
                     units: by_quota(units, rules),
                 })
             };
@@ -103,13 +103,14 @@ impl Hours {
     }
 
     /// Returns the admitted requests of verified bots, with their worst and best hour.
-    pub(super) fn served(&self) -> AdmitReport {
+    pub(super) fn admit_report(&self) -> AdmitReport {
         let report = |hour: &Hour| {
-            let admit_ratio = hour.verified.ratio().filter(|_| hour.verified.costly >= MIN_REQUESTS_PER_HOUR)?;
-            Some(AdmitHourReport { start: start(hour), costly: hour.verified.costly, admit_ratio })
+            let admit_ratio =
+                hour.verified_bots.ratio().filter(|_| hour.verified_bots.costly >= MIN_REQUESTS_PER_HOUR)?;
+            Some(AdmitHourReport { start: start(hour), costly: hour.verified_bots.costly, admit_ratio })
         };
         let hours = || self.hours.iter().filter_map(report);
-        let sum = |count: fn(&AdmitCount) -> u64| self.hours.iter().map(|hour| count(&hour.verified)).sum();
+        let sum = |count: fn(&AdmitCount) -> u64| self.hours.iter().map(|hour| count(&hour.verified_bots)).sum();
         AdmitReport {
             costly: sum(|count| count.costly),
             admitted: sum(|count| count.admitted),

@@ -42,7 +42,7 @@ impl ReplayStats {
         Self {
             classes: Classes::new(classes, quotas),
             hours: Hours::new(classes, quotas),
-            windows: rules.quotas.iter().map(|quota| Windows::of(quota, classes)).collect(),
+            windows: rules.quotas.iter().map(|quota| Windows::new(quota, classes)).collect(),
             used: rules.quotas.iter().map(|_| Series::default()).collect(),
             planned: rules.quotas.iter().map(|_| Series::default()).collect(),
             bots: Bots::default(),
@@ -55,17 +55,18 @@ impl ReplayStats {
     pub(super) fn record_decision(&mut self, decision: &ReplayedDecision, request: &ReplayRequest<'_>) {
         self.classes.add(decision);
         self.hours.add(decision);
-        for (index, usage) in decision.standings.iter().enumerate() {
+        for (index, usage) in decision.quota_usage.iter().enumerate() {
             let quota = usize::from(usage.quota.0);
-            let is_refusing = decision.refused_by & 1 << index.min(7) != 0;
-            let refused = decision.refused.filter(|_| is_refusing).map(|reason| (reason, decision.classified.class));
+            let is_refusing = decision.refusing_quotas & 1 << index.min(7) != 0;
+            let refused =
+                decision.refusal_reason.filter(|_| is_refusing).map(|reason| (reason, decision.classification.class));
             self.windows[quota].add(usage, refused, decision.at);
             self.used[quota].add(decision.at, usage.used);
         }
-        if decision.classified.kind != ClientKind::Human {
+        if decision.classification.kind != ClientKind::Human {
             self.bots.add(decision);
         }
-        if decision.classified.kind == ClientKind::VerifiedBot && decision.refused.is_some() {
+        if decision.classification.kind == ClientKind::VerifiedBot && decision.refusal_reason.is_some() {
             self.refused_pages.add(decision, request);
         }
     }
@@ -127,8 +128,8 @@ impl ReplayStats {
             admitted,
             refused: requests - admitted,
             classes: self.classes.report(rules),
-            quotas: quotas.map(|(quota, (windows, series))| report_of(quota, windows, series, rules)).collect(),
-            verified_bots: self.hours.served(),
+            quotas: quotas.map(|(quota, (windows, series))| quota_report(quota, windows, series, rules)).collect(),
+            verified_bots: self.hours.admit_report(),
             hours: self.hours.report(rules),
             bots: self.bots.report(names),
             refused_pages: self.refused_pages.report(names),
@@ -139,8 +140,9 @@ impl ReplayStats {
     }
 }
 
-fn report_of(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Series), rules: &Rules) -> QuotaReport {
-    let tier = |tier: &crate::policy::tier::Tier| TierReport { above: tier.above.as_f64(), shed: tier.shed.ratio() };
+fn quota_report(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Series), rules: &Rules) -> QuotaReport {
+    let tier =
+        |tier: &crate::policy::tier::Tier| TierReport { above: tier.threshold.as_f64(), shed: tier.shed_share.ratio() };
     let tiers_report = |(class, class_tiers): (&crate::policy::class::Class, _)| {
         let class_tiers: &Option<crate::policy::quota::ClassTiers> = class_tiers;
         let tiers = class_tiers.as_ref()?.tiers.tiers().iter().map(tier).collect();

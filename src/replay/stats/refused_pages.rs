@@ -25,7 +25,7 @@ struct RefusedPage {
 
 impl RefusedPages {
     pub(super) fn add(&mut self, decision: &ReplayedDecision, request: &ReplayRequest<'_>) {
-        let Some(operator) = decision.classified.operator else { return };
+        let Some(operator) = decision.classification.operator else { return };
         let hash = FixedState::default().hash_one((operator, request.host, &*request.path, request.query));
         let is_full = self.0.len() >= MAX_PAGES;
         let page = match self.0.entry(hash) {

@@ -34,7 +34,7 @@ struct WindowStats {
 }
 
 impl Windows {
-    pub(super) fn of(quota: &Quota, classes: usize) -> Self {
+    pub(super) fn new(quota: &Quota, classes: usize) -> Self {
         let (is_sliding, first_use_length) = (quota.window.lookback() > 0, quota.window.first_use_length());
         let is_fully_refused =
             |class| quota.tiers_for(ClassId(class as u16)).and_then(TierSet::shutoff_at) == Some(Units::ZERO);

@@ -3,13 +3,13 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::mpsc::Sender;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(120);
 
 #[test]
 fn blocked_writer_drops_lines_without_blocking_workers() {
     let (release_tx, release_rx) = mpsc::sync_channel::<()>(0);
     let (bytes_tx, bytes_rx) = mpsc::channel();
-    let mut sink = Some(BlockingSink { gates: release_rx, wrote: bytes_tx });
+    let mut sink = Some(BlockingSink { permits: release_rx, written: bytes_tx });
     let log = AccessLog::start_with(move || Ok(Box::new(sink.take().expect("the sink is opened once"))))
         .expect("the log starts");
     let mut buffer = log.buffer();
@@ -23,7 +23,7 @@ fn blocked_writer_drops_lines_without_blocking_workers() {
     assert!(dropped >= buffers - QUEUE_LENGTH as u64 - 1, "{dropped} dropped");
 
     drop(release_tx);
-    assert!(log.close(PATIENCE), "queued lines are written");
+    assert!(log.close(CLOSE_TIMEOUT), "queued lines are written");
     drop(log);
     assert_eq!(bytes_rx.iter().filter(|&byte| byte == b'\n').count() as u64, buffers - dropped);
 }
@@ -38,7 +38,7 @@ fn clean_shutdown_writes_everything_to_a_restricted_file() {
         buffers.iter_mut().for_each(|buffer| append(buffer, b"one line of some length\n"));
     }
     buffers.iter_mut().for_each(LogBuffer::flush);
-    assert!(log.close(PATIENCE));
+    assert!(log.close(CLOSE_TIMEOUT));
     let text = std::fs::read_to_string(&path).expect("the log");
     assert_eq!((text.lines().count(), log.dropped()), (10_000, 0));
     assert!(text.lines().all(|line| line == "one line of some length"), "no line is torn");
@@ -56,7 +56,7 @@ fn rotated_file_is_replaced_by_a_new_one() {
     log.reopen();
     append(&mut buffer, b"after\n");
     buffer.flush();
-    assert!(log.close(PATIENCE));
+    assert!(log.close(CLOSE_TIMEOUT));
     assert_eq!(
         std::fs::read_to_string(&path).expect("the new log"),
         "before\nafter\n",
@@ -68,7 +68,7 @@ fn rotated_file_is_replaced_by_a_new_one() {
 #[test]
 fn lines_stay_whole_after_a_full_disk() {
     let (bytes_tx, bytes_rx) = mpsc::channel();
-    let mut sink = Some(FullDiskSink { errors: 2, room: 3, wrote: bytes_tx });
+    let mut sink = Some(FullDiskSink { failures_left: 2, free_bytes: 3, written: bytes_tx });
     let log = AccessLog::start_with(move || Ok(Box::new(sink.take().ok_or(io::ErrorKind::NotFound)?)))
         .expect("the log starts");
     let mut buffer = log.buffer();
@@ -80,7 +80,7 @@ fn lines_stay_whole_after_a_full_disk() {
         log.reopen();
         text.extend(bytes_rx.recv_timeout(Duration::from_millis(1)));
     }
-    assert!(log.close(PATIENCE));
+    assert!(log.close(CLOSE_TIMEOUT));
     assert_eq!(text, b"first\nsecond\n");
     assert_eq!(log.dropped(), 0);
 }
@@ -88,14 +88,14 @@ fn lines_stay_whole_after_a_full_disk() {
 #[test]
 fn full_disk_does_not_block_shutdown() {
     let (bytes_tx, _bytes_rx) = mpsc::channel();
-    let mut sink = Some(FullDiskSink { errors: u32::MAX, room: 0, wrote: bytes_tx });
+    let mut sink = Some(FullDiskSink { failures_left: u32::MAX, free_bytes: 0, written: bytes_tx });
     let log = AccessLog::start_with(move || Ok(Box::new(sink.take().expect("the sink is opened once"))))
         .expect("the log starts");
     let mut buffer = log.buffer();
     append(&mut buffer, b"first\n");
     append(&mut buffer, b"second\n");
     buffer.flush();
-    assert!(log.close(PATIENCE));
+    assert!(log.close(CLOSE_TIMEOUT));
     assert_eq!(log.dropped(), 2, "dropped lines are counted");
 }
 
@@ -106,19 +106,19 @@ fn unwritable_file_is_an_error_at_startup() {
 
 fn append(buffer: &mut LogBuffer, line: &[u8]) {
     buffer.bytes().extend_from_slice(line);
-    buffer.appended();
+    buffer.end_line();
 }
 
 /// Sink that blocks each write until the test releases it or drops the sender.
 struct BlockingSink {
-    gates: Receiver<()>,
-    wrote: Sender<u8>,
+    permits: Receiver<()>,
+    written: Sender<u8>,
 }
 
 impl Write for BlockingSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = self.gates.recv();
-        bytes.iter().for_each(|&byte| self.wrote.send(byte).expect("the receiver is alive"));
+        let _ = self.permits.recv();
+        bytes.iter().for_each(|&byte| self.written.send(byte).expect("the receiver is alive"));
         Ok(bytes.len())
     }
     fn flush(&mut self) -> io::Result<()> {
@@ -128,20 +128,20 @@ impl Write for BlockingSink {
 
 /// Sink that writes a few bytes, reports a full disk for some attempts, and then accepts everything.
 struct FullDiskSink {
-    errors: u32,
-    room: usize,
-    wrote: Sender<u8>,
+    failures_left: u32,
+    free_bytes: usize,
+    written: Sender<u8>,
 }
 
 impl Write for FullDiskSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.room == 0 && self.errors > 0 {
-            self.errors -= 1;
+        if self.free_bytes == 0 && self.failures_left > 0 {
+            self.failures_left -= 1;
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let taken = if self.errors > 0 { bytes.len().min(self.room) } else { bytes.len() };
-        self.room = self.room.saturating_sub(taken);
-        bytes[..taken].iter().for_each(|&byte| self.wrote.send(byte).expect("the receiver is alive"));
+        let taken = if self.failures_left > 0 { bytes.len().min(self.free_bytes) } else { bytes.len() };
+        self.free_bytes = self.free_bytes.saturating_sub(taken);
+        bytes[..taken].iter().for_each(|&byte| self.written.send(byte).expect("the receiver is alive"));
         Ok(taken)
     }
     fn flush(&mut self) -> io::Result<()> {

@@ -1,5 +1,5 @@
 use super::super::record::RecordedOutcome;
-use super::super::sample::{TestNames, person};
+use super::super::sample::{TestNames, sample_record};
 use super::*;
 use crate::policy::address_lists::ListId;
 use crate::policy::bot_detection::{HeadersSeen, Signal};
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 #[test]
 fn log_line_contains_every_contract_field() {
-    let line = written_line(&person());
+    let line = written_line(&sample_record());
     let expected = json!({
         "time": "2026-11-21T09:14:03.123456Z", "settled": "2026-11-21T09:14:03.165356Z",
         "started_us": 1795230843000000u64, "id": "0000000000c0ffee",
         "client": "203.0.113.7", "key": "203.0.113.7", "method": "GET", "host": "example.com", "path": "/item/42",
         "query": "ref=home&page=2", "version": "1.1", "status": 200, "bytes": 5120,
-        "user_agent": String::from_utf8_lossy(person().user_agent), "referer": "https://example.com/",
+        "user_agent": String::from_utf8_lossy(sample_record().user_agent), "referer": "https://example.com/",
         "headers_seen": ["accept", "accept-language", "sec-fetch-mode"],
         "tls": true, "http_10": false, "kind": "human", "class": "person",
         "operator": null, "evidence": ["user_agent_no_match"], "route": "/item/*", "cost": {"places_api": 1},
@@ -30,7 +30,8 @@ fn log_line_contains_every_contract_field() {
 #[test]
 fn low_bot_score_and_guard_admission_are_logged() {
     let mut out = Vec::new();
-    LineWriter::default().write_json(&mut out, &Record { bot_score: Some(83), guarded: true, ..person() });
+    LineWriter::default()
+        .write_json(&mut out, &Record { bot_score: Some(83), guard_admitted: true, ..sample_record() });
     let line: Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(
         (&line["bot_score"], &line["guard_admitted"], &line["kind"]),
@@ -48,7 +49,7 @@ fn refusal_line_has_reason_and_retry_after() {
         origin: None,
         evidence: &[Some(Evidence::UserAgentMatch(BotId(0))), Some(Evidence::AddressVerified(OperatorId(0)))],
         operator: Some(OperatorId(0)),
-        ..person()
+        ..sample_record()
     };
     let line = written_line(&record);
     assert_eq!(line["reason"], "tier");
@@ -68,7 +69,7 @@ fn suspected_bot_line_has_signals_and_list() {
             Some(Evidence::Behavior(Signal::NoAssets)),
             Some(Evidence::AddressList(ListId(0))),
         ],
-        ..person()
+        ..sample_record()
     };
     let line = written_line(&record);
     assert_eq!(
@@ -83,7 +84,7 @@ fn suspected_bot_line_has_signals_and_list() {
 fn ipv6_client_line_has_its_network_key() {
     let client = "2001:db8:1:2:3::4".parse().expect("an address");
     let trust = crate::policy::identity::ProxyTrust { ipv6_prefix: 64, ..Default::default() };
-    let line = written_line(&Record { client, key: trust.key(client), ..person() });
+    let line = written_line(&Record { client, key: trust.key(client), ..sample_record() });
     assert_eq!((&line["client"], &line["key"]), (&json!("2001:db8:1:2:3::4"), &json!("2001:db8:1:2::")));
 }
 
@@ -92,7 +93,7 @@ fn line_format_is_stable_to_the_byte() {
     let mut out = Vec::new();
     let started = Timestamp::from_seconds(1_795_230_843);
     LineWriter::starting_at(started)
-        .write_json(&mut out, &Record { query: None, origin: None, tier: Some(2), ..person() });
+        .write_json(&mut out, &Record { query: None, origin: None, tier: Some(2), ..sample_record() });
     let expected = concat!(
         r#"{"time":"2026-11-21T09:14:03.123456Z","settled":"2026-11-21T09:14:03.165356Z","started_us":1795230843000000,"id":"0000000000c0ffee","#,
         r#""client":"203.0.113.7","key":"203.0.113.7","method":"GET","host":"example.com","path":"/item/42","#,
@@ -111,7 +112,7 @@ fn line_format_is_stable_to_the_byte() {
 /// Fields that fragments depend on, drawn from so few values that fragments repeat.
 #[derive(Debug, Clone)]
 struct SampleRequest {
-    settings: u64,
+    config_number: u64,
     class: u16,
     route: usize,
     bot: u16,
@@ -123,8 +124,8 @@ struct SampleRequest {
 fn sample_request() -> impl Strategy<Value = SampleRequest> {
     let charges = proptest::collection::vec((0..2_u16, 0..2_u64, 0..2_u64), 0..3);
     (0..2_u64, 0..2_u16, 0..2_usize, 0..2_u16, any::<(bool, bool)>(), charges).prop_map(
-        |(settings, class, route, bot, (proven, refused), charges)| SampleRequest {
-            settings,
+        |(config_number, class, route, bot, (proven, refused), charges)| SampleRequest {
+            config_number,
             class,
             route,
             bot,
@@ -140,16 +141,16 @@ proptest! {
     fn cached_fragments_equal_fresh_output(requests in proptest::collection::vec(sample_request(), 1..60)) {
         let mut cached_writer = LineWriter::default();
         for sample in requests {
-            let name = |kind: &str, number: u64| format!("{kind} {number} of \"{}\"", sample.settings);
-            let names = TestNames(sample.settings);
+            let name = |kind: &str, number: u64| format!("{kind} {number} of \"{}\"", sample.config_number);
+            let names = TestNames(sample.config_number);
             let class_name = name("class", sample.class.into());
             let route_name = name("route", sample.route as u64);
             let quota_names = [name("quota", 0), name("quota", 1)];
             let charge = |&(quota, expected, settled): &(u16, u64, u64)| QuotaCharge {
                 quota: QuotaId(quota),
                 quota_name: &quota_names[usize::from(quota)],
-                expected: Units::from_whole(expected),
-                settled: Units::from_whole(settled),
+                cost: Units::from_whole(expected),
+                charged: Units::from_whole(settled),
                 sequence: 1,
                 settle_sequence: 2,
                 retry_sequence: None,
@@ -168,9 +169,9 @@ proptest! {
                 bucket_sequence: None,
                 outcome: match sample.refused {
                     true => RecordedOutcome::Refused(Reason::Quota),
-                    false => RecordedOutcome::Admitted { shadow: None },
+                    false => RecordedOutcome::Admitted { shadow_reason: None },
                 },
-                ..person()
+                ..sample_record()
             };
             let (mut cached, mut fresh) = (Vec::new(), Vec::new());
             cached_writer.write_json(&mut cached, &record);
@@ -186,8 +187,8 @@ proptest! {
         times in any::<(u64, u64)>(),
     ) {
         let record = Record {
-            admitted: crate::policy::Timestamp(times.0),
-            settled: crate::policy::Timestamp(times.1),
+            admitted_at: crate::policy::Timestamp(times.0),
+            settled_at: crate::policy::Timestamp(times.1),
             user_agent: &user_agent,
             referer: referer.as_deref(),
             path: &path,
@@ -195,7 +196,7 @@ proptest! {
             host: host.as_bytes(),
             class_name: &class,
             status,
-            ..person()
+            ..sample_record()
         };
         let line = written_line(&record);
         prop_assert_eq!(line["path"].as_str(), Some(path.as_str()));

@@ -63,7 +63,7 @@ proptest! {
         let text = config_file(LAYOUTS[layout]).replace('\n', line_end);
         let settings = settings(&text);
         let goal = goal();
-        let space = SearchSpace::of(&settings, 0, &goal).expect("the file has tiers");
+        let space = SearchSpace::new(&settings, 0, &goal).expect("the file has tiers");
         let editor = ConfigEditor::new(&text, &settings);
         let mut candidate = space.samples(3, &mut crate::rng::Rng::from_seed(seed, "test"))[0].clone();
         if seed % 2 == 0 {
@@ -73,11 +73,11 @@ proptest! {
             candidate = paced;
         }
         for choice in choices {
-            let neighbours = space.neighbours(&candidate, step);
+            let neighbours = space.neighbors(&candidate, step);
             candidate = neighbours[usize::from(choice) % neighbours.len()].clone();
         }
-        let edited = editor.with(&space, &candidate).expect("all values are in the file");
-        prop_assert_eq!(space.draft(&self::settings(&edited)), candidate, "{}", edited);
+        let edited = editor.apply(&space, &candidate).expect("all values are in the file");
+        prop_assert_eq!(space.candidate(&self::settings(&edited)), candidate, "{}", edited);
         prop_assert_eq!(edited.matches('\n').count(), edited.matches(line_end).count(), "{:?}", edited);
     }
 }
@@ -87,21 +87,21 @@ fn unchanged_text_keeps_its_comments() {
     let edited = |layout: &str, change: fn(&mut Candidate)| {
         let text = config_file(layout);
         let settings = settings(&text);
-        let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
+        let space = SearchSpace::new(&settings, 0, &goal()).expect("the file has tiers");
         let mut candidate = space.present().clone();
         change(&mut candidate);
-        let edited = ConfigEditor::new(&text, &settings).with(&space, &candidate).expect("all values are in the file");
+        let edited = ConfigEditor::new(&text, &settings).apply(&space, &candidate).expect("all values are in the file");
         (text, edited)
     };
     let (text, same) = edited(LAYOUTS[0], |_| {});
     assert_eq!(text, same);
-    let (text, fewer) = edited(LAYOUTS[0], |candidate| candidate.ladders[0].truncate(1));
+    let (text, fewer) = edited(LAYOUTS[0], |candidate| candidate.tier_sets[0].truncate(1));
     assert_eq!(fewer, text.replace("\n        - { above: 80%, shed: 75% }   # most", ""));
-    let (text, moved) = edited(LAYOUTS[1], |candidate| candidate.ladders[1][0].above = Units::from_whole(299));
+    let (text, moved) = edited(LAYOUTS[1], |candidate| candidate.tier_sets[1][0].threshold = Units::from_whole(299));
     assert_eq!(moved, text.replace("above: 300", "above: 29.9%"));
-    let (text, paced) = edited(LAYOUTS[1], |candidate| candidate.pace.forecast = Some(PacingMode::Learned));
+    let (text, paced) = edited(LAYOUTS[1], |candidate| candidate.pacing.mode = Some(PacingMode::Learned));
     assert_eq!(paced, text.replace("pacing: off ", "pacing: learned "));
-    let (text, added) = edited(LAYOUTS[0], |candidate| candidate.pace.forecast = Some(PacingMode::Even));
+    let (text, added) = edited(LAYOUTS[0], |candidate| candidate.pacing.mode = Some(PacingMode::Even));
     assert_eq!(added, text.replace("limit: 1000", "limit: 1000\n    pacing: even"));
 }
 
@@ -116,10 +116,10 @@ fn aliased_tiers_cannot_be_changed_separately() {
       bot: *usual",
     );
     let settings = settings(&text);
-    let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
+    let space = SearchSpace::new(&settings, 0, &goal()).expect("the file has tiers");
     let mut candidate = space.present().clone();
-    candidate.ladders.iter_mut().for_each(|tiers| tiers[0].above = Units::from_whole(250));
-    let error = ConfigEditor::new(&text, &settings).with(&space, &candidate).expect_err("one text for two values");
+    candidate.tier_sets.iter_mut().for_each(|tiers| tiers[0].threshold = Units::from_whole(250));
+    let error = ConfigEditor::new(&text, &settings).apply(&space, &candidate).expect_err("one text for two values");
     assert!(error.to_string().contains("without an anchor"), "{error}");
 }
 
@@ -127,13 +127,13 @@ fn aliased_tiers_cannot_be_changed_separately() {
 fn changed_line_replaces_its_comment() {
     let text = config_file(LAYOUTS[0]);
     let settings = settings(&text);
-    let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
+    let space = SearchSpace::new(&settings, 0, &goal()).expect("the file has tiers");
     let mut candidate = space.present().clone();
-    candidate.ladders[0][0].shed = Share::from_millionths(400_000);
+    candidate.tier_sets[0][0].shed_share = Share::from_millionths(400_000);
     let annotated =
-        ConfigEditor::new(&text, &settings).annotated(&space, &candidate).expect("all values are in the file");
+        ConfigEditor::new(&text, &settings).apply_annotated(&space, &candidate).expect("all values are in the file");
     assert_eq!(annotated, text.replace("shed: 50% }   # half", "shed: 40% }   # by tidegate tune"));
-    assert_eq!(space.draft(&self::settings(&annotated)), candidate);
+    assert_eq!(space.candidate(&self::settings(&annotated)), candidate);
     for (line, expected) in [
         ("a: 1\r\n", "a: 1   # by tidegate tune\r\n"),
         ("a: \"x # y\"  # z", "a: \"x # y\"   # by tidegate tune"),
@@ -150,14 +150,14 @@ fn aliased_value_error_names_its_location() {
         .replace("search: [{ above: 60%, shed: 50% }, ", "search: &known [{ above: 60%, shed: 50% }, ");
     let text = text.replace("bot: [{ above: 300, shed: 100% }]", "bot: *known");
     let settings = settings(&text);
-    let space = SearchSpace::of(&settings, 0, &goal()).expect("the file has tiers");
+    let space = SearchSpace::new(&settings, 0, &goal()).expect("the file has tiers");
     let mut candidate = space.present().clone();
-    candidate.ladders[1][0].above = Units::from_whole(500);
+    candidate.tier_sets[1][0].threshold = Units::from_whole(500);
     let editor = ConfigEditor::new(&text, &settings);
-    let is_refused = match editor.with(&space, &candidate) {
+    let is_refused = match editor.apply(&space, &candidate) {
         Err(_) => true,
         Ok(edited) => config::load(Path::new("x.yaml"), &edited, &[], &[], &[])
-            .map_or(true, |settings| space.draft(&settings) != candidate),
+            .map_or(true, |settings| space.candidate(&settings) != candidate),
     };
     assert!(is_refused, "an alias would change both classes");
     let error = editor.edit_error(&space).to_string();
@@ -184,6 +184,7 @@ fn settings(text: &str) -> Settings {
 }
 
 fn goal() -> Goal {
-    let context = GoalContext { classes: vec!["search", "bot", "person"], quotas: vec![("api", true)], tuned: "api" };
+    let context =
+        GoalContext { classes: vec!["search", "bot", "person"], quotas: vec![("api", true)], default_quota: "api" };
     Goal::read("unused <= 2 %", &context).expect("a goal")
 }

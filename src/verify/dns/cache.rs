@@ -12,46 +12,46 @@ use std::time::Duration;
 /// A bounded cache: requests read one shard at a time, and lookup tasks write.
 #[derive(Debug, Default)]
 pub(super) struct DnsCache {
-    known: DashMap<IpAddr, CacheEntry, RandomState>,
+    entries: DashMap<IpAddr, CacheEntry, RandomState>,
     /// Expiry of each entry. When the cache is full, the entry that expires first is evicted.
-    until: Mutex<BTreeSet<(Timestamp, IpAddr)>>,
+    expiries: Mutex<BTreeSet<(Timestamp, IpAddr)>>,
 }
 
 #[derive(Clone, Debug)]
 struct CacheEntry {
-    finding: AddressOwners,
+    owners: AddressOwners,
     /// Time from which the address is looked up again.
-    due: Timestamp,
+    refresh_at: Timestamp,
     /// Time at which the entry expires.
-    until: Timestamp,
+    expires_at: Timestamp,
 }
 
 impl DnsCache {
     /// Returns the result for `operator`, and whether the address is due for another lookup.
     pub(super) fn get(&self, address: IpAddr, operator: OperatorId, now: Timestamp) -> Option<(DnsResult, bool)> {
-        let entry = self.known.get(&address)?;
-        (now < entry.until).then(|| (entry.finding.about(operator), now >= entry.due))
+        let entry = self.entries.get(&address)?;
+        (now < entry.expires_at).then(|| (entry.owners.result_for(operator), now >= entry.refresh_at))
     }
 
     pub(super) fn insert(&self, address: IpAddr, owners: AddressOwners, ttl: CacheTtl, now: Timestamp) {
-        let mut expiries = self.until.lock();
-        let previous = self.known.get(&address).map(|entry| entry.clone());
+        let mut expiries = self.expiries.lock();
+        let previous = self.entries.get(&address).map(|entry| entry.clone());
         if let Some(previous) = &previous {
-            expiries.remove(&(previous.until, address));
+            expiries.remove(&(previous.expires_at, address));
         }
-        let entry = CacheEntry::new(owners, ttl, now).replacing(previous.filter(|previous| now < previous.until));
+        let entry = CacheEntry::new(owners, ttl, now).replacing(previous.filter(|previous| now < previous.expires_at));
         if expiries.len() >= MAX_ENTRIES
             && let Some((_, evicted)) = expiries.pop_first()
         {
-            self.known.remove(&evicted);
+            self.entries.remove(&evicted);
         }
-        expiries.insert((entry.until, address));
-        self.known.insert(address, entry);
+        expiries.insert((entry.expires_at, address));
+        self.entries.insert(address, entry);
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.known.len()
+        self.entries.len()
     }
 }
 
@@ -59,21 +59,23 @@ impl CacheEntry {
     fn new(owners: AddressOwners, ttl: CacheTtl, now: Timestamp) -> Self {
         let ttl = match ttl {
             CacheTtl::Short => FAILURE_TTL,
-            CacheTtl::Record(record_ttl) if owners.proven.is_empty() => {
+            CacheTtl::Record(record_ttl) if owners.verified_operators.is_empty() => {
                 record_ttl.clamp(MISMATCH_TTL.0, MISMATCH_TTL.1)
             }
             CacheTtl::Record(record_ttl) => record_ttl.clamp(VERIFIED_TTL.0, VERIFIED_TTL.1),
         };
         // The address of an active crawler is looked up again before its entry expires.
-        let refresh_after = if owners.proven.is_empty() { ttl } else { ttl * 3 / 4 };
-        Self { finding: owners, due: now + refresh_after, until: now + ttl }
+        let refresh_after = if owners.verified_operators.is_empty() { ttl } else { ttl * 3 / 4 };
+        Self { owners, refresh_at: now + refresh_after, expires_at: now + ttl }
     }
 
     /// Merges a failed lookup into the entry before: verified operators stay until their own time is over.
     fn replacing(self, previous: Option<Self>) -> Self {
         match previous {
-            Some(previous) if self.finding == AddressOwners::unknown() && !previous.finding.proven.is_empty() => {
-                Self { due: self.due, ..previous }
+            Some(previous)
+                if self.owners == AddressOwners::unknown() && !previous.owners.verified_operators.is_empty() =>
+            {
+                Self { refresh_at: self.refresh_at, ..previous }
             }
             _ => self,
         }

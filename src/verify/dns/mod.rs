@@ -30,8 +30,8 @@ pub use resolver::{Resolver, ResolverError};
 #[derive(Debug)]
 pub struct DnsVerifier {
     patterns: Vec<(DnsPattern, OperatorId)>,
-    memory: DnsCache,
-    line: LookupQueue,
+    cache: DnsCache,
+    queue: LookupQueue,
 }
 
 /// Result of DNS verification for a claimed operator.
@@ -49,44 +49,44 @@ pub enum DnsResult {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AddressOwners {
     /// Operators whose names the address has, confirmed by forward lookup.
-    proven: SmallVec<[OperatorId; 4]>,
+    verified_operators: SmallVec<[OperatorId; 4]>,
     /// Result for all other operators: a mismatch, or unknown if a lookup failed.
-    others: DnsResult,
+    default_result: DnsResult,
 }
 
 impl AddressOwners {
-    fn about(&self, operator: OperatorId) -> DnsResult {
-        match self.proven.contains(&operator) {
+    fn result_for(&self, operator: OperatorId) -> DnsResult {
+        match self.verified_operators.contains(&operator) {
             true => DnsResult::Verified,
-            false => self.others,
+            false => self.default_result,
         }
     }
 
     fn unknown() -> Self {
-        Self { proven: SmallVec::new(), others: DnsResult::Unknown }
+        Self { verified_operators: SmallVec::new(), default_result: DnsResult::Unknown }
     }
 }
 
 impl DnsVerifier {
     pub(super) fn new(patterns: Vec<(DnsPattern, OperatorId)>) -> Self {
-        Self { patterns, memory: DnsCache::default(), line: LookupQueue::default() }
+        Self { patterns, cache: DnsCache::default(), queue: LookupQueue::default() }
     }
 
     /// Returns the cached result for the claim. If there is none, or it is due for another lookup, queues the address.
     pub(super) fn lookup(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> DnsResult {
-        let cached = self.memory.get(address, claimed, now);
+        let cached = self.cache.get(address, claimed, now);
         match cached {
-            None => self.line.push(address, claimed),
-            Some((DnsResult::Verified, true)) => self.line.push_front(address, claimed),
-            Some((_, true)) => self.line.push(address, claimed),
+            None => self.queue.push(address, claimed),
+            Some((DnsResult::Verified, true)) => self.queue.push_front(address, claimed),
+            Some((_, true)) => self.queue.push(address, claimed),
             Some((_, false)) => {}
         }
         cached.map_or(DnsResult::Unknown, |(result, _)| result)
     }
 
     /// Returns the number of addresses queued or being looked up.
-    pub fn waiting(&self) -> usize {
-        self.line.len()
+    pub fn pending_count(&self) -> usize {
+        self.queue.len()
     }
 
     /// Looks up queued addresses while it is polled, [`CONCURRENT_LOOKUPS`] at a time. `now` is the clock of
@@ -111,11 +111,11 @@ impl DnsVerifier {
         on_result: impl Fn(OperatorId, DnsResult),
     ) {
         loop {
-            let (address, claimed) = self.line.next().await;
+            let (address, claimed) = self.queue.next().await;
             let (owners, ttl) = dns.verify(address, &self.patterns).await;
-            let result = owners.about(claimed);
-            self.memory.insert(address, owners, ttl, now());
-            self.line.finish(address);
+            let result = owners.result_for(claimed);
+            self.cache.insert(address, owners, ttl, now());
+            self.queue.finish(address);
             on_result(claimed, result);
         }
     }

@@ -15,7 +15,7 @@ pub(super) struct LookupQueue {
 
 #[derive(Debug, Default)]
 struct QueueState {
-    waiting: VecDeque<(IpAddr, OperatorId)>,
+    addresses: VecDeque<(IpAddr, OperatorId)>,
     /// Addresses queued or being looked up.
     pending: HashSet<IpAddr>,
 }
@@ -23,19 +23,19 @@ struct QueueState {
 impl LookupQueue {
     /// Appends an address, unless it is pending already or the queue is full.
     pub(super) fn push(&self, address: IpAddr, claimed: OperatorId) {
-        self.insert(address, MAX_PENDING, |waiting| waiting.push_back((address, claimed)));
+        self.insert(address, MAX_PENDING, |addresses| addresses.push_back((address, claimed)));
     }
 
     /// Puts an address that was verified before in front of all others. Such addresses may fill the queue to twice its
     /// limit.
     pub(super) fn push_front(&self, address: IpAddr, claimed: OperatorId) {
-        self.insert(address, 2 * MAX_PENDING, |waiting| waiting.push_front((address, claimed)));
+        self.insert(address, 2 * MAX_PENDING, |addresses| addresses.push_front((address, claimed)));
     }
 
     fn insert(&self, address: IpAddr, limit: usize, put: impl FnOnce(&mut VecDeque<(IpAddr, OperatorId)>)) {
         let mut state = self.state.lock();
         if state.pending.len() < limit && state.pending.insert(address) {
-            put(&mut state.waiting);
+            put(&mut state.addresses);
             drop(state);
             self.not_empty.notify_one();
         }
@@ -67,8 +67,8 @@ impl LookupQueue {
 
     fn pop(&self) -> Option<((IpAddr, OperatorId), bool)> {
         let mut state = self.state.lock();
-        let next = state.waiting.pop_front()?;
-        Some((next, !state.waiting.is_empty()))
+        let next = state.addresses.pop_front()?;
+        Some((next, !state.addresses.is_empty()))
     }
 }
 

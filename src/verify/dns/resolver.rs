@@ -80,18 +80,18 @@ impl Resolver {
         for (name, operators) in names.by_ref().take(MAX_PTR_NAMES) {
             match self.resolves_to(&name, address).await {
                 Some((true, address_ttl)) => {
-                    owners.proven.extend(operators);
+                    owners.verified_operators.extend(operators);
                     ttl = ttl.min(address_ttl);
                 }
                 Some((false, _)) => {}
-                None => owners.others = DnsResult::Unknown,
+                None => owners.default_result = DnsResult::Unknown,
             }
         }
         if names.next().is_some() {
-            owners.others = DnsResult::Unknown;
+            owners.default_result = DnsResult::Unknown;
         }
-        match owners.others {
-            DnsResult::Unknown if owners.proven.is_empty() => (owners, CacheTtl::Short),
+        match owners.default_result {
+            DnsResult::Unknown if owners.verified_operators.is_empty() => (owners, CacheTtl::Short),
             _ => (owners, CacheTtl::Record(ttl)),
         }
     }
@@ -137,7 +137,7 @@ impl Resolver {
 
 impl AddressOwners {
     fn mismatch() -> Self {
-        Self { proven: SmallVec::new(), others: DnsResult::Mismatch }
+        Self { verified_operators: SmallVec::new(), default_result: DnsResult::Mismatch }
     }
 }
 

@@ -23,7 +23,7 @@ async fn find(server: &NameServer, address: &str) -> (AddressOwners, CacheTtl) {
 }
 
 fn owned_by(operators: &[OperatorId]) -> AddressOwners {
-    AddressOwners { proven: operators.into(), others: DnsResult::Mismatch }
+    AddressOwners { verified_operators: operators.into(), default_result: DnsResult::Mismatch }
 }
 
 const HOUR: CacheTtl = CacheTtl::Record(Duration::from_secs(3600));
@@ -144,7 +144,7 @@ fn address_is_queued_only_once() {
         assert_eq!(verifier.lookup(BING, address, Timestamp::default()), DnsResult::Unknown);
         assert_eq!(verifier.lookup(GOOGLE, address, Timestamp::default()), DnsResult::Unknown);
     }
-    assert_eq!(verifier.waiting(), 1);
+    assert_eq!(verifier.pending_count(), 1);
 }
 
 #[test]
@@ -154,14 +154,14 @@ fn flood_keeps_queue_and_cache_bounded() {
     for address in addresses.clone() {
         verifier.lookup(GOOGLE, address, Timestamp::default());
     }
-    assert_eq!(verifier.waiting(), queue::MAX_PENDING);
+    assert_eq!(verifier.pending_count(), queue::MAX_PENDING);
     let crawler = "157.55.39.1".parse().expect("an address");
     let day = CacheTtl::Record(Duration::from_secs(86_400));
-    verifier.memory.insert(crawler, owned_by(&[BING]), day, Timestamp::default());
+    verifier.cache.insert(crawler, owned_by(&[BING]), day, Timestamp::default());
     for address in addresses {
-        verifier.memory.insert(address, owned_by(&[]), HOUR, Timestamp::default());
+        verifier.cache.insert(address, owned_by(&[]), HOUR, Timestamp::default());
     }
-    assert_eq!(verifier.memory.len(), cache::MAX_ENTRIES);
+    assert_eq!(verifier.cache.len(), cache::MAX_ENTRIES);
     assert_eq!(
         verifier.lookup(BING, crawler, Timestamp::from_seconds(3600)),
         DnsResult::Verified,
@@ -174,16 +174,16 @@ fn proven_address_is_refreshed_early_with_priority() {
     let verifier = DnsVerifier::new(patterns());
     let [crawler, other] = ["157.55.39.1", "192.0.2.1"].map(|address| address.parse().expect("an address"));
     let at = |hours: u64| Timestamp::from_seconds(hours * 3600);
-    verifier.memory.insert(crawler, owned_by(&[BING]), CacheTtl::Record(Duration::from_secs(86_400)), at(0));
+    verifier.cache.insert(crawler, owned_by(&[BING]), CacheTtl::Record(Duration::from_secs(86_400)), at(0));
     assert_eq!(verifier.lookup(BING, crawler, at(17)), DnsResult::Verified);
-    assert_eq!(verifier.waiting(), 0);
+    assert_eq!(verifier.pending_count(), 0);
     verifier.lookup(BING, other, at(18));
     assert_eq!(verifier.lookup(BING, crawler, at(18)), DnsResult::Verified);
-    let next = verifier.line.next();
+    let next = verifier.queue.next();
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     assert_eq!(runtime.block_on(next), (crawler, BING));
     // All lookups fail: a verified result stays until it expires.
-    verifier.memory.insert(crawler, AddressOwners::unknown(), CacheTtl::Short, at(18));
+    verifier.cache.insert(crawler, AddressOwners::unknown(), CacheTtl::Short, at(18));
     assert_eq!(verifier.lookup(BING, crawler, at(23)), DnsResult::Verified);
     assert_eq!(verifier.lookup(BING, crawler, at(24)), DnsResult::Unknown);
 }
@@ -193,9 +193,9 @@ fn cache_ttl_stays_within_bounds() {
     let verifier = DnsVerifier::new(patterns());
     let address: IpAddr = "192.0.2.1".parse().expect("an address");
     let lifetime_minutes = |owners: AddressOwners, ttl: CacheTtl| {
-        verifier.memory.insert(address, owners, ttl, Timestamp::default());
+        verifier.cache.insert(address, owners, ttl, Timestamp::default());
         let is_cached =
-            |minutes: u64| verifier.memory.get(address, BING, Timestamp::from_seconds(minutes * 60)).is_some();
+            |minutes: u64| verifier.cache.get(address, BING, Timestamp::from_seconds(minutes * 60)).is_some();
         (0..).find(|minutes| !is_cached(*minutes)).expect("the entry expires")
     };
     let record_ttl = |seconds| CacheTtl::Record(Duration::from_secs(seconds));

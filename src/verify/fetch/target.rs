@@ -25,18 +25,18 @@ pub(super) struct FetchTarget {
     /// Host and port as in a `Host` field.
     pub(super) authority: String,
     /// Name to verify in the certificate; `None` for plain HTTP.
-    pub(super) name: Option<ServerName<'static>>,
+    pub(super) server_name: Option<ServerName<'static>>,
     pub(super) path: PathAndQuery,
 }
 
 impl FetchTarget {
     pub(super) fn parse(url: &str, reach: AllowedAddresses) -> Result<Self, FetchError> {
-        let parsed: Option<Self> = url.parse().ok().and_then(|uri| Self::of(&uri));
-        let target = parsed.filter(|target| target.name.is_some() || reach == AllowedAddresses::Any);
+        let parsed: Option<Self> = url.parse().ok().and_then(|uri| Self::from_uri(&uri));
+        let target = parsed.filter(|target| target.server_name.is_some() || reach == AllowedAddresses::Any);
         target.ok_or_else(|| FetchError::InvalidUrl(url.to_owned()))
     }
 
-    fn of(uri: &Uri) -> Option<Self> {
+    fn from_uri(uri: &Uri) -> Option<Self> {
         let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'))?;
         let host = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
         let secure = match uri.scheme() {
@@ -44,34 +44,35 @@ impl FetchTarget {
             Some(scheme) if *scheme == Scheme::HTTP => false,
             _ => return None,
         };
-        let name = ServerName::try_from(host.clone()).ok()?;
+        let server_name = ServerName::try_from(host.clone()).ok()?;
         let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         Some(Self {
             host,
             port: authority.port_u16().unwrap_or(if secure { 443 } else { 80 }),
             authority: authority.as_str().to_ascii_lowercase(),
-            name: secure.then_some(name),
+            server_name: secure.then_some(server_name),
             path,
         })
     }
 
     /// Returns the target of a redirect to `location`; an error if it is on another server.
-    pub(super) fn redirected(&self, location: &str) -> Result<Self, FetchError> {
-        let not_allowed = || FetchError::Redirected(location.to_owned());
+    pub(super) fn resolve_redirect(&self, location: &str) -> Result<Self, FetchError> {
+        let not_allowed = || FetchError::RedirectNotAllowed(location.to_owned());
         let uri: Uri = location.parse().map_err(|_| not_allowed())?;
         // `//host/path` is another server, though it parses as a path.
         let is_path = |path: &&PathAndQuery| path.as_str().starts_with('/') && !path.as_str().starts_with("//");
         let path = uri.path_and_query().filter(is_path).cloned();
         let target = match (uri.authority(), path) {
             (None, Some(path)) => Some(Self { path, ..self.clone() }),
-            _ => Self::of(&uri)
-                .filter(|target| (&target.host, target.port, &target.name) == (&self.host, self.port, &self.name)),
+            _ => Self::from_uri(&uri).filter(|target| {
+                (&target.host, target.port, &target.server_name) == (&self.host, self.port, &self.server_name)
+            }),
         };
         target.ok_or_else(not_allowed)
     }
 
     pub(super) fn allows(&self, address: IpAddr, reach: AllowedAddresses) -> bool {
-        match (reach, &self.name) {
+        match (reach, &self.server_name) {
             (AllowedAddresses::Public, _) => is_public(address),
             (AllowedAddresses::Any, Some(_)) => true,
             (AllowedAddresses::Any, None) => address.to_canonical().is_loopback(),
@@ -81,7 +82,7 @@ impl FetchTarget {
 
 impl fmt::Display for FetchTarget {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.name.is_some() { "https" } else { "http" };
+        let scheme = if self.server_name.is_some() { "https" } else { "http" };
         write!(out, "{scheme}://{}{}", self.authority, self.path)
     }
 }
@@ -182,12 +183,12 @@ mod tests {
     fn redirect_must_stay_on_the_same_server() {
         let target = FetchTarget::parse("https://example.com/old", AllowedAddresses::Public).expect("a plain address");
         for (location, expected_path) in [("/new?x", "/new?x"), ("https://EXAMPLE.com:443/new", "/new")] {
-            assert_eq!(target.redirected(location).expect("the same server").path.as_str(), expected_path);
+            assert_eq!(target.resolve_redirect(location).expect("the same server").path.as_str(), expected_path);
         }
         for location in
             ["https://example.org/", "http://example.com/", "https://example.com:8443/", "//example.org/x", "new", ""]
         {
-            assert!(target.redirected(location).is_err(), "{location}");
+            assert!(target.resolve_redirect(location).is_err(), "{location}");
         }
     }
 }

@@ -7,12 +7,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-const GUARDS: FetchLimits =
-    FetchLimits { most_bytes: 100, timeout: Duration::from_secs(120), redirects: 1, reach: AllowedAddresses::Any };
+const FETCH_LIMITS: FetchLimits = FetchLimits {
+    max_bytes: 100,
+    timeout: Duration::from_secs(120),
+    max_redirects: 1,
+    allowed_addresses: AllowedAddresses::Any,
+};
 
 #[tokio::test]
 async fn document_has_its_body_and_cache_headers() {
-    let server = TestServer::responding(&[
+    let server = TestServer::with_responses(&[
         "200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=60\r\nETag: \"1\"\r\nLast-Modified: Sat\r\n\
          Content-Length: 2\r\n\r\n{}",
     ])
@@ -25,7 +29,7 @@ async fn document_has_its_body_and_cache_headers() {
         cache_control: Some("max-age=60".into()),
         validators,
     };
-    assert_eq!(document, Fetched::Document(expected));
+    assert_eq!(document, FetchOutcome::Document(expected));
     let requests = server.requests();
     assert!(requests[0].starts_with("GET /bots.json?x HTTP/1.1\r\n"), "{requests:?}");
     assert!(!requests[0].contains("if-"), "{requests:?}");
@@ -33,9 +37,9 @@ async fn document_has_its_body_and_cache_headers() {
 
 #[tokio::test]
 async fn not_modified_is_accepted_only_with_validators() {
-    let server = TestServer::responding(&["304 Not Modified\r\n\r\n", "304 Not Modified\r\n\r\n"]).await;
+    let server = TestServer::with_responses(&["304 Not Modified\r\n\r\n", "304 Not Modified\r\n\r\n"]).await;
     let validators = Validators { etag: Some("\"1\"".into()), last_modified: Some("Sat".into()) };
-    assert_eq!(server.fetch("/", &validators).await.expect("no change"), Fetched::Unchanged);
+    assert_eq!(server.fetch("/", &validators).await.expect("no change"), FetchOutcome::NotModified);
     let requests = server.requests();
     assert!(
         requests[0].contains("if-none-match: \"1\"\r\n") && requests[0].contains("if-modified-since: Sat\r\n"),
@@ -48,47 +52,47 @@ async fn not_modified_is_accepted_only_with_validators() {
 #[tokio::test]
 async fn redirects_are_limited_in_server_and_number() {
     let document = "200 OK\r\nContent-Length: 5\r\n\r\nthere";
-    let server = TestServer::responding(&["302 Found\r\nLocation: /there\r\n\r\n", document]).await;
-    assert!(matches!(server.fetch("/", &Validators::default()).await, Ok(Fetched::Document(_))));
-    let server = TestServer::responding(&["302 Found\r\nLocation: https://example.com/\r\n\r\n", document]).await;
-    assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Redirected(_))));
+    let server = TestServer::with_responses(&["302 Found\r\nLocation: /there\r\n\r\n", document]).await;
+    assert!(matches!(server.fetch("/", &Validators::default()).await, Ok(FetchOutcome::Document(_))));
+    let server = TestServer::with_responses(&["302 Found\r\nLocation: https://example.com/\r\n\r\n", document]).await;
+    assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::RedirectNotAllowed(_))));
     let redirect = "302 Found\r\nLocation: /on\r\n\r\n";
-    let server = TestServer::responding(&[redirect, redirect, document]).await;
-    assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Redirected(_))));
+    let server = TestServer::with_responses(&[redirect, redirect, document]).await;
+    assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::RedirectNotAllowed(_))));
 }
 
 #[tokio::test]
 async fn oversized_encoded_and_error_responses_are_rejected() {
     let large = format!("200 OK\r\n\r\n{}", "x".repeat(101));
     let responses = [large.as_str(), "200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n", "404 No\r\n\r\n"];
-    let server = TestServer::responding(&responses).await;
-    assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::TooLarge { most_bytes: 100 })));
+    let server = TestServer::with_responses(&responses).await;
+    assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::TooLarge { max_bytes: 100 })));
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::UnexpectedEncoding)));
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Status(_))));
 }
 
 #[tokio::test]
 async fn truncated_and_stalled_responses_are_errors() {
-    let server = TestServer::responding(&["200 OK\r\nContent-Length: 10\r\n\r\nhalf"]).await;
+    let server = TestServer::with_responses(&["200 OK\r\nContent-Length: 10\r\n\r\nhalf"]).await;
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::InvalidResponse { .. })));
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/", silent.local_addr().expect("a bound address"));
-    let limits = FetchLimits { timeout: Duration::from_millis(20), ..GUARDS };
-    let fetched = Fetcher::public().fetch(&url, &limits, &Validators::default()).await;
+    let limits = FetchLimits { timeout: Duration::from_millis(20), ..FETCH_LIMITS };
+    let fetched = Fetcher::with_public_roots().fetch(&url, &limits, &Validators::default()).await;
     assert!(matches!(fetched, Err(FetchError::TimedOut(_))), "{fetched:?}");
 }
 
 #[tokio::test]
 async fn untrusted_certificate_is_rejected() {
-    let server = TestServer::responding(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
-    let fetched = Fetcher::public().fetch(&server.url("/"), &GUARDS, &Validators::default()).await;
+    let server = TestServer::with_responses(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
+    let fetched = Fetcher::with_public_roots().fetch(&server.url("/"), &FETCH_LIMITS, &Validators::default()).await;
     assert!(matches!(fetched, Err(FetchError::Unreachable { .. })), "{fetched:?}");
 }
 
 #[tokio::test]
 async fn private_addresses_are_out_of_reach() {
-    let server = TestServer::responding(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
-    let limits = FetchLimits { reach: AllowedAddresses::Public, ..GUARDS };
+    let server = TestServer::with_responses(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
+    let limits = FetchLimits { allowed_addresses: AllowedAddresses::Public, ..FETCH_LIMITS };
     for url in [server.url("/"), server.url("/").replace("127.0.0.1", "localhost")] {
         let fetched = server.fetcher.fetch(&url, &limits, &Validators::default()).await;
         assert!(matches!(fetched, Err(FetchError::AddressNotAllowed { .. })), "{fetched:?}");
@@ -100,11 +104,11 @@ async fn private_addresses_are_out_of_reach() {
 struct TestServer {
     address: SocketAddr,
     fetcher: Fetcher,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl TestServer {
-    async fn responding(responses: &[&str]) -> Self {
+    async fn with_responses(responses: &[&str]) -> Self {
         let (roots, acceptor) = test_ca();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound address");
@@ -122,19 +126,19 @@ impl TestServer {
                 let _ = stream.shutdown().await;
             }
         });
-        Self { address, fetcher: Fetcher::with_roots(roots), asked: requests }
+        Self { address, fetcher: Fetcher::with_roots(roots), requests }
     }
 
     fn url(&self, path: &str) -> String {
         format!("https://{}{path}", self.address)
     }
 
-    async fn fetch(&self, path: &str, validators: &Validators) -> Result<Fetched, FetchError> {
-        self.fetcher.fetch(&self.url(path), &GUARDS, validators).await
+    async fn fetch(&self, path: &str, validators: &Validators) -> Result<FetchOutcome, FetchError> {
+        self.fetcher.fetch(&self.url(path), &FETCH_LIMITS, validators).await
     }
 
     fn requests(&self) -> Vec<String> {
-        self.asked.lock().clone()
+        self.requests.lock().clone()
     }
 }
 

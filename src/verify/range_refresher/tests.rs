@@ -95,7 +95,7 @@ async fn restart_uses_the_cached_list_during_outages() {
 #[tokio::test]
 async fn changed_range_file_is_reloaded_and_can_shrink() {
     let mut fixture = RefreshFixture::new();
-    let file = fixture.folder.path().join("ours.txt");
+    let file = fixture.state_dir.path().join("ours.txt");
     fixture.source = RangeSource::File(file.clone());
     let write = |text: &str| std::fs::write(&file, text).expect("room on the disk");
     write("192.0.2.0/24\n192.0.3.0/32\n192.0.4.0/32\n");
@@ -130,7 +130,7 @@ async fn first_fetches_are_delayed_and_spread_out() {
     let fixture = RefreshFixture::new();
     let refresher = fixture.refresher_for_all();
     let built_in = refresher.lists.iter().filter(|list| list.source != fixture.source);
-    let mut due: Vec<Timestamp> = built_in.map(|list| list.due).collect();
+    let mut due: Vec<Timestamp> = built_in.map(|list| list.due_at).collect();
     due.sort();
     due.dedup();
     assert!(due.len() > 15, "{} times", due.len());
@@ -141,7 +141,7 @@ async fn first_fetches_are_delayed_and_spread_out() {
 #[tokio::test]
 async fn disabled_refresh_fetches_nothing() {
     let mut fixture = RefreshFixture::new();
-    fixture.every = None;
+    fixture.interval = None;
     let mut refresher = fixture.refresher();
     fixture.clock.advance(DAY * 30);
     refresher.refresh_due().await;
@@ -151,10 +151,10 @@ async fn disabled_refresh_fetches_nothing() {
 /// An operator with one list, published by a server of this test.
 struct RefreshFixture {
     server: ListServer,
-    folder: TempDir,
+    state_dir: TempDir,
     clock: Clock,
     source: RangeSource,
-    every: Option<Duration>,
+    interval: Option<Duration>,
     operators: Arc<OperatorTable>,
 }
 
@@ -166,7 +166,7 @@ impl RefreshFixture {
         let directory = tempfile::tempdir().expect("a directory");
         // Later than the snapshot.
         let clock = Clock::manual(Timestamp::from_seconds(1_800_014_400));
-        Self { server, folder: directory, clock, source, every: Some(DAY), operators }
+        Self { server, state_dir: directory, clock, source, interval: Some(DAY), operators }
     }
 
     fn restart(&mut self) {
@@ -182,7 +182,14 @@ impl RefreshFixture {
 
     fn refresher_for_all(&self) -> RangeRefresher {
         let operators = Arc::clone(&self.operators);
-        RangeRefresher::new(operators, Fetcher::public(), self.folder.path(), self.every, self.clock.clone(), 42)
+        RangeRefresher::new(
+            operators,
+            Fetcher::with_public_roots(),
+            self.state_dir.path(),
+            self.interval,
+            self.clock.clone(),
+            42,
+        )
     }
 
     fn proof(&self, address: &str) -> Proof {
@@ -191,7 +198,7 @@ impl RefreshFixture {
     }
 
     fn cached_files(&self) -> usize {
-        std::fs::read_dir(self.folder.path().join("ranges")).expect("a directory").count()
+        std::fs::read_dir(self.state_dir.path().join("ranges")).expect("a directory").count()
     }
 }
 
@@ -212,16 +219,16 @@ fn ok_response(etag: &str, body: &str) -> String {
 /// Plain HTTP server on loopback that sends the response set last.
 struct ListServer {
     address: SocketAddr,
-    answers: Arc<Mutex<VecDeque<String>>>,
-    asked: Arc<Mutex<Vec<String>>>,
+    responses: Arc<Mutex<VecDeque<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl ListServer {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound address");
-        let server = Self { address, answers: Arc::default(), asked: Arc::default() };
-        let (responses, requests) = (Arc::clone(&server.answers), Arc::clone(&server.asked));
+        let server = Self { address, responses: Arc::default(), requests: Arc::default() };
+        let (responses, requests) = (Arc::clone(&server.responses), Arc::clone(&server.requests));
         std::thread::spawn(move || {
             for mut stream in listener.incoming().map_while(Result::ok) {
                 let mut head = [0; 4096];
@@ -235,10 +242,10 @@ impl ListServer {
     }
 
     fn respond_with(&self, response: String) {
-        self.answers.lock().push_back(response);
+        self.responses.lock().push_back(response);
     }
 
     fn requests(&self) -> Vec<String> {
-        self.asked.lock().clone()
+        self.requests.lock().clone()
     }
 }

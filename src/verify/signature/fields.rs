@@ -33,9 +33,9 @@ pub(super) struct SignatureFields {
 /// Value of `Signature-Agent`.
 enum AgentFields {
     /// Older form: one agent for all signatures.
-    One(String),
+    Single(String),
     /// Agents by label.
-    Labelled(Dictionary),
+    ByLabel(Dictionary),
 }
 
 /// A signature in the name of an agent.
@@ -62,7 +62,7 @@ impl SignatureParams {
         let now = i64::try_from(now.seconds()).unwrap_or(i64::MAX);
         let max_lifetime = i64::try_from(max_lifetime.as_secs()).unwrap_or(i64::MAX);
         if self.created > now.saturating_add(MAX_CLOCK_SKEW) {
-            return Err(SignatureError::NotYet);
+            return Err(SignatureError::CreatedInFuture);
         }
         if self.expires <= now {
             return Err(SignatureError::Expired);
@@ -81,7 +81,7 @@ impl SignatureFields {
     /// Parses the fields. Returns [`SignatureOutcome::Absent`] if there is no signature or no agent.
     pub(super) fn read(fields: &Fields) -> Result<Self, SignatureOutcome> {
         let [agent, input, signature] =
-            [Name::SignatureAgent, Name::SignatureInput, Name::Signature].map(|name| joined(fields, name));
+            [Name::SignatureAgent, Name::SignatureInput, Name::Signature].map(|name| join_field_lines(fields, name));
         let (Some(agent), Some(input), Some(signature)) = (agent?, input?, signature?) else {
             return Err(SignatureOutcome::Absent);
         };
@@ -114,7 +114,7 @@ impl SignatureFields {
 }
 
 /// Joins the lines of a field, up to [`MAX_FIELD_BYTES`]; `None` if there are none.
-fn joined(fields: &Fields, name: Name) -> Result<Option<Vec<u8>>, SignatureOutcome> {
+fn join_field_lines(fields: &Fields, name: Name) -> Result<Option<Vec<u8>>, SignatureOutcome> {
     let mut all: Option<Vec<u8>> = None;
     for line in fields.all(name) {
         let text = all.get_or_insert_default();
@@ -133,8 +133,8 @@ impl AgentFields {
     fn read(text: &[u8]) -> Result<Self, SignatureOutcome> {
         let one = || Parser::new(text).parse::<Item>().ok()?.bare_item.as_string().map(|url| url.as_str().to_owned());
         match text.first() {
-            Some(b'"') => one().map(Self::One).ok_or_else(|| SignatureError::MalformedFields.into()),
-            _ => Ok(Self::Labelled(Parser::new(text).parse().map_err(|_| SignatureError::MalformedFields)?)),
+            Some(b'"') => one().map(Self::Single).ok_or_else(|| SignatureError::MalformedFields.into()),
+            _ => Ok(Self::ByLabel(Parser::new(text).parse().map_err(|_| SignatureError::MalformedFields)?)),
         }
     }
 }
@@ -144,12 +144,12 @@ impl SignatureClaim<'_> {
     /// party.
     pub(super) fn agent(&self) -> Result<AgentUrl, SignatureOutcome> {
         let url = match self.agents {
-            AgentFields::One(url) => {
+            AgentFields::Single(url) => {
                 self.covered_agents().find(|key| key.is_none()).ok_or(SignatureError::AgentNotCovered)?;
                 url.as_str()
             }
-            AgentFields::Labelled(members) => {
-                let member = members.get(self.member(members)?).ok_or(SignatureError::ComponentAbsent)?;
+            AgentFields::ByLabel(members) => {
+                let member = members.get(self.covered_label(members)?).ok_or(SignatureError::ComponentAbsent)?;
                 let ListEntry::Item(member) = member else { return Err(SignatureError::MalformedFields.into()) };
                 member.bare_item.as_string().ok_or(SignatureError::MalformedFields)?.as_str()
             }
@@ -158,7 +158,7 @@ impl SignatureClaim<'_> {
     }
 
     /// Returns the label of the covered member: that of the signature, or the only one.
-    fn member<'m>(&'m self, members: &'m Dictionary) -> Result<&'m str, SignatureOutcome> {
+    fn covered_label<'m>(&'m self, members: &'m Dictionary) -> Result<&'m str, SignatureOutcome> {
         let mut covered = self.covered_agents();
         if self.covered_agents().any(|key| key == Some(self.label)) {
             return Ok(self.label);
@@ -190,7 +190,7 @@ impl SignatureClaim<'_> {
         };
         let text = |name: &str| parameter(name).and_then(BareItem::as_string).map(|text| text.as_str());
         if parameter("alg").is_some() && text("alg") != Some("ed25519") {
-            return Err(SignatureError::Algorithm.into());
+            return Err(SignatureError::UnsupportedAlgorithm.into());
         }
         let (created, expires) = (time("created")?, time("expires")?);
         let key = BASE64_URL_SAFE_NO_PAD.decode(text("keyid").ok_or(SignatureError::MissingParams)?);

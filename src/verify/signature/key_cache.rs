@@ -44,7 +44,7 @@ pub(super) struct KeyCache {
 
 #[derive(Debug)]
 struct AgentKeys {
-    lane: AgentListing,
+    listing: AgentListing,
     /// `None` until the first successful fetch.
     keys: Option<Vec<Arc<AgentKey>>>,
     /// Time of the next fetch; `None` while one is in progress.
@@ -65,13 +65,13 @@ impl KeyCache {
         thumbprint: &Thumbprint,
         (now, uptime): (Timestamp, Timestamp),
     ) -> Result<Arc<AgentKey>, UnverifiedReason> {
-        if !self.by_url.contains_key(agent) && !self.make_room(agent, listing, uptime) {
+        if !self.by_url.contains_key(agent) && !self.try_insert(agent, listing, uptime) {
             return Err(UnverifiedReason::AgentUnknown);
         }
         let directory = self.by_url.get_mut(agent).ok_or(UnverifiedReason::AgentUnknown)?;
         directory.last_named = uptime;
         // The agent may have been added to an operator since.
-        directory.lane = listing;
+        directory.listing = listing;
         let keys = directory.keys.as_ref().ok_or(UnverifiedReason::Pending)?;
         if let Some(key) = keys.iter().find(|key| key.has_thumbprint(thumbprint) && key.is_valid_at(now)) {
             return Ok(Arc::clone(key));
@@ -83,14 +83,14 @@ impl KeyCache {
     }
 
     /// Adds an entry for a new agent; returns false if the limit is reached.
-    fn make_room(&mut self, agent: &AgentUrl, listing: AgentListing, uptime: Timestamp) -> bool {
+    fn try_insert(&mut self, agent: &AgentUrl, listing: AgentListing, uptime: Timestamp) -> bool {
         let unlisted_count =
-            || self.by_url.values().filter(|directory| directory.lane == AgentListing::Unlisted).count();
+            || self.by_url.values().filter(|directory| directory.listing == AgentListing::Unlisted).count();
         if listing == AgentListing::Unlisted && (!agent.uses_default_port() || unlisted_count() >= MAX_UNLISTED) {
             return false;
         }
         let directory = AgentKeys {
-            lane: listing,
+            listing,
             keys: None,
             fetch_at: Some(uptime),
             fetched_at: Timestamp::default(),
@@ -105,7 +105,7 @@ impl KeyCache {
     /// request has named since their last fetch are evicted instead.
     pub(super) fn next_fetch(&mut self, listing: AgentListing, uptime: Timestamp) -> Option<AgentUrl> {
         let is_due =
-            |directory: &AgentKeys| directory.lane == listing && directory.fetch_at.is_some_and(|at| at <= uptime);
+            |directory: &AgentKeys| directory.listing == listing && directory.fetch_at.is_some_and(|at| at <= uptime);
         self.by_url.retain(|_, directory| {
             !is_due(directory) || listing == AgentListing::Listed || directory.fetched_at <= directory.last_named
         });
@@ -143,12 +143,12 @@ impl KeyCache {
             }
         };
         directory.fetch_at = Some(uptime + delay.mul_f64(1.0 - JITTER * random));
-        Some((directory.lane, directory.failures))
+        Some((directory.listing, directory.failures))
     }
 }
 
 /// Returns the lifetime in `Cache-Control`, if it states one.
-pub(super) fn freshness(cache_control: &str) -> Option<Duration> {
+pub(super) fn ttl_from_cache_control(cache_control: &str) -> Option<Duration> {
     let directives = || cache_control.split(',').map(str::trim);
     let has_directive = |name: &str| directives().any(|directive| directive.eq_ignore_ascii_case(name));
     if has_directive("no-cache") || has_directive("no-store") {
@@ -293,10 +293,10 @@ mod tests {
 
     #[test]
     fn key_freshness_follows_cache_control() {
-        assert_eq!(freshness("public, max-age=600"), Some(10 * MINUTE));
-        assert_eq!(freshness("MAX-AGE=\"60\""), Some(MINUTE));
-        assert_eq!(freshness("max-age=600, no-cache"), Some(Duration::ZERO));
-        assert_eq!(freshness("private"), None);
-        assert_eq!(freshness("max-age=soon"), None);
+        assert_eq!(ttl_from_cache_control("public, max-age=600"), Some(10 * MINUTE));
+        assert_eq!(ttl_from_cache_control("MAX-AGE=\"60\""), Some(MINUTE));
+        assert_eq!(ttl_from_cache_control("max-age=600, no-cache"), Some(Duration::ZERO));
+        assert_eq!(ttl_from_cache_control("private"), None);
+        assert_eq!(ttl_from_cache_control("max-age=soon"), None);
     }
 }

@@ -1,11 +1,11 @@
 //! Fetches keys in the background: when an agent is named for the first time, and before its keys expire.
 
 use super::agent::AgentUrl;
-use super::key_cache::{AgentListing, freshness};
+use super::key_cache::{AgentListing, ttl_from_cache_control};
 use super::keys::{self, AgentKey};
 use super::{SignatureVerifier, VerifyTime};
 use crate::policy::Timestamp;
-use crate::verify::fetch::{AllowedAddresses, Document, FetchLimits, Fetched, Fetcher, Validators};
+use crate::verify::fetch::{AllowedAddresses, Document, FetchLimits, FetchOutcome, Fetcher, Validators};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,26 +33,31 @@ impl SignatureVerifier {
         let Ok(agent) = AgentUrl::parse(agent) else { return };
         let keys = keys::directory(directory).map(|keys| (keys, None)).map_err(|error| error.to_string());
         let at = (time.now, time.uptime);
-        let _ = self.memory.lock().directories.key(&agent, AgentListing::Listed, &[0; 32], at);
+        let _ = self.state.lock().key_cache.key(&agent, AgentListing::Listed, &[0; 32], at);
         self.store_result(&agent, keys, time.uptime);
     }
 
     /// Fetches keys while it is polled: listed and unlisted agents concurrently, each kind one at a time.
     pub(crate) async fn run_fetches(&self, fetcher: &Fetcher, reach: AllowedAddresses, uptime: impl Fn() -> Timestamp) {
-        let limits = FetchLimits { most_bytes: MAX_DIRECTORY_BYTES, timeout: FETCH_TIMEOUT, redirects: 0, reach };
+        let limits = FetchLimits {
+            max_bytes: MAX_DIRECTORY_BYTES,
+            timeout: FETCH_TIMEOUT,
+            max_redirects: 0,
+            allowed_addresses: reach,
+        };
         let fetch_loop = async |listing| {
             loop {
                 // Lifetime and retry count from here: the response delay is part of the age (RFC 9111 section 4.2.3).
                 let started = uptime();
-                let due = self.memory.lock().directories.next_fetch(listing, started);
+                let due = self.state.lock().key_cache.next_fetch(listing, started);
                 let Some(agent) = due else {
-                    let _ = tokio::time::timeout(POLL_INTERVAL, self.named.notified()).await;
+                    let _ = tokio::time::timeout(POLL_INTERVAL, self.fetch_requested.notified()).await;
                     continue;
                 };
                 let fetched = fetcher.fetch(agent.as_str(), &limits, &Validators::default()).await;
                 let result = match fetched {
-                    Ok(Fetched::Document(document)) => read(&document),
-                    Ok(Fetched::Unchanged) => Err("unexpected status 304".to_owned()),
+                    Ok(FetchOutcome::Document(document)) => read(&document),
+                    Ok(FetchOutcome::NotModified) => Err("unexpected status 304".to_owned()),
                     Err(error) => Err(error.to_string()),
                 };
                 self.store_result(&agent, result, started);
@@ -62,13 +67,13 @@ impl SignatureVerifier {
     }
 
     /// Stores the result of a fetch that began at `started`.
-    fn store_result(&self, agent: &AgentUrl, result: Result<Published, String>, started: Timestamp) {
-        let random = f64::from(self.secrets.hash_one((agent, started)) as u32) / f64::from(u32::MAX);
+    fn store_result(&self, agent: &AgentUrl, result: Result<PublishedKeys, String>, started: Timestamp) {
+        let random = f64::from(self.hasher.hash_one((agent, started)) as u32) / f64::from(u32::MAX);
         let message = match &result {
             Ok((keys, _)) => format!("Fetched {} keys of {agent}", keys.len()),
             Err(reason) => format!("Cannot fetch the keys of {agent}: {reason}"),
         };
-        match self.memory.lock().directories.record_fetch(agent, result.ok(), random, started) {
+        match self.state.lock().key_cache.record_fetch(agent, result.ok(), random, started) {
             // Logged once, though the fetch is retried every few minutes. Failures of unlisted agents are not warnings.
             Some((AgentListing::Listed, 1)) => warn!("{message}; requests signed with them stay unverified"),
             _ => info!("{message}"),
@@ -77,14 +82,14 @@ impl SignatureVerifier {
 }
 
 /// Keys of a directory, and their lifetime.
-type Published = (Vec<Arc<AgentKey>>, Option<Duration>);
+type PublishedKeys = (Vec<Arc<AgentKey>>, Option<Duration>);
 
-pub(super) fn read(document: &Document) -> Result<Published, String> {
+pub(super) fn read(document: &Document) -> Result<PublishedKeys, String> {
     let media_type = document.content_type.as_deref().unwrap_or_default();
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     if !MEDIA_TYPES.iter().any(|accepted| accepted.eq_ignore_ascii_case(essence)) {
         return Err(format!("unexpected media type {media_type:?}"));
     }
     let keys = keys::directory(&document.body).map_err(|error| error.to_string())?;
-    Ok((keys, document.cache_control.as_deref().and_then(freshness)))
+    Ok((keys, document.cache_control.as_deref().and_then(ttl_from_cache_control)))
 }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 /// Number of nonces per generation. Two generations take 2.4 MB when full.
-const NONCES: usize = 65_536;
+const NONCES_PER_GENERATION: usize = 65_536;
 
 /// Cache of used nonces, for signatures that have one.
 ///
@@ -15,18 +15,18 @@ const NONCES: usize = 65_536;
 /// reject all new nonces, would let one busy agent block the verification of all others.
 #[derive(Debug, Default)]
 pub(super) struct NonceCache {
-    young: HashSet<u64, RandomState>,
-    old: HashSet<u64, RandomState>,
+    current: HashSet<u64, RandomState>,
+    previous: HashSet<u64, RandomState>,
 }
 
 impl NonceCache {
     /// Returns true for the first use of `nonce`.
     pub(super) fn is_new(&mut self, nonce: u64) -> bool {
-        if self.old.contains(&nonce) || !self.young.insert(nonce) {
+        if self.previous.contains(&nonce) || !self.current.insert(nonce) {
             return false;
         }
-        if self.young.len() >= NONCES {
-            self.old = std::mem::take(&mut self.young);
+        if self.current.len() >= NONCES_PER_GENERATION {
+            self.previous = std::mem::take(&mut self.current);
         }
         true
     }
@@ -34,25 +34,25 @@ impl NonceCache {
 
 /// Number of invalid signatures per client and window. Verification takes longer than the rest of a request.
 const MAX_FAILURES: u8 = 8;
-const WINDOW: Duration = Duration::from_secs(60);
+const FAILURE_WINDOW: Duration = Duration::from_secs(60);
 
 /// Number of slots for clients. A client replaces another one in its slot.
 const MAX_TRACKED_CLIENTS: usize = 4096;
 
 /// Limits failed verifications per client.
 #[derive(Debug)]
-pub(super) struct FailureLimiter(Box<[Place]>);
+pub(super) struct FailureLimiter(Box<[FailureSlot]>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct FailureSlot {
     client: u64,
-    since: Timestamp,
+    window_start: Timestamp,
     count: u8,
 }
 
 impl Default for FailureLimiter {
     fn default() -> Self {
-        Self(vec![Place::default(); MAX_TRACKED_CLIENTS].into())
+        Self(vec![FailureSlot::default(); MAX_TRACKED_CLIENTS].into())
     }
 }
 
@@ -60,14 +60,16 @@ impl FailureLimiter {
     /// Returns true if `client` has reached the limit.
     pub(super) fn is_limited(&self, client: u64, uptime: Timestamp) -> bool {
         let slot = &self.0[client as usize % MAX_TRACKED_CLIENTS];
-        slot.client == client && slot.count >= MAX_FAILURES && uptime.saturating_duration_since(slot.since) < WINDOW
+        slot.client == client
+            && slot.count >= MAX_FAILURES
+            && uptime.saturating_duration_since(slot.window_start) < FAILURE_WINDOW
     }
 
     /// Counts a failed verification.
     pub(super) fn record_failure(&mut self, client: u64, uptime: Timestamp) {
         let slot = &mut self.0[client as usize % MAX_TRACKED_CLIENTS];
-        if slot.client != client || uptime.saturating_duration_since(slot.since) >= WINDOW {
-            *slot = Place { client, since: uptime, count: 0 };
+        if slot.client != client || uptime.saturating_duration_since(slot.window_start) >= FAILURE_WINDOW {
+            *slot = FailureSlot { client, window_start: uptime, count: 0 };
         }
         slot.count = slot.count.saturating_add(1);
     }
@@ -88,13 +90,13 @@ mod tests {
     #[test]
     fn recent_nonces_are_kept_in_bounded_memory() {
         let mut nonces = NonceCache::default();
-        for nonce in 0..10 * NONCES as u64 {
+        for nonce in 0..10 * NONCES_PER_GENERATION as u64 {
             assert!(nonces.is_new(nonce));
-            let last = nonce.saturating_sub(NONCES as u64 - 1);
+            let last = nonce.saturating_sub(NONCES_PER_GENERATION as u64 - 1);
             assert!(!nonces.is_new(last), "{last} of {nonce}");
         }
-        assert!(nonces.young.len() + nonces.old.len() <= 2 * NONCES);
-        assert!(nonces.young.capacity() + nonces.old.capacity() <= 4 * NONCES);
+        assert!(nonces.current.len() + nonces.previous.len() <= 2 * NONCES_PER_GENERATION);
+        assert!(nonces.current.capacity() + nonces.previous.capacity() <= 4 * NONCES_PER_GENERATION);
     }
 
     #[test]
@@ -108,8 +110,8 @@ mod tests {
         assert!(limiter.is_limited(7, start));
         assert!(!limiter.is_limited(8, start), "another client");
         assert!(!limiter.is_limited(7 + MAX_TRACKED_CLIENTS as u64, start), "another client in the same slot");
-        assert!(!limiter.is_limited(7, start + WINDOW));
-        limiter.record_failure(7, start + WINDOW);
-        assert!(!limiter.is_limited(7, start + WINDOW));
+        assert!(!limiter.is_limited(7, start + FAILURE_WINDOW));
+        limiter.record_failure(7, start + FAILURE_WINDOW);
+        assert!(!limiter.is_limited(7, start + FAILURE_WINDOW));
     }
 }

@@ -32,7 +32,7 @@ impl SignedMessage<'_> {
                 self.field(name, base)
             }
             (_, 0) => self.field(name, base),
-            _ => Err(UnverifiedReason::Uncheckable.into()),
+            _ => Err(UnverifiedReason::UnsupportedComponent.into()),
         }
     }
 
@@ -55,7 +55,7 @@ impl SignedMessage<'_> {
                     base.extend_from_slice(query.as_bytes());
                 }
             }
-            _ => return Err(UnverifiedReason::Uncheckable.into()),
+            _ => return Err(UnverifiedReason::UnsupportedComponent.into()),
         }
         Ok(())
     }
@@ -76,7 +76,7 @@ impl SignedMessage<'_> {
         let before = base.len();
         for (index, line) in self.head.fields.get_all_by_text(name).enumerate() {
             if !line.is_ascii() {
-                return Err(UnverifiedReason::Uncheckable.into());
+                return Err(UnverifiedReason::UnsupportedComponent.into());
             }
             if index > 0 {
                 base.extend_from_slice(b", ");
@@ -91,7 +91,7 @@ impl SignedMessage<'_> {
 
     /// Appends one member of a dictionary field.
     fn member(&self, name: &str, identifier: &Item, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
-        let key = identifier.params.get("key").ok_or(UnverifiedReason::Uncheckable)?;
+        let key = identifier.params.get("key").ok_or(UnverifiedReason::UnsupportedComponent)?;
         let key = key.as_string().ok_or(SignatureError::MalformedFields)?.as_str();
         let mut text = Vec::new();
         self.field(name, &mut text)?;
@@ -103,13 +103,13 @@ impl SignedMessage<'_> {
 
     /// Appends the query parameter of that name; an error if there are several.
     fn query_parameter(&self, identifier: &Item, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
-        let name = identifier.params.get("name").ok_or(UnverifiedReason::Uncheckable)?;
+        let name = identifier.params.get("name").ok_or(UnverifiedReason::UnsupportedComponent)?;
         let name = name.as_string().ok_or(SignatureError::MalformedFields)?.as_str();
         let query = self.head.target.query().unwrap_or_default();
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        let mut matching = pairs.filter(|(key, _)| encoded(key).as_slice() == name.as_bytes());
+        let mut matching = pairs.filter(|(key, _)| canonical_query_part(key).as_slice() == name.as_bytes());
         match (matching.next(), matching.next()) {
-            (Some((_, value)), None) => base.extend_from_slice(&encoded(value)),
+            (Some((_, value)), None) => base.extend_from_slice(&canonical_query_part(value)),
             _ => return Err(SignatureError::ComponentAbsent.into()),
         }
         Ok(())
@@ -132,7 +132,7 @@ impl SignedMessage<'_> {
         match (matches_empty, self.has_body) {
             (true, false) => Ok(()),
             (true, true) | (false, false) => Err(SignatureError::DigestMismatch.into()),
-            (false, true) => Err(UnverifiedReason::Uncheckable.into()),
+            (false, true) => Err(UnverifiedReason::UnsupportedComponent.into()),
         }
     }
 }
@@ -152,7 +152,7 @@ pub(super) fn canonical_member(member: &ListEntry) -> String {
 }
 
 /// Decodes a part of a query as form data and encodes it again in canonical form (RFC 9421 section 2.2.8).
-fn encoded(part: &str) -> Vec<u8> {
+fn canonical_query_part(part: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
     while let [first, after @ ..] = rest {

@@ -41,15 +41,15 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct SignatureVerifier {
     operators: HashMap<AgentUrl, OperatorId>,
-    memory: Mutex<VerifierState>,
-    named: Notify,
+    state: Mutex<VerifierState>,
+    fetch_requested: Notify,
     /// Key for hashes of clients and nonces, so that clients cannot compute them.
-    secrets: RandomState,
+    hasher: RandomState,
 }
 
 #[derive(Debug, Default)]
 struct VerifierState {
-    directories: KeyCache,
+    key_cache: KeyCache,
     nonces: NonceCache,
     failures: FailureLimiter,
     /// Time of the last log line about an invalid signature.
@@ -60,7 +60,7 @@ struct VerifierState {
 #[derive(Clone, Copy, Debug)]
 pub struct SignaturePolicy {
     /// True if the keys of agents of no known operator are fetched, too.
-    pub unlisted: bool,
+    pub fetch_unlisted_keys: bool,
     /// Maximum lifetime of a signature.
     pub max_lifetime: Duration,
 }
@@ -99,19 +99,19 @@ struct VerifyRequest<'a> {
     message: &'a SignedMessage<'a>,
     /// Hash of the client.
     client: u64,
-    terms: SignaturePolicy,
-    moment: VerifyTime,
+    policy: SignaturePolicy,
+    time: VerifyTime,
 }
 
 impl SignatureVerifier {
     /// Creates a verifier for these agents, by `Signature-Agent`, without keys. Invalid URLs are ignored.
-    pub fn of<'a>(agents: impl Iterator<Item = (&'a str, OperatorId)>) -> Self {
+    pub fn new<'a>(agents: impl Iterator<Item = (&'a str, OperatorId)>) -> Self {
         let operators = agents.filter_map(|(agent, operator)| Some((AgentUrl::parse(agent).ok()?, operator)));
         Self {
             operators: operators.collect(),
-            memory: Mutex::default(),
-            named: Notify::new(),
-            secrets: RandomState::new(),
+            state: Mutex::default(),
+            fetch_requested: Notify::new(),
+            hasher: RandomState::new(),
         }
     }
 
@@ -124,7 +124,7 @@ impl SignatureVerifier {
         policy: SignaturePolicy,
         time: VerifyTime,
     ) -> Signature {
-        let request = VerifyRequest { message, client: self.secrets.hash_one(client), terms: policy, moment: time };
+        let request = VerifyRequest { message, client: self.hasher.hash_one(client), policy, time };
         let (outcome, claimed_agent) = self.verify_all(&request);
         if let (SignatureOutcome::Invalid(error), ClaimedAgent::Listed(_)) = (&outcome, claimed_agent) {
             self.log_invalid(*error, time.uptime);
@@ -144,7 +144,7 @@ impl SignatureVerifier {
 
     /// Logs an invalid signature in the name of an operator's agent, rate-limited, because any client can send one.
     fn log_invalid(&self, error: SignatureError, uptime: Timestamp) {
-        let last_logged = &mut self.memory.lock().last_logged;
+        let last_logged = &mut self.state.lock().last_logged;
         if last_logged.is_none_or(|before| uptime.saturating_duration_since(before) >= LOG_INTERVAL) {
             *last_logged = Some(uptime);
             info!("Invalid signature in the name of an operator's agent: {error}");
@@ -171,7 +171,7 @@ impl SignatureVerifier {
                     } else {
                         AgentListing::Listed
                     };
-                    let checked = match listing == AgentListing::Listed || request.terms.unlisted {
+                    let checked = match listing == AgentListing::Listed || request.policy.fetch_unlisted_keys {
                         true => self.check(&claim, &agent, listing, request),
                         false => Err(UnverifiedReason::AgentUnknown.into()),
                     };
@@ -197,7 +197,7 @@ impl SignatureVerifier {
         request: &VerifyRequest<'_>,
     ) -> Result<(), SignatureOutcome> {
         let params = claim.params()?;
-        params.check(request.terms.max_lifetime, request.moment.now)?;
+        params.check(request.policy.max_lifetime, request.time.now)?;
         let key = self.key(agent, listing, &params, request)?;
         let base = claim.signature_base(request.message)?;
         let error = match key.verifies(&base, claim.signature()) {
@@ -206,14 +206,14 @@ impl SignatureVerifier {
             true if !self.is_first_use(agent, &params) => SignatureError::Replayed,
             true => return Ok(()),
         };
-        self.memory.lock().failures.record_failure(request.client, request.moment.uptime);
+        self.state.lock().failures.record_failure(request.client, request.time.uptime);
         Err(error.into())
     }
 
     fn is_first_use(&self, agent: &AgentUrl, params: &SignatureParams) -> bool {
         let Some(nonce) = &params.nonce else { return true };
-        let nonce = self.secrets.hash_one((agent, params.key, nonce));
-        self.memory.lock().nonces.is_new(nonce)
+        let nonce = self.hasher.hash_one((agent, params.key, nonce));
+        self.state.lock().nonces.is_new(nonce)
     }
 
     fn key(
@@ -223,14 +223,14 @@ impl SignatureVerifier {
         params: &SignatureParams,
         request: &VerifyRequest<'_>,
     ) -> Result<Arc<AgentKey>, SignatureOutcome> {
-        let VerifyRequest { client, moment: VerifyTime { now, uptime }, .. } = *request;
-        let mut memory = self.memory.lock();
-        if memory.failures.is_limited(client, uptime) {
+        let VerifyRequest { client, time: VerifyTime { now, uptime }, .. } = *request;
+        let mut state = self.state.lock();
+        if state.failures.is_limited(client, uptime) {
             return Err(UnverifiedReason::FailureLimit.into());
         }
-        let key = memory.directories.key(agent, listing, &params.key, (now, uptime));
+        let key = state.key_cache.key(agent, listing, &params.key, (now, uptime));
         if key.as_ref().err() == Some(&UnverifiedReason::Pending) {
-            self.named.notify_waiters();
+            self.fetch_requested.notify_waiters();
         }
         Ok(key?)
     }

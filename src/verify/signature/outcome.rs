@@ -33,13 +33,13 @@ pub(crate) enum SignatureError {
     Expired,
     /// The creation time is in the future by the gateway's clock.
     #[error("created in the future (clock skew)")]
-    NotYet,
+    CreatedInFuture,
     /// The lifetime exceeds the limit of the config.
     #[error("lifetime exceeds verify.signatures.max_lifetime")]
     LifetimeTooLong,
     /// The algorithm is not Ed25519.
     #[error("the algorithm is not ed25519")]
-    Algorithm,
+    UnsupportedAlgorithm,
     /// A component is covered twice.
     #[error("a component is covered twice")]
     DuplicateComponent,
@@ -66,7 +66,7 @@ pub(crate) enum UnverifiedReason {
     /// The fields exceed the size limits.
     TooLarge,
     /// A covered component is not supported.
-    Uncheckable,
+    UnsupportedComponent,
     /// The agent is unknown and was not added.
     AgentUnknown,
     /// The agent's keys have not been fetched yet.

@@ -18,21 +18,21 @@ const AGENT: &str = "https://signature-agent.test";
 const CREATED: u64 = 1_735_689_600;
 /// One minute after [`CREATED`].
 const NOW: Timestamp = Timestamp::from_seconds(CREATED + 60);
-const A_DAY: Duration = Duration::from_secs(24 * 3600);
-const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const UNLIMITED_LIFETIME: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A verifier with one agent of one operator, and its key.
 struct VerifierFixture {
     signatures: SignatureVerifier,
-    terms: SignaturePolicy,
+    policy: SignaturePolicy,
     now: Timestamp,
 }
 
 impl VerifierFixture {
     fn new() -> Self {
-        let policy = SignaturePolicy { unlisted: false, max_lifetime: A_DAY };
+        let policy = SignaturePolicy { fetch_unlisted_keys: false, max_lifetime: DAY };
         let verifier =
-            Self { signatures: SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter()), terms: policy, now: NOW };
+            Self { signatures: SignatureVerifier::new([(AGENT, OperatorId(0))].into_iter()), policy, now: NOW };
         verifier.publish_key(AGENT, PUBLIC);
         verifier
     }
@@ -43,7 +43,7 @@ impl VerifierFixture {
         let key = Arc::new(AgentKey::read(&jwk).expect("a key"));
         let agent = AgentUrl::parse(agent).expect("an address");
         let time = (self.now, Timestamp::default());
-        let cache = &mut self.signatures.memory.lock().directories;
+        let cache = &mut self.signatures.state.lock().key_cache;
         let _ = cache.key(&agent, AgentListing::Listed, &[0; 32], time);
         cache.record_fetch(&agent, Some((vec![key], None)), 0.0, Timestamp::default());
     }
@@ -51,17 +51,17 @@ impl VerifierFixture {
     fn verify_request(&self, request: &TestRequest) -> Signature {
         let message = request.message();
         let time = VerifyTime { now: self.now, uptime: Timestamp::default() };
-        self.signatures.verify(&message, ClientKey::OF_CLASS, self.terms, time)
+        self.signatures.verify(&message, ClientKey::SHARED_BY_CLASS, self.policy, time)
     }
 
     fn outcome(&self, request: &TestRequest) -> SignatureOutcome {
-        self.examine(request, 0).0
+        self.verify_all(request, 0).0
     }
 
-    fn examine(&self, request: &TestRequest, client: u64) -> (SignatureOutcome, ClaimedAgent) {
+    fn verify_all(&self, request: &TestRequest, client: u64) -> (SignatureOutcome, ClaimedAgent) {
         let message = request.message();
         let time = VerifyTime { now: self.now, uptime: Timestamp::default() };
-        self.signatures.verify_all(&VerifyRequest { message: &message, client, terms: self.terms, moment: time })
+        self.signatures.verify_all(&VerifyRequest { message: &message, client, policy: self.policy, time })
     }
 }
 
@@ -114,12 +114,12 @@ fn parameters(created: u64, expires: u64, more: &str) -> String {
 
 const MEMBER: (&str, &str) = (r#""signature-agent";key="sig1""#, r#""https://signature-agent.test""#);
 const AUTHORITY: (&str, &str) = (r#""@authority""#, "example.com");
-const LABELLED: &str = r#"sig1="https://signature-agent.test""#;
+const LABELED_AGENT: &str = r#"sig1="https://signature-agent.test""#;
 
 /// Returns a request that is signed over `components`, with further fields.
 fn signed_request(components: &[(&str, &str)], parameters: &str, more: &[(&str, &str)]) -> TestRequest {
     let (input, signature) = sign(components, parameters);
-    let fields: Vec<_> = [("Signature-Agent", LABELLED), ("Signature-Input", &input), ("Signature", &signature)]
+    let fields: Vec<_> = [("Signature-Agent", LABELED_AGENT), ("Signature-Input", &input), ("Signature", &signature)]
         .into_iter()
         .chain(more.iter().copied())
         .collect();
@@ -147,8 +147,8 @@ fn published_vector_with_labeled_agent_verifies() {
         SignatureError::LifetimeTooLong.into(),
         "a lifetime of a hundred years exceeds a day"
     );
-    verifier.terms.max_lifetime = FOR_EVER;
-    assert_eq!(verifier.examine(&request, 0), (SignatureOutcome::Verified, ClaimedAgent::Listed(OperatorId(0))));
+    verifier.policy.max_lifetime = UNLIMITED_LIFETIME;
+    assert_eq!(verifier.verify_all(&request, 0), (SignatureOutcome::Verified, ClaimedAgent::Listed(OperatorId(0))));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn requests_with_one_fault_do_not_verify() {
         ),
         (
             "05: created in the future",
-            SignatureError::NotYet.into(),
+            SignatureError::CreatedInFuture.into(),
             signed_request(&components, &parameters(CREATED + 3660, CREATED + 7260, ""), &[]),
         ),
         (
@@ -234,8 +234,8 @@ fn requests_with_one_fault_do_not_verify() {
             SignatureError::ComponentAbsent.into(),
             signed_request(&[AUTHORITY, digest, MEMBER], &hour_parameters(), &[]),
         ),
-        ("10: a broken input", SignatureError::MalformedFields.into(), edited(LABELLED, &broken_input, "")),
-        ("11: another label", SignatureError::MalformedFields.into(), edited(LABELLED, "", &other_signature)),
+        ("10: a broken input", SignatureError::MalformedFields.into(), edited(LABELED_AGENT, &broken_input, "")),
+        ("11: another label", SignatureError::MalformedFields.into(), edited(LABELED_AGENT, "", &other_signature)),
         (
             "12: no agent",
             SignatureOutcome::Absent,
@@ -273,7 +273,7 @@ fn requests_with_one_fault_do_not_verify() {
         ),
         (
             "another algorithm",
-            SignatureError::Algorithm.into(),
+            SignatureError::UnsupportedAlgorithm.into(),
             signed_request(&components, &hour_parameters().replace("ed25519", "hmac-sha256"), &[]),
         ),
         (
@@ -288,12 +288,12 @@ fn requests_with_one_fault_do_not_verify() {
         ),
         (
             "an unknown derived component",
-            UnverifiedReason::Uncheckable.into(),
+            UnverifiedReason::UnsupportedComponent.into(),
             signed_request(&[AUTHORITY, ("\"@new\"", "x"), MEMBER], &hour_parameters(), &[]),
         ),
         (
             "a component of a response",
-            UnverifiedReason::Uncheckable.into(),
+            UnverifiedReason::UnsupportedComponent.into(),
             signed_request(&[AUTHORITY, ("\"@method\";req", "GET"), MEMBER], &hour_parameters(), &[]),
         ),
         (
@@ -340,7 +340,7 @@ fn all_covered_components_are_reconstructed_exactly() {
     let (input, signature) = sign(&components, &hour_parameters());
     let fields = [
         ("Accept", "text/html"),
-        ("Signature-Agent", LABELLED),
+        ("Signature-Agent", LABELED_AGENT),
         ("Signature-Input", &input),
         ("X-Empty", ""),
         ("accept", "text/plain"),
@@ -374,7 +374,7 @@ fn empty_body_digest_verifies_without_a_body() {
     let upload = TestRequest { has_body: true, ..request };
     assert_eq!(
         VerifierFixture::new().outcome(&upload),
-        UnverifiedReason::Uncheckable.into(),
+        UnverifiedReason::UnsupportedComponent.into(),
         "the body has not been received"
     );
 }
@@ -384,7 +384,7 @@ fn whitespace_changed_in_transit_still_verifies() {
     let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour_parameters());
     let input = input.replace('(', "(  ").replace(")", "  )").replace(";alg", "; alg");
     let request =
-        request_with(&[("Signature-Agent", LABELLED), ("Signature-Input", &input), ("Signature", &signature)]);
+        request_with(&[("Signature-Agent", LABELED_AGENT), ("Signature-Input", &input), ("Signature", &signature)]);
     assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified);
 }
 
@@ -392,23 +392,23 @@ fn whitespace_changed_in_transit_still_verifies() {
 fn agent_signature_is_chosen_among_several() {
     let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour_parameters());
     let request = request_with(&[
-        ("Signature-Agent", LABELLED),
+        ("Signature-Agent", LABELED_AGENT),
         ("Signature-Input", "proxy=(\"@method\");created=1;keyid=\"theirs\""),
         ("Signature-Input", &input),
         ("Signature", "proxy=:AAAA:"),
         ("Signature", &signature),
     ]);
     assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified);
-    let many: String = (0..MOST_SIGNATURES_AND_ONE).map(|number| format!("s{number}=(),")).collect();
+    let many: String = (0..TOO_MANY_SIGNATURES).map(|number| format!("s{number}=(),")).collect();
     let request = request_with(&[
-        ("Signature-Agent", LABELLED),
+        ("Signature-Agent", LABELED_AGENT),
         ("Signature-Input", many.trim_end_matches(',')),
         ("Signature", &signature),
     ]);
     assert_eq!(VerifierFixture::new().outcome(&request), UnverifiedReason::TooLarge.into());
 }
 
-const MOST_SIGNATURES_AND_ONE: usize = fields::MAX_SIGNATURES + 1;
+const TOO_MANY_SIGNATURES: usize = fields::MAX_SIGNATURES + 1;
 
 /// Fields as a proxy, an extension or a scanner may send them.
 #[test]
@@ -418,26 +418,26 @@ fn signature_without_agent_is_malformed_or_absent() {
     for (agent, input, signature) in [
         ("garbage", "garbage", "garbage"),
         ("\"", "(((", ":::"),
-        (LABELLED, "sig1=1;tag=\"web-bot-auth\"", &signature),
-        (LABELLED, &input, "sig1=garbage"),
+        (LABELED_AGENT, "sig1=1;tag=\"web-bot-auth\"", &signature),
+        (LABELED_AGENT, &input, "sig1=garbage"),
         ("sig1=\"http://bot.example\"", &input, &signature),
         ("sig1=\"not an address\"", &input, &signature),
         ("other=\"https://bot.example\"", &input, &signature),
-        (LABELLED, &long, &signature),
+        (LABELED_AGENT, &long, &signature),
     ] {
         let request = request_with(&[("Signature-Agent", agent), ("Signature-Input", input), ("Signature", signature)]);
         assert_eq!(VerifierFixture::new().verify_request(&request), Signature::Malformed, "{agent} {input}");
     }
     for (agent, input, signature) in [
-        (LABELLED, "", ""),
-        (LABELLED, "sig1=(\"@method\");created=1", "sig1=:AAAA:"),
+        (LABELED_AGENT, "", ""),
+        (LABELED_AGENT, "sig1=(\"@method\");created=1", "sig1=:AAAA:"),
         ("sig1=1", "other=()", "other=:AA==:"),
     ] {
         let request = request_with(&[("Signature-Agent", agent), ("Signature-Input", input), ("Signature", signature)]);
         assert_eq!(VerifierFixture::new().verify_request(&request), Signature::Absent, "{agent} {input}");
     }
     assert_eq!(
-        VerifierFixture::new().verify_request(&request_with(&[("Signature-Agent", LABELLED)])),
+        VerifierFixture::new().verify_request(&request_with(&[("Signature-Agent", LABELED_AGENT)])),
         Signature::Absent
     );
 }
@@ -446,7 +446,7 @@ fn signature_without_agent_is_malformed_or_absent() {
 fn signature_with_agent_takes_precedence() {
     let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour_parameters());
     let request = request_with(&[
-        ("Signature-Agent", LABELLED),
+        ("Signature-Agent", LABELED_AGENT),
         ("Signature-Input", "odd=();tag=\"web-bot-auth\""),
         ("Signature-Input", &input.replace(KEY_ID, "mine")),
         ("Signature", "odd=:AAAA:"),
@@ -479,7 +479,7 @@ fn guessing_client_is_limited_others_are_not() {
     }
     assert_eq!(verifier.outcome(&invalid), UnverifiedReason::FailureLimit.into());
     assert_eq!(verifier.outcome(&valid), UnverifiedReason::FailureLimit.into());
-    let other_client = verifier.examine(&valid, 1).0;
+    let other_client = verifier.verify_all(&valid, 1).0;
     assert_eq!(other_client, SignatureOutcome::Verified);
 }
 
@@ -495,17 +495,17 @@ fn key_is_valid_only_for_its_publisher() {
         UnverifiedReason::AgentUnknown.into(),
         "keys of unlisted agents are not fetched"
     );
-    verifier.terms.unlisted = true;
+    verifier.policy.fetch_unlisted_keys = true;
     assert_eq!(verifier.outcome(&request), UnverifiedReason::Pending.into());
     verifier.publish_key(unlisted, PUBLIC);
-    assert_eq!(verifier.examine(&request, 0), (SignatureOutcome::Verified, ClaimedAgent::Unlisted));
+    assert_eq!(verifier.verify_all(&request, 0), (SignatureOutcome::Verified, ClaimedAgent::Unlisted));
 }
 
 #[test]
 fn oversized_signature_input_is_not_parsed() {
     let long = format!("sig1=(\"@authority\");nonce=\"{}\"", "x".repeat(5000));
     let request =
-        request_with(&[("Signature-Agent", LABELLED), ("Signature-Input", &long), ("Signature", "sig1=:AAAA:")]);
+        request_with(&[("Signature-Agent", LABELED_AGENT), ("Signature-Input", &long), ("Signature", "sig1=:AAAA:")]);
     assert_eq!(VerifierFixture::new().outcome(&request), UnverifiedReason::TooLarge.into());
     let components: Vec<_> = (0..17).map(|number| (format!("\"x-{number}\""), String::new())).collect();
     let mut components: Vec<_> = components.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -521,7 +521,7 @@ fn every_built_in_agent_is_registered() {
     let operators = crate::verify::OperatorTable::builtin();
     let agents: Vec<_> = operators.signature_agents().collect();
     assert!(agents.len() >= 2, "{agents:?}");
-    assert_eq!(SignatureVerifier::of(agents.iter().copied()).operators.len(), agents.len());
+    assert_eq!(SignatureVerifier::new(agents.iter().copied()).operators.len(), agents.len());
 }
 
 #[test]
@@ -572,7 +572,7 @@ proptest! {
             0..8,
         ),
         agent in prop::sample::select(vec![
-            LABELLED, "\"https://signature-agent.test\"", "sig1", "sig1=(\"a\")", "sig1=\"http://x\"", "\"\"", "a=1, b=2",
+            LABELED_AGENT, "\"https://signature-agent.test\"", "sig1", "sig1=(\"a\")", "sig1=\"http://x\"", "\"\"", "a=1, b=2",
         ]),
     ) {
         let input = format!("sig1=({}){}", components.join(" "), parameters.concat());

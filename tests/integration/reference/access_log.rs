@@ -14,18 +14,19 @@ use tidegate::policy::{BotId, ClientKind, OperatorId, Reason};
 use tidegate::telemetry::access_log_fields::{
     EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELD, REASONS, VERDICTS,
 };
-use tidegate::telemetry::sample::person;
+use tidegate::telemetry::sample::sample_record;
 use tidegate::telemetry::{LineWriter, QuotaCharge, Record, RecordedOutcome};
 
 #[test]
 fn access_log_document_is_current() {
     let code = |text: &str| format!("`{text}`");
-    let fields = LOG_FIELDS.iter().map(|field| [code(field.name), field.form.to_owned(), field.meaning.to_owned()]);
+    let fields =
+        LOG_FIELDS.iter().map(|field| [code(field.name), field.json_type.to_owned(), field.meaning.to_owned()]);
     let values = |heading: &str, values: &[LogValue]| {
         let rows = values.iter().map(|value| [code(value.value), value.meaning.to_owned()]);
         format!("### {heading}\n\n{}", table(["Value", "Meaning"], rows))
     };
-    let example = LOG_FIELDS.iter().fold(line(&person()), |line, field| {
+    let example = LOG_FIELDS.iter().fold(line(&sample_record()), |line, field| {
         line.replace(&format!(",\"{}\":", field.name), &format!(",\n \"{}\":", field.name))
     });
     let text = format!("{INTRODUCTION}```json\n{example}```\n\n## Fields\n\n")
@@ -41,7 +42,7 @@ fn access_log_document_is_current() {
 
 #[test]
 fn lines_have_the_documented_fields_in_order() {
-    let charges = [QuotaCharge { retry_sequence: Some(7), ..person().charges[0] }];
+    let charges = [QuotaCharge { retry_sequence: Some(7), ..sample_record().charges[0] }];
     let full = Record {
         charges: &charges,
         operator: Some(OperatorId(0)),
@@ -51,12 +52,12 @@ fn lines_have_the_documented_fields_in_order() {
         outcome: RecordedOutcome::Refused(Reason::Tier),
         retry_after_s: Some(60),
         tier: Some(2),
-        guarded: true,
+        guard_admitted: true,
         scope: Some("default"),
         cache: Some("hit"),
-        ..person()
+        ..sample_record()
     };
-    let shadow = Record { outcome: RecordedOutcome::Admitted { shadow: Some(Reason::Tier) }, ..full };
+    let shadow = Record { outcome: RecordedOutcome::Admitted { shadow_reason: Some(Reason::Tier) }, ..full };
     let minimal = Record {
         host: b"",
         path: "",
@@ -68,16 +69,18 @@ fn lines_have_the_documented_fields_in_order() {
         charges: &[],
         origin: None,
         total: Duration::ZERO,
-        ..person()
+        ..sample_record()
     };
     let all_names: Vec<&str> = LOG_FIELDS.iter().map(|field| field.name).collect();
     let required: Vec<&str> = all_names.iter().copied().filter(|name| *name != OPTIONAL_LOG_FIELD).collect();
-    for (record, expected) in [(full, &all_names), (shadow, &all_names), (person(), &required), (minimal, &required)] {
+    for (record, expected) in
+        [(full, &all_names), (shadow, &all_names), (sample_record(), &required), (minimal, &required)]
+    {
         let Entries(entries) = serde_json::from_str(&line(&record)).expect("a JSON object");
         let names: Vec<&str> = entries.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(&names, expected);
         for (name, value) in &entries {
-            let form = LOG_FIELDS.iter().find(|field| field.name == name).expect("field is documented").form;
+            let form = LOG_FIELDS.iter().find(|field| field.name == name).expect("field is documented").json_type;
             assert!(matches_form(form, value), "{name} is not {form}: {value}");
         }
     }
@@ -88,7 +91,7 @@ fn written_values_are_documented() {
     let names = |values: &[LogValue]| values.iter().map(|value| value.value).collect::<Vec<_>>();
     assert_eq!(names(&REASONS), Reason::ALL.map(Reason::name));
     assert_eq!(names(&KINDS), ClientKind::ALL.map(ClientKind::name));
-    let outcomes = [RecordedOutcome::Admitted { shadow: None }, RecordedOutcome::Refused(Reason::Tier)];
+    let outcomes = [RecordedOutcome::Admitted { shadow_reason: None }, RecordedOutcome::Refused(Reason::Tier)];
     assert_eq!(names(&VERDICTS), outcomes.map(RecordedOutcome::verdict));
     // Of an entry with a name, the part up to the colon.
     let entry_kind = |entry: &str| entry.split_inclusive(':').next().unwrap_or_default().to_owned();
@@ -96,7 +99,7 @@ fn written_values_are_documented() {
     let mut next = Some(Evidence::UserAgentRule(0));
     while let Some(evidence) = next {
         let line: Value =
-            serde_json::from_str(&line(&Record { evidence: &[Some(evidence)], ..person() })).expect("JSON");
+            serde_json::from_str(&line(&Record { evidence: &[Some(evidence)], ..sample_record() })).expect("JSON");
         kinds.insert(entry_kind(line["evidence"][0].as_str().expect("an entry")));
         next = successor(evidence);
     }

@@ -30,7 +30,8 @@ fn admin_document_is_current() {
         ("Corrections", "", CORRECTION_FIELDS),
         ("Explanation", "", EXPLANATION_FIELDS),
     ] {
-        let rows = fields.iter().map(|field| [format!("`{}`", field.path), field.form.into(), field.meaning.into()]);
+        let rows =
+            fields.iter().map(|field| [format!("`{}`", field.path), field.json_type.into(), field.meaning.into()]);
         text += &format!("## {heading}\n\n{introduction}{}", table(["Field", "Type", "Meaning"], rows));
     }
     assert_current("ADMIN_API.md", "Admin API", &format!("{}\n", text.trim_end()));
@@ -120,7 +121,7 @@ fn assert_documented(name: &str, fields: &[DocumentField], documents: &[Value], 
         let values = by_path.get(field.path).map(Vec::as_slice).unwrap_or_default();
         assert!(!values.is_empty() || may_be_absent(field.path), "{name}: no response has {}", field.path);
         for value in values {
-            assert!(matches_form(field.form, value), "{name}: {} is not {}: {value}", field.path, field.form);
+            assert!(matches_form(field.json_type, value), "{name}: {} is not {}: {value}", field.path, field.json_type);
         }
     }
 }
@@ -130,7 +131,7 @@ fn collect(fields: &[DocumentField], path: &str, value: &Value, by_path: &mut BT
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect(fields, &format!("{path}[]"), item, by_path)),
         Value::Object(entries) => {
-            let is_map = fields.iter().any(|field| field.path == path && field.form.contains("object of "));
+            let is_map = fields.iter().any(|field| field.path == path && field.json_type.contains("object of "));
             for (key, value) in entries.iter().filter(|_| !is_map) {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 collect(fields, &path, value, by_path);

@@ -36,10 +36,10 @@ impl ClassifierHarness {
         let text = format_log_line(line, host);
         let parsed =
             log::LogLine::read(text.as_bytes()).ok().flatten().unwrap_or_else(|| panic!("not a log line: {text}"));
-        let request = ReplayRequest::of(&parsed).unwrap_or_else(|| panic!("not a request: {text}"));
-        let next = OrderedLine { at: line.at, place: LinePosition::default(), text: text.as_bytes() };
+        let request = ReplayRequest::from_line(&parsed).unwrap_or_else(|| panic!("not a request: {text}"));
+        let next = OrderedLine { at: line.at, position: LinePosition::default(), text: text.as_bytes() };
         let mut classification = None;
-        self.0.process(next, &parsed, &request, &mut |_, decision| classification = Some(decision.classified));
+        self.0.process(next, &parsed, &request, &mut |_, decision| classification = Some(decision.classification));
         classification.expect("each line has one decision")
     }
 }

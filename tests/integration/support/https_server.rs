@@ -64,7 +64,7 @@ impl HttpsServer {
 
     /// Returns network access that trusts this server and permits fetches from hosts within `allowed`.
     pub fn network(&self, allowed: AllowedAddresses) -> ExternalAccess {
-        ExternalAccess { fetcher: Fetcher::with_roots(self.roots.clone()), reach: allowed }
+        ExternalAccess { fetcher: Fetcher::with_roots(self.roots.clone()), allowed_addresses: allowed }
     }
 }
 

@@ -242,7 +242,7 @@ pub fn trace_from_log(log: &Path) -> Vec<TraceRequest> {
     let replay = Replay {
         files: vec![log.display().to_string()],
         lines: MergedLog::new(files.sources, window),
-        window,
+        reorder_window: window,
         assumptions: Assumptions::default(),
     };
     let mut verdicts = Vec::new();
@@ -320,7 +320,7 @@ pub fn decide(admission: &Admission, request: &TraceRequest, now: Timestamp) -> 
     let class = ClassId(request.label as u16);
     let path = request.page.filter(|_| request.label == ClientLabel::Search).map(|page| page.to_string());
     let page = path.as_deref().map(|path| CrawledPage { operator: OperatorId(0), host: "", path, query: None });
-    admission.admit_guarded(ClientKey::from_number(u64::from(class.0)), class, 0, false, page, now)
+    admission.admit_guarded(ClientKey::from_u64(u64::from(class.0)), class, 0, false, page, now)
 }
 
 fn path_hash(path: &str) -> u64 {

@@ -4,25 +4,25 @@ use super::*;
 
 /// A scope whose responses all have the same latency.
 struct ScopeSimulation {
-    gate: ThrottleFixture,
+    fixture: ThrottleFixture,
     latency_ms: u64,
     now: u64,
-    guests: Vec<TestClient>,
+    waiters: Vec<TestClient>,
     /// End time and status of each request in flight.
-    inside: Vec<(u64, u16, SlotGuard)>,
+    in_flight: Vec<(u64, u16, SlotGuard)>,
 }
 
 impl ScopeSimulation {
     fn with_config(rules: throttle::ThrottleConfig, latency_ms: u64) -> Self {
         let simulation = Self {
-            gate: ThrottleFixture::with_scopes(&[("api", rules)]),
+            fixture: ThrottleFixture::with_scopes(&[("api", rules)]),
             latency_ms,
             now: 1_000_000,
-            guests: Vec::new(),
-            inside: Vec::new(),
+            waiters: Vec::new(),
+            in_flight: Vec::new(),
         };
         // A first response sets the latency.
-        let first = simulation.gate.expect_acquired(&["api"], 0);
+        let first = simulation.fixture.expect_acquired(&["api"], 0);
         let _ = first.record_response(&simulation.outcome_after_latency(200), 0.0, ms(0));
         simulation
     }
@@ -33,11 +33,11 @@ impl ScopeSimulation {
 
     /// Sends a request whose response has `status`. Returns the rejection, if any.
     fn send(&mut self, client: u64, priority: u8, status: u16) -> Option<ThrottleRejection> {
-        match self.gate.acquire(&["api"], client, priority, self.now) {
+        match self.fixture.acquire(&["api"], client, priority, self.now) {
             AcquireOutcome::Acquired(guard) => {
-                self.inside.extend(guard.map(|guard| (self.now + self.latency_ms, status, guard)));
+                self.in_flight.extend(guard.map(|guard| (self.now + self.latency_ms, status, guard)));
             }
-            AcquireOutcome::Queued(request) => self.guests.push(TestClient::new(request)),
+            AcquireOutcome::Queued(request) => self.waiters.push(TestClient::new(request)),
             AcquireOutcome::Rejected(rejection) => return Some(rejection),
         }
         None
@@ -46,16 +46,16 @@ impl ScopeSimulation {
     fn run_until(&mut self, end: u64) {
         while self.now < end {
             self.now += 1;
-            for (end_ms, status, guard) in std::mem::take(&mut self.inside) {
+            for (end_ms, status, guard) in std::mem::take(&mut self.in_flight) {
                 match end_ms <= self.now {
                     true => drop(guard.record_response(&self.outcome_after_latency(status), 0.0, ms(self.now))),
-                    false => self.inside.push((end_ms, status, guard)),
+                    false => self.in_flight.push((end_ms, status, guard)),
                 }
             }
-            for mut waiter in std::mem::take(&mut self.guests) {
+            for mut waiter in std::mem::take(&mut self.waiters) {
                 match waiter.poll_at(self.now) {
-                    QueuePoll::Granted(guard) => self.inside.push((self.now + self.latency_ms, 200, guard)),
-                    QueuePoll::Pending { .. } => self.guests.push(waiter),
+                    QueuePoll::Granted(guard) => self.in_flight.push((self.now + self.latency_ms, 200, guard)),
+                    QueuePoll::Pending { .. } => self.waiters.push(waiter),
                     QueuePoll::Rejected(_) => {}
                 }
             }
@@ -87,12 +87,12 @@ proptest! {
             let _ = simulation.send(client, priority, status);
         }
         // This request is the last one for a while. Not every scope is full by then.
-        let rejection = (0..8).find_map(|_| simulation.send(9, BOT, 200));
+        let rejection = (0..8).find_map(|_| simulation.send(9, LOW_PRIORITY, 200));
         if let Some(rejection) = rejection {
             let wait_ms = rejection.retry_after.as_millis() as u64 + 1;
-            simulation.inside.iter_mut().for_each(|(_, status, _)| *status = 200);
+            simulation.in_flight.iter_mut().for_each(|(_, status, _)| *status = 200);
             simulation.run_until(simulation.now + wait_ms);
-            let retried = simulation.send(9, BOT, 200);
+            let retried = simulation.send(9, LOW_PRIORITY, 200);
             prop_assert!(retried.is_none(), "rejected with {rejection:?}, then with {retried:?}");
         }
     }

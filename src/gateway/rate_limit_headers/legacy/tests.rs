@@ -45,7 +45,7 @@ fn refused_client_has_zero_remaining_until_retry_after() {
         (Reason::Blocked, None, Some((400, 1)), 0, 3600, "api 1000 0 +3600"),
     ];
     for (reason, tokens, units, quotas, wait, expected) in cases {
-        let refusal = Refusal { reason, quotas, wait: Duration::from_secs(wait) };
+        let refusal = Refusal { reason, quota_mask: quotas, wait: Duration::from_secs(wait) };
         assert_eq!(policy_summary(tokens, units, Some(&refusal)), expected, "{reason:?}");
     }
 }
@@ -109,13 +109,13 @@ fn legacy_fields(
         Bucket { capacity: 60, fill: 10, interval: Duration::from_secs(10), smooth: false, costed_only: false };
     let rules = Rules {
         trust: Default::default(),
-        behaviour: None,
-        lists: Vec::new(),
+        bot_detection: None,
+        address_list_names: Vec::new(),
         serves_crawl_policy: false,
         user_agent_rules: Vec::new(),
         classes: vec![Class {
             name: "bucket".into(),
-            when: ClassMatcher::default(),
+            matcher: ClassMatcher::default(),
             blocked: false,
             bucket: tokens.map(|_| bucket),
             key: KeySource::Address,
@@ -153,7 +153,7 @@ fn legacy_fields(
         .collect();
     let bucket = tokens.map(|remaining| BucketUsage {
         remaining,
-        next_after: Duration::from_secs(10),
+        next_token_after: Duration::from_secs(10),
         full_after: Duration::from_secs(60),
         sequence: 0,
     });

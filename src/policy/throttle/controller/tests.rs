@@ -1,12 +1,12 @@
 use super::*;
 use crate::policy::throttle::simulation::{
-    Origin, Phase, SecondStats, ServiceTime, Simulation, Summary, permissive_config,
+    Phase, SecondStats, ServiceTime, SimulatedOrigin, Simulation, Summary, permissive_config,
 };
 
 const CLIENTS: u32 = 64;
 
-fn origin(servers: u32, pages: ServiceTime) -> Origin {
-    Origin { servers, pages, rate_limit: None, queue_timeout: Duration::from_secs(30) }
+fn origin(servers: u32, pages: ServiceTime) -> SimulatedOrigin {
+    SimulatedOrigin { servers, service_time: pages, rate_limit: None, queue_timeout: Duration::from_secs(30) }
 }
 
 fn autothrottle(target_concurrency: f64) -> Controller {
@@ -23,8 +23,8 @@ fn autothrottle(target_concurrency: f64) -> Controller {
 /// queued requests as servers.
 fn convergence_time(seconds: &[SecondStats], servers: u32) -> Option<usize> {
     let is_converged = |window: &[SecondStats]| {
-        let summary = Summary::of(window);
-        summary.share >= 0.9 && summary.in_queue <= f64::from(servers)
+        let summary = Summary::from_stats(window);
+        summary.capacity_ratio >= 0.9 && summary.queue_length <= f64::from(servers)
     };
     seconds.windows(10).position(is_converged)
 }
@@ -40,7 +40,7 @@ fn compares_controllers() {
         ("`autothrottle`, target 4", ThrottleConfig { controller: Some(autothrottle(4.0)), ..permissive_config() }),
         ("`adaptive_concurrency: gradient`", ThrottleConfig { controller: Some(gradient()), ..permissive_config() }),
     ];
-    let (noisy, slow, mixed) = (ServiceTime::Noisy(0.1), ServiceTime::Noisy(0.2), ServiceTime::Mixed(0.05, 0.5));
+    let (noisy, slow, mixed) = (ServiceTime::Uniform(0.1), ServiceTime::Uniform(0.2), ServiceTime::Bimodal(0.05, 0.5));
     let origins = [
         ("16 servers, 100 ms", origin(16, noisy)),
         ("then 4", origin(4, noisy)),
@@ -54,16 +54,16 @@ fn compares_controllers() {
         .map(|(from_s, (_, origin))| Phase { from_s, origin, clients: CLIENTS })
         .collect();
     println!("| origin | | share | wait | found after |\n|---|---|---|---|---|");
-    let runs = configs.map(|(name, config)| (name, Simulation::of(&config, &phases, 1).run(300)));
+    let runs = configs.map(|(name, config)| (name, Simulation::new(&config, &phases, 1).run(300)));
     for (index, (label, origin)) in origins.into_iter().enumerate() {
         for (name, run) in &runs {
             let minute = &run[index * 60..(index + 1) * 60];
-            let Summary { share, wait, .. } = Summary::of(&minute[20..]);
+            let Summary { capacity_ratio: share, mean_wait: wait, .. } = Summary::from_stats(&minute[20..]);
             let convergence =
                 convergence_time(minute, origin.servers).map_or("never".into(), |after| format!("{after} s"));
             println!("| {label} | {name} | {:.0} % | {:.0} ms | {convergence} |", share * 100.0, wait * 1000.0);
             if *name == "`adaptive_concurrency: gradient`" {
-                assert!(share > 0.8 && wait < 1.5 * origin.pages.mean(), "{label}: {share} {wait}");
+                assert!(share > 0.8 && wait < 1.5 * origin.service_time.mean(), "{label}: {share} {wait}");
             }
         }
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::policy::throttle::controller::Controller;
 use crate::policy::throttle::simulation::{
-    Origin, Phase, SecondStats, ServiceTime, Simulation, Summary, permissive_config,
+    Phase, SecondStats, ServiceTime, SimulatedOrigin, Simulation, Summary, permissive_config,
 };
 
 const GRADIENT: Gradient = Gradient { min: 1, max: 256 };
@@ -99,13 +99,13 @@ fn overloads_reduce_the_limit_by_at_most_half() {
         [(WINDOW_SAMPLES - 2, 2, 90), (WINDOW_SAMPLES / 2, WINDOW_SAMPLES / 2, 50), (0, WINDOW_SAMPLES, 50)]
     {
         let mut scenario = GradientScenario::with_bounds(1, 100);
-        scenario.limit.most = 100.0;
+        scenario.limit.limit = 100.0;
         scenario
             .window(100, &[(overloads, Some(LoadSample::Overloaded)), (successes, Some(LoadSample::Success(ms(100))))]);
         assert_eq!(scenario.current_limit(), limit, "{overloads} of {WINDOW_SAMPLES}");
     }
     let mut scenario = GradientScenario::with_bounds(1, 100);
-    scenario.limit.most = 100.0;
+    scenario.limit.limit = 100.0;
     let sent = scenario.now;
     scenario.window(100, &[(WINDOW_SAMPLES, Some(LoadSample::Overloaded))]);
     for _ in 0..WINDOW_SAMPLES {
@@ -140,25 +140,26 @@ fn slower_origin_becomes_the_new_baseline() {
     assert!(scenario.current_limit() >= before, "{} of {before}", scenario.current_limit());
 }
 
-fn origin(servers: u32, pages: ServiceTime) -> Origin {
-    Origin { servers, pages, rate_limit: None, queue_timeout: Duration::from_secs(30) }
+fn origin(servers: u32, pages: ServiceTime) -> SimulatedOrigin {
+    SimulatedOrigin { servers, service_time: pages, rate_limit: None, queue_timeout: Duration::from_secs(30) }
 }
 
 /// Simulates a gradient controller before a sequence of origins; returns the statistics of each second.
-fn simulate(seed: u64, seconds: u64, phases: &[(u64, Origin, u32)]) -> Vec<SecondStats> {
+fn simulate(seed: u64, seconds: u64, phases: &[(u64, SimulatedOrigin, u32)]) -> Vec<SecondStats> {
     let phases: Vec<Phase> =
         phases.iter().map(|&(from_s, origin, clients)| Phase { from_s, origin, clients }).collect();
     let config = crate::policy::throttle::ThrottleConfig {
         controller: Some(Controller::Gradient(GRADIENT)),
         ..permissive_config()
     };
-    Simulation::of(&config, &phases, seed).run(seconds)
+    Simulation::new(&config, &phases, seed).run(seconds)
 }
 
 #[test]
 fn changed_capacity_is_found_again() {
     // Small windows are too noisy for a mix of pages: with four servers, the limit is too low at times.
-    let pages = [(ServiceTime::Even(0.1), 0.9), (ServiceTime::Noisy(0.1), 0.85), (ServiceTime::Mixed(0.05, 0.5), 0.5)];
+    let pages =
+        [(ServiceTime::Constant(0.1), 0.9), (ServiceTime::Uniform(0.1), 0.85), (ServiceTime::Bimodal(0.05, 0.5), 0.5)];
     for (pages, min_share_of_few) in pages {
         for seed in 0..6 {
             let (many, few) = (origin(16, pages), origin(4, pages));
@@ -167,11 +168,11 @@ fn changed_capacity_is_found_again() {
             for (from, to, servers, min_share) in
                 [(10, 60, 16.0, 0.9), (75, 120, 4.0, min_share_of_few), (140, 180, 16.0, 0.9)]
             {
-                let summary = Summary::of(&seconds[from..to]);
-                assert!(summary.share >= min_share, "{pages:?} {seed} {from}: {summary:?}");
-                assert!(summary.in_queue <= servers, "{pages:?} {seed} {from}: {summary:?}");
+                let summary = Summary::from_stats(&seconds[from..to]);
+                assert!(summary.capacity_ratio >= min_share, "{pages:?} {seed} {from}: {summary:?}");
+                assert!(summary.queue_length <= servers, "{pages:?} {seed} {from}: {summary:?}");
             }
-            let min_limit = seconds[140..].iter().filter_map(|second| second.pace.limit).min();
+            let min_limit = seconds[140..].iter().filter_map(|second| second.limits.limit).min();
             assert!(min_limit >= Some(5), "drains keep at least five slots: {min_limit:?}");
         }
     }
@@ -181,10 +182,10 @@ fn changed_capacity_is_found_again() {
 fn any_capacity_is_found_at_any_latency() {
     for (servers, latency) in [(2, 0.02), (2, 0.1), (4, 0.3), (8, 0.05), (30, 0.1), (100, 0.3)] {
         for seed in 0..4 {
-            let seconds = simulate(seed, 120, &[(0, origin(servers, ServiceTime::Noisy(latency)), 400)]);
-            let summary = Summary::of(&seconds[60..]);
-            assert!(summary.share >= 0.9, "{servers} {latency} {seed}: {summary:?}");
-            assert!(summary.in_queue <= f64::from(servers) + 2.0, "{servers} {latency} {seed}: {summary:?}");
+            let seconds = simulate(seed, 120, &[(0, origin(servers, ServiceTime::Uniform(latency)), 400)]);
+            let summary = Summary::from_stats(&seconds[60..]);
+            assert!(summary.capacity_ratio >= 0.9, "{servers} {latency} {seed}: {summary:?}");
+            assert!(summary.queue_length <= f64::from(servers) + 2.0, "{servers} {latency} {seed}: {summary:?}");
         }
     }
 }
@@ -193,11 +194,11 @@ fn any_capacity_is_found_at_any_latency() {
 fn doubled_service_time_is_not_congestion() {
     for servers in [4, 8, 16, 40] {
         for seed in 0..4 {
-            let (fast, slow) = (origin(servers, ServiceTime::Noisy(0.1)), origin(servers, ServiceTime::Noisy(0.2)));
+            let (fast, slow) = (origin(servers, ServiceTime::Uniform(0.1)), origin(servers, ServiceTime::Uniform(0.2)));
             let seconds = simulate(seed, 150, &[(0, fast, 200), (60, slow, 200)]);
-            let summary = Summary::of(&seconds[90..]);
-            assert!(summary.share >= 0.85, "{servers} {seed}: {summary:?}");
-            assert!(summary.in_queue <= f64::from(servers) + 2.0, "{servers} {seed}: {summary:?}");
+            let summary = Summary::from_stats(&seconds[90..]);
+            assert!(summary.capacity_ratio >= 0.85, "{servers} {seed}: {summary:?}");
+            assert!(summary.queue_length <= f64::from(servers) + 2.0, "{servers} {seed}: {summary:?}");
         }
     }
 }
@@ -205,19 +206,19 @@ fn doubled_service_time_is_not_congestion() {
 #[test]
 fn low_traffic_leaves_the_limit_unchanged() {
     for clients in 1..4 {
-        let healthy = origin(16, ServiceTime::Noisy(0.1));
-        let slow = origin(16, ServiceTime::Noisy(1.0));
+        let healthy = origin(16, ServiceTime::Uniform(0.1));
+        let slow = origin(16, ServiceTime::Uniform(1.0));
         let seconds = simulate(1, 120, &[(0, healthy, 200), (30, healthy, clients), (60, slow, clients)]);
-        let limits: Vec<_> = seconds[35..].iter().map(|second| second.pace.limit).collect();
+        let limits: Vec<_> = seconds[35..].iter().map(|second| second.limits.limit).collect();
         assert!(limits.windows(2).all(|pair| pair[0] == pair[1]), "{limits:?}");
     }
 }
 
 #[test]
 fn hung_origin_lowers_the_limit_until_recovery() {
-    let healthy = Origin { queue_timeout: Duration::from_secs(2), ..origin(16, ServiceTime::Noisy(0.1)) };
-    let hung = Origin { servers: 0, ..healthy };
+    let healthy = SimulatedOrigin { queue_timeout: Duration::from_secs(2), ..origin(16, ServiceTime::Uniform(0.1)) };
+    let hung = SimulatedOrigin { servers: 0, ..healthy };
     let seconds = simulate(7, 90, &[(0, healthy, 200), (30, hung, 200), (50, healthy, 200)]);
-    assert!(seconds[49].pace.limit <= Some(2), "{:?}", seconds[49]);
-    assert!(Summary::of(&seconds[65..]).share > 0.9);
+    assert!(seconds[49].limits.limit <= Some(2), "{:?}", seconds[49]);
+    assert!(Summary::from_stats(&seconds[65..]).capacity_ratio > 0.9);
 }
