@@ -6,24 +6,24 @@
 --
 -- Amounts are whole milli-units and times are microseconds: a double represents both exactly (up to 2^53).
 -- One hash contains the state of a quota: it is kept, lost, evicted and restored as a whole, in one slot of a cluster.
---   q              run phase since before last   run id of the server, recovery phase, and the last ordinal
---   g HOLDER       heard round seq closed        an incarnation: time of its last call, round of its last full report
---   w ID           starts ends back ordinal      a window
---   h ID HOLDER    held taken share expects      units of that incarnation in that window, and its forecast demand
---   c ID           milli                         a manual correction
+--   q              run_id phase recovery_start last_call_before_loss last_ordinal
+--   g HOLDER       last_call reported_recovery seq closed      an incarnation, and the recovery of its last full report
+--   w ID           starts ends lookback is_ordinal             a window
+--   h ID HOLDER    held taken fallback expected_demand         units of that incarnation in that window
+--   c ID           milli                                       a manual correction
 local key = KEYS[1]
-local op, me, seq = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local settle, alive, ahead, grace, silent =
+local operation, own_holder, seq = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local recovery_grace, liveness_window, max_lead, grace, takeover_after =
   tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local heirs_of, id, starts, ends = ARGV[9], ARGV[10], tonumber(ARGV[11]), tonumber(ARGV[12])
-local back, ordinal, limit = tonumber(ARGV[13]), ARGV[14] == '1', tonumber(ARGV[15])
-local taken, held, wanted, soon = tonumber(ARGV[16]), tonumber(ARGV[17]), tonumber(ARGV[18]), tonumber(ARGV[19])
-local share_known, shares, answered = tonumber(ARGV[20]), ARGV[21] == '1', ARGV[22] == '1'
-local told, used, expects = ARGV[23], tonumber(ARGV[24]), tonumber(ARGV[25])
+local predecessor_list, window_id, starts, ends = ARGV[9], ARGV[10], tonumber(ARGV[11]), tonumber(ARGV[12])
+local lookback, is_ordinal, limit = tonumber(ARGV[13]), ARGV[14] == '1', tonumber(ARGV[15])
+local taken, held, wanted, urgent = tonumber(ARGV[16]), tonumber(ARGV[17]), tonumber(ARGV[18]), tonumber(ARGV[19])
+local known_fallback, fallback_enabled, reply_received = tonumber(ARGV[20]), ARGV[21] == '1', ARGV[22] == '1'
+local reported_state, used, expected_demand = ARGV[23], tonumber(ARGV[24]), tonumber(ARGV[25])
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 local DAY = 86400000000
 
 -- Lua would format large numbers as 9.007e15.
@@ -31,17 +31,17 @@ local function int(number)
   return string.format('%.0f', number)
 end
 
-local function moment(number)
+local function format_time(number)
   return number and int(number) or '-'
 end
 
 -- Stored state --------------------------------------------------------------------------------------------------------
 
-local quota, gates, windows = nil, {}, {}
-local changed, gone = {}, {}
+local quota, incarnations, windows = nil, {}, {}
+local changed_fields, deleted_fields = {}, {}
 
-local function window_of(name)
-  windows[name] = windows[name] or { back = 0, holders = {} }
+local function ensure_window(name)
+  windows[name] = windows[name] or { lookback = 0, leases = {} }
   return windows[name]
 end
 
@@ -50,404 +50,451 @@ for i = 1, #fields, 2 do
   local kind, name, holder = string.match(fields[i], '^(%a) ?(%S*) ?(%S*)$')
   local a, b, c, d, e = string.match(fields[i + 1], '^(%S+) ?(%S*) ?(%S*) ?(%S*) ?(%S*)$')
   if kind == 'q' then
-    quota = { run = a, phase = b, since = tonumber(c), before = tonumber(d), last = tonumber(e) }
+    quota = {
+      run_id = a,
+      phase = b,
+      recovery_start = tonumber(c),
+      last_call_before_loss = tonumber(d),
+      last_ordinal = tonumber(e),
+    }
   elseif kind == 'g' then
-    gates[name] = { heard = tonumber(a), round = tonumber(b), seq = tonumber(c), closed = d == '1' }
+    incarnations[name] =
+      { last_call = tonumber(a), reported_recovery = tonumber(b), seq = tonumber(c), closed = d == '1' }
   elseif kind == 'w' then
-    local window = window_of(name)
-    window.starts, window.ends, window.back, window.ordinal = tonumber(a), tonumber(b), tonumber(c), d == '1'
+    local window = ensure_window(name)
+    window.starts, window.ends, window.lookback, window.is_ordinal = tonumber(a), tonumber(b), tonumber(c), d == '1'
   elseif kind == 'h' then
-    window_of(name).holders[holder] =
-      { held = tonumber(a), taken = tonumber(b), share = tonumber(c), expects = tonumber(d) or 0 }
+    ensure_window(name).leases[holder] =
+      { held = tonumber(a), taken = tonumber(b), fallback = tonumber(c), expected_demand = tonumber(d) or 0 }
   elseif kind == 'c' then
-    window_of(name).correction = tonumber(a)
+    ensure_window(name).correction = tonumber(a)
   end
 end
 
-local function put_gate(name)
-  local gate = gates[name]
-  changed['g ' .. name] = table.concat({ int(gate.heard), int(gate.round), int(gate.seq), gate.closed and '1' or '0' }, ' ')
+local function store_incarnation(name)
+  local incarnation = incarnations[name]
+  changed_fields['g ' .. name] = table.concat({
+    int(incarnation.last_call),
+    int(incarnation.reported_recovery),
+    int(incarnation.seq),
+    incarnation.closed and '1' or '0',
+  }, ' ')
 end
 
-local function put_window(name)
+local function store_window(name)
   local window = windows[name]
-  changed['w ' .. name] =
-    table.concat({ moment(window.starts), moment(window.ends), int(window.back), window.ordinal and '1' or '0' }, ' ')
+  changed_fields['w ' .. name] = table.concat({
+    format_time(window.starts),
+    format_time(window.ends),
+    int(window.lookback),
+    window.is_ordinal and '1' or '0',
+  }, ' ')
 end
 
-local function put_hold(name, holder)
-  local hold = windows[name].holders[holder]
-  changed['h ' .. name .. ' ' .. holder] =
-    table.concat({ int(hold.held), int(hold.taken), int(hold.share), int(hold.expects) }, ' ')
+local function store_lease(name, holder)
+  local lease = windows[name].leases[holder]
+  changed_fields['h ' .. name .. ' ' .. holder] =
+    table.concat({ int(lease.held), int(lease.taken), int(lease.fallback), int(lease.expected_demand) }, ' ')
 end
 
-local function drop(field)
-  changed[field] = nil
-  gone[#gone + 1] = field
+local function delete_field(field)
+  changed_fields[field] = nil
+  deleted_fields[#deleted_fields + 1] = field
 end
 
--- Returns the last time at which the window overlaps another; nil while it is not open.
-local function weighs_until(window)
-  return window.ends and window.ends + window.back * (window.ends - window.starts)
+-- Returns the time until which usage of the window counts in it or in later windows; nil while it is not open.
+local function counts_until(window)
+  return window.ends and window.ends + window.lookback * (window.ends - window.starts)
 end
 
--- Writes first: without memory, or on a replica, the write fails and nothing has changed.
-local function remember()
-  changed['q'] =
-    table.concat({ quota.run, quota.phase, int(quota.since), int(quota.before), int(quota.last) }, ' ')
-  local flat = {}
-  for field, value in pairs(changed) do
-    flat[#flat + 1] = field
-    flat[#flat + 1] = value
+-- Writes before it deletes: if the server is out of memory or is a replica, the write fails and nothing has changed.
+local function write_changes()
+  changed_fields['q'] = table.concat({
+    quota.run_id,
+    quota.phase,
+    int(quota.recovery_start),
+    int(quota.last_call_before_loss),
+    int(quota.last_ordinal),
+  }, ' ')
+  local arguments = {}
+  for field, value in pairs(changed_fields) do
+    arguments[#arguments + 1] = field
+    arguments[#arguments + 1] = value
   end
-  for from = 1, #flat, 1000 do
-    redis.call('HSET', key, unpack(flat, from, math.min(from + 999, #flat)))
+  for from = 1, #arguments, 1000 do
+    redis.call('HSET', key, unpack(arguments, from, math.min(from + 999, #arguments)))
   end
-  for from = 1, #gone, 1000 do
-    redis.call('HDEL', key, unpack(gone, from, math.min(from + 999, #gone)))
+  for from = 1, #deleted_fields, 1000 do
+    redis.call('HDEL', key, unpack(deleted_fields, from, math.min(from + 999, #deleted_fields)))
   end
-  local forget, open = now, false
+  local expires_at, has_unopened_window = now, false
   for _, window in pairs(windows) do
-    local last = weighs_until(window)
-    open = open or not last
-    forget = math.max(forget, last or 0)
+    local counted_until = counts_until(window)
+    has_unopened_window = has_unopened_window or not counted_until
+    expires_at = math.max(expires_at, counted_until or 0)
   end
-  if open then
+  if has_unopened_window then
     redis.call('PERSIST', key)
   else
-    -- A week longer, so that a quota that is idle over a holiday needs no recovery.
-    redis.call('PEXPIREAT', key, int(math.floor((forget + 7 * DAY) / 1000)))
+    -- Keep the state for another week, so that a quota that is idle over a holiday needs no recovery.
+    redis.call('PEXPIREAT', key, int(math.floor((expires_at + 7 * DAY) / 1000)))
   end
 end
 
 -- Recovery ------------------------------------------------------------------------------------------------------------
 
 -- State was lost, or may have been: every live instance must report its state before more is granted.
-local function begin_round(phase)
-  quota.run, quota.phase, quota.since = run, phase, now
-  for _, gate in pairs(gates) do
-    quota.before = math.max(quota.before, gate.heard)
+local function begin_recovery(phase)
+  quota.run_id, quota.phase, quota.recovery_start = run_id, phase, now
+  for _, incarnation in pairs(incarnations) do
+    quota.last_call_before_loss = math.max(quota.last_call_before_loss, incarnation.last_call)
   end
 end
 
 if not quota then
-  quota = { last = 0, before = 0 }
-  begin_round('settling')
-elseif quota.run ~= run then
-  begin_round('confirming')
+  quota = { last_ordinal = 0, last_call_before_loss = 0 }
+  begin_recovery('settling')
+elseif quota.run_id ~= run_id then
+  begin_recovery('confirming')
 end
 
-local myself = gates[me] or { heard = now, round = 0, seq = 0, closed = false }
--- A later call on another connection has overtaken this one: its sender has dropped it.
-if op ~= 'correct' and seq <= myself.seq then
+local own_incarnation = incarnations[own_holder]
+  or { last_call = now, reported_recovery = 0, seq = 0, closed = false }
+-- A later call on another connection has overtaken this one: the instance no longer waits for its reply.
+if operation ~= 'correct' and seq <= own_incarnation.seq then
   return { 'stale' }
 end
 
-local heirs = {}
-for name in string.gmatch(heirs_of, '[^,]+') do
-  heirs[name] = true
+local predecessors = {}
+for name in string.gmatch(predecessor_list, '[^,]+') do
+  predecessors[name] = true
 end
 
 -- Evict windows whose usage has expired, and idle instances.
 for name, window in pairs(windows) do
-  local last = weighs_until(window)
-  if last and now > last + grace then
-    drop('w ' .. name)
-    drop('c ' .. name)
-    for holder in pairs(window.holders) do
-      drop('h ' .. name .. ' ' .. holder)
+  local counted_until = counts_until(window)
+  if counted_until and now > counted_until + grace then
+    delete_field('w ' .. name)
+    delete_field('c ' .. name)
+    for holder in pairs(window.leases) do
+      delete_field('h ' .. name .. ' ' .. holder)
     end
     windows[name] = nil
   end
 end
-for name, gate in pairs(gates) do
-  local holds = name == me
+for name, incarnation in pairs(incarnations) do
+  local has_lease = name == own_holder
   for _, window in pairs(windows) do
-    holds = holds or window.holders[name] ~= nil
+    has_lease = has_lease or window.leases[name] ~= nil
   end
-  if not holds and now > gate.heard + DAY then
-    drop('g ' .. name)
-    gates[name] = nil
+  if not has_lease and now > incarnation.last_call + DAY then
+    delete_field('g ' .. name)
+    incarnations[name] = nil
   end
 end
 
 -- Find the window. First-use windows are numbered here, because an instance may have missed some.
-if ordinal then
+if is_ordinal then
   for name, window in pairs(windows) do
-    if starts and window.ordinal and window.starts and math.abs(window.starts - starts) <= 1 then
-      id = name
+    if starts and window.is_ordinal and window.starts and math.abs(window.starts - starts) <= 1 then
+      window_id = name
     end
   end
-  if not windows[id] and quota.last > tonumber(id) then
-    local latest = windows[int(quota.last)]
-    local over = not latest or (latest.ends and now >= latest.ends)
-    return { 'behind', int(over and quota.last + 1 or quota.last) }
+  if not windows[window_id] and quota.last_ordinal > tonumber(window_id) then
+    local latest_window = windows[int(quota.last_ordinal)]
+    local has_ended = not latest_window or (latest_window.ends and now >= latest_window.ends)
+    return { 'behind', int(has_ended and quota.last_ordinal + 1 or quota.last_ordinal) }
   end
-  quota.last = math.max(quota.last, tonumber(id))
+  quota.last_ordinal = math.max(quota.last_ordinal, tonumber(window_id))
 end
-local is_new = not windows[id]
-local window = window_of(id)
+local is_new = not windows[window_id]
+local window = ensure_window(window_id)
 if is_new or (not window.starts and starts) then
-  window.starts, window.ends, window.back, window.ordinal = starts, ends, back, ordinal
-  put_window(id)
+  window.starts, window.ends, window.lookback, window.is_ordinal = starts, ends, lookback, is_ordinal
+  store_window(window_id)
 end
 
--- The instance has a lease that is missing here: it was lost, and other leases may have been lost, too.
-local mine = window.holders[me]
-local claim = held + share_known
-local weighs = not window.ends or now < weighs_until(window)
-local forgotten = answered and weighs and claim > 0 and (not mine or mine.held + mine.share < claim)
-if forgotten and op == 'lease' then
+-- The instance has a lease that the server does not have: it was lost, and other leases may have been lost, too.
+local own_lease = window.leases[own_holder]
+local claimed_units = held + known_fallback
+local still_counts = not window.ends or now < counts_until(window)
+local lease_lost = reply_received and still_counts and claimed_units > 0
+  and (not own_lease or own_lease.held + own_lease.fallback < claimed_units)
+if lease_lost and operation == 'lease' then
   if quota.phase == 'open' then
-    begin_round('confirming')
+    begin_recovery('confirming')
   elseif quota.phase == 'settling' then
     quota.phase = 'confirming'
   end
 end
 
-local asked_to_tell = quota.phase ~= 'open' and myself.round ~= quota.since and op == 'lease'
-if asked_to_tell and told == '-' then
-  changed, gone = {}, {}
-  remember()
-  return { 'tell' }
+local report_requested = quota.phase ~= 'open' and own_incarnation.reported_recovery ~= quota.recovery_start
+  and operation == 'lease'
+if report_requested and reported_state == '-' then
+  changed_fields, deleted_fields = {}, {}
+  write_changes()
+  return { 'report' }
 end
 
-if asked_to_tell then
-  for entry in string.gmatch(told, '[^;]+') do
+if report_requested then
+  for entry in string.gmatch(reported_state, '[^;]+') do
     local kind, name, a, b, c, d, e = string.match(entry, '^(%a) (%S+) (%S+) ?(%S*) ?(%S*) ?(%S*) ?(%S*)$')
     if kind == 'w' then
-      local known = windows[name]
-      local other = { starts = tonumber(a), ends = tonumber(b), back = tonumber(c), ordinal = d == '1' }
-      local last = weighs_until(other)
-      if (not last or now <= last + grace) and (not known or not known.starts) then
-        other.holders, other.correction = known and known.holders or {}, known and known.correction
-        windows[name] = other
-        put_window(name)
-        if other.ordinal then
-          quota.last = math.max(quota.last, tonumber(name))
+      local existing_window = windows[name]
+      local reported_window =
+        { starts = tonumber(a), ends = tonumber(b), lookback = tonumber(c), is_ordinal = d == '1' }
+      local counted_until = counts_until(reported_window)
+      local is_missing = not existing_window or not existing_window.starts
+      if (not counted_until or now <= counted_until + grace) and is_missing then
+        reported_window.leases = existing_window and existing_window.leases or {}
+        reported_window.correction = existing_window and existing_window.correction
+        windows[name] = reported_window
+        store_window(name)
+        if reported_window.is_ordinal then
+          quota.last_ordinal = math.max(quota.last_ordinal, tonumber(name))
         end
       end
     elseif kind == 'c' and windows[name] then
       windows[name].correction = math.max(tonumber(a), windows[name].correction or tonumber(a))
-      changed['c ' .. name] = int(windows[name].correction)
+      changed_fields['c ' .. name] = int(windows[name].correction)
     elseif kind == 'h' and windows[name] then
-      local hold = windows[name].holders[a] or { held = 0, taken = 0, share = 0, expects = 0 }
-      hold.held, hold.taken, hold.share =
-        math.max(hold.held, tonumber(b)), math.max(hold.taken, tonumber(c)), math.max(hold.share, tonumber(d))
-      -- The instance's own values follow below, per window; until then the maximum of both counts.
-      windows[name].holders[a] = hold
-      put_hold(name, a)
-      if quota.phase == 'settling' and hold.held + hold.share > 0 then
+      local lease = windows[name].leases[a] or { held = 0, taken = 0, fallback = 0, expected_demand = 0 }
+      lease.held, lease.taken, lease.fallback =
+        math.max(lease.held, tonumber(b)), math.max(lease.taken, tonumber(c)), math.max(lease.fallback, tonumber(d))
+      -- Use the maximum of the stored and reported values. Calls of the instance replace its own values, per window.
+      windows[name].leases[a] = lease
+      store_lease(name, a)
+      if quota.phase == 'settling' and lease.held + lease.fallback > 0 then
         quota.phase = 'confirming'
       end
     elseif kind == 'g' then
-      -- Times of last calls date from before the loss, whichever instance reports them.
-      quota.before = math.max(quota.before, tonumber(a))
-      local gate = gates[name] or { heard = 0, round = 0, seq = 0, closed = b == '1' }
-      if name ~= me and tonumber(a) > gate.heard then
-        gate.heard, gate.closed = tonumber(a), b == '1'
+      -- Reported times of last calls are from before the loss, whichever instance reports them.
+      quota.last_call_before_loss = math.max(quota.last_call_before_loss, tonumber(a))
+      local incarnation = incarnations[name] or { last_call = 0, reported_recovery = 0, seq = 0, closed = b == '1' }
+      if name ~= own_holder and tonumber(a) > incarnation.last_call then
+        incarnation.last_call, incarnation.closed = tonumber(a), b == '1'
       end
-      if name ~= me then
-        gates[name] = gate
-        put_gate(name)
+      if name ~= own_holder then
+        incarnations[name] = incarnation
+        store_incarnation(name)
       end
     end
   end
-  window = windows[id]
+  window = windows[window_id]
 end
 
-gates[me] = myself
-if op == 'lease' then
-  myself.round = quota.since
+incarnations[own_holder] = own_incarnation
+if operation == 'lease' then
+  own_incarnation.reported_recovery = quota.recovery_start
 end
-if op ~= 'correct' then
-  myself.heard, myself.seq, myself.closed = now, seq, op == 'close'
-  put_gate(me)
+if operation ~= 'correct' then
+  own_incarnation.last_call, own_incarnation.seq, own_incarnation.closed = now, seq, operation == 'close'
+  store_incarnation(own_holder)
 end
 
--- Earlier incarnations with recorded usage: their held units are exactly those requested now. Nothing is inherited
--- while another process sends calls in their name (a copied state directory).
-for name in pairs(heirs) do
-  local gate, hold = gates[name], window.holders[name]
-  local rests = not gate or gate.closed or now > gate.heard + silent
-  if gate and gate.round ~= quota.since and rests then
-    gate.round = quota.since
-    put_gate(name)
+-- Remove leases of predecessors with recorded usage: this call requests exactly the units that they held. A lease is
+-- not taken over while another process still sends calls as that predecessor (a copied state directory).
+for name in pairs(predecessors) do
+  local incarnation, lease = incarnations[name], window.leases[name]
+  local is_inactive = not incarnation or incarnation.closed or now > incarnation.last_call + takeover_after
+  if incarnation and incarnation.reported_recovery ~= quota.recovery_start and is_inactive then
+    incarnation.reported_recovery = quota.recovery_start
+    store_incarnation(name)
   end
-  if hold and rests and hold.taken <= taken then
-    window.holders[name] = nil
-    drop('h ' .. id .. ' ' .. name)
+  if lease and is_inactive and lease.taken <= taken then
+    window.leases[name] = nil
+    delete_field('h ' .. window_id .. ' ' .. name)
   end
 end
 
--- Instances that must still report. Instances that were silent long before the loss count with their stored state.
-local waiting = {}
+-- Find the incarnations that must still report. Of one that had sent no call long before the loss, the stored state
+-- counts.
+local missing_holders = {}
 if quota.phase ~= 'open' then
-  for name, gate in pairs(gates) do
-    if not gate.closed and gate.round ~= quota.since and gate.heard > quota.before - alive then
-      waiting[#waiting + 1] = name
+  for name, incarnation in pairs(incarnations) do
+    if
+      not incarnation.closed
+      and incarnation.reported_recovery ~= quota.recovery_start
+      and incarnation.last_call > quota.last_call_before_loss - liveness_window
+    then
+      missing_holders[#missing_holders + 1] = name
     end
   end
-  if now >= quota.since + settle and #waiting == 0 then
+  if now >= quota.recovery_start + recovery_grace and #missing_holders == 0 then
     quota.phase = 'open'
   end
 end
 
 -- Grant ---------------------------------------------------------------------------------------------------------------
 
--- Returns true if the usage of one window counts in the other. It does within reach of a sliding window, and if the
+-- Returns true if the usage of `source` counts in `target`. It does within the lookback of a sliding window, and if the
 -- windows overlap in time because the rules have changed.
-local function weighs_on(one, other)
-  if one == other or not one.starts or not other.starts or one.ordinal or other.ordinal then
+local function counts_in(source, target)
+  if source == target or not source.starts or not target.starts or source.is_ordinal or target.is_ordinal then
     return false
   end
-  local length = other.ends - other.starts
-  local first = other.starts - other.back * length - length / 2
-  local is_before = other.back > 0 and one.starts < other.starts and one.starts > first
-  return is_before or (one.starts < other.ends and one.ends > other.starts)
+  local length = target.ends - target.starts
+  local earliest_start = target.starts - target.lookback * length - length / 2
+  local in_lookback = target.lookback > 0 and source.starts < target.starts and source.starts > earliest_start
+  return in_lookback or (source.starts < target.ends and source.ends > target.starts)
 end
 
-local function is_there(name)
-  local gate = gates[name]
-  return gate and not gate.closed and now - gate.heard < alive
+local function is_live(name)
+  local incarnation = incarnations[name]
+  return incarnation and not incarnation.closed and now - incarnation.last_call < liveness_window
 end
 
--- Returns the held and taken units of a window, except those of this instance in the requested window.
-local function weight(one)
-  local all, known = one.correction or 0, one.correction or 0
-  for holder, hold in pairs(one.holders) do
-    if one ~= window or holder ~= me then
-      all, known = all + hold.held + hold.share, known + hold.taken
+-- Returns the held units (with fallback) and the taken units of a window, except those of this incarnation in the
+-- requested window.
+local function units_in(counted_window)
+  local held_sum, taken_sum = counted_window.correction or 0, counted_window.correction or 0
+  for holder, lease in pairs(counted_window.leases) do
+    if counted_window ~= window or holder ~= own_holder then
+      held_sum, taken_sum = held_sum + lease.held + lease.fallback, taken_sum + lease.taken
     end
   end
-  return all, known
+  return held_sum, taken_sum
 end
 
-local function weight_on(one)
-  local all, known = weight(one)
+-- Returns the same sums for a window together with all windows that count in it.
+local function units_counting_in(target)
+  local held_sum, taken_sum = units_in(target)
   for _, other in pairs(windows) do
-    if weighs_on(other, one) then
-      local more, more_known = weight(other)
-      all, known = all + more, known + more_known
+    if counts_in(other, target) then
+      local other_held, other_taken = units_in(other)
+      held_sum, taken_sum = held_sum + other_held, taken_sum + other_taken
     end
   end
-  return all, known
+  return held_sum, taken_sum
 end
 
-local elsewhere, taken_elsewhere = weight_on(window)
+local held_by_others, taken_by_others = units_counting_in(window)
 
-if op == 'correct' then
-  local missing = used - taken_elsewhere
+if operation == 'correct' then
+  local difference = used - taken_by_others
   local correction = window.correction or 0
-  if missing < 0 then
-    correction = correction + missing
-  elseif missing > taken then
-    correction = correction + missing - taken
+  if difference < 0 then
+    correction = correction + difference
+  elseif difference > taken then
+    correction = correction + difference - taken
   end
   window.correction = correction
-  changed['c ' .. id] = int(correction)
-  -- The administrator's correction overrides instances that do not return.
-  for _, name in ipairs(waiting) do
-    gates[name].heard = 0
-    put_gate(name)
+  changed_fields['c ' .. window_id] = int(correction)
+  -- A manual correction ends the wait for incarnations that have not reported.
+  for _, name in ipairs(missing_holders) do
+    incarnations[name].last_call = 0
+    store_incarnation(name)
   end
   quota.phase = 'open'
-  remember()
+  write_changes()
   return { 'ok' }
 end
 
-local gate_count = 0
-for name in pairs(gates) do
-  if is_there(name) then
-    gate_count = gate_count + 1
+local live_count = 0
+for name in pairs(incarnations) do
+  if is_live(name) then
+    live_count = live_count + 1
   end
 end
 
-local over = window.ends and now >= window.ends
-local early = window.starts and window.starts > now + ahead
-local unsure = quota.phase ~= 'open'
-if unsure and quota.phase == 'confirming' and window.starts then
+local has_ended = window.ends and now >= window.ends
+local is_too_early = window.starts and window.starts > now + max_lead
+local is_recovering = quota.phase ~= 'open'
+if is_recovering and quota.phase == 'confirming' and window.starts then
   -- A window further ahead than the maximum lead cannot have been leased before the loss.
-  unsure = window.starts - window.back * (window.ends - window.starts) <= quota.since + ahead
+  is_recovering = window.starts - window.lookback * (window.ends - window.starts) <= quota.recovery_start + max_lead
 end
 
--- Taken units cannot be undone, and returned units are no longer used since before the call.
-local base = math.max(taken, math.min(held, wanted))
-local free = limit - elsewhere - base
-for _, later in pairs(windows) do
-  if weighs_on(window, later) then
-    free = math.min(free, limit - weight_on(later) - base)
+-- Taken units cannot be returned. The instance stopped using returned units before it sent the call.
+local retained = math.max(taken, math.min(held, wanted))
+local free = limit - held_by_others - retained
+for _, later_window in pairs(windows) do
+  if counts_in(window, later_window) then
+    free = math.min(free, limit - units_counting_in(later_window) - retained)
   end
 end
 
-local grant, share = 0, math.min(share_known, math.max(free, 0))
-if op == 'close' then
-  share_known, share = 0, 0
-elseif not (over or early or unsure) then
-  local room = math.max(free - share_known, 0)
-  grant = math.min(math.max(wanted - base, 0), room)
-  if gate_count > 1 and grant > room / 2 then
-    -- Leave units for the others: grant the urgent need at once, or an equal part.
-    local need = math.min(math.max(taken + soon - base, 0), room)
-    grant = math.min(grant, math.max(need, math.floor(room / gate_count)))
+local grant, fallback = 0, math.min(known_fallback, math.max(free, 0))
+if operation == 'close' then
+  known_fallback, fallback = 0, 0
+elseif not (has_ended or is_too_early or is_recovering) then
+  local grantable = math.max(free - known_fallback, 0)
+  grant = math.min(math.max(wanted - retained, 0), grantable)
+  if live_count > 1 and grant > grantable / 2 then
+    -- Leave units for other instances: grant the urgent units, or an equal part if that is more.
+    local urgent_need = math.min(math.max(taken + urgent - retained, 0), grantable)
+    grant = math.min(grant, math.max(urgent_need, math.floor(grantable / live_count)))
   end
-  local rest = math.max(free - grant, 0)
-  share = 0
-  if shares and rest >= limit / 100 then
-    share = math.floor(rest / 2 / gate_count)
+  local remaining = math.max(free - grant, 0)
+  fallback = 0
+  if fallback_enabled and remaining >= limit / 100 then
+    fallback = math.floor(remaining / 2 / live_count)
   end
 end
 
--- The instance may still use the fallback last reported to it. Release it only after a call that reports the new one.
-window.holders[me] = { held = base + grant, taken = taken, expects = expects, share = math.max(share_known, share) }
-put_hold(id, me)
-remember()
+-- The instance may still use the fallback of its last reply. Release it only after a call that contains the new one.
+window.leases[own_holder] = {
+  held = retained + grant,
+  taken = taken,
+  expected_demand = expected_demand,
+  fallback = math.max(known_fallback, fallback),
+}
+store_lease(window_id, own_holder)
+write_changes()
 
 -- Reply ---------------------------------------------------------------------------------------------------------------
 
-local lost, withheld, expected_elsewhere = 0, 0, 0
-local gate_name = string.match(me, '^[^.]+')
-for holder, hold in pairs(window.holders) do
-  local is_ours, untaken = string.match(holder, '^[^.]+') == gate_name, math.max(hold.held + hold.share - hold.taken, 0)
-  if is_ours and holder ~= me and not heirs[holder] then
+local lost, held_by_dead, expected_by_others = 0, 0, 0
+local instance_name = string.match(own_holder, '^[^.]+')
+for holder, lease in pairs(window.leases) do
+  local is_same_instance = string.match(holder, '^[^.]+') == instance_name
+  local untaken = math.max(lease.held + lease.fallback - lease.taken, 0)
+  if is_same_instance and holder ~= own_holder and not predecessors[holder] then
     lost = lost + untaken
   end
   -- Clients of an exited instance use other instances, so its forecast is dropped; no instance can use its units.
-  if not is_there(holder) then
-    withheld = withheld + untaken
-  elseif not is_ours then
-    expected_elsewhere = expected_elsewhere + hold.expects
+  if not is_live(holder) then
+    held_by_dead = held_by_dead + untaken
+  elseif not is_same_instance then
+    expected_by_others = expected_by_others + lease.expected_demand
   end
 end
 
-local everything = {}
-for name, gate in pairs(gates) do
-  everything[#everything + 1] = table.concat({ 'g', name, int(gate.heard), gate.closed and '1' or '0' }, ' ')
+local quota_state = {}
+for name, incarnation in pairs(incarnations) do
+  quota_state[#quota_state + 1] =
+    table.concat({ 'g', name, int(incarnation.last_call), incarnation.closed and '1' or '0' }, ' ')
 end
-for name, one in pairs(windows) do
-  everything[#everything + 1] =
-    table.concat({ 'w', name, moment(one.starts), moment(one.ends), int(one.back), one.ordinal and '1' or '0' }, ' ')
-  if one.correction then
-    everything[#everything + 1] = table.concat({ 'c', name, int(one.correction) }, ' ')
+for name, stored_window in pairs(windows) do
+  quota_state[#quota_state + 1] = table.concat({
+    'w',
+    name,
+    format_time(stored_window.starts),
+    format_time(stored_window.ends),
+    int(stored_window.lookback),
+    stored_window.is_ordinal and '1' or '0',
+  }, ' ')
+  if stored_window.correction then
+    quota_state[#quota_state + 1] = table.concat({ 'c', name, int(stored_window.correction) }, ' ')
   end
-  for holder, hold in pairs(one.holders) do
-    everything[#everything + 1] =
-      table.concat({ 'h', name, holder, int(hold.held), int(hold.taken), int(hold.share) }, ' ')
+  for holder, lease in pairs(stored_window.leases) do
+    quota_state[#quota_state + 1] =
+      table.concat({ 'h', name, holder, int(lease.held), int(lease.taken), int(lease.fallback) }, ' ')
   end
 end
 
 return {
-  (over and 'over') or (early and 'early') or (unsure and 'unsure') or 'ok',
-  int(base + grant),
-  int(share),
-  int(math.max(elsewhere, 0)),
-  int(math.max(taken_elsewhere, 0)),
+  (has_ended and 'over') or (is_too_early and 'early') or (is_recovering and 'unsure') or 'ok',
+  int(retained + grant),
+  int(fallback),
+  int(math.max(held_by_others, 0)),
+  int(math.max(taken_by_others, 0)),
   int(lost),
-  int(withheld),
-  int(expected_elsewhere),
-  moment(window.starts),
-  moment(window.ends),
+  int(held_by_dead),
+  int(expected_by_others),
+  format_time(window.starts),
+  format_time(window.ends),
   int(now),
-  table.concat(waiting, ','),
-  table.concat(everything, ';'),
+  table.concat(missing_holders, ','),
+  table.concat(quota_state, ';'),
 }

@@ -56,7 +56,7 @@ impl ScriptReply {
         let Reply::List(list) = reply else { return None };
         let words: Vec<&str> = list.iter().map(Reply::text).collect::<Option<_>>()?;
         let status = match *words.first()? {
-            "tell" => return Some(Self::StateRequested),
+            "report" => return Some(Self::StateRequested),
             "behind" => return Some(Self::Superseded(words.get(1)?.parse().ok()?)),
             // A later call has overtaken this one: impossible, because this instance sends calls one after the other.
             "stale" => return None,

@@ -467,19 +467,31 @@ fn usage_never_exceeds_the_limit_in_any_scenario() {
 fn every_script_rule_is_necessary() {
     let redis = real::RedisServer::start(&[]);
     let rules = [
-        ("an overtaken call is executed", "and seq <= myself.seq then", "and seq < 0 then"),
+        ("an overtaken call is executed", "and seq <= own_incarnation.seq then", "and seq < 0 then"),
         (
             "fallback units are released before the instance confirms",
-            "share = math.max(share_known, share) }",
-            "share = share }",
+            "fallback = math.max(known_fallback, fallback),",
+            "fallback = fallback,",
         ),
-        ("no instance is waited for", "#waiting == 0 then", "true then"),
-        ("a server restart is not detected", "elseif quota.run ~= run then", "elseif false then"),
+        ("no instance is waited for", "#missing_holders == 0 then", "true then"),
+        ("a server restart is not detected", "elseif quota.run_id ~= run_id then", "elseif false then"),
         ("reports of other instances' units are ignored", "kind == 'h' and windows[name] then", "false then"),
-        ("later sub-windows are ignored", "free = math.min(free, limit - weight_on(later) - base)", ""),
-        ("earlier sub-windows are ignored", "if weighs_on(other, one) then", "if false then"),
-        ("reports of other instances' last calls are ignored", "tonumber(a) > gate.heard then", "false then"),
-        ("fallback units do not count for others", "all + hold.held + hold.share, known", "all + hold.held, known"),
+        (
+            "later sub-windows are ignored",
+            "free = math.min(free, limit - units_counting_in(later_window) - retained)",
+            "",
+        ),
+        ("earlier sub-windows are ignored", "if counts_in(other, target) then", "if false then"),
+        (
+            "reports of other instances' last calls are ignored",
+            "tonumber(a) > incarnation.last_call then",
+            "false then",
+        ),
+        (
+            "fallback units do not count for others",
+            "held_sum + lease.held + lease.fallback, taken_sum",
+            "held_sum + lease.held, taken_sum",
+        ),
     ];
     std::thread::scope(|scope| {
         for (number, (defect, rule, without)) in (1u64..).zip(rules) {
