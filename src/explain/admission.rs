@@ -156,7 +156,7 @@ fn remaining_step(input: &ExplainInput<'_>, snapshot: &QuotaSnapshot<'_>) -> Ste
         .with_quota(&quota.name)
         .with_rule(input.environment.quota_rule(snapshot.id, ".limit"))
         .with_number("limit", quota.limit.as_f64())
-        .with_number("left", left.as_f64())
+        .with_number("remaining", left.as_f64())
         .with_number("cost", snapshot.cost.as_f64())
         .with_number("resets_at", rfc3339(snapshot.resets_at))
 }

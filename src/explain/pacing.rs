@@ -123,7 +123,7 @@ fn with_plan(
         None => format!("the current plan would have used {planned} units of the window by now"),
     }];
     evidence.push(format!("{earmarked} are earmarked for unpaced classes"));
-    let mut step = step.with_number("planned", plan.planned.as_f64()).with_number("aside", plan.earmarked.as_f64());
+    let mut step = step.with_number("planned", plan.planned.as_f64()).with_number("earmarked", plan.earmarked.as_f64());
     let current = class_plan
         .and_then(|class_plan| Some((class_plan.admit_share?, class_plan.tokens?, class_plan.refill_per_hour?)));
     let replayed = allowance.map(|allowance| {
@@ -137,9 +137,9 @@ fn with_plan(
             share => format!("{}% of the requests of its class are admitted; {tokens_text}", percent(share)),
         });
         step = step
-            .with_number("share", share.ratio())
-            .with_number("purse", tokens.as_f64())
-            .with_number("per_hour", per_hour.as_f64());
+            .with_number("admit_share", share.ratio())
+            .with_number("tokens", tokens.as_f64())
+            .with_number("refill_per_hour", per_hour.as_f64());
     }
     if !pacing.enforce {
         evidence.push("not enforced (enforce: false)".to_owned());

@@ -127,7 +127,7 @@ fn other_position(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Opti
         "another position among the requests of its class, of which {}% are admitted now",
         percent(admit_share)
     );
-    Some(Remedy::new(ChangeKind::Position, message).with_number("let_through", admit_share.ratio()))
+    Some(Remedy::new(ChangeKind::Position, message).with_number("admit_share", admit_share.ratio()))
 }
 
 /// Returns a retry at a later time, if it would admit the request.

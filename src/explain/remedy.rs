@@ -23,7 +23,6 @@ pub enum ChangeKind {
     /// Lower usage of quotas.
     Used,
     /// Another position among the requests of a class, of which a share is admitted.
-    #[serde(rename = "turn")]
     Position,
     /// A later time.
     Time,

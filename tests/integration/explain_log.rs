@@ -111,9 +111,9 @@ fn pacing_refusal_shows_plan_numbers_and_remedies() {
         refused.step_by(10).find_map(limit_explanation).expect("a larger limit admits one request");
     let pacing = find_step(&explanation, "pacing");
     let numbers = &pacing["numbers"];
-    assert_eq!((&pacing["finding"], &numbers["share"]), (&json!("refused"), &json!(1.0)));
-    assert!(numbers["purse"].as_f64().is_some_and(|tokens| tokens < 1.0), "{pacing}");
-    assert!(numbers["per_hour"].as_f64().is_some_and(|rate| rate > 0.0), "{pacing}");
+    assert_eq!((&pacing["finding"], &numbers["admit_share"]), (&json!("refused"), &json!(1.0)));
+    assert!(numbers["tokens"].as_f64().is_some_and(|tokens| tokens < 1.0), "{pacing}");
+    assert!(numbers["refill_per_hour"].as_f64().is_some_and(|rate| rate > 0.0), "{pacing}");
     let page = fixture.explain_page(&location);
     for expected in
         ["is ahead of its plan: ", "are admitted while tokens last: its pacing bucket holds", "are earmarked for"]

@@ -49,7 +49,7 @@ fn partial_shed_refusal_explains_the_next_admission() {
     assert_admitted(&gateway, fetcher);
     let explanation = RefusalExplanation::from_response(&gateway, &assert_refused(&gateway, fetcher, "tier"));
     assert_eq!(explanation.deciding_rule("tier"), "quotas.api.tiers.feed.steps[0]");
-    assert_eq!(explanation.remedy_numbers("turn")["let_through"], 0.5);
+    assert_eq!(explanation.remedy_numbers("position")["admit_share"], 0.5);
     assert_admitted(&gateway, fetcher);
     assert_refused(&gateway, fetcher, "tier");
     gateway
@@ -99,7 +99,7 @@ fn ledger_refusal_explains_the_missing_lease() {
     let explanation = RefusalExplanation::from_response(&gateway, &refused);
     assert_eq!(explanation.deciding_rule("quota"), "quotas.api.limit");
     let step = explanation.find_step("quota");
-    assert!(step["numbers"]["left"].as_f64() >= Some(1.0), "units are left, but not leased: {step}");
+    assert!(step["numbers"]["remaining"].as_f64() >= Some(1.0), "units are left, but not leased: {step}");
     assert!(
         step["message"].as_str().is_some_and(|message| message.contains("the ledger has not leased enough")),
         "{step}"
@@ -124,7 +124,10 @@ fn pacing_refusal_explains_plan_and_class_remedies() {
     );
     let numbers = &explanation.find_step("pacing")["numbers"];
     assert_eq!((&numbers["mode"], &numbers["burst"], &numbers["planned"]), (&"even".into(), &5.0.into(), &50.0.into()));
-    assert_eq!((&numbers["purse"], &numbers["share"], &numbers["aside"]), (&0.0.into(), &1.0.into(), &0.0.into()));
+    assert_eq!(
+        (&numbers["tokens"], &numbers["admit_share"], &numbers["earmarked"]),
+        (&0.0.into(), &1.0.into(), &0.0.into())
+    );
     assert_eq!(explanation.remedy_numbers("class")["classes"], serde_json::json!(["person", "other"]));
     // The plan changes in the meantime: it includes the five admitted requests.
     gateway.clock.set(explanation.retry_time() + Duration::from_secs(60));
