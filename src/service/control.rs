@@ -1,4 +1,6 @@
-//! The control thread: the admin listener and all background tasks.
+//! The control thread: the admin listener and all background tasks, on one thread beside the workers.
+//!
+//! All of them end when the service shuts down.
 
 use super::{ExternalAccess, ServiceState, crawlers};
 use crate::admin::{self, AccessControl, GatewayApi};
@@ -12,48 +14,66 @@ use tracing::warn;
 /// Interval at which new demand observations are saved.
 const DEMAND_SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Runs the control thread: the admin listener and all background tasks.
+/// Runs the control thread until `shutdown`. Sends to `origin_resolved` after the first DNS lookup of the origin.
 pub(super) fn run(
     state: &Arc<ServiceState>,
     admin: Option<(TcpListener, AccessControl)>,
     range_refresher: RangeRefresher,
-    resolved: mpsc::Sender<()>,
+    origin_resolved: mpsc::Sender<()>,
     shutdown: oneshot::Receiver<()>,
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return warn!(%error, "Cannot start the control runtime: {error}"),
+        Err(error) => {
+            warn!(%error, "Cannot start the control runtime: {error}");
+            return;
+        }
     };
     runtime.block_on(async {
         if let Some((listener, access)) = admin {
-            let router = admin::router(Arc::clone(state) as Arc<dyn GatewayApi>, access);
-            match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => drop(tokio::spawn(admin::serve(listener, router, std::future::pending()))),
-                Err(error) => warn!(%error, "Cannot start the admin listener: {error}"),
-            }
+            spawn_admin_listener(state, listener, access);
         }
         tokio::spawn(crawlers::run_dns_verification(Arc::clone(state)));
         tokio::spawn(range_refresher.run());
-        let work = async move {
+        let state_tasks = async move {
             state.handle.resolve_origin().await;
-            let _ = resolved.send(());
-            let ExternalAccess { fetcher, allowed_addresses: reach } = &state.external;
-            let key_fetches = state.signatures.run_fetches(fetcher, *reach, || state.handle.uptime());
-            tokio::join!(
-                state.handle.run_maintenance(),
-                state.poll_address_lists(),
-                state.persist_demand_loop(),
-                key_fetches
-            );
+            // Fails if the start no longer waits for it.
+            let _ = origin_resolved.send(());
+            state.run_periodic_tasks().await;
         };
         tokio::select! {
-            () = work => {}
+            () = state_tasks => {}
             _ = shutdown => {}
         }
     });
 }
 
+/// Serves the admin API until the runtime is dropped.
+fn spawn_admin_listener(state: &Arc<ServiceState>, listener: TcpListener, access: AccessControl) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => {
+            warn!(%error, "Cannot start the admin listener: {error}");
+            return;
+        }
+    };
+    let router = admin::router(Arc::clone(state) as Arc<dyn GatewayApi>, access);
+    tokio::spawn(admin::serve(listener, router, std::future::pending()));
+}
+
 impl ServiceState {
+    /// Runs the tasks that use this state, until dropped.
+    async fn run_periodic_tasks(&self) {
+        let ExternalAccess { fetcher, allowed_addresses } = &self.external;
+        // Joined instead of spawned, because they borrow the state.
+        tokio::join!(
+            self.handle.run_maintenance(),
+            self.poll_address_lists(),
+            self.persist_demand_loop(),
+            self.signatures.run_fetches(fetcher, *allowed_addresses, || self.handle.uptime())
+        );
+    }
+
     /// Saves the learned demand periodically, until dropped.
     async fn persist_demand_loop(&self) {
         let mut ticks = tokio::time::interval(DEMAND_SAVE_INTERVAL);
@@ -63,7 +83,7 @@ impl ServiceState {
         }
     }
 
-    /// Saves the learned demand if it has changed.
+    /// Saves the learned demand if it has changed. A failure is only logged.
     pub(super) fn persist_demand(&self) {
         if let Err(error) = self.demand_store.save(&self.engine.learned_demand()) {
             warn!(%error, "Cannot save the demand history: {error}; keeping it in memory");

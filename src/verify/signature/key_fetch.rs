@@ -38,13 +38,14 @@ impl SignatureVerifier {
     }
 
     /// Fetches keys while it is polled: listed and unlisted agents concurrently, each kind one at a time.
-    pub(crate) async fn run_fetches(&self, fetcher: &Fetcher, reach: AllowedAddresses, uptime: impl Fn() -> Timestamp) {
-        let limits = FetchLimits {
-            max_bytes: MAX_DIRECTORY_BYTES,
-            timeout: FETCH_TIMEOUT,
-            max_redirects: 0,
-            allowed_addresses: reach,
-        };
+    pub(crate) async fn run_fetches(
+        &self,
+        fetcher: &Fetcher,
+        allowed_addresses: AllowedAddresses,
+        uptime: impl Fn() -> Timestamp,
+    ) {
+        let limits =
+            FetchLimits { max_bytes: MAX_DIRECTORY_BYTES, timeout: FETCH_TIMEOUT, max_redirects: 0, allowed_addresses };
         let fetch_loop = async |listing| {
             loop {
                 // Lifetime and retry count from here: the response delay is part of the age (RFC 9111 section 4.2.3).
