@@ -7,23 +7,19 @@ use crate::replay::summary::amount;
 pub(super) struct Scale {
     /// Quantity at its end.
     pub(super) max: f64,
+    /// Difference between two marks.
     step: f64,
 }
 
 impl Scale {
-    /// Creates an axis up to at least `max`, with about `steps` steps.
-    pub(super) fn up_to(max: f64, steps: f64) -> Self {
-        let rough = (max / steps).max(f64::MIN_POSITIVE);
-        let magnitude = 10_f64.powf(rough.log10().floor());
-        // A quantity that is always a whole number has only whole marks.
-        let is_whole = |step: &f64| magnitude < 1.0 || step.fract() == 0.0;
-        let mut steps = ROUND_STEPS.into_iter().map(|round| round * magnitude).filter(is_whole);
-        let step = steps.find(|step| *step >= rough * 0.999);
-        let step = if max > 0.0 { step.unwrap_or(rough) } else { 1.0 };
-        Self { max: (max / step - 0.001).ceil().max(1.0) * step, step }
+    /// Creates an axis from 0 to the first mark at or above `max`, with about `step_count` steps.
+    pub(super) fn up_to(max: f64, step_count: f64) -> Self {
+        let step = if max > 0.0 { round_step(max / step_count) } else { 1.0 };
+        let steps_to_max = (max / step - ROUNDING_TOLERANCE).ceil().max(1.0);
+        Self { max: steps_to_max * step, step }
     }
 
-    /// Creates an axis for shares from 0 to 1.
+    /// Creates an axis for shares, from 0 to 1, with a mark at one half.
     pub(super) const fn shares() -> Self {
         Self { max: 1.0, step: 0.5 }
     }
@@ -36,12 +32,26 @@ impl Scale {
     /// Returns the marks with their labels, from the bottom.
     pub(super) fn ticks(self) -> Vec<(f64, String)> {
         let count = (self.max / self.step).round() as u32;
-        (0..=count).map(|mark| f64::from(mark) * self.step).map(|mark| (mark, amount(mark))).collect()
+        let quantities = (0..=count).map(|index| f64::from(index) * self.step);
+        quantities.map(|quantity| (quantity, amount(quantity))).collect()
     }
 }
 
-/// Step sizes, chosen to leave little space above the highest value.
-const ROUND_STEPS: [f64; 9] = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 8.0, 10.0];
+/// Returns the smallest round step that is at least `min_step`.
+fn round_step(min_step: f64) -> f64 {
+    let min_step = min_step.max(f64::MIN_POSITIVE);
+    let magnitude = 10_f64.powf(min_step.log10().floor());
+    // Steps above 1 have no fraction, because most quantities are whole numbers.
+    let is_allowed = |step: &f64| magnitude < 1.0 || step.fract() == 0.0;
+    let mut steps = STEP_FACTORS.into_iter().map(|factor| factor * magnitude).filter(is_allowed);
+    steps.find(|step| *step >= min_step * (1.0 - ROUNDING_TOLERANCE)).unwrap_or(min_step)
+}
+
+/// Round steps, as multiples of a power of ten: enough of them to leave little space above the highest value.
+const STEP_FACTORS: [f64; 9] = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 8.0, 10.0];
+
+/// Excess over a mark that is ignored, as a fraction of a step, so that a rounding error adds no step.
+const ROUNDING_TOLERANCE: f64 = 0.001;
 
 #[cfg(test)]
 mod tests {
