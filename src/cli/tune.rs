@@ -164,7 +164,7 @@ fn goal(args: &TuneArgs, settings: &Settings, tuned: usize) -> Result<Goal, Comm
     let rules = &settings.rules;
     let context = GoalContext {
         classes: rules.classes.iter().map(|class| class.name.as_str()).collect(),
-        quotas: rules.quotas.iter().map(|quota| (quota.name.as_str(), quota.window.lookback() == 0)).collect(),
+        quotas: rules.quotas.iter().map(|quota| (quota.name.as_str(), !quota.window.is_sliding())).collect(),
         default_quota: &rules.quotas[tuned].name,
     };
     Goal::read(&args.goal, &context).map_err(|errors| {

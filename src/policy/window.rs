@@ -96,6 +96,11 @@ impl Window {
         }
     }
 
+    /// Returns true for sliding windows, which have no end at which the whole quota is renewed.
+    pub fn is_sliding(&self) -> bool {
+        matches!(self, Self::Sliding { .. })
+    }
+
     /// Returns the second of the week, counted from Monday 00:00, in the window's time zone or else in UTC.
     pub fn second_of_week(&self, time: Timestamp) -> u32 {
         match self {

@@ -178,7 +178,7 @@ fn tunable_fields(settings: &Settings, quota: &Quota, tuned: &[usize]) -> Tunabl
         Some(pacing) => pacing.enforce && (!has_keys || is_written("mode")),
         None => !has_keys,
     };
-    let mode = quota.window.lookback() == 0 && is_effective;
+    let mode = !quota.window.is_sliding() && is_effective;
     let has_weight = |class: &usize| is_written(&format!("weights.{}", settings.rules.classes[*class].name));
     TunableFields { mode, weights: mode && tuned.len() > 1 && (!has_keys || tuned.iter().all(has_weight)) }
 }

@@ -84,7 +84,7 @@ impl QuotaCounter {
         now: Timestamp,
     ) -> Option<OriginQuotaEvent> {
         let mut state = self.lock_at(now);
-        let has_fixed_end = state.window.lookback() == 0;
+        let has_fixed_end = !state.window.is_sliding();
         let span = if state.current.is_open { state.current.span } else { return None };
         let (limit, used, reserved) = (state.limit, state.used(), state.current.reserved);
         let length = state.window.nominal_length();

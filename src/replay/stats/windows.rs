@@ -35,7 +35,7 @@ struct WindowStats {
 
 impl Windows {
     pub(super) fn new(quota: &Quota, classes: usize) -> Self {
-        let (is_sliding, first_use_length) = (quota.window.lookback() > 0, quota.window.first_use_length());
+        let (is_sliding, first_use_length) = (quota.window.is_sliding(), quota.window.first_use_length());
         let is_fully_refused =
             |class| quota.tiers_for(ClassId(class as u16)).and_then(TierSet::shutoff_at) == Some(Units::ZERO);
         let fully_refused = (0..classes).map(is_fully_refused).collect();
