@@ -10,32 +10,34 @@ use crate::policy::bucket::BucketState;
 use crate::policy::decide::QuotaSnapshot;
 use crate::policy::tier::Share;
 use crate::policy::time::ceil_seconds;
-use crate::policy::{ClassId, Proof, ProofMethod, Reason, Refusal, Signature, Timestamp, Units, Verdict};
+use crate::policy::{ClassId, OperatorId, Proof, ProofMethod, Reason, Refusal, Signature, Timestamp, Units, Verdict};
 use crate::telemetry::rfc3339;
 use serde_json::Map;
-use std::{fmt, iter};
+use std::iter;
 
 /// Returns the changes that would admit the request, each alone; empty if it is admitted under every history.
 pub(super) fn remedies(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<Remedy> {
     let Some(refusal) = assessment.refusal() else { return Vec::new() };
-    let is_paced = refusal.reason == Reason::Pacing;
-    if matches!(refusal.reason, Reason::Throttle | Reason::Backoff) || (is_paced && assessment.is_logged_response) {
-        let message = "a retry once Retry-After has passed";
-        let retry =
-            Remedy::new(ChangeKind::Time, message).with_number("at", format_retry_time(input.now + refusal.wait));
-        let unpaced = other_class(input).filter(|_| is_paced);
-        return iter::once(retry).chain(unpaced).collect();
+    let retry = || retry_remedy(input.now + refusal.wait, "a retry once Retry-After has passed");
+    match refusal.reason {
+        // Only the gateway had the state of the scopes, so no change can be evaluated.
+        Reason::Throttle | Reason::Backoff => vec![retry()],
+        // The log does not contain the state of the pacing plan. Another class may be unpaced.
+        Reason::Pacing if assessment.is_logged_response => iter::once(retry()).chain(other_class(input)).collect(),
+        reason => {
+            // A spent lease is followed by another one; lower usage would not provide it.
+            let lowered = if reason == Reason::Ledger { None } else { lower_usage(input) };
+            let found = [
+                proof(input),
+                lowered,
+                other_position(input, assessment),
+                retry_later(input, assessment, refusal),
+                lower_cost(input),
+                other_class(input),
+            ];
+            found.into_iter().flatten().collect()
+        }
     }
-    // A spent lease is followed by another one; lower usage would not provide it.
-    let lowered = lower_usage(input).filter(|_| refusal.reason != Reason::Ledger);
-    let found = [
-        proof(input),
-        lowered,
-        other_position(input, assessment),
-        retry_later(input, assessment, refusal),
-        lower_cost(input),
-    ];
-    found.into_iter().flatten().chain(other_class(input)).collect()
 }
 
 /// Returns verification as the claimed operator, if it would admit the request.
@@ -47,77 +49,88 @@ fn proof(input: &ExplainInput<'_>) -> Option<Remedy> {
         ..input.client.clone()
     };
     let proven = ExplainInput { client, ..input.clone() };
-    let class = proven.classification().class;
-    if proven.classification().operator == input.classification().operator {
+    let classification = proven.classification();
+    // Already verified, or classified by a user-agent rule.
+    if classification.operator == input.classification().operator {
         return None;
     }
-    let chance = AdmitExtent::for_class(&proven, class)?;
+    let caveat = AdmitExtent::for_class(&proven, classification.class)?.caveat();
     let operator = input.environment.operators.name(claimed);
-    let methods = [(ProofMethod::Address, "published ranges"), (ProofMethod::Dns, "DNS")];
-    let methods = methods.into_iter().filter(|(method, _)| input.environment.operators.supports(claimed, *method));
-    let methods: Vec<&str> = methods.map(|(_, method)| method).collect();
-    let method = if methods.is_empty() { "a signature".to_owned() } else { methods.join(" or ") };
-    let class = input.environment.class_name(class);
-    let message = format!("verification as {operator} by {method}, which leads to the class {class}{chance}");
+    let methods = verification_methods(input, claimed);
+    let class = input.environment.class_name(classification.class);
+    let message = format!("verification as {operator} by {methods}, which leads to the class {class}{caveat}");
     Some(Remedy::new(ChangeKind::Proof, message).with_number("operator", operator).with_number("class", class))
+}
+
+/// Returns the methods that can verify crawlers of `operator`, in words.
+fn verification_methods(input: &ExplainInput<'_>, operator: OperatorId) -> String {
+    let methods = [(ProofMethod::Address, "published ranges"), (ProofMethod::Dns, "DNS")];
+    let supported = methods.into_iter().filter(|(method, _)| input.environment.operators.supports(operator, *method));
+    let names: Vec<&str> = supported.map(|(_, name)| name).collect();
+    if names.is_empty() { "a signature".to_owned() } else { names.join(" or ") }
 }
 
 /// Returns lower usage of the refusing quotas, if it would admit the request.
 fn lower_usage(input: &ExplainInput<'_>) -> Option<Remedy> {
     let class = input.classification().class;
     let mut lowered = input.clone();
-    let (mut messages, mut used) = (Vec::new(), Map::new());
-    for snapshot in lowered.quota_snapshots.iter_mut().filter(|snapshot| !admits(input, class, **snapshot)) {
+    let (mut messages, mut used_at_most) = (Vec::new(), Map::new());
+    for snapshot in lowered.quota_snapshots.iter_mut().filter(|snapshot| !quota_admits(input, class, **snapshot)) {
         let (taken, quota) = (snapshot.taken, &snapshot.quota.name);
-        let max_used = max_taken(taken, |taken| admits(input, class, input.with_taken(*snapshot, taken)))?;
+        let max_used = max_taken(taken, |taken| quota_admits(input, class, input.with_taken(*snapshot, taken)))?;
         messages.push(format!(
             "{} units of {quota} fewer used: {} at most",
             amount(taken.saturating_sub(max_used)),
             amount(max_used)
         ));
-        used.insert(quota.clone(), max_used.as_f64().into());
+        used_at_most.insert(quota.clone(), max_used.as_f64().into());
         *snapshot = input.with_taken(*snapshot, max_used);
     }
-    let is_enough = !used.is_empty() && AdmitExtent::for_class(&lowered, class) == Some(AdmitExtent::Always);
-    is_enough.then(|| Remedy::new(ChangeKind::Used, messages.join(", and ")).with_number("used_at_most", used))
+    // Another rule may still refuse the request, such as the bucket of its class.
+    if used_at_most.is_empty() || !always_admits(&lowered, class) {
+        return None;
+    }
+    Some(Remedy::new(ChangeKind::Used, messages.join(", and ")).with_number("used_at_most", used_at_most))
+}
+
+/// Returns the quotas that refuse the request on their own, under at least one history.
+fn refusing_snapshots<'i, 'a>(input: &'i ExplainInput<'a>) -> Vec<&'i QuotaSnapshot<'a>> {
+    let class = input.classification().class;
+    input.quota_snapshots.iter().filter(|snapshot| !quota_admits(input, class, **snapshot)).collect()
 }
 
 /// Returns true if a quota alone admits the request under every history.
-fn admits<'a>(input: &ExplainInput<'a>, class: ClassId, snapshot: QuotaSnapshot<'a>) -> bool {
+fn quota_admits<'a>(input: &ExplainInput<'a>, class: ClassId, snapshot: QuotaSnapshot<'a>) -> bool {
     let alone = ExplainInput { quota_snapshots: vec![snapshot], bucket_state: BucketState::default(), ..input.clone() };
-    AdmitExtent::for_class(&alone, class) == Some(AdmitExtent::Always)
+    always_admits(&alone, class)
 }
 
-/// Returns the largest amount below `taken` that satisfies `is_admitted`; `None` if not even zero does. No rule gets
-/// stricter with lower usage, so a binary search finds it.
+/// Returns the largest amount below `taken` that satisfies `is_admitted`, rounded down to whole units unless they are
+/// zero; `None` if not even zero satisfies it.
 fn max_taken(taken: Units, is_admitted: impl Fn(Units) -> bool) -> Option<Units> {
-    is_admitted(Units::ZERO).then(|| {
-        let (mut low, mut high) = (0, taken.milli());
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            match is_admitted(Units::from_milli(middle)) {
-                true => low = middle,
-                false => high = middle,
-            }
+    if !is_admitted(Units::ZERO) {
+        return None;
+    }
+    // Binary search, because no rule gets stricter with lower usage.
+    let (mut admitted, mut refused) = (0, taken.milli());
+    while refused - admitted > 1 {
+        let middle = admitted + (refused - admitted) / 2;
+        match is_admitted(Units::from_milli(middle)) {
+            true => admitted = middle,
+            false => refused = middle,
         }
-        // Whole units are easier to read.
-        let (exact, whole) = (Units::from_milli(low), Units::from_whole(Units::from_milli(low).floor()));
-        if whole.is_zero() { exact } else { whole }
-    })
+    }
+    let exact = Units::from_milli(admitted);
+    let whole = Units::from_whole(exact.floor());
+    Some(if whole.is_zero() { exact } else { whole })
 }
 
 /// Returns another position among the requests of the class, where a share of them is admitted.
 fn other_position(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Option<Remedy> {
     let class = input.classification().class;
-    let shares = assessment.refused_snapshots().iter().filter_map(|snapshot| {
-        let by_tier =
-            snapshot.quota.tiers_for(class).map_or(Share::NONE, |tiers| tiers.shed_share(snapshot.shedding.tier));
-        let by_plan = snapshot.plan.and_then(|planned| planned.allowance).filter(|_| input.replayed.is_some());
-        let by_plan = by_plan.map_or(Share::NONE, |allowance| allowance.rate.share.complement());
-        let share = by_tier.max(by_plan);
-        (share > Share::NONE && share < Share::ALL).then_some(share)
-    });
-    let admit_share = shares.max()?.complement();
+    let shed_shares = assessment.refused_snapshots().iter().map(|snapshot| shed_share(input, class, snapshot));
+    let is_partial = |share: &Share| *share > Share::NONE && *share < Share::ALL;
+    let admit_share = shed_shares.filter(is_partial).max()?.complement();
     let next_admitted = ExplainInput {
         quota_snapshots: input.quota_snapshots.iter().copied().map(pacing::at_next_admit).collect(),
         ..input.clone()
@@ -130,54 +143,70 @@ fn other_position(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Opti
     Some(Remedy::new(ChangeKind::Position, message).with_number("admit_share", admit_share.ratio()))
 }
 
-/// Returns a retry at a later time, if it would admit the request.
-fn retry_later<'a>(input: &ExplainInput<'a>, assessment: &Assessment<'a>, refusal: &Refusal) -> Option<Remedy> {
-    let class = input.classification().class;
-    let retry_at = input.now + refusal.wait;
-    let (at, message, later_input) = match refusal.reason {
-        Reason::Bucket => {
-            (retry_at, "a retry once its bucket has a token again", ExplainInput { now: retry_at, ..input.clone() })
-        }
-        Reason::Tier | Reason::Quota => {
-            let at = renewed_at(input)?;
-            (at, "a retry once the quota is renewed", ExplainInput { now: at, ..input.clone() }.with_used(|_| None))
-        }
-        Reason::Ledger => (retry_at, "a retry once the ledger has leased more", input.clone().with_full_lease()),
-        Reason::Pacing => {
-            // By then its pacing bucket has more tokens, and the admit share may include the request.
-            let positions = assessment.refused_snapshots().to_vec();
-            let later_input = ExplainInput { now: retry_at, quota_snapshots: positions, ..input.clone() };
-            (
-                retry_at,
-                "a retry once the plan has more units for its class, unless other requests use them first",
-                later_input,
-            )
-        }
-        Reason::Blocked | Reason::Throttle | Reason::Backoff => return None,
-    };
-    let by_calendar = matches!(refusal.reason, Reason::Tier | Reason::Quota);
-    let remedy = || Remedy::new(ChangeKind::Time, message).with_number("at", format_retry_time(at));
-    let is_enough = AdmitExtent::for_class(&later_input, class)? == AdmitExtent::Always;
-    is_enough.then(|| match renewal_zone(input).filter(|_| by_calendar) {
-        Some(zone) => remedy().with_number("zone", zone),
-        None => remedy(),
-    })
+/// Returns the share of a class that a quota refuses: by its tiers or by its pacing plan, whichever refuses more.
+fn shed_share(input: &ExplainInput<'_>, class: ClassId, snapshot: &QuotaSnapshot<'_>) -> Share {
+    let tiers = snapshot.quota.tiers_for(class);
+    let by_tier = tiers.map_or(Share::NONE, |tiers| tiers.shed_share(snapshot.shedding.tier));
+    // Without a replay, the allowance is only an assumption.
+    let allowance = snapshot.plan.and_then(|plan| plan.allowance).filter(|_| input.replayed.is_some());
+    let by_plan = allowance.map_or(Share::NONE, |allowance| allowance.rate.share.complement());
+    by_tier.max(by_plan)
 }
 
-/// Returns the time zone in which the windows of the refusing quotas are renewed, if they have one.
+/// Returns a retry at a later time, if it would admit the request.
+fn retry_later<'a>(input: &ExplainInput<'a>, assessment: &Assessment<'a>, refusal: &Refusal) -> Option<Remedy> {
+    let retry_at = input.now + refusal.wait;
+    match refusal.reason {
+        Reason::Bucket => {
+            let later = ExplainInput { now: retry_at, ..input.clone() };
+            retry_if_admitted(&later, retry_at, "a retry once its bucket has a token again")
+        }
+        Reason::Tier | Reason::Quota => {
+            let renewed_at = renewed_at(input)?;
+            let later = ExplainInput { now: renewed_at, ..input.clone() }.with_used(|_| None);
+            let remedy = retry_if_admitted(&later, renewed_at, "a retry once the quota is renewed")?;
+            Some(match renewal_zone(input) {
+                Some(zone) => remedy.with_number("zone", zone),
+                None => remedy,
+            })
+        }
+        Reason::Ledger => {
+            let leased = input.clone().with_full_lease();
+            retry_if_admitted(&leased, retry_at, "a retry once the ledger has leased more")
+        }
+        Reason::Pacing => {
+            // By then its pacing bucket has more tokens, and the admit share may include the request.
+            let quota_snapshots = assessment.refused_snapshots().to_vec();
+            let later = ExplainInput { now: retry_at, quota_snapshots, ..input.clone() };
+            let message = "a retry once the plan has more units for its class, unless other requests use them first";
+            retry_if_admitted(&later, retry_at, message)
+        }
+        Reason::Blocked | Reason::Throttle | Reason::Backoff => None,
+    }
+}
+
+/// Returns a retry at `at`, if `later` is admitted: the request with the state at that time.
+fn retry_if_admitted(later: &ExplainInput<'_>, at: Timestamp, message: &str) -> Option<Remedy> {
+    let class = later.classification().class;
+    always_admits(later, class).then(|| retry_remedy(at, message))
+}
+
+fn retry_remedy(at: Timestamp, message: &str) -> Remedy {
+    Remedy::new(ChangeKind::Time, message).with_number("at", format_retry_time(at))
+}
+
+/// Returns the time zone in which the window of the first refusing quota is renewed, if it has one.
 fn renewal_zone(input: &ExplainInput<'_>) -> Option<String> {
-    let class = input.classification().class;
-    let refusing = input.quota_snapshots.iter().find(|snapshot| !admits(input, class, **snapshot))?;
-    refusing.quota.window.zone().map(str::to_owned)
+    refusing_snapshots(input).first()?.quota.window.zone().map(str::to_owned)
 }
 
 /// Returns when all refusing quotas have been renewed; `None` if one of them has a sliding window.
 fn renewed_at(input: &ExplainInput<'_>) -> Option<Timestamp> {
-    let class = input.classification().class;
-    let refusing = input.quota_snapshots.iter().filter(|snapshot| !admits(input, class, **snapshot));
-    let renewed_at =
-        |snapshot: &QuotaSnapshot<'_>| (snapshot.quota.window.lookback() == 0).then_some(snapshot.resets_at);
-    refusing.map(renewed_at).collect::<Option<Vec<_>>>()?.into_iter().max()
+    let refusing = refusing_snapshots(input);
+    if refusing.iter().any(|snapshot| snapshot.quota.window.is_sliding()) {
+        return None;
+    }
+    refusing.iter().map(|snapshot| snapshot.resets_at).max()
 }
 
 /// Formats a time, rounded up to whole seconds so that a retry at this time is not too early.
@@ -185,7 +214,8 @@ fn format_retry_time(at: Timestamp) -> String {
     rfc3339(Timestamp::from_seconds(ceil_seconds(at.saturating_duration_since(Timestamp::default()))))
 }
 
-/// Returns a lower cost that the remaining units cover, if there are some.
+/// Returns the highest cost that the remaining units cover, if it would admit the request. Considers only routes with a
+/// single quota.
 fn lower_cost(input: &ExplainInput<'_>) -> Option<Remedy> {
     let class = input.classification().class;
     let [snapshot] = input.quota_snapshots.as_slice() else { return None };
@@ -194,35 +224,42 @@ fn lower_cost(input: &ExplainInput<'_>) -> Option<Remedy> {
         return None;
     }
     let cheaper = ExplainInput { quota_snapshots: vec![QuotaSnapshot { cost: left, ..*snapshot }], ..input.clone() };
+    let caveat = AdmitExtent::for_class(&cheaper, class)?.caveat();
     let quota = &snapshot.quota.name;
-    let chance = AdmitExtent::for_class(&cheaper, class)?;
-    let message = format!("a cost of {} of {quota} at most{chance}", amount(left));
+    let message = format!("a cost of {} of {quota} at most{caveat}", amount(left));
     Some(Remedy::new(ChangeKind::Cost, message).with_number("cost_at_most", left.as_f64()))
 }
 
-/// Returns the other classes of which the request would be admitted.
+/// Returns the change to one of the other classes, if there are any as which the request would be admitted.
 fn other_class(input: &ExplainInput<'_>) -> Option<Remedy> {
     let current = input.classification().class;
     let all = (0..input.environment.rules().classes.len()).map(|index| ClassId(index as u16));
+    // Each class has its own buckets.
     let fresh = ExplainInput { bucket_state: BucketState::default(), ..input.clone() };
-    let classes: Vec<&str> = all
-        .filter(|&class| class != current && AdmitExtent::for_class(&fresh, class) == Some(AdmitExtent::Always))
+    let admitted: Vec<&str> = all
+        .filter(|&class| class != current && always_admits(&fresh, class))
         .map(|class| input.environment.class_name(class))
         .collect();
-    let current = input.environment.class_name(current);
-    let message = format!("the class {} instead of {current}", any_of(&classes));
-    (!classes.is_empty()).then(|| Remedy::new(ChangeKind::Class, message).with_number("classes", classes))
+    let message = format!("the class {} instead of {}", any_of(&admitted), input.environment.class_name(current));
+    (!admitted.is_empty()).then(|| Remedy::new(ChangeKind::Class, message).with_number("classes", admitted))
+}
+
+/// Returns true if the request is admitted under every history if the client is of `class`.
+fn always_admits(input: &ExplainInput<'_>, class: ClassId) -> bool {
+    AdmitExtent::for_class(input, class) == Some(AdmitExtent::Always)
 }
 
 /// Extent to which a change admits requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AdmitExtent {
+    /// Admitted under every history.
     Always,
+    /// Admitted under some histories.
     Sometimes,
 }
 
 impl AdmitExtent {
-    /// Returns the chance of admission if the client were of `class`; `None` if there is none.
+    /// Returns the extent to which the request is admitted if the client is of `class`; `None` if it is always refused.
     fn for_class(input: &ExplainInput<'_>, class: ClassId) -> Option<Self> {
         let admits = |history: &History| matches!(input.decide(class, *history).0, Verdict::Admit { .. });
         let histories = input.histories();
@@ -232,13 +269,12 @@ impl AdmitExtent {
             (false, false) => None,
         }
     }
-}
 
-impl fmt::Display for AdmitExtent {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns the clause that a message needs if not all requests are admitted; otherwise empty.
+    fn caveat(self) -> &'static str {
         match self {
-            Self::Always => Ok(()),
-            Self::Sometimes => out.write_str(", with part of its requests admitted now"),
+            Self::Always => "",
+            Self::Sometimes => ", with part of its requests admitted now",
         }
     }
 }
