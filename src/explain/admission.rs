@@ -100,7 +100,7 @@ fn tier(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, mut snapshots: 
     let tier = snapshot.shedding.tier;
     let share = tiers.shed_share(tier);
     let index = usize::from(tier).saturating_sub(1);
-    let tiers_inactive = quota.used_for_tiers(snapshot.taken, snapshot.plan.map(|planned| planned.is_ahead)).is_zero();
+    let tiers_inactive = quota.used_for_tiers(snapshot.taken, snapshot.plan.map(|plan| plan.is_ahead)).is_zero();
     let message = match tiers_inactive && tier == 0 && !snapshot.taken.is_zero() {
         true => format!(
             "{} of {} used; tiers are inactive unless the class is ahead of its plan",

@@ -97,14 +97,13 @@ impl<'a> ExplainInput<'a> {
         client: ClientAttributes,
         now: Timestamp,
     ) -> Self {
-        let (bucket_state, quota_snapshots) = Default::default();
         Self {
             environment,
             request,
             client,
             now,
-            bucket_state,
-            quota_snapshots,
+            bucket_state: BucketState::default(),
+            quota_snapshots: Vec::new(),
             replayed: None,
             quotas: &[],
             spread: 0.0,
@@ -183,9 +182,8 @@ impl<'a> ExplainInput<'a> {
             Some(taken > plan.planned.saturating_add(pacing.burst_share.of_units(snapshot.quota.limit)))
         };
         let is_ahead = snapshot.quota.pacing.as_ref().and_then(is_ahead);
-        let planned =
-            snapshot.plan.map(|planned| PlanSnapshot { is_ahead: is_ahead.unwrap_or(planned.is_ahead), ..planned });
-        QuotaSnapshot { taken, plan: planned, ..snapshot }
+        let plan = snapshot.plan.map(|plan| PlanSnapshot { is_ahead: is_ahead.unwrap_or(plan.is_ahead), ..plan });
+        QuotaSnapshot { taken, plan, ..snapshot }
     }
 
     /// Returns the input with the usage of those quotas replaced for which `used` returns an amount.
@@ -195,11 +193,11 @@ impl<'a> ExplainInput<'a> {
             None => *snapshot,
         };
         let all = |quota_snapshots: &Vec<QuotaSnapshot<'a>>| quota_snapshots.iter().map(updated).collect::<Vec<_>>();
-        let positions = all(&self.quota_snapshots);
-        let replayed = self.replayed.as_ref().map(|found| found.by_class.iter().map(all).collect());
-        self.quota_snapshots = positions;
-        if let (Some(found), Some(by_class)) = (&mut self.replayed, replayed) {
-            found.by_class = by_class;
+        let quota_snapshots = all(&self.quota_snapshots);
+        let by_class = self.replayed.as_ref().map(|replayed| replayed.by_class.iter().map(all).collect());
+        self.quota_snapshots = quota_snapshots;
+        if let (Some(replayed), Some(by_class)) = (&mut self.replayed, by_class) {
+            replayed.by_class = by_class;
         }
         self
     }
@@ -247,12 +245,11 @@ impl<'a> ExplainInput<'a> {
     /// Returns the input of the decision if the client were of `class`.
     pub(super) fn decision_request_for(&self, class: ClassId) -> DecisionRequest<'a> {
         let rules = self.environment.rules();
-        let never_refused = rules.is_exempt(&self.request.method, &self.request.path);
         DecisionRequest {
             class,
             class_rules: &rules.classes[usize::from(class.0)],
             route: self.route(),
-            is_exempt: never_refused,
+            is_exempt: rules.is_exempt(&self.request.method, &self.request.path),
         }
     }
 
@@ -274,7 +271,7 @@ impl<'a> ExplainInput<'a> {
             History::BestCase => (0, Timestamp::default()),
             History::WorstCase => (Share::ALL.millionths() - 1, self.now),
         };
-        let guarded = guard.map(|guard| GuardState {
+        let guard_state = guard.map(|guard| GuardState {
             guard,
             last_admitted,
             is_overdue: false,
@@ -286,8 +283,8 @@ impl<'a> ExplainInput<'a> {
             let is_paced = snapshot.quota.pacing.as_ref().is_some_and(|pacing| pacing.is_paced(request.class));
             // In the worst case the pacing bucket is empty.
             let allowance = (is_paced && history == History::WorstCase).then(PacingAllowance::default);
-            let planned = snapshot.plan.map(|planned| PlanSnapshot { allowance, ..planned });
-            QuotaSnapshot { shedding, guard_state: guarded, plan: planned, ..*snapshot }
+            let plan = snapshot.plan.map(|plan| PlanSnapshot { allowance, ..plan });
+            QuotaSnapshot { shedding, guard_state, plan, ..*snapshot }
         };
         self.quota_snapshots.iter().map(snapshot_after).collect()
     }

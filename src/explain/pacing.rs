@@ -34,7 +34,7 @@ pub(super) fn step(
         .with_number("mode", pacing.forecast.name())
         .with_number("burst", pacing.burst_share.of_units(quota.limit).as_f64());
     Some(match input.plan(&quota.name, class) {
-        Some(plan) => with_plan(step, input, pacing, plan, snapshot.plan.and_then(|planned| planned.allowance)),
+        Some(plan) => with_plan(step, input, pacing, plan, snapshot.plan.and_then(|plan| plan.allowance)),
         None => step,
     })
 }
@@ -83,8 +83,7 @@ fn plan_result(
             format!("the plan admits a share of {class}, and this request is not part of it"),
         ),
         Err(_) => {
-            let available =
-                snapshot.plan.and_then(|planned| planned.allowance).map(|allowance| allowance.bucket.balance());
+            let available = snapshot.plan.and_then(|plan| plan.allowance).map(|allowance| allowance.bucket.balance());
             let available = amount(available.unwrap_or_default());
             (
                 refused_result(enforced),
@@ -102,7 +101,7 @@ fn is_share_refusal(snapshot: QuotaSnapshot<'_>, input: &ExplainInput<'_>) -> bo
 /// Returns `snapshot` with a state in which the admit share admits the next request of the class.
 pub(super) fn at_next_admit(mut snapshot: QuotaSnapshot<'_>) -> QuotaSnapshot<'_> {
     snapshot.shedding.carry = 0;
-    if let Some(allowance) = snapshot.plan.as_mut().and_then(|planned| planned.allowance.as_mut()) {
+    if let Some(allowance) = snapshot.plan.as_mut().and_then(|plan| plan.allowance.as_mut()) {
         allowance.bucket = allowance.bucket.assuming_turn();
     }
     snapshot
