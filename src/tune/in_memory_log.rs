@@ -11,21 +11,25 @@ use crate::replay::{self, Assumptions, Policy, ReplayRequest, Simulator};
 
 /// Requests of a log, in the order of time.
 pub struct InMemoryLog {
+    /// Texts of all lines, without separators.
     text: Vec<u8>,
     lines: Vec<LineIndex>,
 }
 
-/// A line of the text, which starts at the end of the previous line.
+/// Location of a line in the text. A line starts where the previous one ends.
 struct LineIndex {
     at: Timestamp,
     position: LinePosition,
+    /// End of the line in the text, in bytes.
     end: usize,
 }
 
 /// Time from the first to the last request of a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogSpan {
+    /// Time of the first request.
     pub(super) first: Timestamp,
+    /// Time of the last request.
     pub(super) last: Timestamp,
 }
 
@@ -39,12 +43,12 @@ impl InMemoryLog {
             }
             let Some(next) = lines.next_line().map_err(replay::ReplayError::from)? else { break };
             let position = next.position;
-            let result = log.push(next);
-            if log.text.len() > MAX_BYTES {
-                return Err(TuneError::TooLong { first: log.span().first, last: log.span().last });
-            }
-            if let Err(error) = result {
+            if let Err(error) = log.push(next) {
                 lines.count_line_error(error, position);
+            }
+            if log.text.len() > MAX_BYTES {
+                let LogSpan { first, last } = log.span();
+                return Err(TuneError::TooLong { first, last });
             }
         }
         match log.lines.is_empty() {
@@ -53,10 +57,12 @@ impl InMemoryLog {
         }
     }
 
-    fn push(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
-        if LogLine::read(next.text)?.as_ref().and_then(ReplayRequest::from_line).is_some() {
-            self.text.extend_from_slice(next.text);
-            self.lines.push(LineIndex { at: next.at, position: next.position, end: self.text.len() });
+    /// Stores a line, unless it contains no request.
+    fn push(&mut self, line: OrderedLine<'_>) -> Result<(), LineError> {
+        let contains_request = LogLine::read(line.text)?.as_ref().and_then(ReplayRequest::from_line).is_some();
+        if contains_request {
+            self.text.extend_from_slice(line.text);
+            self.lines.push(LineIndex { at: line.at, position: line.position, end: self.text.len() });
         }
         Ok(())
     }
@@ -68,18 +74,18 @@ impl InMemoryLog {
 
     /// Returns the times of the first and last request.
     pub(super) fn span(&self) -> LogSpan {
-        let (first, last) = (self.lines.first(), self.lines.last());
-        let at = |line: Option<&LineIndex>| line.map_or_else(Timestamp::default, |line| line.at);
-        LogSpan { first: at(first), last: at(last) }
+        let time_of = |line: Option<&LineIndex>| line.map_or_else(Timestamp::default, |line| line.at);
+        LogSpan { first: time_of(self.lines.first()), last: time_of(self.lines.last()) }
     }
 
     /// Replays the log under `policy`.
     pub(super) fn replay(&self, policy: Policy, assumptions: &Assumptions) -> PolicyReport {
         let mut simulator = Simulator::new(policy, assumptions, self.span().first);
-        let mut begin = 0;
+        let mut start = 0;
         for line in &self.lines {
-            let text = &self.text[begin..line.end];
-            begin = line.end;
+            let text = &self.text[start..line.end];
+            start = line.end;
+            // Every stored line passed both checks in `push`.
             let Ok(Some(log_line)) = LogLine::read(text) else { continue };
             let Some(request) = ReplayRequest::from_line(&log_line) else { continue };
             simulator.process(
@@ -96,15 +102,16 @@ impl InMemoryLog {
 impl LogSpan {
     /// Returns true if the log covers nearly all of a window; the usage of other windows is not representative.
     pub(super) fn covers(&self, window: &WindowReport) -> bool {
-        let second = |text: &str| text.parse().map_or(0, jiff::Timestamp::as_second);
-        let (start, end) = (second(&window.start), second(&window.end));
+        let unix_seconds = |text: &str| text.parse().map_or(0, jiff::Timestamp::as_second);
+        let (start, end) = (unix_seconds(&window.start), unix_seconds(&window.end));
         let (first, last) = (self.first.seconds() as i64, self.last.seconds() as i64);
         let covered = end.min(last) - start.max(first);
         covered * 100 >= (end - start) * MIN_COVERAGE_PERCENT
     }
 }
 
-/// About four million lines of the combined format.
+/// Maximum size of the stored lines, as in the message of [`TuneError::TooLong`]: about four million lines of the
+/// combined format.
 const MAX_BYTES: usize = 1 << 30;
 
 /// Minimum share of a covered window; the first and last minutes of a day are often without requests.
