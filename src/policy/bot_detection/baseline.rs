@@ -5,7 +5,7 @@ use super::decay_factor;
 use crate::policy::Timestamp;
 use std::time::Duration;
 
-/// Contribution of one client to the baseline, at most once per aspect.
+/// Contribution of one client to the baseline: at most one sample about assets, and one about referers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaselineSample {
     /// The client loads assets of pages.
@@ -21,13 +21,16 @@ pub enum BaselineSample {
 /// Rates of normal behavior in recent samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SiteBaseline {
+    /// Rate of clients that load the assets of pages.
     assets: BaselineRate,
+    /// Rate of clients that send the referer of this site, as a followed link does.
     links: BaselineRate,
 }
 
 /// Decayed counts of clients that show a behavior, and of those that do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct BaselineRate {
+    /// Time to which both counts are decayed.
     updated_at: Timestamp,
     present: f32,
     absent: f32,
@@ -43,7 +46,7 @@ pub struct ExpectedBehavior {
 }
 
 impl SiteBaseline {
-    /// Records one sample.
+    /// Records `sample`. Earlier samples lose half of their weight in each `half_life`.
     pub fn record(&mut self, sample: BaselineSample, now: Timestamp, half_life: Duration) {
         let (rate, present) = match sample {
             BaselineSample::LoadsAssets => (&mut self.assets, true),
@@ -64,16 +67,29 @@ impl BaselineRate {
     fn record(&mut self, present: bool, now: Timestamp, half_life: Duration) {
         let factor = decay_factor(now.saturating_duration_since(self.updated_at), half_life);
         self.updated_at = self.updated_at.max(now);
-        (self.present, self.absent) = (self.present * factor, self.absent * factor);
-        *(if present { &mut self.present } else { &mut self.absent }) += 1.0;
+        self.present *= factor;
+        self.absent *= factor;
+        match present {
+            true => self.present += 1.0,
+            false => self.absent += 1.0,
+        }
     }
 
-    /// Returns the confidence: 1 if at least 90 % of the clients show the behavior, 0 at 65 % or less.
+    /// Returns the confidence: 0 if at most 65 % of the clients show the behavior, 1 from 90 % on, linear in between.
     fn confidence(&self) -> f32 {
         let samples = self.present + self.absent;
-        if samples < MIN_SAMPLES { 0.0 } else { ((self.present / samples - 0.65) / 0.25).clamp(0.0, 1.0) }
+        if samples < MIN_SAMPLES {
+            return 0.0;
+        }
+        ((self.present / samples - MAX_UNCERTAIN_RATIO) / CONFIDENCE_RANGE).clamp(0.0, 1.0)
     }
 }
 
 /// Minimum number of samples for any confidence; slightly below five, since counts decay.
 const MIN_SAMPLES: f32 = 4.5;
+
+/// Maximum ratio of clients that gives no confidence.
+const MAX_UNCERTAIN_RATIO: f32 = 0.65;
+
+/// Difference from this ratio to the one that gives full confidence.
+const CONFIDENCE_RANGE: f32 = 0.25;
