@@ -1,45 +1,50 @@
-//! A candidate policy: the values of everything that `tune` may change.
+//! Candidates of the search, and how far each is from the present file.
 
 use super::pacing::PacingChoice;
 use super::tiers;
 use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
 
-/// Values of everything that may be changed.
+/// A policy to try: the values of everything that `tune` may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Tiers of each tuned class.
+    /// Tiers of each tuned class, in the order of [`SearchSpace::classes`](super::SearchSpace::classes).
     pub(super) tier_sets: Vec<Vec<Tier>>,
     /// Pacing of the quota.
     pub(super) pacing: PacingChoice,
 }
 
-/// Difference between two candidates. Compares first by priority inversions, then by changed values, then by distance.
+/// Difference between two candidates. The derived order compares priority inversions, then changed values, then
+/// distances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Changes {
     /// Number of pairs of classes whose weights contradict their priorities, except pairs of the present file.
     pub(super) priority_inversions: u32,
+    /// Number of thresholds, shed ratios, modes and weights that differ.
     pub(super) changed_values: u32,
-    /// Distance in millionths: of the limit for thresholds, of all requests for shed ratios.
+    /// Distance in millionths: of the limit for thresholds, of all requests for shed ratios. Another pacing mode adds
+    /// 1,000,000, and a weight 10,000 for each unit of difference.
     pub(super) distance: u64,
 }
 
 impl Candidate {
+    /// Creates a candidate. Removes pacing values without effect, so that equal policies are equal candidates.
     pub(super) fn new(tier_sets: Vec<Vec<Tier>>, pacing: PacingChoice) -> Self {
-        let open: Vec<bool> = tier_sets.iter().map(|tiers| is_open(tiers)).collect();
-        Self { tier_sets, pacing: pacing.normalized(&open) }
+        let open_classes: Vec<bool> = tier_sets.iter().map(|tiers| is_open(tiers)).collect();
+        Self { tier_sets, pacing: pacing.normalized(&open_classes) }
     }
 
     /// Returns the difference from `present`; `priorities` are those of the tuned classes.
     pub(super) fn changes(&self, present: &Self, priorities: &[u8], limit: Units) -> Changes {
-        let tier_pairs = self.tier_sets.iter().zip(&present.tier_sets);
         let pacing_changes = self.pacing.changes(&present.pacing);
-        let pacing_changes =
-            Changes { priority_inversions: self.priority_inversions(present, priorities), ..pacing_changes };
-        tier_pairs.fold(pacing_changes, |sum, (tiers, present)| sum.add(tiers::changes(tiers, present, limit)))
+        let tier_pairs = self.tier_sets.iter().zip(&present.tier_sets);
+        let tier_changes = tier_pairs.map(|(tiers, present_tiers)| tiers::changes(tiers, present_tiers, limit));
+        let value_changes = tier_changes.fold(pacing_changes, Changes::add);
+        Changes { priority_inversions: self.priority_inversions(present, priorities), ..value_changes }
     }
 
-    /// Returns the number of pairs of paced classes whose weights contradict their priorities, but do not in `present`.
+    /// Returns the number of pairs of classes whose weights contradict their priorities, but do not in `present`. The
+    /// weight of a class that is refused entirely has no effect.
     fn priority_inversions(&self, present: &Self, priorities: &[u8]) -> u32 {
         let pairs = (0..priorities.len()).flat_map(|low| (0..priorities.len()).map(move |high| (low, high)));
         let is_inverted = |candidate: &Self, low: usize, high: usize| {
@@ -47,8 +52,9 @@ impl Candidate {
                 && candidate.pacing.weights[low] > candidate.pacing.weights[high]
                 && is_open(&candidate.tier_sets[high])
         };
-        let new = pairs.filter(|&(low, high)| is_inverted(self, low, high) && !is_inverted(present, low, high));
-        new.count() as u32
+        let new_inversions =
+            pairs.filter(|&(low, high)| is_inverted(self, low, high) && !is_inverted(present, low, high));
+        new_inversions.count() as u32
     }
 
     /// Returns a copy with other tiers for the class at `index`.
