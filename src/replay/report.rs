@@ -257,6 +257,9 @@ pub struct AdmitReport {
     pub best: Option<AdmitHourReport>,
 }
 
+/// Minimum number of requests with a cost for which the admit ratio of an hour is meaningful.
+pub(crate) const MIN_REQUESTS_PER_HOUR: u64 = 10;
+
 /// Worst or best hour of verified bots.
 #[derive(Clone, Debug, Serialize)]
 pub struct AdmitHourReport {

@@ -1,7 +1,7 @@
 //! Measures of a replay that goals refer to.
 
 use super::in_memory_log::LogSpan;
-use crate::replay::report::{ClassReport, HourReport, PolicyReport, QuotaReport, WindowReport};
+use crate::replay::report::{ClassReport, HourReport, MIN_REQUESTS_PER_HOUR, PolicyReport, QuotaReport, WindowReport};
 use std::fmt;
 
 /// A measure of a class or quota.
@@ -31,7 +31,7 @@ pub enum MeasureKind {
 }
 
 impl Measure {
-    /// Returns the value; `None` if there was nothing to measure.
+    /// Returns the value, in percent if it is a share; `None` if there was nothing to measure.
     pub(super) fn value(&self, report: &PolicyReport, log: &LogSpan) -> Option<f64> {
         let class = || report.classes.iter().find(|class| class.name == self.name);
         let quota = || report.quotas.iter().find(|quota| quota.name == self.name);
@@ -39,8 +39,8 @@ impl Measure {
             MeasureKind::Refused => self.count_or_percent(class()?, |class| class.costly - class.costly_admitted),
             MeasureKind::Admitted => self.count_or_percent(class()?, |class| class.costly_admitted),
             MeasureKind::Evenness => evenness(&report.hours, &self.name),
-            MeasureKind::Unused => self.per_window(quota()?, log, |window| window.left),
-            MeasureKind::Used => self.per_window(quota()?, log, |window| window.used),
+            MeasureKind::Unused => self.mean_per_window(quota()?, log, |window| window.left),
+            MeasureKind::Used => self.mean_per_window(quota()?, log, |window| window.used),
         }
     }
 
@@ -51,11 +51,14 @@ impl Measure {
         }
     }
 
-    fn per_window(&self, quota: &QuotaReport, log: &LogSpan, units: impl Fn(&WindowReport) -> f64) -> Option<f64> {
+    fn mean_per_window(&self, quota: &QuotaReport, log: &LogSpan, units: impl Fn(&WindowReport) -> f64) -> Option<f64> {
         let windows = complete_windows(quota, log);
+        if windows.is_empty() {
+            return None;
+        }
         let mean = windows.iter().map(|window| units(window)).sum::<f64>() / windows.len() as f64;
         let scale = if self.is_share { 100.0 / quota.limit } else { 1.0 };
-        (!windows.is_empty()).then_some(mean * scale)
+        Some(mean * scale)
     }
 }
 
@@ -65,13 +68,15 @@ pub(super) fn complete_windows<'a>(quota: &'a QuotaReport, log: &LogSpan) -> Vec
     if covered.is_empty() { quota.windows.iter().collect() } else { covered }
 }
 
-fn evenness(hours: &[HourReport], name: &str) -> Option<f64> {
-    let ratios = hours.iter().filter_map(|hour| {
-        let class = hour.classes.iter().find(|class| class.name == name)?;
+/// Returns the evenness of a class in percent; `None` if no hour with enough requests has an admitted one.
+fn evenness(hours: &[HourReport], class_name: &str) -> Option<f64> {
+    let admit_ratio = |hour: &HourReport| {
+        let class = hour.classes.iter().find(|class| class.name == class_name)?;
         class.admit_ratio.filter(|_| class.costly >= MIN_REQUESTS_PER_HOUR)
-    });
-    let (worst, best) =
-        ratios.fold((f64::INFINITY, 0.0_f64), |(worst, best), ratio| (worst.min(ratio), best.max(ratio)));
+    };
+    let ratios: Vec<f64> = hours.iter().filter_map(admit_ratio).collect();
+    let worst = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let best = ratios.iter().copied().fold(0.0, f64::max);
     (best > 0.0).then(|| 100.0 * worst / best)
 }
 
@@ -106,6 +111,3 @@ impl fmt::Display for Measure {
         write!(out, "{} {}", self.name, self.kind.name())
     }
 }
-
-/// Minimum number of requests for a meaningful admit ratio of an hour, as in the report of a replay.
-const MIN_REQUESTS_PER_HOUR: u64 = 10;

@@ -6,7 +6,7 @@ use super::html::Html;
 use super::scale::Scale;
 use super::steps::Steps;
 use super::time::TimeAxis;
-use crate::replay::report::{ClassReport, PolicyReport};
+use crate::replay::report::{ClassReport, MIN_REQUESTS_PER_HOUR, PolicyReport};
 use crate::replay::summary::percent;
 use crate::terminal::group_digits;
 
@@ -57,6 +57,3 @@ fn description(class: &ClassReport, policy: &PolicyReport, span: TimeAxis<'_>) -
 
 /// Minimum height of a visible bar, as a ratio.
 const MIN_VISIBLE_SHARE: f64 = 0.015;
-
-/// Minimum number of requests for a meaningful admit ratio of an hour.
-const MIN_REQUESTS_PER_HOUR: u64 = 10;

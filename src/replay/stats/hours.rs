@@ -3,7 +3,7 @@
 use super::by_quota;
 use crate::policy::{ClassId, ClientKind, QuotaId, Rules, Timestamp, Units};
 use crate::replay::decision::ReplayedDecision;
-use crate::replay::report::{AdmitHourReport, AdmitReport, ClassHourReport, HourReport};
+use crate::replay::report::{AdmitHourReport, AdmitReport, ClassHourReport, HourReport, MIN_REQUESTS_PER_HOUR};
 use crate::telemetry::rfc3339;
 
 /// Hours with requests, in order.
@@ -138,6 +138,3 @@ fn start(hour: &Hour) -> String {
 
 /// Two years. Later hours count only in the totals.
 const MAX_HOURS: usize = 17_568;
-
-/// Minimum number of requests for a meaningful admit ratio of an hour.
-const MIN_REQUESTS_PER_HOUR: u64 = 10;
