@@ -5,37 +5,18 @@ use crate::policy::throttle::controller::Controller;
 use crate::policy::throttle::gradient::Gradient;
 use crate::policy::throttle::partition::{PartitionKey, Partitioning};
 use crate::policy::throttle::rampup::{RampVariable, Rampup};
-use crate::policy::throttle::{QueueConfig, Scope};
+use crate::policy::throttle::{QueueConfig, Scope, ThrottleConfig};
 use std::time::Duration;
 
 /// Returns the summary line of `scope`; `None` if it is not throttled.
 pub(super) fn scope(scope: &Scope) -> Option<String> {
     let throttle = scope.throttle.as_ref()?;
     let mut rules = Vec::new();
-    if let Some(Partitioning { key: from, max_partitions }) = &scope.partitioning {
-        rules.push(format!("one instance per {}, at most {max_partitions}", partition_source(from)));
+    if let Some(Partitioning { key, max_partitions }) = &scope.partitioning {
+        rules.push(format!("one instance per {}, at most {max_partitions}", partition_key(key)));
     }
-    match (&throttle.controller, throttle.concurrency) {
-        (Some(Controller::Gradient(Gradient { min, max })), _) => {
-            rules.push(format!("concurrency {min} to {max} by latency"));
-        }
-        (Some(Controller::Rampup(Rampup { variable: RampVariable::Concurrency { start, max }, .. })), _) => {
-            rules.push(format!("concurrency 1 to {max} by overloads, initially {start}"));
-        }
-        (_, Some(limit)) => rules.push(format!("concurrency {limit}")),
-        (_, None) => {}
-    }
-    match (&throttle.controller, throttle.spacing.delay) {
-        (Some(Controller::Autothrottle(auto)), min_delay) => {
-            rules.push(format!("delay {} to {} by latency", duration(min_delay), duration(auto.max_delay)));
-        }
-        (Some(Controller::Rampup(Rampup { variable: RampVariable::Delay { start, min, max }, .. })), _) => {
-            let (start, min, max) = (duration(*start), duration(*min), duration(*max));
-            rules.push(format!("delay {min} to {max} by overloads, initially {start}"));
-        }
-        (_, Duration::ZERO) => {}
-        (_, delay) => rules.push(format!("delay {}", duration(delay))),
-    }
+    rules.extend(concurrency(throttle));
+    rules.extend(delay(throttle));
     if !throttle.spacing.per_slot.is_zero() {
         rules.push(format!("delay per slot {}", duration(throttle.spacing.per_slot)));
     }
@@ -50,8 +31,37 @@ pub(super) fn scope(scope: &Scope) -> Option<String> {
     Some(format!("{}: {}; {queue_text}", scope.name, rules.join(", ")))
 }
 
-fn partition_source(from: &PartitionKey) -> String {
-    match from {
+/// Returns the concurrency limit, or the bounds between which a controller adapts it; `None` if there is no limit.
+fn concurrency(throttle: &ThrottleConfig) -> Option<String> {
+    match (&throttle.controller, throttle.concurrency) {
+        (Some(Controller::Gradient(Gradient { min, max })), _) => {
+            Some(format!("concurrency {min} to {max} by latency"))
+        }
+        (Some(Controller::Rampup(Rampup { variable: RampVariable::Concurrency { start, max }, .. })), _) => {
+            Some(format!("concurrency 1 to {max} by overloads, initially {start}"))
+        }
+        (_, Some(limit)) => Some(format!("concurrency {limit}")),
+        (_, None) => None,
+    }
+}
+
+/// Returns the delay between requests, or the bounds between which a controller adapts it; `None` if there is no delay.
+fn delay(throttle: &ThrottleConfig) -> Option<String> {
+    match (&throttle.controller, throttle.spacing.delay) {
+        (Some(Controller::Autothrottle(auto)), min_delay) => {
+            Some(format!("delay {} to {} by latency", duration(min_delay), duration(auto.max_delay)))
+        }
+        (Some(Controller::Rampup(Rampup { variable: RampVariable::Delay { start, min, max }, .. })), _) => {
+            let (start, min, max) = (duration(*start), duration(*min), duration(*max));
+            Some(format!("delay {min} to {max} by overloads, initially {start}"))
+        }
+        (_, Duration::ZERO) => None,
+        (_, delay) => Some(format!("delay {}", duration(delay))),
+    }
+}
+
+fn partition_key(key: &PartitionKey) -> String {
+    match key {
         PartitionKey::Query(name) => format!("value of ?{name}="),
         PartitionKey::Header(name) => format!("value of {name}:"),
         PartitionKey::Host => "host".into(),
