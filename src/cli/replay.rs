@@ -63,15 +63,18 @@ pub fn run(args: &ReplayArgs) -> ExitCode {
 /// Replays and writes the requested documents. Returns the report, or `None` if a document occupies standard output.
 fn run_replay(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
     let file = args.file.path()?;
+    // A conflict of paths is reported before anything is read; files are opened only once all inputs are valid.
     let targets = OutputTargets::from_args(args, &file)?;
     let prints_summary = targets.has_free_stdout();
-    let policy = |file| load_policy::read(file, crawlers::without_dns).map_err(CommandError::Usage);
-    let (policy, other) = (policy(&file)?, args.compare.as_deref().map(policy).transpose()?);
+    let read_policy = |file| load_policy::read(file, crawlers::without_dns).map_err(CommandError::Usage);
+    let policy = read_policy(&file)?;
+    let other = args.compare.as_deref().map(read_policy).transpose()?;
     let policies: Vec<_> = std::iter::once(&policy).chain(&other).collect();
     let assumptions = args.log.assumption_args.assumptions(&policies)?;
     let files = args.log.open()?;
-    let [mut verdicts, json, html] = targets.open()?;
-    let (progress, reading) = (Progress::start(), ReadProgress::new(&files));
+    let Outputs { mut verdicts, json, html } = targets.open()?;
+    let progress = Progress::start();
+    let reading = ReadProgress::new(&files);
     let replay = Replay {
         files: files.sources.iter().map(|source| source.name.clone()).collect(),
         lines: MergedLog::new(files.sources, args.log.assumption_args.reorder_window),
@@ -82,21 +85,42 @@ fn run_replay(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
     let report = replay.run(policy, other, verdicts.as_mut().map(|out| out as &mut dyn Write), on_progress);
     progress.clear();
     let report = report?;
-    if let Some(mut out) = json {
-        let result = serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from);
-        result.and_then(|()| out.write_all(b"\n")).map_err(|error| out.failed(&error))?;
+    if let Some(out) = json {
+        write_json(out, &report)?;
+    }
+    if let Some(out) = html {
+        write_html(out, &report)?;
+    }
+    if let Some(out) = verdicts {
         out.finish()?;
     }
-    if let Some(mut out) = html {
-        out.write_all(page::page(&report).as_bytes()).map_err(|error| out.failed(&error))?;
-        out.finish()?;
-    }
-    verdicts.map_or(Ok(()), Output::finish)?;
     Ok(prints_summary.then_some(report))
 }
 
-/// Outputs for verdicts, JSON report and HTML page.
-struct OutputTargets([Option<OutputTarget>; 3]);
+fn write_json(mut out: Output, report: &Report) -> Result<(), CommandError> {
+    let result = serde_json::to_writer_pretty(&mut out, report).map_err(io::Error::from);
+    result.and_then(|()| out.write_all(b"\n")).map_err(|error| out.failed(&error))?;
+    out.finish()
+}
+
+fn write_html(mut out: Output, report: &Report) -> Result<(), CommandError> {
+    out.write_all(page::page(report).as_bytes()).map_err(|error| out.failed(&error))?;
+    out.finish()
+}
+
+/// Requested outputs of `replay`, not yet opened.
+struct OutputTargets {
+    verdicts: Option<OutputTarget>,
+    json: Option<OutputTarget>,
+    html: Option<OutputTarget>,
+}
+
+/// Open outputs of `replay`.
+struct Outputs {
+    verdicts: Option<Output>,
+    json: Option<Output>,
+    html: Option<Output>,
+}
 
 impl OutputTargets {
     fn from_args(args: &ReplayArgs, file: &Path) -> Result<Self, CommandError> {
@@ -104,16 +128,21 @@ impl OutputTargets {
         let mut outputs = OutputPaths::with_inputs(&args.log.logs, inputs);
         let mut target =
             |option, path: &Option<PathBuf>| path.as_deref().map(|path| outputs.add_output(option, path)).transpose();
-        let verdicts = target("--verdicts", &args.verdicts)?;
-        Ok(Self([verdicts, target("--json", &args.json)?, target("--html", &args.html)?]))
+        Ok(Self {
+            verdicts: target("--verdicts", &args.verdicts)?,
+            json: target("--json", &args.json)?,
+            html: target("--html", &args.html)?,
+        })
     }
 
+    /// Returns true if no output occupies standard output.
     fn has_free_stdout(&self) -> bool {
-        !self.0.iter().flatten().any(OutputTarget::is_standard_output)
+        let mut targets = [&self.verdicts, &self.json, &self.html].into_iter().flatten();
+        !targets.any(OutputTarget::is_standard_output)
     }
 
-    fn open(self) -> Result<[Option<Output>; 3], CommandError> {
-        let [verdicts, json, html] = self.0.map(|target| target.map(OutputTarget::open).transpose());
-        Ok([verdicts?, json?, html?])
+    fn open(self) -> Result<Outputs, CommandError> {
+        let open = |target: Option<OutputTarget>| target.map(OutputTarget::open).transpose();
+        Ok(Outputs { verdicts: open(self.verdicts)?, json: open(self.json)?, html: open(self.html)? })
     }
 }
