@@ -19,8 +19,8 @@ mod ranges;
 
 pub mod signature;
 pub use dns::{DnsResult, DnsVerifier, Resolver, ResolverError};
-pub use operator_config::OperatorOverride;
-pub use operator_table::{OperatorTable, OperatorTableError};
+pub use operator_config::{OperatorOverride, OperatorTableError};
+pub use operator_table::OperatorTable;
 pub use range_list::{RangeListError, parse as read_list};
 pub use range_refresher::{RangeRefresher, validate_file};
 pub use range_source::RangeSource;

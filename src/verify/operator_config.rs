@@ -9,7 +9,7 @@ use super::range_source::{RangeSource, parse_cidr};
 use crate::policy::ProofMethod;
 use crate::policy::dns_pattern::DnsPattern;
 
-/// An operator, as in `data/operators.json`.
+/// An operator, as in `data/operators.json`. `data/README.md` describes the keys of that file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Operator {
@@ -27,12 +27,10 @@ pub(super) struct Operator {
     #[serde(rename = "undecided_in")]
     pub(super) neutral_ranges: Vec<RangeSource>,
     /// Patterns of DNS names that only the addresses of its crawlers have.
-    #[serde(deserialize_with = "patterns")]
-    #[serde(rename = "names")]
+    #[serde(rename = "names", deserialize_with = "patterns")]
     pub(super) dns_names: Vec<DnsPattern>,
     /// Proofs that apply to all of its crawlers: an address that fails one is an impostor.
-    #[serde(deserialize_with = "proof_methods")]
-    #[serde(rename = "complete")]
+    #[serde(rename = "complete", deserialize_with = "proof_methods")]
     pub(super) exhaustive: Vec<ProofMethod>,
     /// `Signature-Agent` of requests that the operator signs.
     pub(super) signature_agents: Vec<String>,
@@ -45,7 +43,7 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// Returns the lists of its addresses, both kinds.
+    /// Returns the sources of its verified and neutral ranges that are lists rather than single networks.
     pub(super) fn lists(&self) -> impl Iterator<Item = &RangeSource> {
         self.verified_ranges
             .iter()
@@ -72,8 +70,10 @@ pub struct OperatorOverride {
 }
 
 /// Snapshot of the published lists, from `data/ranges.json`.
-pub(super) struct Snapshot {
+pub(super) struct RangeSnapshot {
+    /// Date of the snapshot, such as `2026-09-02`.
     pub(super) date: String,
+    /// Networks of each list.
     pub(super) lists: BTreeMap<RangeSource, Vec<IpNet>>,
 }
 
@@ -88,19 +88,22 @@ pub enum OperatorTableError {
     InvalidNetwork(String),
 }
 
-/// Parses the table, applies the overrides, and parses the lists of the snapshot.
-pub(super) fn parse(
-    table: &str,
-    snapshot: &str,
+/// Parses the built-in operators and applies the overrides, in their order.
+pub(super) fn parse_operators(
+    json: &str,
     overrides: Vec<OperatorOverride>,
-) -> Result<(Vec<Operator>, Snapshot), OperatorTableError> {
-    let mut table: Vec<Operator> = serde_json::from_str(table).map_err(OperatorTableError::Syntax)?;
-    overrides.into_iter().for_each(|config| apply_override(&mut table, config));
-    Ok((table, parse_snapshot(snapshot)?))
+) -> Result<Vec<Operator>, OperatorTableError> {
+    let mut table: Vec<Operator> = serde_json::from_str(json).map_err(OperatorTableError::Syntax)?;
+    for config in overrides {
+        apply_override(&mut table, config);
+    }
+    Ok(table)
 }
 
+/// Changes the operator that `config` names, or adds it to the table.
 fn apply_override(table: &mut Vec<Operator>, config: OperatorOverride) {
     let OperatorOverride { name, product_tokens, ranges, dns_names, exhaustive, signature_agents } = config;
+    // A product token or signature agent stands for one operator, so the others lose it.
     if let Some(tokens) = &product_tokens {
         let is_claimed = |token: &String| tokens.iter().any(|claimed| claimed.eq_ignore_ascii_case(token));
         table.iter_mut().for_each(|operator| operator.product_tokens.retain(|token| !is_claimed(token)));
@@ -114,14 +117,21 @@ fn apply_override(table: &mut Vec<Operator>, config: OperatorOverride) {
     });
     let operator = &mut table[index];
     operator.is_overridden = true;
-    operator.product_tokens = product_tokens.unwrap_or_else(|| std::mem::take(&mut operator.product_tokens));
-    operator.verified_ranges = ranges.unwrap_or_else(|| std::mem::take(&mut operator.verified_ranges));
-    operator.dns_names = dns_names.unwrap_or_else(|| std::mem::take(&mut operator.dns_names));
-    operator.exhaustive = exhaustive.unwrap_or_else(|| std::mem::take(&mut operator.exhaustive));
-    operator.signature_agents = signature_agents.unwrap_or_else(|| std::mem::take(&mut operator.signature_agents));
+    replace_if_given(&mut operator.product_tokens, product_tokens);
+    replace_if_given(&mut operator.verified_ranges, ranges);
+    replace_if_given(&mut operator.dns_names, dns_names);
+    replace_if_given(&mut operator.exhaustive, exhaustive);
+    replace_if_given(&mut operator.signature_agents, signature_agents);
 }
 
-fn parse_snapshot(text: &str) -> Result<Snapshot, OperatorTableError> {
+fn replace_if_given<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}
+
+/// Parses the snapshot of the published lists.
+pub(super) fn parse_snapshot(json: &str) -> Result<RangeSnapshot, OperatorTableError> {
     #[derive(Deserialize)]
     struct SnapshotFile {
         date: String,
@@ -131,7 +141,7 @@ fn parse_snapshot(text: &str) -> Result<Snapshot, OperatorTableError> {
     struct SnapshotList {
         prefixes: Vec<String>,
     }
-    let parsed: SnapshotFile = serde_json::from_str(text).map_err(OperatorTableError::Syntax)?;
+    let parsed: SnapshotFile = serde_json::from_str(json).map_err(OperatorTableError::Syntax)?;
     let networks = |list: SnapshotList| -> Result<Vec<IpNet>, OperatorTableError> {
         list.prefixes
             .into_iter()
@@ -139,7 +149,7 @@ fn parse_snapshot(text: &str) -> Result<Snapshot, OperatorTableError> {
             .collect()
     };
     let lists = parsed.lists.into_iter().map(|(url, list)| Ok((RangeSource::Url(url), networks(list)?)));
-    Ok(Snapshot { date: parsed.date, lists: lists.collect::<Result<_, _>>()? })
+    Ok(RangeSnapshot { date: parsed.date, lists: lists.collect::<Result<_, _>>()? })
 }
 
 fn proof_methods<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<ProofMethod>, D::Error> {

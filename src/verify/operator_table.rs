@@ -9,13 +9,11 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 
 use super::dns::{DnsResult, DnsVerifier};
-use super::operator_config::{self, Operator, OperatorOverride};
+use super::operator_config::{Operator, OperatorOverride, OperatorTableError, parse_operators, parse_snapshot};
 use super::range_source::RangeSource;
 use super::ranges::{OperatorRange, RangeMatch, Ranges};
 use crate::policy::identity::is_private;
 use crate::policy::{OperatorId, Proof, ProofMethod, Timestamp};
-
-pub use super::operator_config::OperatorTableError;
 
 /// Table of operators with their current address ranges.
 #[derive(Debug)]
@@ -57,16 +55,16 @@ impl OperatorTable {
     ///
     /// If the built-in data is invalid, which a test rules out.
     pub fn with_overrides(overrides: Vec<OperatorOverride>) -> OperatorTable {
-        let (table, snapshot) = (include_str!("../../data/operators.json"), include_str!("../../data/ranges.json"));
-        OperatorTable::parse(table, snapshot, overrides).expect("a test parses the built-in table")
+        OperatorTable::parse(BUILTIN_OPERATORS, BUILTIN_RANGES, overrides).expect("a test parses the built-in table")
     }
 
     fn parse(
-        table: &str,
-        snapshot: &str,
+        operators_json: &str,
+        ranges_json: &str,
         overrides: Vec<OperatorOverride>,
     ) -> Result<OperatorTable, OperatorTableError> {
-        let (table, snapshot) = operator_config::parse(table, snapshot, overrides)?;
+        let table = parse_operators(operators_json, overrides)?;
+        let snapshot = parse_snapshot(ranges_json)?;
         let published = PublishedRanges::new(&table, &snapshot.lists);
         Ok(OperatorTable {
             table,
@@ -249,17 +247,16 @@ impl PublishedRanges {
     }
 }
 
+const BUILTIN_OPERATORS: &str = include_str!("../../data/operators.json");
+const BUILTIN_RANGES: &str = include_str!("../../data/ranges.json");
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn built_in_operator_table_parses() {
-        let operators = OperatorTable::parse(
-            include_str!("../../data/operators.json"),
-            include_str!("../../data/ranges.json"),
-            Vec::new(),
-        );
+        let operators = OperatorTable::parse(BUILTIN_OPERATORS, BUILTIN_RANGES, Vec::new());
         let operators = operators.unwrap_or_else(|error| panic!("{error}"));
         assert!(operators.names().count() > 20);
         assert_eq!(operators.snapshot_date().len(), "2026-09-02".len());
