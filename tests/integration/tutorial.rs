@@ -111,8 +111,9 @@ impl TutorialShell {
         }
         let [_, gateway, admin] = &self.addresses;
         let path = format!("{}/bin:{}", self.dir.path().display(), std::env::var("PATH").unwrap_or_default());
+        // An unoptimized build on a busy machine takes minutes.
         let output = Command::new("timeout")
-            .args(["120", "bash", "-c", &script])
+            .args(["900", "bash", "-c", &script])
             .current_dir(self.dir.path())
             .env("PATH", path)
             .env("TIDEGATE__LISTEN", format!("127.0.0.1:{}", gateway.1))
