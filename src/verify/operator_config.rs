@@ -15,22 +15,19 @@ use crate::policy::dns_pattern::DnsPattern;
 pub(super) struct Operator {
     pub(super) name: String,
     /// The operator's own documentation of its crawlers, for review of this table.
-    #[serde(rename = "documented")]
-    _documented: String,
-    #[serde(rename = "tokens")]
+    #[serde(rename = "documentation")]
+    _documentation: String,
     pub(super) product_tokens: Vec<String>,
     /// Networks, or URLs of lists, whose addresses belong to the crawler.
-    #[serde(rename = "proven_in")]
     pub(super) verified_ranges: Vec<RangeSource>,
     /// Networks, or URLs of lists, whose addresses may belong to the operator or to other users of its network. They
     /// neither prove nor disprove a claim.
-    #[serde(rename = "undecided_in")]
     pub(super) neutral_ranges: Vec<RangeSource>,
     /// Patterns of DNS names that only the addresses of its crawlers have.
-    #[serde(rename = "names", deserialize_with = "patterns")]
+    #[serde(deserialize_with = "patterns")]
     pub(super) dns_names: Vec<DnsPattern>,
     /// Proofs that apply to all of its crawlers: an address that fails one is an impostor.
-    #[serde(rename = "complete", deserialize_with = "proof_methods")]
+    #[serde(deserialize_with = "proof_methods")]
     pub(super) exhaustive: Vec<ProofMethod>,
     /// `Signature-Agent` of requests that the operator signs.
     pub(super) signature_agents: Vec<String>,
@@ -156,12 +153,12 @@ fn proof_methods<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Ve
     #[derive(Deserialize)]
     #[serde(rename_all = "snake_case")]
     enum StoredProofMethod {
-        Addresses,
-        Names,
+        Ranges,
+        DnsNames,
     }
     let method = |name| match name {
-        StoredProofMethod::Addresses => ProofMethod::Address,
-        StoredProofMethod::Names => ProofMethod::Dns,
+        StoredProofMethod::Ranges => ProofMethod::Address,
+        StoredProofMethod::DnsNames => ProofMethod::Dns,
     };
     Ok(Vec::<StoredProofMethod>::deserialize(deserializer)?.into_iter().map(method).collect())
 }

@@ -357,8 +357,9 @@ mod tests {
     #[test]
     fn invalid_operator_table_is_an_error() {
         let snapshot = r#"{"date": "2026-09-02", "lists": {"https://example.com/": {"prefixes": ["192.0.2.0/33"]}}}"#;
-        let table =
-            |source: &str| format!(r#"[{{"name": "a", "documented": "", "tokens": [], "proven_in": ["{source}"]}}]"#);
+        let table = |source: &str| {
+            format!(r#"[{{"name": "a", "documentation": "", "product_tokens": [], "verified_ranges": ["{source}"]}}]"#)
+        };
         let error_text = |source, snapshot| {
             OperatorTable::parse(&table(source), snapshot, Vec::new()).expect_err("the table is invalid").to_string()
         };
