@@ -120,3 +120,24 @@ impl<A, T> Default for IntervalTable<A, T> {
         Self { starts: Vec::new(), values: Vec::new() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicate_networks_do_not_deepen_the_stack() {
+        let everything = (IpAddr::from([0, 0, 0, 0]), IpAddr::from([255, 255, 255, 255]));
+        let network = (IpAddr::from([192, 0, 2, 0]), IpAddr::from([192, 0, 2, 255]));
+        let networks = std::iter::repeat_n([(everything, 1), (network, 2), (network, 1)], 10_000).flatten();
+        let mut max_depth = 0;
+        let table = NetworkTable::new(networks, |items| {
+            max_depth = max_depth.max(items.len());
+            items.to_vec()
+        });
+        assert_eq!(max_depth, 3);
+        assert_eq!(table.get(IpAddr::from([192, 0, 2, 7])), Some(&vec![1, 1, 2]));
+        assert_eq!(table.get(IpAddr::from([192, 0, 3, 0])), Some(&vec![1]));
+        assert_eq!(table.get(IpAddr::from([0; 16])), None);
+    }
+}
