@@ -94,3 +94,44 @@ pub(super) fn read(document: &Document) -> Result<PublishedKeys, String> {
     let keys = keys::directory(&document.body).map_err(|error| error.to_string())?;
     Ok((keys, document.cache_control.as_deref().and_then(ttl_from_cache_control)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::OperatorId;
+    use std::cell::Cell;
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
+    #[test]
+    fn retry_counts_from_the_start_of_a_fetch() {
+        const AGENT: &str = "https://localhost";
+        let verifier = SignatureVerifier::new([(AGENT, OperatorId(0))].into_iter());
+        let agent = AgentUrl::parse(AGENT).expect("a URL");
+        let start = Timestamp::from_seconds(100);
+        let _ = verifier.state.lock().key_cache.key(&agent, AgentListing::Listed, &[0; 32], (start, start));
+        // The fetch fails, because the address is private. Nine seconds pass between its start and its end.
+        let now = Cell::new(start);
+        let fetcher = Fetcher::with_public_roots();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let is_due_after = |seconds| {
+            let at = start + Duration::from_secs(seconds);
+            verifier.state.lock().key_cache.next_fetch(AgentListing::Listed, at).is_some()
+        };
+        let is_due_in_time = runtime.block_on(async {
+            let mut fetches = pin!(verifier.run_fetches(&fetcher, AllowedAddresses::Public, || now.get()));
+            poll_fn(|context| {
+                let _ = fetches.as_mut().poll(context);
+                now.set(start + Duration::from_secs(9));
+                match (is_due_after(15), is_due_after(3600)) {
+                    (true, _) => Poll::Ready(true),
+                    (false, true) => Poll::Ready(false),
+                    (false, false) => Poll::Pending,
+                }
+            })
+            .await
+        });
+        assert!(is_due_in_time, "the retry is due 15 seconds after the start");
+    }
+}
