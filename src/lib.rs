@@ -16,6 +16,7 @@ pub mod http1;
 pub mod init;
 pub mod ledger;
 pub mod policy;
+pub mod rate_limit_headers;
 pub mod replay;
 pub mod rng;
 pub mod robots;

@@ -6,10 +6,10 @@ use super::explanation::{self, ResponseSummary};
 use super::input::ExplainInput;
 use super::logged_outcome::LoggedOutcome;
 use crate::engine::{BucketUsage, QuotaUsage};
-use crate::gateway::{RateLimitSnapshot, preview};
 use crate::policy::decide::QuotaSnapshot;
 use crate::policy::tier::Share;
 use crate::policy::{Reason, Verdict};
+use crate::rate_limit_headers::{RateLimitSnapshot, preview};
 use crate::terminal::format_duration;
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
 //! A version of the configuration with all data derived from it. Requests in flight keep theirs during a reload.
 
 use super::crawl_policy::CrawlPolicy;
-use super::rate_limit_headers::RateLimitHeaders;
 use super::untrusted_proxy::UntrustedProxy;
 use crate::config::Settings;
 use crate::engine::{Admission, Engine};
 use crate::policy::Timestamp;
 use crate::policy::address_lists::{AddressLists, ListSet};
+use crate::rate_limit_headers::RateLimitHeaders;
 use arc_swap::ArcSwap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -22,18 +22,13 @@ mod listener;
 mod observe;
 mod problem;
 mod quota_sync;
-mod rate_limit_headers;
 mod request_context;
-mod response_preview;
 mod scratch;
 mod shared;
 mod target;
 mod untrusted_proxy;
 mod upstream;
 mod worker;
-
-pub use rate_limit_headers::RateLimitSnapshot;
-pub use response_preview::{ResponsePreview, preview};
 
 use crate::clock::Clock;
 use crate::config::Settings;

@@ -6,12 +6,12 @@ mod record;
 
 use super::connection_timeouts::ConnectionState;
 use super::quota_sync::BodyScan;
-use super::rate_limit_headers::RateLimitSnapshot;
 use super::worker::{CurrentConfig, Worker};
 use crate::engine::{AdmissionOutcome, BucketUsage, Decision, Observation, Permit, QuotaUsage, Receipt, SlotGuard};
 use crate::http1::RequestHead;
 use crate::policy::identity::{ClientAddress, ClientKey};
 use crate::policy::{Classification, QuotaId, Reason, Timestamp, Units};
+use crate::rate_limit_headers::RateLimitSnapshot;
 use http::StatusCode;
 use smallvec::SmallVec;
 use std::rc::Rc;

@@ -11,7 +11,7 @@ use super::route::Route;
 use super::tier::{Share, ShedState};
 use super::time::{ceil_seconds, with_spread};
 use super::units::Units;
-use http::Method;
+use http::{Method, StatusCode};
 use std::time::Duration;
 
 /// Path of robots.txt. GET and HEAD are never refused: crawlers that cannot read it assume that everything is allowed,
@@ -319,6 +319,14 @@ impl Reason {
         Self::Backoff,
         Self::Pacing,
     ];
+
+    /// Returns the status of the response to a refused request.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::Tier | Self::Quota | Self::Bucket | Self::Blocked | Self::Pacing => StatusCode::TOO_MANY_REQUESTS,
+            Self::Throttle | Self::Ledger | Self::Backoff => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
 
     /// Returns the name in logs, metrics and problem documents.
     pub const fn name(self) -> &'static str {

@@ -3,11 +3,11 @@
 use super::RequestHandler;
 use crate::gateway::body::{ClientBody, ResponseBody};
 use crate::gateway::problem::{Problem, ResponseFormat};
-use crate::gateway::rate_limit_headers::RateLimitSnapshot;
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::target::RequestError;
 use crate::http1::{Name, RequestHead, Response};
 use crate::policy::Refusal;
+use crate::rate_limit_headers::RateLimitSnapshot;
 use hyper::body::Body;
 
 impl RequestHandler {

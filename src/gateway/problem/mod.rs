@@ -12,13 +12,13 @@ pub(super) use format::ResponseFormat;
 
 use super::body::ResponseBody;
 use super::html::write_page_head;
-use super::rate_limit_headers::RateLimitSnapshot;
 use super::scratch::ScratchBuffer;
 use super::target::RequestError;
 use super::upstream::ForwardError;
 use crate::http1::{Fields, Name, Response};
 use crate::policy::time::{ceil_seconds, with_spread};
 use crate::policy::{Reason, Rules};
+use crate::rate_limit_headers::RateLimitSnapshot;
 use crate::telemetry::hexadecimal;
 use bytes::Bytes;
 use http::StatusCode;
@@ -269,6 +269,7 @@ mod tests {
             };
             let problem = Problem::refused(&rules, snapshot, 0.0).expect("refusal");
             let json = problem_json(&problem);
+            assert_eq!(problem.status(), reason.status());
             assert_eq!((&json["reason"], &json["detail"]), (&reason.name().into(), &problem.template.detail.into()));
             assert_eq!(
                 (&json["status"], &json["violated-policies"]),

@@ -1,7 +1,6 @@
 //! Previews the response that a client would receive for a decision.
 
-use super::problem::Problem;
-use super::rate_limit_headers::{RateLimitHeaders, RateLimitSnapshot};
+use super::{RateLimitHeaders, RateLimitSnapshot};
 use crate::config::Settings;
 use crate::http1::Fields;
 use crate::policy::Timestamp;
@@ -21,11 +20,10 @@ pub struct ResponsePreview {
 /// Returns the response for `snapshot`, with a retry time increased by `spread`, a ratio of the wait.
 pub fn preview(settings: &Settings, snapshot: RateLimitSnapshot<'_>, spread: f64, now: Timestamp) -> ResponsePreview {
     let rules = &settings.rules;
-    let problem = Problem::refused(rules, snapshot, spread);
-    let status = problem.as_ref().map(Problem::status);
+    let status = snapshot.refusal.map(|refusal| refusal.reason.status());
     let mut fields = Fields::new();
     let headers = RateLimitHeaders::new(&settings.headers, rules);
     headers.write(rules, snapshot, now, status.unwrap_or(StatusCode::OK), &mut fields);
-    let retry_after_s = problem.as_ref().and_then(Problem::retry_after);
+    let retry_after_s = snapshot.refusal.map(|refusal| refusal.retry_after(spread));
     ResponsePreview { status, retry_after_s, fields: fields.to_map() }
 }

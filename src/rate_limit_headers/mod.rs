@@ -2,6 +2,9 @@
 //! optionally the legacy families.
 
 mod legacy;
+mod preview;
+
+pub use preview::{ResponsePreview, preview};
 
 use crate::config::settings::{Headers, LegacyFamily};
 use crate::engine::{BucketUsage, QuotaUsage};
@@ -18,7 +21,7 @@ use std::fmt::Write;
 const MAX_SF_INTEGER: u64 = 999_999_999_999_999;
 
 /// Header parts prebuilt for one version of the rules.
-pub(super) struct RateLimitHeaders {
+pub struct RateLimitHeaders {
     ratelimit: bool,
     families: Vec<LegacyFamily>,
     /// `RateLimit-Policy` by class, then by route; `None` if there are no limits.
@@ -53,7 +56,8 @@ impl<'a> RateLimitSnapshot<'a> {
 }
 
 impl RateLimitHeaders {
-    pub(super) fn new(headers: &Headers, rules: &Rules) -> Self {
+    /// Builds the header parts of `rules`.
+    pub fn new(headers: &Headers, rules: &Rules) -> Self {
         let of_class = |class: &Class| rules.routes.iter().map(|route| policies(class, route, rules)).collect();
         let prefix = |name: &str| format!("\"{name}\";r=");
         Self {
@@ -66,7 +70,7 @@ impl RateLimitHeaders {
     }
 
     /// Writes the fields for `snapshot` into a response with `status`. Replaces those of the origin.
-    pub(super) fn write(
+    pub fn write(
         &self,
         rules: &Rules,
         snapshot: RateLimitSnapshot<'_>,
