@@ -15,7 +15,8 @@ use tidegate::policy::address_lists::AddressLists;
 use tidegate::policy::bot_detection::{
     BrowserTraits, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome,
 };
-use tidegate::policy::identity::{IpPrefix, ProxyTrust};
+use tidegate::policy::identity::ProxyTrust;
+use tidegate::policy::network::IpPrefix;
 const CLIENTS: u32 = 100_000;
 const NETWORKS: u32 = 100_000;
 const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);

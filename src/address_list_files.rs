@@ -5,7 +5,7 @@
 
 use crate::bounded_file::{self, EmptyFileDebounce};
 use crate::policy::address_lists::{self, AddressLists, InvalidLine};
-use crate::policy::identity::IpPrefix;
+use crate::policy::network::IpPrefix;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -146,7 +146,8 @@ impl std::error::Error for AddressListErrors {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::address_lists::{ListId, ListSet};
+    use crate::policy::ListId;
+    use crate::policy::address_lists::ListSet;
 
     fn list_sources(paths: &[impl AsRef<Path>]) -> impl Iterator<Item = (&Path, &str)> {
         paths.iter().map(|path| (path.as_ref(), "gate.yaml:2:9: address_lists.a.file"))

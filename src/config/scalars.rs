@@ -2,7 +2,7 @@
 
 use crate::policy::cost::Cost;
 use crate::policy::dns_pattern::DnsPattern;
-use crate::policy::identity::IpPrefix;
+use crate::policy::network::IpPrefix;
 use crate::policy::tier::Share;
 use crate::policy::units::Units;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

@@ -1,6 +1,7 @@
 use super::settings::{AccessLog, CrawlPolicy, Ledger, LedgerFailureMode, LegacyFamily, LogLevel};
 use super::*;
-use crate::policy::address_lists::{ListId, ListSet};
+use crate::policy::ListId;
+use crate::policy::address_lists::ListSet;
 use crate::policy::cost::Cost;
 use crate::policy::crawl_delay::{CrawlDelay, CrawlDelays};
 use crate::policy::identity::{CredentialSource, KeySource};

@@ -3,7 +3,8 @@
 use super::evidence;
 use super::input::ExplainInput;
 use super::step::{Stage, Step};
-use crate::policy::address_lists::{ListId, ListSet};
+use crate::policy::ListId;
+use crate::policy::address_lists::ListSet;
 use crate::policy::class::{Class, ConditionKind};
 use crate::policy::{ClassId, ClientKind};
 

@@ -2,7 +2,8 @@
 
 use super::environment::Environment;
 use super::input::{ClientAttributes, ExplainInput, RequestAttributes};
-use crate::policy::identity::{CredentialSource, canonical, cookie};
+use crate::policy::identity::{CredentialSource, cookie};
+use crate::policy::network::canonical;
 use crate::policy::route::normalize;
 use crate::policy::{Proof, Signature, Timestamp, Units};
 use http::{HeaderMap, Method, Uri, header};

@@ -1,7 +1,7 @@
 //! Names of configured items, for records.
 
 use super::shared::Shared;
-use crate::policy::address_lists::ListId;
+use crate::policy::ListId;
 use crate::policy::{BotId, ClassId, OperatorId, Rules, ScopeId};
 use crate::telemetry::NameResolver;
 

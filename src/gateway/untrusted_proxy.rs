@@ -6,7 +6,8 @@
 
 use super::headers;
 use crate::http1::{Fields, Name};
-use crate::policy::identity::{AddressSource, IpPrefix, ProxyTrust, is_private};
+use crate::policy::identity::{AddressSource, ProxyTrust};
+use crate::policy::network::{IpPrefix, is_private};
 use parking_lot::Mutex;
 use std::fmt;
 use std::net::IpAddr;

@@ -1,12 +1,9 @@
 //! Address lists: finds the configured lists that contain an address.
 
-use super::identity::{IpPrefix, canonical};
+use super::ids::ListId;
+use super::network::{IpPrefix, canonical};
 use super::network_table::NetworkTable;
 use std::net::IpAddr;
-
-/// Index of an address list in the settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ListId(pub u8);
 
 /// Set of address lists, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,8 +13,10 @@ pub use kind::ClientKind;
 use super::address_lists::ListSet;
 use super::bucket::Bucket;
 use super::crawler_guard::CrawlerGuard;
-use super::facts::{Facts, OperatorId};
-use super::identity::{CredentialSource, IpPrefix, KeySource};
+use super::facts::Facts;
+use super::identity::{CredentialSource, KeySource};
+use super::ids::{ClassId, OperatorId};
+use super::network::IpPrefix;
 use super::secret::Secret;
 
 /// Classification of a client.
@@ -29,10 +31,6 @@ pub struct Classification {
     /// Evidence for kind and class.
     pub evidence: EvidenceList,
 }
-
-/// Index of a class in the settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClassId(pub u16);
 
 /// A class of clients, as the administrator configured it.
 #[derive(Clone, Debug)]

@@ -1,11 +1,12 @@
 //! Crawl delays advertised in robots.txt: minimum seconds between two requests of a crawler.
 
 use super::address_lists::ListSet;
-use super::class::{Class, ClassId, ClientKind};
+use super::class::{Class, ClientKind};
 use super::cost::Cost;
-use super::facts::OperatorId;
+use super::ids::{ClassId, OperatorId};
+use super::rules::Rules;
 use super::time::{Timestamp, ceil_seconds};
-use super::{Rules, Units};
+use super::units::Units;
 use std::time::Duration;
 
 /// Minimum advertised delay, in seconds. Bing reads whole seconds from 1 to 30; a longer delay makes other crawlers

@@ -2,8 +2,9 @@
 
 use super::Timestamp;
 use super::bucket::{Bucket, BucketState, EmptyUntil};
-use super::class::{Class, ClassId};
+use super::class::Class;
 use super::crawler_guard::GuardState;
+use super::ids::{ClassId, QuotaId};
 use super::pacing::PlanSnapshot;
 use super::pacing::bucket::PacingRefused;
 use super::quota::Quota;
@@ -61,10 +62,6 @@ impl DecisionRequest<'_> {
         self.class_rules.enforce && quota.enforced_for(self.class)
     }
 }
-
-/// Index of a quota in the settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QuotaId(pub u16);
 
 /// State of one quota at the decision on a request.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 
 use super::address_lists::ListSet;
 use super::bot_detection::BotScore;
-use super::class::ClassId;
+use super::ids::{BotId, ClassId, OperatorId};
 use std::net::IpAddr;
 
 /// A request as policy evaluates it.
@@ -111,11 +111,3 @@ pub fn claimed_operator(claim: Claim, signature: Signature) -> Option<OperatorId
         _ => None,
     }
 }
-
-/// Index of a bot in the built-in list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BotId(pub u16);
-
-/// Index of a crawler operator (`googlebot`, `bingbot`, ...) in the operator table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OperatorId(pub u16);

@@ -16,13 +16,16 @@ pub mod decide;
 pub mod dns_pattern;
 pub mod facts;
 pub mod identity;
+mod ids;
 pub mod lease;
+pub mod network;
 pub mod network_table;
 pub mod pacing;
 pub mod quota;
 pub mod quota_sync;
 pub mod quoted;
 pub mod route;
+mod rules;
 pub mod secret;
 pub mod throttle;
 pub mod tier;
@@ -30,112 +33,10 @@ pub mod time;
 pub mod units;
 pub mod window;
 
-pub use class::{ClassId, Classification, ClientKind};
-pub use decide::{QuotaId, Reason, Refusal, Verdict};
-pub use facts::{BotId, Claim, Facts, OperatorId, Proof, ProofMethod, Signature};
-pub use route::ScopeId;
+pub use class::{Classification, ClientKind};
+pub use decide::{Reason, Refusal, Verdict};
+pub use facts::{Claim, Facts, Proof, ProofMethod, Signature};
+pub use ids::{BotId, ClassId, ListId, OperatorId, QuotaId, ScopeId};
+pub use rules::Rules;
 pub use time::Timestamp;
 pub use units::Units;
-
-use http::Method;
-use identity::{ClientKey, CredentialSource, KeySource};
-use std::net::IpAddr;
-
-/// Checked settings of all rules. Built by `config`, always complete.
-#[derive(Clone, Debug)]
-pub struct Rules {
-    /// Trust in headers that report the client address.
-    pub trust: identity::ProxyTrust,
-    /// Bot detection for clients that claim a browser; `None` if disabled.
-    pub bot_detection: Option<bot_detection::BotDetection>,
-    /// Names of the configured address lists.
-    pub address_list_names: Vec<String>,
-    /// Administrator's user-agent rules; the first match applies.
-    pub user_agent_rules: Vec<class::UserAgentRule>,
-    /// Classes; the first match applies. The last matches every client.
-    pub classes: Vec<class::Class>,
-    /// Quotas, by [`QuotaId`].
-    pub quotas: Vec<quota::Quota>,
-    /// Routes; the first match applies. The last matches every request.
-    pub routes: Vec<route::Route>,
-    /// Scopes of the origin, by [`ScopeId`].
-    pub scopes: Vec<throttle::Scope>,
-    /// True if the gateway serves [`decide::CRAWL_POLICY_PATH`].
-    pub serves_crawl_policy: bool,
-}
-
-impl Rules {
-    /// Classifies a client: kind and class.
-    pub fn classify(&self, facts: &Facts<'_>) -> Classification {
-        class::classify(&self.user_agent_rules, &self.classes, facts)
-    }
-
-    /// Returns the classes for which a request carries a valid API key. `credential` returns the value of a header or
-    /// cookie.
-    pub fn api_key_classes<'a>(
-        &'a self,
-        credential: impl Fn(&'a CredentialSource) -> Option<&'a [u8]>,
-    ) -> Vec<ClassId> {
-        let has_key = |keys: &'a class::ApiKeys| credential(&keys.source).is_some_and(|key| keys.contains(key));
-        let matching =
-            self.classes.iter().enumerate().filter(|(_, class)| class.matcher.keys.as_ref().is_some_and(has_key));
-        matching.map(|(index, _)| ClassId(index as u16)).collect()
-    }
-
-    /// Returns the headers, besides the common ones, that determine the class and bucket key of a client of `class`.
-    /// Includes the signature headers if the request is `signed`.
-    pub fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {
-        let keys = self.classes.iter().filter_map(|class| Some(&class.matcher.keys.as_ref()?.source));
-        let bucket = match &self.classes[usize::from(class.0)].key {
-            KeySource::Credential(source) => Some(source),
-            _ => None,
-        };
-        let mut headers = if signed { vec!["signature-agent", "signature-input", "signature"] } else { Vec::new() };
-        for header in keys.chain(bucket).map(CredentialSource::header) {
-            if !headers.contains(&header) {
-                headers.push(header);
-            }
-        }
-        headers
-    }
-
-    /// Returns the key of the bucket and counters for a request of `client`. `credential_hash` returns the hash of the
-    /// credential that the class uses, if sent.
-    pub fn key(
-        &self,
-        classification: &Classification,
-        client: IpAddr,
-        credential_hash: impl FnOnce(&CredentialSource) -> Option<u64>,
-    ) -> ClientKey {
-        let address_key = || self.trust.key(client);
-        match &self.classes[usize::from(classification.class.0)].key {
-            KeySource::Address => address_key(),
-            KeySource::Class => ClientKey::SHARED_BY_CLASS,
-            KeySource::Operator => classification.operator.map_or_else(address_key, ClientKey::from_operator),
-            KeySource::Credential(source) => {
-                credential_hash(source).map_or_else(address_key, ClientKey::from_credential)
-            }
-        }
-    }
-
-    /// Returns true if the bot score reaches the threshold.
-    pub fn is_suspected(&self, score: &bot_detection::BotScore) -> bool {
-        self.bot_detection.as_ref().is_some_and(|detection| score.points >= detection.threshold)
-    }
-
-    /// Returns true if `path` is the crawl policy's and the gateway serves it. `path` is normalized.
-    pub fn is_crawl_policy(&self, path: &str) -> bool {
-        self.serves_crawl_policy && path == decide::CRAWL_POLICY_PATH
-    }
-
-    /// Returns true for an exempt request: never refused, hence never charged. It reads robots.txt or the crawl policy.
-    /// Other methods on these paths are decided as usual. `path` is normalized.
-    pub fn is_exempt(&self, method: &Method, path: &str) -> bool {
-        decide::is_robots_txt_read(method, path) || (decide::is_read_method(method) && self.is_crawl_policy(path))
-    }
-
-    /// Returns the index of the request's route.
-    pub fn route(&self, facts: &Facts<'_>) -> usize {
-        self.routes.iter().position(|route| route.matches(facts)).unwrap_or(self.routes.len().saturating_sub(1))
-    }
-}

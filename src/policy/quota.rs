@@ -1,6 +1,6 @@
 //! Checked settings of a quota: limit, window, and the tiers of each class.
 
-use super::class::ClassId;
+use super::ids::ClassId;
 use super::pacing::Pacing;
 use super::tier::TierSet;
 use super::units::Units;

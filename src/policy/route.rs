@@ -1,8 +1,8 @@
 //! Routes: match requests and define their costs and scopes.
 
 use super::cost::Cost;
-use super::decide::QuotaId;
 use super::facts::Facts;
+use super::ids::{QuotaId, ScopeId};
 use std::borrow::Cow;
 
 /// A set of requests with the same costs, scopes and cache rules.
@@ -25,10 +25,6 @@ pub struct Route {
     /// True if the latency of responses is sampled for the adaptive controllers.
     pub is_latency_sampled: bool,
 }
-
-/// Index of a scope in the settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ScopeId(pub u16);
 
 /// A path pattern. `*` matches within one segment; `**` matches any tail at the end, and any directories before the
 /// last segment.

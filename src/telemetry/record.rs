@@ -1,6 +1,6 @@
 //! Record of a finished request: the input of the access log and the metrics.
 
-use crate::policy::address_lists::ListId;
+use crate::policy::ListId;
 use crate::policy::bot_detection::HeadersSeen;
 use crate::policy::class::Evidence;
 use crate::policy::identity::ClientKey;

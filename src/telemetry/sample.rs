@@ -1,7 +1,7 @@
 //! Sample record of a finished request for tests and benchmarks.
 
 use super::record::{NameResolver, QuotaCharge, Record, RecordedOutcome, UpstreamCall};
-use crate::policy::address_lists::ListId;
+use crate::policy::ListId;
 use crate::policy::bot_detection::HeadersSeen;
 use crate::policy::class::Evidence;
 use crate::policy::identity::ProxyTrust;

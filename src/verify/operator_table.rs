@@ -12,7 +12,7 @@ use super::dns::{DnsResult, DnsVerifier};
 use super::operator_config::{Operator, OperatorOverride, OperatorTableError, parse_operators, parse_snapshot};
 use super::range_source::RangeSource;
 use super::ranges::{OperatorRange, RangeMatch, Ranges};
-use crate::policy::identity::is_private;
+use crate::policy::network::is_private;
 use crate::policy::{OperatorId, Proof, ProofMethod, Timestamp};
 
 /// Table of operators with their current address ranges.

@@ -5,7 +5,7 @@
 //! crawlers.
 
 use super::range_source::parse_cidr;
-use crate::policy::identity::is_wider_than_crawlers;
+use crate::policy::network::is_wider_than_crawlers;
 use ipnet::IpNet;
 use serde_json::Value;
 

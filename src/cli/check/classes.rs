@@ -2,7 +2,8 @@
 
 use super::format::{duration, shadow};
 use crate::policy::ClientKind;
-use crate::policy::address_lists::{ListId, ListSet};
+use crate::policy::ListId;
+use crate::policy::address_lists::ListSet;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{ApiKeys, Class, ClassMatcher};
 use crate::policy::crawler_guard::CrawlerGuard;

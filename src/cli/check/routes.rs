@@ -1,8 +1,9 @@
 //! Summary lines of routes: conditions, costs and scopes.
 
 use crate::policy::Rules;
+use crate::policy::ScopeId;
 use crate::policy::cost::Cost;
-use crate::policy::route::{MatchOptions, Route, ScopeId};
+use crate::policy::route::{MatchOptions, Route};
 
 /// Returns the path comparisons of `route` that differ from the defaults.
 fn spelling(route: &Route) -> impl Iterator<Item = String> {

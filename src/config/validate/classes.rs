@@ -3,7 +3,8 @@
 use super::diagnostics::Diagnostics;
 use crate::config::raw::classes::{self as raw, Agent};
 use crate::config::scalars::{Field, Span};
-use crate::policy::address_lists::{AddressLists, ListId, ListSet};
+use crate::policy::ListId;
+use crate::policy::address_lists::{AddressLists, ListSet};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{ApiKeys, Class, ClassMatcher, UserAgentRule};
 use crate::policy::crawler_guard::CrawlerGuard;

@@ -6,7 +6,7 @@ use crate::config::scalars::Pattern;
 use crate::config::serde_forms::{NamedMap, OneOrMany};
 use crate::config::settings::{CrawlerOperator, Dns, RangeFile, Signatures, Verify};
 use crate::policy::ProofMethod;
-use crate::policy::identity::is_wider_than_crawlers;
+use crate::policy::network::is_wider_than_crawlers;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

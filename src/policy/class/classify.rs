@@ -4,9 +4,10 @@ use super::evidence::{
     ADDRESS_LIST_INDEX, API_KEY_INDEX, claim_evidence, evidence_list, mismatch_evidence, proof_evidence,
     signature_evidence,
 };
-use super::{Class, ClassId, Classification, ClientKind, Evidence, EvidenceList, UserAgentRule, find_user_agent_rule};
+use super::{Class, Classification, ClientKind, Evidence, EvidenceList, UserAgentRule, find_user_agent_rule};
 use crate::policy::bot_detection::{BotScore, Signal};
-use crate::policy::facts::{Claim, Facts, OperatorId, Proof, Signature, claimed_operator};
+use crate::policy::facts::{Claim, Facts, Proof, Signature, claimed_operator};
+use crate::policy::ids::{ClassId, OperatorId};
 
 /// Classifies a client by user-agent rules, proof, user agent and behavior, in this order.
 pub fn classify(rules: &[UserAgentRule], classes: &[Class], facts: &Facts<'_>) -> Classification {

@@ -1,8 +1,8 @@
 //! Evidence for a classification: what user agent, address, signature and behavior show.
 
-use crate::policy::address_lists::ListId;
 use crate::policy::bot_detection::Signal;
-use crate::policy::facts::{BotId, Claim, OperatorId, ProofMethod, Signature};
+use crate::policy::facts::{Claim, ProofMethod, Signature};
+use crate::policy::ids::{BotId, ListId, OperatorId};
 
 /// Evidence for a classification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

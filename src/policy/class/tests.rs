@@ -1,6 +1,6 @@
 use super::evidence::{ADDRESS_LIST_INDEX, API_KEY_INDEX};
 use super::*;
-use crate::policy::address_lists::ListId;
+use crate::policy::ListId;
 use crate::policy::bot_detection::{BotScore, Signal};
 use crate::policy::facts::{Claim, Proof, ProofMethod, Signature};
 

@@ -1,6 +1,6 @@
 //! Keys that partition the buckets of a class: by address, credential, operator, or the class as a whole.
 
-use crate::policy::facts::OperatorId;
+use crate::policy::ids::OperatorId;
 use std::fmt::{self, Display};
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -14,7 +14,7 @@ pub mod week;
 #[cfg(test)]
 mod tests;
 
-use super::class::ClassId;
+use super::ids::ClassId;
 use super::tier::Share;
 use super::units::Units;
 use bucket::PacingAllowance;

@@ -5,7 +5,7 @@
 use super::line::{LogLine, LoggedClient, RequestLine};
 use super::{LineError, LogField, MissingFields, line, quoted, timestamp};
 use crate::policy::Timestamp;
-use crate::policy::identity::canonical;
+use crate::policy::network::canonical;
 use http::{Method, Version};
 use std::borrow::Cow;
 use std::net::IpAddr;

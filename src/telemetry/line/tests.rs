@@ -1,7 +1,7 @@
 use super::super::record::RecordedOutcome;
 use super::super::sample::{TestNames, sample_record};
 use super::*;
-use crate::policy::address_lists::ListId;
+use crate::policy::ListId;
 use crate::policy::bot_detection::{HeadersSeen, Signal};
 use crate::policy::class::Evidence;
 use crate::policy::{BotId, ClassId, OperatorId, QuotaId, Reason, Units};

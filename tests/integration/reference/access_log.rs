@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
-use tidegate::policy::address_lists::ListId;
+use tidegate::policy::ListId;
 use tidegate::policy::bot_detection::{HeadersSeen, Signal};
 use tidegate::policy::class::Evidence;
 use tidegate::policy::{BotId, ClientKind, OperatorId, Reason};

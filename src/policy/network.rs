@@ -1,6 +1,5 @@
-//! Address ranges: parsing, bounds and containment of IPv4 and IPv6 prefixes.
+//! Addresses and address ranges: canonical form, parsing, bounds and containment of IPv4 and IPv6 prefixes.
 
-use super::canonical;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -62,6 +61,23 @@ impl fmt::Display for IpPrefix {
     }
 }
 
+/// Returns the canonical address: IPv4-mapped IPv6 addresses become IPv4.
+pub fn canonical(address: IpAddr) -> IpAddr {
+    address.to_canonical()
+}
+
+/// Returns true for a loopback, private (RFC 1918, RFC 4193), link-local or shared (RFC 6598) address. Requests from
+/// the internet have such an address only if they pass a proxy.
+pub fn is_private(address: IpAddr) -> bool {
+    match canonical(address) {
+        IpAddr::V4(v4) => {
+            let is_shared = matches!(v4.octets(), [100, 64..=127, ..]);
+            v4.is_loopback() || v4.is_private() || v4.is_link_local() || is_shared
+        }
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
+}
+
 /// Returns true if the network is wider than that of any crawler, hence a configuration error.
 pub fn is_wider_than_crawlers(address: IpAddr, length: u8) -> bool {
     length < if address.is_ipv4() { 8 } else { 19 }
@@ -75,6 +91,29 @@ mod tests {
     fn prefix_display_round_trips() {
         for text in ["127.0.0.0/8", "192.0.2.1/32", "0.0.0.0/0", "::1/128", "2001:db8::/32", "::/0"] {
             assert_eq!(IpPrefix::parse(text).expect("valid range").to_string(), text);
+        }
+    }
+
+    #[test]
+    fn private_addresses_are_recognized() {
+        let is_private = |text: &str| is_private(text.parse().expect("valid address"));
+        for private in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.31.0.1",
+            "192.168.0.9",
+            "169.254.1.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "::1",
+        ] {
+            assert!(is_private(private), "{private}");
+        }
+        for private in ["fd00::1", "fe80::1", "::ffff:10.0.0.1"] {
+            assert!(is_private(private), "{private}");
+        }
+        for public in ["66.249.66.1", "172.32.0.1", "100.128.0.1", "100.63.255.255", "192.0.2.1", "2001:db8::1"] {
+            assert!(!is_private(public), "{public}");
         }
     }
 }
