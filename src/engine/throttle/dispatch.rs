@@ -5,11 +5,10 @@
 //! other than a missing slot. Therefore, when an instance enters backoff, or a slot of it is free before its delay has
 //! passed, slots that other instances reserved for its waiters become available.
 
-use super::instance::InstanceId;
+use super::ids::{InstanceId, QueueId, SlotGrant, WaiterId};
 use super::limiter::BlockedBy;
-use super::scheduler::{Scheduler, SlotGrant};
-use super::wait_queue::QueueId;
-use super::waiter::{Waiter, WaiterId, WaiterState};
+use super::scheduler::Scheduler;
+use super::waiter::{Waiter, WaiterState};
 use super::{InlineVec, SlotRequest};
 use crate::policy::time::Timestamp;
 use std::cmp::Reverse;

@@ -5,9 +5,9 @@
 //! single partition. So a flood of synthetic values is throttled like one value, and the number of values causes no
 //! rejection.
 
-use super::instance::{InstanceId, ScopeInstance};
+use super::ids::{InstanceId, PartitionValue};
+use super::instance::ScopeInstance;
 use super::limiter::{ScopeLimiter, ScopeState};
-use super::scheduler::PartitionValue;
 use crate::policy::throttle::{Scope, ThrottleConfig, partition};
 use crate::policy::time::Timestamp;
 use foldhash::fast::RandomState;

@@ -1,17 +1,12 @@
 //! State of one scope instance: its limiter and the wait queues that need it.
 
+use super::ids::{QueueId, WaiterId};
 use super::limiter::ScopeLimiter;
-use super::wait_queue::QueueId;
-use super::waiter::WaiterId;
 use crate::policy::throttle::ThrottleConfig;
 use crate::policy::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Index of a scope instance. The index of an evicted instance is reused; requests and waiters prevent the eviction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct InstanceId(pub(super) usize);
 
 /// Throttled instance of a scope: the only one, or one per partition.
 pub(super) struct ScopeInstance {

@@ -11,9 +11,11 @@
 
 mod dispatch;
 mod group;
+mod ids;
 mod instance;
 mod limiter;
 mod queued;
+mod queueing;
 mod scheduler;
 mod slot_cooldown;
 mod slot_guard;
@@ -33,9 +35,9 @@ use crate::policy::throttle::Scope;
 use crate::policy::throttle::autothrottle::Adjustment;
 use crate::policy::throttle::partition::{PartitionInput, PartitionKey};
 use crate::policy::time::Timestamp;
-use instance::InstanceId;
+use ids::{InstanceId, PartitionValue, ScopeGroupId};
 use parking_lot::Mutex;
-use scheduler::{PartitionValue, ScheduleResult, Scheduler, ScopeGroupId};
+use scheduler::{ScheduleResult, Scheduler};
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;

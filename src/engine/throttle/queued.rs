@@ -1,7 +1,7 @@
 //! Handle of a queued request.
 
+use super::ids::WaiterId;
 use super::scheduler::WaiterPoll;
-use super::waiter::WaiterId;
 use super::{SlotGuard, Throttle, ThrottleRejection};
 use crate::policy::time::Timestamp;
 use std::sync::Arc;

@@ -2,18 +2,17 @@
 //! [`Throttle`](super::Throttle).
 
 use super::group::ScopeGroup;
-use super::instance::{InstanceId, ScopeInstance};
+use super::ids::{InstanceId, QueueId, ScopeGroupId, SlotGrant, WaiterId};
+use super::instance::ScopeInstance;
 use super::limiter::{BlockedBy, ScopeState};
-use super::wait_queue::{QueueId, WaitQueue};
-use super::waiter::{Waiter, WaiterId, WaiterState};
+use super::wait_queue::WaitQueue;
+use super::waiter::{Waiter, WaiterState};
 use super::{InlineVec, ResponseFeedback, ScopeRef, ScopeTarget, SlotRequest, ThrottleRejection};
 use crate::policy::Reason;
-use crate::policy::throttle::backoff::BackoffEpoch;
 use crate::policy::throttle::{self, OriginOutcome, Scope};
 use crate::policy::time::Timestamp;
 use foldhash::fast::RandomState;
 use slab::Slab;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::task::Waker;
@@ -32,24 +31,6 @@ pub(super) struct Scheduler {
     pub(super) waiters: BTreeMap<WaiterId, Waiter>,
     pub(super) next_waiter_id: u64,
     pub(super) wakers: Vec<Waker>,
-}
-
-/// Index of a scope group. Groups are never removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ScopeGroupId(usize);
-
-/// Value of the partition key of an instance.
-pub(super) struct PartitionValue<'a> {
-    /// Keyed hash of the value, with a per-process key, so that clients cannot construct collisions.
-    pub(super) hash: u64,
-    pub(super) text: Cow<'a, [u8]>,
-}
-
-/// Slots held by a request, one per scope instance.
-#[derive(Clone, Debug)]
-pub(super) struct SlotGrant {
-    pub(super) instances: InlineVec<(InstanceId, BackoffEpoch)>,
-    pub(super) granted_at: Timestamp,
 }
 
 /// Result of [`Scheduler::acquire`].
@@ -301,11 +282,5 @@ impl Scheduler {
             && self.queues.is_empty()
             && self.queue_by_instances.is_empty()
             && self.instances.iter().all(|(_, instance)| is_unused(instance))
-    }
-}
-
-impl SlotGrant {
-    fn instance_ids(&self) -> InlineVec<InstanceId> {
-        self.instances.iter().map(|(instance, _)| *instance).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Guard of the slots that a request holds in all of its scopes.
 
-use super::scheduler::SlotGrant;
+use super::ids::SlotGrant;
 use super::{ResponseFeedback, Throttle};
 use crate::policy::throttle::OriginOutcome;
 use crate::policy::time::Timestamp;

@@ -2,15 +2,10 @@
 //! clients.
 
 use super::InlineVec;
-use super::instance::InstanceId;
-use super::waiter::WaiterId;
+use super::ids::{InstanceId, WaiterId};
 use crate::policy::identity::ClientKey;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// Index of a wait queue. A queue exists as long as it has waiters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct QueueId(pub(super) usize);
 
 /// Waiters that need the same scope instances.
 #[derive(Debug, Default)]
