@@ -1272,11 +1272,12 @@ fn a_yaml_bomb_is_refused() {
 }
 
 #[test]
-fn route_with_nine_quotas_is_rejected() {
-    let quotas: String = (0..9).map(|count| format!("  q{count}: {{ limit: 1, window: {{ fixed: 1s }} }}\n")).collect();
-    let costs: Vec<String> = (0..9).map(|count| format!("q{count}: 1")).collect();
+fn route_with_too_many_quotas_is_rejected() {
+    let quotas: String =
+        (0..33).map(|count| format!("  q{count}: {{ limit: 1, window: {{ fixed: 1s }} }}\n")).collect();
+    let costs: Vec<String> = (0..33).map(|count| format!("q{count}: 1")).collect();
     let text = format!("quotas:\n{quotas}routes: [{{ match: /a, cost: {{ {} }} }}]", costs.join(", "));
-    assert_eq!(site_errors(&text), ["12:23: routes[0].cost: found 9 quotas; use at most 8 for a route"]);
+    assert_eq!(site_errors(&text), ["36:23: routes[0].cost: found 33 quotas; use at most 32 for a route"]);
 }
 
 proptest! {

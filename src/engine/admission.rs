@@ -51,7 +51,7 @@ pub struct Decision {
     pub decided_at: Timestamp,
     /// First rule in shadow mode that would have refused the admitted request.
     pub shadow: Option<Reason>,
-    /// Usage of each quota of the request, in the order of [`Refusal::quota_mask`].
+    /// Usage of each quota of the request, in the order of [`Refusal::quotas`].
     pub quota_usage: InlineVec<QuotaUsage>,
     /// State of the client's bucket; `None` if its class has none.
     pub bucket: Option<BucketUsage>,

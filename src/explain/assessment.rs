@@ -2,7 +2,7 @@
 
 use super::input::{ExplainInput, History};
 use crate::policy::decide::QuotaSnapshot;
-use crate::policy::{Reason, Refusal, Verdict};
+use crate::policy::{Reason, Refusal, RefusedQuotas, Verdict};
 
 /// Combined result of all rules.
 pub(super) struct Assessment<'a> {
@@ -92,7 +92,7 @@ impl<'a> Assessment<'a> {
         if let Some((reason, wait)) =
             input.logged_decision().and_then(|decision| Some((decision.reason?, decision.retry_after())))
         {
-            let verdict = Verdict::Refuse(Refusal { reason, quota_mask: 0, wait });
+            let verdict = Verdict::Refuse(Refusal { reason, quotas: RefusedQuotas::NONE, wait });
             self.verdicts.iter_mut().for_each(|assessed| assessed.verdict = verdict);
         }
         Self { is_logged_response: true, ..self }

@@ -8,6 +8,7 @@ use super::ids::{ClassId, QuotaId};
 use super::pacing::PlanSnapshot;
 use super::pacing::bucket::PacingRefused;
 use super::quota::Quota;
+use super::refused_quotas::RefusedQuotas;
 use super::route::Route;
 use super::tier::{Share, ShedState};
 use super::time::{ceil_seconds, with_spread};
@@ -109,8 +110,8 @@ pub enum Verdict {
 pub struct Refusal {
     /// Rule that refused the request.
     pub reason: Reason,
-    /// Bit mask of the quotas that refused the request, by position; bit 0 is the first.
-    pub quota_mask: u8,
+    /// Quotas that refused the request; empty if another rule did.
+    pub quotas: RefusedQuotas,
     /// Time until a retry may be admitted.
     pub wait: Duration,
 }
@@ -183,7 +184,7 @@ pub fn decide(
 /// Refuses the request if its class is blocked.
 pub fn check_block(class: &Class) -> Result<(), Refusal> {
     match class.blocked {
-        true => Err(Refusal { reason: Reason::Blocked, quota_mask: 0, wait: BLOCKED_RETRY_AFTER }),
+        true => Err(Refusal { reason: Reason::Blocked, quotas: RefusedQuotas::NONE, wait: BLOCKED_RETRY_AFTER }),
         false => Ok(()),
     }
 }
@@ -197,7 +198,7 @@ pub fn check_bucket(
     let Some(bucket) = request.bucket() else { return Ok(bucket_state) };
     bucket.take(bucket_state, now).map_err(|EmptyUntil(refill_at)| Refusal {
         reason: Reason::Bucket,
-        quota_mask: 0,
+        quotas: RefusedQuotas::NONE,
         wait: refill_at.saturating_duration_since(now),
     })
 }
@@ -228,8 +229,8 @@ fn check_quotas(
                 shadow = shadow.or(Some(reason));
                 continue;
             }
-            let merged = refusal.get_or_insert(Refusal { reason, quota_mask: 0, wait });
-            merged.quota_mask |= 1 << index.min(7);
+            let merged = refusal.get_or_insert(Refusal { reason, quotas: RefusedQuotas::NONE, wait });
+            merged.quotas.insert(index);
             if wait > merged.wait {
                 (merged.reason, merged.wait) = (reason, wait);
             }

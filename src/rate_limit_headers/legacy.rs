@@ -102,7 +102,7 @@ fn quota<'a>(
 ) -> MostRestrictive<'a> {
     let quota = &rules.quotas[usize::from(usage.quota.0)];
     let limit = quota.limit.floor();
-    let refusal = snapshot.refusal.filter(|refusal| refusal.quota_mask >> index.min(7) & 1 == 1);
+    let refusal = snapshot.refusal.filter(|refusal| refusal.quotas.contains(index));
     MostRestrictive {
         name: &quota.name,
         limit,

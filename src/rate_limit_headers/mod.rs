@@ -105,7 +105,7 @@ impl RateLimitHeaders {
     ) -> std::fmt::Result {
         let refused_wait = snapshot.refusal.map(|refusal| ceil_seconds(refusal.wait));
         if let Some(bucket) = snapshot.bucket {
-            let is_violated = snapshot.refusal.is_some_and(|refusal| refusal.quota_mask == 0);
+            let is_violated = snapshot.refusal.is_some_and(|refusal| refusal.quotas.is_empty());
             let (remaining, wait) = match refused_wait.filter(|_| is_violated) {
                 Some(wait) => (0, wait),
                 None => (bucket.remaining.into(), ceil_seconds(bucket.full_after)),
@@ -117,7 +117,7 @@ impl RateLimitHeaders {
             if !std::mem::take(&mut is_first) {
                 text.write_str(", ")?;
             }
-            let is_violated = snapshot.refusal.is_some_and(|refusal| refusal.quota_mask >> index.min(7) & 1 == 1);
+            let is_violated = snapshot.refusal.is_some_and(|refusal| refusal.quotas.contains(index));
             let (remaining, wait) = match refused_wait.filter(|_| is_violated) {
                 Some(wait) => (0, wait),
                 None => (

@@ -2,7 +2,7 @@
 
 use super::log::LinePosition;
 use crate::engine::QuotaUsage;
-use crate::policy::{BotId, Classification, QuotaId, Reason, Timestamp, Units};
+use crate::policy::{BotId, Classification, QuotaId, Reason, RefusedQuotas, Timestamp, Units};
 use smallvec::SmallVec;
 
 /// Decision on one request, with everything that a report shows of it.
@@ -22,8 +22,8 @@ pub struct ReplayedDecision {
     pub refusal_reason: Option<Reason>,
     /// Reason of the first rule in shadow mode that would have refused the request.
     pub shadow: Option<Reason>,
-    /// Quotas that refused the request, as a bit set by position; bit 0 is the first.
-    pub refusing_quotas: u8,
+    /// Quotas that refused the request, by position in `quota_usage`.
+    pub refusing_quotas: RefusedQuotas,
     /// `Retry-After` sent with the response, in seconds.
     pub retry_after_s: Option<u64>,
     /// Usage of each quota of the route at the decision.

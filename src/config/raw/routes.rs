@@ -25,7 +25,7 @@ pub(in crate::config) struct Route {
     /// Required query parameters: one, or a list of `name` or `name=value`; all must be present. Parameters of a
     /// request are percent-decoded before the comparison. Default none.
     pub query: OneOrMany<String>,
-    /// Expected cost of a request in units, by quota: an amount to a thousandth, or learned; at most 8 quotas per
+    /// Expected cost of a request in units, by quota: an amount to a thousandth, or learned; at most 32 quotas per
     /// route. Default none, except 1 unit of the quota of each of its scopes; the route is never refused for another
     /// quota.
     ///

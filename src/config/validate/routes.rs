@@ -9,12 +9,10 @@ use crate::policy::cost::Cost;
 use crate::policy::quota::Quota;
 use crate::policy::route::{MatchOptions, Pattern, PatternError, Route};
 use crate::policy::throttle::Scope;
-use crate::policy::{QuotaId, ScopeId, Units};
+use crate::policy::{QuotaId, RefusedQuotas, ScopeId, Units};
 use http::Method;
 
 const MAX_ROUTES: usize = 10_000;
-/// Maximum number of quotas of a route; one byte records which of them refused.
-const MAX_COSTS: usize = 8;
 const CATCH_ALL_PATTERN: &str = "/**";
 
 /// Quotas and scopes that routes refer to.
@@ -102,8 +100,8 @@ fn route(raw: &raw::Route, path: &str, context: &RouteContext<'_>, report: &mut 
     let cost_path = format!("{path}.cost");
     let mut costs = costs(raw, &cost_path, context.quotas, report);
     costs.extend(costs_of_scopes(raw, &scopes, &format!("{path}.scopes"), context, report));
-    if costs.len() > MAX_COSTS {
-        let hint = format!("use at most {MAX_COSTS} for a route");
+    if costs.len() > RefusedQuotas::MAX_QUOTAS {
+        let hint = format!("use at most {} for a route", RefusedQuotas::MAX_QUOTAS);
         report.error(&cost_path, format!("found {} quotas", costs.len()), hint);
     }
     let is_limited = !costs.is_empty() || !raw.scopes.0.is_empty();

@@ -190,14 +190,14 @@ impl ViolatedPolicies<'_> {
     fn write(self, text: &mut ScratchBuffer) -> fmt::Result {
         let Some((rules, snapshot)) = self.0 else { return Ok(()) };
         let Some(refusal) = snapshot.refusal else { return Ok(()) };
-        if refusal.quota_mask == 0 {
+        if refusal.quotas.is_empty() {
             text.write_char('"')?;
             text.write_str(&rules.classes[usize::from(snapshot.class.0)].name)?;
             return text.write_char('"');
         }
         let mut separator = "";
         for (index, usage) in snapshot.usages.iter().enumerate() {
-            if refusal.quota_mask >> index.min(7) & 1 == 1 {
+            if refusal.quotas.contains(index) {
                 text.write_str(separator)?;
                 text.write_char('"')?;
                 text.write_str(&rules.quotas[usize::from(usage.quota.0)].name)?;
@@ -259,7 +259,8 @@ mod tests {
             serves_crawl_policy: false,
         };
         for reason in Reason::ALL {
-            let refusal = crate::policy::Refusal { reason, quota_mask: 1, wait: Duration::from_secs(1) };
+            let quotas = crate::policy::RefusedQuotas::from_indexes([0]);
+            let refusal = crate::policy::Refusal { reason, quotas, wait: Duration::from_secs(1) };
             let snapshot = RateLimitSnapshot {
                 class: crate::policy::ClassId(0),
                 route: 0,

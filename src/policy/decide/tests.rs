@@ -130,7 +130,10 @@ fn class_without_tiers_is_refused_only_at_exhaustion() {
     assert_eq!(fixture.refusal_reason(), None, "the last unit is usable");
     fixture.taken = 1000;
     let wait = MIDNIGHT.saturating_duration_since(NOON);
-    assert_eq!(fixture.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Quota, quota_mask: 1, wait }));
+    assert_eq!(
+        fixture.decide_once(),
+        Verdict::Refuse(Refusal { reason: Reason::Quota, quotas: RefusedQuotas::from_indexes([0]), wait })
+    );
 }
 
 #[test]
@@ -145,7 +148,10 @@ fn cheap_request_passes_with_one_unit_remaining() {
 fn exhausted_lease_is_not_an_exhausted_quota() {
     let mut fixture = DecisionFixture { taken: 500, leased: 500, ..DecisionFixture::new() };
     let wait = Duration::from_secs(1);
-    assert_eq!(fixture.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Ledger, quota_mask: 1, wait }));
+    assert_eq!(
+        fixture.decide_once(),
+        Verdict::Refuse(Refusal { reason: Reason::Ledger, quotas: RefusedQuotas::from_indexes([0]), wait })
+    );
     fixture.taken = 1000;
     assert_eq!(fixture.refusal_reason(), Some(Reason::Quota), "a used-up quota outranks a missing lease");
     fixture.quota.enforce = false;
@@ -191,11 +197,17 @@ fn crawler_guard_overrides_tiers_but_not_exhaustion() {
 fn full_shed_waits_for_reset_partial_does_not() {
     let mut full = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, true) };
     let wait = MIDNIGHT.saturating_duration_since(NOON);
-    assert_eq!(full.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Tier, quota_mask: 1, wait }));
+    assert_eq!(
+        full.decide_once(),
+        Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: RefusedQuotas::from_indexes([0]), wait })
+    );
     let mut partial = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
     partial.decide_once();
     let wait = Duration::from_secs(120);
-    assert_eq!(partial.decide_once(), Verdict::Refuse(Refusal { reason: Reason::Tier, quota_mask: 1, wait }));
+    assert_eq!(
+        partial.decide_once(),
+        Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: RefusedQuotas::from_indexes([0]), wait })
+    );
 }
 
 #[test]
@@ -221,7 +233,7 @@ fn empty_bucket_refuses_before_the_quota_check() {
     fixture.bucket_state = BucketState { used_tokens: 1, refilled_at: NOON };
     assert_eq!(
         fixture.decide_once(),
-        Verdict::Refuse(Refusal { reason: Reason::Bucket, quota_mask: 0, wait: Duration::from_secs(10) })
+        Verdict::Refuse(Refusal { reason: Reason::Bucket, quotas: RefusedQuotas::NONE, wait: Duration::from_secs(10) })
     );
     assert_eq!(fixture.shedding, ShedState::default());
 }

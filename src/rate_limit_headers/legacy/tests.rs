@@ -5,7 +5,7 @@ use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::identity::KeySource;
 use crate::policy::quota::Quota;
 use crate::policy::window::Window;
-use crate::policy::{ClassId, QuotaId, Reason, Refusal, Units};
+use crate::policy::{ClassId, QuotaId, Reason, Refusal, RefusedQuotas, Units};
 
 const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -34,18 +34,19 @@ fn most_restrictive_policy_is_reported() {
 
 #[test]
 fn refused_client_has_zero_remaining_until_retry_after() {
+    let first = RefusedQuotas::from_indexes([0]);
     let cases = [
-        (Reason::Bucket, Some(0), Some((9, 1)), 0, 10, "bucket 60 0 +10"),
+        (Reason::Bucket, Some(0), Some((9, 1)), RefusedQuotas::NONE, 10, "bucket 60 0 +10"),
         // The bucket refused the request, but the quota is exhausted for longer.
-        (Reason::Bucket, Some(0), Some((0, 1)), 0, 10, "api 1000 0 +600"),
-        (Reason::Quota, Some(5), Some((0, 1)), 1, 600, "api 1000 0 +600"),
+        (Reason::Bucket, Some(0), Some((0, 1)), RefusedQuotas::NONE, 10, "api 1000 0 +600"),
+        (Reason::Quota, Some(5), Some((0, 1)), first, 600, "api 1000 0 +600"),
         // Refused by a tier with units left: the wait of the refusal counts.
-        (Reason::Tier, Some(5), Some((400, 1)), 1, 120, "api 1000 0 +120"),
-        (Reason::Blocked, Some(5), Some((400, 1)), 0, 3600, "bucket 60 0 +3600"),
-        (Reason::Blocked, None, Some((400, 1)), 0, 3600, "api 1000 0 +3600"),
+        (Reason::Tier, Some(5), Some((400, 1)), first, 120, "api 1000 0 +120"),
+        (Reason::Blocked, Some(5), Some((400, 1)), RefusedQuotas::NONE, 3600, "bucket 60 0 +3600"),
+        (Reason::Blocked, None, Some((400, 1)), RefusedQuotas::NONE, 3600, "api 1000 0 +3600"),
     ];
     for (reason, tokens, units, quotas, wait, expected) in cases {
-        let refusal = Refusal { reason, quota_mask: quotas, wait: Duration::from_secs(wait) };
+        let refusal = Refusal { reason, quotas, wait: Duration::from_secs(wait) };
         assert_eq!(policy_summary(tokens, units, Some(&refusal)), expected, "{reason:?}");
     }
 }

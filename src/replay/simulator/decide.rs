@@ -4,7 +4,7 @@ use super::Simulator;
 use crate::engine::{AdmissionOutcome, Evaluation, Observation, ObservedRequest, QuotaUsage};
 use crate::policy::address_lists::ListSet;
 use crate::policy::facts::claimed_operator;
-use crate::policy::{BotId, Claim, Facts, Proof, QuotaId, Reason, Signature, Timestamp, Units};
+use crate::policy::{BotId, Claim, Facts, Proof, QuotaId, Reason, RefusedQuotas, Signature, Timestamp, Units};
 use crate::replay::decision::ReplayedDecision;
 use crate::replay::in_flight::{Completion, PendingCharge};
 use crate::replay::log::{LogLine, NativeFields, OrderedLine};
@@ -99,7 +99,7 @@ impl Simulator {
             route: self.rules.route(facts),
             refusal_reason: Some(Reason::Ledger),
             shadow: None,
-            refusing_quotas: 0,
+            refusing_quotas: RefusedQuotas::NONE,
             retry_after_s: line.native.as_ref().and_then(|native| native.retry_after_s),
             quota_usage: SmallVec::new(),
             costs: SmallVec::new(),
@@ -124,7 +124,7 @@ impl Simulator {
             route,
             refusal_reason: None,
             shadow: decision.shadow,
-            refusing_quotas: 0,
+            refusing_quotas: RefusedQuotas::NONE,
             // The response to an admitted request may contain a Retry-After of the origin.
             retry_after_s: native.filter(|native| native.reason.is_none()).and_then(|native| native.retry_after_s),
             quota_usage: decision.quota_usage,
@@ -140,7 +140,7 @@ impl Simulator {
         match decision.outcome {
             AdmissionOutcome::Refused(refusal) => {
                 replayed.refusal_reason = Some(refusal.reason);
-                replayed.refusing_quotas = refusal.quota_mask;
+                replayed.refusing_quotas = refusal.quotas;
                 replayed.retry_after_s = Some(refusal.retry_after(self.retry_after_spread(native)));
             }
             AdmissionOutcome::Admitted(permit) => match native.and_then(|it| Some((logged_origin_refusal(it)?, it))) {

@@ -57,7 +57,7 @@ impl ReplayStats {
         self.hours.add(decision);
         for (index, usage) in decision.quota_usage.iter().enumerate() {
             let quota = usize::from(usage.quota.0);
-            let is_refusing = decision.refusing_quotas & 1 << index.min(7) != 0;
+            let is_refusing = decision.refusing_quotas.contains(index);
             let refused =
                 decision.refusal_reason.filter(|_| is_refusing).map(|reason| (reason, decision.classification.class));
             self.windows[quota].add(usage, refused, decision.at);
