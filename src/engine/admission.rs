@@ -2,19 +2,20 @@
 
 use super::cost_estimates::ExpectedCost;
 use super::permit::Reservation;
-use super::quota::{OriginQuotaEvent, QuotaCounter, QuotaState};
+use super::quota::QuotaCounter;
 use super::throttle::{AcquireOutcome, RouteScopes, ScopeState, SlotRequest};
-use super::{BucketUsage, CrawledPage, Engine, Permit, QuotaUsage, StableClassId};
+use super::{BucketUsage, CrawledPage, Engine, Permit, QuotaUsage};
 use crate::policy::bucket::BucketState;
 use crate::policy::class::Class;
 use crate::policy::cost::Cost;
 use crate::policy::crawler_guard::CrawlerGuard;
 use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
 use crate::policy::identity::ClientKey;
-use crate::policy::quota_sync::OriginReport;
+use crate::policy::quota_state::QuotaState;
+use crate::policy::quota_sync::{OriginQuotaEvent, OriginReport};
 use crate::policy::route::Route;
 use crate::policy::throttle::partition::PartitionInput;
-use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Refusal, Rules, Timestamp, Units, Verdict};
+use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Refusal, Rules, StableClassId, Timestamp, Units, Verdict};
 use http::Method;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -251,11 +252,11 @@ impl Admission {
         counters.extend(charges.iter().map(|(quota, _)| self.counter(*quota)));
         states.extend(counters.iter().map(|counter| counter.lock_at(now)));
         // Use one time for all quotas, because a request that read the clock earlier may get the locks later.
-        let now = states.iter().map(|state| state.latest_time).max().unwrap_or(now);
+        let now = states.iter().map(|state| state.latest_time()).max().unwrap_or(now);
         counters.iter().zip(&mut states).for_each(|(counter, state)| counter.advance_to(state, now));
         let mut snapshots: InlineVec<QuotaSnapshot<'_>> = SmallVec::new();
         for (state, charge) in states.iter_mut().zip(charges) {
-            state.sequence += 1;
+            state.next_sequence();
             snapshots.push(self.quota_snapshot(state, charge, context));
         }
 
@@ -280,7 +281,7 @@ impl Admission {
             }
         }
         let usage = |(state, snapshot): (&MutexGuard<'_, QuotaState>, &QuotaSnapshot<'_>)| {
-            let (window, sequence) = (state.current.id, state.sequence);
+            let (window, sequence) = (state.window_id(), state.sequence());
             QuotaUsage { window, sequence, ..QuotaUsage::new(request, snapshot, state.taken()) }
         };
         let mut usages = InlineVec::new();
@@ -295,7 +296,7 @@ impl Admission {
                         quota: *quota,
                         expected: snapshot.cost,
                         learned: expectation.learned(),
-                        window: state.current.id,
+                        window: state.window_id(),
                         charged: Units::ZERO,
                         retry_sequence: None,
                     };

@@ -6,10 +6,10 @@
 //! A new client never evicts another, so a flood of forged clients cannot displace real ones. When the table is full,
 //! new clients share one bucket per class.
 
-use super::{BucketUsage, StableClassId};
-use crate::policy::Timestamp;
+use super::BucketUsage;
 use crate::policy::bucket::BucketState;
 use crate::policy::identity::ClientKey;
+use crate::policy::{StableClassId, Timestamp};
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use parking_lot::Mutex;

@@ -39,7 +39,7 @@ impl Engine {
         for LearnedDemand { quota, class, week } in learned {
             if let Some(counter) = counters.iter().find(|counter| counter.name() == quota) {
                 let class_id = self.class_id(class);
-                counter.lock().pacer_or_default().class(usize::from(class_id)).demand = DemandModel::from_hours(*week);
+                counter.lock().restore_demand(class_id, DemandModel::from_hours(*week));
             }
         }
     }

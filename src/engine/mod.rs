@@ -11,6 +11,7 @@ mod cost_estimates;
 mod demand;
 mod dry_run;
 mod evaluate;
+mod lease_mode;
 mod leases;
 mod observation;
 mod permit;
@@ -28,10 +29,9 @@ pub use bot_detection::ProfileKey;
 pub use demand::LearnedDemand;
 pub use dry_run::DryRun;
 pub use evaluate::Evaluation;
-pub use leases::LeaseMode;
+pub use lease_mode::LeaseMode;
 pub use observation::{Observation, ObservedRequest};
 pub use permit::{Charged, Permit, Receipt};
-pub use quota::OriginQuotaEvent;
 pub use refused_pages::CrawledPage;
 pub use throttle::{
     AcquireOutcome, OLDEST_FIRST_INTERVAL, QueuePoll, QueuedRequest, ResponseFeedback, ScopeState, SlotGuard,
@@ -42,7 +42,7 @@ pub use views::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, UnknownQu
 
 use crate::policy::cost::{Cost, CostEstimate};
 use crate::policy::quota::Quota;
-use crate::policy::{Rules, Timestamp, Units};
+use crate::policy::{Rules, StableClassId, Timestamp, Units};
 use bot_detection::ProfileStore;
 use clients::Clients;
 use cost_estimates::CostEstimates;
@@ -64,9 +64,6 @@ pub struct Engine {
     refused_pages: RefusedPages,
     throttle: Arc<Throttle>,
 }
-
-/// Class id by name that stays the same across reloads, unlike its index in the configuration.
-pub(crate) type StableClassId = u16;
 
 impl Engine {
     /// Creates an engine with units as set by `lease_mode` and at most `max_clients` tracked clients.

@@ -1,10 +1,9 @@
 //! Permission to send one request to the origin, with the units reserved for it.
 
-use super::StableClassId;
 use super::cost_estimates::LearnedCost;
-use super::quota::{QuotaCounter, QuotaState};
-use crate::policy::{QuotaId, Timestamp, Units};
-use parking_lot::MutexGuard;
+use super::quota::QuotaCounter;
+use crate::policy::quota_state::Settlement;
+use crate::policy::{QuotaId, StableClassId, Timestamp, Units};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -77,24 +76,14 @@ impl Permit {
         let counters: SmallVec<[_; 2]> =
             self.reservations.iter().map(|reservation| Arc::clone(&reservation.counter)).collect();
         let mut states: SmallVec<[_; 2]> = counters.iter().map(|counter| counter.lock_at(now)).collect();
-        let affordable = |(reservation, state): (&Reservation, &mut MutexGuard<'_, QuotaState>)| {
-            state.taken().saturating_add(reservation.expected) <= state.leased()
-        };
-        if !self.reservations.iter().zip(&mut states).all(affordable) {
+        if !self.reservations.iter().zip(&states).all(|(reservation, state)| state.covers(reservation.expected)) {
             return false;
         }
         for ((reservation, counter), state) in self.reservations.iter_mut().zip(&counters).zip(&mut states) {
-            if let Some(first) = state.window_mut(reservation.window) {
-                first.reserved = first.reserved.saturating_sub(reservation.expected);
-                first.settled = first.settled.saturating_add(reservation.expected);
-            }
-            let class = state.class(self.class);
-            class.charged = class.charged.saturating_add(reservation.expected);
+            let sequence = state.reserve_retry(reservation.window, self.class, reservation.expected);
             reservation.charged = reservation.charged.saturating_add(reservation.expected);
-            state.reserve(reservation.expected);
-            state.sequence += 1;
-            reservation.retry_sequence = Some(state.sequence);
-            reservation.window = state.current.id;
+            reservation.retry_sequence = Some(sequence);
+            reservation.window = state.window_id();
             counter.request_refill_if_low(state);
         }
         true
@@ -138,7 +127,8 @@ impl Permit {
                 let known_cost = known_cost(&reservation);
                 let actual = known_cost.unwrap_or(if is_sent { expected } else { Units::ZERO });
                 let learned = reservation.learned.as_ref().filter(|_| known_cost.is_some());
-                let (sequence, overrun) = reservation.counter.settle(window, class, expected, actual, learned);
+                let Settlement { sequence, overrun, .. } =
+                    reservation.counter.settle(window, class, expected, actual, learned);
                 let settled = actual.saturating_add(reservation.charged);
                 Charged { quota, expected, settled, overrun, window, sequence, retry_sequence }
             })

@@ -1,12 +1,12 @@
 //! Snapshots of the engine for metrics, the admin API and the dashboard.
 
-use super::quota::QuotaState;
-use super::{Admission, Engine, StableClassId};
+use super::{Admission, Engine};
 use crate::policy::identity::ClientKey;
 use crate::policy::pacing::{PacingMode, PacingRole};
 use crate::policy::quota::Quota;
+use crate::policy::quota_state::QuotaState;
 use crate::policy::tier::Share;
-use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Timestamp, Units};
+use crate::policy::{ClassId, OperatorId, QuotaId, Reason, StableClassId, Timestamp, Units};
 use std::time::Duration;
 
 /// Snapshot of one quota.
@@ -134,7 +134,7 @@ impl Admission {
                 let state = counter.lock_at(now);
                 let by_class = self.rules.classes.iter().enumerate().map(|(index, class)| {
                     let class_id = self.class_ids[index];
-                    let usage = state.classes().get(usize::from(class_id)).copied().unwrap_or_default();
+                    let usage = state.class(class_id);
                     let tiers =
                         quota.class_tiers.get(index).and_then(Option::as_ref).map(|class_tiers| &class_tiers.tiers);
                     let used = state.used_for_tiers(quota);
@@ -155,10 +155,10 @@ impl Admission {
                     limit: state.limit(),
                     enforce: quota.enforce,
                     used: state.used(),
-                    reserved: state.current.reserved,
-                    overrun: state.overrun,
-                    lost: state.lost,
-                    drift: state.drift,
+                    reserved: state.reserved(),
+                    overrun: state.overrun(),
+                    lost: state.lost(),
+                    drift: state.drift(),
                     closed_until: state.exhausted_until(),
                     window_start: span.start,
                     window_end: span.end,
@@ -216,7 +216,7 @@ impl Admission {
 
     /// Sets the taken units of a quota to the value of a log. Returns true if the count changed.
     pub fn sync_used_from_log(&self, quota: QuotaId, taken: Units, now: Timestamp) -> bool {
-        self.counter(quota).sync_used_from_log(taken, now)
+        self.counter(quota).lock_at(now).sync_used_from_log(taken)
     }
 }
 

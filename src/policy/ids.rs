@@ -23,3 +23,6 @@ pub struct BotId(pub u16);
 /// Index of a crawler operator (`googlebot`, `bingbot`, ...) in the operator table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperatorId(pub u16);
+
+/// Class id by name that stays the same across reloads, unlike its index in the configuration.
+pub type StableClassId = u16;

@@ -2,8 +2,8 @@
 //!
 //! A request passes these modules: [`identity`] finds the client behind proxies; [`class`] classifies it by claim,
 //! proof and [`bot_detection`]; [`route`] selects the route and its [`cost`]; [`decide`] evaluates the rules in order;
-//! [`throttle`] limits the load on the origin. The leaves ([`bucket`], [`tier`], [`window`], [`quota`]) take values and
-//! return values.
+//! [`quota_state`] counts the units taken; [`throttle`] limits the load on the origin. The leaves ([`bucket`],
+//! [`tier`], [`window`], [`quota`]) take values and return values.
 
 pub mod address_lists;
 pub mod bot_detection;
@@ -22,6 +22,7 @@ pub mod network;
 pub mod network_table;
 pub mod pacing;
 pub mod quota;
+pub mod quota_state;
 pub mod quota_sync;
 pub mod quoted;
 mod refused_quotas;
@@ -37,7 +38,7 @@ pub mod window;
 pub use class::{Classification, ClientKind};
 pub use decide::{Reason, Refusal, Verdict};
 pub use facts::{Claim, Facts, Proof, ProofMethod, Signature};
-pub use ids::{BotId, ClassId, ListId, OperatorId, QuotaId, ScopeId};
+pub use ids::{BotId, ClassId, ListId, OperatorId, QuotaId, ScopeId, StableClassId};
 pub use refused_quotas::RefusedQuotas;
 pub use rules::Rules;
 pub use time::Timestamp;

@@ -47,6 +47,21 @@ pub struct SyncResult {
     pub drift: Option<i64>,
 }
 
+/// Event to log, derived from the origin's quota headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OriginQuotaEvent {
+    /// The origin reports the quota as exhausted; requests are refused until this time.
+    Exhausted {
+        /// Reset time reported by the origin.
+        until: Timestamp,
+    },
+    /// The origin counts more units than the gateway; fewer if negative.
+    Drift {
+        /// Drift, in milli-units.
+        milli: i64,
+    },
+}
+
 /// Maximum offset between the window ends of origin and gateway, as a divisor of the window length.
 const WINDOW_END_TOLERANCE_DIVISOR: u32 = 20;
 /// Time after the start of a window during which a report without a reset time may be for the previous window.

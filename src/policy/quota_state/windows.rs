@@ -1,11 +1,15 @@
 //! Rollover of windows, and the usage of other windows that overlaps the current one.
 
-use super::{MAX_PAST_WINDOWS, QuotaState, placeholder_window};
-use crate::engine::quota::window_usage::WindowUsage;
+use super::QuotaState;
+use super::window_usage::WindowUsage;
 use crate::policy::lease::WindowKey;
+use crate::policy::time::Timestamp;
+use crate::policy::units::Units;
 use crate::policy::window::Span;
-use crate::policy::{Timestamp, Units};
 use std::time::Duration;
+
+/// Maximum number of stored windows besides the current one and those that overlap it.
+const MAX_PAST_WINDOWS: usize = 8;
 
 impl QuotaState {
     /// Rolls over to the window that contains the current time.
@@ -54,7 +58,7 @@ impl QuotaState {
 
     /// Returns the usage of the window at `span`: the stored one, or a new one. A window that may have been evicted
     /// counts as fully used.
-    pub(in crate::engine) fn at_span(&mut self, span: Span) -> WindowUsage {
+    pub(super) fn at_span(&mut self, span: Span) -> WindowUsage {
         let id = span.start.0;
         let window = match self.take_past_window(|window| window.id == id && !window.is_first_use) {
             Some(window) => WindowUsage { span, ..window },
@@ -71,7 +75,7 @@ impl QuotaState {
     ///
     /// A clock set back into a window finds it unchanged. If the clock is set back to before the newest window, that
     /// window continues from there: it lasts longer, without additional units.
-    pub(super) fn first_use_window(&mut self, length: Duration) -> WindowUsage {
+    fn first_use_window(&mut self, length: Duration) -> WindowUsage {
         let now = self.latest_time;
         if let Some(open) =
             self.take_past_window(|window| window.is_first_use && window.is_open && window.span.contains(now))
@@ -86,16 +90,13 @@ impl QuotaState {
             }
             Some(window) => {
                 self.past_windows.push(window);
-                placeholder_window(window.id + 1)
+                WindowUsage::placeholder(window.id + 1)
             }
-            None => placeholder_window(0),
+            None => WindowUsage::placeholder(0),
         }
     }
 
-    pub(in crate::engine) fn take_past_window(
-        &mut self,
-        matches: impl Fn(&WindowUsage) -> bool,
-    ) -> Option<WindowUsage> {
+    fn take_past_window(&mut self, matches: impl Fn(&WindowUsage) -> bool) -> Option<WindowUsage> {
         let index = self.past_windows.iter().position(matches)?;
         Some(self.past_windows.swap_remove(index))
     }
@@ -120,7 +121,7 @@ impl QuotaState {
     }
 
     /// Sums up the usage of other windows that overlaps the current one. A ledger does this for all instances.
-    pub(in crate::engine) fn sum_overlapping(&mut self) {
+    pub(super) fn sum_overlapping(&mut self) {
         let lookback = self.window.lookback();
         let span = self.span_of(&self.current);
         let key = WindowKey { id: self.current.id, span: Some(span), lookback };

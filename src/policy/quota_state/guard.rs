@@ -1,14 +1,15 @@
 //! Usage of a quota by guarded crawlers.
 
 use super::QuotaState;
-use crate::engine::StableClassId;
 use crate::policy::crawler_guard::{CrawlerGuard, GuardState};
+use crate::policy::ids::{OperatorId, StableClassId};
 use crate::policy::tier::Share;
-use crate::policy::{OperatorId, Timestamp, Units};
+use crate::policy::time::Timestamp;
+use crate::policy::units::Units;
 
 impl QuotaState {
     /// Returns the guard state of a crawler: last admission, budget used, and whether the requested page is overdue.
-    pub(in crate::engine) fn guard_state(
+    pub fn guard_state(
         &mut self,
         class: StableClassId,
         guard: CrawlerGuard,
@@ -18,7 +19,7 @@ impl QuotaState {
         let last_admitted = *self.last_admitted(class, operator);
         let length = self.window.nominal_length().saturating_mul(self.window.lookback() + 1);
         let latest = self.latest_time;
-        let recent = &mut self.class(class).guard_window;
+        let recent = &mut self.class_mut(class).guard_window;
         if latest.saturating_duration_since(recent.0) >= length {
             *recent = (latest, Units::ZERO);
         }
@@ -28,14 +29,9 @@ impl QuotaState {
     }
 
     /// Records an admitted request of a guarded crawler, with the units that its tier refused and the guard admitted.
-    pub(in crate::engine) fn record_guard_admit(
-        &mut self,
-        class: StableClassId,
-        operator: OperatorId,
-        guard_admitted: Units,
-    ) {
+    pub fn record_guard_admit(&mut self, class: StableClassId, operator: OperatorId, guard_admitted: Units) {
         *self.last_admitted(class, operator) = self.latest_time;
-        let usage = self.class(class);
+        let usage = self.class_mut(class);
         usage.guard_admitted = usage.guard_admitted.saturating_add(guard_admitted);
         usage.guard_window.1 = usage.guard_window.1.saturating_add(guard_admitted);
     }

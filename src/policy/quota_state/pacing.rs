@@ -1,14 +1,16 @@
 //! Pacing of a quota: the plan for its requests, and the inputs of the planner.
 
 use super::QuotaState;
-use crate::engine::StableClassId;
-use crate::engine::quota::window_usage::WindowUsage;
+use super::window_usage::WindowUsage;
+use crate::policy::ids::StableClassId;
+use crate::policy::pacing::demand::DemandModel;
 use crate::policy::pacing::pacer::{Pacer, QuotaTotals};
 use crate::policy::pacing::week::WeekTime;
 use crate::policy::pacing::{Pacing, PlanSnapshot};
 use crate::policy::quota::Quota;
+use crate::policy::time::Timestamp;
+use crate::policy::units::Units;
 use crate::policy::window::Span;
-use crate::policy::{Timestamp, Units};
 
 impl QuotaState {
     /// Returns the plan for a request of `class`, and replans if that is due. The stable class ids have the order of
@@ -16,12 +18,7 @@ impl QuotaState {
     ///
     /// A plan created for a request that is then refused for the ledger is dropped: that request has no line in the
     /// log.
-    pub(in crate::engine) fn plan_for(
-        &mut self,
-        pacing: &Pacing,
-        class_ids: &[StableClassId],
-        class: StableClassId,
-    ) -> PlanSnapshot {
+    pub fn plan_for(&mut self, pacing: &Pacing, class_ids: &[StableClassId], class: StableClassId) -> PlanSnapshot {
         let now = self.latest_time;
         self.next_pacer = None;
         if self.pacer().is_none_or(|pacer| pacer.is_due(now)) {
@@ -50,7 +47,7 @@ impl QuotaState {
     }
 
     /// Returns the forecast demand for the rest of a window, in units; 0 without a plan.
-    pub(in crate::engine) fn expected_demand(&self, window: &WindowUsage) -> Units {
+    pub(super) fn expected_demand(&self, window: &WindowUsage) -> Units {
         let span = self.span_of(window);
         let start = self.latest_time.max(span.start);
         let remaining = span.end.saturating_duration_since(start);
@@ -74,30 +71,30 @@ impl QuotaState {
     }
 
     /// Adopts the plan that was created last.
-    pub(in crate::engine) fn adopt_plan(&mut self) {
+    pub fn adopt_plan(&mut self) {
         if let Some(next) = self.next_pacer.take() {
             self.pacer = Some(next);
         }
     }
 
     /// Returns the plan, or `None` if there is none.
-    pub(in crate::engine) fn pacer(&self) -> Option<&Pacer> {
+    pub fn pacer(&self) -> Option<&Pacer> {
         self.pacer.as_deref()
     }
 
-    /// Returns the plan; creates one without learned demand if there is none.
-    pub(in crate::engine) fn pacer_or_default(&mut self) -> &mut Pacer {
-        self.pacer.get_or_insert_default()
+    /// Restores the learned demand of a class.
+    pub fn restore_demand(&mut self, class: StableClassId, demand: DemandModel) {
+        self.pacer.get_or_insert_default().class(usize::from(class)).demand = demand;
     }
 
     /// Returns the taken units as the tiers of `quota` count them.
-    pub(in crate::engine) fn used_for_tiers(&self, quota: &Quota) -> Units {
+    pub fn used_for_tiers(&self, quota: &Quota) -> Units {
         let ahead = quota.pacing.as_ref().and(self.pacer()).map(|pacer| pacer.is_ahead(self.taken()));
         quota.used_for_tiers(self.taken(), ahead)
     }
 
     /// Returns the forecast demand of a class for the next hours, in units; empty without a plan.
-    pub(in crate::engine) fn hourly_forecast(&self, class: StableClassId) -> Vec<f64> {
+    pub fn hourly_forecast(&self, class: StableClassId) -> Vec<f64> {
         let demand = self.pacer().and_then(|pacer| pacer.classes().get(usize::from(class))).map(|class| &class.demand);
         let week = self.totals().week;
         demand.map_or_else(Vec::new, |demand| demand.hourly_forecast(week))

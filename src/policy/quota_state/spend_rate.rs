@@ -1,19 +1,20 @@
 //! Spend rate of a window, for the size of leases.
 
-use crate::policy::{Timestamp, Units};
+use crate::policy::time::Timestamp;
+use crate::policy::units::Units;
 use std::time::Duration;
 
 /// Rate at which the current window is spent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::engine) struct SpendRate {
+pub(super) struct SpendRate {
     updated_at: Timestamp,
     pub(super) taken: Units,
-    pub(in crate::engine) per_second: Units,
+    pub(super) per_second: Units,
 }
 
 impl SpendRate {
     /// Updates the rate. It increases at once and decreases over a second or two.
-    pub(in crate::engine) fn update(&mut self, taken: Units, now: Timestamp) {
+    pub(super) fn update(&mut self, taken: Units, now: Timestamp) {
         const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
         let elapsed = now.saturating_duration_since(self.updated_at);
         if now >= self.updated_at && elapsed < MIN_SAMPLE_INTERVAL {
