@@ -27,10 +27,8 @@ pub(super) fn engine(
             with_leases(file, settings, clock)
         }
         Ledger::Redis(redis) => {
-            // No local record of an earlier incarnation's spending exists, so its leases are lost if it crashed.
-            let incarnation = Incarnation::next(&settings.state_dir, seed, false);
-            let incarnation =
-                incarnation.map_err(|source| OpenError::Directory { path: settings.state_dir.clone(), source })?;
+            let incarnation = Incarnation::next(&settings.state_dir, seed)
+                .map_err(|source| OpenError::Directory { path: settings.state_dir.clone(), source })?;
             let endpoint = RedisEndpoint {
                 host: redis.host.clone(),
                 port: redis.port,

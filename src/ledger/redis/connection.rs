@@ -26,7 +26,7 @@ impl Default for Timeouts {
 }
 
 /// Minimum and maximum reconnect backoff. Instances must reconnect within the time that a server without state waits
-/// for their reports ([`super::timing::Timing::recovery_grace`]).
+/// for their reports (`RECOVERY_GRACE` in `script.lua`).
 const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// A connection with reconnect and backoff.

@@ -1,73 +1,56 @@
-//! Identity of an instance in the ledger, and the previous incarnations whose usage it can prove.
+//! Identity of an instance in the ledger.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// A run of an instance's process, as the holder of leases. The next incarnation takes over the leases if it can
-/// prove what was spent of them.
+/// A run of an instance's process, as the holder of leases. No record of its spending outlives it, so the units that a
+/// crashed incarnation held are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incarnation {
-    pub(super) instance: String,
-    pub(super) id: String,
-    pub(super) predecessors: Vec<String>,
+    /// Name of the holder: the instance, and the number of the run.
+    pub(super) holder: String,
 }
 
-/// Maximum number of stored predecessors. They accumulate while the ledger is unreachable; units held by older ones are
-/// lost.
-const MAX_PREDECESSORS: usize = 8;
 const FILE: &str = "gate";
 
 impl Incarnation {
-    /// Returns the next incarnation of the instance with this state directory. `fresh` is a unique number. `proven`:
-    /// the directory also records the usage of previous incarnations; without it their leases are lost.
-    ///
-    /// The incarnation is stored before it is returned. The directory must not be copied to a second instance that runs
-    /// at the same time. The second inherits nothing while the first sends calls, and units that it cannot inherit
-    /// count against both.
-    pub fn next(state_dir: &Path, fresh: u64, proven: bool) -> io::Result<Self> {
+    /// Returns the next incarnation of the instance with this state directory, which stores the name of the instance.
+    /// `fresh` is a unique number.
+    pub fn next(state_dir: &Path, fresh: u64) -> io::Result<Self> {
         fs::create_dir_all(state_dir)?;
         let path = state_dir.join(FILE);
-        let content = match fs::read_to_string(&path) {
+        let content = match fs::read(&path) {
             Ok(content) => content,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            // The file is foreign or torn: an incarnation without predecessors is safe, because their leases are lost.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };
-        let mut lines = content.lines().filter(|line| is_token(line)).map(str::to_owned);
-        let id = format!("{fresh:016x}");
-        let name = lines.next().unwrap_or_else(|| id.clone());
-        let mut predecessors: Vec<String> =
-            if proven { lines.filter(|line| *line != id).collect() } else { Vec::new() };
-        predecessors.drain(..predecessors.len().saturating_sub(MAX_PREDECESSORS));
-
-        let ids: String = predecessors.iter().chain([&id]).map(|id| format!("{id}\n")).collect();
+        // An invalid file is foreign or torn: the instance receives a new name.
+        if let Some(instance) = String::from_utf8_lossy(&content).lines().find(|line| is_token(line)) {
+            return Ok(Self::of_instance(instance, fresh));
+        }
+        let instance = token(fresh);
         let temp_path = state_dir.join(format!("{FILE}.new"));
         let mut file = File::create(&temp_path)?;
-        file.write_all(format!("{name}\n{ids}").as_bytes())?;
+        file.write_all(format!("{instance}\n").as_bytes())?;
         file.sync_all()?;
         fs::rename(&temp_path, &path)?;
         File::open(state_dir)?.sync_all()?;
-        Ok(Self { instance: name, id, predecessors })
+        Ok(Self::of_instance(&instance, fresh))
     }
 
-    /// Returns an incarnation without predecessors.
+    /// Returns the only incarnation of an instance without state.
     pub fn ephemeral(fresh: u64) -> Self {
-        let id = format!("{fresh:016x}");
-        Self { instance: id.clone(), id, predecessors: Vec::new() }
+        Self::of_instance(&token(fresh), fresh)
     }
 
-    /// Returns the name of the holder in the ledger.
-    pub(super) fn holder(&self) -> String {
-        format!("{}.{}", self.instance, self.id)
+    pub(super) fn of_instance(instance: &str, fresh: u64) -> Self {
+        Self { holder: format!("{instance}.{}", token(fresh)) }
     }
+}
 
-    /// Returns the predecessors whose leases are taken over, in the format of the script.
-    pub(super) fn predecessors(&self) -> String {
-        let names: Vec<String> = self.predecessors.iter().map(|id| format!("{}.{id}", self.instance)).collect();
-        names.join(",")
-    }
+pub(super) fn token(number: u64) -> String {
+    format!("{number:016x}")
 }
 
 fn is_token(line: &str) -> bool {
@@ -79,27 +62,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instance_keeps_its_name_and_inherits_proven_incarnations() {
+    fn instance_keeps_its_name_over_restarts() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let next = |fresh, proven| Incarnation::next(dir.path(), fresh, proven).expect("the directory is writable");
-        let first = next(1, true);
-        assert_eq!((first.holder(), first.predecessors()), ("0000000000000001.0000000000000001".into(), String::new()));
-        let second = next(2, true);
-        assert_eq!(second.holder(), "0000000000000001.0000000000000002");
-        assert_eq!(second.predecessors(), "0000000000000001.0000000000000001");
-        assert_eq!(next(3, false).predecessors(), "");
-        assert_eq!(next(4, true).predecessors(), "0000000000000001.0000000000000003");
-        for id in 5..30 {
-            next(id, true);
-        }
-        assert_eq!(next(30, true).predecessors.len(), MAX_PREDECESSORS);
+        let next = |fresh| Incarnation::next(dir.path(), fresh).expect("the directory is writable").holder;
+        assert_eq!(next(1), "0000000000000001.0000000000000001");
+        assert_eq!(next(2), "0000000000000001.0000000000000002");
+        // Earlier versions also stored the incarnation.
+        fs::write(dir.path().join(FILE), "0000000000000007\n0000000000000008\n").expect("the directory is writable");
+        assert_eq!(next(9), "0000000000000007.0000000000000009");
     }
 
     #[test]
     fn invalid_identity_file_starts_a_new_instance() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         fs::write(dir.path().join(FILE), b"\xff\xfe ../../etc \x00").expect("the directory is writable");
-        let identity = Incarnation::next(dir.path(), 7, true).expect("the directory is writable");
-        assert_eq!((identity.holder().len(), identity.predecessors()), (33, String::new()));
+        let next = |fresh| Incarnation::next(dir.path(), fresh).expect("the directory is writable");
+        assert_eq!(next(7), Incarnation::ephemeral(7));
+        assert_eq!(next(8).holder, "0000000000000007.0000000000000008");
     }
 }

@@ -1,7 +1,7 @@
 //! Ledger in a Redis or Valkey server that several instances share.
 //!
-//! `script.lua` runs in the server and contains all rules. `connection` is one connection, `resp` its protocol, and
-//! `script_reply` parses the replies. [`RedisStore`] keeps the state that only an instance has. This is the state last
+//! `script.lua` runs in the server and contains all rules. `connection` is one connection, `resp` its protocol;
+//! `script_request` and `script_reply` are the messages. [`RedisStore`] keeps the state that only an instance has. This is the state last
 //! reported by the server, in case the server loses it, and the fallback units for the time when it is unavailable.
 
 mod connection;
@@ -10,7 +10,7 @@ mod error;
 mod incarnation;
 mod resp;
 mod script_reply;
-mod timing;
+mod script_request;
 
 #[cfg(test)]
 mod tests;
@@ -20,15 +20,15 @@ pub use endpoint::RedisEndpoint;
 pub use incarnation::Incarnation;
 
 use super::store::{Lease, LeaseRequest, Store, StoreError};
-use crate::policy::window::Span;
 use crate::policy::{Timestamp, Units};
 use connection::RedisConnection;
 use resp::Reply;
 use script_reply::{GrantReply, ScriptReply, WindowStatus};
+use script_request::ScriptRequest;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-use timing::Timing;
 use tracing::{info, warn};
+
 /// Tolerated clock skew. A smaller skew is no error: a window that is not open yet, or has ended, is soon replaced.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 /// Maximum number of passes per round. A call is answered at once, repeated with the reported state, or redirected;
@@ -45,7 +45,6 @@ pub struct RedisStore {
     /// True if a part of the remaining units is reserved as fallback for a loss of the server.
     fallback_enabled: bool,
     incarnation: Incarnation,
-    timing: Timing,
     timeouts: Timeouts,
     script: String,
     primary: RedisEndpoint,
@@ -96,7 +95,6 @@ impl RedisStore {
             prefix: prefix.to_owned(),
             fallback_enabled,
             incarnation,
-            timing: Timing::default(),
             timeouts: Timeouts::default(),
             script: include_str!("script.lua").to_owned(),
             primary: server,
@@ -223,52 +221,41 @@ impl RedisStore {
         }
     }
 
-    /// Returns the arguments of the script, in its order.
+    /// Returns the key and the argument of a call of the script.
     fn encode_call(&mut self, request: &LeaseRequest, operation: Operation, include_state: bool) -> Vec<String> {
         self.calls += 1;
         let window = self.windows.get(&(request.quota.clone(), request.window.id));
-        let microseconds = |span: Duration| span.as_micros().to_string();
-        let bound = |pick: fn(Span) -> Timestamp| {
-            request.window.span.map_or_else(String::new, |span| (pick(span).0 / 1000).to_string())
-        };
         let is_ordinal = request.window.id < MAX_ORDINAL;
         let offset = self.ordinal_offsets.get(&request.quota).filter(|_| is_ordinal).copied().unwrap_or(0);
-        let milli = |units: Units| units.milli().to_string();
-        let flag = |flag: bool| String::from(if flag { "1" } else { "0" });
-        let reported_state = || self.reported_state.get(&request.quota).cloned().unwrap_or_default();
-        let (name, used) = match operation {
+        let reported_state = self.reported_state.get(&request.quota).map_or("", String::as_str);
+        let (operation, used) = match operation {
             Operation::Lease => ("lease", Units::ZERO),
             Operation::Close => ("close", Units::ZERO),
             Operation::Correct(used) => ("correct", used),
         };
-        vec![
-            self.key(&request.quota),
-            name.into(),
-            self.incarnation.holder(),
-            self.calls.to_string(),
-            microseconds(self.timing.recovery_grace),
-            microseconds(self.timing.liveness_window),
-            microseconds(self.timing.max_lead),
-            microseconds(self.timing.window_retention),
-            microseconds(self.timing.takeover_delay),
-            self.incarnation.predecessors(),
-            (i128::from(request.window.id) + offset).max(0).to_string(),
-            bound(|span| span.start),
-            bound(|span| span.end),
-            request.window.lookback.to_string(),
-            flag(is_ordinal),
-            milli(request.limit),
-            milli(request.taken),
-            milli(request.held),
-            milli(request.wanted),
-            milli(request.urgent),
-            milli(window.map_or(Units::ZERO, |window| window.fallback)),
-            flag(self.fallback_enabled),
-            flag(window.is_some()),
-            if include_state { reported_state() } else { "-".into() },
-            milli(used),
-            milli(request.expected_demand),
-        ]
+        let script_request = ScriptRequest {
+            operation,
+            holder: &self.incarnation.holder,
+            seq: self.calls,
+            window_id: (i128::from(request.window.id) + offset).max(0).to_string(),
+            starts: request.window.span.map(|span| span.start.0 / 1000),
+            ends: request.window.span.map(|span| span.end.0 / 1000),
+            lookback: request.window.lookback,
+            is_ordinal,
+            limit: request.limit.milli(),
+            taken: request.taken.milli(),
+            held: request.held.milli(),
+            wanted: request.wanted.milli(),
+            urgent: request.urgent.milli(),
+            expected_demand: request.expected_demand.milli(),
+            fallback: window.map_or(0, |window| window.fallback.milli()),
+            fallback_enabled: self.fallback_enabled,
+            reply_received: window.is_some(),
+            reported_state: include_state.then_some(reported_state),
+            used: used.milli(),
+        };
+        let argument = serde_json::to_string(&script_request).expect("the request has only numbers and text");
+        vec![self.key(&request.quota), argument]
     }
 
     /// Returns leases from the fallback units while the server is unavailable. These units have been reserved for this

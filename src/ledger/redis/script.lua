@@ -11,20 +11,27 @@
 --   w ID           starts ends lookback is_ordinal             a window
 --   h ID HOLDER    held taken fallback expected_demand         units of that incarnation in that window
 --   c ID           milli                                       a manual correction
-local key = KEYS[1]
-local operation, own_holder, seq = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local recovery_grace, liveness_window, max_lead, grace, takeover_after =
-  tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local predecessor_list, window_id, starts, ends = ARGV[9], ARGV[10], tonumber(ARGV[11]), tonumber(ARGV[12])
-local lookback, is_ordinal, limit = tonumber(ARGV[13]), ARGV[14] == '1', tonumber(ARGV[15])
-local taken, held, wanted, urgent = tonumber(ARGV[16]), tonumber(ARGV[17]), tonumber(ARGV[18]), tonumber(ARGV[19])
-local known_fallback, fallback_enabled, reply_received = tonumber(ARGV[20]), ARGV[21] == '1', ARGV[22] == '1'
-local reported_state, used, expected_demand = ARGV[23], tonumber(ARGV[24]), tonumber(ARGV[25])
+--
+-- ARGV[1] is a `ScriptRequest` as JSON (`script_request.rs`).
+local key, request = KEYS[1], cjson.decode(ARGV[1])
+local operation, own_holder, window_id, limit = request.operation, request.holder, request.window_id, request.limit
+local taken, held, wanted, known_fallback = request.taken, request.held, request.wanted, request.fallback
+
+local SECOND, DAY = 1000000, 86400000000
+-- All instances of a quota must agree on these times, so none of them is configurable.
+-- Time that instances have to report after state was lost or created. A running instance sends a request every second,
+-- and retries after a second at most.
+local RECOVERY_GRACE = 3 * SECOND
+-- An instance without calls for this long before a loss is not waited for; its last known state counts.
+local LIVENESS_WINDOW = 60 * SECOND
+-- Maximum time before the start of a window at which it may be leased: ten seconds, plus clock skew.
+local MAX_LEAD = 15 * SECOND
+-- Time for which a window is stored after its usage has expired.
+local WINDOW_RETENTION = 60 * SECOND
 
 local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
+local now = clock[1] * SECOND + clock[2]
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-local DAY = 86400000000
 
 -- Lua would format large numbers as 9.007e15.
 local function int(number)
@@ -161,19 +168,14 @@ end
 local own_incarnation = incarnations[own_holder]
   or { last_call = now, reported_recovery = 0, seq = 0, closed = false }
 -- A later call on another connection has overtaken this one: the instance no longer waits for its reply.
-if operation ~= 'correct' and seq <= own_incarnation.seq then
+if operation ~= 'correct' and request.seq <= own_incarnation.seq then
   return { 'stale' }
-end
-
-local predecessors = {}
-for name in string.gmatch(predecessor_list, '[^,]+') do
-  predecessors[name] = true
 end
 
 -- Evict windows whose usage has expired, and idle instances.
 for name, window in pairs(windows) do
   local counted_until = counts_until(window)
-  if counted_until and now > counted_until + grace then
+  if counted_until and now > counted_until + WINDOW_RETENTION then
     delete_field('w ' .. name)
     delete_field('c ' .. name)
     for holder in pairs(window.leases) do
@@ -194,9 +196,9 @@ for name, incarnation in pairs(incarnations) do
 end
 
 -- Find the window. First-use windows are numbered here, because an instance may have missed some.
-if is_ordinal then
+if request.is_ordinal then
   for name, window in pairs(windows) do
-    if starts and window.is_ordinal and window.starts and math.abs(window.starts - starts) <= 1 then
+    if request.starts and window.is_ordinal and window.starts and math.abs(window.starts - request.starts) <= 1 then
       window_id = name
     end
   end
@@ -209,8 +211,9 @@ if is_ordinal then
 end
 local is_new = not windows[window_id]
 local window = ensure_window(window_id)
-if is_new or (not window.starts and starts) then
-  window.starts, window.ends, window.lookback, window.is_ordinal = starts, ends, lookback, is_ordinal
+if is_new or (not window.starts and request.starts) then
+  window.starts, window.ends = request.starts, request.ends
+  window.lookback, window.is_ordinal = request.lookback, request.is_ordinal
   store_window(window_id)
 end
 
@@ -218,7 +221,7 @@ end
 local own_lease = window.leases[own_holder]
 local claimed_units = held + known_fallback
 local still_counts = not window.ends or now < counts_until(window)
-local lease_lost = reply_received and still_counts and claimed_units > 0
+local lease_lost = request.reply_received and still_counts and claimed_units > 0
   and (not own_lease or own_lease.held + own_lease.fallback < claimed_units)
 if lease_lost and operation == 'lease' then
   if quota.phase == 'open' then
@@ -230,14 +233,14 @@ end
 
 local report_requested = quota.phase ~= 'open' and own_incarnation.reported_recovery ~= quota.recovery_start
   and operation == 'lease'
-if report_requested and reported_state == '-' then
+if report_requested and not request.reported_state then
   changed_fields, deleted_fields = {}, {}
   write_changes()
   return { 'report' }
 end
 
 if report_requested then
-  for entry in string.gmatch(reported_state, '[^;]+') do
+  for entry in string.gmatch(request.reported_state, '[^;]+') do
     local kind, name, a, b, c, d, e = string.match(entry, '^(%a) (%S+) (%S+) ?(%S*) ?(%S*) ?(%S*) ?(%S*)$')
     if kind == 'w' then
       local existing_window = windows[name]
@@ -245,7 +248,7 @@ if report_requested then
         { starts = tonumber(a), ends = tonumber(b), lookback = tonumber(c), is_ordinal = d == '1' }
       local counted_until = counts_until(reported_window)
       local is_missing = not existing_window or not existing_window.starts
-      if (not counted_until or now <= counted_until + grace) and is_missing then
+      if (not counted_until or now <= counted_until + WINDOW_RETENTION) and is_missing then
         reported_window.leases = existing_window and existing_window.leases or {}
         reported_window.correction = existing_window and existing_window.correction
         windows[name] = reported_window
@@ -288,23 +291,8 @@ if operation == 'lease' then
   own_incarnation.reported_recovery = quota.recovery_start
 end
 if operation ~= 'correct' then
-  own_incarnation.last_call, own_incarnation.seq, own_incarnation.closed = now, seq, operation == 'close'
+  own_incarnation.last_call, own_incarnation.seq, own_incarnation.closed = now, request.seq, operation == 'close'
   store_incarnation(own_holder)
-end
-
--- Remove leases of predecessors with recorded usage: this call requests exactly the units that they held. A lease is
--- not taken over while another process still sends calls as that predecessor (a copied state directory).
-for name in pairs(predecessors) do
-  local incarnation, lease = incarnations[name], window.leases[name]
-  local is_inactive = not incarnation or incarnation.closed or now > incarnation.last_call + takeover_after
-  if incarnation and incarnation.reported_recovery ~= quota.recovery_start and is_inactive then
-    incarnation.reported_recovery = quota.recovery_start
-    store_incarnation(name)
-  end
-  if lease and is_inactive and lease.taken <= taken then
-    window.leases[name] = nil
-    delete_field('h ' .. window_id .. ' ' .. name)
-  end
 end
 
 -- Find the incarnations that must still report. Of one that had sent no call long before the loss, the stored state
@@ -315,12 +303,12 @@ if quota.phase ~= 'open' then
     if
       not incarnation.closed
       and incarnation.reported_recovery ~= quota.recovery_start
-      and incarnation.last_call > quota.last_call_before_loss - liveness_window
+      and incarnation.last_call > quota.last_call_before_loss - LIVENESS_WINDOW
     then
       missing_holders[#missing_holders + 1] = name
     end
   end
-  if now >= quota.recovery_start + recovery_grace and #missing_holders == 0 then
+  if now >= quota.recovery_start + RECOVERY_GRACE and #missing_holders == 0 then
     quota.phase = 'open'
   end
 end
@@ -341,7 +329,7 @@ end
 
 local function is_live(name)
   local incarnation = incarnations[name]
-  return incarnation and not incarnation.closed and now - incarnation.last_call < liveness_window
+  return incarnation and not incarnation.closed and now - incarnation.last_call < LIVENESS_WINDOW
 end
 
 -- Returns the held units (with fallback) and the taken units of a window, except those of this incarnation in the
@@ -371,7 +359,7 @@ end
 local held_by_others, taken_by_others = units_counting_in(window)
 
 if operation == 'correct' then
-  local difference = used - taken_by_others
+  local difference = request.used - taken_by_others
   local correction = window.correction or 0
   if difference < 0 then
     correction = correction + difference
@@ -398,11 +386,11 @@ for name in pairs(incarnations) do
 end
 
 local has_ended = window.ends and now >= window.ends
-local is_too_early = window.starts and window.starts > now + max_lead
+local is_too_early = window.starts and window.starts > now + MAX_LEAD
 local is_recovering = quota.phase ~= 'open'
 if is_recovering and quota.phase == 'confirming' and window.starts then
   -- A window further ahead than the maximum lead cannot have been leased before the loss.
-  is_recovering = window.starts - window.lookback * (window.ends - window.starts) <= quota.recovery_start + max_lead
+  is_recovering = window.starts - window.lookback * (window.ends - window.starts) <= quota.recovery_start + MAX_LEAD
 end
 
 -- Taken units cannot be returned. The instance stopped using returned units before it sent the call.
@@ -422,12 +410,12 @@ elseif not (has_ended or is_too_early or is_recovering) then
   grant = math.min(math.max(wanted - retained, 0), grantable)
   if live_count > 1 and grant > grantable / 2 then
     -- Leave units for other instances: grant the urgent units, or an equal part if that is more.
-    local urgent_need = math.min(math.max(taken + urgent - retained, 0), grantable)
+    local urgent_need = math.min(math.max(taken + request.urgent - retained, 0), grantable)
     grant = math.min(grant, math.max(urgent_need, math.floor(grantable / live_count)))
   end
   local remaining = math.max(free - grant, 0)
   fallback = 0
-  if fallback_enabled and remaining >= limit / 100 then
+  if request.fallback_enabled and remaining >= limit / 100 then
     fallback = math.floor(remaining / 2 / live_count)
   end
 end
@@ -436,7 +424,7 @@ end
 window.leases[own_holder] = {
   held = retained + grant,
   taken = taken,
-  expected_demand = expected_demand,
+  expected_demand = request.expected_demand,
   fallback = math.max(known_fallback, fallback),
 }
 store_lease(window_id, own_holder)
@@ -449,7 +437,7 @@ local instance_name = string.match(own_holder, '^[^.]+')
 for holder, lease in pairs(window.leases) do
   local is_same_instance = string.match(holder, '^[^.]+') == instance_name
   local untaken = math.max(lease.held + lease.fallback - lease.taken, 0)
-  if is_same_instance and holder ~= own_holder and not predecessors[holder] then
+  if is_same_instance and holder ~= own_holder then
     lost = lost + untaken
   end
   -- Clients of an exited instance use other instances, so its forecast is dropped; no instance can use its units.

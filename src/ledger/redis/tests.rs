@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::policy::lease::WindowKey;
+use crate::policy::window::Span;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use std::cell::RefCell;
@@ -143,7 +144,6 @@ struct SimulatedGateway {
     limit: u64,
     reachable: bool,
     name: u64,
-    incarnations: Vec<u64>,
     demand: u64,
     delayed: Vec<Vec<String>>,
     lost: u64,
@@ -161,7 +161,6 @@ impl SimulatedGateway {
             limit: LIMIT,
             reachable: true,
             name: number,
-            incarnations: vec![number],
             demand: 500,
             delayed: Vec::new(),
             lost: 0,
@@ -263,24 +262,12 @@ impl SimulatedGateway {
         }
     }
 
-    /// Kills and restarts the instance, with or without a record of its usage.
-    fn restart(&mut self, incarnation: u64, proven: bool) {
-        let earlier = if proven { self.incarnations.clone() } else { Vec::new() };
-        let token = |incarnation: &u64| format!("{incarnation:016x}");
-        let identity = Incarnation {
-            instance: token(&self.name),
-            id: token(&incarnation),
-            predecessors: earlier.iter().map(token).collect(),
-        };
+    /// Kills and restarts the instance, which loses its record of the usage.
+    fn restart(&mut self, incarnation: u64) {
+        let identity = Incarnation::of_instance(&incarnation::token(self.name), incarnation);
         let fallback_enabled = self.store.fallback_enabled;
         self.store = self.fixture.store(identity, fallback_enabled);
-        if !proven {
-            self.incarnations.clear();
-        }
-        self.incarnations.push(incarnation);
-        for usage in self.usage_by_window.values_mut() {
-            *usage = GatewayModel { taken: usage.taken, held: usage.taken };
-        }
+        self.usage_by_window.clear();
     }
 
     /// Returns the maximum usage of a window without another reply from the server.
@@ -295,7 +282,7 @@ impl SimulatedGateway {
     }
 }
 
-/// Several instances, and the usage of those that restarted without a record.
+/// Several instances, and the usage by their earlier incarnations.
 struct GatewayFleet {
     fixture: Rc<RedisFixture>,
     instances: Vec<SimulatedGateway>,
@@ -358,7 +345,7 @@ enum Event {
     DeliverDelayed(usize),
     Disconnect(usize),
     Reconnect(usize),
-    Restart(usize, bool),
+    Restart(usize),
     Advance(u64),
     Save,
     Restore,
@@ -376,7 +363,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => instance.clone().prop_map(Event::DeliverDelayed),
         2 => instance.clone().prop_map(Event::Disconnect),
         3 => instance.clone().prop_map(Event::Reconnect),
-        2 => (instance, any::<bool>()).prop_map(|(instance, proven)| Event::Restart(instance, proven)),
+        2 => instance.prop_map(Event::Restart),
         6 => prop_oneof![6 => 1u64..3000, 2 => Just(5000), 1 => Just(70_000)].prop_map(Event::Advance),
         1 => Just(Event::Save),
         1 => Just(Event::Restore),
@@ -398,15 +385,13 @@ fn apply(fleet: &mut GatewayFleet, event: &Event) {
         }
         Event::Disconnect(_) => {}
         Event::Reconnect(instance) => fleet.instances[instance].reachable = true,
-        Event::Restart(instance, proven) => {
+        Event::Restart(instance) => {
             fleet.last_incarnation += 1;
-            if !proven {
-                for (window, usage) in std::mem::take(&mut fleet.instances[instance].usage_by_window) {
-                    *fleet.lost_usage.entry(window).or_default() += usage.taken;
-                }
+            for (window, usage) in &fleet.instances[instance].usage_by_window {
+                *fleet.lost_usage.entry(*window).or_default() += usage.taken;
             }
             fleet.instances[instance].delayed.clear();
-            fleet.instances[instance].restart(fleet.last_incarnation, proven);
+            fleet.instances[instance].restart(fleet.last_incarnation);
             fleet.instances[instance].reachable = true;
             // The other instances learn of a new one within a second.
             fleet.advance(1000);
@@ -467,7 +452,7 @@ fn usage_never_exceeds_the_limit_in_any_scenario() {
 fn every_script_rule_is_necessary() {
     let redis = real::RedisServer::start(&[]);
     let rules = [
-        ("an overtaken call is executed", "and seq <= own_incarnation.seq then", "and seq < 0 then"),
+        ("an overtaken call is executed", "request.seq <= own_incarnation.seq then", "request.seq < 0 then"),
         (
             "fallback units are released before the instance confirms",
             "fallback = math.max(known_fallback, fallback),",
@@ -584,27 +569,22 @@ fn manual_correction_ends_waiting_for_all_instances() {
 }
 
 #[test]
-fn restarted_instance_recovers_proven_units_and_loses_others() {
+fn restarted_instance_loses_the_units_that_it_held() {
     let redis = real::RedisServer::start(&[]);
-    for (name, proven, lost) in [(1, true, 0), (2, false, 400)] {
-        let fixture = RedisFixture::new(redis.port, name);
-        let mut fleet = GatewayFleet::new(&fixture, 2, false, 0);
-        fleet.advance(5000);
-        fleet.instances[0].spend(100);
-        fleet.instances[0].demand = 400;
-        fleet.advance(1000);
-        fleet.instances[0].restart(77, proven);
-        if !proven {
-            fleet.instances[0].usage_by_window.clear();
-        }
-        fleet.instances[0].demand = 0;
-        fleet.advance(5000);
-        assert_eq!(fleet.instances[0].lost, lost, "proven: {proven}");
-        fleet.instances[1].demand = 20_000;
-        fleet.advance(50_000);
-        let (left, others) = (LIMIT - 100 - lost, fleet.instances[1].max_usage(0));
-        assert!(others <= left && others + 3 >= left, "{others} of {left}, proven: {proven}");
-    }
+    let fixture = RedisFixture::new(redis.port, 1);
+    let mut fleet = GatewayFleet::new(&fixture, 2, false, 0);
+    fleet.advance(5000);
+    fleet.instances[0].spend(100);
+    fleet.instances[0].demand = 400;
+    fleet.advance(1000);
+    fleet.instances[0].restart(77);
+    fleet.instances[0].demand = 0;
+    fleet.advance(5000);
+    assert_eq!(fleet.instances[0].lost, 400);
+    fleet.instances[1].demand = 20_000;
+    fleet.advance(50_000);
+    let (left, others) = (LIMIT - 100 - 400, fleet.instances[1].max_usage(0));
+    assert!(others <= left && others + 3 >= left, "{others} of {left}");
 }
 
 #[test]
