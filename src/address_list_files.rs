@@ -3,7 +3,7 @@
 //! An invalid file prevents the start of the gateway. Later, the last valid networks stay active until the file is
 //! valid again.
 
-use crate::bounded_file::{self, EmptyFileDebounce};
+use crate::files::{self, EmptyFileDebounce};
 use crate::policy::address_lists::{self, AddressLists, InvalidLine};
 use crate::policy::network::IpPrefix;
 use std::fmt;
@@ -121,7 +121,7 @@ pub fn count_text(networks: usize) -> String {
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
-    let bytes = bounded_file::read(path, MAX_FILE_BYTES).map_err(|error| error.to_string())?;
+    let bytes = files::read(path, MAX_FILE_BYTES).map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 

@@ -3,15 +3,13 @@
 //! The file holds days of observation, not accounting: if it is unreadable, a warning is logged and learning restarts.
 //! A crash may lose the last minute of observations.
 
-use crate::bounded_file;
 use crate::engine::LearnedDemand;
+use crate::files;
 use crate::policy::Units;
 use crate::policy::pacing::week::{HOURS_PER_WEEK, HourProfile};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Version of the file format.
@@ -59,7 +57,7 @@ impl DemandStore {
     /// Returns the stored demand, or an empty list if there is no file.
     pub fn read(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
         let unreadable = |reason: String| DemandStoreError { path: self.path.clone(), reason };
-        let bytes = match bounded_file::read(&self.path, MAX_FILE_BYTES) {
+        let bytes = match files::read(&self.path, MAX_FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(unreadable(error.to_string())),
@@ -81,13 +79,9 @@ impl DemandStore {
             return Ok(());
         }
         if let Some(dir) = self.path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+            files::create_dir(dir)?;
         }
-        let new = self.path.with_extension("new");
-        let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(new, &self.path)?;
+        files::replace(&self.path, &bytes)?;
         *content = bytes;
         Ok(())
     }
@@ -130,7 +124,7 @@ mod tests {
             ("{\"version\":1,\"demand\":[{\"quota\":\"q\",\"class\":\"c\",\"hours\":[[1,1]]}]}", "invalid hour"),
             ("\0\0\0", "expected value"),
         ] {
-            fs::write(dir.path().join("demand.json"), text).expect("write file");
+            std::fs::write(dir.path().join("demand.json"), text).expect("write file");
             let error = store.read().expect_err("a damaged file").to_string();
             assert!(error.contains("demand.json: ") && error.contains(expected), "{error}");
         }

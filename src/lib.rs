@@ -2,7 +2,6 @@
 
 pub mod address_list_files;
 pub mod admin;
-pub mod bounded_file;
 pub mod calendar;
 pub mod cli;
 pub mod clock;
@@ -11,6 +10,7 @@ pub mod demand_store;
 pub mod demo;
 pub mod engine;
 pub mod explain;
+pub mod files;
 pub mod gateway;
 pub mod http1;
 pub mod init;

@@ -1,7 +1,7 @@
 //! The administrator's robots.txt file, which replaces the origin's (`robots.override_file`).
 
 use super::MAX_ROBOTS_BYTES;
-use crate::bounded_file::{self, EmptyFileDebounce};
+use crate::files::{self, EmptyFileDebounce};
 use bytes::Bytes;
 use std::io;
 use std::path::Path;
@@ -36,7 +36,7 @@ impl OverrideFile {
 
 /// Reads the file; returns an error if it is too large.
 pub fn read(file: &Path) -> io::Result<Bytes> {
-    bounded_file::read(file, MAX_ROBOTS_BYTES).map(Bytes::from)
+    files::read(file, MAX_ROBOTS_BYTES).map(Bytes::from)
 }
 
 fn is_non_empty(text: &Bytes) -> bool {

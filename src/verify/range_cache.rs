@@ -3,11 +3,11 @@
 
 use super::fetch::Validators;
 use super::range_source::parse_cidr;
+use crate::files;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Directory of copies, one file per list.
@@ -58,7 +58,7 @@ impl RangeCache {
         Ok(Some(CachedRanges { fetched_at: contents.fetched_at, validators, networks }))
     }
 
-    /// Replaces the copy atomically: after a crash, either the old or the new copy is complete.
+    /// Replaces the copy.
     pub(super) fn store(&self, url: &str, copy: &CachedRanges) -> io::Result<()> {
         let contents = CacheFile {
             url: url.to_owned(),
@@ -67,13 +67,8 @@ impl RangeCache {
             last_modified: copy.validators.last_modified.clone(),
             prefixes: copy.networks.iter().map(ToString::to_string).collect(),
         };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
-        let path = self.path(url);
-        let new = path.with_extension("new");
-        let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(&contents)?)?;
-        file.sync_all()?;
-        fs::rename(new, path)
+        files::create_dir(&self.0)?;
+        files::replace(&self.path(url), &serde_json::to_vec_pretty(&contents)?)
     }
 
     fn path(&self, url: &str) -> PathBuf {

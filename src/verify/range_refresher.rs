@@ -7,8 +7,8 @@ use super::fetch::{AllowedAddresses, FetchLimits, FetchOutcome, Fetcher, Validat
 use super::range_cache::{CachedRanges, RangeCache};
 use super::range_list::{self, RangeListError};
 use super::{OperatorTable, RangeSource};
-use crate::bounded_file;
 use crate::clock::Clock;
+use crate::files;
 use crate::policy::Timestamp;
 use foldhash::fast::FixedState;
 use ipnet::IpNet;
@@ -237,7 +237,7 @@ pub fn validate_file(file: &Path) -> Option<String> {
 }
 
 fn read_networks(file: &Path) -> Result<Vec<IpNet>, RefreshError> {
-    Ok(range_list::parse(&bounded_file::read(file, MAX_BYTES)?)?)
+    Ok(range_list::parse(&files::read(file, MAX_BYTES)?)?)
 }
 
 fn stamp(metadata: &Metadata) -> Stamp {

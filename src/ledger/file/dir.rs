@@ -1,8 +1,9 @@
 //! File operations that the file ledger needs, as a trait. Tests replace it with a directory that fails or loses power.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use crate::files;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A directory of files that are written in place.
@@ -38,8 +39,7 @@ pub(in crate::ledger) enum DirError {
 impl LockedDir {
     /// Creates the directory if it is missing, accessible by the current user only, and locks it.
     pub(in crate::ledger) fn lock(dir: &Path) -> Result<Self, DirError> {
-        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        created.map_err(DirError::Other)?;
+        files::create_dir(dir).map_err(DirError::Other)?;
         let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
         let lock = lock.map_err(DirError::Other)?;
         match lock.try_lock() {
@@ -70,16 +70,8 @@ impl StateDir for LockedDir {
     }
 
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let new = self.dir.join(format!("{name}.new"));
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-        let written = file.write_all(bytes).and_then(|()| file.sync_all());
-        if let Err(error) = written {
-            let _ = fs::remove_file(&new);
-            return Err(error);
-        }
         self.open.retain(|(open, _)| open != name);
-        fs::rename(&new, self.dir.join(name))?;
-        File::open(&self.dir)?.sync_all()
+        files::replace(&self.dir.join(name), bytes)
     }
 
     fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -1,7 +1,8 @@
 //! Identity of an instance in the ledger.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use crate::files;
+use std::fs;
+use std::io;
 use std::path::Path;
 
 /// A run of an instance's process, as the holder of leases. No record of its spending outlives it, so the units that a
@@ -18,7 +19,7 @@ impl Incarnation {
     /// Returns the next incarnation of the instance with this state directory, which stores the name of the instance.
     /// `fresh` is a unique number.
     pub fn next(state_dir: &Path, fresh: u64) -> io::Result<Self> {
-        fs::create_dir_all(state_dir)?;
+        files::create_dir(state_dir)?;
         let path = state_dir.join(FILE);
         let content = match fs::read(&path) {
             Ok(content) => content,
@@ -30,12 +31,7 @@ impl Incarnation {
             return Ok(Self::of_instance(instance, fresh));
         }
         let instance = token(fresh);
-        let temp_path = state_dir.join(format!("{FILE}.new"));
-        let mut file = File::create(&temp_path)?;
-        file.write_all(format!("{instance}\n").as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temp_path, &path)?;
-        File::open(state_dir)?.sync_all()?;
+        files::replace(&path, format!("{instance}\n").as_bytes())?;
         Ok(Self::of_instance(&instance, fresh))
     }
 

@@ -1,7 +1,8 @@
-//! Reads files that the administrator configures and may replace while the gateway runs.
+//! Files that the administrator or the gateway replaces while the gateway runs: bounded reads and durable writes.
 
-use std::fs::{File, metadata};
-use std::io::{Error, ErrorKind, Read, Result};
+use std::fs::{self, DirBuilder, File, OpenOptions, metadata};
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Reads a regular file of at most `max_bytes`. Other file types are refused: reading them may block or never end.
@@ -16,6 +17,32 @@ pub fn read(path: &Path, max_bytes: usize) -> Result<Vec<u8>> {
         true => Err(Error::new(ErrorKind::FileTooLarge, format!("larger than {} KiB", max_bytes / 1024))),
         false => Ok(bytes),
     }
+}
+
+/// Creates a directory that only the current user may access, unless it exists.
+pub fn create_dir(dir: &Path) -> Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Replaces a file durably, readable by the current user only. After a power cut, either the old or the new content is
+/// complete.
+pub fn replace(path: &Path, content: &[u8]) -> Result<()> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    let draft = Path::new(&draft);
+    let replaced = write_synced(draft, content).and_then(|()| fs::rename(draft, path));
+    if let Err(error) = replaced {
+        let _ = fs::remove_file(draft);
+        return Err(error);
+    }
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(dir)?.sync_all()
+}
+
+fn write_synced(path: &Path, content: &[u8]) -> Result<()> {
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 /// Adds the absolute path to `error` if `path` is relative to the working directory.
@@ -45,6 +72,7 @@ impl EmptyFileDebounce {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn emptied_file_counts_at_the_second_read() {
@@ -60,6 +88,25 @@ mod tests {
         ] {
             assert_eq!(debounce.accept(was_nonempty, is_nonempty), accepted, "{was_nonempty} {is_nonempty}");
         }
+    }
+
+    #[test]
+    fn replaced_file_is_private_and_leaves_no_draft() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("state/demand.json");
+        assert_eq!(replace(&path, b"one").expect_err("no directory").kind(), ErrorKind::NotFound);
+        create_dir(&dir.path().join("state")).expect("create directory");
+        for content in ["one", "two"] {
+            replace(&path, content.as_bytes()).expect("replace file");
+            assert_eq!(fs::read_to_string(&path).expect("read file"), content);
+        }
+        let mode = |path: &Path| metadata(path).expect("metadata").mode() & 0o777;
+        assert_eq!((mode(&path), mode(&dir.path().join("state"))), (0o600, 0o700));
+
+        let occupied = dir.path().join("state/occupied");
+        fs::create_dir(&occupied).expect("create directory");
+        assert!(replace(&occupied, b"one").is_err(), "a directory cannot be replaced by a file");
+        assert_eq!(fs::read_dir(dir.path().join("state")).expect("read directory").count(), 2, "no draft");
     }
 
     #[test]
