@@ -3,11 +3,12 @@
 //! An invalid file prevents the start of the gateway. Later, the last valid networks stay active until the file is
 //! valid again.
 
-use crate::files::{self, EmptyFileDebounce};
+use crate::files::FileWatch;
 use crate::policy::address_lists::{self, AddressLists, InvalidLine};
 use crate::policy::network::IpPrefix;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 /// The files of all lists, with the networks read from each.
 #[derive(Debug, Default)]
@@ -15,15 +16,12 @@ pub struct AddressListFiles(Vec<AddressListFile>);
 
 #[derive(Debug)]
 struct AddressListFile {
-    path: PathBuf,
+    watch: FileWatch,
     /// Location of its key in the settings.
     location: String,
-    /// Content or error at the last read.
-    text: Result<String, String>,
     networks: Vec<IpPrefix>,
     /// Current error of the file, while the previous networks stay active.
     error: Option<String>,
-    empty_file_debounce: EmptyFileDebounce,
 }
 
 /// All errors in some files, one line each.
@@ -49,20 +47,14 @@ impl AddressListFiles {
     pub fn read<'a>(sources: impl Iterator<Item = (&'a Path, &'a str)>) -> Result<Self, AddressListErrors> {
         let mut errors = Vec::new();
         let read = |(path, location): (&Path, &str)| {
-            let text = read_text(path);
-            let networks = networks((path, location), &text).unwrap_or_else(|file_errors| {
-                errors.extend(file_errors);
-                Vec::new()
-            });
-            let (path, named_at) = (path.to_owned(), location.to_owned());
-            AddressListFile {
-                path,
-                location: named_at,
-                text,
-                networks,
-                error: None,
-                empty_file_debounce: EmptyFileDebounce::default(),
+            let watch = FileWatch::new(path, MAX_FILE_BYTES);
+            let mut file = AddressListFile { watch, location: location.to_owned(), networks: Vec::new(), error: None };
+            match file.read_if_changed() {
+                Some(Ok(networks)) => file.networks = networks,
+                Some(Err(file_errors)) => errors.extend(file_errors),
+                None => {}
             }
+            file
         };
         let files = sources.map(read).collect();
         if errors.is_empty() { Ok(Self(files)) } else { Err(AddressListErrors(errors)) }
@@ -82,25 +74,16 @@ impl AddressListFiles {
     pub fn reload_changed(&mut self) -> ReloadResult {
         let mut result = ReloadResult::default();
         for (index, file) in self.0.iter_mut().enumerate() {
-            let text = read_text(&file.path);
-            if text == file.text {
-                file.empty_file_debounce = EmptyFileDebounce::default();
-                continue;
-            }
-            let parsed = networks((&file.path, &file.location), &text);
-            let is_nonempty = parsed.as_ref().map_or(true, |networks| !networks.is_empty());
-            if !file.empty_file_debounce.accept(!file.networks.is_empty(), is_nonempty) {
-                continue;
-            }
-            match parsed {
-                Ok(networks) => {
+            match file.read_if_changed() {
+                None => {}
+                Some(Ok(networks)) => {
                     if networks != file.networks {
                         result.changed.push(index);
                     }
                     file.networks = networks;
                     file.error = None;
                 }
-                Err(errors) => {
+                Some(Err(errors)) => {
                     file.error = errors.first().map(|first| match errors.len() {
                         1 => first.clone(),
                         count => format!("{first} (and {} lines more)", count - 1),
@@ -108,31 +91,33 @@ impl AddressListFiles {
                     result.errors.extend(errors);
                 }
             }
-            file.text = text;
         }
         result.lists = (!result.changed.is_empty()).then(|| self.lists());
         result
     }
 }
 
+impl AddressListFile {
+    /// Returns the networks of the file or its errors, if it has changed.
+    fn read_if_changed(&mut self) -> Option<Result<Vec<IpPrefix>, Vec<String>>> {
+        let content = self.watch.read_if_changed()?;
+        let text = content.and_then(|content| {
+            String::from_utf8(content).map_err(|_| io::Error::other("stream did not contain valid UTF-8"))
+        });
+        let file = self.watch.path().display();
+        let message = |InvalidLine { number, excerpt: found }: InvalidLine| {
+            format!("{file}:{number}: {found:?} is not an address or network; write e.g. 192.0.2.0/24 or 2001:db8::/32")
+        };
+        Some(match text {
+            Ok(text) => address_lists::parse(&text).map_err(|lines| lines.into_iter().map(message).collect()),
+            Err(error) => Err(vec![format!("{}: {file} cannot be read: {error}; name a UTF-8 file", self.location)]),
+        })
+    }
+}
+
 /// Formats a count: `1 network`, `2 networks`.
 pub fn count_text(networks: usize) -> String {
     if networks == 1 { "1 network".into() } else { format!("{networks} networks") }
-}
-
-fn read_text(path: &Path) -> Result<String, String> {
-    let bytes = files::read(path, MAX_FILE_BYTES).map_err(|error| error.to_string())?;
-    String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
-}
-
-fn networks((path, location): (&Path, &str), text: &Result<String, String>) -> Result<Vec<IpPrefix>, Vec<String>> {
-    let file = path.display();
-    let unreadable = |error| vec![format!("{location}: {file} cannot be read: {error}; name a UTF-8 file")];
-    let text = text.as_ref().map_err(unreadable)?;
-    let message = |InvalidLine { number, excerpt: found }: InvalidLine| {
-        format!("{file}:{number}: {found:?} is not an address or network; write e.g. 192.0.2.0/24 or 2001:db8::/32")
-    };
-    address_lists::parse(text).map_err(|invalid_lines| invalid_lines.into_iter().map(message).collect())
 }
 
 impl fmt::Display for AddressListErrors {

@@ -1,9 +1,98 @@
-//! Files that the administrator or the gateway replaces while the gateway runs: bounded reads and durable writes.
+//! Files that the administrator or the gateway replaces while the gateway runs: bounded reads, durable writes, and
+//! detection of changes.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, metadata};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Watch of a file for changes. Only a file whose metadata differ is read again.
+#[derive(Debug)]
+pub struct FileWatch {
+    path: PathBuf,
+    max_bytes: usize,
+    /// Identity of the file at the last read; `None` if it could not be read.
+    stamp: Option<FileStamp>,
+    /// True once the content was read twice with the same stamp. Timestamps are coarse, so the content may change right
+    /// after the first read without a change of the stamp.
+    is_settled: bool,
+    /// Hash of the content, or the error, that was returned last.
+    returned: Option<std::result::Result<u64, String>>,
+    /// True if the content returned last has more than blank lines and comments.
+    is_filled: bool,
+    /// True if the last read found the file emptied.
+    was_emptied: bool,
+}
+
+/// Metadata of a file that change with its content: device, inode, length, and times of modification and status change.
+type FileStamp = (u64, u64, u64, [i64; 4]);
+
+impl FileWatch {
+    /// Creates the watch of a regular file of at most `max_bytes`. It reads nothing yet.
+    pub fn new(path: &Path, max_bytes: usize) -> Self {
+        Self {
+            path: path.to_owned(),
+            max_bytes,
+            stamp: None,
+            is_settled: false,
+            returned: None,
+            is_filled: false,
+            was_emptied: false,
+        }
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the content of the file, or the error of the read, if it differs from what was returned last.
+    ///
+    /// Many editors and `>` truncate a file before they write it. Therefore a file that becomes empty, or has only blank
+    /// lines and comments, counts as changed only if the next read finds the same.
+    pub fn read_if_changed(&mut self) -> Option<Result<Vec<u8>>> {
+        if !self.may_have_changed() {
+            return None;
+        }
+        let returned = match read(&self.path, self.max_bytes) {
+            Ok(content) => self.is_new(&content).then_some(Ok(content))?,
+            Err(error) => {
+                // The cause may be outside the file, so it is read again.
+                (self.stamp, self.was_emptied) = (None, false);
+                let message = Some(Err(error.to_string()));
+                if self.returned == message {
+                    return None;
+                }
+                self.returned = message;
+                Err(error)
+            }
+        };
+        Some(returned)
+    }
+
+    fn may_have_changed(&mut self) -> bool {
+        let stamp = metadata(&self.path).ok().as_ref().map(stamp);
+        let is_same = stamp.is_some() && stamp == self.stamp;
+        let was_settled = std::mem::replace(&mut self.is_settled, is_same);
+        self.stamp = stamp;
+        !(is_same && was_settled)
+    }
+
+    fn is_new(&mut self, content: &[u8]) -> bool {
+        let mut hasher = DefaultHasher::new();
+        content.hash(&mut hasher);
+        let hash = Some(Ok(hasher.finish()));
+        let is_filled = !is_blank(content);
+        let is_emptied = self.is_filled && !is_filled;
+        let was_emptied = std::mem::replace(&mut self.was_emptied, is_emptied);
+        if self.returned == hash || (is_emptied && !was_emptied) {
+            return false;
+        }
+        (self.returned, self.is_filled, self.was_emptied) = (hash, is_filled, false);
+        true
+    }
+}
 
 /// Reads a regular file of at most `max_bytes`. Other file types are refused: reading them may block or never end.
 pub fn read(path: &Path, max_bytes: usize) -> Result<Vec<u8>> {
@@ -55,38 +144,75 @@ fn with_resolved_path(path: &Path, error: Error) -> Error {
     }
 }
 
-/// Debounce for empty files: `>` and many editors truncate a file before they write it.
-#[derive(Debug, Default)]
-pub struct EmptyFileDebounce(bool);
+fn stamp(metadata: &Metadata) -> FileStamp {
+    let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];
+    (metadata.dev(), metadata.ino(), metadata.len(), times)
+}
 
-impl EmptyFileDebounce {
-    /// Returns true if the result of this read is accepted. `was_nonempty` and `is_nonempty`: whether the content
-    /// before and now is non-empty. A file that became empty is accepted only if the previous read found it empty, too.
-    pub fn accept(&mut self, was_nonempty: bool, is_nonempty: bool) -> bool {
-        let emptied = was_nonempty && !is_nonempty;
-        let was_emptied = std::mem::replace(&mut self.0, emptied);
-        !emptied || was_emptied
-    }
+/// Returns true if the content has only blank lines and comments.
+fn is_blank(content: &[u8]) -> bool {
+    let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
+    let is_blank = |line: &[u8]| matches!(line.trim_ascii(), [] | [b'#', ..]);
+    content.split(|byte| *byte == b'\n').all(is_blank)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
+
+    fn text(read: Option<Result<Vec<u8>>>) -> Option<String> {
+        read.map(|content| String::from_utf8(content.expect("a readable file")).expect("text"))
+    }
+
+    #[test]
+    fn only_a_changed_file_is_read_again() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("list.txt");
+        let mut watch = FileWatch::new(&path, 2048);
+        let error = watch.read_if_changed().expect("the file is missing").expect_err("no file");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(watch.read_if_changed().is_none(), "an error is returned once");
+
+        fs::write(&path, "a").expect("write file");
+        assert_eq!(text(watch.read_if_changed()).as_deref(), Some("a"));
+        fs::write(&path, "b").expect("write file");
+        assert_eq!(text(watch.read_if_changed()).as_deref(), Some("b"), "the time of the file may be the same");
+        while watch.may_have_changed() {}
+        assert!(watch.read_if_changed().is_none());
+
+        let modified = metadata(&path).and_then(|metadata| metadata.modified()).expect("time of the file");
+        fs::write(&path, "c").expect("write file");
+        let file = File::options().write(true).open(&path).expect("open file");
+        file.set_modified(modified + std::time::Duration::from_nanos(1)).expect("set the time");
+        assert_eq!(text(watch.read_if_changed()).as_deref(), Some("c"), "the same size within the same second");
+        assert!(watch.read_if_changed().is_none());
+
+        fs::remove_file(&path).expect("remove file");
+        assert!(watch.read_if_changed().is_some_and(|read| read.is_err()));
+        fs::write(&path, "c").expect("write file");
+        assert_eq!(text(watch.read_if_changed()).as_deref(), Some("c"), "the file is readable again");
+    }
 
     #[test]
     fn emptied_file_counts_at_the_second_read() {
-        let mut debounce = EmptyFileDebounce::default();
-        for (was_nonempty, is_nonempty, accepted) in [
-            (false, false, true),
-            (false, true, true),
-            (true, false, false),
-            (true, true, true),
-            (true, false, false),
-            (true, false, true),
-            (false, false, true),
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("list.txt");
+        let mut watch = FileWatch::new(&path, 2048);
+        for (content, is_changed) in [
+            ("", true),
+            ("a", true),
+            ("", false),
+            ("a", false),
+            (" \n# being written\n", false),
+            (" \n# being written\n", true),
+            ("", true),
+            ("b", true),
+            ("\u{feff}\n", false),
+            ("", true),
         ] {
-            assert_eq!(debounce.accept(was_nonempty, is_nonempty), accepted, "{was_nonempty} {is_nonempty}");
+            fs::write(&path, content).expect("write file");
+            let expected = is_changed.then_some(content);
+            assert_eq!(text(watch.read_if_changed()).as_deref(), expected, "{content:?}");
         }
     }
 

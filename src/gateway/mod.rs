@@ -37,6 +37,7 @@ use crate::policy::address_lists::AddressLists;
 use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::{Timestamp, Units};
 use crate::rng::mix;
+use crate::robots::OverrideFile;
 use crate::telemetry::WorkerTelemetry;
 use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
@@ -278,10 +279,12 @@ impl Handle {
         shared.crawl_compliance.set_delays(&advertised.per_operator);
         shared.robots_cache.set_directives(advertised.directives);
         match settings.robots.override_file.as_deref() {
-            None => shared.robots_cache.set_override(None),
+            None => {
+                *shared.robots_override.lock() = OverrideFile::default();
+                shared.robots_cache.set_override(None);
+            }
             Some(file) => {
-                let text =
-                    shared.robots_override.lock().reload_if_changed(file, shared.robots_cache.override_text().as_ref());
+                let text = shared.robots_override.lock().reload_if_changed(file);
                 text.into_iter().for_each(|text| shared.robots_cache.set_override(Some(text)));
             }
         }

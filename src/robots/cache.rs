@@ -105,11 +105,6 @@ impl RobotsCache {
         }
     }
 
-    /// Returns the text served instead of the origin's, if one is set.
-    pub fn override_text(&self) -> Option<Bytes> {
-        self.r#override.load().as_ref().map(|source| source.original().text.clone())
-    }
-
     /// Returns the cached robots.txt of `site`, and whether the origin must be requested.
     pub fn lookup(&self, site: &str, requester: Requester, now: Timestamp) -> CacheLookup {
         if let Some(source) = &*self.r#override.load() {

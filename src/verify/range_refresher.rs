@@ -8,16 +8,15 @@ use super::range_cache::{CachedRanges, RangeCache};
 use super::range_list::{self, RangeListError};
 use super::{OperatorTable, RangeSource};
 use crate::clock::Clock;
-use crate::files;
+use crate::files::{self, FileWatch};
 use crate::policy::Timestamp;
 use foldhash::fast::FixedState;
 use ipnet::IpNet;
-use std::fs::Metadata;
 use std::hash::BuildHasher;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tracing::{info, warn};
 
 /// Refreshes all range lists.
@@ -39,11 +38,9 @@ struct TrackedSource {
     /// Number of refreshes so far.
     attempts: u64,
     validators: Validators,
-    /// Length and modification time of a file when it was read.
-    stamp: Option<Stamp>,
+    /// Watch of a file, once it was read.
+    watch: Option<FileWatch>,
 }
-
-type Stamp = (u64, Option<SystemTime>);
 
 /// Reason why a refresh failed.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +97,7 @@ impl RangeRefresher {
             due_at: self.clock.monotonic_now(),
             attempts: 0,
             validators: Validators::default(),
-            stamp: None,
+            watch: None,
             source,
         };
         match list.source.clone() {
@@ -114,8 +111,9 @@ impl RangeRefresher {
                 }
             }
             RangeSource::File(path) => {
-                let result = self.read_blocking(&path, &mut list);
-                self.record_result(&list, result);
+                list.due_at += FILE_POLL_INTERVAL;
+                // Blocking is allowed at startup.
+                self.apply_read(&mut list, read_if_changed(FileWatch::new(&path, MAX_BYTES)));
             }
             RangeSource::Network(_) => {}
         }
@@ -150,8 +148,9 @@ impl RangeRefresher {
             }
             (RangeSource::File(path), _) => {
                 list.due_at = now + FILE_POLL_INTERVAL;
-                if let Some(result) = self.read_if_changed(&path, list).await {
-                    self.record_result(list, result);
+                let watch = list.watch.take().unwrap_or_else(|| FileWatch::new(&path, MAX_BYTES));
+                if let Ok(read) = tokio::task::spawn_blocking(move || read_if_changed(watch)).await {
+                    self.apply_read(list, read);
                 }
             }
             (RangeSource::Url(_), None) | (RangeSource::Network(_), _) => list.due_at = Timestamp(u64::MAX),
@@ -180,35 +179,15 @@ impl RangeRefresher {
         Ok(())
     }
 
-    /// Reads a file at startup, where blocking is allowed.
-    fn read_blocking(&self, path: &Path, list: &mut TrackedSource) -> Result<(), RefreshError> {
-        list.stamp = Some(stamp(&std::fs::metadata(path)?));
-        self.install(&list.source, read_networks(path)?);
-        Ok(())
-    }
-
-    /// Reads a file again if it has changed; returns `None` otherwise.
-    async fn read_if_changed(&self, path: &Path, list: &mut TrackedSource) -> Option<Result<(), RefreshError>> {
-        let metadata = tokio::fs::metadata(path).await;
-        let before = std::mem::replace(&mut list.stamp, metadata.as_ref().ok().map(stamp));
-        match metadata {
-            Ok(_) if list.stamp == before => None,
-            Ok(_) => Some(self.reload_file(path, list).await),
-            Err(error) => Some(Err(error.into())),
-        }
-    }
-
-    async fn reload_file(&self, path: &Path, list: &TrackedSource) -> Result<(), RefreshError> {
-        let path = path.to_owned();
-        let task = tokio::task::spawn_blocking(move || read_networks(&path));
-        self.install(&list.source, task.await.map_err(io::Error::other)??);
-        Ok(())
-    }
-
-    /// Installs the networks of a file. A file of the administrator may shrink.
-    fn install(&self, source: &RangeSource, networks: Vec<IpNet>) {
-        info!("Loaded {} networks from {source}", networks.len());
-        self.operators.replace(source.clone(), networks);
+    /// Installs the networks of a file, if they were read. A file of the administrator may shrink.
+    fn apply_read(&self, list: &mut TrackedSource, (watch, read): FileRead) {
+        list.watch = Some(watch);
+        let Some(read) = read else { return };
+        let installed = read.map(|networks| {
+            info!("Loaded {} networks from {}", networks.len(), list.source);
+            self.operators.replace(list.source.clone(), networks);
+        });
+        self.record_result(list, installed);
     }
 
     /// Logs a new error of a list once, and its end.
@@ -233,15 +212,19 @@ impl RangeRefresher {
 
 /// Returns the error of a file as a network list, or `None` if it is valid.
 pub fn validate_file(file: &Path) -> Option<String> {
-    read_networks(file).err().map(|error| error.to_string())
+    parse(files::read(file, MAX_BYTES)).err().map(|error| error.to_string())
 }
 
-fn read_networks(file: &Path) -> Result<Vec<IpNet>, RefreshError> {
-    Ok(range_list::parse(&files::read(file, MAX_BYTES)?)?)
+/// A watched file with its networks, if it has changed.
+type FileRead = (FileWatch, Option<Result<Vec<IpNet>, RefreshError>>);
+
+fn read_if_changed(mut watch: FileWatch) -> FileRead {
+    let networks = watch.read_if_changed().map(parse);
+    (watch, networks)
 }
 
-fn stamp(metadata: &Metadata) -> Stamp {
-    (metadata.len(), metadata.modified().ok())
+fn parse(content: io::Result<Vec<u8>>) -> Result<Vec<IpNet>, RefreshError> {
+    Ok(range_list::parse(&content?)?)
 }
 
 /// Interval between checks for due lists.
