@@ -1,4 +1,4 @@
-//! Leases by quota, window and holder: the arithmetic shared by the ledgers in memory and in a file.
+//! Leases by quota, window and holder: the arithmetic of the file ledger, and of the ledger in memory that tests use.
 //!
 //! Pure: time is a parameter and there is no I/O, so that a model can verify it.
 

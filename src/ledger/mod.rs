@@ -4,14 +4,12 @@
 //! [`Store`] in advance, for all quotas in one call. A store records each lease before it returns it, so a crashed
 //! instance cannot have taken more than is recorded.
 //!
-//! [`FileStore`] keeps the record of one instance in its state directory; [`MemoryStore`] that of several instances in
-//! one process. Both compute leases in a [`LeaseTable`]. [`RedisStore`] runs a script in a server that several
-//! instances share.
+//! [`FileStore`] keeps the record of one instance in its state directory and computes leases in a [`LeaseTable`].
+//! [`RedisStore`] runs a script in a server that several instances share.
 
 mod file;
 mod lease_refresher;
 mod lease_table;
-mod memory;
 pub mod redis;
 pub mod store;
 #[cfg(test)]
@@ -21,6 +19,5 @@ pub use crate::ledger::file::open_error::OpenError;
 pub use file::{FileStore, Uptime, boot_id};
 pub use lease_refresher::{LeaseRefresher, WakeHandle};
 pub use lease_table::{Holder, Holding, LeaseTable, PREVIOUS_INCARNATIONS};
-pub use memory::MemoryStore;
 pub use redis::RedisStore;
 pub use store::{Lease, LeaseRequest, Store, StoreError, WindowKey};

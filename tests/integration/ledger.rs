@@ -1,5 +1,6 @@
 //! Ledger: the limit is never exceeded, including after crashes (docs/GUARANTEES.md).
 
+use crate::support::memory_store::MemoryStore;
 use crate::support::stores::{self, NOON, expect_ready, run_store_suite};
 use crate::support::wait::wait_for;
 use crate::support::{crash, report_skip};
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 use tidegate::engine::{Admission, AdmissionOutcome, Engine, LeaseMode, Permit};
-use tidegate::ledger::{FileStore, LeaseTable, MemoryStore, OpenError, Store};
+use tidegate::ledger::{FileStore, LeaseTable, OpenError, Store};
 use tidegate::policy::class::{Class, ClassMatcher};
 use tidegate::policy::cost::Cost;
 use tidegate::policy::identity::{ClientKey, ProxyTrust};

@@ -18,6 +18,7 @@ pub mod frames;
 pub mod gateway;
 pub mod https_server;
 pub mod load;
+pub mod memory_store;
 pub mod metered_site;
 pub mod name_server;
 pub mod origin;

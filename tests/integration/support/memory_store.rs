@@ -1,12 +1,10 @@
 //! A ledger in memory, for several instances in one process. A restart starts a new count.
 
-use super::lease_table::{Holder, LeaseTable};
-use super::store::{Lease, LeaseRequest, Store, StoreError};
-use crate::policy::{Timestamp, Units};
 use parking_lot::Mutex;
-use std::future::Future;
-use std::future::ready;
+use std::future::{Future, ready};
 use std::sync::Arc;
+use tidegate::ledger::{Holder, Lease, LeaseRequest, LeaseTable, Store, StoreError};
+use tidegate::policy::{Timestamp, Units};
 
 /// Access of one instance to a shared lease table. Leases all available units at once.
 #[derive(Clone)]
