@@ -57,11 +57,8 @@ impl DemandStore {
     /// Returns the stored demand, or an empty list if there is no file.
     pub fn read(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
         let unreadable = |reason: String| DemandStoreError { path: self.path.clone(), reason };
-        let bytes = match files::read(&self.path, MAX_FILE_BYTES) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(unreadable(error.to_string())),
-        };
+        let bytes = files::read_if_exists(&self.path, MAX_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
+        let Some(bytes) = bytes else { return Ok(Vec::new()) };
         let file: DemandFile = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
         if file.version != VERSION {
             return Err(unreadable(format!("unsupported version {} (this build supports {VERSION})", file.version)));

@@ -108,6 +108,14 @@ pub fn read(path: &Path, max_bytes: usize) -> Result<Vec<u8>> {
     }
 }
 
+/// Reads a file as [`read`] does. Returns `None` if it does not exist.
+pub fn read_if_exists(path: &Path, max_bytes: usize) -> Result<Option<Vec<u8>>> {
+    match read(path, max_bytes) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        content => content.map(Some),
+    }
+}
+
 /// Creates a directory that only the current user may access, unless it exists.
 pub fn create_dir(dir: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
@@ -220,11 +228,12 @@ mod tests {
     fn replaced_file_is_private_and_leaves_no_draft() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let path = dir.path().join("state/demand.json");
+        assert!(read_if_exists(&path, 2048).expect("no error").is_none());
         assert_eq!(replace(&path, b"one").expect_err("no directory").kind(), ErrorKind::NotFound);
         create_dir(&dir.path().join("state")).expect("create directory");
         for content in ["one", "two"] {
             replace(&path, content.as_bytes()).expect("replace file");
-            assert_eq!(fs::read_to_string(&path).expect("read file"), content);
+            assert_eq!(read_if_exists(&path, 2048).expect("read file"), Some(content.into()));
         }
         let mode = |path: &Path| metadata(path).expect("metadata").mode() & 0o777;
         assert_eq!((mode(&path), mode(&dir.path().join("state"))), (0o600, 0o700));

@@ -6,9 +6,11 @@ use super::range_source::parse_cidr;
 use crate::files;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Three times the size of the longest list that is accepted.
+const MAX_FILE_BYTES: usize = 16 << 20;
 
 /// Directory of copies, one file per list.
 #[derive(Debug)]
@@ -41,11 +43,8 @@ impl RangeCache {
     /// Returns the copy of the list at `url`, or `None`; an error if a copy exists but is invalid.
     pub(super) fn load(&self, url: &str) -> Result<Option<CachedRanges>, String> {
         let path = self.path(url);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(format!("{}: {error}", path.display())),
-        };
+        let bytes = files::read_if_exists(&path, MAX_FILE_BYTES);
+        let Some(bytes) = bytes.map_err(|error| format!("{}: {error}", path.display()))? else { return Ok(None) };
         let contents: CacheFile =
             serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
         // Two URLs may have the same file name; the later one replaces the file.
@@ -105,7 +104,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let cache = RangeCache::new(directory.path());
         cache.store(URL, &cached_ranges()).expect("room on the disk");
-        fs::write(cache.path(URL), "{").expect("room on the disk");
+        std::fs::write(cache.path(URL), "{").expect("room on the disk");
         assert!(cache.load(URL).is_err());
     }
 }

@@ -1,7 +1,6 @@
 //! Identity of an instance in the ledger.
 
 use crate::files;
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -14,6 +13,7 @@ pub struct Incarnation {
 }
 
 const FILE: &str = "gate";
+const MAX_FILE_BYTES: usize = 64 << 10;
 
 impl Incarnation {
     /// Returns the next incarnation of the instance with this state directory, which stores the name of the instance.
@@ -21,11 +21,7 @@ impl Incarnation {
     pub fn next(state_dir: &Path, fresh: u64) -> io::Result<Self> {
         files::create_dir(state_dir)?;
         let path = state_dir.join(FILE);
-        let content = match fs::read(&path) {
-            Ok(content) => content,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error),
-        };
+        let content = files::read_if_exists(&path, MAX_FILE_BYTES)?.unwrap_or_default();
         // An invalid file is foreign or torn: the instance receives a new name.
         if let Some(instance) = String::from_utf8_lossy(&content).lines().find(|line| is_token(line)) {
             return Ok(Self::of_instance(instance, fresh));
@@ -64,14 +60,15 @@ mod tests {
         assert_eq!(next(1), "0000000000000001.0000000000000001");
         assert_eq!(next(2), "0000000000000001.0000000000000002");
         // Earlier versions also stored the incarnation.
-        fs::write(dir.path().join(FILE), "0000000000000007\n0000000000000008\n").expect("the directory is writable");
+        std::fs::write(dir.path().join(FILE), "0000000000000007\n0000000000000008\n")
+            .expect("the directory is writable");
         assert_eq!(next(9), "0000000000000007.0000000000000009");
     }
 
     #[test]
     fn invalid_identity_file_starts_a_new_instance() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        fs::write(dir.path().join(FILE), b"\xff\xfe ../../etc \x00").expect("the directory is writable");
+        std::fs::write(dir.path().join(FILE), b"\xff\xfe ../../etc \x00").expect("the directory is writable");
         let next = |fresh| Incarnation::next(dir.path(), fresh).expect("the directory is writable");
         assert_eq!(next(7), Incarnation::ephemeral(7));
         assert_eq!(next(8).holder, "0000000000000007.0000000000000008");
