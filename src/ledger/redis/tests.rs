@@ -357,17 +357,17 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         8 => (instance.clone(), 0u64..6000).prop_map(|(instance, amount)| Event::Spend(instance, amount)),
         3 => (instance.clone(), 0u64..8000).prop_map(|(instance, amount)| Event::SetDemand(instance, amount)),
-        6 => instance.clone().prop_map(Event::Refresh),
+        8 => instance.clone().prop_map(Event::Refresh),
         2 => instance.clone().prop_map(Event::RefreshWithLostReply),
         2 => instance.clone().prop_map(Event::RefreshDelayed),
         2 => instance.clone().prop_map(Event::DeliverDelayed),
-        2 => instance.clone().prop_map(Event::Disconnect),
+        4 => instance.clone().prop_map(Event::Disconnect),
         3 => instance.clone().prop_map(Event::Reconnect),
         2 => instance.prop_map(Event::Restart),
         6 => prop_oneof![6 => 1u64..3000, 2 => Just(5000), 1 => Just(70_000)].prop_map(Event::Advance),
         1 => Just(Event::Save),
         1 => Just(Event::Restore),
-        1 => any::<bool>().prop_map(Event::Wipe),
+        3 => any::<bool>().prop_map(Event::Wipe),
     ]
 }
 
@@ -483,7 +483,7 @@ fn every_script_rule_is_necessary() {
             assert!(include_str!("script.lua").contains(rule), "{rule}");
             let port = redis.port;
             scope.spawn(move || {
-                let outcome = run_scenarios(port, 400, number * 10_000, (rule, without));
+                let outcome = run_scenarios(port, 1000, number * 10_000, (rule, without));
                 println!("{defect}: {}", outcome.expect_err(defect).lines().next().unwrap_or_default());
             });
         }
