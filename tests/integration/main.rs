@@ -19,6 +19,7 @@ mod explain;
 mod explain_log;
 mod explain_refusals;
 mod fuzz_corpus;
+mod golden;
 mod grafana;
 mod html_report;
 mod init;
