@@ -1,16 +1,14 @@
 //! Analyzes logs for the generation of a configuration.
 
 use super::bots::{Bots, RequesterKind};
-use super::dry_run::DryRunError;
-use super::logs::{LogBufferError, Logs};
+use super::error::InitError;
+use super::logs::Logs;
 use super::path_tree::{PageRequest, PathTree};
 use super::self_requests::SelfRequests;
 use super::time_range::LogTimeRange;
 use crate::policy::bot_detection::ResourceKind;
 use crate::policy::route::normalize;
-use crate::replay::log::{
-    LineCounts, LineError, LinePosition, LogLine, LogReadError, LoggedClient, MergedLog, OrderedLine, line_utc_offset,
-};
+use crate::replay::log::{LogLine, LoggedClient, MergedLog, OrderedLine, line_utc_offset};
 use crate::user_agents::{ClaimCache, UserAgentMatcher};
 use crate::verify::OperatorTable;
 use http::Method;
@@ -42,42 +40,6 @@ pub(super) struct RequestCounts {
     pub(super) robots: u64,
     /// Number of invalid lines.
     pub(super) invalid_lines: u64,
-}
-
-/// Error of `init`.
-#[derive(Debug, thiserror::Error)]
-pub enum InitError {
-    /// A log is unreadable.
-    #[error(transparent)]
-    Unreadable(#[from] LogReadError),
-    /// A log that can be read only once is too long.
-    #[error(transparent)]
-    Buffer(#[from] LogBufferError),
-    /// The dry run failed.
-    #[error(transparent)]
-    DryRun(#[from] DryRunError),
-    /// The logs contain no requests.
-    #[error(
-        "no requests found in {lines} lines{first}; expected an access log in combined, common or Tidegate format, \
-         plain or gzip"
-    )]
-    NoRequest {
-        /// Number of lines.
-        lines: u64,
-        /// Location and error of the first invalid line.
-        first: String,
-    },
-}
-
-impl InitError {
-    fn no_request(counts: &LineCounts, names: &[String]) -> Self {
-        let first = counts.invalid_lines.iter().min_by_key(|(_, (_, position))| *position);
-        let describe = |(kind, (_, position)): (&LineError, &(u64, LinePosition))| {
-            let name = names.get(position.file).map_or("", String::as_str);
-            format!("; first invalid line {name}:{}: {}", position.number, kind.message())
-        };
-        Self::NoRequest { lines: counts.lines, first: first.map_or_else(String::new, describe) }
-    }
 }
 
 impl<'a> LogAnalysis<'a> {

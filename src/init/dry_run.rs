@@ -1,7 +1,7 @@
 //! Replays a generated configuration on its own log, without refusals, to measure what it charges.
 
 use super::analysis::{LogAnalysis, REORDER_WINDOW};
-use super::generate::{PEOPLE, QUOTA};
+use super::error::DryRunError;
 use super::logs::Logs;
 use super::time_range::LogTimeRange;
 use crate::config;
@@ -21,17 +21,6 @@ pub(super) struct DailyDemand {
     pub(super) people: u64,
     /// Description of the figure for the busiest day.
     pub(super) description: String,
-}
-
-/// Error of a dry run.
-#[derive(Debug, thiserror::Error)]
-pub enum DryRunError {
-    /// A log is unreadable at the second reading.
-    #[error(transparent)]
-    Unreadable(#[from] LogReadError),
-    /// The generated configuration is invalid, which is a bug.
-    #[error("internal error: the generated configuration is invalid: {0}")]
-    InvalidConfig(String),
 }
 
 impl DailyDemand {
@@ -106,5 +95,11 @@ fn median(mut days: Vec<u64>) -> Option<u64> {
     days.sort_unstable();
     days.get(days.len() / 2).copied().filter(|_| days.len() >= MIN_DAYS_FOR_MEDIAN)
 }
+
+/// Name of the quota of the generated configuration.
+pub(super) const QUOTA: &str = "pages";
+
+/// Name of the class of people of the generated configuration.
+pub(super) const PEOPLE: &str = "person";
 
 const MIN_DAYS_FOR_MEDIAN: usize = 3;

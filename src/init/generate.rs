@@ -1,8 +1,9 @@
 //! Generates the YAML from the analysis of a log, with a comment on every value.
 
-use super::analysis::{InitError, LogAnalysis};
+use super::analysis::LogAnalysis;
 use super::bots::{Bots, OperatorTraffic, SEARCH_ENGINES};
-use super::dry_run::DailyDemand;
+use super::dry_run::{DailyDemand, PEOPLE, QUOTA};
+use super::error::InitError;
 use super::logs::Logs;
 use super::request_rate::RequestRate;
 use super::routes::{Route, Routes};
@@ -329,14 +330,8 @@ fn round_up(pages: u64) -> u64 {
     pages.max(1).div_ceil(step) * step
 }
 
-/// Name of the quota.
-pub(super) const QUOTA: &str = "pages";
-
 /// Token bucket of a person. One request per second is more than a person reads; free requests do not count.
 const BUCKET: &str = "rate: 1/s, burst: 60, counts: costed";
-
-/// Name of the class of people.
-pub(super) const PEOPLE: &str = "person";
 
 const SERVER_SECTION: &str = r#"
 listen: 127.0.0.1:8080

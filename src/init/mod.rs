@@ -7,6 +7,7 @@
 mod analysis;
 mod bots;
 mod dry_run;
+mod error;
 mod generate;
 mod logs;
 mod path_tree;
@@ -19,7 +20,6 @@ mod time_range;
 #[cfg(test)]
 mod tests;
 
-pub use analysis::InitError;
-pub use dry_run::DryRunError;
+pub use error::{DryRunError, InitError};
 pub use generate::generate_config;
 pub use logs::{LogBufferError, Logs};
