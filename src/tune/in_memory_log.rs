@@ -3,7 +3,7 @@
 //! Lines are stored as text and pass through the complete [`Simulator`] in each replay. Even the class of a client may
 //! depend on earlier responses, so it differs between policies.
 
-use super::tuner::TuneError;
+use super::error::TuneError;
 use crate::policy::Timestamp;
 use crate::replay::log::{LineError, LinePosition, LogLine, MergedLog, OrderedLine};
 use crate::replay::report::{PolicyReport, WindowReport};

@@ -6,9 +6,11 @@
 //! written file behaves exactly as shown. The same log, file and goal give the same bytes.
 
 mod candidate;
+mod changes;
 mod chart;
 mod config_editor;
 mod diff;
+mod error;
 mod feasibility;
 mod goal;
 mod in_memory_log;
@@ -17,6 +19,7 @@ mod pacing;
 mod pareto;
 mod rank;
 pub mod report;
+mod run;
 mod search;
 mod space;
 pub mod summary;
@@ -25,8 +28,10 @@ mod tuner;
 
 pub use candidate::Candidate;
 pub use config_editor::ConfigEditor;
+pub use error::TuneError;
 pub use goal::{Goal, GoalContext, GoalError};
 pub use in_memory_log::InMemoryLog;
+pub use run::TuneResult;
 pub use search::Search;
 pub use space::SearchSpace;
-pub use tuner::{TuneError, TuneResult, Tuner};
+pub use tuner::Tuner;

@@ -1,6 +1,6 @@
 //! Pacing as a tunable value: its mode, and the weights of the tuned classes.
 
-use super::candidate::Changes;
+use super::changes::Changes;
 use crate::policy::pacing::{Pacing, PacingMode, PacingRole};
 use std::num::NonZeroU32;
 

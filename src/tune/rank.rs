@@ -4,7 +4,7 @@
 //! precedes one that misses it; of two that miss it, the one with the smaller shortfall is first. Of two that meet it,
 //! the one with fewer changes to the file is first. Shortfalls are compared term by term, in the order of the goal.
 
-use super::candidate::Changes;
+use super::changes::Changes;
 use super::goal::Goal;
 use std::cmp::Ordering;
 

@@ -1,6 +1,7 @@
 //! Search space: the tiers of a quota, for classes that have some, and its pacing.
 
-use super::candidate::{Candidate, Changes};
+use super::candidate::Candidate;
+use super::changes::Changes;
 use super::goal::Goal;
 use super::pacing::{self, PacingChoice, TunableFields};
 use super::tiers;

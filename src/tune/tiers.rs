@@ -1,6 +1,6 @@
 //! The tiers of one class as a tunable value, in whole percents.
 
-use super::candidate::Changes;
+use super::changes::Changes;
 use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
 

@@ -1,21 +1,17 @@
-//! Tuner: a search over candidates, each replayed on the whole log.
+//! Evaluates candidates: replays the whole log under the file with the values of each.
 
 use super::candidate::Candidate;
-use super::config_editor::{ConfigEditor, EditError};
-use super::feasibility;
-use super::goal::{Bound, Goal};
+use super::config_editor::ConfigEditor;
+use super::error::TuneError;
+use super::goal::Goal;
 use super::in_memory_log::InMemoryLog;
-use super::measure::{Measure, MeasureKind};
-use super::pareto::{Objective, ParetoFront};
+use super::pareto::Objective;
 use super::rank::Rank;
-use super::report::{self, SearchOutcome, TuningReport};
-use super::search::{self, Evaluated, Search};
+use super::search::Evaluated;
 use super::space::SearchSpace;
 use crate::config::Settings;
-use crate::policy::Timestamp;
 use crate::replay::report::PolicyReport;
-use crate::replay::{self, Assumptions, Policy};
-use crate::telemetry::rfc3339;
+use crate::replay::{Assumptions, Policy};
 use std::num::NonZeroUsize;
 use std::thread;
 
@@ -39,114 +35,13 @@ pub struct Tuner<'a> {
     pub threads: NonZeroUsize,
 }
 
-/// Result of a search.
-pub struct TuneResult {
-    /// Report of the search.
-    pub report: TuningReport,
-    /// Text of the file with the found values.
-    pub text: String,
-}
-
-/// Reason why a search has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum TuneError {
-    /// The log cannot be read or contains no requests.
-    #[error(transparent)]
-    Replay(#[from] replay::ReplayError),
-    /// The log does not fit in memory.
-    #[error(
-        "the log does not fit in memory (1 GiB): only the lines from {} to {} fit; use fewer days",
-        rfc3339(*first),
-        rfc3339(*last)
-    )]
-    TooLong {
-        /// Time of the first line.
-        first: Timestamp,
-        /// Time of the last line that fits.
-        last: Timestamp,
-    },
-    /// A value of the file cannot be edited.
-    #[error(transparent)]
-    Edit(#[from] EditError),
-    /// The file is invalid.
-    #[error("{0}")]
-    InvalidConfig(String),
-    /// No point of the trade-off has the selected number.
-    #[error("--select: no point {picked}; {}", match points {
-        0 => "there are no trade-offs".to_owned(),
-        points => format!("points are numbered from 1 to {points}"),
-    })]
-    NoSuchPoint {
-        /// Selected number.
-        picked: usize,
-        /// Number of points.
-        points: usize,
-    },
-}
-
 impl Tuner<'_> {
-    /// Runs the search. Proposes the policy nearest to the goal, or the point of the trade-off with the number
-    /// `picked`. Calls `on_progress` with the number of policies tried.
-    pub fn run(
+    /// Evaluates candidates in parallel. Returns the results in their order.
+    pub(super) fn evaluate_all(
         &self,
-        search: Search,
-        picked: Option<usize>,
-        on_progress: &mut dyn FnMut(usize),
-    ) -> Result<TuneResult, TuneError> {
-        let objectives = self.objectives();
-        let mut count = 0;
-        let evaluated = search.run(self.space, &mut |candidates| {
-            let evaluated = self.evaluate_all(&objectives, &candidates)?;
-            count += evaluated.len();
-            on_progress(count);
-            Ok::<_, TuneError>(evaluated)
-        })?;
-        let best = search::best(&evaluated);
-        let curve = ParetoFront::compute(&objectives, &evaluated, &evaluated[best].rank).map(|front| {
-            let points = front.sorted_points(&objectives, &evaluated, [search::BASELINE, best]);
-            (front, points)
-        });
-        let chosen = picked.map_or(Ok(best), |picked| select_point(curve.as_ref(), picked))?;
-        let text = self.editor.apply_annotated(self.space, &evaluated[chosen].candidate)?;
-        let present = self.replay(self.space.present())?;
-        let impossible = feasibility::infeasible_terms(self, &evaluated[best].rank);
-        let outcome = SearchOutcome {
-            objectives: &objectives,
-            evaluated: &evaluated,
-            front: curve,
-            picked,
-            chosen,
-            infeasible: impossible,
-        };
-        Ok(TuneResult { report: report::report(self, outcome, &present, &text), text })
-    }
-
-    /// Returns the measures: first the terms of the goal, then others that may conflict with them.
-    fn objectives(&self) -> Vec<Objective> {
-        let goal_objectives =
-            self.goal.terms.iter().map(|term| Objective { measure: term.measure.clone(), direction: term.bound });
-        let mut objectives: Vec<Objective> = goal_objectives.collect();
-        let share = |kind, name: &str| Measure { kind, name: name.to_owned(), is_share: true };
-        let classes = &self.policy.settings.rules.classes;
-        let admitted = self
-            .space
-            .classes()
-            .iter()
-            .map(|class| (share(MeasureKind::Admitted, &classes[*class].name), Bound::AtLeast));
-        let others = (0..classes.len()).filter(|class| !self.space.classes().contains(class));
-        let refused = others.map(|class| (share(MeasureKind::Refused, &classes[class].name), Bound::AtMost));
-        for (measure, better) in admitted.chain(refused) {
-            let is_new =
-                |existing: &Objective| existing.measure.name != measure.name || existing.measure.kind != measure.kind;
-            if objectives.iter().all(is_new) {
-                objectives.push(Objective { measure, direction: better });
-            }
-        }
-        objectives
-    }
-
-    /// Evaluates candidates in parallel.
-    fn evaluate_all(&self, objectives: &[Objective], candidates: &[Candidate]) -> Result<Vec<Evaluated>, TuneError> {
+        objectives: &[Objective],
+        candidates: &[Candidate],
+    ) -> Result<Vec<Evaluated>, TuneError> {
         let threads = self.threads.get().min(candidates.len()).max(1);
         let share = |thread: usize| {
             move || {
@@ -177,7 +72,7 @@ impl Tuner<'_> {
     }
 
     /// Replays the log under the file with the values of a candidate.
-    fn replay(&self, candidate: &Candidate) -> Result<PolicyReport, TuneError> {
+    pub(super) fn replay(&self, candidate: &Candidate) -> Result<PolicyReport, TuneError> {
         let text = self.editor.apply(self.space, candidate)?;
         let settings = (self.settings)(&text).map_err(TuneError::InvalidConfig)?;
         if self.space.candidate(&settings) != *candidate {
@@ -185,11 +80,4 @@ impl Tuner<'_> {
         }
         Ok(self.log.replay(self.policy.with_settings(settings), self.assumptions))
     }
-}
-
-/// Returns the index of the point with this number among the tried policies.
-fn select_point(curve: Option<&(ParetoFront, Vec<usize>)>, picked: usize) -> Result<usize, TuneError> {
-    let points = curve.map_or(&[][..], |(_, points)| points);
-    let index = picked.checked_sub(1).and_then(|index| points.get(index));
-    index.copied().ok_or(TuneError::NoSuchPoint { picked, points: points.len() })
 }
