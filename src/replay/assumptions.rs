@@ -1,8 +1,8 @@
 //! Assumptions about facts that no log contains: actual costs, latencies, and the reaction of refused clients.
 
+use super::format::amount;
 use super::log::LogField;
 use super::report::AssumptionsReport;
-use super::summary::amount;
 use crate::policy::Units;
 use crate::terminal::format_duration;
 use std::time::Duration;

@@ -8,6 +8,7 @@ mod assumptions;
 mod comparison;
 mod decision;
 mod display_zone;
+mod format;
 mod in_flight;
 pub mod log;
 mod logged_evidence;

@@ -2,7 +2,7 @@
 
 use super::decision::ReplayedDecision;
 use super::log::{LinePosition, LogLine};
-use super::simulator::Simulator;
+use super::policy::Policy;
 use crate::engine::{Admission, DryRun, QuotaView};
 use crate::policy::{Facts, Timestamp};
 
@@ -11,16 +11,16 @@ pub(super) trait Observer {
     /// Called before a request is decided.
     fn before_decision(&mut self, _request: &PendingRequest<'_, '_>) {}
 
-    /// Called after a request was decided.
-    fn after_decision(&mut self, simulator: &Simulator, decision: &ReplayedDecision);
+    /// Called after a request was decided under `policy`.
+    fn after_decision(&mut self, _policy: &Policy, _decision: &ReplayedDecision) {}
 }
 
 /// Observer that calls a closure after each decision.
 pub(super) struct FnObserver<T>(pub(super) T);
 
-impl<T: FnMut(&Simulator, &ReplayedDecision)> Observer for FnObserver<T> {
-    fn after_decision(&mut self, simulator: &Simulator, decision: &ReplayedDecision) {
-        self.0(simulator, decision);
+impl<T: FnMut(&Policy, &ReplayedDecision)> Observer for FnObserver<T> {
+    fn after_decision(&mut self, policy: &Policy, decision: &ReplayedDecision) {
+        self.0(policy, decision);
     }
 }
 

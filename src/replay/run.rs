@@ -172,12 +172,11 @@ impl<'a> ReplayPass<'a> {
         let Self { files, simulators, differences, verdicts, write_result, .. } = self;
         let mut decisions: [Option<ReplayedDecision>; 2] = [None, None];
         for (index, simulator) in simulators.iter_mut().enumerate() {
-            simulator.process(next, line, &request, &mut |simulator, decision| {
+            simulator.process(next, line, &request, &mut |policy, decision| {
                 if write_result.is_ok()
                     && let Some(out) = verdicts
                 {
-                    let policy = differences.is_some().then(|| simulator.name());
-                    *write_result = verdicts::write(out, files, simulator, decision, policy);
+                    *write_result = verdicts::write(out, files, policy, decision, differences.is_some());
                 }
                 // Retries are excluded from the comparison.
                 if differences.is_some() && decision.position == next.position {

@@ -17,7 +17,7 @@ use super::retry_queue::{ClientHash, DeferredRequest, RetryQueue};
 use super::stats::ReplayStats;
 use super::unsupported::unsupported;
 use crate::engine::{Admission, Engine, QuotaUsage};
-use crate::policy::{BotId, ClientKind, OperatorId, Rules, Timestamp, Units};
+use crate::policy::{ClientKind, Rules, Timestamp, Units};
 use crate::user_agents::ClaimCache;
 use foldhash::fast::RandomState;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Simulator {
         next: OrderedLine<'_>,
         line: &LogLine<'_>,
         request: &ReplayRequest<'_>,
-        on_decision: &mut impl FnMut(&Self, &ReplayedDecision),
+        on_decision: &mut impl FnMut(&Policy, &ReplayedDecision),
     ) {
         self.process_observed(next, line, request, &mut FnObserver(on_decision));
     }
@@ -97,7 +97,7 @@ impl Simulator {
         if let Some(wait) = self.retry_delay(&decision) {
             self.retry_queue.on_refused(ClientHash::from_request(request), DeferredRequest::new(next), next.at, wait);
         }
-        observer.after_decision(self, &decision);
+        observer.after_decision(&self.policy, &decision);
     }
 
     /// Ends the simulation: settles all requests in flight, drops deferred requests, and returns the results.
@@ -115,23 +115,8 @@ impl Simulator {
     }
 
     /// Returns the rules of the policy.
-    pub fn rules(&self) -> &Rules {
+    pub(super) fn rules(&self) -> &Rules {
         &self.rules
-    }
-
-    /// Returns the name of the policy.
-    pub fn name(&self) -> &str {
-        &self.policy.name
-    }
-
-    /// Returns the name of a bot.
-    pub fn bot_name(&self, bot: BotId) -> &str {
-        self.policy.user_agents.name(bot)
-    }
-
-    /// Returns the name of an operator.
-    pub fn operator_name(&self, operator: OperatorId) -> &str {
-        self.policy.operators.name(operator)
     }
 
     /// Submits the retries due by `now`.
@@ -152,7 +137,7 @@ impl Simulator {
                 Some(wait) => self.retry_queue.on_refused(client, deferred, at, wait),
                 None => self.retry_queue.on_submitted(client),
             }
-            decision.iter().for_each(|decision| observer.after_decision(self, decision));
+            decision.iter().for_each(|decision| observer.after_decision(&self.policy, decision));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::assumptions::Assumptions;
 use super::display_zone::{DisplayZone, seconds};
+use super::format::{amount, percent};
 use super::report::{
     AdmitHourReport, AgreementReport, AssumptionsReport, ClassReport, ComparisonReport, DifferenceReport, LogReport,
     PolicyReport, QuotaReport, Report, WindowReport,
@@ -261,21 +262,6 @@ fn note(text: &str) -> String {
 /// Formats a note of minor importance.
 fn dimmed(text: &str, color: ColorMode) -> String {
     format!("  {}\n", color.dim(&wrap(text, 2, 4, WIDTH)))
-}
-
-/// Formats units like `1,234.5`.
-pub(super) fn amount(units: f64) -> String {
-    let thousandths = (units * 1000.0).round() as u64;
-    let whole = group_digits(thousandths / 1000);
-    match thousandths % 1000 {
-        0 => whole,
-        rest => format!("{whole}.{rest:03}").trim_end_matches('0').to_owned(),
-    }
-}
-
-/// Formats a ratio like `12.3 %`.
-pub(super) fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }
 
 /// Width of the text, for a terminal.

@@ -1,6 +1,5 @@
 //! Replays a log up to one line and examines its request before the decision.
 
-use super::decision::ReplayedDecision;
 use super::log::{LinePosition, LogLine};
 use super::observer::{Observer, PendingRequest};
 use super::policy::Policy;
@@ -53,6 +52,4 @@ impl<T, L: FnOnce(&PendingRequest<'_, '_>) -> T> Observer for LineObserver<L, T>
             self.result = Some(examine(request));
         }
     }
-
-    fn after_decision(&mut self, _simulator: &Simulator, _decision: &ReplayedDecision) {}
 }

@@ -1,7 +1,7 @@
 //! `--verdicts`: one JSON line per decision.
 
 use super::decision::ReplayedDecision;
-use super::simulator::Simulator;
+use super::policy::Policy;
 use crate::engine::QuotaUsage;
 use crate::policy::{QuotaId, Reason};
 use crate::telemetry::{rfc3339, rfc3339_exact};
@@ -32,15 +32,15 @@ struct VerdictLine<'a> {
     policy: Option<&'a str>,
 }
 
-/// Appends `decision` to `out`, with the name of the `policy` if there are several.
+/// Appends a decision under `policy` to `out`, with the name of the policy if two are compared.
 pub(super) fn write(
     out: &mut dyn Write,
     files: &[String],
-    simulator: &Simulator,
+    policy: &Policy,
     decision: &ReplayedDecision,
-    policy: Option<&str>,
+    is_comparison: bool,
 ) -> io::Result<()> {
-    let rules = simulator.rules();
+    let rules = &policy.settings.rules;
     let classified = &decision.classification;
     let quota = |quota: QuotaId| rules.quotas[usize::from(quota.0)].name.as_str();
     let usages = || decision.quota_usage.iter();
@@ -52,18 +52,18 @@ pub(super) fn write(
         time: rfc3339_exact(decision.at),
         kind: classified.kind.name(),
         class: &rules.classes[usize::from(classified.class.0)].name,
-        operator: classified.operator.map(|operator| simulator.operator_name(operator)),
+        operator: classified.operator.map(|operator| policy.operators.name(operator)),
         route: &rules.routes[decision.route].name,
         cost: decision.costs.iter().map(|(id, cost)| (quota(*id), cost.as_f64())).collect(),
         verdict: if decision.refusal_reason.is_none() { "admitted" } else { "refused" },
         reason: decision.refusal_reason.map(Reason::name),
         retry_after_s: decision.retry_after_s,
-        bot: decision.bot.map(|bot| simulator.bot_name(bot)),
+        bot: decision.bot.map(|bot| policy.user_agents.name(bot)),
         expected: by_quota(&|usage| usage.cost.as_f64()),
         tier: usages().map(|usage| usage.tier).max(),
         used: by_quota(&|usage| decision.used_before(usage).as_f64()),
         window_end: usages().map(|usage| (quota(usage.quota), rfc3339(usage.resets_at))).collect(),
-        policy,
+        policy: is_comparison.then_some(policy.name.as_str()),
     };
     serde_json::to_writer(&mut *out, &verdict)?;
     out.write_all(b"\n")

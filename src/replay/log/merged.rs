@@ -8,7 +8,7 @@
 
 use super::native::{self, LogSequenceDomain, Sequence};
 use super::source::{LogReadError, LogSource, NumberedLine};
-use super::{LineError, LogLine, line};
+use super::{LineError, LogLine, format};
 use crate::policy::Timestamp;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -146,7 +146,7 @@ impl MergedLog {
                 return Ok(());
             }
         };
-        let Some(at) = line::read_time(text) else {
+        let Some(at) = format::read_time(text) else {
             match LogLine::read(text).err() {
                 Some(error) => self.count_line_error(error, position),
                 None => self.counts.empty += 1,

@@ -5,22 +5,24 @@
 //! [`MissingFields`] and never guessed. Invalid lines are counted by [`LineError`] and skipped.
 
 mod combined;
+mod format;
 mod line;
 mod line_error;
 mod merged;
 mod missing;
 mod native;
+mod native_fields;
 mod quoted;
 mod source;
-
 mod timestamp;
 
 #[cfg(test)]
 mod tests;
 
-pub use line::{LogLine, LoggedClient, RequestLine, line_utc_offset};
+pub use format::line_utc_offset;
+pub use line::{LogLine, LoggedClient, RequestLine};
 pub use line_error::LineError;
 pub use merged::{LineCounts, LinePosition, MergedLog, OrderedLine};
 pub use missing::{LogField, MissingFields};
-pub use native::{NativeFields, QuotaFields};
+pub use native_fields::{NativeFields, QuotaFields};
 pub use source::{LogFiles, LogReadError, LogSource, NumberedLine};

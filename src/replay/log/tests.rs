@@ -142,7 +142,7 @@ fn native_log_lines_round_trip() {
         (parsed.at, parsed.client),
         (record.admitted_at.truncate_to_micros(), LoggedClient::Address(record.client))
     );
-    assert_eq!(line::read_time(text), Some(parsed.at));
+    assert_eq!(format::read_time(text), Some(parsed.at));
     let request = parsed.request.expect("a request");
     assert_eq!((&*request.path, request.query.as_deref()), (record.path, record.query));
     assert_eq!(parsed.host.as_deref(), Some("shop.example"));

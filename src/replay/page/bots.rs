@@ -2,8 +2,8 @@
 
 use super::html::Html;
 use super::table;
+use crate::replay::format::amount;
 use crate::replay::report::BotReport;
-use crate::replay::summary::amount;
 use crate::terminal::{Align, group_digits};
 
 /// Writes the table, with bars.

@@ -4,8 +4,8 @@ use super::html::Html;
 use super::table;
 use super::time::TimeAxis;
 use crate::replay::display_zone::DisplayZone;
+use crate::replay::format::{amount, percent};
 use crate::replay::report::{PolicyReport, Report};
-use crate::replay::summary::{amount, percent};
 use crate::terminal::{self, Align, group_digits};
 
 /// Writes the heading and the key figures.

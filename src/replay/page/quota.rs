@@ -6,8 +6,8 @@ use super::scale::Scale;
 use super::table;
 use super::time::TimeAxis;
 use crate::replay::display_zone::seconds;
+use crate::replay::format::{amount, percent};
 use crate::replay::report::{PointReport, QuotaReport, Report, WindowReport};
-use crate::replay::summary::{amount, percent};
 use crate::terminal::Align;
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Quantity axis from 0 to a round number, with round marks.
 
-use crate::replay::summary::amount;
+use crate::replay::format::amount;
 
 /// A quantity axis.
 #[derive(Clone, Copy, Debug, PartialEq)]

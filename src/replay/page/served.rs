@@ -6,8 +6,8 @@ use super::html::Html;
 use super::scale::Scale;
 use super::steps::Steps;
 use super::time::TimeAxis;
+use crate::replay::format::percent;
 use crate::replay::report::{ClassReport, MIN_REQUESTS_PER_HOUR, PolicyReport};
-use crate::replay::summary::percent;
 use crate::terminal::group_digits;
 
 /// Writes a chart for each class that sent requests with a cost.

@@ -7,6 +7,7 @@ use super::scale::Scale;
 use super::steps::Steps;
 use super::table;
 use super::time::{TimeAxis, format_length};
+use crate::replay::format::percent;
 use crate::replay::report::{ClassReport, PolicyReport};
 use crate::terminal::{Align, group_digits};
 use std::collections::BTreeMap;
@@ -90,7 +91,7 @@ fn write_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, span: TimeA
                 Html::from_text(&class.name),
                 Html::from_text(group_digits(step.admitted)),
                 Html::from_text(group_digits(step.refused)),
-                Html::from_text(step.admit_ratio().map_or("-".into(), crate::replay::summary::percent)),
+                Html::from_text(step.admit_ratio().map_or("-".into(), percent)),
             ]
         })
     });

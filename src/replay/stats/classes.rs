@@ -1,6 +1,5 @@
 //! Results of each class.
 
-use super::by_quota;
 use crate::policy::{ClassId, QuotaId, Reason, Rules, Units};
 use crate::replay::decision::ReplayedDecision;
 use crate::replay::report::ClassReport;
@@ -78,4 +77,10 @@ impl Classes {
 fn by_reason(counts: &[u64; REASONS]) -> BTreeMap<&'static str, u64> {
     let named = Reason::ALL.into_iter().map(|reason| (reason.name(), counts[reason as usize]));
     named.filter(|(_, count)| *count > 0).collect()
+}
+
+/// Returns units by the name of the quota, without quotas that were never charged.
+pub(super) fn by_quota(units: &[Units], rules: &Rules) -> BTreeMap<String, f64> {
+    let charged = rules.quotas.iter().zip(units).filter(|(_, units)| !units.is_zero());
+    charged.map(|(quota, units)| (quota.name.clone(), units.as_f64())).collect()
 }

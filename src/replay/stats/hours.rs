@@ -1,6 +1,6 @@
 //! Results of each class by hour.
 
-use super::by_quota;
+use super::classes::by_quota;
 use crate::policy::{ClassId, ClientKind, QuotaId, Rules, Timestamp, Units};
 use crate::replay::decision::ReplayedDecision;
 use crate::replay::report::{AdmitHourReport, AdmitReport, ClassHourReport, HourReport, MIN_REQUESTS_PER_HOUR};

@@ -21,7 +21,6 @@ use classes::Classes;
 use hours::Hours;
 use refused_pages::RefusedPages;
 use series::Series;
-use std::collections::BTreeMap;
 use windows::Windows;
 
 /// Statistics of one policy for its report.
@@ -160,10 +159,4 @@ fn quota_report(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Se
         used,
         planned: planned.report().1,
     }
-}
-
-/// Returns units by the name of the quota, without quotas that were never charged.
-fn by_quota(units: &[Units], rules: &Rules) -> BTreeMap<String, f64> {
-    let charged = rules.quotas.iter().zip(units).filter(|(_, units)| !units.is_zero());
-    charged.map(|(quota, units)| (quota.name.clone(), units.as_f64())).collect()
 }
