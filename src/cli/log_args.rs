@@ -67,9 +67,9 @@ impl LogArgs {
 impl Default for AssumptionArgs {
     /// Returns the defaults of the options.
     fn default() -> Self {
-        let Assumptions { cache_ttl, latency, costs, .. } = Assumptions::default();
+        let Assumptions { cache_ttl, latency, .. } = Assumptions::default();
         Self {
-            actual_cost: costs,
+            actual_cost: Vec::new(),
             cache_ttl,
             latency,
             retry_model: RetryModelArg::Ignore,
@@ -93,7 +93,8 @@ impl AssumptionArgs {
             cache_ttl: self.cache_ttl,
             latency: self.latency,
             retry_model: self.retry_model.into(),
-            costs: self.actual_cost.clone(),
+            // Of several costs of a route, the first one counts.
+            costs: self.actual_cost.iter().rev().cloned().collect(),
         })
     }
 }

@@ -47,8 +47,8 @@ impl DailyDemand {
 
     /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
     fn from_quota(quota: &QuotaReport, days: &LogTimeRange) -> Self {
-        let used = |window: &WindowReport| window.used.ceil() as u64;
-        let used_by_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil() as u64);
+        let used = |window: &WindowReport| window.used.ceil();
+        let used_by_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil());
         if days.is_less_than_a_day() {
             let all = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).sum::<u64>();
             let description = format!(

@@ -314,5 +314,5 @@ fn one_route_covers_all_spellings_of_a_page() {
     let routes: Vec<&str> = yaml.lines().filter(|line| line.to_lowercase().contains("match: \"/search")).collect();
     assert_eq!(routes.len(), 2, "one with the parameter and one without: {yaml}");
     let (report, _) = replay_config(&yaml, &log);
-    assert_eq!(report.quotas[0].windows[0].used, 300.0, "{yaml}");
+    assert_eq!(report.quotas[0].windows[0].used, crate::policy::Units::from_whole(300), "{yaml}");
 }

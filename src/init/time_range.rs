@@ -53,8 +53,7 @@ impl LogTimeRange {
 
     /// Returns true if a window lies within the range.
     pub(super) fn covers(&self, window: &WindowReport) -> bool {
-        let unix_seconds = |text: &str| text.parse().map_or(0, jiff::Timestamp::as_second).unsigned_abs();
-        let (start, end) = (unix_seconds(&window.start), unix_seconds(&window.end));
+        let (start, end) = (window.start.seconds(), window.end.seconds());
         self.span.is_some_and(|(first, last)| {
             first.seconds() <= start + ROTATION_SLACK_S && end <= last.seconds() + ROTATION_SLACK_S
         })

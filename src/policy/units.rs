@@ -1,6 +1,7 @@
 //! Quota amounts: integers in milli-units, so that a cost of 0.25 is exact.
 
 use std::fmt;
+use std::iter::Sum;
 use std::str::FromStr;
 
 /// An amount of a quota, in milli-units.
@@ -37,6 +38,11 @@ impl Units {
         self.0 / 1000
     }
 
+    /// Returns the whole units, rounded up.
+    pub const fn ceil(self) -> u64 {
+        self.0.div_ceil(1000)
+    }
+
     /// Returns the amount as a float, for metrics and reports.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / 1000.0
@@ -55,6 +61,12 @@ impl Units {
     /// Returns the difference, at least zero.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Sum for Units {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::ZERO, Self::saturating_add)
     }
 }
 

@@ -1,23 +1,29 @@
 //! Assumptions about facts that no log contains: actual costs, latencies, and the reaction of refused clients.
 
-use super::format::amount;
+use super::format::{amount, thousandths};
 use super::log::LogField;
-use super::report::AssumptionsReport;
+use super::serialize;
 use crate::policy::Units;
 use crate::terminal::format_duration;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Values that replace facts missing from the log.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Assumptions {
     /// Time for which the origin caches a page; a cached page costs nothing. `None`: the origin caches no pages.
+    #[serde(rename = "cache_ttl_s", serialize_with = "serialize::optional_seconds")]
     pub cache_ttl: Option<Duration>,
     /// Time for which a request holds its reservation.
+    #[serde(rename = "latency_ms", serialize_with = "serialize::milliseconds")]
     pub latency: Duration,
     /// Reaction of refused clients.
+    #[serde(rename = "clients")]
     pub retry_model: RetryModel,
     /// Actual cost of the requests of a route, by route name.
-    pub costs: Vec<(String, Units)>,
+    #[serde(serialize_with = "serialize::units_by_name")]
+    pub costs: BTreeMap<String, Units>,
 }
 
 /// Reaction of refused clients to `Retry-After`.
@@ -39,7 +45,7 @@ impl Default for Assumptions {
             cache_ttl: None,
             latency: Duration::from_millis(200),
             retry_model: RetryModel::Ignore,
-            costs: Vec::new(),
+            costs: BTreeMap::new(),
         }
     }
 }
@@ -48,7 +54,7 @@ impl Assumptions {
     /// Returns the substitute for a fact that a line lacks.
     pub(super) fn substitute_for(&self, fact: LogField) -> String {
         match fact {
-            LogField::Latency => format!("no latency: every request takes {}", self.report().latency()),
+            LogField::Latency => format!("no latency: every request takes {}", self.latency_text()),
             LogField::Cost if self.cache_ttl.is_some() || !self.costs.is_empty() => {
                 "no actual cost: uses the assumed cost below, else the expected cost of the route".to_owned()
             }
@@ -56,41 +62,39 @@ impl Assumptions {
         }
     }
 
-    pub(super) fn report(&self) -> AssumptionsReport {
-        AssumptionsReport {
-            cache_ttl_s: self.cache_ttl.map(|ttl| ttl.as_secs()),
-            latency_ms: self.latency.as_secs_f64() * 1000.0,
-            clients: self.retry_model.name(),
-            costs: self.costs.iter().map(|(route, cost)| (route.clone(), cost.as_f64())).collect(),
-        }
-    }
-}
-
-impl AssumptionsReport {
     /// Returns each assumption as a sentence.
     pub(super) fn sentences(&self) -> Vec<String> {
-        let cache = match self.cache_ttl_s {
-            Some(seconds) => {
-                format!("The origin caches a page for {}; a cached page costs nothing.", format_duration(seconds))
+        let cache = match self.cache_ttl {
+            Some(ttl) => {
+                format!("The origin caches a page for {}; a cached page costs nothing.", format_duration(ttl.as_secs()))
             }
             None => "The origin caches no pages; it generates every response.".to_owned(),
         };
-        let latency = format!("A request without a logged latency holds its reservation for {}.", self.latency());
-        let retry_model = match self.clients {
-            "obey" => "Refused bots send no request until Retry-After has passed, then retry.",
-            "verified-only" => "Refused verified bots retry after Retry-After; all other clients ignore refusals.",
-            _ => "Refused clients send the requests of the log.",
+        let latency = format!("A request without a logged latency holds its reservation for {}.", self.latency_text());
+        let retry_model = match self.retry_model {
+            RetryModel::Obey => "Refused bots send no request until Retry-After has passed, then retry.",
+            RetryModel::VerifiedOnly => {
+                "Refused verified bots retry after Retry-After; all other clients ignore refusals."
+            }
+            RetryModel::Ignore => "Refused clients send the requests of the log.",
         };
         let costs = self.costs.iter();
         let costs = costs.map(|(route, units)| format!("The actual cost of {route} is {}.", amount(*units)));
         [cache, latency, retry_model.to_owned()].into_iter().chain(costs).collect()
     }
 
-    fn latency(&self) -> String {
-        match self.latency_ms {
-            short if short < 1000.0 => format!("{} ms", amount(short)),
-            long => format!("{} s", amount(long / 1000.0)),
+    fn latency_text(&self) -> String {
+        let micros = u64::try_from(self.latency.as_micros()).unwrap_or(u64::MAX);
+        match micros {
+            ..1_000_000 => format!("{} ms", thousandths(micros)),
+            _ => format!("{} s", thousandths(micros / 1000)),
         }
+    }
+}
+
+impl Serialize for RetryModel {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }
 

@@ -3,7 +3,6 @@
 use super::decision::ReplayedDecision;
 use super::report::{ComparisonReport, DifferenceReport, ExampleReport};
 use crate::policy::{Reason, Rules};
-use crate::telemetry::rfc3339;
 use std::collections::BTreeMap;
 
 /// Counts of lines with the same and with different decisions under two policies.
@@ -47,7 +46,7 @@ impl Differences {
             let label = |decision: &ReplayedDecision| decision.refusal_reason.map_or("admitted", Reason::name);
             self.examples.push(ExampleReport {
                 place: first.position.into(),
-                time: rfc3339(first.at),
+                time: first.at,
                 class: class.clone(),
                 second_class: second_class.clone(),
                 first: label(first),

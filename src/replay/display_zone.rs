@@ -1,6 +1,7 @@
 //! Time zone in which reports show times: that of the first quota with calendar windows, else UTC.
 
 use super::report::Report;
+use crate::policy;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
@@ -45,9 +46,9 @@ impl DisplayZone {
     }
 }
 
-/// Returns a time of the report in seconds since 1970.
-pub(super) fn seconds(time: &str) -> i64 {
-    time.parse::<Timestamp>().map_or(0, Timestamp::as_second)
+/// Returns a time in seconds since 1970.
+pub(super) fn seconds(time: policy::Timestamp) -> i64 {
+    i64::try_from(time.seconds()).unwrap_or(i64::MAX)
 }
 
 fn timestamp(seconds: i64) -> Timestamp {

@@ -1,12 +1,17 @@
 //! Formats amounts and ratios of reports.
 
+use crate::policy::Units;
 use crate::terminal::group_digits;
 
 /// Formats units like `1,234.5`.
-pub(super) fn amount(units: f64) -> String {
-    let thousandths = (units * 1000.0).round() as u64;
-    let whole = group_digits(thousandths / 1000);
-    match thousandths % 1000 {
+pub(super) fn amount(units: Units) -> String {
+    thousandths(units.milli())
+}
+
+/// Formats a number of thousandths like `1,234.5`.
+pub(super) fn thousandths(number: u64) -> String {
+    let whole = group_digits(number / 1000);
+    match number % 1000 {
         0 => whole,
         rest => format!("{whole}.{rest:03}").trim_end_matches('0').to_owned(),
     }

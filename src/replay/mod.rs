@@ -20,6 +20,7 @@ pub mod report;
 mod request;
 mod retry_queue;
 mod run;
+pub(crate) mod serialize;
 mod simulator;
 mod stats;
 pub mod summary;

@@ -1,9 +1,12 @@
 //! Report of a replay, from which the terminal summary, `--json` and the HTML page are rendered.
 //!
-//! Times are RFC 3339 in UTC, durations in seconds, amounts in units. The order of all entries follows from the log and
-//! the configuration files alone.
+//! In JSON, times are RFC 3339 in UTC, durations in seconds, amounts in units. The order of all entries follows from the
+//! log and the configuration files alone.
 
-use crate::policy::{BotId, OperatorId};
+use super::assumptions::Assumptions;
+use super::serialize;
+use crate::policy::tier::Share;
+use crate::policy::{BotId, OperatorId, Timestamp, Units};
 use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 use serde::Serialize;
@@ -15,7 +18,7 @@ pub struct Report {
     /// Lines read.
     pub log: LogReport,
     /// Values that replaced facts missing from the log.
-    pub assumptions: AssumptionsReport,
+    pub assumptions: Assumptions,
     /// Results of the policy, and of the second policy of a comparison.
     pub policies: Vec<PolicyReport>,
     /// Differences between two policies.
@@ -46,9 +49,11 @@ pub struct LogReport {
     /// Maximum lateness of a sorted line (`--reorder-window`).
     pub window_s: u64,
     /// Time of the first line.
-    pub first: Option<String>,
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub first: Timestamp,
     /// Time of the last line.
-    pub last: Option<String>,
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub last: Timestamp,
     /// Time from the first to the last line.
     pub span_s: u64,
     /// Facts that lines lack.
@@ -75,19 +80,6 @@ pub struct MissingFieldReport {
     pub lines: u64,
     /// Substitute for the fact.
     pub instead: String,
-}
-
-/// Values that replaced facts missing from the log.
-#[derive(Clone, Debug, Serialize)]
-pub struct AssumptionsReport {
-    /// Time for which the origin caches pages; null if it caches none.
-    pub cache_ttl_s: Option<u64>,
-    /// Time for which a request holds its reservation, in milliseconds.
-    pub latency_ms: f64,
-    /// Reaction of refused clients: `ignore`, `obey` or `verified-only`.
-    pub clients: &'static str,
-    /// Actual cost of requests, by route.
-    pub costs: BTreeMap<String, f64>,
 }
 
 /// Results of one policy.
@@ -139,7 +131,8 @@ pub struct ClassReport {
     /// Admitted requests with a cost.
     pub costly_admitted: u64,
     /// Units charged, by quota.
-    pub units: BTreeMap<String, f64>,
+    #[serde(serialize_with = "serialize::units_by_name")]
+    pub units: BTreeMap<String, Units>,
 }
 
 /// Results of one quota.
@@ -148,7 +141,8 @@ pub struct QuotaReport {
     /// Name of the quota.
     pub name: String,
     /// Limit per window.
-    pub limit: f64,
+    #[serde(serialize_with = "serialize::units")]
+    pub limit: Units,
     /// Time zone of the calendar windows; null for other windows.
     pub zone: Option<String>,
     /// Tiers of each class that has any.
@@ -178,46 +172,59 @@ pub struct ClassTiersReport {
 #[derive(Clone, Debug, Serialize)]
 pub struct TierReport {
     /// Usage from which the tier applies, in units.
-    pub above: f64,
+    #[serde(serialize_with = "serialize::units")]
+    pub above: Units,
     /// Ratio of requests that are refused, 0 to 1.
-    pub shed: f64,
+    #[serde(serialize_with = "serialize::share")]
+    pub shed: Share,
 }
 
 /// A window of a quota.
 #[derive(Clone, Debug, Serialize)]
 pub struct WindowReport {
     /// Start of the window, or of the log if that is later.
-    pub start: String,
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub start: Timestamp,
     /// End of the window.
-    pub end: String,
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub end: Timestamp,
     /// Units charged, up to the limit. The first window includes earlier usage if the log contains it.
-    pub used: f64,
+    #[serde(serialize_with = "serialize::units")]
+    pub used: Units,
     /// Units left of the limit.
-    pub left: f64,
+    #[serde(serialize_with = "serialize::units")]
+    pub left: Units,
     /// Units charged beyond the limit.
-    pub overrun: f64,
+    #[serde(serialize_with = "serialize::units")]
+    pub overrun: Units,
     /// Time of the first refusal by the quota, except of classes refused from the first unit; null if there was none.
-    pub first_refused: Option<String>,
+    #[serde(serialize_with = "serialize::optional_rfc3339")]
+    pub first_refused: Option<Timestamp>,
     /// Time of the first request that found no units left; null if there was none.
-    pub spent: Option<String>,
+    #[serde(serialize_with = "serialize::optional_rfc3339")]
+    pub spent: Option<Timestamp>,
     /// Units charged, by class.
-    pub by_class: BTreeMap<String, f64>,
+    #[serde(serialize_with = "serialize::units_by_name")]
+    pub by_class: BTreeMap<String, Units>,
 }
 
 /// An amount at a point in time.
 #[derive(Clone, Debug, Serialize)]
 pub struct PointReport {
     /// Start of the step.
-    pub time: String,
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub time: Timestamp,
     /// Amount in units.
-    pub units: f64,
+    #[serde(serialize_with = "serialize::units")]
+    pub units: Units,
 }
 
 /// Results of one hour.
 #[derive(Clone, Debug, Serialize)]
 pub struct HourReport {
     /// Start of the hour.
-    pub start: String,
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub start: Timestamp,
     /// Classes with requests or charges in the hour.
     pub classes: Vec<ClassHourReport>,
 }
@@ -240,7 +247,8 @@ pub struct ClassHourReport {
     /// Ratio of requests with a cost that were admitted; null if there were none.
     pub admit_ratio: Option<f64>,
     /// Units charged, by quota.
-    pub units: BTreeMap<String, f64>,
+    #[serde(serialize_with = "serialize::units_by_name")]
+    pub units: BTreeMap<String, Units>,
 }
 
 /// Admitted requests of verified bots by hour. Counts only requests with a cost; hours with fewer than ten of them are
@@ -264,7 +272,8 @@ pub(crate) const MIN_REQUESTS_PER_HOUR: u64 = 10;
 #[derive(Clone, Debug, Serialize)]
 pub struct AdmitHourReport {
     /// Start of the hour.
-    pub start: String,
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub start: Timestamp,
     /// Requests with a cost.
     pub costly: u64,
     /// Ratio of them that was admitted.
@@ -283,9 +292,11 @@ pub struct BotReport {
     /// Refused requests.
     pub refused: u64,
     /// Units charged, over all quotas.
-    pub units: f64,
+    #[serde(serialize_with = "serialize::units")]
+    pub units: Units,
     /// Units charged, plus the cost of its refused requests.
-    pub units_asked: f64,
+    #[serde(serialize_with = "serialize::units")]
+    pub units_asked: Units,
 }
 
 /// A page that was refused to a verified bot.
@@ -298,9 +309,11 @@ pub struct RefusedPageReport {
     /// Number of refusals.
     pub refused: u64,
     /// Time of the first refusal.
-    pub first: String,
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub first: Timestamp,
     /// Time of the last refusal.
-    pub last: String,
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub last: Timestamp,
 }
 
 /// Agreement with the verdicts of the gateway that wrote the log.
@@ -363,7 +376,8 @@ pub struct ExampleReport {
     /// Position of the line.
     pub place: PositionReport,
     /// Time of the line.
-    pub time: String,
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub time: Timestamp,
     /// Class under the first policy.
     pub class: String,
     /// Class under the second policy.

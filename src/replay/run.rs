@@ -12,7 +12,6 @@ use super::request::ReplayRequest;
 use super::simulator::Simulator;
 use super::verdicts;
 use crate::policy::Timestamp;
-use crate::telemetry::rfc3339;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -81,7 +80,7 @@ impl Replay {
         }
         Ok(Report {
             log: self.log_report(&stats),
-            assumptions: self.assumptions.report(),
+            assumptions: self.assumptions,
             policies: simulators.into_iter().map(Simulator::finish).collect(),
             comparison: differences.map(Differences::report),
         })
@@ -103,8 +102,8 @@ impl Replay {
             out_of_order: counts.out_of_order,
             late: counts.late,
             window_s: self.reorder_window.as_secs(),
-            first: Some(rfc3339(stats.first)),
-            last: Some(rfc3339(stats.last)),
+            first: stats.first,
+            last: stats.last,
             span_s: stats.last.saturating_duration_since(stats.first).as_secs(),
             missing_fields: stats.missing_field_reports(&self.assumptions),
         }

@@ -50,14 +50,13 @@ impl Simulator {
     pub fn new(policy: Policy, assumptions: &Assumptions, now: Timestamp) -> Self {
         let rules = Arc::clone(&policy.settings.rules);
         let engine = Engine::deterministic(policy.settings.limits.max_tracked_clients);
-        let cost = |name: &str| assumptions.costs.iter().find(|(route, _)| route == name).map(|(_, cost)| *cost);
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
             engine,
             started_us: None,
             claims: ClaimCache::new(RandomState::default()),
             latency: assumptions.latency,
-            costs: rules.routes.iter().map(|route| cost(&route.name)).collect(),
+            costs: rules.routes.iter().map(|route| assumptions.costs.get(&route.name).copied()).collect(),
             cache: assumptions.cache_ttl.map(OriginCache::new),
             retry_model: assumptions.retry_model,
             in_flight: InFlight::default(),

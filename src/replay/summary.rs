@@ -4,9 +4,10 @@ use super::assumptions::Assumptions;
 use super::display_zone::{DisplayZone, seconds};
 use super::format::{amount, percent};
 use super::report::{
-    AdmitHourReport, AgreementReport, AssumptionsReport, ClassReport, ComparisonReport, DifferenceReport, LogReport,
-    PolicyReport, QuotaReport, Report, WindowReport,
+    AdmitHourReport, AgreementReport, ClassReport, ComparisonReport, DifferenceReport, LogReport, PolicyReport,
+    QuotaReport, Report, WindowReport,
 };
+use crate::policy::{Timestamp, Units};
 use crate::terminal::{Align, ColorMode, columns, format_duration, group_digits, wrap};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -31,21 +32,20 @@ struct TimeFormatter(DisplayZone);
 
 impl TimeFormatter {
     /// Formats a time like `2026-09-04 06:00`, with seconds unless they are zero: windows may be shorter than a minute.
-    fn day_and_time(&self, time: &str) -> String {
+    fn day_and_time(&self, time: Timestamp) -> String {
         let at = seconds(time);
         self.0.format(at, if at % 60 == 0 { "%Y-%m-%d %H:%M" } else { "%Y-%m-%d %H:%M:%S" })
     }
 
     /// `4 Sep 06:00:05`
-    fn exact_time(&self, time: &str) -> String {
+    fn exact_time(&self, time: Timestamp) -> String {
         self.0.format(seconds(time), "%-d %b %H:%M:%S")
     }
 }
 
 fn log(log: &LogReport, clock: &TimeFormatter, color: ColorMode) -> String {
     let mut out = String::new();
-    let day_and_time = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.day_and_time(time));
-    let (first, last) = (day_and_time(&log.first), day_and_time(&log.last));
+    let (first, last) = (clock.day_and_time(log.first), clock.day_and_time(log.last));
     let _ = writeln!(
         out,
         "{}",
@@ -74,8 +74,8 @@ fn log(log: &LogReport, clock: &TimeFormatter, color: ColorMode) -> String {
 }
 
 /// Renders the assumptions that differ from the defaults.
-fn assumption_lines(assumptions: &AssumptionsReport, color: ColorMode) -> String {
-    let defaults = Assumptions::default().report().sentences();
+fn assumption_lines(assumptions: &Assumptions, color: ColorMode) -> String {
+    let defaults = Assumptions::default().sentences();
     let differing = assumptions.sentences().into_iter().filter(|sentence| !defaults.contains(sentence));
     differing.map(|sentence| dimmed(&format!("assumed: {sentence}"), color)).collect()
 }
@@ -95,7 +95,7 @@ fn policy(policy: &PolicyReport, requests: u64, clock: &TimeFormatter, color: Co
         let _ = writeln!(out, "\n  verified bots: {share} of their requests with a cost admitted");
         for (label, hour) in [("worst", &verified_bots.worst), ("best", &verified_bots.best)] {
             if let Some(AdmitHourReport { start, costly, admit_ratio }) = hour {
-                let (share, all, from) = (percent(*admit_ratio), group_digits(*costly), clock.day_and_time(start));
+                let (share, all, from) = (percent(*admit_ratio), group_digits(*costly), clock.day_and_time(*start));
                 let _ = writeln!(out, "    {label} hour  {share} of {all} from {from}");
             }
         }
@@ -114,7 +114,7 @@ fn policy(policy: &PolicyReport, requests: u64, clock: &TimeFormatter, color: Co
 fn classes(classes: &[ClassReport]) -> String {
     let heading = ["class", "requests", "admitted", "refused", "units", "by"].map(str::to_owned).to_vec();
     let row = |class: &ClassReport| {
-        let units: f64 = class.units.values().sum();
+        let units = class.units.values().copied().sum();
         let reasons = |counts: &BTreeMap<&'static str, u64>, prefix: &str| {
             counts
                 .iter()
@@ -140,14 +140,14 @@ fn quota(quota: &QuotaReport, clock: &TimeFormatter, color: ColorMode) -> String
     let mut out = format!("\n  {} {} units\n", color.bold(&quota.name), amount(quota.limit));
     let heading = ["from", "used", "left", "first refused", "spent"].map(str::to_owned).to_vec();
     let row = |window: &WindowReport| {
-        let share = window.used / quota.limit.max(0.001);
-        let format_time = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.exact_time(time));
+        let share = window.used.as_f64() / quota.limit.as_f64().max(0.001);
+        let format_time = |time: Option<Timestamp>| time.map_or("-".to_owned(), |time| clock.exact_time(time));
         vec![
-            clock.day_and_time(&window.start),
+            clock.day_and_time(window.start),
             color.by_level(share, &amount(window.used)),
             amount(window.left),
-            format_time(&window.first_refused),
-            format_time(&window.spent),
+            format_time(window.first_refused),
+            format_time(window.spent),
         ]
     };
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Left, Align::Left];
@@ -157,8 +157,8 @@ fn quota(quota: &QuotaReport, clock: &TimeFormatter, color: ColorMode) -> String
         let _ = writeln!(out, "    {}", color.dim(&format!("{} earlier windows", group_digits(earlier))));
     }
     out += &columns(4, &alignment, [heading].into_iter().chain(quota.windows.iter().skip(skipped).map(row)));
-    let overrun: f64 = quota.windows.iter().map(|window| window.overrun).sum();
-    if overrun > 0.0 {
+    let overrun: Units = quota.windows.iter().map(|window| window.overrun).sum();
+    if !overrun.is_zero() {
         let _ =
             writeln!(out, "    {} units overrun: charged beyond the limit, reported by the origin", amount(overrun));
     }

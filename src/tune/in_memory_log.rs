@@ -102,11 +102,9 @@ impl InMemoryLog {
 impl LogSpan {
     /// Returns true if the log covers nearly all of a window; the usage of other windows is not representative.
     pub(super) fn covers(&self, window: &WindowReport) -> bool {
-        let unix_seconds = |text: &str| text.parse().map_or(0, jiff::Timestamp::as_second);
-        let (start, end) = (unix_seconds(&window.start), unix_seconds(&window.end));
-        let (first, last) = (self.first.seconds() as i64, self.last.seconds() as i64);
-        let covered = end.min(last) - start.max(first);
-        covered * 100 >= (end - start) * MIN_COVERAGE_PERCENT
+        let [first, last, start, end] = [self.first, self.last, window.start, window.end].map(Timestamp::seconds);
+        let covered = end.min(last).saturating_sub(start.max(first));
+        covered * 100 >= end.saturating_sub(start) * MIN_COVERAGE_PERCENT
     }
 }
 
@@ -115,7 +113,7 @@ impl LogSpan {
 const MAX_BYTES: usize = 1 << 30;
 
 /// Minimum share of a covered window; the first and last minutes of a day are often without requests.
-const MIN_COVERAGE_PERCENT: i64 = 95;
+const MIN_COVERAGE_PERCENT: u64 = 95;
 
 /// Interval of progress callbacks, in lines: at most a hundredth of a second.
 const PROGRESS_INTERVAL_LINES: u64 = 8192;

@@ -1,6 +1,7 @@
 //! Measures of a replay that goals refer to.
 
 use super::in_memory_log::LogSpan;
+use crate::policy::Units;
 use crate::replay::report::{ClassReport, HourReport, MIN_REQUESTS_PER_HOUR, PolicyReport, QuotaReport, WindowReport};
 use std::fmt;
 
@@ -51,13 +52,18 @@ impl Measure {
         }
     }
 
-    fn mean_per_window(&self, quota: &QuotaReport, log: &LogSpan, units: impl Fn(&WindowReport) -> f64) -> Option<f64> {
+    fn mean_per_window(
+        &self,
+        quota: &QuotaReport,
+        log: &LogSpan,
+        units: impl Fn(&WindowReport) -> Units,
+    ) -> Option<f64> {
         let windows = complete_windows(quota, log);
         if windows.is_empty() {
             return None;
         }
-        let mean = windows.iter().map(|window| units(window)).sum::<f64>() / windows.len() as f64;
-        let scale = if self.is_share { 100.0 / quota.limit } else { 1.0 };
+        let mean = windows.iter().map(|window| units(window).as_f64()).sum::<f64>() / windows.len() as f64;
+        let scale = if self.is_share { 100.0 / quota.limit.as_f64() } else { 1.0 };
         Some(mean * scale)
     }
 }

@@ -11,9 +11,9 @@ use super::pareto::{Objective, ParetoFront};
 use super::search::Evaluated;
 use super::space::SearchSpace;
 use super::tuner::Tuner;
-use crate::policy::Rules;
+use crate::policy::{Rules, Timestamp};
 use crate::replay::report::PolicyReport;
-use crate::telemetry::rfc3339;
+use crate::replay::serialize;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -50,9 +50,11 @@ pub struct TunedLogReport {
     /// Number of requests.
     pub requests: u64,
     /// Time of the first request.
-    pub first: String,
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub first: Timestamp,
     /// Time of the last request.
-    pub last: String,
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub last: Timestamp,
     /// Time from the first to the last request, in seconds.
     pub span_s: u64,
     /// Number of windows of the quota that count.
@@ -183,8 +185,8 @@ pub(super) fn report(
     TuningReport {
         log: TunedLogReport {
             requests: recording.request_count(),
-            first: rfc3339(span.first),
-            last: rfc3339(span.last),
+            first: span.first,
+            last: span.last,
             span_s: span.last.saturating_duration_since(span.first).as_secs(),
             windows: windows.len(),
             windows_are_whole: windows.iter().any(|window| span.covers(window)),

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate::clock::Clock;
 use tidegate::config;
+use tidegate::policy::Units;
 use tidegate::policy::address_lists::AddressLists;
 use tidegate::replay::log::{LogSource, MergedLog};
 use tidegate::replay::report::PolicyReport;
@@ -159,8 +160,8 @@ fn replay_separates_overrun_from_used_units() {
     let (used, overrun) = (quota["used"].as_f64(), quota["overrun"].as_f64());
     let report = assert_replay_matches_uncorrected(gateway, sent);
     let window = &report.quotas[0].windows[0];
-    assert_eq!((Some(window.used), Some(window.overrun)), (used, overrun));
-    assert!(window.overrun > 0.0 && window.used == limit as f64, "{window:?} {:?}", report.classes);
+    assert_eq!((Some(window.used.as_f64()), Some(window.overrun.as_f64())), (used, overrun));
+    assert!(!window.overrun.is_zero() && window.used == Units::from_whole(limit), "{window:?} {:?}", report.classes);
 }
 
 #[test]
@@ -232,7 +233,7 @@ fn replay_charges_upstream_retries() {
     release.notify();
     assert_eq!(client.read_response().status, 200);
     let report = assert_replay_matches_uncorrected(gateway, 5);
-    assert_eq!(report.quotas[0].windows[0].used, 5.0);
+    assert_eq!(report.quotas[0].windows[0].used, Units::from_whole(5));
 }
 
 #[test]
@@ -306,7 +307,7 @@ routes:
         gateway.connect().get(target, "");
     }
     let report = assert_replay_matches_uncorrected(gateway, 16);
-    assert_eq!(report.quotas[0].windows[0].used, 20.0, "{:?}", report.classes);
+    assert_eq!(report.quotas[0].windows[0].used, Units::from_whole(20), "{:?}", report.classes);
 }
 
 #[test]

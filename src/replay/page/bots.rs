@@ -2,6 +2,7 @@
 
 use super::html::Html;
 use super::table;
+use crate::policy::Units;
 use crate::replay::format::amount;
 use crate::replay::report::BotReport;
 use crate::terminal::{Align, group_digits};
@@ -12,7 +13,7 @@ pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
         out.raw("<p>No bot used units.</p>\n");
         return;
     }
-    let max_units = bots.iter().map(|bot| bot.units_asked).fold(f64::MIN_POSITIVE, f64::max);
+    let max_units = bots.iter().map(|bot| bot.units_asked).max().unwrap_or(Units::ZERO);
     let rows = bots.iter().map(|bot| {
         vec![
             name_cell(bot, max_units),
@@ -26,12 +27,12 @@ pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
 }
 
 /// Renders the name and kind of a bot, with a bar of its units.
-fn name_cell(bot: &BotReport, max_units: f64) -> Html {
+fn name_cell(bot: &BotReport, max_units: Units) -> Html {
     let mut cell = Html::from_text(&bot.name);
     cell.raw(" <small>").text(bot.kind.replace('_', " ")).raw("</small><span class=\"bar\" aria-hidden=\"true\">");
-    for (class, units) in [("spent", bot.units), ("unspent", bot.units_asked - bot.units)] {
-        if units > 0.0 {
-            let width = format!("{:.1}", units / max_units * 100.0);
+    for (class, units) in [("spent", bot.units), ("unspent", bot.units_asked.saturating_sub(bot.units))] {
+        if !units.is_zero() {
+            let width = format!("{:.1}", units.as_f64() / max_units.as_f64() * 100.0);
             cell.raw("<span class=\"").raw(class).raw("\" style=\"width:").text(width).raw("%\"></span>");
         }
     }

@@ -51,7 +51,7 @@ fn row(example: &ExampleReport, files: &[String], span: TimeAxis<'_>) -> Vec<Htm
     let file = files.get(example.place.file.saturating_sub(1)).map_or("-", String::as_str);
     vec![
         Html::from_text(format!("{file}:{}", example.place.line)),
-        Html::from_text(span.format_time(&example.time)),
+        Html::from_text(span.format_time(example.time)),
         Html::from_text(match example.class == example.second_class {
             true => example.class.clone(),
             false => format!("{}, {}", example.class, example.second_class),

@@ -3,6 +3,7 @@
 use super::html::Html;
 use super::table;
 use super::time::TimeAxis;
+use crate::policy::Units;
 use crate::replay::display_zone::DisplayZone;
 use crate::replay::format::{amount, percent};
 use crate::replay::report::{PolicyReport, Report};
@@ -17,11 +18,8 @@ pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &
         .text(terminal::format_duration(log.span_s))
         .raw(" of ")
         .text(log.files.join(", "));
-    if let (Some(first), Some(last)) = (&log.first, &log.last) {
-        let [first, last] = [first, last].map(|time| span.format_time(time));
-        out.raw(", from ").text(first).raw(" to ").text(last).raw(" (").text(zone.name()).raw(")");
-    }
-    out.raw(", under ");
+    let [first, last] = [log.first, log.last].map(|time| span.format_time(time));
+    out.raw(", from ").text(first).raw(" to ").text(last).raw(" (").text(zone.name()).raw("), under ");
     for (index, policy) in report.policies.iter().enumerate() {
         out.raw(if index > 0 { " and under " } else { "" }).raw("<strong>").text(&policy.name).raw("</strong>");
     }
@@ -68,14 +66,14 @@ fn key_figures(policy: &PolicyReport, requests: u64, span: TimeAxis<'_>) -> Vec<
         figures.push((format!("{} admitted", class.name), admit_share));
     }
     if let Some(worst) = &policy.verified_bots.worst {
-        let time = span.format_time(&worst.start);
+        let time = span.format_time(worst.start);
         let figure = format!("{} ({time})", percent(worst.admit_ratio));
         figures.push(("verified bots admitted in their worst hour".into(), figure));
     }
     for quota in &policy.quotas {
-        let used: f64 = quota.windows.iter().map(|window| window.used).sum();
-        let total_limit = quota.limit * quota.windows.len() as f64;
-        let share = if total_limit > 0.0 { percent(used / total_limit) } else { "-".into() };
+        let used: Units = quota.windows.iter().map(|window| window.used).sum();
+        let total_limit = quota.limit.as_f64() * quota.windows.len() as f64;
+        let share = if total_limit > 0.0 { percent(used.as_f64() / total_limit) } else { "-".into() };
         figures.push((format!("{} used", quota.name), format!("{} units ({share})", amount(used))));
     }
     figures

@@ -5,29 +5,31 @@ use super::html::Html;
 use super::scale::Scale;
 use super::table;
 use super::time::TimeAxis;
+use crate::policy::{Timestamp, Units};
 use crate::replay::display_zone::seconds;
 use crate::replay::format::{amount, percent};
 use crate::replay::report::{PointReport, QuotaReport, Report, WindowReport};
 use crate::terminal::Align;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Writes the chart of a quota, and its windows as a table.
 pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: TimeAxis<'_>) {
-    let is_visible = |window: &&WindowReport| span.overlaps(seconds(&window.start), seconds(&window.end));
+    let is_visible = |window: &&WindowReport| span.overlaps(seconds(window.start), seconds(window.end));
     let windows: Vec<&WindowReport> = quota.windows.iter().filter(is_visible).collect();
     let mut chart = Chart::new(span, Scale::up_to(max_quantity(quota, report), 4.0));
-    let limit = quota.limit;
+    let limit = quota.limit.as_f64();
     let pace = draw_planned(&mut chart, quota, &windows);
     let tiers = limit_lines(quota);
     for (above, _) in &tiers {
-        chart.line("tier", (span.from, *above), (span.to, *above));
+        chart.line("tier", (span.from, above.as_f64()), (span.to, above.as_f64()));
     }
     chart.line("limit", (span.from, limit), (span.to, limit));
-    let limit_label = (limit, format!("limit {}", amount(limit)));
-    chart.label_levels(tiers.iter().chain([&limit_label]).map(|(level, label)| (*level, label.as_str())));
+    let limit_label = (quota.limit, format!("limit {}", amount(quota.limit)));
+    chart.label_levels(tiers.iter().chain([&limit_label]).map(|(level, label)| (level.as_f64(), label.as_str())));
     let line = match windows.len() > MAX_DRAWN_WINDOWS {
         true => peaks(&chart, &windows),
-        false => window_lines(&chart, (&quota.used, quota.step_s), &windows, |window| window.used),
+        false => window_lines(&chart, (&quota.used, quota.step_s), &windows, |window| window.used.as_f64()),
     };
     chart.step_line("used", &line);
     let description = description(quota, &windows);
@@ -54,7 +56,10 @@ pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: 
 /// Returns the maximum of the quantity axis: the highest usage under any policy, so that charts are comparable. A
 /// policy with a much higher value is ignored; otherwise the tiers here could not be distinguished.
 fn max_quantity(quota: &QuotaReport, report: &Report) -> f64 {
-    let max_used = |quota: &QuotaReport| quota.windows.iter().map(|window| window.used).fold(quota.limit, f64::max);
+    let max_used = |quota: &QuotaReport| {
+        let used = quota.windows.iter().map(|window| window.used);
+        used.fold(quota.limit, Units::max).as_f64()
+    };
     let own_max = max_used(quota);
     let same = report.policies.iter().flat_map(|policy| &policy.quotas).filter(|other| other.name == quota.name);
     same.map(max_used).filter(|other| *other < own_max * 1.5).fold(own_max, f64::max)
@@ -63,13 +68,13 @@ fn max_quantity(quota: &QuotaReport, report: &Report) -> f64 {
 /// Draws the planned usage, or an even pace if there is no plan. Returns the label of the line.
 fn draw_planned(chart: &mut Chart<'_>, quota: &QuotaReport, windows: &[&WindowReport]) -> &'static str {
     if windows.len() <= MAX_PLAN_LINES && !quota.planned.is_empty() {
-        let planned = window_lines(chart, (&quota.planned, quota.step_s), windows, |_| quota.limit);
+        let planned = window_lines(chart, (&quota.planned, quota.step_s), windows, |_| quota.limit.as_f64());
         chart.step_line("even", &planned);
         return "the plan";
     }
     for window in windows.iter().filter(|_| windows.len() <= MAX_PLAN_LINES) {
-        let (start, end) = (seconds(&window.start), seconds(&window.end));
-        let at_an_even_pace = |at: i64| (at, quota.limit * (at - start) as f64 / (end - start).max(1) as f64);
+        let (start, end) = (seconds(window.start), seconds(window.end));
+        let at_an_even_pace = |at: i64| (at, quota.limit.as_f64() * (at - start) as f64 / (end - start).max(1) as f64);
         let TimeAxis { from, to, .. } = chart.time_axis;
         chart.line("even", at_an_even_pace(start.max(from)), at_an_even_pace(end.min(to)));
     }
@@ -77,14 +82,16 @@ fn draw_planned(chart: &mut Chart<'_>, quota: &QuotaReport, windows: &[&WindowRe
 }
 
 /// Returns each usage at which a tier begins, with a label; tiers at the same usage share one label.
-fn limit_lines(quota: &QuotaReport) -> Vec<(f64, String)> {
-    let mut levels: Vec<(f64, Vec<String>)> = Vec::new();
-    let mut tiers: Vec<(f64, String)> = Vec::new();
+fn limit_lines(quota: &QuotaReport) -> Vec<(Units, String)> {
+    let mut levels: Vec<(Units, Vec<String>)> = Vec::new();
+    let mut tiers: Vec<(Units, String)> = Vec::new();
     for class_tiers in &quota.tiers {
-        let above_zero = class_tiers.tiers.iter().filter(|tier| tier.above > 0.0);
-        tiers.extend(above_zero.map(|tier| (tier.above, format!("{} {:.0} %", class_tiers.class, tier.shed * 100.0))));
+        let above_zero = class_tiers.tiers.iter().filter(|tier| !tier.above.is_zero());
+        tiers.extend(
+            above_zero.map(|tier| (tier.above, format!("{} {:.0} %", class_tiers.class, tier.shed.ratio() * 100.0))),
+        );
     }
-    tiers.sort_by(|one, other| one.0.total_cmp(&other.0));
+    tiers.sort_by_key(|(above, _)| *above);
     for (above, label) in tiers {
         match levels.last_mut() {
             Some((level, labels)) if *level == above => labels.push(label),
@@ -102,10 +109,10 @@ fn window_lines(
     ends_at: impl Fn(&WindowReport) -> f64,
 ) -> StepLine {
     let mut line = StepLine::default();
-    let mut points = points.iter().map(|point| (seconds(&point.time) + step_s as i64, point.units)).peekable();
+    let mut points = points.iter().map(|point| (seconds(point.time) + step_s as i64, point.units.as_f64())).peekable();
     let min_step = chart.time_axis.seconds() / MAX_POINTS;
     for window in windows {
-        let (start, end) = (seconds(&window.start), seconds(&window.end));
+        let (start, end) = (seconds(window.start), seconds(window.end));
         chart.step(&mut line, start, 0.0);
         let mut drawn = start;
         let mut last = None;
@@ -131,16 +138,16 @@ fn window_lines(
 fn peaks(chart: &Chart<'_>, windows: &[&WindowReport]) -> StepLine {
     let mut line = StepLine::default();
     for window in windows {
-        chart.step(&mut line, seconds(&window.start), window.used);
-        chart.step(&mut line, seconds(&window.end).min(chart.time_axis.to), window.used);
+        chart.step(&mut line, seconds(window.start), window.used.as_f64());
+        chart.step(&mut line, seconds(window.end).min(chart.time_axis.to), window.used.as_f64());
     }
     line
 }
 
 fn description(quota: &QuotaReport, windows: &[&WindowReport]) -> String {
     let spent = windows.iter().filter(|window| window.spent.is_some()).count();
-    let used: f64 = windows.iter().map(|window| window.used).sum();
-    let share = percent(used / (quota.limit * windows.len().max(1) as f64));
+    let used: Units = windows.iter().map(|window| window.used).sum();
+    let share = percent(used.as_f64() / (quota.limit.as_f64() * windows.len().max(1) as f64));
     let ending = match (windows.len(), spent) {
         (1, 0) => "units were left at its end".to_owned(),
         (1, _) => "all units were used before its end".to_owned(),
@@ -166,23 +173,23 @@ fn windows_table(out: &mut Html, windows: &[&WindowReport], span: TimeAxis<'_>) 
         ("by class", Align::Left),
     ];
     let time_cell =
-        |time: &Option<String>| Html::from_text(time.as_deref().map_or("never".into(), |time| span.format_time(time)));
+        |time: Option<Timestamp>| Html::from_text(time.map_or("never".into(), |time| span.format_time(time)));
     let rows = windows.iter().map(|window| {
         vec![
-            Html::from_text(span.format_time(&window.start)),
+            Html::from_text(span.format_time(window.start)),
             Html::from_text(amount(window.used)),
             Html::from_text(amount(window.left)),
-            time_cell(&window.first_refused),
-            time_cell(&window.spent),
+            time_cell(window.first_refused),
+            time_cell(window.spent),
             Html::from_text(by_class(&window.by_class)),
         ]
     });
     table::collapsible(out, "Windows as a table", &HEAD, rows);
 }
 
-fn by_class(units: &BTreeMap<String, f64>) -> String {
-    let mut classes: Vec<(&String, &f64)> = units.iter().collect();
-    classes.sort_by(|one, other| other.1.total_cmp(one.1));
+fn by_class(units: &BTreeMap<String, Units>) -> String {
+    let mut classes: Vec<(&String, &Units)> = units.iter().collect();
+    classes.sort_by_key(|(_, units)| Reverse(**units));
     let parts: Vec<String> = classes.iter().map(|(class, units)| format!("{class} {}", amount(**units))).collect();
     parts.join(", ")
 }

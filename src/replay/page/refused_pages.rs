@@ -26,8 +26,8 @@ fn row(page: &RefusedPageReport, span: TimeAxis<'_>) -> Vec<Html> {
     vec![
         path,
         Html::from_text(group_digits(page.refused)),
-        Html::from_text(span.format_time(&page.first)),
-        Html::from_text(span.format_time(&page.last)),
+        Html::from_text(span.format_time(page.first)),
+        Html::from_text(span.format_time(page.last)),
     ]
 }
 

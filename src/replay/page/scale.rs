@@ -1,6 +1,6 @@
 //! Quantity axis from 0 to a round number, with round marks.
 
-use crate::replay::format::amount;
+use crate::replay::format::thousandths;
 
 /// A quantity axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +33,7 @@ impl Scale {
     pub(super) fn ticks(self) -> Vec<(f64, String)> {
         let count = (self.max / self.step).round() as u32;
         let quantities = (0..=count).map(|index| f64::from(index) * self.step);
-        quantities.map(|quantity| (quantity, amount(quantity))).collect()
+        quantities.map(|quantity| (quantity, thousandths((quantity * 1000.0).round() as u64))).collect()
     }
 }
 

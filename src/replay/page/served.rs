@@ -44,7 +44,7 @@ fn description(class: &ClassReport, policy: &PolicyReport, span: TimeAxis<'_>) -
     let all = percent(class.costly_admitted as f64 / class.costly as f64);
     let hours = policy.hours.iter().filter_map(|hour| {
         let of_class = hour.classes.iter().find(|of_class| of_class.name == class.name)?;
-        Some((of_class.admit_ratio.filter(|_| of_class.costly >= MIN_REQUESTS_PER_HOUR)?, &hour.start))
+        Some((of_class.admit_ratio.filter(|_| of_class.costly >= MIN_REQUESTS_PER_HOUR)?, hour.start))
     });
     match hours.min_by(|one, other| one.0.total_cmp(&other.0)) {
         Some((worst, start)) if worst < 1.0 => {

@@ -29,7 +29,7 @@ impl Steps {
         let length = span.step(MAX_STEPS);
         let mut by_class: BTreeMap<String, BTreeMap<i64, StepCounts>> = BTreeMap::new();
         for hour in &policy.hours {
-            let [start, _] = span.tick_span(seconds(&hour.start), length);
+            let [start, _] = span.tick_span(seconds(hour.start), length);
             for class in &hour.classes {
                 let step = by_class.entry(class.name.clone()).or_default().entry(start).or_default();
                 step.admitted += class.admitted;

@@ -1,10 +1,13 @@
 use super::*;
+use crate::policy::tier::Share;
+use crate::policy::{Timestamp, Units};
+use crate::replay::Assumptions;
 use crate::replay::report::*;
 use std::collections::BTreeMap;
 
 /// Creates a report of `days` days with one class and one quota.
 fn report(days: u32) -> Report {
-    let time = |hour: u32| format!("{}", jiff::Timestamp::from_second(i64::from(hour) * 3600).expect("in range"));
+    let time = |hour: u32| Timestamp::from_seconds(u64::from(hour) * 3600);
     let hours = (0..days * 24).map(|hour| HourReport {
         start: time(hour),
         classes: vec![ClassHourReport {
@@ -19,21 +22,25 @@ fn report(days: u32) -> Report {
         }],
     });
     let window = |day: u32| WindowReport {
-        overrun: 0.0,
+        overrun: Units::ZERO,
         start: time(day * 24),
         end: time(day * 24 + 24),
-        used: 96.0,
-        left: 4.0,
+        used: Units::from_whole(96),
+        left: Units::from_whole(4),
         first_refused: None,
         spent: None,
-        by_class: BTreeMap::from([("bot".into(), 96.0)]),
+        by_class: BTreeMap::from([("bot".into(), Units::from_whole(96))]),
     };
-    let points = (0..days * 24).map(|hour| PointReport { time: time(hour), units: f64::from(hour % 24 + 1) * 4.0 });
+    let points = (0..days * 24)
+        .map(|hour| PointReport { time: time(hour), units: Units::from_whole(u64::from(hour % 24 + 1) * 4) });
     let quota = QuotaReport {
         name: "api".into(),
-        limit: 100.0,
+        limit: Units::from_whole(100),
         zone: Some("UTC".into()),
-        tiers: vec![ClassTiersReport { class: "bot".into(), tiers: vec![TierReport { above: 50.0, shed: 0.6 }] }],
+        tiers: vec![ClassTiersReport {
+            class: "bot".into(),
+            tiers: vec![TierReport { above: Units::from_whole(50), shed: Share::from_ratio(0.6) }],
+        }],
         windows_in_all: u64::from(days),
         windows: (0..days).map(window).collect(),
         step_s: 3600,
@@ -77,17 +84,12 @@ fn report(days: u32) -> Report {
             out_of_order: 0,
             late: 0,
             window_s: 60,
-            first: Some(time(0)),
-            last: Some(time(days * 24 - 1)),
+            first: time(0),
+            last: time(days * 24 - 1),
             span_s: u64::from(days * 24 - 1) * 3600,
             missing_fields: Vec::new(),
         },
-        assumptions: AssumptionsReport {
-            cache_ttl_s: None,
-            latency_ms: 200.0,
-            clients: "ignore",
-            costs: BTreeMap::new(),
-        },
+        assumptions: Assumptions::default(),
         policies: vec![policy],
         comparison: None,
     }
@@ -115,7 +117,7 @@ fn report_page_is_self_contained_and_complete() {
 fn report_uses_quota_zone_and_draws_early_windows() {
     let mut report = report(2);
     report.policies[0].quotas[0].zone = Some("Etc/GMT-9".into());
-    report.log.first = Some("1970-01-01T06:30:00Z".into());
+    report.log.first = Timestamp::from_seconds(6 * 3600 + 1800);
     let page = page(&report);
     for text in [
         "from 1 Jan 15:30 to 3 Jan 08:00 (+09:00)",
@@ -161,22 +163,22 @@ fn names_in_the_report_are_escaped() {
     policy.hours[0].classes[0].name = hostile.into();
     policy.quotas[0].name = hostile.into();
     policy.quotas[0].tiers[0].class = hostile.into();
-    policy.quotas[0].windows[0].by_class = BTreeMap::from([(hostile.into(), 1.0)]);
+    policy.quotas[0].windows[0].by_class = BTreeMap::from([(hostile.into(), Units::from_whole(1))]);
     policy.unsupported = vec![hostile.into()];
     policy.bots = vec![BotReport {
         name: hostile.into(),
         kind: "impostor",
         requests: 1,
         refused: 1,
-        units: 0.0,
-        units_asked: 1.0,
+        units: Units::ZERO,
+        units_asked: Units::from_whole(1),
     }];
     policy.refused_pages = vec![RefusedPageReport {
         operator: hostile.into(),
         page: hostile.into(),
         refused: 1,
-        first: hostile.into(),
-        last: hostile.into(),
+        first: Timestamp::default(),
+        last: Timestamp::default(),
     }];
     let page = page(&report);
     assert!(!page.contains("<script"));

@@ -1,5 +1,6 @@
 //! Time axis, in the display zone of the report.
 
+use crate::policy::Timestamp;
 use crate::replay::display_zone::{DisplayZone, seconds};
 use crate::replay::report::Report;
 
@@ -33,7 +34,7 @@ pub(super) fn format_length(seconds: i64) -> String {
 impl<'a> TimeAxis<'a> {
     /// Creates the axis from the first request of a log to the end of its last hour.
     pub(super) fn from_report(report: &Report, zone: &'a DisplayZone) -> Self {
-        let [first, last] = [&report.log.first, &report.log.last].map(|time| time.as_deref().map_or(0, seconds));
+        let [first, last] = [report.log.first, report.log.last].map(seconds);
         Self { from: first, to: (last.div_euclid(HOUR) + 1) * HOUR, zone }
     }
 
@@ -57,7 +58,7 @@ impl<'a> TimeAxis<'a> {
     }
 
     /// Formats a time of the report like `4 Sep 06:00`.
-    pub(super) fn format_time(self, time: &str) -> String {
+    pub(super) fn format_time(self, time: Timestamp) -> String {
         self.format_seconds(seconds(time))
     }
 

@@ -32,7 +32,7 @@ impl Bots {
             (None, Some(bot)) => BotKey::Bot(bot),
             (None, None) => BotKey::Unknown,
         };
-        let cost = decision.costs.iter().fold(Units::ZERO, |sum, (_, cost)| sum.saturating_add(*cost));
+        let cost = decision.costs.iter().map(|(_, cost)| *cost).sum::<Units>();
         let counts = self.0.entry((decision.classification.kind, key)).or_default();
         counts.requests += 1;
         counts.requested_units = counts.requested_units.saturating_add(cost);
@@ -53,8 +53,8 @@ impl Bots {
             kind: kind.name(),
             requests: counts.requests,
             refused: counts.refused,
-            units: counts.units.as_f64(),
-            units_asked: counts.requested_units.as_f64(),
+            units: counts.units,
+            units_asked: counts.requested_units,
         };
         let mut bots: Vec<(BotCounts, BotReport)> = self.0.iter().map(|bot| (*bot.1, report(bot))).collect();
         bots.sort_by(|(counts, one), (others, other)| {

@@ -80,7 +80,7 @@ fn by_reason(counts: &[u64; REASONS]) -> BTreeMap<&'static str, u64> {
 }
 
 /// Returns units by the name of the quota, without quotas that were never charged.
-pub(super) fn by_quota(units: &[Units], rules: &Rules) -> BTreeMap<String, f64> {
+pub(super) fn by_quota(units: &[Units], rules: &Rules) -> BTreeMap<String, Units> {
     let charged = rules.quotas.iter().zip(units).filter(|(_, units)| !units.is_zero());
-    charged.map(|(quota, units)| (quota.name.clone(), units.as_f64())).collect()
+    charged.map(|(quota, units)| (quota.name.clone(), *units)).collect()
 }

@@ -4,7 +4,6 @@ use super::classes::by_quota;
 use crate::policy::{ClassId, ClientKind, QuotaId, Rules, Timestamp, Units};
 use crate::replay::decision::ReplayedDecision;
 use crate::replay::report::{AdmitHourReport, AdmitReport, ClassHourReport, HourReport, MIN_REQUESTS_PER_HOUR};
-use crate::telemetry::rfc3339;
 
 /// Hours with requests, in order.
 pub(super) struct Hours {
@@ -97,7 +96,7 @@ impl Hours {
                     units: by_quota(units, rules),
                 })
             };
-            HourReport { start: start(hour), classes: classes.filter_map(class_report).collect() }
+            HourReport { start: hour.start(), classes: classes.filter_map(class_report).collect() }
         };
         self.hours.iter().map(hour).collect()
     }
@@ -107,7 +106,7 @@ impl Hours {
         let report = |hour: &Hour| {
             let admit_ratio =
                 hour.verified_bots.ratio().filter(|_| hour.verified_bots.costly >= MIN_REQUESTS_PER_HOUR)?;
-            Some(AdmitHourReport { start: start(hour), costly: hour.verified_bots.costly, admit_ratio })
+            Some(AdmitHourReport { start: hour.start(), costly: hour.verified_bots.costly, admit_ratio })
         };
         let hours = || self.hours.iter().filter_map(report);
         let sum = |count: fn(&AdmitCount) -> u64| self.hours.iter().map(|hour| count(&hour.verified_bots)).sum();
@@ -121,6 +120,12 @@ impl Hours {
     }
 }
 
+impl Hour {
+    fn start(&self) -> Timestamp {
+        Timestamp::from_seconds(self.number * 3600)
+    }
+}
+
 impl AdmitCount {
     fn add(&mut self, costly: bool, admitted: bool) {
         self.costly += u64::from(costly);
@@ -130,10 +135,6 @@ impl AdmitCount {
     fn ratio(self) -> Option<f64> {
         (self.costly > 0).then(|| self.admitted as f64 / self.costly as f64)
     }
-}
-
-fn start(hour: &Hour) -> String {
-    rfc3339(Timestamp::from_seconds(hour.number * 3600))
 }
 
 /// Two years. Later hours count only in the totals.

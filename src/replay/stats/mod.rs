@@ -140,8 +140,7 @@ impl ReplayStats {
 }
 
 fn quota_report(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Series), rules: &Rules) -> QuotaReport {
-    let tier =
-        |tier: &crate::policy::tier::Tier| TierReport { above: tier.threshold.as_f64(), shed: tier.shed_share.ratio() };
+    let tier = |tier: &crate::policy::tier::Tier| TierReport { above: tier.threshold, shed: tier.shed_share };
     let tiers_report = |(class, class_tiers): (&crate::policy::class::Class, _)| {
         let class_tiers: &Option<crate::policy::quota::ClassTiers> = class_tiers;
         let tiers = class_tiers.as_ref()?.tiers.tiers().iter().map(tier).collect();
@@ -150,7 +149,7 @@ fn quota_report(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Se
     let (step_s, used) = used.report();
     QuotaReport {
         name: quota.name.clone(),
-        limit: quota.limit.as_f64(),
+        limit: quota.limit,
         zone: quota.window.zone().map(str::to_owned),
         tiers: rules.classes.iter().zip(&quota.class_tiers).filter_map(tiers_report).collect(),
         windows_in_all: windows.count(),

@@ -4,7 +4,6 @@ use crate::policy::{OperatorId, Timestamp};
 use crate::replay::decision::ReplayedDecision;
 use crate::replay::report::{NameLookup, RefusedPageReport};
 use crate::replay::request::ReplayRequest;
-use crate::telemetry::rfc3339;
 use foldhash::fast::FixedState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -50,8 +49,8 @@ impl RefusedPages {
             operator: names.operator(page.operator).to_owned(),
             page: page.page.to_string(),
             refused: page.refused,
-            first: rfc3339(page.first),
-            last: rfc3339(page.last),
+            first: page.first,
+            last: page.last,
         };
         pages.into_iter().take(MAX_PAGES_REPORTED).map(report).collect()
     }

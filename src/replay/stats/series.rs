@@ -2,7 +2,6 @@
 
 use crate::policy::{Timestamp, Units};
 use crate::replay::report::PointReport;
-use crate::telemetry::rfc3339;
 
 /// Last value of each step. The steps double when there are too many.
 pub(super) struct Series {
@@ -37,8 +36,8 @@ impl Series {
     /// Returns the length of a step in seconds, and the points.
     pub(super) fn report(&self) -> (u64, Vec<PointReport>) {
         let point = |&(step, value): &(u64, Units)| PointReport {
-            time: rfc3339(Timestamp::from_seconds(step * self.step_s)),
-            units: value.as_f64(),
+            time: Timestamp::from_seconds(step * self.step_s),
+            units: value,
         };
         (self.step_s, self.points.iter().map(point).collect())
     }
@@ -77,7 +76,7 @@ mod tests {
             let (step, points) = series.report();
             prop_assert!(points.len() <= MAX_POINTS && step.is_multiple_of(MIN_STEP_S));
             prop_assert!(points.is_sorted_by(|one, other| one.time < other.time));
-            prop_assert_eq!(points.last().map(|point| point.units), Some((gaps.len() - 1) as f64));
+            prop_assert_eq!(points.last().map(|point| point.units), Some(Units::from_whole(gaps.len() as u64 - 1)));
         }
     }
 }

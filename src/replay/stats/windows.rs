@@ -5,7 +5,6 @@ use crate::policy::quota::Quota;
 use crate::policy::tier::TierSet;
 use crate::policy::{ClassId, Reason, Rules, Timestamp, Units};
 use crate::replay::report::WindowReport;
-use crate::telemetry::rfc3339;
 use std::collections::VecDeque;
 
 /// Windows of one quota, in the order of their first request.
@@ -107,18 +106,18 @@ impl Windows {
 
     pub(super) fn report(&self, limit: Units, rules: &Rules) -> Vec<WindowReport> {
         let report = |window: &WindowStats| {
-            let charged = window.by_class.iter().fold(window.initial_usage, |sum, units| sum.saturating_add(*units));
+            let charged: Units = window.by_class.iter().copied().chain([window.initial_usage]).sum();
             let used = charged.saturating_sub(window.overrun);
             let by_class = rules.classes.iter().zip(&window.by_class).filter(|(_, units)| !units.is_zero());
             WindowReport {
-                start: rfc3339(window.start),
-                end: rfc3339(window.end),
-                used: used.as_f64(),
-                left: limit.saturating_sub(used).as_f64(),
-                overrun: window.overrun.as_f64(),
-                first_refused: window.first_refused.map(rfc3339),
-                spent: window.exhausted_at.map(rfc3339),
-                by_class: by_class.map(|(class, units)| (class.name.clone(), units.as_f64())).collect(),
+                start: window.start,
+                end: window.end,
+                used,
+                left: limit.saturating_sub(used),
+                overrun: window.overrun,
+                first_refused: window.first_refused,
+                spent: window.exhausted_at,
+                by_class: by_class.map(|(class, units)| (class.name.clone(), *units)).collect(),
             }
         };
         self.windows.iter().map(report).collect()
