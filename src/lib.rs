@@ -18,7 +18,6 @@ pub mod ledger;
 pub mod policy;
 pub mod rate_limit_headers;
 pub mod replay;
-pub mod rng;
 pub mod robots;
 pub mod service;
 pub mod telemetry;

@@ -4,7 +4,7 @@ use super::crawlers::HUMAN_HOURS;
 use super::site::{self, ASSETS, CrawlTarget};
 use super::traffic::{self, DemoRequest};
 use crate::policy::ClientKind;
-use crate::rng::Rng;
+use crate::policy::rng::Rng;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use super::people;
 use super::site::{self, ASSETS};
 use crate::policy::ClientKind;
 use crate::policy::decide::ROBOTS_TXT_PATH;
-use crate::rng::Rng;
+use crate::policy::rng::Rng;
 use ipnet::Ipv4Net;
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};

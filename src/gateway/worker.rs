@@ -9,9 +9,10 @@ use super::shared::Shared;
 use super::upstream::{Deadlines, ForwardError, Upstream};
 use crate::http1::DateCache;
 use crate::policy::bot_detection::BrowserTraits;
+
 use crate::policy::quota_sync::{OriginQuotaEvent, OriginReport};
+use crate::policy::rng::mix;
 use crate::policy::{Claim, QuotaId, Timestamp};
-use crate::rng::mix;
 use crate::telemetry::{WorkerTelemetry, rfc3339};
 use crate::user_agents::ClaimCache;
 use http::HeaderName;

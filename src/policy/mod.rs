@@ -26,6 +26,7 @@ pub mod quota_state;
 pub mod quota_sync;
 pub mod quoted;
 mod refused_quotas;
+pub mod rng;
 pub mod route;
 mod rules;
 pub mod secret;

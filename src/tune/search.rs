@@ -8,7 +8,7 @@
 use super::candidate::Candidate;
 use super::rank::Rank;
 use super::space::SearchSpace;
-use crate::rng::Rng;
+use crate::policy::rng::Rng;
 
 /// Parameters of a search.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::config::Settings;
 use crate::policy::quota::{ClassTiers, Quota};
 use crate::policy::{Rules, Units};
 
-use crate::rng::Rng;
+use crate::policy::rng::Rng;
 
 /// Values of one quota that may be changed.
 #[derive(Clone, Debug)]

@@ -65,7 +65,7 @@ proptest! {
         let goal = goal();
         let space = SearchSpace::new(&settings, 0, &goal).expect("the file has tiers");
         let editor = ConfigEditor::new(&text, &settings);
-        let mut candidate = space.samples(3, &mut crate::rng::Rng::from_seed(seed, "test"))[0].clone();
+        let mut candidate = space.samples(3, &mut crate::policy::rng::Rng::from_seed(seed, "test"))[0].clone();
         if seed % 2 == 0 {
             candidate = space.present().clone();
         }
