@@ -35,7 +35,7 @@ use crate::config::Settings;
 use crate::engine::{Admission, ClientView, Engine, QuotaView, UnknownQuota};
 use crate::policy::address_lists::AddressLists;
 use crate::policy::crawl_delay::ComplianceView;
-use crate::policy::rng::mix;
+use crate::policy::hash::mix;
 use crate::policy::{Timestamp, Units};
 use crate::robots::OverrideFile;
 use crate::telemetry::WorkerTelemetry;

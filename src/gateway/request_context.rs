@@ -10,8 +10,10 @@ use super::worker::{CurrentConfig, Worker};
 use crate::engine::{AdmissionOutcome, BucketUsage, Decision, Observation, Permit, QuotaUsage, Receipt, SlotGuard};
 use crate::http1::RequestHead;
 use crate::policy::identity::{ClientAddress, ClientKey};
+use crate::policy::rng::ratio_from_id;
 use crate::policy::{Classification, QuotaId, Reason, Timestamp, Units};
 use crate::rate_limit_headers::RateLimitSnapshot;
+use crate::telemetry::CLIENT_CLOSED_REQUEST;
 use http::StatusCode;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -66,9 +68,6 @@ pub(super) struct RequestContext {
     is_complete: bool,
 }
 
-/// Status in the log if the client disconnected before the response. Never sent.
-const CLIENT_CLOSED_REQUEST: u16 = 499;
-
 impl RequestContext {
     /// Returns the context of a request that was evaluated.
     pub(super) fn new(
@@ -115,9 +114,9 @@ impl RequestContext {
         self.id
     }
 
-    /// Returns a number in [0, 1) derived from the request id, for jitter.
+    /// Returns a number in [0, 1] derived from the request id, for jitter.
     pub(super) fn random(&self) -> f64 {
-        f64::from((self.id >> 32) as u32) / f64::from(u32::MAX)
+        ratio_from_id(self.id)
     }
 
     /// Returns the jitter of `Retry-After` as a ratio of the wait, so that clients refused together do not retry

@@ -4,7 +4,7 @@
 //! counted.
 
 use crate::http1::{self, Name, RequestHead, list};
-use crate::policy::route::normalize;
+use crate::policy::route::{normalize, normalize_host};
 use http::uri::Authority;
 use http::{Method, Version};
 use std::borrow::Cow;
@@ -79,19 +79,7 @@ pub(super) fn host(head: &RequestHead) -> &[u8] {
 
 /// Returns the host in lower case, without its port.
 pub(super) fn request_host(head: &RequestHead) -> Cow<'_, str> {
-    without_port(host(head))
-}
-
-fn without_port(host: &[u8]) -> Cow<'_, str> {
-    let host = match host.iter().rposition(|byte| matches!(byte, b':' | b']')) {
-        Some(index) if host[index] == b':' => &host[..index],
-        _ => host,
-    };
-    let host = std::str::from_utf8(host).unwrap_or_default();
-    match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        true => Cow::Owned(host.to_ascii_lowercase()),
-        false => Cow::Borrowed(host),
-    }
+    normalize_host(std::str::from_utf8(host(head)).unwrap_or_default())
 }
 
 fn parse_number(digits: &[u8]) -> Option<u64> {

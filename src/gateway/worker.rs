@@ -9,9 +9,8 @@ use super::shared::Shared;
 use super::upstream::{Deadlines, ForwardError, Upstream};
 use crate::http1::DateCache;
 use crate::policy::bot_detection::BrowserTraits;
-
+use crate::policy::hash::mix;
 use crate::policy::quota_sync::{OriginQuotaEvent, OriginReport};
-use crate::policy::rng::mix;
 use crate::policy::{Claim, QuotaId, Timestamp};
 use crate::telemetry::{WorkerTelemetry, rfc3339};
 use crate::user_agents::ClaimCache;

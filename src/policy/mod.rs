@@ -1,4 +1,4 @@
-//! Policy: facts in, verdict out. Pure: no I/O, no clock, no locks, no randomness.
+//! Policy: facts in, verdict out. Pure: no I/O, no clock, no locks; random numbers only from a given seed.
 //!
 //! A request passes these modules: [`identity`] finds the client behind proxies; [`class`] classifies it by claim,
 //! proof and [`bot_detection`]; [`route`] selects the route and its [`cost`]; [`decide`] evaluates the rules in order;
@@ -15,6 +15,7 @@ pub mod crawler_guard;
 pub mod decide;
 pub mod dns_pattern;
 pub mod facts;
+pub mod hash;
 pub mod identity;
 mod ids;
 pub mod lease;

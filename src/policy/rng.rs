@@ -1,19 +1,25 @@
 //! Seeded random numbers: the same seed always gives the same sequence.
 
+use super::hash::mix;
+
 /// A SplitMix64 generator for simulations and tests; not for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
+    /// Returns the generator of `seed`.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// Returns the generator of the stream `name`. Streams are independent: a change of one does not affect the others.
     pub fn from_seed(seed: u64, name: &str) -> Self {
-        let stream = name.bytes().fold(seed ^ 0x9E37_79B9_7F4A_7C15, |hash, byte| mix(hash ^ u64::from(byte)));
-        Self(stream)
+        Self::new(name.bytes().fold(seed ^ INCREMENT, |hash, byte| mix(hash ^ u64::from(byte))))
     }
 
     /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.0 = self.0.wrapping_add(INCREMENT);
         mix(self.0)
     }
 
@@ -44,11 +50,13 @@ impl Rng {
     }
 }
 
-/// Finalizer of SplitMix64: a bijection in which every input bit affects every output bit.
-pub fn mix(bits: u64) -> u64 {
-    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
+/// Increment of SplitMix64: the golden ratio, times 2^64.
+const INCREMENT: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Returns the number in [0, 1] that belongs to a decision id, for jitter. A replay derives the same number from the id
+/// in the log.
+pub fn ratio_from_id(id: u64) -> f64 {
+    f64::from((id >> 32) as u32) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

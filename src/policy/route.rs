@@ -283,6 +283,19 @@ pub fn normalize(path: &str) -> Result<Cow<'_, str>, PathError> {
     Ok(Cow::Owned(normalized))
 }
 
+/// Normalizes a host for rules: lower case, without port. Whatever follows the last colon counts as the port, even if it
+/// is no number, because no other part of a host contains a colon outside brackets.
+pub fn normalize_host(host: &str) -> Cow<'_, str> {
+    let host = match host.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
+        Some(index) if host.as_bytes()[index] == b':' => &host[..index],
+        _ => host,
+    };
+    match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => Cow::Owned(host.to_ascii_lowercase()),
+        false => Cow::Borrowed(host),
+    }
+}
+
 fn needs_normalizing(path: &[u8]) -> bool {
     let mut after_slash = false;
     for &byte in path {
@@ -369,6 +382,21 @@ mod tests {
 
     fn matches(pattern: &str, path: &str) -> bool {
         Pattern::parse(pattern).expect("valid pattern").matches(path)
+    }
+
+    #[test]
+    fn hosts_are_matched_in_lower_case_and_without_port() {
+        for (host, normalized) in [
+            ("Shop.Example", "shop.example"),
+            ("shop.example:8080", "shop.example"),
+            ("shop.example:", "shop.example"),
+            ("shop.example:http", "shop.example"),
+            ("[2001:DB8::1]", "[2001:db8::1]"),
+            ("[2001:db8::1]:8080", "[2001:db8::1]"),
+            ("", ""),
+        ] {
+            assert_eq!(normalize_host(host), normalized, "{host}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A robots.txt as served: the text of the origin or of the override file, with the current directives.
 
 use super::{RobotsDirectives, merge_directives};
+use crate::policy::hash::fnv1a;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -65,7 +66,8 @@ impl RenderedSource {
 impl RobotsDocument {
     /// Creates a document that is served unchanged.
     pub fn from_parts(status: u16, content_type: Bytes, text: Bytes) -> Self {
-        let etag = format!("\"{:x}-{:016x}\"", text.len(), fingerprint(&text));
+        // The hash is the same in every process, so validators remain valid after a restart.
+        let etag = format!("\"{:x}-{:016x}\"", text.len(), fnv1a(text.iter().copied()));
         Self { status, content_type, text, etag, directives_omitted: false }
     }
 
@@ -92,9 +94,4 @@ impl RobotsDocument {
         let is_current = |tag: &[u8]| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == self.etag.as_bytes();
         self.status == 200 && if_none_match.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(is_current)
     }
-}
-
-/// FNV-1a hash. It is the same in every process, so validators remain valid after a restart.
-fn fingerprint(text: &[u8]) -> u64 {
-    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

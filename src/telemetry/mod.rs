@@ -32,7 +32,7 @@ pub use histogram::Histogram;
 pub use line::LineWriter;
 pub use log_writer::OpenSink;
 pub use number_text::hexadecimal;
-pub use record::{NameResolver, QuotaCharge, Record, RecordedOutcome, UpstreamCall};
+pub use record::{CLIENT_CLOSED_REQUEST, NameResolver, QuotaCharge, Record, RecordedOutcome, UpstreamCall};
 pub use timestamp::{rfc3339, rfc3339_exact};
 pub use worker::{DECISION_RING_LEN, WorkerTelemetry};
 

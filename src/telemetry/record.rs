@@ -8,6 +8,9 @@ use crate::policy::{BotId, ClassId, ClientKind, OperatorId, QuotaId, Reason, Sco
 use std::net::IpAddr;
 use std::time::Duration;
 
+/// Status in the log if the client disconnected before the response. Never sent.
+pub const CLIENT_CLOSED_REQUEST: u16 = 499;
+
 /// A finished request; its fields are those of the access log. The gateway builds it on the stack and does not keep it.
 #[derive(Clone, Copy)]
 pub struct Record<'a> {

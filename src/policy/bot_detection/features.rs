@@ -3,6 +3,7 @@
 use super::BrowserTraits;
 use crate::policy::Timestamp;
 use crate::policy::decide::ROBOTS_TXT_PATH;
+use crate::policy::hash::fnv1a;
 
 /// Features of a request of a client that claims a browser or sends no user agent.
 #[derive(Clone, Copy, Debug)]
@@ -207,9 +208,7 @@ fn last_two_labels(host: &[u8]) -> &[u8] {
 
 /// Hashes a page, to distinguish a client's last few pages only.
 fn short_hash(path: &str, query: Option<&str>) -> u16 {
-    let bytes = path.bytes().chain([b'?']).chain(query.unwrap_or("").bytes());
-    let hash =
-        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let hash = fnv1a(path.bytes().chain([b'?']).chain(query.unwrap_or("").bytes()));
     // Never 0, which marks an empty entry.
     (mix_hash(hash) >> 48).max(1) as u16
 }

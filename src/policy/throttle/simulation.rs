@@ -6,6 +6,7 @@ use super::controller::{ControllerState, EffectiveLimits};
 use super::spacing::Spacing;
 use super::{OriginOutcome, QueueConfig, ThrottleConfig};
 use crate::policy::Timestamp;
+use crate::policy::rng::Rng;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
@@ -75,7 +76,7 @@ pub(super) struct Simulation {
     throttle: ThrottleConfig,
     phases: Vec<Phase>,
     now: Timestamp,
-    rng_state: u64,
+    rng: Rng,
     controller_state: ControllerState,
     backoff_state: BackoffState,
     next_start: Timestamp,
@@ -138,7 +139,7 @@ impl Simulation {
             throttle: throttle.clone(),
             phases: phases.to_vec(),
             now,
-            rng_state: seed,
+            rng: Rng::new(seed),
             controller_state: state,
             backoff_state: BackoffState::default(),
             next_start: now,
@@ -259,7 +260,7 @@ impl Simulation {
         self.throttle.on_sent(&mut self.controller_state, self.in_flight, self.now);
         let delay = self.throttle.effective_limits(&self.controller_state).delay;
         self.next_start = self.throttle.spacing.next_start(delay, 0.0, self.now);
-        let service_time = Duration::from_secs_f64(origin.service_time.time(self.random(), self.random()));
+        let service_time = Duration::from_secs_f64(origin.service_time.time(self.rng.gen_f64(), self.rng.gen_f64()));
         let request = SimulatedRequest { sent_at: self.now, epoch, service_time };
         if !self.accepts(origin) {
             return self.schedule(self.now + Duration::from_millis(1), SimulationEvent::RateLimited(request));
@@ -285,14 +286,6 @@ impl Simulation {
     fn phase(&self) -> &Phase {
         let since = self.now.seconds() - 1000;
         self.phases.iter().rev().find(|phase| phase.from_s <= since).expect("the first phase starts at 0 s")
-    }
-
-    /// Splitmix64: the same seed yields the same run.
-    fn random(&mut self) -> f64 {
-        self.rng_state = self.rng_state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.rng_state ^ (self.rng_state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 

@@ -3,6 +3,8 @@
 use super::MissingFields;
 use super::native_fields::NativeFields;
 use crate::policy::Timestamp;
+use crate::policy::hash::fnv1a;
+use crate::policy::route;
 use http::{Method, Version};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
@@ -54,15 +56,11 @@ pub struct RequestLine<'a> {
     pub version: Version,
 }
 
-/// Normalizes a host for rules: lower case, without port.
+/// Normalizes a logged host for rules, as the gateway does.
 pub(super) fn normalize_host(host: Cow<'_, str>) -> Cow<'_, str> {
-    let end = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name.len(),
-        _ => host.len(),
-    };
-    match (host.bytes().any(|byte| byte.is_ascii_uppercase()), host) {
-        (false, Cow::Borrowed(text)) => Cow::Borrowed(&text[..end]),
-        (_, text) => Cow::Owned(text[..end].to_ascii_lowercase()),
+    match host {
+        Cow::Borrowed(host) => route::normalize_host(host),
+        Cow::Owned(host) => Cow::Owned(route::normalize_host(&host).into_owned()),
     }
 }
 
@@ -71,15 +69,12 @@ impl LoggedClient<'_> {
     pub fn address(&self) -> IpAddr {
         match self {
             Self::Address(address) => *address,
-            Self::HostName(name) => Ipv6Addr::from(UNASSIGNED | u128::from(hash(name.as_bytes()) >> 8) << 64).into(),
+            Self::HostName(name) => {
+                let hash = fnv1a(name.bytes().map(|byte| byte.to_ascii_lowercase()));
+                Ipv6Addr::from(UNASSIGNED | u128::from(hash >> 8) << 64).into()
+            }
         }
     }
-}
-
-/// FNV hash, which is the same in every run.
-fn hash(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// `fd00::/8`, for private networks: 56 bits of the name's hash select a /64, which counts as one client.

@@ -4,6 +4,7 @@ use super::Simulator;
 use crate::engine::{AdmissionOutcome, Evaluation, Observation, ObservedRequest, QuotaUsage};
 use crate::policy::address_lists::ListSet;
 use crate::policy::facts::claimed_operator;
+use crate::policy::rng::ratio_from_id;
 use crate::policy::{BotId, Claim, Facts, Proof, QuotaId, Reason, RefusedQuotas, Signature, Timestamp, Units};
 use crate::replay::decision::ReplayedDecision;
 use crate::replay::in_flight::{Completion, PendingCharge};
@@ -12,6 +13,7 @@ use crate::replay::logged_evidence::LoggedEvidence;
 use crate::replay::observer::{Observer, PendingRequest};
 use crate::replay::origin_cache::PageHash;
 use crate::replay::request::ReplayRequest;
+use crate::telemetry::CLIENT_CLOSED_REQUEST;
 use smallvec::SmallVec;
 
 impl Simulator {
@@ -190,7 +192,7 @@ impl Simulator {
 
     /// Returns the fraction of `retry_after_spread` that the gateway added to the `Retry-After` of a decision.
     fn retry_after_spread(&self, native: Option<&NativeFields<'_>>) -> f64 {
-        native.map_or(0.0, |native| self.policy.settings.headers.retry_after_spread.ratio() * random_from_id(native.id))
+        native.map_or(0.0, |native| self.policy.settings.headers.retry_after_spread.ratio() * ratio_from_id(native.id))
     }
 
     /// Returns the requested page, and true if it is cached; `None` without a cache.
@@ -231,11 +233,3 @@ pub(super) fn logged_origin_refusal(native: &NativeFields<'_>) -> Option<Reason>
     let reasons = [Reason::Throttle, Reason::Backoff];
     reasons.into_iter().find(|reason| native.reason == Some(reason.name()))
 }
-
-/// Returns the random number in [0, 1] that the gateway derived from the decision id.
-fn random_from_id(id: u64) -> f64 {
-    f64::from((id >> 32) as u32) / f64::from(u32::MAX)
-}
-
-/// Logged status of clients that disconnected before the response.
-const CLIENT_CLOSED_REQUEST: u16 = 499;

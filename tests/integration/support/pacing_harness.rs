@@ -10,6 +10,7 @@ use tidegate::config;
 use tidegate::engine::{Admission, AdmissionOutcome, CrawledPage, Decision, Engine, LeaseMode};
 use tidegate::policy::address_lists::AddressLists;
 use tidegate::policy::identity::ClientKey;
+use tidegate::policy::rng::Rng;
 use tidegate::policy::{ClassId, OperatorId, Rules, Timestamp};
 use tidegate::replay::log::{LogFiles, MergedLog};
 use tidegate::replay::{self, Assumptions, Replay};
@@ -145,7 +146,7 @@ impl PacingPolicy {
 impl SyntheticWeek {
     /// Generates a week of normal days, except those in `special_days`.
     pub fn generate(seed: u64, special_days: &[(u64, DayKind)]) -> Vec<TraceRequest> {
-        let mut rng = TraceRng(seed);
+        let mut rng = TraceRng(Rng::new(seed));
         let mut requests = Vec::new();
         for day in 0..DAYS {
             let kind = special_days
@@ -373,14 +374,11 @@ pub fn rules((policy, bots): (PacingPolicy, BotTreatment), window: &str, limit: 
 }
 
 /// Deterministic pseudo-random number generator.
-struct TraceRng(u64);
+struct TraceRng(Rng);
 
 impl TraceRng {
     fn gen_below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
+        self.0.next_u64() % bound
     }
 
     /// Returns a random time of `day`, weighted by hour.
