@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tidegate::config;
-use tidegate::demo::traffic;
+use tidegate::demo::day;
 use tidegate::policy::address_lists::AddressLists;
 use tidegate::replay::log::{LogFiles, MergedLog};
 use tidegate::replay::{Assumptions, Policy, Replay};
@@ -64,7 +64,7 @@ fn write_log(path: &Path, days: u64) -> std::io::Result<u64> {
     let mut line = String::new();
     for number in 0..days {
         let (date, month) = (number % 28 + 1, MONTHS[(number / 28 % 12) as usize]);
-        for request in traffic::generate(number, 1.0) {
+        for request in day::generate(number, 1.0) {
             let second = request.at.as_secs();
             let (hour, minute, second) = (second / 3600 % 24, second / 60 % 60, second % 60);
             line.clear();

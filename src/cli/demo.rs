@@ -4,12 +4,11 @@ use super::output::OutputPaths;
 use super::serve::random_seed;
 use super::{CommandError, failed};
 use crate::config;
-use crate::demo::{self, AfterRun, DemoOutcome, Options, Screen};
+use crate::demo::{self, Options, RunningGateway, Screen};
 use crate::service::{Service, SettingsSource};
 use crate::terminal::ColorMode;
 use clap::Args;
 use std::io::{self, IsTerminal};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -36,14 +35,14 @@ pub struct DemoArgs {
 
 /// Runs the demo. Returns exit code 1 if one of its checks fails.
 pub fn run(args: &DemoArgs) -> ExitCode {
-    let after_run = if args.no_wait { AfterRun::Exit } else { AfterRun::KeepRunning };
     if let Some(file) = &args.log {
         return write_log(file, args).map_or_else(|error| error.report(), |()| ExitCode::SUCCESS);
     }
-    let options = Options { seconds: args.seconds, seed: args.seed, after_run, ..Options::default() };
+    let options =
+        Options { seconds: args.seconds, seed: args.seed, keeps_running: !args.no_wait, ..Options::default() };
     match run_demo(options) {
-        Ok(DemoOutcome::Passed | DemoOutcome::Interrupted) => ExitCode::SUCCESS,
-        Ok(DemoOutcome::Failed(_)) => ExitCode::FAILURE,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => failed(&format!("{error:#}")),
     }
 }
@@ -55,35 +54,27 @@ fn write_log(file: &Path, args: &DemoArgs) -> Result<(), CommandError> {
     out.finish()
 }
 
-fn run_demo(options: Options) -> anyhow::Result<DemoOutcome> {
+fn run_demo(options: Options) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(demo::run(options, &mut screen(), |yaml, clock| {
         let yaml = yaml.to_owned();
         let source: SettingsSource =
             Box::new(move |operators| config::load(Path::new("(demo)"), &yaml, &[], &[], operators));
-        Ok(Box::new(Service::start(source, clock, random_seed())?))
+        let service = Service::start(source, clock, random_seed())?;
+        Ok(RunningGateway {
+            listen: service.listen()[0],
+            admin: service.admin().expect("the demo configuration has an admin listener"),
+            shut_down: Box::new(move || service.shut_down()),
+        })
     }))
 }
 
 fn screen() -> Screen {
-    let out = Box::new(io::stdout());
-    if !out.is_terminal() {
-        return Screen::lines(out);
-    }
-    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    Screen::terminal(out, width, ColorMode::for_output(true))
+    let out = io::stdout();
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let width = out.is_terminal().then(|| columns().unwrap_or(DEFAULT_WIDTH));
+    Screen::new(Box::new(out), width, ColorMode::for_output(width.is_some()))
 }
 
-impl demo::RunningGateway for Service {
-    fn listen(&self) -> SocketAddr {
-        Service::listen(self)[0]
-    }
-
-    fn admin(&self) -> SocketAddr {
-        Service::admin(self).expect("the demo configuration has an admin listener")
-    }
-
-    fn shutdown(self: Box<Self>) {
-        self.shut_down();
-    }
-}
+/// Width of a terminal of unknown width, in columns.
+const DEFAULT_WIDTH: usize = 80;

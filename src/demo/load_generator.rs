@@ -4,123 +4,73 @@ use super::traffic::{self, DemoRequest};
 use crate::clock::Clock;
 use crate::policy::Timestamp;
 use bytes::Bytes;
-use http::header::{HOST, HeaderName, REFERER, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, Request, StatusCode};
+use http::header::{HOST, HeaderName, REFERER, USER_AGENT};
+use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
-/// Sends the requests of a day.
-pub struct LoadGenerator {
-    /// Requests, ordered by time.
-    pub day: Arc<Vec<DemoRequest>>,
-    /// Address of the gateway.
-    pub gateway: SocketAddr,
-    /// Start of the day on the gateway's clock, which the load generator sets.
-    pub day_start: Timestamp,
-    /// Clock of the gateway.
-    pub clock: Clock,
-    /// Real duration of the day; `None`: as fast as responses arrive.
-    pub duration: Option<Duration>,
-    /// Number of concurrent connections.
-    pub connections: usize,
-}
-
-/// Result of one request.
-#[derive(Debug)]
-pub struct DemoResponse {
-    /// Index of the request in the day.
-    pub index: usize,
-    /// Response, or the reason for a missing one.
-    pub result: Result<ResponseParts, SendError>,
-}
-
-/// Response of the gateway.
-#[derive(Clone, Debug)]
-pub struct ResponseParts {
-    /// Response status.
-    pub status: StatusCode,
-    /// Response headers.
-    pub headers: HeaderMap,
-    /// Response body.
-    pub body: Bytes,
-}
-
-/// Error for a request without a response.
-#[derive(Debug, thiserror::Error)]
-pub enum SendError {
-    /// The gateway accepts no connection.
-    #[error("cannot connect to the gateway")]
-    Connect(#[source] std::io::Error),
-    /// The connection was closed before the response was complete.
-    #[error("the gateway closed the connection")]
-    ConnectionClosed(#[from] hyper::Error),
-    /// The request is not valid HTTP.
-    #[error("invalid request")]
-    InvalidRequest(#[from] http::Error),
-    /// No response arrived in time.
-    #[error("no response within {TIMEOUT:?}")]
-    TimedOut,
-}
+/// Index of a request in the day, and its response.
+pub(super) type DemoResponse = (usize, anyhow::Result<Response<Bytes>>);
 
 /// Header with the client address, as a proxy in front of the gateway sets it.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Header of every response that the gateway generates itself.
-const DECISION: &str = "x-tidegate-decision";
-
-/// Number of queued requests per connection. Small, so that a slow gateway slows the day down.
-const QUEUE_LEN: usize = 4;
+/// Number of concurrent connections.
+const CONNECTIONS: usize = 24;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-impl ResponseParts {
-    /// Returns true if the gateway refused the request by a rule.
-    pub fn is_refusal(&self) -> bool {
-        let by_rule = matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-        by_rule && self.headers.contains_key(DECISION)
+/// Sends the requests of `day` to a gateway, at their times on its `clock`, and passes each response to `responses`.
+/// Returns when all responses have arrived. The day takes `duration` of real time, or longer if the gateway is slow.
+pub(super) async fn send(
+    day: Arc<Vec<DemoRequest>>,
+    gateway: SocketAddr,
+    clock: Clock,
+    duration: Duration,
+    responses: mpsc::UnboundedSender<DemoResponse>,
+) {
+    let started = clock.monotonic_now();
+    let schedule = Arc::new(Schedule { started, clock, duration, unsent: Mutex::new(0..day.len()) });
+    let mut connections = JoinSet::new();
+    for _ in 0..CONNECTIONS {
+        let client = ClientConnection { gateway, day: Arc::clone(&day), connection: None };
+        connections.spawn(client.run(Arc::clone(&schedule), responses.clone()));
     }
-
-    /// Returns the value of `Retry-After`, in seconds.
-    pub fn retry_after(&self) -> Option<u64> {
-        self.headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
-    }
+    while connections.join_next().await.is_some() {}
 }
 
-impl LoadGenerator {
-    /// Sends all requests and passes each response to `responses`. Returns when all responses have arrived.
-    pub async fn send(self, responses: mpsc::UnboundedSender<DemoResponse>) {
-        let mut workers = JoinSet::new();
-        let queues: Vec<mpsc::Sender<usize>> = (0..self.connections.max(1))
-            .map(|_| {
-                let (queue, receiver) = mpsc::channel(QUEUE_LEN);
-                let client = ClientConnection { gateway: self.gateway, day: Arc::clone(&self.day), connection: None };
-                workers.spawn(client.run(receiver, responses.clone()));
-                queue
-            })
-            .collect();
-        let started = self.clock.monotonic_now();
-        for (number, request) in self.day.iter().enumerate() {
-            if let Some(duration) = self.duration {
-                let due = duration.mul_f64(request.at.as_secs_f64() / traffic::DAY.as_secs_f64());
-                let remaining = due.saturating_sub(self.clock.monotonic_now().saturating_duration_since(started));
-                // Even an empty sleep takes one tick of the timer, so it is skipped if the day is late.
-                if !remaining.is_zero() {
-                    tokio::time::sleep(remaining).await;
-                }
-            }
-            self.clock.set(self.day_start + request.at);
-            // A queue is closed only if its connection task panicked; the missing responses reveal that.
-            let _ = queues[number % queues.len()].send(number).await;
+/// The times at which requests are sent.
+struct Schedule {
+    started: Timestamp,
+    clock: Clock,
+    duration: Duration,
+    /// Indexes of the requests that are not sent yet.
+    unsent: Mutex<Range<usize>>,
+}
+
+impl Schedule {
+    /// Waits until the next request is due, sets the clock to its time and returns its index.
+    async fn next(&self, day: &[DemoRequest]) -> Option<usize> {
+        // The lock is held while waiting, so that requests start in order.
+        let mut unsent = self.unsent.lock().await;
+        let index = unsent.next()?;
+        let at = day[index].at;
+        let due = self.duration.mul_f64(at.as_secs_f64() / traffic::DAY.as_secs_f64());
+        let remaining = due.saturating_sub(self.clock.monotonic_now().saturating_duration_since(self.started));
+        // Even an empty sleep takes one tick of the timer, so it is skipped if the day is late.
+        if !remaining.is_zero() {
+            tokio::time::sleep(remaining).await;
         }
-        drop(queues);
-        while workers.join_next().await.is_some() {}
+        self.clock.set(traffic::DAY_START + at);
+        Some(index)
     }
 }
 
@@ -131,38 +81,31 @@ struct ClientConnection {
 }
 
 impl ClientConnection {
-    async fn run(mut self, mut receiver: mpsc::Receiver<usize>, responses: mpsc::UnboundedSender<DemoResponse>) {
-        while let Some(index) = receiver.recv().await {
-            let response = match tokio::time::timeout(TIMEOUT, self.send_one(index)).await {
-                Ok(response) => response,
-                Err(_) => Err(SendError::TimedOut),
-            };
-            if response.is_err() {
-                self.connection = None;
-            }
-            if responses.send(DemoResponse { index, result: response }).is_err() {
+    async fn run(mut self, schedule: Arc<Schedule>, responses: mpsc::UnboundedSender<DemoResponse>) {
+        while let Some(index) = schedule.next(&self.day).await {
+            let response = tokio::time::timeout(TIMEOUT, self.send_one(index)).await;
+            if responses.send((index, response.unwrap_or_else(|elapsed| Err(elapsed.into())))).is_err() {
                 return;
             }
         }
     }
 
-    async fn send_one(&mut self, index: usize) -> Result<ResponseParts, SendError> {
+    async fn send_one(&mut self, index: usize) -> anyhow::Result<Response<Bytes>> {
         let request = request(&self.day[index], self.gateway)?;
         let mut connection = self.connect().await?;
-        let response = connection.send_request(request).await?;
-        let (head, body) = response.into_parts();
+        let (head, body) = connection.send_request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
         self.connection = Some(connection);
-        Ok(ResponseParts { status: head.status, headers: head.headers, body })
+        Ok(Response::from_parts(head, body))
     }
 
-    async fn connect(&mut self) -> Result<SendRequest<Empty<Bytes>>, SendError> {
+    async fn connect(&mut self) -> anyhow::Result<SendRequest<Empty<Bytes>>> {
         if let Some(mut connection) = self.connection.take()
             && connection.ready().await.is_ok()
         {
             return Ok(connection);
         }
-        let stream = TcpStream::connect(self.gateway).await.map_err(SendError::Connect)?;
+        let stream = TcpStream::connect(self.gateway).await?;
         // Affects only latency, so an error is ignored.
         let _ = stream.set_nodelay(true);
         let (connection, driver) = http1::handshake(TokioIo::new(stream)).await?;
@@ -188,35 +131,26 @@ fn request(demo_request: &DemoRequest, gateway: SocketAddr) -> Result<Request<Em
 
 #[cfg(test)]
 mod tests {
-    use super::super::origin::{Origin, OriginOptions};
+    use super::super::day;
+    use super::super::origin::Origin;
     use super::*;
+    use std::collections::BTreeMap;
 
     #[tokio::test]
     async fn every_request_is_answered_once_on_simulated_time() {
-        let origin = Origin::start(OriginOptions::default()).expect("a free port");
-        let day = Arc::new(traffic::generate(1, 0.005));
-        let start = Timestamp::from_seconds(1_000_000);
-        let clock = Clock::frozen_at(start);
+        let origin = Origin::start().expect("a free port");
+        let day = Arc::new(day::generate(1, 0.005));
+        let clock = Clock::frozen_at(traffic::DAY_START);
         let (sender, mut responses) = mpsc::unbounded_channel();
-        let gateway = origin.address();
-        let generator = LoadGenerator {
-            day: Arc::clone(&day),
-            gateway,
-            day_start: start,
-            clock: clock.clone(),
-            duration: None,
-            connections: 3,
-        };
-        generator.send(sender).await;
+        send(Arc::clone(&day), origin.address, clock.clone(), Duration::ZERO, sender).await;
         let mut seen = vec![0; day.len()];
-        while let Some(DemoResponse { index, result: response }) = responses.recv().await {
-            assert_eq!(response.expect("an answer").status, StatusCode::OK);
+        while let Some((index, response)) = responses.recv().await {
+            assert!(response.expect("an answer").status().is_success());
             seen[index] += 1;
         }
         assert!(seen.iter().all(|&times| times == 1));
-        let served = origin.stop();
-        assert_eq!(served.requests, day.len() as u64);
-        assert_eq!(served.units, day.iter().map(|request| request.cost).sum::<u64>());
-        assert_eq!(clock.now(), (start + day[day.len() - 1].at).truncate_to_micros());
+        let pages: BTreeMap<&str, u64> = day.iter().map(|request| (request.path.as_str(), request.cost)).collect();
+        assert_eq!(origin.units(), pages.values().sum::<u64>());
+        assert_eq!(clock.now(), (traffic::DAY_START + day[day.len() - 1].at).truncate_to_micros());
     }
 }

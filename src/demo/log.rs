@@ -1,6 +1,6 @@
 //! Writes synthetic days as the access log of a site without a gateway, in the combined format.
 
-use super::DAY_START;
+use super::day;
 use super::site;
 use super::traffic::{self, DemoRequest};
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// Writes `days` days, each generated with its own seed.
 pub fn write(days: u64, seed: u64, scale: f64, out: &mut dyn Write) -> io::Result<()> {
     for number in 0..days {
-        for line in lines(number, &traffic::generate(seed + number, scale)) {
+        for line in lines(number, &day::generate(seed + number, scale)) {
             out.write_all(line.as_bytes())?;
         }
     }
@@ -17,7 +17,7 @@ pub fn write(days: u64, seed: u64, scale: f64, out: &mut dyn Write) -> io::Resul
 
 /// Returns the lines of one day, `number` days after the first.
 pub fn lines(number: u64, day: &[DemoRequest]) -> impl Iterator<Item = String> {
-    let start = DAY_START + traffic::DAY * u32::try_from(number).unwrap_or(u32::MAX);
+    let start = traffic::DAY_START + traffic::DAY * u32::try_from(number).unwrap_or(u32::MAX);
     day.iter().map(move |request| {
         let at = jiff::Timestamp::from_second((start + request.at).seconds() as i64).unwrap_or_default();
         let DemoRequest { client, method, path, user_agent, .. } = request;
@@ -39,8 +39,8 @@ mod tests {
 
     #[test]
     fn every_request_is_a_parsable_log_line() {
-        let day = traffic::generate(1, 0.01);
-        let start = DAY_START + traffic::DAY;
+        let day = day::generate(1, 0.01);
+        let start = traffic::DAY_START + traffic::DAY;
         for (text, request) in lines(1, &day).zip(&day) {
             let line = LogLine::read(text.trim_end().as_bytes()).expect("a line").expect("not empty");
             let logged_request = line.request.expect("a request");

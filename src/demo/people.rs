@@ -1,8 +1,7 @@
 //! Synthetic traffic of people: sessions distributed over the day, with a few pages and their assets each.
 
-use super::crawlers::HUMAN_HOURS;
 use super::site::{self, ASSETS, CrawlTarget};
-use super::traffic::{self, DemoRequest};
+use super::traffic::{self, DemoRequest, HUMAN_HOURS};
 use crate::policy::ClientKind;
 use crate::policy::rng::Rng;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

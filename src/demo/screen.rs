@@ -1,74 +1,105 @@
-//! Output of the demo: a terminal that is redrawn in place, or a stream of lines.
+//! Output of the demo: on a terminal a table that is redrawn in place, else lines.
 
-use super::frame;
-use super::scoreboard::Scoreboard;
-use crate::terminal::ColorMode;
+use super::config::{LIMIT, SHED_THRESHOLDS};
+use super::scoreboard::{ClientGroup, Row, Scoreboard};
+use super::traffic;
+use crate::terminal::{ColorMode, bar, format_duration, group_digits, truncate};
 use std::io::{self, Write};
 use std::time::Duration;
 
 /// An output and its mode.
 pub struct Screen {
     out: Box<dyn Write + Send>,
-    mode: OutputMode,
+    /// Number of columns of a terminal; `None` for a pipe or a file.
+    width: Option<usize>,
     color: ColorMode,
+    /// Number of lines of the last table.
+    drawn_lines: usize,
 }
-
-enum OutputMode {
-    /// A terminal of `width` columns, on which the last frame has `drawn_lines` lines.
-    Terminal { width: usize, drawn_lines: usize },
-    /// A pipe or a file.
-    Lines,
-}
-
-/// Default width of a terminal, in columns.
-const DEFAULT_WIDTH: usize = 80;
 
 impl Screen {
-    /// Creates the output for a terminal of `width` columns, or of the default width.
-    pub fn terminal(out: Box<dyn Write + Send>, width: Option<usize>, color: ColorMode) -> Self {
-        Self { out, mode: OutputMode::Terminal { width: width.unwrap_or(DEFAULT_WIDTH), drawn_lines: 0 }, color }
-    }
-
-    /// Creates the output for a pipe or a file.
-    pub fn lines(out: Box<dyn Write + Send>) -> Self {
-        Self { out, mode: OutputMode::Lines, color: ColorMode::Plain }
+    /// Creates the output for a terminal of `width` columns, or for a pipe or a file.
+    pub fn new(out: Box<dyn Write + Send>, width: Option<usize>, color: ColorMode) -> Self {
+        Self { out, width, color, drawn_lines: 0 }
     }
 
     /// Returns the color mode.
-    pub fn color_mode(&self) -> ColorMode {
+    pub(super) fn color_mode(&self) -> ColorMode {
         self.color
     }
 
-    /// Returns the time between two frames.
-    pub fn frame_interval(&self) -> Duration {
-        match self.mode {
-            OutputMode::Terminal { .. } => Duration::from_millis(200),
-            OutputMode::Lines => Duration::from_secs(5),
-        }
+    /// Returns the time between two updates.
+    pub(super) fn update_interval(&self) -> Duration {
+        Duration::from_millis(if self.width.is_some() { 200 } else { 5000 })
     }
 
     /// Writes text below the current content.
-    pub fn print(&mut self, text: &str) -> io::Result<()> {
-        if let OutputMode::Terminal { drawn_lines, .. } = &mut self.mode {
-            *drawn_lines = 0;
-        }
+    pub(super) fn print(&mut self, text: &str) -> io::Result<()> {
+        self.drawn_lines = 0;
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
     }
 
-    /// Draws the scoreboard: over the last frame on a terminal, else as one more line.
-    pub fn draw(&mut self, scoreboard: &Scoreboard) -> io::Result<()> {
-        match &mut self.mode {
-            OutputMode::Terminal { width, drawn_lines } => {
-                let frame = frame::frame(scoreboard, *width, self.color);
-                let erase = if *drawn_lines > 0 { format!("\x1b[{drawn_lines}A\x1b[J") } else { String::new() };
-                *drawn_lines = frame.lines().count();
-                write!(self.out, "{erase}{frame}")?;
+    /// Draws the scoreboard: over the last table on a terminal, else as one more line.
+    pub(super) fn draw(&mut self, scoreboard: &Scoreboard) -> io::Result<()> {
+        match self.width {
+            Some(width) => {
+                let table = table(scoreboard, width, self.color);
+                let erase = match self.drawn_lines {
+                    0 => String::new(),
+                    lines => format!("\x1b[{lines}A\x1b[J"),
+                };
+                self.drawn_lines = table.lines().count();
+                write!(self.out, "{erase}{table}")?;
             }
-            OutputMode::Lines => writeln!(self.out, "{}", frame::log_line(scoreboard))?,
+            None => writeln!(self.out, "{}", line(scoreboard))?,
         }
         self.out.flush()
     }
+}
+
+/// Renders the table for a terminal of `width` columns.
+fn table(scoreboard: &Scoreboard, width: usize, color: ColorMode) -> String {
+    let bar_width = width.saturating_sub(36).clamp(10, 60);
+    let day_share = scoreboard.now.as_secs_f64() / traffic::DAY.as_secs_f64();
+    let used_share = scoreboard.used as f64 / LIMIT as f64;
+    let usage_bar = color.by_level(used_share, &bar(used_share, &SHED_THRESHOLDS, bar_width));
+    let header =
+        format!("  {:<15}{:>9}{:>10}{:>9}{:>9}   last Retry-After", "", "requests", "admitted", "refused", "share");
+    let mut lines = vec![
+        format!("  {}  {}", color.bold(&time_of_day(scoreboard.now)), bar(day_share, &[], bar_width)),
+        format!("  quota  {usage_bar}  {} of {} units", group_digits(scoreboard.used), group_digits(LIMIT)),
+        String::new(),
+        truncate(&header, width),
+    ];
+    for (group, name) in ClientGroup::ALL {
+        let row = truncate(&table_row(name, scoreboard.row(group)), width);
+        lines.push(if group == ClientGroup::People { color.bold(&row) } else { row });
+    }
+    lines.join("\n") + "\n"
+}
+
+fn table_row(name: &str, row: &Row) -> String {
+    let share = match row.requests {
+        0 => "-".to_owned(),
+        requests => format!("{:.1}%", 100.0 * row.refused as f64 / requests as f64),
+    };
+    let retry_after = row.retry_after.map_or("-".to_owned(), |seconds| format!("in {}", format_duration(seconds)));
+    let [requests, admitted, refused] = [row.requests, row.admitted(), row.refused].map(group_digits);
+    format!("  {name:<15}{requests:>9}{admitted:>10}{refused:>9}{share:>9}   {retry_after}")
+}
+
+/// Renders one line, for an output that is not redrawn.
+fn line(scoreboard: &Scoreboard) -> String {
+    let rows = ClientGroup::ALL.map(|(group, name)| (name, scoreboard.row(group)));
+    let groups = rows.map(|(name, row)| format!("  {name} {}/{}", row.admitted(), row.requests));
+    format!("{}  quota {}/{LIMIT}{}", time_of_day(scoreboard.now), scoreboard.used, groups.concat())
+}
+
+/// Formats a time of the day, such as `14:25`.
+pub(super) fn time_of_day(now: Duration) -> String {
+    let minutes = now.as_secs() / 60;
+    format!("{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
 #[cfg(test)]
@@ -82,8 +113,7 @@ mod tests {
 
     impl Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().extend_from_slice(bytes);
-            Ok(bytes.len())
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -91,33 +121,46 @@ mod tests {
         }
     }
 
-    fn written(buffer: &SharedBuffer) -> String {
+    /// Returns what is written for two scoreboards, with a text after the first if it is not empty.
+    fn drawn_twice(width: Option<usize>, text: &str) -> String {
+        let buffer = SharedBuffer::default();
+        let mut screen = Screen::new(Box::new(buffer.clone()), width, ColorMode::Plain);
+        screen.draw(&Scoreboard::default()).expect("writable");
+        if !text.is_empty() {
+            screen.print(text).expect("writable");
+        }
+        screen.draw(&Scoreboard::default()).expect("writable");
         String::from_utf8_lossy(&buffer.0.lock()).into_owned()
     }
 
     #[test]
-    fn terminal_frames_are_redrawn_pipe_lines_are_not() {
-        let buffer = SharedBuffer::default();
-        let mut terminal = Screen::terminal(Box::new(buffer.clone()), None, ColorMode::Plain);
-        terminal.draw(&Scoreboard::default()).expect("writable");
-        terminal.draw(&Scoreboard::default()).expect("writable");
-        assert_eq!(written(&buffer).matches("\x1b[9A\x1b[J").count(), 1);
-
-        let buffer = SharedBuffer::default();
-        let mut pipe = Screen::lines(Box::new(buffer.clone()));
-        pipe.draw(&Scoreboard::default()).expect("writable");
-        pipe.draw(&Scoreboard::default()).expect("writable");
-        assert_eq!(written(&buffer).lines().count(), 2);
-        assert!(!written(&buffer).contains('\x1b'));
+    fn only_the_last_table_of_a_terminal_is_overwritten() {
+        assert_eq!(drawn_twice(Some(80), "").matches("\x1b[9A\x1b[J").count(), 1);
+        assert!(!drawn_twice(Some(80), "The day is over.\n").contains("\x1b[J"));
+        let lines = drawn_twice(None, "");
+        assert!(lines.lines().count() == 2 && !lines.contains('\x1b'), "{lines}");
+        assert!(lines.starts_with("00:00  quota 0/2000  people 0/0"), "{lines}");
     }
 
     #[test]
-    fn printed_text_is_not_overwritten() {
-        let buffer = SharedBuffer::default();
-        let mut terminal = Screen::terminal(Box::new(buffer.clone()), Some(60), ColorMode::Plain);
-        terminal.draw(&Scoreboard::default()).expect("writable");
-        terminal.print("The day is over.\n").expect("writable");
-        terminal.draw(&Scoreboard::default()).expect("writable");
-        assert!(!written(&buffer).contains("\x1b[J"));
+    fn table_shows_time_quota_and_group_rows_and_fits_the_width() {
+        let now = Duration::from_secs(14 * 3600 + 25 * 60);
+        let mut scoreboard = Scoreboard { now, used: 1024, ..Scoreboard::default() };
+        scoreboard.rows[ClientGroup::People as usize] = Row { requests: 1203, ..Row::default() };
+        scoreboard.rows[ClientGroup::Impostors as usize] =
+            Row { requests: 40, refused: 30, retry_after: Some(34_500), ..Row::default() };
+        let rendered = table(&scoreboard, 80, ColorMode::Plain);
+        let lines: Vec<&str> = rendered.lines().collect();
+        assert!(lines[0].starts_with("  14:25  ███"), "{rendered}");
+        assert!(lines[1].contains('▓') && lines[1].contains('┊'), "{rendered}");
+        assert!(lines[1].ends_with("1,024 of 2,000 units"), "{rendered}");
+        assert_eq!(lines[4], "  people             1,203     1,203        0     0.0%   -");
+        assert_eq!(lines[8], "  impostors             40        10       30    75.0%   in 9 h 35 min");
+        assert_eq!(lines.len(), 9);
+        for width in [40, 60, 80, 200] {
+            let rendered = table(&scoreboard, width, ColorMode::Plain);
+            assert!(rendered.lines().skip(2).all(|line| line.chars().count() <= width), "{width}\n{rendered}");
+        }
+        assert!(table(&scoreboard, 80, ColorMode::Color).contains("\x1b[1m14:25\x1b[0m"));
     }
 }

@@ -11,6 +11,14 @@ pub fn cost(path: &str) -> u64 {
     }
 }
 
+/// Returns the content type and body of a page.
+pub(super) fn page(target: &str) -> (&'static str, &'static str) {
+    match target {
+        "/robots.txt" => ("text/plain; charset=utf-8", "User-agent: *\nDisallow: /cart\n"),
+        _ => ("text/html; charset=utf-8", "<!doctype html><title>Shop</title><p>Generated from a paid API.\n"),
+    }
+}
+
 /// Returns true if the path exists; the paths of vulnerability probes do not.
 pub(super) fn exists(path: &str) -> bool {
     !PROBES.contains(&path)

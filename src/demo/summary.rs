@@ -1,104 +1,84 @@
-//! Texts of the demo: introduction, checks, summary and next steps. Pure functions of the counters.
+//! Texts of the demo: introduction, checks, summary and next steps.
 
-use super::config::LIMIT;
-use super::frame::format_time_of_day;
-use super::origin::OriginTotals;
-use super::scoreboard::{ClientGroup, RefusalExample, Scoreboard};
-use super::scrape::Scrape;
+use super::config::{LIMIT, RULES_EXCERPT};
+use super::scoreboard::{ClientGroup, Scoreboard};
+use super::screen::time_of_day;
+use super::traffic::DemoRequest;
 use crate::terminal::{ColorMode, format_duration, group_digits};
+use bytes::Bytes;
+use http::Response;
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-/// Returns the failed checks, one sentence each; empty if all passed.
-pub fn failed_checks(scoreboard: &Scoreboard, served: &OriginTotals) -> Vec<String> {
-    let mut failures = Vec::new();
-    let people = scoreboard.row(ClientGroup::People);
-    if people.refused > 0 {
-        failures.push(format!("{} requests of people were refused", group_digits(people.refused)));
-    }
-    if people.requests == 0 {
-        failures.push("people sent no requests".to_owned());
-    }
-    if served.units > LIMIT {
-        failures.push(format!("the origin used {} units of {}", group_digits(served.units), group_digits(LIMIT)));
-    }
-    let impostors = scoreboard.row(ClientGroup::Impostors);
-    if impostors.costly_refused < impostors.costly {
-        let admitted = impostors.costly - impostors.costly_refused;
-        failures.push(format!("{} costly requests of impostors were admitted", group_digits(admitted)));
-    }
-    if scoreboard.failed > 0 {
-        failures.push(format!("{} requests failed", group_digits(scoreboard.failed)));
-    }
-    failures
+/// Renders the introduction: the configuration and the size of the day.
+pub(super) fn intro(seconds: u64, requests: usize, color: ColorMode) -> String {
+    let day = format!("A day in {}: {} requests", format_duration(seconds), group_digits(requests as u64));
+    let rules: String = RULES_EXCERPT.lines().map(|line| format!("  {line}\n")).collect();
+    format!("{}\n{rules}\n{}\n", color.bold("Configuration"), color.bold(&day))
 }
 
-/// Renders the summary of the day.
-pub fn summary(scoreboard: &Scoreboard, served: &OriginTotals, scrape: &Scrape, color: ColorMode) -> String {
-    let mut out = String::new();
-    let people = scoreboard.row(ClientGroup::People);
-    let _ = writeln!(out, "{}", color.bold("The day is over."));
-    let _ = writeln!(
-        out,
-        "  People sent {} requests; {} were refused.",
-        group_digits(people.requests),
-        group_digits(people.refused)
+/// Returns the failed checks, one sentence each; empty if all passed. `origin_units` is what the origin counted.
+pub(super) fn failed_checks(scoreboard: &Scoreboard, origin_units: u64) -> Vec<String> {
+    let (people, impostors) = (scoreboard.row(ClientGroup::People), scoreboard.row(ClientGroup::Impostors));
+    let [refused, units, limit, costly, failed] =
+        [people.refused, origin_units, LIMIT, impostors.costly_admitted, scoreboard.failed].map(group_digits);
+    let checks = [
+        (people.refused > 0, format!("{refused} requests of people were refused")),
+        (people.requests == 0, "people sent no requests".to_owned()),
+        (origin_units > LIMIT, format!("the origin used {units} units of {limit}")),
+        (impostors.costly_admitted > 0, format!("{costly} costly requests of impostors were admitted")),
+        (scoreboard.failed > 0, format!("{failed} requests failed")),
+    ];
+    checks.into_iter().filter(|(is_failed, _)| *is_failed).map(|(_, sentence)| sentence).collect()
+}
+
+/// Renders the summary of the day. `detected` is the number of requests of impostors that the gateway detected.
+pub(super) fn summary(scoreboard: &Scoreboard, origin_units: u64, detected: u64, color: ColorMode) -> String {
+    let (people, impostors) = (scoreboard.row(ClientGroup::People), scoreboard.row(ClientGroup::Impostors));
+    let [sent, refused, claims] = [people.requests, people.refused, impostors.requests].map(group_digits);
+    let [detected, limit, used, counted] = [detected, LIMIT, origin_units, scoreboard.used].map(group_digits);
+    let mut out = format!(
+        "{}\n  People sent {sent} requests; {refused} were refused.\n  \
+         The origin counted {used} of {limit} units; the gateway counted {counted}.\n  \
+         {claims} requests falsely claimed to be Googlebot or Bingbot; {detected} were detected.\n\n\
+         {}\n  {:<32}{:>9}{:>10}   reasons\n",
+        color.bold("The day is over."),
+        color.bold("Refusals by client"),
+        "",
+        "requests",
+        "refused"
     );
-    let _ = writeln!(
-        out,
-        "  The origin counted {} of {} units; the gateway counted {}.",
-        group_digits(served.units),
-        group_digits(LIMIT),
-        group_digits(scoreboard.quota.used as u64)
-    );
-    let impostors = scoreboard.row(ClientGroup::Impostors);
-    let detected = scrape.count("tidegate_requests_total", &[("class", "impostor")]);
-    let _ = writeln!(
-        out,
-        "  {} requests falsely claimed to be Googlebot or Bingbot; {} were detected.",
-        group_digits(impostors.requests),
-        group_digits(detected)
-    );
-    let _ = writeln!(out, "\n{}", color.bold("Refusals by client"));
-    let _ = writeln!(out, "  {:<32}{:>9}{:>10}   reasons", "", "requests", "refused");
     for (actor, row) in scoreboard.actors.iter().filter(|(_, row)| row.refused > 0) {
-        let reasons: Vec<&str> = row.reasons.keys().map(String::as_str).collect();
-        let _ = writeln!(
-            out,
-            "  {actor:<32}{:>9}{:>10}   {}",
-            group_digits(row.requests),
-            group_digits(row.refused),
-            reasons.join(", ")
-        );
+        let reasons: Vec<&str> = row.reasons.iter().map(String::as_str).collect();
+        let [requests, refused] = [row.requests, row.refused].map(group_digits);
+        let _ = writeln!(out, "  {actor:<32}{requests:>9}{refused:>10}   {}", reasons.join(", "));
     }
-    if let Some(example) = &scoreboard.example {
-        out.push_str(&render_example(example, color));
+    if let Some((request, response)) = &scoreboard.example {
+        let _ = writeln!(out, "\n{}", color.bold("Example of a refusal"));
+        out += &example(request, response);
     }
     out
 }
 
-fn render_example(example: &RefusalExample, color: ColorMode) -> String {
-    let request = &example.request;
-    let mut out = format!("\n{}\n", color.bold("Example of a refusal"));
-    let _ = writeln!(
-        out,
-        "  {} {}    ({} from {} at {})",
-        request.method,
-        request.path,
-        request.actor,
-        request.client,
-        format_time_of_day(request.at)
-    );
-    let _ = writeln!(out, "  HTTP/1.1 {}", example.status);
-    for (name, value) in &example.headers {
-        let _ = writeln!(out, "  {name}: {value}");
+fn example(request: &DemoRequest, response: &Response<Bytes>) -> String {
+    let DemoRequest { method, path, actor, client, at, .. } = request;
+    let mut out = format!("  {method} {path}    ({actor} from {client} at {})\n", time_of_day(*at));
+    let _ = writeln!(out, "  HTTP/1.1 {}", response.status());
+    for name in HEADERS_SHOWN {
+        if let Some(value) = response.headers().get(name) {
+            let _ = writeln!(out, "  {name}: {}", String::from_utf8_lossy(value.as_bytes()));
+        }
     }
-    let _ = writeln!(out, "\n  {}", example.body.trim_end().replace('\n', "\n  "));
-    out
+    let body = String::from_utf8_lossy(response.body());
+    out + &format!("\n  {}\n", body.trim_end().replace('\n', "\n  "))
 }
+
+/// Headers of a refusal that are shown.
+const HEADERS_SHOWN: [&str; 5] =
+    ["retry-after", "ratelimit-policy", "ratelimit", "content-type", "x-tidegate-decision"];
 
 /// Renders commands to try while the gateway keeps running.
-pub fn next_steps(listen: SocketAddr, admin: SocketAddr) -> String {
+pub(super) fn next_steps(listen: SocketAddr, admin: SocketAddr) -> String {
     let curl = format!("curl -si http://{listen}/item/100042");
     format!(
         "The gateway keeps running at http://{listen}, with admin at http://{admin}. A new day has a full quota.\n\
@@ -110,51 +90,35 @@ pub fn next_steps(listen: SocketAddr, admin: SocketAddr) -> String {
     )
 }
 
-/// Renders the introduction: the configuration and the size of the day.
-pub fn intro(rules: &str, seconds: u64, requests: usize, color: ColorMode) -> String {
-    let mut out = format!("{}\n", color.bold("Configuration"));
-    for line in rules.lines() {
-        let _ = writeln!(out, "  {line}");
-    }
-    let _ = writeln!(
-        out,
-        "\n{}",
-        color.bold(&format!("A day in {}: {} requests", format_duration(seconds), group_digits(requests as u64)))
-    );
-    out
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::scoreboard::{Gauge, Row};
+    use super::super::scoreboard::Row;
     use super::*;
 
-    fn clean_run() -> (Scoreboard, OriginTotals) {
-        let mut scoreboard = Scoreboard { quota: Gauge { limit: 2000.0, used: 1800.0 }, ..Scoreboard::default() };
+    fn clean_run() -> Scoreboard {
+        let mut scoreboard = Scoreboard { used: 1800, ..Scoreboard::default() };
         scoreboard.rows[ClientGroup::People as usize] = Row { requests: 900, ..Row::default() };
-        let refused = Row { requests: 10, refused: 8, costly: 8, costly_refused: 8, ..Row::default() };
+        let refused = Row { requests: 10, refused: 8, reasons: ["tier".to_owned()].into(), ..Row::default() };
         scoreboard.rows[ClientGroup::Impostors as usize] = refused.clone();
-        scoreboard.actors.insert("false bingbot", Row { reasons: [("tier".to_owned(), 8)].into(), ..refused });
-        (scoreboard, OriginTotals { units: 1800, ..OriginTotals::default() })
+        scoreboard.actors.insert("false bingbot", refused);
+        scoreboard
     }
 
     #[test]
     fn clean_run_has_no_failed_checks() {
-        let (scoreboard, served) = clean_run();
-        assert_eq!(failed_checks(&scoreboard, &served), Vec::<String>::new());
-        let text = summary(&scoreboard, &served, &Scrape::default(), ColorMode::Plain);
-        assert!(text.contains("People sent 900 requests; 0 were refused."), "{text}");
-        assert!(text.contains("false bingbot                          10         8   tier"), "{text}");
+        assert_eq!(failed_checks(&clean_run(), 1800), Vec::<String>::new());
+        let text = summary(&clean_run(), 1800, 10, ColorMode::Plain);
+        assert!(text.contains("\n  People sent 900 requests; 0 were refused.\n"), "{text}");
+        assert!(text.contains("\n  false bingbot                          10         8   tier\n"), "{text}");
     }
 
     #[test]
     fn each_failed_check_is_reported() {
-        let (mut scoreboard, mut served) = clean_run();
+        let mut scoreboard = clean_run();
         scoreboard.rows[ClientGroup::People as usize].refused = 1;
-        scoreboard.rows[ClientGroup::Impostors as usize].costly_refused = 5;
+        scoreboard.rows[ClientGroup::Impostors as usize].costly_admitted = 5;
         scoreboard.failed = 2;
-        served.units = LIMIT + 1;
-        assert_eq!(failed_checks(&scoreboard, &served).len(), 4);
-        assert_eq!(failed_checks(&Scoreboard::default(), &OriginTotals::default()), ["people sent no requests"]);
+        assert_eq!(failed_checks(&scoreboard, LIMIT + 1).len(), 4);
+        assert_eq!(failed_checks(&Scoreboard::default(), 0), ["people sent no requests"]);
     }
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write;
 use std::time::Duration;
 use tempfile::TempDir;
-use tidegate::demo::{log, traffic};
+use tidegate::demo::{day, log};
 
 #[test]
 fn explanation_of_log_line_matches_replay() {
@@ -207,7 +207,7 @@ impl ExplainLogFixture {
     fn with_policy(policy: &str, days: u64) -> Self {
         let dir = tempfile::tempdir().expect("temporary directory");
         let fixture = Self { dir, yaml: String::new(), log: String::new() };
-        let lines = |number| log::lines(number, &traffic::generate(1 + number, 0.02)).collect::<String>();
+        let lines = |number| log::lines(number, &day::generate(1 + number, 0.02)).collect::<String>();
         let (yaml, log) = (
             fixture.write_file("tidegate.yaml", policy),
             fixture.write_file("access.log", &(0..days).map(lines).collect::<String>()),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use tidegate::demo::traffic;
+use tidegate::demo::day;
 
 #[test]
 fn proposed_config_passes_check() {
@@ -121,5 +121,5 @@ fn check_output(yaml: &str) -> String {
 }
 
 fn synthetic_log() -> String {
-    tidegate::demo::log::lines(1, &traffic::generate(1, 0.1)).collect()
+    tidegate::demo::log::lines(1, &day::generate(1, 0.1)).collect()
 }

@@ -38,7 +38,7 @@ fn common_server_lines_are_parsed_as_expected() {
 #[test]
 fn synthetic_log_is_read_completely() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let day: Vec<String> = tidegate::demo::log::lines(1, &tidegate::demo::traffic::generate(1, 0.1)).collect();
+    let day: Vec<String> = tidegate::demo::log::lines(1, &tidegate::demo::day::generate(1, 0.1)).collect();
     let mut text = day.concat();
     text.push_str("198.51.100.7 - - [");
     fs::write(dir.path().join("day.log"), text).expect("file is writable");

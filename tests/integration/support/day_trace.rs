@@ -2,17 +2,17 @@
 
 use super::load::LoadRequest;
 use std::time::Duration;
-use tidegate::demo::traffic;
+use tidegate::demo::{day, traffic};
 use tidegate::policy::ClientKind;
 
 /// Generates a day with `scale` times the usual traffic.
 pub fn generate_day(seed: u64, scale: f64) -> Vec<LoadRequest> {
-    traffic::generate(seed, scale).into_iter().map(to_load_request).collect()
+    day::generate(seed, scale).into_iter().map(to_load_request).collect()
 }
 
 /// Like [`generate_day`], with the time of each request, the true kind of its client and the name of its actor.
 pub fn labeled_day(seed: u64, scale: f64) -> impl Iterator<Item = (Duration, LoadRequest, ClientKind, &'static str)> {
-    traffic::generate(seed, scale)
+    day::generate(seed, scale)
         .into_iter()
         .map(|request| (request.at, request.label, request.actor, to_load_request(request)))
         .map(|(at, label, actor, request)| (at, request, label, actor))
