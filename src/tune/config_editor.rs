@@ -1,12 +1,12 @@
 //! Editor of a configuration file: replaces values in the text and keeps order, comments and spelling.
 
 use super::candidate::Candidate;
-use super::diff;
 use super::pacing::PacingChoice;
 use super::space::{SearchSpace, quota_path};
 use crate::config::{Settings, SourceLocation};
 use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
+use similar::{Change, ChangeTag, TextDiff};
 use std::ops::Range;
 
 /// A configuration file that is edited.
@@ -61,7 +61,14 @@ impl<'a> ConfigEditor<'a> {
 
     /// Like [`Self::apply`], but annotates each changed line, in place of a comment that may be wrong now.
     pub(super) fn apply_annotated(&self, space: &SearchSpace, candidate: &Candidate) -> Result<String, EditError> {
-        Ok(diff::map_changed_lines(self.text, &self.apply(space, candidate)?, annotated))
+        let text = self.apply(space, candidate)?;
+        let diff = TextDiff::from_lines(self.text, &text);
+        let line = |change: Change<&str>| match change.tag() {
+            ChangeTag::Equal => change.value().to_owned(),
+            ChangeTag::Insert => annotated(change.value()),
+            ChangeTag::Delete => String::new(),
+        };
+        Ok(diff.iter_all_changes().map(line).collect())
     }
 
     /// Returns the error for a candidate that the edited file does not reproduce.

@@ -9,7 +9,6 @@ mod candidate;
 mod changes;
 mod chart;
 mod config_editor;
-mod diff;
 mod error;
 mod feasibility;
 mod goal;

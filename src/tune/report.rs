@@ -4,7 +4,6 @@
 
 use super::candidate::Candidate;
 use super::config_editor::{percent, threshold_text};
-use super::diff::unified_diff;
 use super::goal::Bound;
 use super::measure::complete_windows;
 use super::pareto::{Objective, ParetoFront};
@@ -15,6 +14,7 @@ use crate::policy::{Rules, Timestamp};
 use crate::replay::report::PolicyReport;
 use crate::replay::serialize;
 use serde::Serialize;
+use similar::TextDiff;
 use std::collections::BTreeMap;
 
 /// Result of a search.
@@ -205,7 +205,10 @@ pub(super) fn report(
         trade_off: outcome
             .front
             .map(|(front, points)| trade_off(tuner, objectives, evaluated, &front, (points, chosen))),
-        patch: unified_diff(&present.name, editor.text(), text),
+        patch: TextDiff::from_lines(editor.text(), text)
+            .unified_diff()
+            .header(&present.name, &present.name)
+            .to_string(),
     }
 }
 
