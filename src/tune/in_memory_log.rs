@@ -4,9 +4,10 @@
 //! depend on earlier responses, so it differs between policies.
 
 use super::error::TuneError;
+use super::log_span::LogSpan;
 use crate::policy::Timestamp;
 use crate::replay::log::{LineError, LinePosition, LogLine, MergedLog, OrderedLine};
-use crate::replay::report::{PolicyReport, WindowReport};
+use crate::replay::report::PolicyReport;
 use crate::replay::{self, Assumptions, Policy, ReplayRequest, Simulator};
 
 /// Requests of a log, in the order of time.
@@ -22,15 +23,6 @@ struct LineIndex {
     position: LinePosition,
     /// End of the line in the text, in bytes.
     end: usize,
-}
-
-/// Time from the first to the last request of a log.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LogSpan {
-    /// Time of the first request.
-    pub(super) first: Timestamp,
-    /// Time of the last request.
-    pub(super) last: Timestamp,
 }
 
 impl InMemoryLog {
@@ -99,21 +91,9 @@ impl InMemoryLog {
     }
 }
 
-impl LogSpan {
-    /// Returns true if the log covers nearly all of a window; the usage of other windows is not representative.
-    pub(super) fn covers(&self, window: &WindowReport) -> bool {
-        let [first, last, start, end] = [self.first, self.last, window.start, window.end].map(Timestamp::seconds);
-        let covered = end.min(last).saturating_sub(start.max(first));
-        covered * 100 >= end.saturating_sub(start) * MIN_COVERAGE_PERCENT
-    }
-}
-
 /// Maximum size of the stored lines, as in the message of [`TuneError::TooLong`]: about four million lines of the
 /// combined format.
 const MAX_BYTES: usize = 1 << 30;
-
-/// Minimum share of a covered window; the first and last minutes of a day are often without requests.
-const MIN_COVERAGE_PERCENT: u64 = 95;
 
 /// Interval of progress callbacks, in lines: at most a hundredth of a second.
 const PROGRESS_INTERVAL_LINES: u64 = 8192;

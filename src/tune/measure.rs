@@ -1,6 +1,6 @@
 //! Measures of a replay that goals refer to.
 
-use super::in_memory_log::LogSpan;
+use super::log_span::LogSpan;
 use crate::policy::Units;
 use crate::replay::report::{ClassReport, HourReport, MIN_REQUESTS_PER_HOUR, PolicyReport, QuotaReport, WindowReport};
 use std::fmt;

@@ -13,6 +13,7 @@ mod error;
 mod feasibility;
 mod goal;
 mod in_memory_log;
+mod log_span;
 mod measure;
 mod pacing;
 mod pareto;
