@@ -1,6 +1,6 @@
 //! Manual corrections of quotas: each is logged (target `audit`), and the last ones are kept for the admin API.
 
-use super::state::amount;
+use super::amount::amount;
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::rfc3339;
 use parking_lot::Mutex;

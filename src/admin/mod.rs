@@ -4,6 +4,7 @@
 //! `admin.token`, every request except `/healthz` and `/readyz` needs `Authorization: Bearer TOKEN` (401 otherwise).
 //! Errors are problem documents (RFC 9457) whose `detail` has one line per error.
 
+mod amount;
 mod api;
 mod auth;
 mod client;

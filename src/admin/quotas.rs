@@ -1,9 +1,10 @@
 //! Quotas of the admin API, and their manual correction.
 
 use super::DynGateway;
+use super::amount::amount;
 use super::corrections::{Actor, Correction, Corrections};
 use super::problem::Problem;
-use super::state::{amount, quota};
+use super::state::quota;
 use crate::engine::QuotaView;
 use crate::policy::Units;
 use axum::Json;

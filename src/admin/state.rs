@@ -1,5 +1,6 @@
 //! State of the gateway as JSON, for `GET /api/v1/state` and the quota endpoints.
 
+use super::amount::amount;
 use super::api::SettingsView;
 use super::corrections::Corrections;
 use super::{DynGateway, ScopeView};
@@ -7,7 +8,7 @@ use crate::engine::{ClassPlan, ClientView, PlanView, QuotaView, ScopeState};
 use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::tier::Share;
 use crate::policy::time::ceil_seconds;
-use crate::policy::{Reason, Timestamp, Units};
+use crate::policy::{Reason, Timestamp};
 use crate::telemetry::rfc3339;
 use axum::Json;
 use axum::extract::State;
@@ -112,14 +113,6 @@ fn class_plan(view: &ClassPlan) -> Value {
         "refill_per_hour": view.refill_per_hour.map(amount),
         "forecast_24h": next_hours,
     })
-}
-
-/// Returns units as a JSON number: `12`, not `12.0`, and `12.25`.
-pub(super) fn amount(units: Units) -> Value {
-    match units.milli() % 1000 {
-        0 => json!(units.floor()),
-        _ => json!(units.as_f64()),
-    }
 }
 
 /// Returns the crawl compliance of one operator. `robots_share`: share of its requests for robots.txt.

@@ -8,6 +8,7 @@ use super::record::{NameResolver, Record, RecordedOutcome};
 use super::status_class::StatusClass;
 use crate::policy::bot_detection::Signal;
 use crate::policy::class::Evidence;
+use crate::policy::throttle::Scope;
 use crate::policy::{ClientKind, Reason, ScopeId};
 
 /// Counters of one worker, or of several added up.
@@ -108,7 +109,7 @@ impl WorkerCounters {
         let Self { slot_index: index, scopes: slots, .. } = self;
         index.reset_for(names.config_number());
         if scopes.is_empty() {
-            each(index.scopes.counters_of(0, slots, || DEFAULT_SCOPE));
+            each(index.scopes.counters_of(0, slots, || Scope::DEFAULT));
         }
         for &scope in scopes {
             each(index.scopes.counters_of(usize::from(scope.0) + 1, slots, || names.scope(scope)));
@@ -277,9 +278,6 @@ impl SlotMap {
 fn add(totals: &mut [u64], more: &[u64]) {
     totals.iter_mut().zip(more).for_each(|(total, more)| *total += more);
 }
-
-/// Scope of routes that name none.
-pub(super) const DEFAULT_SCOPE: &str = "default";
 
 #[cfg(test)]
 mod tests {

@@ -38,6 +38,7 @@ pub use worker::{DECISION_RING_LEN, WorkerTelemetry};
 
 use crate::engine::Admission;
 use crate::policy::crawl_delay::ComplianceView;
+use crate::policy::throttle::Scope;
 use crate::policy::{Rules, Timestamp};
 use exporter::Exporter;
 use metrics::{
@@ -121,7 +122,7 @@ impl Telemetry {
         for class in &rules.classes {
             totals.classes.get_or_insert(&class.name);
         }
-        totals.scopes.get_or_insert(counters::DEFAULT_SCOPE);
+        totals.scopes.get_or_insert(Scope::DEFAULT);
         for scope in &rules.scopes {
             totals.scopes.get_or_insert(&scope.name);
         }

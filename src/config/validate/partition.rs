@@ -1,7 +1,6 @@
 //! Validates the partitioning of scopes: `partition_by` and `max_partitions`.
 
 use super::diagnostics::Diagnostics;
-use super::scopes::DEFAULT_SCOPE;
 use crate::config::raw::partition::{PartitionBy, PartitionSource};
 use crate::config::raw::scopes as raw;
 use crate::policy::route::Route;
@@ -28,7 +27,7 @@ pub(super) fn partitioning(raw: &raw::Scope, name: &str, path: &str, report: &mu
         return None;
     };
     let from_path = format!("{path}.partition_by");
-    if name == DEFAULT_SCOPE {
+    if name == Scope::DEFAULT {
         let message = "the scope default applies to all routes that name no scope";
         report.error(&from_path, message, "use another name, and name it in the routes");
     }

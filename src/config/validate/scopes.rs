@@ -17,9 +17,6 @@ use crate::policy::throttle::{Jitter, QueueConfig, Scope, ThrottleConfig};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Name of the scope that applies to routes without scopes. It always exists.
-pub(super) const DEFAULT_SCOPE: &str = "default";
-
 const MAX_SCOPES: usize = 1000;
 
 /// Default window of backoff and rampup.
@@ -36,7 +33,7 @@ pub(super) fn scopes(raw: &NamedMap<raw::Scope>, report: &mut Diagnostics) -> Ve
     if raw.0.len() > MAX_SCOPES {
         report.error("scopes", format!("found {} scopes, maximum {MAX_SCOPES}", raw.0.len()), "merge some");
     }
-    let mut scopes = vec![Scope::unthrottled(DEFAULT_SCOPE)];
+    let mut scopes = vec![Scope::unthrottled(Scope::DEFAULT)];
     for (name, raw_scope) in &raw.0 {
         let path = format!("scopes.{name}");
         report.check_name(&path, name);
@@ -45,7 +42,7 @@ pub(super) fn scopes(raw: &NamedMap<raw::Scope>, report: &mut Diagnostics) -> Ve
             throttle: throttle(raw_scope, &path, report),
             partitioning: partitioning(raw_scope, name, &path, report),
         };
-        match name == DEFAULT_SCOPE {
+        match name == Scope::DEFAULT {
             true => scopes[0] = scope,
             false => scopes.push(scope),
         }
@@ -108,7 +105,7 @@ pub(super) fn warn_unused(scopes: &[Scope], scope_quotas: &[ScopeQuota], routes:
         let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == index);
         let quota = scope_quotas.iter().find(|entry| entry.scope == scope.name).map(|entry| entry.quota);
         let has_cost = routes.iter().flat_map(|route| &route.costs).any(|(id, _)| Some(*id) == quota);
-        let is_configured = scope.name != DEFAULT_SCOPE || scope.throttle.is_some() || quota.is_some();
+        let is_configured = scope.name != Scope::DEFAULT || scope.throttle.is_some() || quota.is_some();
         if is_configured && !is_named && (scope.throttle.is_some() || !has_cost) {
             report.warning(format!("scopes.{}: unused scope: no route refers to it", scope.name));
         }

@@ -79,6 +79,9 @@ pub struct OriginOutcome {
 }
 
 impl Scope {
+    /// Name of the scope that applies to routes without scopes. It always exists.
+    pub const DEFAULT: &str = "default";
+
     /// Creates a scope that is not throttled.
     pub fn unthrottled(name: &str) -> Self {
         Self { name: name.to_owned(), throttle: None, partitioning: None }
