@@ -286,7 +286,7 @@ impl<'de> MapAccess<'de> for NodeMapAccess<'_> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DeError> {
-        let value = self.value.take().ok_or_else(|| DeError::custom("map value requested before its key"))?;
+        let value = self.value.take().expect("serde requests a value only after its key");
         seed.deserialize(NodeDeserializer(value))
     }
 }

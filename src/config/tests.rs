@@ -935,7 +935,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "log: { access: { path: a, format: combined } }".into(),
-            "2:35: log.access.format: combined is not supported in this version; use json, which can be replayed",
+            "2:35: log.access.format: found \"combined\"; use one of json",
         ),
         (
             "log: { access: file }".into(),

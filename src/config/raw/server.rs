@@ -144,7 +144,7 @@ pub(in crate::config) enum Access {
 pub(in crate::config) struct AccessFile {
     /// File that lines are appended to; it can be reopened with SIGUSR1 or SIGHUP. Required.
     pub path: Option<String>,
-    /// Format of the lines: json, which can be replayed; combined is not supported in this version. Default json.
+    /// Format of the lines: json, which can be replayed. Default json.
     pub format: Format,
 }
 
@@ -159,7 +159,6 @@ impl From<AccessFile> for Access {
 pub(in crate::config) enum Format {
     #[default]
     Json,
-    Combined,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
@@ -224,8 +223,8 @@ pub(in crate::config) struct Limits {
     pub max_requests_per_connection: Option<u32>,
     /// Maximum number of concurrent requests on one HTTP/2 connection, at least 1. Default 100.
     pub http2_max_concurrent_streams: Option<u32>,
-    /// Maximum number of clients whose buckets are kept in memory, at least 1; idle clients are evicted first. A change
-    /// takes effect at the next start. Default 1000000.
+    /// Maximum number of clients whose buckets are kept in memory, at least 1. When they are reached, new clients
+    /// share one bucket per class. A change takes effect at the next start. Default 1000000.
     pub max_tracked_clients: Option<u32>,
     /// Time for requests in flight to finish at shutdown, more than 0. Default 10s.
     pub drain_timeout: Option<Span>,

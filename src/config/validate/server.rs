@@ -224,17 +224,10 @@ pub(super) fn log(raw: &raw_server::Log, state_dir: &Path, report: &mut Diagnost
         None => AccessLog::File { path: state_dir.join(DEFAULT_ACCESS_LOG) },
         Some(raw_server::Access::Off) => AccessLog::Off,
         Some(raw_server::Access::Stdout) => AccessLog::Stdout,
-        Some(raw_server::Access::File(file)) => {
-            let path = file.path.clone().unwrap_or_default();
+        Some(raw_server::Access::File(raw_server::AccessFile { path, format: raw_server::Format::Json })) => {
+            let path = path.clone().unwrap_or_default();
             if path.is_empty() {
                 report.error("log.access.path", "missing", "name a file such as ./state/access.log");
-            }
-            if file.format == raw_server::Format::Combined {
-                report.error(
-                    "log.access.format",
-                    "combined is not supported in this version",
-                    "use json, which can be replayed",
-                );
             }
             AccessLog::File { path: path.into() }
         }
