@@ -115,11 +115,6 @@ impl AddressListFile {
     }
 }
 
-/// Formats a count: `1 network`, `2 networks`.
-pub fn count_text(networks: usize) -> String {
-    if networks == 1 { "1 network".into() } else { format!("{networks} networks") }
-}
-
 impl fmt::Display for AddressListErrors {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0.join("\n"))

@@ -323,6 +323,29 @@ impl Settings {
     pub fn address_list_files(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.address_lists.iter().map(|list| (list.override_file.as_path(), list.location.as_str()))
     }
+
+    /// Returns the keys that differ from those of a gateway started with `running`, and that it applies only after a
+    /// restart.
+    pub fn keys_needing_restart(&self, running: &Settings) -> Vec<&'static str> {
+        let admin = |settings: &Settings| settings.admin.as_ref().map(|admin| (admin.listen, admin.token.clone()));
+        let max_clients = |settings: &Settings| settings.limits.max_tracked_clients;
+        [
+            ("listen", running.listen != self.listen),
+            ("workers", running.workers != self.workers),
+            ("admin", admin(running) != admin(self)),
+            ("state_dir", running.state_dir != self.state_dir),
+            ("ledger", running.ledger != self.ledger),
+            ("operators", running.operators != self.operators),
+            ("verify.dns", running.verify.dns != self.verify.dns),
+            ("verify.refresh_interval", running.verify.refresh_interval != self.verify.refresh_interval),
+            ("log.access", running.log.access != self.log.access),
+            ("log.level", running.log.level != self.log.level),
+            ("limits.max_tracked_clients", max_clients(running) != max_clients(self)),
+        ]
+        .into_iter()
+        .filter_map(|(key, differs)| differs.then_some(key))
+        .collect()
+    }
 }
 
 impl Origin {

@@ -1,6 +1,5 @@
 //! The running gateway as the admin API sees it.
 
-use super::reload::keys_needing_restart;
 use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
 use crate::admin::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
 use crate::engine::{ClientView, QuotaView, UnknownQuota};
@@ -69,7 +68,7 @@ impl GatewayApi for ServiceState {
 
     fn warnings(&self) -> Vec<String> {
         let (mut notes, restart_keys) = self.handle.with_settings(|settings| {
-            let restart_keys = keys_needing_restart(&self.startup_settings, settings);
+            let restart_keys = settings.keys_needing_restart(&self.startup_settings);
             (settings.warnings.clone(), restart_keys)
         });
         notes.extend(

@@ -3,6 +3,7 @@
 use super::ServiceState;
 use crate::clock::Clock;
 use crate::config::Settings;
+use crate::config::describe::BuiltinOperators;
 use crate::config::settings::CrawlerOperator;
 use crate::policy::Proof;
 use crate::telemetry::{VerificationMethod as Counted, VerificationResult};
@@ -23,6 +24,16 @@ pub fn operators(settings: &Settings) -> OperatorTable {
 /// Returns the crawler operators of these settings without DNS verification, for use without a network.
 pub fn without_dns(settings: &Settings) -> OperatorTable {
     OperatorTable::with_overrides(settings.operators.iter().map(operator_override).collect())
+}
+
+/// Returns the names, product tokens and agents of `operators` for a summary of the settings.
+pub fn builtin_operators(operators: &OperatorTable) -> BuiltinOperators<'_> {
+    let with_name = |(text, id)| (text, operators.name(id));
+    BuiltinOperators {
+        names: operators.names().collect(),
+        product_tokens: operators.product_tokens().map(with_name).collect(),
+        signature_agents: operators.signature_agents().map(with_name).collect(),
+    }
 }
 
 /// Returns the task that keeps the range lists up to date. Lists cached on disk are loaded at once.

@@ -1,10 +1,10 @@
 //! Reload of the settings and of changed address lists.
 
-use super::{LEDGER_TIMEOUT, ServiceState};
-use crate::address_list_files::{AddressListFiles, ReloadResult, count_text};
+use super::{LEDGER_TIMEOUT, ServiceState, crawlers};
+use crate::address_list_files::{AddressListFiles, ReloadResult};
 use crate::admin::SettingsView;
-use crate::cli::check;
-use crate::config::Settings;
+use crate::config::{Settings, describe};
+use crate::verify::OperatorTable;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -21,8 +21,10 @@ impl ServiceState {
             self.settings.lock().last_reload_error = Some((self.handle.now(), errors.clone()));
         })?;
         let lists = new_files.lists();
-        let mut summary = check::summary(&settings, lists.network_counts());
-        let restart_keys = keys_needing_restart(&self.startup_settings, &settings);
+        let builtin = OperatorTable::builtin();
+        let builtin = crawlers::builtin_operators(&builtin);
+        let mut summary = describe::summary(&settings, lists.network_counts(), &builtin);
+        let restart_keys = settings.keys_needing_restart(&self.startup_settings);
         for key in &restart_keys {
             summary.push_str(&format!("{key}: takes effect at the next start\n"));
         }
@@ -71,7 +73,11 @@ impl ServiceState {
         if let Some(lists) = lists {
             let names = self.handle.with_settings(|settings| settings.rules.address_list_names.clone());
             for index in changed {
-                info!("Address list {} changed: loaded {}", names[index], count_text(lists.network_counts()[index]));
+                info!(
+                    "Address list {} changed: loaded {}",
+                    names[index],
+                    describe::network_count(lists.network_counts()[index])
+                );
             }
             self.handle.replace_lists(lists);
         }
@@ -85,26 +91,4 @@ impl ServiceState {
         let names = self.handle.with_settings(|settings| settings.rules.address_list_names.clone());
         names.into_iter().zip(files.states()).map(|(name, (networks, error))| (name, networks, error))
     }
-}
-
-/// Returns the changed keys that a running gateway cannot apply.
-pub(super) fn keys_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
-    let admin = |settings: &Settings| settings.admin.as_ref().map(|admin| (admin.listen, admin.token.clone()));
-    let max_clients = |settings: &Settings| settings.limits.max_tracked_clients;
-    [
-        ("listen", old.listen != new.listen),
-        ("workers", old.workers != new.workers),
-        ("admin", admin(old) != admin(new)),
-        ("state_dir", old.state_dir != new.state_dir),
-        ("ledger", old.ledger != new.ledger),
-        ("operators", old.operators != new.operators),
-        ("verify.dns", old.verify.dns != new.verify.dns),
-        ("verify.refresh_interval", old.verify.refresh_interval != new.verify.refresh_interval),
-        ("log.access", old.log.access != new.log.access),
-        ("log.level", old.log.level != new.log.level),
-        ("limits.max_tracked_clients", max_clients(old) != max_clients(new)),
-    ]
-    .into_iter()
-    .filter_map(|(key, differs)| differs.then_some(key))
-    .collect()
 }

@@ -55,6 +55,25 @@ const MODULES: &[(&str, &[&str])] = &[
         ],
     ),
     ("admin", &["policy", "explain", "engine", "config", "telemetry", "gateway", "clock"]),
+    (
+        "service",
+        &[
+            "policy",
+            "engine",
+            "ledger",
+            "user_agents",
+            "verify",
+            "config",
+            "clock",
+            "demand_store",
+            "address_list_files",
+            "telemetry",
+            "gateway",
+            "replay",
+            "explain",
+            "admin",
+        ],
+    ),
 ];
 
 /// Crates that a module may use. Modules that are not listed may use any crate.

@@ -1,12 +1,12 @@
 //! Tests of the summary.
 
-use super::classes::conditions;
-use super::scopes::scope;
 use super::*;
-use crate::policy::window::Window;
-use std::time::Duration;
 
 const OPERATORS: [&str; 3] = ["googlebot", "bingbot", "applebot"];
+
+fn summary(settings: &Settings) -> String {
+    describe::summary(settings, &[], &crawlers::builtin_operators(&OperatorTable::builtin()))
+}
 
 #[test]
 fn summary_describes_the_example_config() {
@@ -58,7 +58,7 @@ fn summary_shows_cost_header_sync_and_exhaustion() {
     let yaml = "origin: { url: 'http://a' }\nquotas:\n  api:\n    limit: 1\n    window: { fixed: 30s }\n    cost_header: X-Cost\n    sync_from:\n      \
         remaining_header: X-Left\n      reset_header: X-Reset\n      exhausted: { statuses: [429, 403], contains: spent }";
     let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &OPERATORS).expect("valid settings");
-    let shown = summary(&settings, &[]);
+    let shown = summary(&settings);
     let lines = "  api: 1 units, every 30s\n    actual cost from x-cost\n    \
         remaining units from x-left, renewal from x-reset\n    \
         exhausted on status 429 or 403 with \"spent\"\n";
@@ -71,33 +71,11 @@ fn class_without_tiers_is_not_shown_as_guarded() {
                  tiers: { a: [{ above: 50%, shed: 100% }] } } }";
     let summary_of = |rules: &str| {
         let yaml = format!("origin: {{ url: 'http://a' }}\nbot_detection: {{ enabled: false }}\n{rules}");
-        summary(&config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("valid settings"), &[])
+        summary(&config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("valid settings"))
     };
     let (shed, unshed) = (summary_of(rules), summary_of(&rules.replace("tiers: { a: ", "tiers: { other: ")));
     assert!(shed.contains("  a: googlebot; priority 0; crawler guard: one"), "{shed}");
     assert!(unshed.contains("  a: googlebot; priority 0\n") && unshed.contains("\nbot detection: off\n"), "{unshed}");
-}
-
-#[test]
-fn summary_describes_scope_limits() {
-    let describe = |keys: &str| {
-        let yaml = format!("origin: {{ url: 'http://a' }}\nscopes: {{ default: {{ {keys} }} }}");
-        let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("valid settings");
-        scope(&settings.rules.scopes[0]).expect("a throttled scope")
-    };
-    for (keys, expected) in [
-        ("concurrency: 2, queue: { max_wait: 0s }", "default: concurrency 2; no queue"),
-        (
-            "delay: 1s, backoff: {}, rampup: {}",
-            "default: delay 100ms to 10s by overloads, initially 1s, backs off 1s to 5m on overload; queue of 256 for up to 2s",
-        ),
-        (
-            "concurrency: 4, backoff: {}, rampup: {}",
-            "default: concurrency 1 to 40 by overloads, initially 4, backs off 1s to 5m on overload; queue of 256 for up to 2s",
-        ),
-    ] {
-        assert_eq!(describe(keys), expected);
-    }
 }
 
 #[test]
@@ -113,21 +91,7 @@ fn bucket_summary_starts_with_its_key_source() {
             format!("origin: {{ url: 'http://a' }}\nclasses: [{{ name: a, bucket: {{ rate: 1/s, key: {key} }} }}]");
         let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("valid settings");
         let line = format!("  a: all other clients; priority 0; bucket {expected}: burst 1, refill 1 per 1s\n");
-        assert!(summary(&settings, &[]).contains(&line), "{}", summary(&settings, &[]));
-    }
-}
-
-#[test]
-fn api_keys_are_counted() {
-    for (values, expected) in [
-        ("a-key-that-is-long", "with the API key in the header x-api-key"),
-        ("[a-key-that-is-long, another-that-is-long]", "with one of 2 API keys in the header x-api-key"),
-    ] {
-        let yaml = format!(
-            "origin: {{ url: 'http://a' }}\nclasses: [{{ name: a, when: {{ api_key: {{ header: X-Api-Key, value: {values} }} }} }}]"
-        );
-        let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("valid settings");
-        assert_eq!(conditions(&settings.rules.classes[0].matcher, &[], &[]), expected);
+        assert!(summary(&settings).contains(&line), "{}", summary(&settings));
     }
 }
 
@@ -138,7 +102,7 @@ fn summary_lists_configured_operators() {
                 googlebot: { exhaustive: [] }\n  bingbot: {}\n  nobody: {}\n  \
                 mine: { product_tokens: [GPTBot, MineBot], signature_agents: [https://chatgpt.com, https://b.example] }";
     let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &OPERATORS);
-    let shown = summary(&settings.unwrap_or_else(|errors| panic!("{errors}")), &[]);
+    let shown = summary(&settings.unwrap_or_else(|errors| panic!("{errors}")));
     for line in [
         "crawlers: no range list is fetched; DNS through 127.0.0.1:53; signatures off",
         "operators, added or changed: 5",
@@ -210,7 +174,7 @@ fn auto_crawl_delay_shows_an_insufficient_budget() {
              routes: [{{ match: /**, cost: {{ api: 1 }} }}]"
         );
         let settings = config::load(Path::new("gate.yaml"), &text, &[], &[], &OPERATORS);
-        let summary = summary(&settings.unwrap_or_else(|errors| panic!("{errors}")), &[]);
+        let summary = summary(&settings.unwrap_or_else(|errors| panic!("{errors}")));
         let line = format!("  crawl delay of unknown bots: auto, initially {expected}");
         assert!(summary.lines().any(|shown_line| shown_line == line), "no line {line:?} in\n{summary}");
     }
@@ -222,7 +186,7 @@ fn route_summary_shows_non_default_spelling() {
                 - { match: /a, method: GET, cost: { api: 1 } }\n  - { match: /b, case: exact, trailing_slash: exact, cost: { api: 1 } }\n  \
                 - { match: /c, case: ignore }\n  - { match: /d }\n";
     let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &OPERATORS);
-    let shown = summary(&settings.unwrap_or_else(|errors| panic!("{errors}")), &[]);
+    let shown = summary(&settings.unwrap_or_else(|errors| panic!("{errors}")));
     for line in [
         "  /a [GET HEAD]: 1 of api; in default",
         "  /b [case: exact trailing_slash: exact]: 1 of api; in default",
@@ -245,22 +209,13 @@ fn crawl_delay_of_a_class_is_one_line() {
     let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &names);
     let mut settings = settings.unwrap_or_else(|errors| panic!("{errors}"));
     settings.warnings.extend(robots_override_warning(&settings));
-    let shown = summary(&settings, &[]);
+    let shown = summary(&settings);
     let lines = "robots.txt: no/such.txt\n  crawl delay of bot-0, bot-1: 5s\n  \
                  crawl delay of the 5 operators of class many: 10s\n  \
                  crawl delay of unknown bots: 10s\n\
                  crawl policy: at /.well-known/crawl-policy, with units, contact mailto:a@b.example\n";
     assert!(shown.contains(lines), "{shown}");
     assert!(shown.contains("  robots.override_file: no/such.txt cannot be read: "), "{shown}");
-}
-
-#[test]
-fn every_window_kind_has_a_description() {
-    let describe = |window: &Window| super::quotas::window(window);
-    let day = Duration::from_secs(86_400);
-    assert_eq!(describe(&Window::Fixed { length: day }), "every 1d");
-    assert_eq!(describe(&Window::FirstUse { length: day }), "for 1d from the first use");
-    assert_eq!(describe(&Window::Sliding { length: day, sub_windows: 60 }), "in any span of 1d");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Summary lines of crawler verification, operators, robots.txt and the crawl policy.
 
+use super::BuiltinOperators;
 use super::format::duration;
 use crate::config::Settings;
-use crate::config::settings::{CrawlPolicy, CrawlerOperator, RangeFile, Robots, Signatures, Verify};
+use crate::config::settings::{CrawlPolicy, CrawlerOperator, Robots, Signatures, Verify};
 use crate::policy::class::Class;
 use crate::policy::crawl_delay::{self, CrawlBudget, CrawlDelay, CrawlDelays};
 use crate::policy::decide::CRAWL_POLICY_PATH;
-use crate::policy::{ClassId, ClientKind, OperatorId, ProofMethod, Units};
-use crate::verify::{self, OperatorTable};
+use crate::policy::{ClassId, ClientKind, ProofMethod, Units};
 use std::time::Duration;
 
 pub(super) fn verify(verify: &Verify) -> String {
@@ -36,49 +36,15 @@ pub(super) fn verify(verify: &Verify) -> String {
     format!("{lists}; {dns}; {signatures}")
 }
 
-/// Returns a warning for each unusable range file. The gateway starts without such a file and loads it once it is
-/// valid.
-pub(super) fn range_file_warnings(settings: &Settings) -> Vec<String> {
-    let warning = |RangeFile { override_file: file, location: named_at, .. }: &RangeFile| {
-        let error = verify::validate_file(file)?;
-        Some(format!("{named_at}: {} cannot be used: {error}; it verifies no client until it can", file.display()))
-    };
-    settings.range_files.iter().filter_map(warning).collect()
-}
-
-/// Returns a warning for each built-in product token that the file moves to another operator. The genuine crawlers of
-/// the previous operator then fail verification.
-pub(super) fn reassigned_tokens(settings: &Settings) -> Vec<String> {
-    let builtin = OperatorTable::builtin();
-    let mut warnings = Vec::new();
-    for (token, previous) in builtin.product_tokens() {
-        let previous = builtin.name(previous);
-        let claims_token = |operator: &&CrawlerOperator| {
-            operator.name != previous
-                && operator.product_tokens.iter().flatten().any(|claimed| claimed.eq_ignore_ascii_case(token))
-        };
-        let Some(new_operator) = settings.operators.iter().find(claims_token) else { continue };
-        let is_exhaustive = new_operator.exhaustive.as_ref().is_some_and(|complete| !complete.is_empty());
-        let consequence = if is_exhaustive { "impostors" } else { "declared bots" };
-        warnings.push(format!(
-            "operators.{name}.product_tokens: {token} moves from {previous} to {name}, so genuine crawlers of {previous} are {consequence}, \
-             unless the ranges, dns_names or signature_agents of {name} verify them",
-            name = new_operator.name
-        ));
-    }
-    warnings
-}
-
 /// Returns the summary line of an operator of the file. Product tokens and agents that it takes from a built-in
 /// operator are marked.
-pub(super) fn operator(operator: &CrawlerOperator, builtin: &OperatorTable) -> String {
+pub(super) fn operator(operator: &CrawlerOperator, builtin: &BuiltinOperators<'_>) -> String {
     let mut parts = Vec::new();
-    let annotate = |list: &Option<Vec<String>>, from: &mut dyn Iterator<Item = (&str, OperatorId)>| {
-        let existing: Vec<(String, &str)> = from.map(|(text, id)| (text.to_owned(), builtin.name(id))).collect();
+    let annotate = |list: &Option<Vec<String>>, builtin: &[(&str, &str)]| {
         let mark_reassigned = |text: &String| {
             let is_reassigned =
-                |(known, name): &&(String, &str)| known.eq_ignore_ascii_case(text) && *name != operator.name;
-            existing.iter().find(is_reassigned).map_or(text.clone(), |(_, name)| format!("{text} (no longer {name})"))
+                |(known, name): &&(&str, &str)| known.eq_ignore_ascii_case(text) && *name != operator.name;
+            builtin.iter().find(is_reassigned).map_or(text.clone(), |(_, name)| format!("{text} (no longer {name})"))
         };
         list.as_ref().map(|list| list.iter().map(mark_reassigned).collect::<Vec<String>>())
     };
@@ -87,7 +53,7 @@ pub(super) fn operator(operator: &CrawlerOperator, builtin: &OperatorTable) -> S
             parts.push(format!("{label} {}", if list.is_empty() { "none".into() } else { list.join(", ") }));
         }
     };
-    add("product tokens", annotate(&operator.product_tokens, &mut builtin.product_tokens()));
+    add("product tokens", annotate(&operator.product_tokens, &builtin.product_tokens));
     add("ranges", operator.ranges.clone());
     add("DNS names", operator.dns_names.as_ref().map(|names| names.iter().map(ToString::to_string).collect()));
     let method_name = |method: &ProofMethod| match method {
@@ -98,8 +64,8 @@ pub(super) fn operator(operator: &CrawlerOperator, builtin: &OperatorTable) -> S
         Some(methods) if methods.is_empty() => add("impostors", Some(Vec::new())),
         methods => add("exhaustive", methods),
     }
-    add("signature agents", annotate(&operator.signature_agents, &mut builtin.signature_agents()));
-    let is_built_in = || builtin.names().any(|name| name == operator.name);
+    add("signature agents", annotate(&operator.signature_agents, &builtin.signature_agents));
+    let is_built_in = || builtin.names.contains(&operator.name.as_str());
     let parts = match parts.is_empty() {
         false => parts.join("; "),
         true if is_built_in() => "as built in".into(),
