@@ -11,6 +11,8 @@ mod class;
 mod environment;
 mod evidence;
 mod explanation;
+#[cfg(test)]
+mod fixture;
 mod from_log;
 mod from_replay;
 mod hypothetical;

@@ -125,7 +125,8 @@ fn with_plan(
     let mut step = step.with_number("planned", plan.planned.as_f64()).with_number("earmarked", plan.earmarked.as_f64());
     let current = class_plan
         .and_then(|class_plan| Some((class_plan.admit_share?, class_plan.tokens?, class_plan.refill_per_hour?)));
-    let replayed = allowance.map(|allowance| {
+    // Without a replay, the allowance is only an assumption about the history.
+    let replayed = allowance.filter(|_| input.replayed.is_some()).map(|allowance| {
         let tokens = allowance.bucket.refilled(&allowance.rate, input.now);
         (allowance.rate.share, tokens.balance(), allowance.rate.refill_per_hour)
     });
@@ -144,4 +145,34 @@ fn with_plan(
         evidence.push("not enforced (enforce: false)".to_owned());
     }
     step.with_evidence(evidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{PolicyFixture, step};
+    use super::*;
+    use serde_json::json;
+
+    const PACED: &str = r#"
+quotas:
+  api:
+    limit: 100
+    window: { calendar: day, zone: UTC }
+    pacing: { mode: even, burst: 5%, weights: { bot: 1 } }
+    tiers: { bot: [ { above: 20%, shed: 50% } ] }
+classes: [ { name: bot, when: { kind: declared_bot } } ]
+routes: [ { match: "/item/*", cost: { api: 1 } } ]
+"#;
+
+    #[test]
+    fn logged_tier_refusal_shows_the_current_plan() {
+        let policy = PolicyFixture::new(PACED);
+        let refused = json!({"verdict": "refused", "reason": "tier", "tier": 1, "used": {"api": 61}, "status": 429});
+        let quotas = policy.quotas();
+        let pacing = step(&policy.logged(refused).with_quotas(&quotas), Stage::Pacing);
+        assert_eq!(pacing.finding, StepResult::Skipped);
+        assert_eq!((&pacing.numbers["admit_share"], &pacing.numbers["tokens"]), (&json!(1.0), &json!(4.0)));
+        let current = "requests of the class are admitted while tokens last: its pacing bucket holds 4 and gains";
+        assert!(pacing.evidence.iter().any(|entry| entry.starts_with(current)), "{pacing:?}");
+    }
 }
