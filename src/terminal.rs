@@ -1,5 +1,7 @@
 //! Formatting for the terminal: numbers, durations, bars, columns, and colors if the terminal supports them.
 
+use std::fmt;
+
 /// Use of terminal colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColorMode {
@@ -45,9 +47,10 @@ pub fn group_digits(number: u64) -> String {
 }
 
 /// Adds thousands separators to a decimal number, such as `12,345.25`.
-pub fn decimal(digits: &str) -> String {
+pub fn decimal(number: impl fmt::Display) -> String {
+    let digits = number.to_string();
     let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
-    whole.parse().map_or_else(|_| digits.to_owned(), |whole| group_digits(whole) + fraction)
+    whole.parse().map_or_else(|_| digits.clone(), |whole| group_digits(whole) + fraction)
 }
 
 /// Draws a bar that is full at 1. `marks`, in percent, are visible inside and outside the filled part.

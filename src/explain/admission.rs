@@ -104,8 +104,8 @@ fn tier(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, mut snapshots: 
     let message = match tiers_inactive && tier == 0 && !snapshot.taken.is_zero() {
         true => format!(
             "{} of {} used; tiers are inactive unless the class is ahead of its plan",
-            amount(snapshot.taken),
-            amount(quota.limit)
+            decimal(snapshot.taken),
+            decimal(quota.limit)
         ),
         false => tier_text(tiers, tier, snapshot.taken, quota.limit),
     };
@@ -128,23 +128,23 @@ fn guard(snapshot: &QuotaSnapshot<'_>, share: Share) -> Option<String> {
 
 /// Returns the usage and the current tier of a class, in words.
 fn tier_text(tiers: &TierSet, tier: u8, taken: Units, limit: Units) -> String {
-    let used = format!("{} of {} used", amount(taken), amount(limit));
+    let used = format!("{} of {} used", decimal(taken), decimal(limit));
     let Some(index) = usize::from(tier).checked_sub(1) else {
         let first = tiers.tiers().first().map_or(Units::ZERO, |step| step.threshold);
-        return format!("{used}; the first tier begins at {}", amount(first));
+        return format!("{used}; the first tier begins at {}", decimal(first));
     };
     let Some(step) = tiers.tiers().get(index) else { return used };
     let refused = match step.shed_share {
         Share::ALL => "everything is".to_owned(),
-        share => format!("{}% are", percent(share)),
+        share => format!("{share} are"),
     };
-    format!("{used}: tier {tier}, in which {refused} refused, begins at {}", amount(step.threshold))
+    format!("{used}: tier {tier}, in which {refused} refused, begins at {}", decimal(step.threshold))
 }
 
 fn remaining_step(input: &ExplainInput<'_>, snapshot: &QuotaSnapshot<'_>) -> Step {
     let quota = snapshot.quota;
     let left = snapshot.limit.saturating_sub(snapshot.taken);
-    let amounts = format!("{} remaining, {} requested", amount(left), amount(snapshot.cost));
+    let amounts = format!("{} remaining, {} requested", decimal(left), decimal(snapshot.cost));
     let (result, message) = match decide::check_remaining(snapshot, input.now) {
         Ok(()) => (StepResult::Passed, amounts),
         Err((Reason::Ledger, _)) => {
@@ -159,12 +159,4 @@ fn remaining_step(input: &ExplainInput<'_>, snapshot: &QuotaSnapshot<'_>) -> Ste
         .with_number("remaining", left.as_f64())
         .with_number("cost", snapshot.cost.as_f64())
         .with_number("resets_at", rfc3339(snapshot.resets_at))
-}
-
-pub(super) fn amount(units: Units) -> String {
-    decimal(&units.to_string())
-}
-
-pub(super) fn percent(share: Share) -> String {
-    Units::from_milli(u64::from(share.millionths()) / 10).to_string()
 }

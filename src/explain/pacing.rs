@@ -1,6 +1,6 @@
 //! Step of the pacing plan of a quota.
 
-use super::admission::{amount, percent, refused_result};
+use super::admission::refused_result;
 use super::assessment::Assessment;
 use super::input::ExplainInput;
 use super::step::{Stage, Step, StepResult};
@@ -10,6 +10,7 @@ use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
 use crate::policy::pacing::bucket::PacingAllowance;
 use crate::policy::pacing::{Pacing, PacingRole};
 use crate::policy::tier::Share;
+use crate::terminal::decimal;
 
 /// Returns the step of a quota's pacing plan; `None` without pacing. `snapshots` lists its possible usages.
 pub(super) fn step(
@@ -84,10 +85,10 @@ fn plan_result(
         ),
         Err(_) => {
             let available = snapshot.plan.and_then(|plan| plan.allowance).map(|allowance| allowance.bucket.balance());
-            let available = amount(available.unwrap_or_default());
+            let available = decimal(available.unwrap_or_default());
             (
                 refused_result(enforced),
-                format!("{class} is ahead of its plan: {} requested, {available} available", amount(initial.cost)),
+                format!("{class} is ahead of its plan: {} requested, {available} available", decimal(initial.cost)),
             )
         }
     }
@@ -116,7 +117,7 @@ fn with_plan(
     (plan, class_plan): (&PlanView, Option<&ClassPlan>),
     allowance: Option<PacingAllowance>,
 ) -> Step {
-    let (planned, earmarked) = (amount(plan.planned), amount(plan.earmarked));
+    let (planned, earmarked) = (decimal(plan.planned), decimal(plan.earmarked));
     let mut evidence = vec![match input.replayed {
         Some(_) => format!("the plan would have used {planned} units of the window by then"),
         None => format!("the current plan would have used {planned} units of the window by now"),
@@ -131,10 +132,11 @@ fn with_plan(
         (allowance.rate.share, tokens.balance(), allowance.rate.refill_per_hour)
     });
     if let Some((share, tokens, per_hour)) = replayed.or(current) {
-        let tokens_text = format!("its pacing bucket holds {} and gains {} an hour", amount(tokens), amount(per_hour));
+        let tokens_text =
+            format!("its pacing bucket holds {} and gains {} an hour", decimal(tokens), decimal(per_hour));
         evidence.push(match share {
             Share::ALL => format!("requests of the class are admitted while tokens last: {tokens_text}"),
-            share => format!("{}% of the requests of its class are admitted; {tokens_text}", percent(share)),
+            share => format!("{share} of the requests of its class are admitted; {tokens_text}"),
         });
         step = step
             .with_number("admit_share", share.ratio())

@@ -1,6 +1,5 @@
 //! Finds remedies: the decision is repeated with one change, and changes that admit the request are returned.
 
-use super::admission::{amount, percent};
 use super::assessment::Assessment;
 use super::class::any_of;
 use super::input::{ClientAttributes, ExplainInput, History};
@@ -12,6 +11,7 @@ use crate::policy::tier::Share;
 use crate::policy::time::ceil_seconds;
 use crate::policy::{ClassId, OperatorId, Proof, ProofMethod, Reason, Refusal, Signature, Timestamp, Units, Verdict};
 use crate::telemetry::rfc3339;
+use crate::terminal::decimal;
 use serde_json::Map;
 use std::iter;
 
@@ -80,8 +80,8 @@ fn lower_usage(input: &ExplainInput<'_>) -> Option<Remedy> {
         let max_used = max_taken(taken, |taken| quota_admits(input, class, input.with_taken(*snapshot, taken)))?;
         messages.push(format!(
             "{} units of {quota} fewer used: {} at most",
-            amount(taken.saturating_sub(max_used)),
-            amount(max_used)
+            decimal(taken.saturating_sub(max_used)),
+            decimal(max_used)
         ));
         used_at_most.insert(quota.clone(), max_used.as_f64().into());
         *snapshot = input.with_taken(*snapshot, max_used);
@@ -136,10 +136,7 @@ fn other_position(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Opti
         ..input.clone()
     };
     AdmitExtent::for_class(&next_admitted, class)?;
-    let message = format!(
-        "another position among the requests of its class, of which {}% are admitted now",
-        percent(admit_share)
-    );
+    let message = format!("another position among the requests of its class, of which {admit_share} are admitted now");
     Some(Remedy::new(ChangeKind::Position, message).with_number("admit_share", admit_share.ratio()))
 }
 
@@ -226,7 +223,7 @@ fn lower_cost(input: &ExplainInput<'_>) -> Option<Remedy> {
     let cheaper = ExplainInput { quota_snapshots: vec![QuotaSnapshot { cost: left, ..*snapshot }], ..input.clone() };
     let caveat = AdmitExtent::for_class(&cheaper, class)?.caveat();
     let quota = &snapshot.quota.name;
-    let message = format!("a cost of {} of {quota} at most{caveat}", amount(left));
+    let message = format!("a cost of {} of {quota} at most{caveat}", decimal(left));
     Some(Remedy::new(ChangeKind::Cost, message).with_number("cost_at_most", left.as_f64()))
 }
 

@@ -1,6 +1,5 @@
 //! Response to the client.
 
-use super::admission::percent;
 use super::assessment::{AssessedVerdict, Assessment};
 use super::explanation::{self, ResponseSummary};
 use super::input::ExplainInput;
@@ -77,10 +76,7 @@ fn dependencies(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<St
         let share =
             snapshot.quota.tiers_for(class).map_or(Share::NONE, |tiers| tiers.shed_share(snapshot.shedding.tier));
         if share > Share::NONE && share < Share::ALL {
-            dependencies.push(format!(
-                "its position among the requests of its class: {}% are refused for {quota}",
-                percent(share)
-            ));
+            dependencies.push(format!("its position among the requests of its class: {share} are refused for {quota}"));
         }
         let pacing = snapshot.quota.enforced_pacing().filter(|pacing| pacing.is_paced(class));
         if pacing.is_some() && assessment.refusal().is_some_and(|refusal| refusal.reason == Reason::Pacing) {

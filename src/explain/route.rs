@@ -31,5 +31,5 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
 }
 
 fn cost(snapshot: &QuotaSnapshot<'_>) -> String {
-    format!("{} of {}", decimal(&snapshot.cost.to_string()), snapshot.quota.name)
+    format!("{} of {}", decimal(snapshot.cost), snapshot.quota.name)
 }

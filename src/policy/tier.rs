@@ -4,6 +4,7 @@
 //! (error diffusion). Any run of n requests has n times the share refused, within one request.
 
 use super::units::Units;
+use std::fmt;
 
 /// A share of requests, in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +45,13 @@ impl Share {
     /// Returns the share as a ratio, 0 to 1.
     pub fn ratio(self) -> f64 {
         f64::from(self.0) / f64::from(Self::ALL.0)
+    }
+}
+
+impl fmt::Display for Share {
+    /// Writes the share in percent, as in `12.5%`.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}%", Units::from_milli(u64::from(self.0) / 10))
     }
 }
 

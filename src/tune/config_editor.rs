@@ -94,7 +94,7 @@ impl<'a> ConfigEditor<'a> {
                 );
             }
             if tier.shed_share != present_tier.shed_share {
-                edits.push(self.replace_scalar(&format!("{path}[{index}].shed"), percent(tier.shed_share))?);
+                edits.push(self.replace_scalar(&format!("{path}[{index}].shed"), tier.shed_share.to_string())?);
             }
         }
         if tiers.len() != present.len() {
@@ -252,7 +252,7 @@ fn comment_start(line: &str) -> Option<usize> {
 
 /// Returns the text of a tier that is added after the last one.
 fn new_tier_text(tier: &Tier, limit: Units, is_block: bool, indent: usize) -> String {
-    let tier = format!("{{ above: {}, shed: {} }}", threshold_text(tier.threshold, limit), percent(tier.shed_share));
+    let tier = format!("{{ above: {}, shed: {} }}", threshold_text(tier.threshold, limit), tier.shed_share);
     match is_block {
         true => format!("\n{}- {tier}", " ".repeat(indent)),
         false => format!(", {tier}"),
@@ -263,12 +263,7 @@ fn new_tier_text(tier: &Tier, limit: Units, is_block: bool, indent: usize) -> St
 pub(super) fn threshold_text(units: Units, limit: Units) -> String {
     let ten_thousandths = u128::from(units.milli()) * 10_000 / u128::from(limit.milli().max(1));
     let share = Share::from_millionths(u32::try_from(ten_thousandths * 100).unwrap_or(u32::MAX));
-    if share.of_units(limit) == units { percent(share) } else { units.to_string() }
-}
-
-/// Formats a share as in the file.
-pub(super) fn percent(share: Share) -> String {
-    format!("{}%", Units::from_milli(u64::from(share.millionths()) / 10))
+    if share.of_units(limit) == units { share.to_string() } else { units.to_string() }
 }
 
 /// Annotation of changed lines.

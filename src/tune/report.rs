@@ -3,7 +3,7 @@
 //! Values are in percent for a share, else counts or units; null if there was nothing to measure.
 
 use super::candidate::Candidate;
-use super::config_editor::{percent, threshold_text};
+use super::config_editor::threshold_text;
 use super::goal::Bound;
 use super::measure::complete_windows;
 use super::pareto::{Objective, ParetoFront};
@@ -255,7 +255,7 @@ fn format_pacing(candidate: &Candidate, space: &SearchSpace, rules: &Rules) -> S
 /// Formats the tiers of each class.
 fn format_tiers(candidate: &Candidate, space: &SearchSpace) -> Vec<Vec<String>> {
     let tier = |tier: &crate::policy::tier::Tier| {
-        format!("{}:{}", threshold_text(tier.threshold, space.limit()), percent(tier.shed_share))
+        format!("{}:{}", threshold_text(tier.threshold, space.limit()), tier.shed_share)
     };
     candidate.tier_sets.iter().map(|tiers| tiers.iter().map(tier).collect()).collect()
 }

@@ -42,8 +42,7 @@ pub(super) fn remedies(
         let larger = Units::from_milli(limit.milli().saturating_mul(percent) / 100);
         let Some(settings) = key.and_then(|key| with_limit(file, key, larger)) else { break };
         if admits(log, &policy.with_settings(settings))? {
-            let message =
-                format!("a limit of {} units for {name} instead of {}", format_units(larger), format_units(limit));
+            let message = format!("a limit of {} units for {name} instead of {}", decimal(larger), decimal(limit));
             remedies.push(Remedy::new(ChangeKind::Limit, message).with_number("limit", larger.as_f64()));
             break;
         }
@@ -91,10 +90,6 @@ fn with_weight(
     let mut settings = settings.clone();
     settings.rules = Arc::new(rules);
     Some((settings, from, to))
-}
-
-fn format_units(units: Units) -> String {
-    decimal(&units.to_string())
 }
 
 /// Limits to try, in percent of the configured one. Few values, because each costs one replay.

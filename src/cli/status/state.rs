@@ -169,7 +169,7 @@ impl Default for Amount {
 impl fmt::Display for Amount {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.units() {
-            Some(units) => out.pad(&decimal(&units.to_string())),
+            Some(units) => out.pad(&decimal(units)),
             None => out.pad(&self.0.to_string()),
         }
     }
