@@ -15,15 +15,14 @@ use super::status::View;
 use super::{CommandError, load_policy, print};
 use crate::clock::Clock;
 use crate::explain::{Environment, Explanation, explain};
-use crate::replay::Policy;
 use crate::service::crawlers;
 use clap::Args;
 use http::Method;
 use jiff::tz::TimeZone;
 use std::net::IpAddr;
-use std::path::Path;
 use std::process::ExitCode;
 
+use from_log::LogReplay;
 use target::ExplainTarget;
 
 /// Arguments of `tidegate explain`.
@@ -92,23 +91,26 @@ fn explanation(args: &ExplainArgs) -> Result<Explanation, CommandError> {
             };
             serde_json::from_str(&body).map_err(|error| CommandError::Failed(describe(error)))
         }
-        ExplainTarget::Line(line) => from_log::explanation(args, &line),
-        ExplainTarget::Hypothetical(url) => with_environment(&args.admin.file.path()?, |environment| {
-            let request = target::hypothetical(args, url, environment, Clock::system().now(), &TimeZone::system())?;
-            request.into_input(environment).map(|input| explain(&input)).map_err(|error| error.to_string())
-        }),
+        ExplainTarget::Line(line) => {
+            let file = args.admin.file.path()?;
+            let policy = load_policy::read(&file, crawlers::without_dns).map_err(CommandError::Usage)?;
+            target::parse_used_options(args, Environment::from(&policy)).map_err(CommandError::Usage)?;
+            line.check().map_err(CommandError::Usage)?;
+            let log = LogReplay { args, line: &line };
+            let mut explanation = log.explain_with(&policy)?;
+            explanation.remedies.extend(what_if::remedies(&log, &file, &policy, &explanation)?);
+            Ok(explanation)
+        }
+        ExplainTarget::Hypothetical(url) => {
+            let policy =
+                load_policy::read(&args.admin.file.path()?, crawlers::operators).map_err(CommandError::Usage)?;
+            let environment = Environment::from(&policy);
+            let request = target::hypothetical(args, url, environment, Clock::system().now(), &TimeZone::system())
+                .map_err(CommandError::Usage)?;
+            let input = request.into_input(environment).map_err(|error| CommandError::Usage(error.to_string()))?;
+            Ok(explain(&input))
+        }
     }
-}
-
-/// Calls `build` with the environment of a gateway that runs with `file`.
-fn with_environment(
-    file: &Path,
-    build: impl FnOnce(Environment<'_>) -> Result<Explanation, String>,
-) -> Result<Explanation, CommandError> {
-    let Policy { settings, operators, user_agents: agents, lists, .. } =
-        load_policy::read(file, crawlers::operators).map_err(CommandError::Usage)?;
-    build(Environment { settings: &settings, user_agents: &agents, operators: &operators, lists: &lists })
-        .map_err(CommandError::Usage)
 }
 
 fn render_output(explanation: &Explanation, json: bool) -> Result<String, CommandError> {

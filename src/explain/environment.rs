@@ -4,6 +4,7 @@ use super::step::Rule;
 use crate::config::Settings;
 use crate::policy::address_lists::AddressLists;
 use crate::policy::{ClassId, QuotaId, Rules};
+use crate::replay::Policy;
 use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 
@@ -18,6 +19,12 @@ pub struct Environment<'a> {
     pub operators: &'a OperatorTable,
     /// Networks of the address lists.
     pub lists: &'a AddressLists,
+}
+
+impl<'a> From<&'a Policy> for Environment<'a> {
+    fn from(Policy { settings, operators, user_agents, lists, .. }: &'a Policy) -> Self {
+        Self { settings, user_agents, operators, lists }
+    }
 }
 
 impl<'a> Environment<'a> {

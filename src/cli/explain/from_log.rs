@@ -1,43 +1,24 @@
 //! Explains a line of a log: the lines before it are replayed, and the decision on its request is explained.
 
 use super::log_line::LogLineRef;
-use super::{ExplainArgs, target, what_if};
+use super::{ExplainArgs, target};
+use crate::cli::CommandError;
 use crate::cli::progress::{Progress, ReadProgress};
-use crate::cli::{CommandError, load_policy};
 use crate::explain::{Environment, Explanation, explain, input_from_replay};
 use crate::replay::log::{LineCounts, LogFiles, MergedLog};
 use crate::replay::{PendingRequest, Policy, Replay};
-use crate::service::crawlers;
 
 /// A log that can be replayed up to one of its lines, repeatedly and under different policies.
 pub(super) struct LogReplay<'a> {
-    args: &'a ExplainArgs,
-    line: &'a LogLineRef,
-}
-
-/// Explains the request of a line.
-pub(super) fn explanation(args: &ExplainArgs, line: &LogLineRef) -> Result<Explanation, CommandError> {
-    let file = args.admin.file.path()?;
-    let policy = load_policy::read(&file, crawlers::without_dns).map_err(CommandError::Usage)?;
-    target::parse_used_options(args, policy_environment(&policy)).map_err(CommandError::Usage)?;
-    line.check().map_err(CommandError::Usage)?;
-    let log = LogReplay { args, line };
-    let mut explanation = log.explain_with(&policy)?;
-    explanation.remedies.extend(what_if::remedies(&log, &file, &policy, &explanation)?);
-    Ok(explanation)
-}
-
-/// Returns the environment of a gateway with this policy.
-fn policy_environment(policy: &Policy) -> Environment<'_> {
-    let Policy { settings, operators, user_agents: agents, lists, .. } = policy;
-    Environment { settings, user_agents: agents, operators, lists }
+    pub(super) args: &'a ExplainArgs,
+    pub(super) line: &'a LogLineRef,
 }
 
 impl LogReplay<'_> {
     /// Explains the line's request under `policy`.
     pub(super) fn explain_with(&self, policy: &Policy) -> Result<Explanation, CommandError> {
         let Self { args, line } = self;
-        let environment = policy_environment(policy);
+        let environment = Environment::from(policy);
         let used = target::parse_used_options(args, environment).map_err(CommandError::Usage)?;
         let used = |quota: &str| used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
         let explained = |pending: &PendingRequest<'_, '_>| {
