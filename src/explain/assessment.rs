@@ -1,25 +1,25 @@
 //! Assessment of a request: its possible verdicts, combined with the logged decision.
 
 use super::input::{ExplainInput, History};
-use crate::policy::decide::QuotaSnapshot;
+use super::step::StepResult;
+use crate::policy::decide::{Check, CheckResult, QuotaSnapshot};
 use crate::policy::{Reason, Refusal, RefusedQuotas, Verdict};
 
 /// Combined result of all rules.
 pub(super) struct Assessment<'a> {
-    /// Assumed histories of earlier requests.
-    pub(super) histories: Vec<History>,
-    /// The verdict; two if it depends on the history.
-    pub(super) verdicts: Vec<AssessedVerdict<'a>>,
+    /// The decision under each assumed history of earlier requests; at least one.
+    decisions: Vec<AssessedDecision<'a>>,
     /// True if the log contains another decision.
     pub(super) differs_from_log: bool,
     /// True if the response is taken from the log.
     pub(super) is_logged_response: bool,
 }
 
-/// A verdict, and the quota usage after it.
-pub(super) struct AssessedVerdict<'a> {
+/// A decision: its verdict, the quota usage after it, and the results of its checks.
+pub(super) struct AssessedDecision<'a> {
     pub(super) verdict: Verdict,
     pub(super) quota_snapshots: Vec<QuotaSnapshot<'a>>,
+    checks: Vec<CheckResult>,
 }
 
 impl<'a> Assessment<'a> {
@@ -34,12 +34,8 @@ impl<'a> Assessment<'a> {
 
     /// Assesses the request under all possible histories.
     fn all_histories(input: &ExplainInput<'a>) -> Self {
-        let histories = input.histories();
-        let mut verdicts: Vec<AssessedVerdict<'a>> =
-            histories.iter().map(|history| AssessedVerdict::new(input, *history)).collect();
-        // Also where it is refused either way, for another reason.
-        verdicts.dedup_by_key(|assessed| assessed.refusal().copied());
-        Self { histories, verdicts, differs_from_log: false, is_logged_response: false }
+        let decisions = input.histories().into_iter().map(|history| AssessedDecision::new(input, history)).collect();
+        Self { decisions, differs_from_log: false, is_logged_response: false }
     }
 
     /// Assesses the request as a replay does: by the rules, except for logged refusals by scopes and the ledger, which
@@ -57,33 +53,22 @@ impl<'a> Assessment<'a> {
 
     /// Returns the logged decision if the current rules can produce it; otherwise the current assessment.
     fn from_logged_decision(input: &ExplainInput<'a>, reason: Option<Reason>) -> Self {
-        let assessed = |history| (history, AssessedVerdict::new(input, history));
-        let matches_log = |assessed: &AssessedVerdict<'_>| assessed.refusal().map(|refusal| refusal.reason) == reason;
-        match [History::BestCase, History::WorstCase]
-            .map(assessed)
-            .into_iter()
-            .find(|(_, assessed)| matches_log(assessed))
-        {
-            Some((history, assessed)) => Self {
-                histories: vec![history],
-                verdicts: vec![assessed],
-                differs_from_log: false,
-                is_logged_response: true,
-            },
-            None => Self { differs_from_log: true, ..Self::all_histories(input) },
+        let matches_log = |decision: &AssessedDecision<'_>| decision.refusal().map(|refusal| refusal.reason) == reason;
+        let mut assessment = Self::all_histories(input);
+        match assessment.decisions.iter().position(matches_log) {
+            Some(index) => {
+                let decisions = vec![assessment.decisions.swap_remove(index)];
+                Self { decisions, differs_from_log: false, is_logged_response: true }
+            }
+            None => Self { differs_from_log: true, ..assessment },
         }
     }
 
     /// Assesses a request that the rules admit here, and that was refused by state that only the gateway had.
     fn from_live_state_refusal(input: &ExplainInput<'a>) -> Self {
-        let assessed = AssessedVerdict::new(input, History::BestCase);
-        let differs_from_log = assessed.refusal().is_some();
-        let assessment = Self {
-            histories: vec![History::BestCase],
-            verdicts: vec![assessed],
-            differs_from_log,
-            is_logged_response: false,
-        };
+        let decision = AssessedDecision::new(input, History::BestCase);
+        let differs_from_log = decision.refusal().is_some();
+        let assessment = Self { decisions: vec![decision], differs_from_log, is_logged_response: false };
         if differs_from_log { assessment } else { assessment.with_logged_refusal(input) }
     }
 
@@ -93,32 +78,64 @@ impl<'a> Assessment<'a> {
             input.logged_decision().and_then(|decision| Some((decision.reason?, decision.retry_after())))
         {
             let verdict = Verdict::Refuse(Refusal { reason, quotas: RefusedQuotas::NONE, wait });
-            self.verdicts.iter_mut().for_each(|assessed| assessed.verdict = verdict);
+            self.decisions.iter_mut().for_each(|decision| decision.verdict = verdict);
         }
         Self { is_logged_response: true, ..self }
     }
 
+    /// Returns the decisions with different outcomes: two if the outcome depends on the history. They may both be
+    /// refusals, for another reason.
+    pub(super) fn outcomes(&self) -> &[AssessedDecision<'a>] {
+        match self.decisions.as_slice() {
+            [first, second] if first.refusal() == second.refusal() => &self.decisions[..1],
+            decisions => decisions,
+        }
+    }
+
+    /// Returns the quota usage under the first history.
+    pub(super) fn quota_snapshots(&self) -> &[QuotaSnapshot<'a>] {
+        self.decisions.first().map_or(&[], |decision| &decision.quota_snapshots)
+    }
+
+    /// Returns the results of a check; empty if the decision does not reach it.
+    pub(super) fn results(&self, check: Check) -> impl Iterator<Item = CheckResult> {
+        let results = self.decisions.iter().flat_map(|decision| &decision.checks);
+        results.filter(move |result| result.check == check).copied()
+    }
+
+    /// Returns the combined result of a check; `None` if the decision does not reach it.
+    pub(super) fn step_result(&self, check: Check) -> Option<StepResult> {
+        let enforced = self.results(check).next()?.enforced;
+        let passes = |result: CheckResult| result.result.is_ok();
+        Some(match (self.results(check).any(passes), self.results(check).all(passes)) {
+            (_, true) => StepResult::Passed,
+            (true, false) if enforced => StepResult::Depends,
+            _ => StepResult::refused(enforced),
+        })
+    }
+
     /// Returns the refusal under any history, if there is one.
     pub(super) fn refusal(&self) -> Option<&Refusal> {
-        self.verdicts.iter().find_map(AssessedVerdict::refusal)
+        self.decisions.iter().find_map(AssessedDecision::refusal)
     }
 
     /// Returns the refusal if the request is refused under every history.
     pub(super) fn certain_refusal(&self) -> Option<&Refusal> {
-        self.refusal().filter(|_| self.verdicts.iter().all(|assessed| assessed.refusal().is_some()))
+        self.refusal().filter(|_| self.decisions.iter().all(|decision| decision.refusal().is_some()))
     }
 
     /// Returns the quota usage of the refusal.
     pub(super) fn refused_snapshots(&self) -> &[QuotaSnapshot<'a>] {
-        let refused = self.verdicts.iter().find(|assessed| assessed.refusal().is_some());
-        refused.map_or(&[], |assessed| &assessed.quota_snapshots)
+        let refused = self.decisions.iter().find(|decision| decision.refusal().is_some());
+        refused.map_or(&[], |decision| &decision.quota_snapshots)
     }
 }
 
-impl<'a> AssessedVerdict<'a> {
+impl<'a> AssessedDecision<'a> {
     fn new(input: &ExplainInput<'a>, history: History) -> Self {
-        let (verdict, quota_snapshots) = input.decide(input.classification().class, history);
-        Self { verdict, quota_snapshots }
+        let mut checks = Vec::new();
+        let (verdict, quota_snapshots) = input.decide(input.classification().class, history, &mut checks);
+        Self { verdict, quota_snapshots, checks }
     }
 
     pub(super) fn refusal(&self) -> Option<&Refusal> {

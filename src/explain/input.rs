@@ -9,7 +9,7 @@ use crate::policy::bot_detection::BotScore;
 use crate::policy::bucket::BucketState;
 use crate::policy::cost::{Cost, CostEstimate};
 use crate::policy::crawler_guard::GuardState;
-use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
+use crate::policy::decide::{CheckObserver, DecisionRequest, QuotaSnapshot, decide_observed};
 use crate::policy::facts::claimed_operator;
 use crate::policy::identity::ClientAddress;
 use crate::policy::pacing::bucket::PacingAllowance;
@@ -158,6 +158,18 @@ impl<'a> ExplainInput<'a> {
         self
     }
 
+    /// Returns the input with a state in which every admit share admits the next request of the class.
+    pub(super) fn at_next_admit(&self) -> Self {
+        let mut next = self.clone();
+        for snapshot in &mut next.quota_snapshots {
+            snapshot.shedding.carry = 0;
+            if let Some(allowance) = snapshot.plan.as_mut().and_then(|plan| plan.allowance.as_mut()) {
+                allowance.bucket = allowance.bucket.assuming_turn();
+            }
+        }
+        next
+    }
+
     /// Returns the input with the quotas and plans of a gateway or replay.
     pub fn with_quotas(self, quotas: &'a [QuotaView]) -> Self {
         Self { quotas, ..self }
@@ -255,7 +267,7 @@ impl<'a> ExplainInput<'a> {
 
     /// Returns the usage of the route's quotas if the client were of `class`; empty if the request costs nothing.
     /// Without a replay, the history of earlier requests is the one that `history` assumes.
-    pub(super) fn quotas_for(&self, class: ClassId, history: History) -> Vec<QuotaSnapshot<'a>> {
+    fn quotas_for(&self, class: ClassId, history: History) -> Vec<QuotaSnapshot<'a>> {
         let request = self.decision_request_for(class);
         match &self.replayed {
             _ if request.is_free() => Vec::new(),
@@ -289,12 +301,18 @@ impl<'a> ExplainInput<'a> {
         self.quota_snapshots.iter().map(snapshot_after).collect()
     }
 
-    /// Returns the verdict of the rules if the client were of `class`, and the quota usage after it.
-    pub(super) fn decide(&self, class: ClassId, history: History) -> (Verdict, Vec<QuotaSnapshot<'a>>) {
-        let mut quota_snapshots = self.quotas_for(class, history);
-        let verdict =
-            decide::decide(&self.decision_request_for(class), self.bucket_state, &mut quota_snapshots, self.now);
-        (verdict, quota_snapshots)
+    /// Returns the verdict of the rules if the client were of `class`, and the quota usage after it. `observer` receives
+    /// the result of each check.
+    pub(super) fn decide(
+        &self,
+        class: ClassId,
+        history: History,
+        observer: &mut impl CheckObserver,
+    ) -> (Verdict, Vec<QuotaSnapshot<'a>>) {
+        let mut snapshots = self.quotas_for(class, history);
+        let request = self.decision_request_for(class);
+        let verdict = decide_observed(&request, self.bucket_state, &mut snapshots, self.now, observer);
+        (verdict, snapshots)
     }
 
     pub(super) fn request_summary(&self) -> RequestSummary {

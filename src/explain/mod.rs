@@ -1,9 +1,9 @@
 //! Explains a decision: each processing step with its inputs, its result and the setting that decided, and the changes
 //! that would admit a refused request.
 //!
-//! An [`ExplainInput`] holds everything that the rules read of a hypothetical or logged request. Each step evaluates
-//! one rule alone; the verdict is that of all rules together. Remedies are found by repeating the decision with one
-//! change. No code of this module runs on the path of a request.
+//! An [`ExplainInput`] holds everything that the rules read of a hypothetical or logged request. The steps of the
+//! admission rules render the checks that [`decide_observed`](crate::policy::decide::decide_observed) reports. Remedies
+//! are found by repeating the decision with one change. No code of this module runs on the path of a request.
 
 mod admission;
 mod assessment;

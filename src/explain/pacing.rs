@@ -1,25 +1,23 @@
 //! Step of the pacing plan of a quota.
 
-use super::admission::refused_result;
 use super::assessment::Assessment;
-use super::input::ExplainInput;
+use super::input::{ExplainInput, History};
 use super::step::{Stage, Step, StepResult};
 use crate::engine::{ClassPlan, PlanView};
 use crate::policy::Reason;
-use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
+use crate::policy::decide::{Check, CheckResult, DecisionRequest, Pass, QuotaSnapshot};
 use crate::policy::pacing::bucket::PacingAllowance;
 use crate::policy::pacing::{Pacing, PacingRole};
 use crate::policy::tier::Share;
 use crate::terminal::decimal;
 
-/// Returns the step of a quota's pacing plan; `None` without pacing. `snapshots` lists its possible usages.
+/// Returns the step of a quota's pacing plan; `None` without pacing.
 pub(super) fn step(
     input: &ExplainInput<'_>,
     request: &DecisionRequest<'_>,
-    snapshots: Vec<QuotaSnapshot<'_>>,
+    snapshot: &QuotaSnapshot<'_>,
     assessment: &Assessment<'_>,
 ) -> Option<Step> {
-    let snapshot = *snapshots.first()?;
     let (quota, pacing) = (snapshot.quota, snapshot.quota.pacing.as_ref()?);
     let class = &request.class_rules.name;
     let (result, message) = match pacing.role(request.class) {
@@ -27,7 +25,7 @@ pub(super) fn step(
         PacingRole::Excluded => {
             (StepResult::Passed, format!("no units planned for {class}: a tier refuses it from the first unit"))
         }
-        PacingRole::Paced(_) => plan_result(input, request, snapshots, assessment),
+        PacingRole::Paced(_) => plan_result(input, request, snapshot, assessment),
     };
     let step = Step::new(Stage::Pacing, result, message)
         .with_quota(&quota.name)
@@ -44,10 +42,11 @@ pub(super) fn step(
 fn plan_result(
     input: &ExplainInput<'_>,
     request: &DecisionRequest<'_>,
-    mut snapshots: Vec<QuotaSnapshot<'_>>,
+    snapshot: &QuotaSnapshot<'_>,
     assessment: &Assessment<'_>,
 ) -> (StepResult, String) {
     let class = &request.class_rules.name;
+    let check = Check::Pacing(snapshot.id);
     let skipped = || (StepResult::Skipped, "not evaluated after the refusal".to_owned());
     if let Some(decision) = input.logged_decision().filter(|_| input.replayed.is_none() && !assessment.differs_from_log)
     {
@@ -59,53 +58,38 @@ fn plan_result(
             }
         };
     }
-    let is_refused_by_tier = |snapshot: &mut QuotaSnapshot<'_>| {
-        decide::check_tier(request.class, snapshot, input.now).is_err() && request.enforces_tiers(snapshot.quota)
-    };
-    if snapshots.iter_mut().all(is_refused_by_tier) {
+    let is_skipped = |found: &CheckResult| found.result == Ok(Pass::Skipped);
+    let Some(CheckResult { result, enforced, .. }) = assessment.results(check).find(|found| !is_skipped(found)) else {
         return skipped();
-    }
-    let Some(snapshot) = snapshots.first_mut() else { return skipped() };
-    let enforced = request.class_rules.enforce && snapshot.quota.enforced_pacing().is_some();
+    };
     if input.replayed.is_none() {
         let source = "only a running gateway or a replay of a log (--log) has the units of its plan";
         let result = if enforced { StepResult::Depends } else { StepResult::Unknown };
         return (result, format!("{class} is paced: {source}"));
     }
-    let initial = QuotaSnapshot { guard_admitted: false, ..*snapshot };
-    *snapshot = initial;
-    match decide::check_pacing(snapshot, input.now) {
-        Ok(()) if snapshot.guard_admitted => {
+    match result {
+        Ok(Pass::Guard) => {
             (StepResult::Passed, format!("{class} is ahead of its plan, but the crawler guard admits the request"))
         }
-        Ok(()) => (StepResult::Passed, format!("{class} is within its plan")),
-        Err(_) if is_share_refusal(initial, input) => (
-            refused_result(enforced),
+        Ok(_) => (StepResult::Passed, format!("{class} is within its plan")),
+        Err(_) if is_share_refusal(input, request, check) => (
+            StepResult::refused(enforced),
             format!("the plan admits a share of {class}, and this request is not part of it"),
         ),
         Err(_) => {
             let available = snapshot.plan.and_then(|plan| plan.allowance).map(|allowance| allowance.bucket.balance());
-            let available = decimal(available.unwrap_or_default());
-            (
-                refused_result(enforced),
-                format!("{class} is ahead of its plan: {} requested, {available} available", decimal(initial.cost)),
-            )
+            let (requested, available) = (decimal(snapshot.cost), decimal(available.unwrap_or_default()));
+            let message = format!("{class} is ahead of its plan: {requested} requested, {available} available");
+            (StepResult::refused(enforced), message)
         }
     }
 }
 
 /// Returns true if the plan refuses the request only because of its position in the admit share.
-fn is_share_refusal(snapshot: QuotaSnapshot<'_>, input: &ExplainInput<'_>) -> bool {
-    decide::check_pacing(&mut at_next_admit(snapshot), input.now).is_ok()
-}
-
-/// Returns `snapshot` with a state in which the admit share admits the next request of the class.
-pub(super) fn at_next_admit(mut snapshot: QuotaSnapshot<'_>) -> QuotaSnapshot<'_> {
-    snapshot.shedding.carry = 0;
-    if let Some(allowance) = snapshot.plan.as_mut().and_then(|plan| plan.allowance.as_mut()) {
-        allowance.bucket = allowance.bucket.assuming_turn();
-    }
-    snapshot
+fn is_share_refusal(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, check: Check) -> bool {
+    let mut checks = Vec::new();
+    input.at_next_admit().decide(request.class, History::BestCase, &mut checks);
+    checks.iter().any(|found| found.check == check && found.result.is_ok())
 }
 
 /// Adds the plan to the step: the one that a replay found, or the current one of a running gateway. The plan at the

@@ -3,7 +3,6 @@
 use super::assessment::Assessment;
 use super::class::any_of;
 use super::input::{ClientAttributes, ExplainInput, History};
-use super::pacing;
 use super::remedy::{ChangeKind, Remedy};
 use crate::policy::bucket::BucketState;
 use crate::policy::decide::QuotaSnapshot;
@@ -131,11 +130,7 @@ fn other_position(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Opti
     let shed_shares = assessment.refused_snapshots().iter().map(|snapshot| shed_share(input, class, snapshot));
     let is_partial = |share: &Share| *share > Share::NONE && *share < Share::ALL;
     let admit_share = shed_shares.filter(is_partial).max()?.complement();
-    let next_admitted = ExplainInput {
-        quota_snapshots: input.quota_snapshots.iter().copied().map(pacing::at_next_admit).collect(),
-        ..input.clone()
-    };
-    AdmitExtent::for_class(&next_admitted, class)?;
+    AdmitExtent::for_class(&input.at_next_admit(), class)?;
     let message = format!("another position among the requests of its class, of which {admit_share} are admitted now");
     Some(Remedy::new(ChangeKind::Position, message).with_number("admit_share", admit_share.ratio()))
 }
@@ -258,7 +253,7 @@ enum AdmitExtent {
 impl AdmitExtent {
     /// Returns the extent to which the request is admitted if the client is of `class`; `None` if it is always refused.
     fn for_class(input: &ExplainInput<'_>, class: ClassId) -> Option<Self> {
-        let admits = |history: &History| matches!(input.decide(class, *history).0, Verdict::Admit { .. });
+        let admits = |history: &History| matches!(input.decide(class, *history, &mut ()).0, Verdict::Admit { .. });
         let histories = input.histories();
         match (histories.iter().all(admits), histories.iter().any(admits)) {
             (true, _) => Some(Self::Always),

@@ -1,6 +1,6 @@
 //! Response to the client.
 
-use super::assessment::{AssessedVerdict, Assessment};
+use super::assessment::{AssessedDecision, Assessment};
 use super::explanation::{self, ResponseSummary};
 use super::input::ExplainInput;
 use super::logged_outcome::LoggedOutcome;
@@ -14,9 +14,10 @@ use std::collections::BTreeMap;
 
 /// Returns the response, or both possible ones if it depends on earlier requests.
 pub(super) fn responses(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<ResponseSummary> {
-    let depends_on = if assessment.verdicts.len() > 1 { dependencies(input, assessment) } else { Vec::new() };
+    let outcomes = assessment.outcomes();
+    let depends_on = if outcomes.len() > 1 { dependencies(input, assessment) } else { Vec::new() };
     let summary = |assessed| ResponseSummary { depends_on: depends_on.clone(), ..response(input, assessed) };
-    let summaries = assessment.verdicts.iter().map(summary);
+    let summaries = outcomes.iter().map(summary);
     match &input.logged {
         Some(logged) if assessment.is_logged_response => {
             summaries.map(|summary| apply_logged(summary, logged)).collect()
@@ -35,7 +36,7 @@ fn apply_logged(summary: ResponseSummary, logged: &LoggedOutcome) -> ResponseSum
     ResponseSummary { status: Some(logged.status), retry_after_s, headers: BTreeMap::new(), ..summary }
 }
 
-fn response(input: &ExplainInput<'_>, assessed: &AssessedVerdict<'_>) -> ResponseSummary {
+fn response(input: &ExplainInput<'_>, assessed: &AssessedDecision<'_>) -> ResponseSummary {
     let class = input.classification().class;
     let refusal = assessed.refusal();
     let (level, shadow) = match assessed.verdict {

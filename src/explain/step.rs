@@ -89,6 +89,11 @@ impl Step {
         Self { step, quota: None, finding: result, message, evidence, numbers, rule: None }
     }
 
+    /// Creates the step of a rule that the decision does not reach.
+    pub(super) fn skipped(step: Stage) -> Self {
+        Self::new(step, StepResult::Skipped, "not evaluated after the refusal")
+    }
+
     pub(super) fn with_rule(self, rule: Rule) -> Self {
         Self { rule: Some(rule), ..self }
     }
@@ -104,6 +109,13 @@ impl Step {
 
     pub(super) fn with_quota(self, quota: &str) -> Self {
         Self { quota: Some(quota.to_owned()), ..self }
+    }
+}
+
+impl StepResult {
+    /// Returns the result of a rule that refuses: enforced or in shadow mode.
+    pub(super) const fn refused(enforced: bool) -> Self {
+        if enforced { Self::Refused } else { Self::Shadow }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Step of the throttle: the scopes of the origin.
 
-use super::admission::skipped_step;
 use super::assessment::Assessment;
 use super::input::ExplainInput;
 use super::logged_outcome::LoggedDecision;
@@ -17,7 +16,7 @@ pub(super) fn step(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ste
         return step;
     }
     if assessment.certain_refusal().is_some() {
-        return skipped_step(Stage::Throttle);
+        return Step::skipped(Stage::Throttle);
     }
     let rules = input.environment.rules();
     let scopes = input.route().scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0)));

@@ -137,6 +137,57 @@ pub enum Reason {
     Pacing,
 }
 
+/// One check of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// The class is not blocked.
+    Block,
+    /// The bucket of the client has a token.
+    Bucket,
+    /// The tier of the class in the quota admits the request.
+    Tier(QuotaId),
+    /// The pacing plan of the quota admits the request.
+    Pacing(QuotaId),
+    /// The quota has enough units left.
+    Remaining(QuotaId),
+}
+
+/// Reason for which a check passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// The rule does not refuse the request.
+    Rule,
+    /// The rule refuses the request, but the crawler guard admits it.
+    Guard,
+    /// Not evaluated: the tier of the quota has refused the request.
+    Skipped,
+}
+
+/// Result of one check of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckResult {
+    /// The check.
+    pub check: Check,
+    /// True if a refusal is enforced.
+    pub enforced: bool,
+    /// Result of the check.
+    pub result: Result<Pass, Reason>,
+}
+
+/// Observer of a decision. `()` ignores all results.
+pub trait CheckObserver {
+    /// Receives the result of each check that the decision reaches, in order.
+    fn checked(&mut self, _result: CheckResult) {}
+}
+
+impl CheckObserver for () {}
+
+impl CheckObserver for Vec<CheckResult> {
+    fn checked(&mut self, result: CheckResult) {
+        self.push(result);
+    }
+}
+
 /// `Retry-After` of a blocked client.
 const BLOCKED_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
@@ -156,33 +207,51 @@ pub fn decide(
     snapshots: &mut [QuotaSnapshot<'_>],
     now: Timestamp,
 ) -> Verdict {
+    decide_observed(request, bucket_state, snapshots, now, &mut ())
+}
+
+/// Decides like [`decide`], and passes the result of each check to `observer`.
+pub fn decide_observed(
+    request: &DecisionRequest<'_>,
+    bucket_state: BucketState,
+    snapshots: &mut [QuotaSnapshot<'_>],
+    now: Timestamp,
+    observer: &mut impl CheckObserver,
+) -> Verdict {
     if request.is_exempt {
         return Verdict::Admit { bucket_state, shadow: None };
     }
     let mut shadow = None;
+    let enforced = request.class_rules.enforce;
 
-    if let Err(refusal) = check_block(request.class_rules) {
-        if request.class_rules.enforce {
+    let block_result = check_block(request.class_rules);
+    let result = block_result.map(|()| Pass::Rule).map_err(|refusal| refusal.reason);
+    observer.checked(CheckResult { check: Check::Block, enforced, result });
+    if let Err(refusal) = block_result {
+        if enforced {
             return Verdict::Refuse(refusal);
         }
         shadow = shadow.or(Some(refusal.reason));
     }
 
     let mut after = bucket_state;
-    match check_bucket(request, bucket_state, now) {
+    let bucket_result = check_bucket(request, bucket_state, now);
+    let result = bucket_result.map(|_| Pass::Rule).map_err(|refusal| refusal.reason);
+    observer.checked(CheckResult { check: Check::Bucket, enforced, result });
+    match bucket_result {
         Ok(state) => after = state,
-        Err(refusal) if request.class_rules.enforce => return Verdict::Refuse(refusal),
+        Err(refusal) if enforced => return Verdict::Refuse(refusal),
         Err(refusal) => shadow = shadow.or(Some(refusal.reason)),
     }
 
-    match check_quotas(request, snapshots, now) {
+    match check_quotas(request, snapshots, now, observer) {
         Ok(tier_shadow) => Verdict::Admit { bucket_state: after, shadow: shadow.or(tier_shadow) },
         Err(refusal) => Verdict::Refuse(refusal),
     }
 }
 
 /// Refuses the request if its class is blocked.
-pub fn check_block(class: &Class) -> Result<(), Refusal> {
+fn check_block(class: &Class) -> Result<(), Refusal> {
     match class.blocked {
         true => Err(Refusal { reason: Reason::Blocked, quotas: RefusedQuotas::NONE, wait: BLOCKED_RETRY_AFTER }),
         false => Ok(()),
@@ -190,7 +259,7 @@ pub fn check_block(class: &Class) -> Result<(), Refusal> {
 }
 
 /// Takes a token if the bucket of the class counts the request; otherwise refuses it until the next token.
-pub fn check_bucket(
+fn check_bucket(
     request: &DecisionRequest<'_>,
     bucket_state: BucketState,
     now: Timestamp,
@@ -210,6 +279,7 @@ fn check_quotas(
     request: &DecisionRequest<'_>,
     snapshots: &mut [QuotaSnapshot<'_>],
     now: Timestamp,
+    observer: &mut impl CheckObserver,
 ) -> Result<Option<Reason>, Refusal> {
     let mut refusal: Option<Refusal> = None;
     let mut shadow = None;
@@ -218,12 +288,14 @@ fn check_quotas(
         let tier_enforced = request.enforces_tiers(quota);
         let plan_enforced = request.class_rules.enforce && quota.enforced_pacing().is_some();
         let tier_result = check_tier(request.class, snapshot, now);
-        let plan_result = if tier_result.is_err() && tier_enforced { Ok(()) } else { check_pacing(snapshot, now) };
-        for (result, enforced) in [
-            (tier_result, tier_enforced),
-            (plan_result, plan_enforced),
-            (check_remaining(snapshot, now), quota.enforce),
+        let plan_result =
+            if tier_result.is_err() && tier_enforced { Ok(Pass::Skipped) } else { check_pacing(snapshot, now) };
+        for (check, result, enforced) in [
+            (Check::Tier(snapshot.id), tier_result, tier_enforced),
+            (Check::Pacing(snapshot.id), plan_result, plan_enforced),
+            (Check::Remaining(snapshot.id), check_remaining(snapshot, now), quota.enforce),
         ] {
+            observer.checked(CheckResult { check, enforced, result: result.map_err(|(reason, _)| reason) });
             let Err((reason, wait)) = result else { continue };
             if !enforced {
                 shadow = shadow.or(Some(reason));
@@ -240,8 +312,8 @@ fn check_quotas(
 }
 
 /// Counts the request in the shed share of the class's current tier; refuses it if it is due.
-pub fn check_tier(class: ClassId, snapshot: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
-    let Some(tiers) = snapshot.quota.tiers_for(class) else { return Ok(()) };
+fn check_tier(class: ClassId, snapshot: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<Pass, (Reason, Duration)> {
+    let Some(tiers) = snapshot.quota.tiers_for(class) else { return Ok(Pass::Rule) };
     let tier = tiers.tier_at(
         snapshot.shedding.tier,
         snapshot.quota.used_for_tiers(snapshot.taken, snapshot.plan.map(|plan| plan.is_ahead)),
@@ -249,31 +321,31 @@ pub fn check_tier(class: ClassId, snapshot: &mut QuotaSnapshot<'_>, now: Timesta
     let share = tiers.shed_share(tier);
     let (is_shed, state) = ShedState { tier, ..snapshot.shedding }.record(share);
     snapshot.shedding = state;
-    match is_shed && !snapshot.guard_admits(GuardState::admits, now) {
+    match is_shed {
+        false => Ok(Pass::Rule),
+        true if snapshot.guard_admits(GuardState::admits, now) => Ok(Pass::Guard),
         true => Err((Reason::Tier, partial_shed_wait(share).min(snapshot.resets_at.saturating_duration_since(now)))),
-        false => Ok(()),
     }
 }
 
 /// Takes the cost from the class's pacing bucket; refuses the request if the balance does not suffice.
-pub fn check_pacing(snapshot: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+fn check_pacing(snapshot: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<Pass, (Reason, Duration)> {
     let Some(PlanSnapshot { allowance: Some(allowance), earmarked, .. }) = &mut snapshot.plan else {
-        return Ok(());
+        return Ok(Pass::Rule);
     };
     let has_spare = snapshot.taken.saturating_add(*earmarked) < snapshot.limit;
     let borrowable = snapshot.guard_state.map_or(0, |state| state.borrowable_turns(now));
     let (bucket, result) = allowance.bucket.try_take(&allowance.rate, snapshot.cost, borrowable, now);
     allowance.bucket = bucket;
     match result {
-        Err(PacingRefused(wait)) if !(has_spare && snapshot.guard_admits(GuardState::admits_beyond_plan, now)) => {
-            Err((Reason::Pacing, wait.min(snapshot.resets_at.saturating_duration_since(now))))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(Pass::Rule),
+        Err(_) if has_spare && snapshot.guard_admits(GuardState::admits_beyond_plan, now) => Ok(Pass::Guard),
+        Err(PacingRefused(wait)) => Err((Reason::Pacing, wait.min(snapshot.resets_at.saturating_duration_since(now)))),
     }
 }
 
 /// Refuses the request if its cost exceeds the remaining quota or the leased units.
-pub fn check_remaining(snapshot: &QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+fn check_remaining(snapshot: &QuotaSnapshot<'_>, now: Timestamp) -> Result<Pass, (Reason, Duration)> {
     let after = snapshot.taken.saturating_add(snapshot.cost);
     if after > snapshot.limit {
         return Err((Reason::Quota, snapshot.resets_at.saturating_duration_since(now)));
@@ -281,7 +353,7 @@ pub fn check_remaining(snapshot: &QuotaSnapshot<'_>, now: Timestamp) -> Result<(
     // A quota in shadow mode may be overspent, so it does not wait for leases.
     match after > snapshot.leased && snapshot.quota.enforce {
         true => Err((Reason::Ledger, LEDGER_RETRY_AFTER)),
-        false => Ok(()),
+        false => Ok(Pass::Rule),
     }
 }
 

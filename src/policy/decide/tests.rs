@@ -83,6 +83,10 @@ impl DecisionFixture {
     }
 
     fn decide_once(&mut self) -> Verdict {
+        self.decide_with(&mut ())
+    }
+
+    fn decide_with(&mut self, observer: &mut impl CheckObserver) -> Verdict {
         let request = DecisionRequest {
             class: ClassId(0),
             class_rules: &self.class,
@@ -102,7 +106,7 @@ impl DecisionFixture {
             guard_state: self.guard_state,
             guard_admitted: false,
         }];
-        let verdict = decide(&request, self.bucket_state, &mut snapshots, self.now);
+        let verdict = decide_observed(&request, self.bucket_state, &mut snapshots, self.now, observer);
         self.shedding = snapshots[0].shedding;
         verdict
     }
@@ -120,6 +124,28 @@ impl DecisionFixture {
             Verdict::Refuse(refusal) => panic!("refused: {refusal:?}"),
         }
     }
+}
+
+#[test]
+fn observer_receives_the_checks_that_the_decision_reaches() {
+    let results = |mut fixture: DecisionFixture| {
+        let mut results = Vec::new();
+        fixture.decide_with(&mut results);
+        results.into_iter().map(|found| (found.check, found.result)).collect::<Vec<_>>()
+    };
+    let (tier, pacing, remaining) = (Check::Tier(QuotaId(0)), Check::Pacing(QuotaId(0)), Check::Remaining(QuotaId(0)));
+    let passed = Ok(Pass::Rule);
+    let class_checks = [(Check::Block, passed), (Check::Bucket, passed)];
+    let admitted = [&class_checks[..], &[(tier, passed), (pacing, passed), (remaining, passed)]].concat();
+    assert_eq!(results(DecisionFixture::new()), admitted);
+    let shed = |enforce| DecisionFixture { taken: 1, ..DecisionFixture::new().with_tier(0, 100, enforce) };
+    let refused = [(tier, Err(Reason::Tier)), (pacing, Ok(Pass::Skipped)), (remaining, passed)];
+    assert_eq!(results(shed(true)), [&class_checks[..], &refused].concat());
+    let shadowed = [(tier, Err(Reason::Tier)), (pacing, passed), (remaining, passed)];
+    assert_eq!(results(shed(false)), [&class_checks[..], &shadowed].concat());
+    let mut blocked = DecisionFixture::new();
+    blocked.class.blocked = true;
+    assert_eq!(results(blocked), [(Check::Block, Err(Reason::Blocked))]);
 }
 
 #[test]
