@@ -132,3 +132,90 @@ fn remaining(input: &ExplainInput<'_>, snapshot: &QuotaSnapshot<'_>, assessment:
         .with_number("cost", snapshot.cost.as_f64())
         .with_number("resets_at", rfc3339(snapshot.resets_at))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{CLIENT, CURL, GOOGLEBOT, GOOGLEBOT_ADDRESS, PolicyFixture, RULES, step};
+    use super::*;
+    use serde_json::json;
+
+    const BROWSER: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) \
+                           Chrome/131.0.0.0 Safari/537.36";
+
+    /// Returns result and message of a step of curl, which finds `used` units used.
+    fn curl_step(stage: Stage, used: u64) -> (StepResult, String) {
+        let Step { finding, message, .. } =
+            step(&PolicyFixture::new(RULES).request(CURL, CLIENT, "/item/1", used), stage);
+        (finding, message)
+    }
+
+    #[test]
+    fn robots_txt_is_exempt() {
+        let exempt = step(&PolicyFixture::new(RULES).request(CURL, CLIENT, "/robots.txt", 100), Stage::Exempt);
+        assert_eq!((exempt.finding, exempt.message.as_str()), (StepResult::Passed, "/robots.txt is never refused"));
+    }
+
+    #[test]
+    fn rules_after_a_block_are_skipped() {
+        let policy = PolicyFixture::new(RULES);
+        let input = policy.request(GOOGLEBOT, CLIENT, "/item/1", 0);
+        let results = [Stage::Block, Stage::Bucket, Stage::Tier, Stage::Quota].map(|stage| step(&input, stage).finding);
+        let skipped = StepResult::Skipped;
+        assert_eq!(results, [StepResult::Refused, skipped, skipped, skipped]);
+    }
+
+    #[test]
+    fn block_of_an_unenforced_class_is_a_shadow_refusal() {
+        let policy = PolicyFixture::new(&RULES.replace("block: true", "block: true, enforce: false"));
+        let input = policy.request(GOOGLEBOT, CLIENT, "/item/1", 0);
+        assert_eq!(step(&input, Stage::Block).finding, StepResult::Shadow);
+        assert_eq!(step(&input, Stage::Bucket).finding, StepResult::Passed);
+    }
+
+    #[test]
+    fn bucket_is_full_for_a_new_client() {
+        let message = "capacity 3, refill 1 every 10s: full, as for a new client".to_owned();
+        assert_eq!(curl_step(Stage::Bucket, 0), (StepResult::Passed, message));
+    }
+
+    #[test]
+    fn bucket_is_empty_at_a_logged_bucket_refusal() {
+        let fields = json!({"verdict": "refused", "reason": "bucket", "retry_after_s": 4, "used": {"api": 0}});
+        let bucket = step(&PolicyFixture::new(RULES).logged(fields), Stage::Bucket);
+        assert_eq!(bucket.finding, StepResult::Refused);
+        assert_eq!(bucket.message, "capacity 3, refill 1 every 10s: empty");
+    }
+
+    #[test]
+    fn tier_refuses_from_its_threshold_on() {
+        let below = "24 of 100 used; the first tier begins at 25".to_owned();
+        assert_eq!(curl_step(Stage::Tier, 24), (StepResult::Passed, below));
+        let above = "40 of 100 used: tier 1, in which everything is refused, begins at 25".to_owned();
+        assert_eq!(curl_step(Stage::Tier, 40), (StepResult::Refused, above));
+    }
+
+    #[test]
+    fn crawler_guard_makes_a_tier_depend_on_earlier_requests() {
+        let policy = PolicyFixture::new(&RULES.replace("60%, shed: 50%", "60%, shed: 100%"));
+        let tier = step(&policy.request(GOOGLEBOT, GOOGLEBOT_ADDRESS, "/item/1", 70), Stage::Tier);
+        assert_eq!(tier.finding, StepResult::Depends);
+        assert!(tier.evidence[0].starts_with("crawler guard: one of its requests is admitted every"), "{tier:?}");
+    }
+
+    #[test]
+    fn class_without_tiers_is_refused_when_no_units_remain() {
+        let policy = PolicyFixture::new(RULES);
+        let input = policy.request(BROWSER, CLIENT, "/item/1", 100);
+        assert_eq!(step(&input, Stage::Tier).finding, StepResult::Passed);
+        let remaining = step(&input, Stage::Quota);
+        assert_eq!((remaining.finding, remaining.message.as_str()), (StepResult::Refused, "0 remaining, 1 requested"));
+    }
+
+    #[test]
+    fn missing_lease_is_not_an_exhausted_quota() {
+        let fields = json!({"verdict": "refused", "reason": "ledger", "retry_after_s": 1, "used": {"api": 10}});
+        let remaining = step(&PolicyFixture::new(RULES).logged(fields), Stage::Quota);
+        let message = "90 remaining, 1 requested, but the ledger has not leased enough of it yet";
+        assert_eq!((remaining.finding, remaining.message.as_str()), (StepResult::Refused, message));
+    }
+}

@@ -85,3 +85,27 @@ pub(super) fn any_of(names: &[&str]) -> String {
         [others @ .., last] => format!("{} or {last}", others.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{CLIENT, GOOGLEBOT, GOOGLEBOT_ADDRESS, PolicyFixture, RULES, step};
+    use super::*;
+
+    #[test]
+    fn verified_crawler_belongs_to_the_class_of_its_operator() {
+        let policy = PolicyFixture::new(RULES);
+        let class = step(&policy.request(GOOGLEBOT, GOOGLEBOT_ADDRESS, "/item/1", 0), Stage::Class);
+        assert_eq!(class.message, "class search: a verified bot of googlebot");
+        let published = "66.249.66.1 is in the ranges that googlebot publishes";
+        assert!(class.evidence.iter().any(|entry| entry == published), "{class:?}");
+    }
+
+    #[test]
+    fn impostor_lacks_the_verification_of_the_class_before() {
+        let policy = PolicyFixture::new(RULES);
+        let class = step(&policy.request(GOOGLEBOT, CLIENT, "/item/1", 0), Stage::Class);
+        assert_eq!(class.message, "class impostor: an impostor");
+        let requirement = "not search, which requires verification as googlebot";
+        assert_eq!(class.evidence.last().map(String::as_str), Some(requirement));
+    }
+}

@@ -10,21 +10,42 @@ use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 use http::{HeaderMap, Method, header};
 use serde_json::{Value, json};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Time of all requests.
-const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
+pub(super) const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 
-/// Address of all clients; no operator publishes it.
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+/// Address that no operator publishes.
+pub(super) const CLIENT: &str = "192.0.2.1";
+
+/// Address that the operator of [`GOOGLEBOT`] publishes.
+pub(super) const GOOGLEBOT_ADDRESS: &str = "66.249.66.1";
 
 /// User agent of a declared bot.
 pub(super) const CURL: &str = "curl/8.0";
 
 /// User agent of a crawler that has to be verified.
 pub(super) const GOOGLEBOT: &str = "Googlebot/2.1";
+
+/// A policy with every rule except pacing.
+pub(super) const RULES: &str = r#"
+clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
+bot_detection: { enabled: false }
+quotas:
+  api:
+    limit: 100
+    window: { calendar: day, zone: UTC }
+    tiers: { search: [ { above: 60%, shed: 50% } ], bot: [ { above: 25%, shed: 100% } ] }
+classes:
+  - { name: search, when: { operator: googlebot } }
+  - { name: impostor, when: { kind: impostor }, block: true }
+  - { name: bot, when: { kind: declared_bot }, bucket: { capacity: 3, fill: 1, interval: 10s } }
+  - { name: person, when: { kind: human } }
+scopes: { narrow: { concurrency: 1 } }
+routes: [ { match: "/item/*", cost: { api: 1 }, scopes: narrow } ]
+"#;
 
 /// A policy, and the tables of a gateway that runs it.
 pub(super) struct PolicyFixture {
@@ -52,9 +73,9 @@ impl PolicyFixture {
     }
 
     /// Returns the input of a hypothetical request that finds `used` units of the quota `api` used.
-    pub(super) fn request(&self, user_agent: &'static str, path: &'static str, used: u64) -> ExplainInput<'_> {
+    pub(super) fn request(&self, user_agent: &str, client: &str, path: &str, used: u64) -> ExplainInput<'_> {
         let request = HypotheticalRequest {
-            peer: CLIENT,
+            peer: client.parse().expect("an address"),
             method: Method::GET,
             url: path.parse().expect("a path"),
             headers: HeaderMap::from_iter([(header::USER_AGENT, user_agent.parse().expect("a header value"))]),
@@ -88,8 +109,9 @@ impl PolicyFixture {
     pub(super) fn quotas(&self) -> Vec<QuotaView> {
         let rules = &self.settings.rules;
         let admission = Engine::new(LeaseMode::Local, 1).admission(Arc::clone(rules), NOON);
+        let client: IpAddr = CLIENT.parse().expect("an address");
         for index in 0..rules.classes.len() {
-            admission.admit(rules.trust.key(CLIENT), ClassId(index as u16), 0, "/item/1", NOON);
+            admission.admit(rules.trust.key(client), ClassId(index as u16), 0, "/item/1", NOON);
         }
         admission.quotas(NOON)
     }

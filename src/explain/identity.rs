@@ -49,3 +49,25 @@ fn key_description(input: &ExplainInput<'_>) -> String {
         _ => format!("bucket key: {network}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{CLIENT, CURL, PolicyFixture, RULES, step};
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn peer_that_is_no_trusted_proxy_is_the_client() {
+        let policy = PolicyFixture::new(RULES);
+        let identity = step(&policy.request(CURL, CLIENT, "/item/1", 0), Stage::Identity);
+        let expected = "192.0.2.1 connected directly; it is not a trusted proxy, so x-forwarded-for is ignored";
+        assert_eq!((identity.message.as_str(), identity.numbers["peer"].as_str()), (expected, Some(CLIENT)));
+        assert_eq!(identity.evidence, ["bucket key: 192.0.2.1"]);
+    }
+
+    #[test]
+    fn logged_address_is_the_client() {
+        let identity = step(&PolicyFixture::new(RULES).logged(json!({})), Stage::Identity);
+        assert_eq!(identity.message, "192.0.2.1, from the log");
+    }
+}

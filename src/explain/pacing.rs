@@ -135,8 +135,12 @@ fn with_plan(
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{PolicyFixture, step};
+    use super::super::fixture::{CLIENT, CURL, NOON, PolicyFixture, step};
+    use super::super::input::ReplayedState;
     use super::*;
+    use crate::policy::Units;
+    use crate::policy::pacing::PlanSnapshot;
+    use crate::policy::pacing::bucket::{PacingBucket, PacingRate};
     use serde_json::json;
 
     const PACED: &str = r#"
@@ -160,5 +164,55 @@ routes: [ { match: "/item/*", cost: { api: 1 } } ]
         assert_eq!((&pacing.numbers["admit_share"], &pacing.numbers["tokens"]), (&json!(1.0), &json!(4.0)));
         let current = "requests of the class are admitted while tokens last: its pacing bucket holds 4 and gains";
         assert!(pacing.evidence.iter().any(|entry| entry.starts_with(current)), "{pacing:?}");
+    }
+
+    #[test]
+    fn hypothetical_request_depends_on_the_plan() {
+        let policy = PolicyFixture::new(PACED);
+        let pacing = step(&policy.request(CURL, CLIENT, "/item/1", 10), Stage::Pacing);
+        assert_eq!(pacing.finding, StepResult::Depends);
+        let unenforced = PolicyFixture::new(&PACED.replace("mode: even,", "mode: even, enforce: false,"));
+        let pacing = step(&unenforced.request(CURL, CLIENT, "/item/1", 10), Stage::Pacing);
+        assert_eq!(pacing.finding, StepResult::Unknown);
+    }
+
+    #[test]
+    fn unpaced_class_passes() {
+        let policy = PolicyFixture::new(PACED);
+        let pacing = step(&policy.request("", CLIENT, "/item/1", 10), Stage::Pacing);
+        assert_eq!(pacing.finding, StepResult::Passed);
+        assert!(pacing.message.ends_with(" is unpaced"), "{pacing:?}");
+    }
+
+    #[test]
+    fn replayed_plan_refuses_a_position_or_an_empty_bucket() {
+        let policy = PolicyFixture::new(PACED);
+        let one = Units::from_whole(1);
+        let half = Share::from_millionths(500_000);
+        let rate = |share| PacingRate { share, long_run_share: share, burst: one, ..PacingRate::default() };
+        let full = |share| PacingBucket::full(&rate(share), NOON);
+        let outcome = |share, bucket| {
+            let pacing = step(&replayed(&policy, PacingAllowance { rate: rate(share), bucket }), Stage::Pacing);
+            (pacing.finding, pacing.message)
+        };
+        let passed = (StepResult::Passed, "bot is within its plan".to_owned());
+        assert_eq!(outcome(half, full(half)), passed);
+        let message = "the plan admits a share of bot, and this request is not part of it".to_owned();
+        let (second, _) = full(half).try_take(&rate(half), one, 0, NOON);
+        assert_eq!(outcome(half, second), (StepResult::Refused, message));
+        let mut empty = full(Share::ALL);
+        empty.take(one);
+        let message = "bot is ahead of its plan: 1 requested, 0 available".to_owned();
+        assert_eq!(outcome(Share::ALL, empty), (StepResult::Refused, message));
+    }
+
+    /// Returns the input of a request that a replay reaches with this allowance of its class.
+    fn replayed(policy: &PolicyFixture, allowance: PacingAllowance) -> ExplainInput<'_> {
+        let mut input = policy.request(CURL, CLIENT, "/item/1", 10);
+        let plan = PlanSnapshot { is_ahead: false, earmarked: Units::ZERO, allowance: Some(allowance) };
+        input.quota_snapshots.iter_mut().for_each(|snapshot| snapshot.plan = Some(plan));
+        let by_class = vec![input.quota_snapshots.clone(); input.environment.rules().classes.len()];
+        input.replayed = Some(ReplayedState { class: input.classification().class, by_class });
+        input
     }
 }

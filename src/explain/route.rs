@@ -33,3 +33,22 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
 fn cost(snapshot: &QuotaSnapshot<'_>) -> String {
     format!("{} of {}", decimal(snapshot.cost), snapshot.quota.name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{CLIENT, CURL, PolicyFixture, RULES, step};
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn route_has_its_cost_in_each_quota() {
+        let route = step(&PolicyFixture::new(RULES).request(CURL, CLIENT, "/item/1", 0), Stage::Route);
+        assert_eq!((route.message.as_str(), &route.numbers["cost"]), ("/item/* costs 1 of api", &json!({"api": 1.0})));
+    }
+
+    #[test]
+    fn route_without_cost_is_refused_by_no_quota() {
+        let route = step(&PolicyFixture::new(RULES).request(CURL, CLIENT, "/page", 100), Stage::Route);
+        assert!(route.message.ends_with("costs nothing, so no quota refuses it"), "{route:?}");
+    }
+}

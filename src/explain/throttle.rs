@@ -55,3 +55,32 @@ fn logged_step(input: &ExplainInput<'_>, decision: &LoggedDecision) -> Option<St
         None => step,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{CLIENT, CURL, PolicyFixture, RULES, step};
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn free_slots_are_unknown_without_a_gateway() {
+        let throttle = step(&PolicyFixture::new(RULES).request(CURL, CLIENT, "/item/1", 0), Stage::Throttle);
+        assert_eq!(throttle.finding, StepResult::Unknown);
+        assert_eq!(throttle.message, "free slots of narrow: known only to a running gateway");
+    }
+
+    #[test]
+    fn throttle_is_skipped_after_a_refusal() {
+        let throttle = step(&PolicyFixture::new(RULES).request(CURL, CLIENT, "/item/1", 100), Stage::Throttle);
+        assert_eq!(throttle.finding, StepResult::Skipped);
+    }
+
+    #[test]
+    fn logged_throttle_refusal_names_its_scope() {
+        let fields = json!({"verdict": "refused", "reason": "throttle", "scope": "narrow", "scope_wait_ms": 20});
+        let throttle = step(&PolicyFixture::new(RULES).logged(fields), Stage::Throttle);
+        assert_eq!(throttle.finding, StepResult::Refused);
+        assert_eq!(throttle.message, "narrow had no free slot in time; the request waited 20 ms");
+        assert_eq!(throttle.rule.map(|rule| rule.path).as_deref(), Some("scopes.narrow"));
+    }
+}
