@@ -3,6 +3,7 @@
 use super::body::{ClientBody, ResponseBody};
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::handler::RequestHandler;
+use super::tracked_stream::TrackedStream;
 use super::worker::Worker;
 use crate::config::settings::Limits;
 use crate::http1::{self, Fields, Request, RequestHead, Response, server};
@@ -43,7 +44,7 @@ pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
     let connection_state = ConnectionState::new(worker.monotonic_tick(), limits.max_requests_per_connection);
     worker.connections().add(&connection_state);
     let _ = stream.set_nodelay(true);
-    let mut stream = TrackedStream { io: stream, connection_state: Rc::clone(&connection_state) };
+    let mut stream = TrackedStream::new(stream, Rc::clone(&connection_state));
     let mut prefix = BytesMut::with_capacity(INITIAL_READ_CAPACITY);
     let is_http2 =
         run_until_commanded(&connection_state, detect_http2(&mut stream, &mut prefix), |_| CloseMode::Immediate).await;
@@ -164,56 +165,6 @@ async fn run_until_commanded<F: Future>(
 enum CloseMode {
     Immediate,
     Graceful,
-}
-
-/// A stream that reports its read and write progress to the connection timeouts.
-pub(super) struct TrackedStream {
-    io: TcpStream,
-    connection_state: Rc<ConnectionState>,
-}
-
-impl AsyncRead for TrackedStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.io).poll_read(context, buffer);
-        if let Poll::Ready(Ok(())) = read {
-            self.connection_state.on_read();
-        }
-        read
-    }
-}
-
-impl AsyncWrite for TrackedStream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.connection_state.on_write(written.is_pending());
-        written
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
-        self.connection_state.on_write(written.is_pending());
-        written
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
-    }
 }
 
 /// A stream that first yields the bytes read for protocol detection.

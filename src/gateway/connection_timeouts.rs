@@ -1,7 +1,6 @@
 //! Timeouts of client connections. Each connection records its state and the start of it; a sweep every quarter of a
 //! second closes those that exceed a timeout. A timer per request would cost more than parsing the request.
 
-use super::worker::TICK;
 use crate::config::settings::Limits;
 use crate::policy::Timestamp;
 use http::Version;
@@ -10,6 +9,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
+
+/// Interval of a worker's maintenance: timeouts, idle connections, access log.
+pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// Stream resets by a client above which an HTTP/2 connection can count as an attack.
 const MAX_STREAM_RESETS: u32 = 100;

@@ -26,6 +26,7 @@ mod request_context;
 mod scratch;
 mod shared;
 mod target;
+mod tracked_stream;
 mod untrusted_proxy;
 mod upstream;
 mod worker;

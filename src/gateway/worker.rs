@@ -3,7 +3,7 @@
 
 use super::config_names::ConfigNames;
 use super::config_snapshot::ConfigSnapshot;
-use super::connection_timeouts::{ConnectionCommand, ConnectionRegistry};
+use super::connection_timeouts::{ConnectionCommand, ConnectionRegistry, TICK};
 use super::scratch::ScratchBuffer;
 use super::shared::Shared;
 use super::upstream::{Deadlines, ForwardError, Upstream};
@@ -21,12 +21,8 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
-
-/// Interval of a worker's maintenance: timeouts, idle connections, access log.
-pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// State shared by all requests of one thread.
 pub(super) struct Worker {

@@ -5,7 +5,7 @@ mod response;
 pub(super) use request::RequestBody;
 pub(super) use response::{ResponseBody, scan_to_end};
 
-use super::connection::TrackedStream;
+use super::tracked_stream::TrackedStream;
 use crate::http1::{client, server};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};

@@ -2,9 +2,9 @@
 
 use super::RequestHandler;
 use crate::engine::{AcquireOutcome, QueuePoll, QueuedRequest, SlotGuard, ThrottleRejection};
+use crate::gateway::connection_timeouts::TICK;
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::target;
-use crate::gateway::worker::TICK;
 use crate::policy::route::normalize;
 use crate::policy::throttle::partition::{self, PartitionInput};
 use std::pin::pin;
