@@ -1,8 +1,9 @@
 //! A client connection: protocol detection, serving, and forced closing.
 
-use super::body::{ClientBody, ResponseBody};
+use super::client_body::ClientBody;
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::handler::RequestHandler;
+use super::response_body::ResponseBody;
 use super::tracked_stream::TrackedStream;
 use super::worker::Worker;
 use crate::config::settings::Limits;

@@ -2,11 +2,11 @@
 //!
 //! One [`worker`] accepts a connection ([`accept`]) and keeps it. [`connection`] detects the protocol; `http1` or hyper
 //! (HTTP/2) parses it. [`handler`] handles each request: [`target`] validates it, the engine decides, [`upstream`]
-//! forwards it, [`body`] streams the response, [`problem`] builds the gateway's own responses. A [`request_context`]
+//! forwards it, [`response_body`] streams the response, [`problem`] builds the gateway's own responses. A [`request_context`]
 //! accompanies each request and writes its log line. [`connection_timeouts`] bounds all waits for a client.
 
 mod accept;
-mod body;
+mod client_body;
 mod config_names;
 mod config_snapshot;
 mod connection;
@@ -23,6 +23,7 @@ mod observe;
 mod problem;
 mod quota_sync;
 mod request_context;
+mod response_body;
 mod scratch;
 mod shared;
 mod target;

@@ -3,10 +3,11 @@
 
 use super::RequestHandler;
 use super::forward::prepare_client_response;
-use crate::gateway::body::{ClientBody, ResponseBody};
+use crate::gateway::client_body::ClientBody;
 use crate::gateway::crawl_policy::PolicyDocument;
 use crate::gateway::problem::{self, Problem, ResponseFormat};
 use crate::gateway::request_context::RequestContext;
+use crate::gateway::response_body::ResponseBody;
 use crate::http1::{Name, Response};
 use crate::policy::decide::is_read_method;
 use crate::telemetry::hexadecimal;

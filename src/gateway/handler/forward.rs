@@ -2,10 +2,11 @@
 
 use super::{ConnectionContext, RequestHandler};
 use crate::engine::{SlotGuard, ThrottleRejection};
-use crate::gateway::body::{ClientBody, RequestBody, ResponseBody, scan_to_end};
+use crate::gateway::client_body::ClientBody;
 use crate::gateway::problem::Problem;
 use crate::gateway::request_context::{ClientRequest, RequestContext};
-use crate::gateway::upstream::{ForwardError, UpstreamResponse, UpstreamTarget};
+use crate::gateway::response_body::{ResponseBody, scan_to_end};
+use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse, UpstreamTarget};
 use crate::gateway::{cost, headers, target};
 use crate::http1::{Fields, Name, Response};
 use crate::policy::identity::ClientAddress;

@@ -7,10 +7,11 @@ mod refuse;
 mod robots;
 mod throttle;
 
-use super::body::{ClientBody, ResponseBody};
+use super::client_body::ClientBody;
 use super::connection_timeouts::ConnectionState;
 use super::problem::{Problem, ResponseFormat};
 use super::request_context::{ClientRequest, RequestContext};
+use super::response_body::ResponseBody;
 use super::worker::Worker;
 use crate::engine::{AcquireOutcome, AdmissionOutcome, ThrottleRejection};
 use crate::http1::{Request, Response};

@@ -1,9 +1,10 @@
 //! Responses of the gateway itself: refusals, rejections and errors.
 
 use super::RequestHandler;
-use crate::gateway::body::{ClientBody, ResponseBody};
+use crate::gateway::client_body::ClientBody;
 use crate::gateway::problem::{Problem, ResponseFormat};
 use crate::gateway::request_context::RequestContext;
+use crate::gateway::response_body::ResponseBody;
 use crate::gateway::target::RequestError;
 use crate::http1::{Name, RequestHead, Response};
 use crate::policy::Refusal;

@@ -3,11 +3,12 @@
 
 use super::RequestHandler;
 use super::forward::prepare_client_response;
-use crate::gateway::body::{ClientBody, RequestBody, ResponseBody};
+use crate::gateway::client_body::ClientBody;
 use crate::gateway::problem;
 use crate::gateway::request_context::RequestContext;
+use crate::gateway::response_body::ResponseBody;
 use crate::gateway::target;
-use crate::gateway::upstream::{ForwardError, UpstreamResponse};
+use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse};
 use crate::http1::{Field, Fields, Name, RequestHead, Response};
 use crate::policy::ClientKind;
 use crate::policy::decide::ROBOTS_TXT_PATH;

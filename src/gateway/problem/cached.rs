@@ -1,6 +1,6 @@
 //! Responses from a cached document.
 
-use crate::gateway::body::ResponseBody;
+use crate::gateway::response_body::ResponseBody;
 use crate::http1::{Fields, Name, Response};
 use crate::robots::CachedRobots;
 use bytes::Bytes;

@@ -10,8 +10,8 @@ mod template;
 pub(super) use cached::cached_response;
 pub(super) use format::ResponseFormat;
 
-use super::body::ResponseBody;
 use super::html::write_page_head;
+use super::response_body::ResponseBody;
 use super::scratch::ScratchBuffer;
 use super::target::RequestError;
 use super::upstream::ForwardError;

@@ -3,13 +3,18 @@
 //! [`crate::http1::client`] implements HTTP/1.1; this module decides when a request is sent and whether it is sent
 //! again.
 
+mod connection;
 mod deadline;
+mod error;
 mod pool;
 pub(super) mod rate_limit;
+mod request_body;
+pub(super) use connection::OriginBody;
 pub(super) use deadline::{Deadline, Deadlines};
+pub(super) use error::ForwardError;
 pub(super) use pool::PoolGuard;
+pub(super) use request_body::RequestBody;
 
-use super::body::RequestBody;
 use crate::clock::Clock;
 use crate::config::settings::Origin;
 use crate::engine::Permit;
@@ -22,13 +27,6 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
-use tokio::net::TcpStream;
-
-/// An idle connection to the origin.
-pub(super) type Connection = client::Connection<TcpStream>;
-/// Response body of the origin.
-pub(super) type OriginBody = client::ResponseBody<TcpStream, RequestBody>;
 
 /// Maximum retries of an unsent request on other connections.
 const MAX_UNSENT_RETRIES: usize = 4;
@@ -56,47 +54,6 @@ pub(super) struct UpstreamTarget<'a> {
     pub(super) clock: &'a Clock,
     /// Maximum connections of this worker.
     pub(super) max_connections: usize,
-}
-
-/// Error of a forwarded request.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ForwardError {
-    /// All connections are busy, and none became free in time.
-    #[error("origin connection pool exhausted")]
-    PoolExhausted,
-    /// The origin did not accept a connection in time.
-    #[error("origin connect timed out after {after:?}")]
-    ConnectTimedOut {
-        /// Time limit.
-        after: Duration,
-    },
-    /// The origin refused the connection, or has no address.
-    #[error("origin connect failed: {source}")]
-    ConnectFailed {
-        /// Error of the system.
-        source: std::io::Error,
-    },
-    /// The origin closed the connection, or sent invalid HTTP, before its response.
-    #[error("origin closed the connection: {source}")]
-    OriginClosed {
-        /// Error of the connection.
-        source: client::Error,
-    },
-    /// The origin did not respond in time.
-    #[error("origin response timed out after {after:?}")]
-    TimedOut {
-        /// Time limit.
-        after: Duration,
-    },
-    /// The origin timed out within a response body that the gateway reads.
-    #[error("origin response body timed out")]
-    BodyTimedOut,
-    /// The request body failed: aborted, timed out, or too large.
-    #[error("client aborted the request body")]
-    ClientBody {
-        /// True if it was larger than allowed.
-        too_large: bool,
-    },
 }
 
 impl Upstream {

@@ -1,6 +1,7 @@
 //! Connection pool of one worker to the origin: last used first, bounded, without locks.
 
-use super::{Connection, ForwardError};
+use super::connection::Connection;
+use super::error::ForwardError;
 use crate::config::settings::Origin;
 use crate::http1::HeadLimits;
 use crate::policy::Timestamp;

@@ -1,9 +1,4 @@
-//! Request and response bodies: streamed in both directions, chunk by chunk, never buffered whole.
-
-mod request;
-mod response;
-pub(super) use request::RequestBody;
-pub(super) use response::{ResponseBody, scan_to_end};
+//! Request bodies as clients send them, and the errors of all bodies.
 
 use super::tracked_stream::TrackedStream;
 use crate::http1::{client, server};

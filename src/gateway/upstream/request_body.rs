@@ -1,6 +1,6 @@
-//! Request bodies on their way to the origin.
+//! Request bodies on their way to the origin: streamed chunk by chunk, never buffered whole.
 
-use super::{BodyError, ClientBody};
+use crate::gateway::client_body::{BodyError, ClientBody};
 use crate::gateway::connection_timeouts::ConnectionState;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
