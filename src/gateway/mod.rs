@@ -34,17 +34,17 @@ mod worker;
 
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::engine::{Admission, ClientView, Engine, QuotaView, UnknownQuota};
+use crate::engine::{Admission, ClientView, QuotaView, UnknownQuota};
 use crate::policy::address_lists::AddressLists;
 use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::hash::mix;
 use crate::policy::{Timestamp, Units};
 use crate::robots::OverrideFile;
 use crate::telemetry::WorkerTelemetry;
-use crate::user_agents::UserAgentMatcher;
-use crate::verify::OperatorTable;
-use crate::verify::signature::SignatureVerifier;
 use config_snapshot::ConfigSnapshot;
+pub use rate_limit_headers::RateLimitSnapshot;
+pub use response_preview::{ResponsePreview, preview};
+pub use shared::Dependencies;
 use shared::Shared;
 use std::io;
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tracing::{info, warn};
 use worker::Stage;
 
@@ -61,26 +61,6 @@ const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 /// Intervals of the eviction of idle clients and of the DNS lookup of the origin, in maintenance ticks.
 const EVICTION_TICKS: u64 = 10;
 const RESOLVE_TICKS: u64 = 30;
-
-/// Dependencies of a gateway besides its settings, injected for tests and demos.
-pub struct Dependencies {
-    /// Source of time.
-    pub clock: Clock,
-    /// Quota and client state, which survives reloads.
-    pub engine: Arc<Engine>,
-    /// Recognizes crawlers by their user agents.
-    pub user_agents: Arc<UserAgentMatcher>,
-    /// Verifies crawler addresses.
-    pub operators: Arc<OperatorTable>,
-    /// Verifies request signatures.
-    pub signatures: Arc<SignatureVerifier>,
-    /// The networks of the settings' address lists.
-    pub lists: AddressLists,
-    /// Notified when the ledger has responded; `None` if it is too slow for requests to wait for it.
-    pub ledger_responses: Option<Arc<Notify>>,
-    /// Unpredictable seed of ids and jitter.
-    pub seed: u64,
-}
 
 /// A running data plane.
 pub struct Gateway {

@@ -1,12 +1,12 @@
 //! State shared by all workers. Workers only read it, except for counters.
 
-use super::Dependencies;
 use super::config_snapshot::ConfigSnapshot;
 use super::connection_limits::ConnectionCounts;
 use super::crawl_delay::CrawlDelayAdviser;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::Engine;
+use crate::policy::address_lists::AddressLists;
 use crate::robots::{CrawlCompliance, OverrideFile, RobotsCache};
 use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
@@ -17,6 +17,26 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
+
+/// Dependencies of a gateway besides its settings, injected for tests and demos.
+pub struct Dependencies {
+    /// Source of time.
+    pub clock: Clock,
+    /// Quota and client state, which survives reloads.
+    pub engine: Arc<Engine>,
+    /// Recognizes crawlers by their user agents.
+    pub user_agents: Arc<UserAgentMatcher>,
+    /// Verifies crawler addresses.
+    pub operators: Arc<OperatorTable>,
+    /// Verifies request signatures.
+    pub signatures: Arc<SignatureVerifier>,
+    /// The networks of the settings' address lists.
+    pub lists: AddressLists,
+    /// Notified when the ledger has responded; `None` if it is too slow for requests to wait for it.
+    pub ledger_responses: Option<Arc<Notify>>,
+    /// Unpredictable seed of ids and jitter.
+    pub seed: u64,
+}
 
 /// State shared by all workers of a gateway.
 pub(super) struct Shared {

@@ -1,10 +1,8 @@
 //! The crawl-policy document, built from the rules and the quota state.
 
-use crate::config::settings;
+use crate::config::settings::{self, Settings};
 use crate::engine::QuotaView;
-use crate::gateway::config_snapshot::ConfigSnapshot;
 use crate::gateway::crawl_delay::AdvertisedDelays;
-use crate::gateway::shared::Shared;
 use crate::policy::address_lists::ListSet;
 use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::crawl_delay::find_bot_class;
@@ -32,7 +30,7 @@ pub(super) struct Verification {
     pub(super) name: &'static str,
     pub(super) how: &'static str,
     #[serde(skip)]
-    supports: fn(&PolicyContext<'_>, OperatorId) -> bool,
+    supports: fn(&PolicyContext<'_, '_>, OperatorId) -> bool,
 }
 
 /// A crawler operator.
@@ -127,22 +125,15 @@ const VERIFICATION_METHODS: [Verification; 3] = [
 ];
 
 impl<'a> PolicyDocument<'a> {
-    /// Builds the document for the time `now`, with the crawl delays at `uptime`.
+    /// Builds the document for the time `now`.
     pub(in crate::gateway) fn build(
-        shared: &'a Shared,
-        snapshot: &'a ConfigSnapshot,
+        settings: &'a Settings,
+        operators: &'a OperatorTable,
+        quotas: &[QuotaView],
+        crawl_delays: &AdvertisedDelays,
         now: Timestamp,
-        uptime: Timestamp,
     ) -> Self {
-        let quotas = snapshot.admission.quotas(now);
-        let delays = shared.crawl_delay_adviser.advertised(&snapshot.settings, &shared.operators, &quotas, uptime);
-        let context = PolicyContext {
-            settings: &snapshot.settings,
-            operators: &shared.operators,
-            quotas,
-            crawl_delays: delays,
-            now,
-        };
+        let context = PolicyContext { settings, operators, quotas, crawl_delays, now };
         Self {
             contact: context.config().contact.as_deref(),
             verification: VERIFICATION_METHODS.into(),
@@ -154,15 +145,15 @@ impl<'a> PolicyDocument<'a> {
 }
 
 /// Inputs of the document.
-struct PolicyContext<'a> {
-    settings: &'a settings::Settings,
+struct PolicyContext<'a, 's> {
+    settings: &'a Settings,
     operators: &'a OperatorTable,
-    quotas: Vec<QuotaView>,
-    crawl_delays: AdvertisedDelays,
+    quotas: &'s [QuotaView],
+    crawl_delays: &'s AdvertisedDelays,
     now: Timestamp,
 }
 
-impl<'a> PolicyContext<'a> {
+impl<'a> PolicyContext<'a, '_> {
     fn config(&self) -> &'a settings::CrawlPolicy {
         self.settings.crawl_policy.as_ref().expect("served only if configured")
     }
@@ -213,7 +204,7 @@ impl<'a> PolicyContext<'a> {
             interval_s: bucket.interval.as_secs_f64(),
             counts: if bucket.costed_only { "costed" } else { "all" },
         });
-        let quotas = self.settings.rules.quotas.iter().zip(&self.quotas).filter(|(quota, _)| quota.enforce && !blocked);
+        let quotas = self.settings.rules.quotas.iter().zip(self.quotas).filter(|(quota, _)| quota.enforce && !blocked);
         ClassEntry {
             name: &class.name,
             kinds: class.matcher.kinds.iter().map(|kind| kind.name()).collect(),

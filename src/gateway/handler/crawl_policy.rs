@@ -28,8 +28,12 @@ impl RequestHandler {
         }
         let worker = &self.0.worker;
         let (current, format, uptime) = (context.current(), ResponseFormat::from_head(head), worker.monotonic_now());
-        let gather = || PolicyDocument::build(worker.shared(), &current, context.started_at(), uptime);
-        let cached = current.crawl_policy.render(format.prefers_html, uptime, gather);
+        let cached = current.crawl_policy.render(format.prefers_html, uptime, || {
+            let (shared, settings, now) = (worker.shared(), &current.settings, context.started_at());
+            let quotas = current.admission.quotas(now);
+            let delays = shared.crawl_delay_adviser.advertised(settings, &shared.operators, &quotas, uptime);
+            PolicyDocument::build(settings, &shared.operators, &quotas, &delays, now)
+        });
         let (mut response, bytes) =
             problem::cached_response(&cached, head.fields.get(Name::IfNoneMatch), format.wants_body);
         prepare_client_response(&context, response.status, &mut response.fields);
