@@ -63,14 +63,14 @@ async fn serve_http1(
     connection_state: &ConnectionState,
     stream: TrackedStream,
     prefix: BytesMut,
-    handler: RequestHandler,
+    handler: Rc<RequestHandler>,
 ) {
     let finish = Cell::new(false);
     let limits = http1::HeadLimits { size: limits.max_head_size, fields: limits.max_headers };
     let on_malformed = |error| handler.reject_unparsed(error);
     let options = server::ServeOptions { limits, finish: &finish, date: || worker.date(), on_malformed };
     let connection = server::serve(stream, prefix, options, |Request { head, body }| {
-        handler.clone().handle(Request { head, body: ClientBody::Http1(body) })
+        Rc::clone(&handler).handle(Request { head, body: ClientBody::Http1(body) })
     });
     let ended = run_until_commanded(connection_state, connection, |_| {
         finish.set(true);
@@ -86,10 +86,10 @@ async fn serve_http2(
     limits: &Limits,
     connection_state: &ConnectionState,
     stream: RewindStream,
-    handler: RequestHandler,
+    handler: Rc<RequestHandler>,
 ) {
     let service = service_fn(move |request: http::Request<_>| {
-        let response = handler.clone().handle(from_http2(request));
+        let response = Rc::clone(&handler).handle(from_http2(request));
         async move { Ok::<_, Infallible>(to_http2(response.await)) }
     });
     let connection = hyper::server::conn::http2::Builder::new(LocalExecutor)

@@ -32,7 +32,6 @@ mod untrusted_proxy;
 mod upstream;
 mod worker;
 
-use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::{Admission, ClientView, QuotaView, UnknownQuota};
 use crate::policy::address_lists::AddressLists;
@@ -42,8 +41,7 @@ use crate::policy::{Timestamp, Units};
 use crate::robots::OverrideFile;
 use crate::telemetry::WorkerTelemetry;
 use config_snapshot::ConfigSnapshot;
-pub use rate_limit_headers::RateLimitSnapshot;
-pub use response_preview::{ResponsePreview, preview};
+
 pub use shared::Dependencies;
 use shared::Shared;
 use std::io;

@@ -1,6 +1,6 @@
 //! Extracts from the head of a request what bot detection observes.
 
-use super::target::Target;
+use super::target::ClientRequest;
 use crate::engine::ObservedRequest;
 use crate::http1::{Name, RequestHead, list};
 use crate::policy::Rules;
@@ -11,19 +11,19 @@ use std::net::IpAddr;
 
 /// Returns the observation of a request that `client` sends, with its `seen` headers.
 pub(super) fn observed_request<'a>(
-    head: &'a RequestHead,
-    target: &'a Target<'_>,
+    request: &'a ClientRequest,
     (client, browser): (IpAddr, BrowserTraits),
     seen: HeadersSeen,
 ) -> ObservedRequest<'a> {
+    let head = &request.head;
     ObservedRequest {
         method: &head.method,
-        path: &target.path,
-        query: target.query,
+        path: request.path(),
+        query: request.query(),
         client,
         user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
         browser,
-        referer: Referer::from_header(head.fields.get(Name::Referer), &target.host),
+        referer: Referer::from_header(head.fields.get(Name::Referer), request.host()),
         headers: seen,
     }
 }

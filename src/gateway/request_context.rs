@@ -6,12 +6,13 @@ mod record;
 
 use super::connection_timeouts::ConnectionState;
 use super::quota_sync::BodyScan;
+use super::target::ClientRequest;
 use super::worker::{CurrentConfig, Worker};
 use crate::engine::{AdmissionOutcome, BucketUsage, Decision, Observation, Permit, QuotaUsage, Receipt, SlotGuard};
 use crate::http1::RequestHead;
 use crate::policy::identity::{ClientAddress, ClientKey};
 use crate::policy::rng::ratio_from_id;
-use crate::policy::{Classification, QuotaId, Reason, Timestamp, Units};
+use crate::policy::{Classification, OperatorId, QuotaId, Reason, Refusal, Timestamp, Units};
 use crate::rate_limit_headers::RateLimitSnapshot;
 use crate::telemetry::CLIENT_CLOSED_REQUEST;
 use http::StatusCode;
@@ -20,18 +21,36 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A classified client request.
-pub(super) struct ClientRequest {
-    /// Request head; the one for the origin once the request is forwarded.
-    pub(super) head: RequestHead,
+/// What the evaluation of a request found, besides the decision.
+pub(super) struct EvaluatedRequest {
     pub(super) client_address: ClientAddress,
     pub(super) key: ClientKey,
     /// True if a signature was checked, whatever the result.
     pub(super) signed: bool,
+    /// Operator of the crawler, verified or claimed without evidence against it.
+    pub(super) crawler: Option<OperatorId>,
     pub(super) classification: Classification,
     /// Observation for bot detection; `None` for declared bots.
     pub(super) observation: Option<Observation>,
     pub(super) route: usize,
+}
+
+/// Stage of an admitted request on its way to the origin and back.
+enum RequestStage {
+    /// Not sent: refused, waiting for slots, or responded to without the origin.
+    Evaluated,
+    /// Waiting for the response head of the origin.
+    AtOrigin {
+        /// Slots in the scopes, held until the response is complete.
+        slots: Option<SlotGuard>,
+    },
+    /// The origin responded or failed.
+    Answered {
+        slots: Option<SlotGuard>,
+        /// Status of the response; `None` after a failure.
+        status: Option<u16>,
+        duration: Duration,
+    },
 }
 
 /// Context of a request in flight.
@@ -40,29 +59,29 @@ pub(super) struct RequestContext {
     connection_state: Rc<ConnectionState>,
     current: Rc<CurrentConfig>,
     client_request: ClientRequest,
+    evaluated: EvaluatedRequest,
     id: u64,
     started_at: Timestamp,
     quota_usage: SmallVec<[QuotaUsage; 2]>,
     bucket: Option<BucketUsage>,
     shadow_reason: Option<Reason>,
+    /// Refusal by the rules.
+    refusal: Option<Refusal>,
+    /// Reason of the refusal by the rules, or by a scope after admission.
     refusal_reason: Option<Reason>,
     /// Scope that refused the request.
     refusing_scope: Option<Arc<str>>,
     retry_after: Option<u64>,
     /// Permit, held from admission until the cost is known.
     permit: Option<Permit>,
-    /// Slots in the scopes, held until the response is complete.
-    slots: Option<SlotGuard>,
+    stage: RequestStage,
     /// Time the request waited for slots.
     scope_wait: Duration,
     receipt: Receipt,
     status: StatusCode,
     bytes: u64,
-    is_upstream: bool,
     /// Key of the response in the connection's timeouts.
     response_key: Option<usize>,
-    origin_status: Option<u16>,
-    upstream_duration: Option<Duration>,
     /// Scans of the response body for the exhaustion text of a quota.
     body_scans: Vec<BodyScan>,
     is_complete: bool,
@@ -75,36 +94,37 @@ impl RequestContext {
         connection_state: Rc<ConnectionState>,
         current: Rc<CurrentConfig>,
         client_request: ClientRequest,
-        decision: &Decision,
+        (evaluated, decision): (EvaluatedRequest, Decision),
         id: u64,
     ) -> Box<Self> {
+        let Decision { outcome, decided_at, shadow, quota_usage, bucket } = decision;
+        let (permit, refusal) = match outcome {
+            AdmissionOutcome::Admitted(permit) => (Some(permit), None),
+            AdmissionOutcome::Refused(refusal) => (None, Some(refusal)),
+        };
         // Boxed, because it is moved often.
         Box::new(Self {
             worker,
             connection_state,
             current,
             client_request,
+            evaluated,
             id,
-            started_at: decision.decided_at,
-            quota_usage: decision.quota_usage.clone(),
-            bucket: decision.bucket,
-            shadow_reason: decision.shadow,
-            refusal_reason: match &decision.outcome {
-                AdmissionOutcome::Refused(refusal) => Some(refusal.reason),
-                AdmissionOutcome::Admitted(_) => None,
-            },
+            started_at: decided_at,
+            quota_usage,
+            bucket,
+            shadow_reason: shadow,
+            refusal,
+            refusal_reason: refusal.map(|refusal| refusal.reason),
             refusing_scope: None,
             retry_after: None,
-            permit: None,
-            slots: None,
+            permit,
+            stage: RequestStage::Evaluated,
             scope_wait: Duration::ZERO,
             receipt: Receipt::new(),
             status: StatusCode::from_u16(CLIENT_CLOSED_REQUEST).expect("valid status"),
             bytes: 0,
-            is_upstream: false,
             response_key: None,
-            origin_status: None,
-            upstream_duration: None,
             body_scans: Vec::new(),
             is_complete: false,
         })
@@ -133,34 +153,37 @@ impl RequestContext {
         self.worker.monotonic_tick().get()
     }
 
-    pub(super) fn current(&self) -> Rc<CurrentConfig> {
-        Rc::clone(&self.current)
+    pub(super) fn current(&self) -> &Rc<CurrentConfig> {
+        &self.current
     }
 
     pub(super) fn client_request(&self) -> &ClientRequest {
         &self.client_request
     }
 
-    /// Returns the client request, to be rewritten for the origin.
-    pub(super) fn client_request_mut(&mut self) -> &mut ClientRequest {
-        &mut self.client_request
+    pub(super) fn evaluated(&self) -> &EvaluatedRequest {
+        &self.evaluated
+    }
+
+    /// Returns the refusal by the rules; `None` if they admit the request.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        self.refusal
+    }
+
+    /// Returns the request head, to be rewritten for the origin, and what the rewriting needs.
+    pub(super) fn upstream_parts(&mut self) -> (&CurrentConfig, &EvaluatedRequest, &mut RequestHead) {
+        (&self.current, &self.evaluated, &mut self.client_request.head)
     }
 
     /// Returns the usage for the rate-limit fields.
     pub(super) fn rate_limit_snapshot(&self) -> RateLimitSnapshot<'_> {
         RateLimitSnapshot {
-            class: self.client_request.classification.class,
-            route: self.client_request.route,
+            class: self.evaluated.classification.class,
+            route: self.evaluated.route,
             usages: &self.quota_usage,
             bucket: self.bucket,
-            refusal: None,
+            refusal: self.refusal.as_ref(),
         }
-    }
-
-    /// Records a refusal by the quota rules.
-    pub(super) fn set_refused(&mut self, reason: Reason, retry_after: Option<u64>) {
-        self.refusal_reason = Some(reason);
-        self.retry_after = retry_after;
     }
 
     /// Records a refusal by a scope after admission.
@@ -170,17 +193,13 @@ impl RequestContext {
     }
 
     fn set_throttled(&mut self, reason: Reason, retry_after: Option<u64>) {
-        let ClientRequest { key, classification, .. } = &self.client_request;
+        let EvaluatedRequest { key, classification, .. } = &self.evaluated;
         self.current.admission.record_scope_refusal(*key, classification.class, self.started_at);
-        self.set_refused(reason, retry_after);
+        self.refusal_reason = Some(reason);
+        self.retry_after = retry_after;
     }
 
-    /// Stores the permit. Its reservation is released if the request ends before it is sent upstream.
-    pub(super) fn hold_permit(&mut self, permit: Permit) {
-        self.permit = Some(permit);
-    }
-
-    /// Records the `Retry-After` of an admitted request.
+    /// Records the `Retry-After` of the response.
     pub(super) fn set_retry_after(&mut self, retry_after: Option<u64>) {
         self.retry_after = retry_after;
     }
@@ -192,8 +211,7 @@ impl RequestContext {
 
     /// Marks the start of the upstream request and stores the slots.
     pub(super) fn begin_upstream(&mut self, slots: Option<SlotGuard>) {
-        self.slots = slots;
-        self.is_upstream = true;
+        self.stage = RequestStage::AtOrigin { slots };
         self.worker.telemetry().upstream_started(&self.route().scopes, &self.worker.names(&self.current));
     }
 
@@ -204,15 +222,28 @@ impl RequestContext {
     }
 
     fn end_upstream(&mut self) {
-        if std::mem::take(&mut self.is_upstream) {
+        let stage = std::mem::replace(&mut self.stage, RequestStage::Evaluated);
+        if !matches!(stage, RequestStage::Evaluated) {
             self.worker.telemetry().upstream_finished(&self.route().scopes, &self.worker.names(&self.current));
         }
     }
 
     /// Records the time of the upstream response or failure.
     pub(super) fn record_upstream_response(&mut self, now: Timestamp, status: Option<StatusCode>) {
-        self.upstream_duration = Some(now.saturating_duration_since(self.started_at + self.scope_wait));
-        self.origin_status = status.map(|status| status.as_u16());
+        let (slots, duration) = (self.take_slots(), self.time_at_origin(now));
+        self.stage = RequestStage::Answered { slots, status: status.map(|status| status.as_u16()), duration };
+    }
+
+    /// Returns the time since the request was sent to the origin.
+    fn time_at_origin(&self, now: Timestamp) -> Duration {
+        now.saturating_duration_since(self.started_at + self.scope_wait)
+    }
+
+    fn take_slots(&mut self) -> Option<SlotGuard> {
+        match &mut self.stage {
+            RequestStage::Evaluated => None,
+            RequestStage::AtOrigin { slots } | RequestStage::Answered { slots, .. } => slots.take(),
+        }
     }
 
     /// Returns the permit to send the request, and its head.
@@ -263,12 +294,15 @@ impl RequestContext {
     }
 
     fn route(&self) -> &crate::policy::route::Route {
-        &self.current.settings.rules.routes[self.client_request.route]
+        &self.current.settings.rules.routes[self.evaluated.route]
     }
 
     fn finish_observation(&self) {
-        if let Some(observation) = &self.client_request.observation {
-            let status = self.origin_status.filter(|_| self.refusal_reason.is_none());
+        if let Some(observation) = &self.evaluated.observation {
+            let status = match self.stage {
+                RequestStage::Answered { status, .. } => status.filter(|_| self.refusal_reason.is_none()),
+                _ => None,
+            };
             observation.finish(status, &self.current.admission);
         }
     }
@@ -280,7 +314,8 @@ impl Drop for RequestContext {
             self.connection_state.on_response_end(key);
         }
         self.connection_state.on_request_end(!self.is_complete);
-        // The client may have disconnected before the response, or before the request was sent.
+        // In this order, because the record shows the charge and the bot score, and because a metrics scrape must find
+        // the request in flight until its record counts it.
         self.settle_unknown();
         self.finish_observation();
         self.record();

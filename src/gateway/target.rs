@@ -4,18 +4,31 @@
 //! counted.
 
 use crate::http1::{self, Name, RequestHead, list};
+use crate::policy::Signature;
 use crate::policy::route::{normalize, normalize_host};
 use http::uri::Authority;
 use http::{Method, Version};
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
-/// Target of a request, as matched by rules.
-pub(super) struct Target<'a> {
-    /// Host in lower case, without its port.
-    pub(super) host: Cow<'a, str>,
-    /// Path, normalized.
-    pub(super) path: Cow<'a, str>,
-    pub(super) query: Option<&'a str>,
+/// A valid client request.
+pub(super) struct ClientRequest {
+    /// Request head; the one for the origin once the request is forwarded.
+    pub(super) head: RequestHead,
+    pub(super) target: Target,
+    pub(super) has_body: bool,
+    /// Result of the signature verification; empty until it is needed.
+    pub(super) signature: OnceCell<Signature>,
+}
+
+/// Target of a request, as matched by rules. Owns only what differs from the head.
+pub(super) struct Target {
+    /// Normalized path, if it differs from the path as sent.
+    normalized_path: Option<String>,
+    /// Host in lower case, if it differs from the host as sent.
+    lowercase_host: Option<String>,
+    /// Length of the host as sent, without its port.
+    host_length: usize,
 }
 
 /// Reason why a request cannot be forwarded.
@@ -41,9 +54,32 @@ pub(super) enum RequestError {
     Malformed(http1::Malformed),
 }
 
-impl<'a> Target<'a> {
+impl ClientRequest {
+    /// Returns the path as rules match it: normalized.
+    pub(super) fn path(&self) -> &str {
+        self.target.normalized_path.as_deref().unwrap_or(self.head.target.path())
+    }
+
+    /// Returns the query as rules match it.
+    pub(super) fn query(&self) -> Option<&str> {
+        self.head.target.query()
+    }
+
+    /// Returns the host as rules match it: in lower case, without its port.
+    pub(super) fn host(&self) -> &str {
+        match &self.target.lowercase_host {
+            Some(host) => host,
+            None => {
+                let host = host(&self.head).get(..self.target.host_length).unwrap_or_default();
+                std::str::from_utf8(host).unwrap_or_default()
+            }
+        }
+    }
+}
+
+impl Target {
     /// Parses the target of a request. Rejects everything that the gateway and the origin could interpret differently.
-    pub(super) fn parse(head: &'a RequestHead, via: &str, max_body: u64) -> Result<Self, RequestError> {
+    pub(super) fn parse(head: &RequestHead, via: &str, max_body: u64) -> Result<Self, RequestError> {
         let fields = &head.fields;
         if matches!(head.method, Method::CONNECT | Method::TRACE) {
             return Err(RequestError::Method);
@@ -64,8 +100,17 @@ impl<'a> Target<'a> {
         }
         check_host(head)?;
         check_path(head)?;
-        let path = normalize(head.target.path()).map_err(|_| RequestError::Path)?;
-        Ok(Self { host: request_host(head), path, query: head.target.query() })
+        let normalized_path = match normalize(head.target.path()).map_err(|_| RequestError::Path)? {
+            Cow::Owned(path) => Some(path),
+            Cow::Borrowed(_) => None,
+        };
+        let host = normalize_host(std::str::from_utf8(host(head)).unwrap_or_default());
+        let host_length = host.len();
+        let lowercase_host = match host {
+            Cow::Owned(host) => Some(host),
+            Cow::Borrowed(_) => None,
+        };
+        Ok(Self { normalized_path, lowercase_host, host_length })
     }
 }
 
@@ -75,11 +120,6 @@ pub(super) fn host(head: &RequestHead) -> &[u8] {
         Some(authority) => authority.as_str().as_bytes(),
         None => head.fields.get(Name::Host).unwrap_or_default(),
     }
-}
-
-/// Returns the host in lower case, without its port.
-pub(super) fn request_host(head: &RequestHead) -> Cow<'_, str> {
-    normalize_host(std::str::from_utf8(host(head)).unwrap_or_default())
 }
 
 fn parse_number(digits: &[u8]) -> Option<u64> {

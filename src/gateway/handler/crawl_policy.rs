@@ -1,8 +1,8 @@
 //! Serves the crawl policy. Only GET and HEAD are supported; an admitted request with another method gets 405 and is
 //! not charged, because it is never sent to the origin.
 
-use super::RequestHandler;
 use super::forward::prepare_client_response;
+use super::request_handler::RequestHandler;
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::crawl_policy::PolicyDocument;
 use crate::gateway::problem::{self, Problem, ResponseFormat};
@@ -26,7 +26,7 @@ impl RequestHandler {
             response.fields.append(Name::Allow, b"GET, HEAD");
             return response;
         }
-        let worker = &self.0.worker;
+        let worker = &self.worker;
         let (current, format, uptime) = (context.current(), ResponseFormat::from_head(head), worker.monotonic_now());
         let cached = current.crawl_policy.render(format.prefers_html, uptime, || {
             let (shared, settings, now) = (worker.shared(), &current.settings, context.started_at());

@@ -1,20 +1,17 @@
 //! Evaluation of a request: facts, identity, signature, class, route and admission.
 
-use super::{ConnectionContext, RequestHandler};
+use super::request_handler::RequestHandler;
 use crate::engine::{AdmissionOutcome, Decision, Evaluation, Observation};
 use crate::gateway::observe;
-use crate::gateway::target::{self, RequestError, Target};
+use crate::gateway::request_context::EvaluatedRequest;
+use crate::gateway::target::{self, ClientRequest};
 use crate::gateway::worker::CurrentConfig;
-use crate::http1::{Fields, Name, RequestHead};
-use crate::policy::decide;
+use crate::http1::{Fields, Name};
 use crate::policy::facts::claimed_operator;
-use crate::policy::identity::{ClientAddress, ClientKey, CredentialSource, ProxyTrust, cookie};
-use crate::policy::{
-    Claim, Classification, ClientKind, Facts, OperatorId, Proof, Reason, Refusal, Signature, Timestamp,
-};
+use crate::policy::identity::{ClientAddress, CredentialSource, ProxyTrust, cookie};
+use crate::policy::{Claim, ClientKind, Facts, Proof, Reason, Refusal, Signature, Timestamp};
 use crate::verify::signature::{SignaturePolicy, SignedMessage, VerifyTime};
 use smallvec::SmallVec;
-use std::cell::OnceCell;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -27,56 +24,22 @@ use tokio::time::sleep;
 /// milliseconds, on a busy disk a second.
 const MAX_LEASE_WAIT: Duration = Duration::from_secs(2);
 
-/// A request before its evaluation.
-pub(super) struct IncomingRequest<'a> {
-    pub(super) head: &'a RequestHead,
-    pub(super) has_body: bool,
-    /// Result of the signature verification; empty until it is needed.
-    pub(super) signature: OnceCell<Signature>,
-}
-
-/// A request with its evaluation.
-pub(super) struct EvaluatedRequest {
-    pub(super) client_address: ClientAddress,
-    pub(super) key: ClientKey,
-    /// True if a signature was checked, whatever the result.
-    pub(super) signed: bool,
-    /// Operator of the crawler, verified or claimed without evidence against it.
-    pub(super) crawler: Option<OperatorId>,
-    pub(super) classification: Classification,
-    pub(super) observation: Option<Observation>,
-    pub(super) route: usize,
-    pub(super) decision: Decision,
-    /// True for a request for the crawl policy, which the gateway serves.
-    pub(super) is_crawl_policy: bool,
-    /// True for a request for the cached robots.txt.
-    pub(super) is_robots_txt: bool,
-}
-
-impl EvaluatedRequest {
-    /// Returns true if the only reason for the refusal is a missing lease.
-    pub(super) fn waits_for_lease(&self) -> bool {
-        matches!(self.decision.outcome, AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }))
-    }
-}
-
 impl RequestHandler {
     /// Evaluates the request up to the verdict. Does not wait, and does not read the body.
     pub(super) fn evaluate(
         &self,
-        incoming: &IncomingRequest<'_>,
+        request: &ClientRequest,
         current: &CurrentConfig,
         now: Timestamp,
-    ) -> Result<EvaluatedRequest, RequestError> {
-        let worker = &self.0.worker;
+    ) -> (EvaluatedRequest, Decision) {
+        let worker = &self.worker;
         let rules = &current.settings.rules;
-        let head = incoming.head;
-        let target = Target::parse(head, &worker.shared().via.pseudonym, current.settings.limits.max_body_size)?;
-        current.untrusted_proxy.observe(&rules.trust, self.0.peer, &head.fields);
+        let head = &request.head;
+        current.untrusted_proxy.observe(&rules.trust, self.peer, &head.fields);
         let client_address = self.resolve_client_address(&rules.trust, &head.fields);
         let user_agent = head.fields.get(Name::UserAgent).unwrap_or_default();
         let (claim, browser) = worker.user_agent_claim(user_agent);
-        let signature = self.signature(incoming, current, client_address.client, now);
+        let signature = self.signature(request, current, client_address.client, now);
         let claimed = claimed_operator(claim, signature);
         let proof = match claimed {
             Some(operator) => worker.shared().operators.verify(operator, client_address.client, worker.monotonic_now()),
@@ -86,17 +49,17 @@ impl RequestHandler {
         // A signed agent or a named bot does not claim to be a browser.
         let observation = match claim {
             Claim::Browser | Claim::NoUserAgent if rules.bot_detection.is_some() && !signature.identifies_agent() => {
-                let seen = observe::headers_seen(head, rules, &client_address, self.0.peer);
-                let observed = observe::observed_request(head, &target, (client_address.client, browser), seen);
+                let seen = observe::headers_seen(head, rules, &client_address, self.peer);
+                let observed = observe::observed_request(request, (client_address.client, browser), seen);
                 Observation::observe(&observed, admission, now)
             }
             _ => None,
         };
         let facts = Facts {
             method: &head.method,
-            host: &target.host,
-            path: &target.path,
-            query: target.query,
+            host: request.host(),
+            path: request.path(),
+            query: request.query(),
             client: client_address.client,
             address_lists: current.lists_containing(client_address.client),
             user_agent,
@@ -115,37 +78,18 @@ impl RequestHandler {
             _ => None,
         };
         let signed = signature != Signature::Absent;
-        let is_crawl_policy = rules.is_crawl_policy(&target.path);
-        let is_robots_txt = decide::is_robots_txt_read(&head.method, &target.path);
-        Ok(EvaluatedRequest {
-            client_address,
-            key,
-            signed,
-            crawler,
-            classification,
-            observation,
-            route,
-            decision,
-            is_crawl_policy,
-            is_robots_txt,
-        })
+        (EvaluatedRequest { client_address, key, signed, crawler, classification, observation, route }, decision)
     }
 
     /// Verifies the signature of the request. Done once, because a nonce may be valid once only.
-    fn signature(
-        &self,
-        incoming: &IncomingRequest<'_>,
-        current: &CurrentConfig,
-        client: IpAddr,
-        now: Timestamp,
-    ) -> Signature {
-        let IncomingRequest { head, has_body, signature } = incoming;
+    fn signature(&self, request: &ClientRequest, current: &CurrentConfig, client: IpAddr, now: Timestamp) -> Signature {
+        let ClientRequest { head, has_body, signature, .. } = request;
         let Some(config) = &current.settings.verify.signatures else { return Signature::Absent };
         if !head.fields.contains(Name::SignatureAgent) {
             return Signature::Absent;
         }
         *signature.get_or_init(|| {
-            let ConnectionContext { worker, peer, .. } = &*self.0;
+            let Self { worker, peer, .. } = self;
             let trust = &current.settings.rules.trust;
             // TLS, if any, ends at a proxy before the gateway.
             let secure = trust.trusts(*peer)
@@ -161,18 +105,18 @@ impl RequestHandler {
     /// Evaluates again once the ledger has granted a lease, or after [`MAX_LEASE_WAIT`].
     pub(super) async fn reevaluate_after_lease(
         &self,
-        incoming: &IncomingRequest<'_>,
+        request: &ClientRequest,
         ledger_responses: &Notify,
-    ) -> (Rc<CurrentConfig>, Result<EvaluatedRequest, RequestError>) {
-        let worker = &self.0.worker;
+    ) -> (Rc<CurrentConfig>, (EvaluatedRequest, Decision)) {
+        let worker = &self.worker;
         let mut timeout = pin!(sleep(MAX_LEASE_WAIT));
         loop {
             let mut notified = pin!(ledger_responses.notified());
             // Enabled before the lease state is read, so that no notification is missed.
             notified.as_mut().enable();
             let current = worker.current();
-            let evaluated = self.evaluate(incoming, &current, worker.now());
-            if !evaluated.as_ref().is_ok_and(EvaluatedRequest::waits_for_lease) || timeout.is_elapsed() {
+            let evaluated = self.evaluate(request, &current, worker.now());
+            if !waits_for_lease(&evaluated.1) || timeout.is_elapsed() {
                 return (current, evaluated);
             }
             tokio::select! { () = notified => {} () = &mut timeout => {} }
@@ -180,16 +124,21 @@ impl RequestHandler {
     }
 
     fn resolve_client_address(&self, trust: &ProxyTrust, fields: &Fields) -> ClientAddress {
-        let Some(name) = trust.source.header() else { return ClientAddress { client: self.0.peer, hops: Vec::new() } };
+        let Some(name) = trust.source.header() else { return ClientAddress { client: self.peer, hops: Vec::new() } };
         let lines: SmallVec<[&[u8]; 2]> = fields.get_all_by_text(name).collect();
-        trust.client(self.0.peer, &lines)
+        trust.client(self.peer, &lines)
     }
 
     /// Returns a hash of the client's credential: SipHash with a per-process key, because readers of the log may have
     /// the credential itself.
     fn credential_hash(&self, source: &CredentialSource, fields: &Fields) -> Option<u64> {
-        credential(source, fields).map(|value| self.0.worker.shared().credential_hasher.hash_one(value))
+        credential(source, fields).map(|value| self.worker.shared().credential_hasher.hash_one(value))
     }
+}
+
+/// Returns true if the only reason for the refusal is a missing lease.
+pub(super) fn waits_for_lease(decision: &Decision) -> bool {
+    matches!(decision.outcome, AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }))
 }
 
 /// Returns the credential that the client sends, if any.

@@ -1,10 +1,10 @@
 //! Forwarding to the origin, and the response for the client.
 
-use super::{ConnectionContext, RequestHandler};
+use super::request_handler::RequestHandler;
 use crate::engine::{SlotGuard, ThrottleRejection};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::problem::Problem;
-use crate::gateway::request_context::{ClientRequest, RequestContext};
+use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
 use crate::gateway::response_body::{ResponseBody, scan_to_end};
 use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse, UpstreamTarget};
 use crate::gateway::{cost, headers, target};
@@ -26,8 +26,8 @@ impl RequestHandler {
         mut context: Box<RequestContext>,
         slots: Option<SlotGuard>,
     ) -> Response<ResponseBody> {
-        let current = context.current();
-        let ConnectionContext { worker, connection_state, .. } = &*self.0;
+        let current = Rc::clone(context.current());
+        let Self { worker, connection_state, .. } = self;
         self.prepare_upstream_request(&mut context);
         let limit = current.settings.limits.max_body_size;
         let body = RequestBody::streaming(body, limit, Rc::clone(connection_state), || worker.drain());
@@ -60,8 +60,8 @@ impl RequestHandler {
         context: &mut RequestContext,
         slots: Option<SlotGuard>,
     ) -> (Result<UpstreamResponse, ForwardError>, Option<ThrottleRejection>) {
-        let current = context.current();
-        let worker = &self.0.worker;
+        let current = Rc::clone(context.current());
+        let worker = &self.worker;
         let addresses = current.origin_addresses.load_full();
         let origin = &current.settings.origin;
         let max_connections = origin.max_connections.div_ceil(worker.shared().worker_count);
@@ -98,7 +98,7 @@ impl RequestHandler {
         backoff: Option<ThrottleRejection>,
     ) -> Response<ResponseBody> {
         context.settle_unknown();
-        self.0.worker.log_upstream_failure(error);
+        self.worker.log_upstream_failure(error);
         let retry_after = backoff.map_or(Duration::ZERO, |rejection| rejection.retry_after);
         let problem = Problem::origin_failed(error, retry_after);
         if let ForwardError::PoolExhausted = error {
@@ -109,11 +109,10 @@ impl RequestHandler {
 
     /// Prepares the head for the origin: removes connection-specific fields and adds the gateway's own.
     pub(super) fn prepare_upstream_request(&self, context: &mut RequestContext) {
-        let ConnectionContext { worker, peer, peer_text, .. } = &*self.0;
-        let current = context.current();
+        let Self { worker, peer, peer_text, .. } = self;
+        let (current, evaluated, head) = context.upstream_parts();
         let rules = &current.settings.rules;
-        let ClientRequest { head, client_address: origin, classification: classified, .. } =
-            context.client_request_mut();
+        let EvaluatedRequest { client_address: origin, classification: classified, .. } = evaluated;
         let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);

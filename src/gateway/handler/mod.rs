@@ -1,103 +1,82 @@
-//! Handles requests: facts, identity, class, route, cost, admission, forwarding, response.
+//! Handles requests. The phases, in order:
+//!
+//! 1. Validate: what the gateway and the origin could interpret differently is rejected before anything is counted.
+//! 2. Identify: user agent, then signature, then proof, because an invalid signature is a claim that needs a proof. The
+//!    signature is verified once, because a nonce may be valid once only.
+//! 3. Observe: only clients that claim to be no bot. Before classification, because the bot score is a fact for it.
+//! 4. Admit: bucket, quotas and pacing. All rules that need no waiting, so that a refused request occupies nothing.
+//! 5. Serve locally: a crawl policy or a cached robots.txt needs no slot.
+//! 6. Acquire slots: with the permit held, so that units are available once the origin is free. Without a slot, the
+//!    units are released.
+//! 7. Forward: sends the request once permit and slots are held.
+//! 8. Settle: before the response, whose fields show the usage; the actual cost is known from the response head.
+//! 9. Respond: the end of the response body drops the [`RequestContext`], which writes the record.
 
 mod crawl_policy;
 mod evaluate;
 mod forward;
 mod refuse;
+mod request_handler;
 mod robots;
 mod throttle;
 
+pub(super) use request_handler::RequestHandler;
+
 use super::client_body::ClientBody;
-use super::connection_timeouts::ConnectionState;
 use super::problem::{Problem, ResponseFormat};
-use super::request_context::{ClientRequest, RequestContext};
+use super::request_context::RequestContext;
 use super::response_body::ResponseBody;
-use super::worker::Worker;
-use crate::engine::{AcquireOutcome, AdmissionOutcome, ThrottleRejection};
+use super::target::{ClientRequest, Target};
+use crate::engine::{AcquireOutcome, ThrottleRejection};
 use crate::http1::{Request, Response};
-use evaluate::{EvaluatedRequest, IncomingRequest};
+use crate::policy::decide::is_robots_txt_read;
 use hyper::body::Body;
 use std::cell::OnceCell;
-use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-/// Request handler of one client connection.
-#[derive(Clone)]
-pub(super) struct RequestHandler(Rc<ConnectionContext>);
-
-/// Client and worker of a connection.
-struct ConnectionContext {
-    worker: Rc<Worker>,
-    connection_state: Rc<ConnectionState>,
-    peer: IpAddr,
-    peer_text: String,
-}
-
 impl RequestHandler {
-    pub(super) fn new(worker: Rc<Worker>, connection_state: Rc<ConnectionState>, peer: SocketAddr) -> Self {
-        let peer = peer.ip().to_canonical();
-        Self(Rc::new(ConnectionContext { worker, connection_state, peer, peer_text: peer.to_string() }))
-    }
-
     /// Handles one request. Always returns a response.
-    pub(super) async fn handle(self, request: Request<ClientBody>) -> Response<ResponseBody> {
-        let ConnectionContext { worker, connection_state, .. } = &*self.0;
+    pub(super) async fn handle(self: Rc<Self>, request: Request<ClientBody>) -> Response<ResponseBody> {
+        let Self { worker, connection_state, .. } = &*self;
         let mut current = worker.current();
         let Request { head, body } = request;
         connection_state.on_request_start(head.version);
-        let incoming = IncomingRequest { head: &head, has_body: !body.is_end_stream(), signature: OnceCell::new() };
-        let mut evaluated = self.evaluate(&incoming, &current, worker.now());
-        if evaluated.as_ref().is_ok_and(EvaluatedRequest::waits_for_lease)
-            && let Some(ledger_responses) = &worker.shared().ledger_responses
-        {
-            (current, evaluated) = Box::pin(self.reevaluate_after_lease(&incoming, ledger_responses)).await;
-        }
-        let evaluated = match evaluated {
-            Ok(evaluated) => evaluated,
+        let max_body_size = current.settings.limits.max_body_size;
+        let target = match Target::parse(&head, &worker.shared().via.pseudonym, max_body_size) {
+            Ok(target) => target,
             Err(error) => {
                 connection_state.on_request_end(false);
                 self.drain_body(&head, body);
                 return self.reject(error, ResponseFormat::from_head(&head));
             }
         };
-        let EvaluatedRequest {
-            client_address: origin,
-            key,
-            signed,
-            crawler,
-            classification: classified,
-            observation,
-            route,
-            decision,
-            is_crawl_policy,
-            is_robots_txt,
-        } = evaluated;
-        if let Some(operator) = crawler {
+        let request = ClientRequest { head, target, has_body: !body.is_end_stream(), signature: OnceCell::new() };
+        let mut evaluated = self.evaluate(&request, &current, worker.now());
+        if evaluate::waits_for_lease(&evaluated.1)
+            && let Some(ledger_responses) = &worker.shared().ledger_responses
+        {
+            (current, evaluated) = Box::pin(self.reevaluate_after_lease(&request, ledger_responses)).await;
+        }
+        let is_crawl_policy = current.settings.rules.is_crawl_policy(request.path());
+        let is_robots_txt = is_robots_txt_read(&request.head.method, request.path());
+        if let Some(operator) = evaluated.0.crawler {
             worker.shared().crawl_compliance.record_request(operator, is_robots_txt, worker.monotonic_now());
         }
-        let client_request =
-            ClientRequest { head, client_address: origin, key, signed, classification: classified, observation, route };
+        let (worker, connection_state) = (Rc::clone(worker), Rc::clone(connection_state));
         let id = worker.next_decision_id();
-        let mut context =
-            RequestContext::new(Rc::clone(worker), Rc::clone(connection_state), current, client_request, &decision, id);
-        match decision.outcome {
-            AdmissionOutcome::Refused(refusal) => {
-                self.drain_body(&context.client_request().head, body);
-                self.refuse(context, &refusal)
-            }
-            AdmissionOutcome::Admitted(permit) if is_crawl_policy => {
-                context.hold_permit(permit);
-                self.serve_crawl_policy(body, context)
-            }
-            AdmissionOutcome::Admitted(permit) => {
-                context.hold_permit(permit);
-                match is_robots_txt {
-                    // Boxed to keep the future of other requests small.
-                    true => Box::pin(self.serve_robots(body, context)).await,
-                    false => self.throttle_and_forward(body, context).await,
-                }
-            }
+        let context = RequestContext::new(worker, connection_state, current, request, evaluated, id);
+        if context.refusal().is_some() {
+            self.drain_body(&context.client_request().head, body);
+            return self.refuse(context);
         }
+        if is_crawl_policy {
+            return self.serve_crawl_policy(body, context);
+        }
+        if is_robots_txt {
+            // Boxed to keep the future of other requests small.
+            return Box::pin(self.serve_robots(body, context)).await;
+        }
+        self.throttle_and_forward(body, context).await
     }
 
     /// Forwards the request once all its scopes grant slots. The permit is held meanwhile; a rejection releases its

@@ -1,42 +1,34 @@
 //! Responses of the gateway itself: refusals, rejections and errors.
 
-use super::RequestHandler;
+use super::request_handler::RequestHandler;
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::problem::{Problem, ResponseFormat};
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
 use crate::gateway::target::RequestError;
 use crate::http1::{Name, RequestHead, Response};
-use crate::policy::Refusal;
-use crate::rate_limit_headers::RateLimitSnapshot;
 use hyper::body::Body;
 
 impl RequestHandler {
     /// Responds to a request that the rules refuse.
-    pub(super) fn refuse(&self, mut context: Box<RequestContext>, refusal: &Refusal) -> Response<ResponseBody> {
-        let current = context.current();
-        let rules = &current.settings.rules;
-        let snapshot = RateLimitSnapshot { refusal: Some(refusal), ..context.rate_limit_snapshot() };
+    pub(super) fn refuse(&self, mut context: Box<RequestContext>) -> Response<ResponseBody> {
+        let (rules, snapshot) = (&context.current().settings.rules, context.rate_limit_snapshot());
         let problem = Problem::refused(rules, snapshot, context.retry_after_spread()).expect("refusal present");
         let retry_after = problem.retry_after();
-        let (response, bytes) = self.render_problem(&context, problem, snapshot);
-        context.set_refused(refusal.reason, retry_after);
+        let (response, bytes) = self.render_problem(&context, problem);
+        context.set_retry_after(retry_after);
         context.finish_local_response(response.status, bytes);
         response
     }
 
-    /// Renders `problem` with the rate-limit fields of `snapshot`. Returns the response and the length of its body.
-    fn render_problem(
-        &self,
-        context: &RequestContext,
-        problem: Problem<'_>,
-        snapshot: RateLimitSnapshot<'_>,
-    ) -> (Response<ResponseBody>, u64) {
+    /// Renders `problem` with the rate-limit fields. Returns the response and the length of its body.
+    fn render_problem(&self, context: &RequestContext, problem: Problem<'_>) -> (Response<ResponseBody>, u64) {
         let current = context.current();
         let status = problem.status();
         let format = ResponseFormat::from_head(&context.client_request().head);
-        let (mut response, bytes) = problem.into_response(format, context.id(), &mut self.0.worker.scratch());
+        let (mut response, bytes) = problem.into_response(format, context.id(), &mut self.worker.scratch());
         let (rules, fields) = (&current.settings.rules, &mut response.fields);
+        let snapshot = context.rate_limit_snapshot();
         current.rate_limit_headers.write(rules, snapshot, context.started_at(), status, fields);
         (response, bytes)
     }
@@ -48,7 +40,7 @@ impl RequestHandler {
 
     /// Responds to a request that is not valid, and counts it as a response without a class.
     pub(super) fn reject(&self, error: RequestError, format: ResponseFormat) -> Response<ResponseBody> {
-        let worker = &self.0.worker;
+        let worker = &self.worker;
         let problem = Problem::malformed(error);
         worker.telemetry().response_without_class(problem.status().as_u16());
         let id = worker.next_decision_id();
@@ -61,7 +53,7 @@ impl RequestHandler {
         context: Box<RequestContext>,
         problem: Problem<'_>,
     ) -> Response<ResponseBody> {
-        let (response, bytes) = self.render_problem(&context, problem, context.rate_limit_snapshot());
+        let (response, bytes) = self.render_problem(&context, problem);
         context.finish_local_response(response.status, bytes);
         response
     }
@@ -70,7 +62,7 @@ impl RequestHandler {
     /// the response. Bodies that wait for 100-continue are not drained.
     pub(super) fn drain_body(&self, head: &RequestHead, body: ClientBody) {
         if !body.is_end_stream() && !head.fields.contains(Name::Expect) {
-            body.drain(&self.0.worker.drain());
+            body.drain(&self.worker.drain());
         }
     }
 }

@@ -1,14 +1,13 @@
 //! Serves robots.txt from a cache: fetched from the origin like any page, then served while fresh, or stale if the
 //! origin fails.
 
-use super::RequestHandler;
 use super::forward::prepare_client_response;
+use super::request_handler::RequestHandler;
 use crate::gateway::client_body::ClientBody;
-use crate::gateway::problem;
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
-use crate::gateway::target;
 use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse};
+use crate::gateway::{problem, target};
 use crate::http1::{Field, Fields, Name, RequestHead, Response};
 use crate::policy::ClientKind;
 use crate::policy::decide::ROBOTS_TXT_PATH;
@@ -52,7 +51,7 @@ impl RequestHandler {
         mut context: Box<RequestContext>,
     ) -> Response<ResponseBody> {
         self.drain_body(&context.client_request().head, body);
-        let worker = &self.0.worker;
+        let worker = &self.worker;
         let cache = &worker.shared().robots_cache;
         let conditions = ConditionalGet::from_head(&context.client_request().head);
         let site = self.site_key(&context);
@@ -65,13 +64,13 @@ impl RequestHandler {
             CacheLookup::Miss => None,
         };
         self.prepare_upstream_request(&mut context);
-        let head = &mut context.client_request_mut().head;
+        let (_, _, head) = context.upstream_parts();
         let method = std::mem::replace(&mut head.method, Method::GET);
         let target = std::mem::replace(&mut head.target, Uri::from_static(ROBOTS_TXT_PATH));
         strip_client_headers(&mut head.fields);
         let (result, _) = self.send_upstream(RequestBody::empty(), &mut context, None).await;
         // The access log shows the client's request.
-        let head = &mut context.client_request_mut().head;
+        let (_, _, head) = context.upstream_parts();
         (head.method, head.target) = (method, target);
         let mut upstream = match result {
             Ok(upstream) => upstream,
@@ -119,7 +118,7 @@ impl RequestHandler {
         requester: Requester,
         max_wait: Duration,
     ) -> (CacheLookup, Option<FetchGuard<'_>>) {
-        let worker = &self.0.worker;
+        let worker = &self.worker;
         let cache = &worker.shared().robots_cache;
         let lookup = cache.lookup(site, requester, worker.monotonic_now());
         if !matches!(lookup, CacheLookup::Miss) {
@@ -137,7 +136,7 @@ impl RequestHandler {
     /// Returns scheme and host as the client sees them. Each pair has its own robots.txt.
     fn site_key(&self, context: &RequestContext) -> String {
         let head = &context.client_request().head;
-        let is_trusted = context.current().settings.rules.trust.trusts(self.0.peer);
+        let is_trusted = context.current().settings.rules.trust.trusts(self.peer);
         let scheme = head.fields.get(Name::ForwardedProto).filter(|_| is_trusted).unwrap_or(b"http");
         let host = target::host(head);
         [scheme, b"://", host].concat().to_ascii_lowercase().iter().map(|&byte| char::from(byte)).collect()
@@ -166,7 +165,7 @@ impl RequestHandler {
     ) -> Response<ResponseBody> {
         match old {
             Some(old) => {
-                self.0.worker.log_upstream_failure(error);
+                self.worker.log_upstream_failure(error);
                 self.respond_cached(context, conditions, &old)
             }
             None => self.respond_to_origin_failure(context, error, None),
@@ -200,7 +199,7 @@ impl ConditionalGet {
 }
 
 fn requester(context: &RequestContext) -> Requester {
-    match context.client_request().classification.kind {
+    match context.evaluated().classification.kind {
         ClientKind::VerifiedBot => Requester::VerifiedCrawler,
         _ => Requester::Other,
     }

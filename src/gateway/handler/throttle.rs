@@ -1,11 +1,9 @@
 //! Slots of a request in its throttled scopes.
 
-use super::RequestHandler;
+use super::request_handler::RequestHandler;
 use crate::engine::{AcquireOutcome, QueuePoll, QueuedRequest, SlotGuard, ThrottleRejection};
 use crate::gateway::connection_timeouts::TICK;
 use crate::gateway::request_context::RequestContext;
-use crate::gateway::target;
-use crate::policy::route::normalize;
 use crate::policy::throttle::partition::{self, PartitionInput};
 use std::pin::pin;
 use std::task::Poll;
@@ -15,34 +13,31 @@ use tokio::time::sleep;
 impl RequestHandler {
     /// Acquires a slot in each scope of the route, or queues the request.
     pub(super) fn acquire_slots(&self, context: &RequestContext) -> AcquireOutcome {
-        let (current, request) = (context.current(), context.client_request());
-        if !current.admission.is_throttled(request.route) {
+        let (current, request, evaluated) = (context.current(), context.client_request(), context.evaluated());
+        if !current.admission.is_throttled(evaluated.route) {
             return AcquireOutcome::Acquired(None);
         }
-        // The path and query that the rules matched.
-        let head = &request.head;
-        let Ok(path) = normalize(head.target.path()) else { return AcquireOutcome::Acquired(None) };
+        let fields = &request.head.fields;
         let input = PartitionInput {
-            route: &current.settings.rules.routes[request.route].name,
-            host: &target::request_host(head),
-            path: &path,
-            query: head.target.query(),
-            header: &|name| partition::single_value(head.fields.get_all_by_text(name.as_str())),
+            route: &current.settings.rules.routes[evaluated.route].name,
+            host: request.host(),
+            path: request.path(),
+            query: request.query(),
+            header: &|name| partition::single_value(fields.get_all_by_text(name.as_str())),
         };
-        let class = request.classification.class;
         current.admission.acquire_slots(
-            request.key,
-            class,
-            request.route,
+            evaluated.key,
+            evaluated.classification.class,
+            evaluated.route,
             &input,
             context.random(),
-            self.0.worker.monotonic_now(),
+            self.worker.monotonic_now(),
         )
     }
 
     /// Waits until the queued request is granted its slots or rejected.
     pub(super) async fn wait_for_slot(&self, mut queued: QueuedRequest) -> Result<SlotGuard, ThrottleRejection> {
-        let worker = &self.0.worker;
+        let worker = &self.worker;
         let mut timer = pin!(sleep(Duration::ZERO));
         std::future::poll_fn(|context| {
             loop {

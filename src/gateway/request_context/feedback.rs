@@ -1,7 +1,7 @@
 //! Feedback of the origin's responses to the scopes and the quotas.
 
-use super::RequestContext;
-use crate::engine::{Charged, ResponseFeedback, SlotGuard, ThrottleRejection};
+use super::{RequestContext, RequestStage};
+use crate::engine::{Charged, ThrottleRejection};
 use crate::gateway::cost;
 use crate::gateway::quota_sync::{self, BodyScan};
 use crate::gateway::upstream::{ForwardError, OriginBody, rate_limit};
@@ -11,7 +11,6 @@ use crate::policy::throttle;
 use crate::policy::throttle::autothrottle::Adjustment;
 use http::StatusCode;
 use std::rc::Rc;
-use std::time::Duration;
 use tracing::{info, warn};
 
 impl RequestContext {
@@ -20,7 +19,7 @@ impl RequestContext {
         &self,
         result: Result<&Response<OriginBody>, &ForwardError>,
     ) -> Option<ThrottleRejection> {
-        let slots = self.slots.as_ref()?;
+        let RequestStage::Answered { slots: Some(slots), duration: latency, .. } = &self.stage else { return None };
         let (status, retry_after) = match result {
             // Not caused by the origin.
             Err(ForwardError::PoolExhausted | ForwardError::ClientBody { .. }) => return None,
@@ -33,7 +32,8 @@ impl RequestContext {
         };
         let measured =
             self.route().is_latency_sampled && !result.is_ok_and(|response| cost::was_cache_hit(&response.fields));
-        let feedback = self.report(slots, status, measured, retry_after);
+        let outcome = throttle::OriginOutcome { status, latency: *latency, latency_counts: measured, retry_after };
+        let feedback = slots.record_response(&outcome, self.random(), self.worker.monotonic_now());
         feedback.delay_adjustments.iter().for_each(|(scope, adjustment)| log_delay_adjustment(scope, adjustment));
         for (scope, wait) in &feedback.entered_backoff {
             warn!(%scope, backoff_ms = wait.as_millis(), "Origin overloaded: scope {scope} backs off for {wait:?}");
@@ -44,21 +44,12 @@ impl RequestContext {
 
     /// Handles a response body that was aborted or timed out: reports it to the scopes and releases the slots.
     pub(in crate::gateway) fn upstream_body_aborted(&mut self) {
-        if let Some(slots) = self.slots.take() {
-            self.report(&slots, None, false, None);
+        let RequestStage::Answered { slots, duration: latency, .. } = &mut self.stage else { return };
+        let latency = *latency;
+        if let Some(slots) = slots.take() {
+            let outcome = throttle::OriginOutcome { status: None, latency, latency_counts: false, retry_after: None };
+            slots.record_response(&outcome, self.random(), self.worker.monotonic_now());
         }
-    }
-
-    fn report(
-        &self,
-        slots: &SlotGuard,
-        status: Option<u16>,
-        measured: bool,
-        retry_after: Option<Duration>,
-    ) -> ResponseFeedback {
-        let latency = self.upstream_duration.unwrap_or_default();
-        let outcome = throttle::OriginOutcome { status, latency, latency_counts: measured, retry_after };
-        slots.record_response(&outcome, self.random(), self.worker.monotonic_now())
     }
 
     /// Synchronizes the charged quotas with the usage in the response headers (`sync_from`).

@@ -1,6 +1,6 @@
 //! The record of a request, for the access log and the metrics.
 
-use super::{ClientRequest, RequestContext};
+use super::{EvaluatedRequest, RequestContext, RequestStage};
 use crate::engine::{Charged, QuotaUsage};
 use crate::gateway::target;
 use crate::http1::Name;
@@ -13,7 +13,8 @@ impl RequestContext {
     /// Writes the record.
     pub(super) fn record(&self) {
         let rules = &self.current.settings.rules;
-        let ClientRequest { head, classification: classified, observation, .. } = &self.client_request;
+        let head = &self.client_request.head;
+        let EvaluatedRequest { classification: classified, observation, .. } = &self.evaluated;
         let names = self.worker.names(&self.current);
         let charges: SmallVec<[QuotaCharge<'_>; 2]> = self
             .quota_usage
@@ -34,8 +35,8 @@ impl RequestContext {
             admitted_at: self.started_at,
             settled_at: settled,
             id: self.id,
-            client: self.client_request.client_address.client,
-            key: self.client_request.key,
+            client: self.evaluated.client_address.client,
+            key: self.evaluated.key,
             method: &head.method,
             host: target::host(head),
             path: head.target.path(),
@@ -51,9 +52,9 @@ impl RequestContext {
             class_name: &rules.classes[usize::from(classified.class.0)].name,
             operator: classified.operator,
             evidence: &classified.evidence,
-            signed: self.client_request.signed,
+            signed: self.evaluated.signed,
             bot_score: observation.and_then(|observation| observation.score()),
-            route: self.client_request.route,
+            route: self.evaluated.route,
             route_name: &self.route().name,
             charges: &charges,
             bucket_sequence: self.bucket.map(|bucket| bucket.sequence),
@@ -66,13 +67,12 @@ impl RequestContext {
             tier: self.quota_usage.iter().map(|usage| usage.tier).max(),
             guard_admitted: self.refusal_reason.is_none() && self.quota_usage.iter().any(|usage| usage.guard_admitted),
             scope_wait: self.scope_wait,
-            origin: self.is_upstream.then(|| UpstreamCall {
-                scopes: &self.route().scopes,
-                status: self.origin_status,
-                duration: self
-                    .upstream_duration
-                    .unwrap_or_else(|| settled.saturating_duration_since(self.started_at + self.scope_wait)),
-            }),
+            origin: match self.stage {
+                RequestStage::Evaluated => None,
+                RequestStage::AtOrigin { .. } => Some((None, self.time_at_origin(settled))),
+                RequestStage::Answered { status, duration, .. } => Some((status, duration)),
+            }
+            .map(|(status, duration)| UpstreamCall { scopes: &self.route().scopes, status, duration }),
             total: settled.saturating_duration_since(self.started_at),
             cache: None,
             names: &names,
