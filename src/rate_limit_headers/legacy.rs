@@ -3,7 +3,7 @@
 //! Each has room for one policy: the most restrictive one, with the fewest remaining requests and, among equals, the
 //! longest time until reset. Families that share a field name therefore write the same value.
 
-use super::RateLimitSnapshot;
+use super::snapshot::RateLimitSnapshot;
 use crate::config::settings::LegacyFamily;
 use crate::engine::QuotaUsage;
 use crate::http1::{Fields, Name};

@@ -3,17 +3,18 @@
 
 mod legacy;
 mod preview;
+mod snapshot;
 
 pub use preview::{ResponsePreview, preview};
+pub use snapshot::RateLimitSnapshot;
 
 use crate::config::settings::{Headers, LegacyFamily};
-use crate::engine::{BucketUsage, QuotaUsage};
 use crate::http1::{Fields, Name};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::Class;
 use crate::policy::route::Route;
 use crate::policy::time::ceil_seconds;
-use crate::policy::{ClassId, Refusal, Rules, Timestamp};
+use crate::policy::{Rules, Timestamp};
 use http::StatusCode;
 use std::fmt::Write;
 
@@ -29,30 +30,6 @@ pub struct RateLimitHeaders {
     /// `RateLimit` items of each bucket and each quota, up to the remaining number.
     buckets: Vec<String>,
     quotas: Vec<String>,
-}
-
-/// Quota and bucket usage at one decision.
-#[derive(Clone, Copy)]
-pub struct RateLimitSnapshot<'a> {
-    /// Class of the client.
-    pub class: ClassId,
-    /// Index of the route in the settings.
-    pub route: usize,
-    /// Usage of the route's quotas.
-    pub usages: &'a [QuotaUsage],
-    /// Usage of the client's bucket.
-    pub bucket: Option<BucketUsage>,
-    /// Reason of the refusal, if refused.
-    pub refusal: Option<&'a Refusal>,
-}
-
-impl<'a> RateLimitSnapshot<'a> {
-    /// Returns the enforced quotas, each with its index among the quotas of the route. Quotas in shadow mode are never
-    /// announced.
-    fn enforced(self, rules: &'a Rules) -> impl Iterator<Item = (usize, &'a QuotaUsage)> {
-        let is_enforced = |(_, usage): &(usize, &QuotaUsage)| rules.quotas[usize::from(usage.quota.0)].enforce;
-        self.usages.iter().enumerate().filter(is_enforced)
-    }
 }
 
 impl RateLimitHeaders {
