@@ -2,8 +2,9 @@
 //!
 //! One [`worker`] accepts a connection ([`accept`]) and keeps it. [`connection`] detects the protocol; `http1` or hyper
 //! (HTTP/2) parses it. [`handler`] handles each request: [`target`] validates it, the engine decides, [`upstream`]
-//! forwards it, [`response_body`] streams the response, [`problem`] builds the gateway's own responses. A [`request_context`]
-//! accompanies each request and writes its log line. [`connection_timeouts`] bounds all waits for a client.
+//! forwards it, [`response_body`] streams the response, [`problem`] builds the gateway's own responses. A
+//! [`request_context`] accompanies each request and writes its log line. [`connection_timeouts`] bounds all waits for a
+//! client.
 
 mod accept;
 mod client_body;

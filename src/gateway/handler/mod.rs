@@ -1,16 +1,17 @@
-//! Handles requests. The phases, in order:
+//! Handles requests. The phases in order, each with the reason for its place:
 //!
-//! 1. Validate: what the gateway and the origin could interpret differently is rejected before anything is counted.
-//! 2. Identify: user agent, then signature, then proof, because an invalid signature is a claim that needs a proof. The
-//!    signature is verified once, because a nonce may be valid once only.
-//! 3. Observe: only clients that claim to be no bot. Before classification, because the bot score is a fact for it.
-//! 4. Admit: bucket, quotas and pacing. All rules that need no waiting, so that a refused request occupies nothing.
-//! 5. Serve locally: a crawl policy or a cached robots.txt needs no slot.
-//! 6. Acquire slots: with the permit held, so that units are available once the origin is free. Without a slot, the
-//!    units are released.
-//! 7. Forward: sends the request once permit and slots are held.
-//! 8. Settle: before the response, whose fields show the usage; the actual cost is known from the response head.
-//! 9. Respond: the end of the response body drops the [`RequestContext`], which writes the record.
+//! 1. Validate (`target`): a request that the gateway and the origin could interpret differently is rejected before it
+//!    is counted. Host and path are normalized once.
+//! 2. Identify (`evaluate`): user agent, then signature, then proof, because a signature can be a claim to prove.
+//! 3. Observe (`evaluate`): the bot score is a fact that classification uses.
+//! 4. Admit (`evaluate`): the bucket, the quotas and pacing. A refused request holds nothing and waits for nothing,
+//!    except for a lease.
+//! 5. Serve locally (`crawl_policy`, `robots`): responses of the gateway need no slots.
+//! 6. Acquire slots (`throttle`): the permit is held meanwhile, so that a request with slots can be sent. Without
+//!    slots, its units are released.
+//! 7. Forward (`forward`): sends the request with its permit.
+//! 8. Settle (`forward`): before the response is sent, because its head shows the cost.
+//! 9. Respond (`forward`, `refuse`): the end of the response drops the [`RequestContext`], which writes the record.
 
 mod crawl_policy;
 mod evaluate;
