@@ -1,5 +1,8 @@
 //! Dependency rules between modules (docs/ARCHITECTURE.md), checked against the source.
 
+mod source;
+
+use source::{Package, packages};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -104,6 +107,143 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("gateway", &["SystemTime::now", "Instant::now", "axum", "tower_http"]),
 ];
 
+/// Type names that a package may declare more than once, by reason.
+const DUPLICATE_TYPES: &[(&str, &[&str])] = &[
+    (
+        "a type of config::raw is the YAML as written, its namesake the validated value",
+        &[
+            "AddressListFile",
+            "Admin",
+            "Autothrottle",
+            "Backoff",
+            "BotDetection",
+            "Bucket",
+            "Class",
+            "Clients",
+            "CrawlDelay",
+            "CrawlPolicy",
+            "Dns",
+            "Headers",
+            "Ledger",
+            "LedgerFailureMode",
+            "Limits",
+            "Log",
+            "Operator",
+            "Origin",
+            "Pacing",
+            "Quota",
+            "Rampup",
+            "Redis",
+            "Robots",
+            "Route",
+            "Scope",
+            "Signatures",
+            "SyncFrom",
+            "Tier",
+            "Unit",
+            "Verify",
+            "Window",
+        ],
+    ),
+    ("a type of cli::status reads the JSON that its namesake is written to", &["Correction", "Plan", "Settings"]),
+    (
+        "needs a distinct name or one type in place of two",
+        &[
+            "AccessLog",
+            "Amount",
+            "BodyError",
+            "Bots",
+            "Bound",
+            "Chart",
+            "Client",
+            "Connection",
+            "Escaped",
+            "InlineVec",
+            "LogField",
+            "Pattern",
+            "PointReport",
+            "Problem",
+            "RefusedPages",
+            "RequestBody",
+            "ResponseBody",
+            "Stage",
+            "Stream",
+            "Upload",
+            "Verdict",
+        ],
+    ),
+];
+
+/// Files in a cycle of references that is not cut yet.
+const FILES_IN_CYCLES: &[&str] = &[
+    "src/admin/corrections.rs",
+    "src/admin/state.rs",
+    "src/cli/explain/from_log.rs",
+    "src/cli/explain/what_if.rs",
+    "src/config/validate/partition.rs",
+    "src/config/validate/scopes.rs",
+    "src/demo/crawlers.rs",
+    "src/demo/people.rs",
+    "src/demo/traffic.rs",
+    "src/engine/leases.rs",
+    "src/engine/quota/mod.rs",
+    "src/engine/throttle/group.rs",
+    "src/engine/throttle/instance.rs",
+    "src/engine/throttle/scheduler.rs",
+    "src/engine/throttle/wait_queue.rs",
+    "src/engine/throttle/waiter.rs",
+    "src/explain/admission.rs",
+    "src/explain/pacing.rs",
+    "src/gateway/body/mod.rs",
+    "src/gateway/body/request.rs",
+    "src/gateway/connection.rs",
+    "src/gateway/connection_timeouts.rs",
+    "src/gateway/handler/mod.rs",
+    "src/gateway/upstream/deadline.rs",
+    "src/gateway/upstream/mod.rs",
+    "src/gateway/worker.rs",
+    "src/http1/server/conn.rs",
+    "src/http1/server/request.rs",
+    "src/init/analysis.rs",
+    "src/init/dry_run.rs",
+    "src/init/generate.rs",
+    "src/policy/bot_detection/client_profile.rs",
+    "src/policy/bot_detection/features.rs",
+    "src/policy/bot_detection/network_profile.rs",
+    "src/policy/bot_detection/score.rs",
+    "src/policy/class.rs",
+    "src/policy/decide.rs",
+    "src/policy/facts.rs",
+    "src/policy/identity/key.rs",
+    "src/policy/pacing/mod.rs",
+    "src/policy/quota.rs",
+    "src/policy/route.rs",
+    "src/replay/assumptions.rs",
+    "src/replay/log/combined.rs",
+    "src/replay/log/line.rs",
+    "src/replay/log/native.rs",
+    "src/replay/observer.rs",
+    "src/replay/simulator.rs",
+    "src/replay/summary.rs",
+    "src/telemetry/access_log.rs",
+    "src/telemetry/log_writer.rs",
+    "src/tune/candidate.rs",
+    "src/tune/config_editor.rs",
+    "src/tune/feasibility.rs",
+    "src/tune/goal.rs",
+    "src/tune/in_memory_log.rs",
+    "src/tune/measure.rs",
+    "src/tune/pacing.rs",
+    "src/tune/pareto.rs",
+    "src/tune/rank.rs",
+    "src/tune/report.rs",
+    "src/tune/search.rs",
+    "src/tune/space.rs",
+    "src/tune/summary.rs",
+    "src/tune/tiers.rs",
+    "src/tune/tuner.rs",
+];
+
 #[test]
 fn modules_use_only_allowed_modules() {
     let mut violations = Vec::new();
@@ -168,6 +308,26 @@ fn only_engine_creates_permits() {
 }
 
 #[test]
+fn no_type_name_is_declared_twice_in_a_package() {
+    let allowed = DUPLICATE_TYPES.iter().flat_map(|(_, names)| *names);
+    assert_exact(allowed, packages(&root_dir()).iter().flat_map(Package::duplicate_types));
+}
+
+#[test]
+fn no_files_of_a_package_form_a_cycle() {
+    assert_exact(FILES_IN_CYCLES, packages(&root_dir()).iter().flat_map(Package::files_in_cycles));
+}
+
+/// Compares a list of exceptions with what was found. An exception that is not needed is an error, too.
+fn assert_exact<'a>(allowed: impl IntoIterator<Item = &'a &'a str>, found: impl Iterator<Item = String>) {
+    let allowed: BTreeSet<String> = allowed.into_iter().map(|name| name.to_string()).collect();
+    let found: BTreeSet<String> = found.collect();
+    let new: Vec<_> = found.difference(&allowed).collect();
+    let gone: Vec<_> = allowed.difference(&found).collect();
+    assert!(new.is_empty() && gone.is_empty(), "not allowed: {new:?}; listed, but no longer found: {gone:?}");
+}
+
+#[test]
 fn dependency_parser_detects_used_modules() {
     assert_eq!(used_modules("use crate::gateway::Gate;"), ["gateway"]);
     assert_eq!(used_modules("use crate::{engine::Engine, policy};"), ["engine", "policy"]);
@@ -175,8 +335,12 @@ fn dependency_parser_detects_used_modules() {
     assert!(used_modules("use super::Slot;").is_empty());
 }
 
+fn root_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
 fn src_dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+    root_dir().join("src")
 }
 
 /// Returns the lines of code of a module, without its tests.
