@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 /// An admin listener and the credentials for it.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct AdminClient {
     address: String,
     authorization: Option<HeaderValue>,
 }
@@ -52,7 +52,7 @@ pub enum AdminClientError {
     },
 }
 
-impl Client {
+impl AdminClient {
     /// Creates a client for the admin listener at `address`, a host and a port.
     pub fn new(address: impl Into<String>) -> Self {
         Self { address: address.into(), authorization: None }

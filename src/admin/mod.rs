@@ -22,15 +22,14 @@ mod tests;
 
 pub use api::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
 pub use auth::AccessControl;
-pub use client::{AdminClientError, AdminResponse, Client};
+pub use client::{AdminClient, AdminClientError, AdminResponse};
 
-use axum::Router;
 use axum::extract::{FromRef, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
-use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
+use axum::{Router, middleware};
 use corrections::Corrections;
 use problem::Problem;
 use std::io;

@@ -1,7 +1,7 @@
 //! Sends requests of commands to the admin listener of a running gateway, and maps its responses to exit codes.
 
 use super::{CommandError, ConfigArg, environment};
-use crate::admin::{AdminClientError, AdminResponse, Client};
+use crate::admin::{AdminClient, AdminClientError, AdminResponse};
 use crate::config;
 use crate::policy::secret::Secret;
 use clap::Args;
@@ -29,7 +29,7 @@ pub struct AdminArgs {
 
 /// Client of the admin listener, and the hint for a rejected token.
 struct AdminTarget {
-    client: Client,
+    client: AdminClient,
     token_hint: String,
 }
 
@@ -51,7 +51,7 @@ impl AdminArgs {
                 let address = parse_address(text).map_err(CommandError::Usage)?;
                 let token = self.token(environment).map_err(CommandError::Usage)?;
                 let token_hint = "set the gateway's token with --token-file FILE or TIDEGATE_ADMIN_TOKEN".into();
-                Ok(AdminTarget { client: Client::new(address).with_authorization(token), token_hint })
+                Ok(AdminTarget { client: AdminClient::new(address).with_authorization(token), token_hint })
             }
             None => self.target_from_config(environment).map_err(CommandError::Usage),
         }
@@ -84,7 +84,7 @@ impl AdminArgs {
                       --admin ADDR with that token";
         let token = admin.token.as_ref().and_then(Secret::authorization);
         Ok(AdminTarget {
-            client: Client::new(connect_address(admin.listen).to_string()).with_authorization(token),
+            client: AdminClient::new(connect_address(admin.listen).to_string()).with_authorization(token),
             token_hint: token_hint.into(),
         })
     }
@@ -110,7 +110,7 @@ impl AdminArgs {
 /// Returns the body of a successful JSON response; otherwise an error with a hint.
 fn parse_response(response: AdminResponse, address: &str, token_hint: &str) -> Result<String, CommandError> {
     #[derive(Deserialize)]
-    struct Problem {
+    struct AdminProblem {
         detail: String,
         r#type: Option<String>,
     }
@@ -120,12 +120,14 @@ fn parse_response(response: AdminResponse, address: &str, token_hint: &str) -> R
         return Ok(body);
     }
     // Problem documents for clients have a type, those of the admin listener have none.
-    match serde_json::from_str::<Problem>(&body).ok().filter(|problem| problem.r#type.is_none()) {
+    match serde_json::from_str::<AdminProblem>(&body).ok().filter(|problem| problem.r#type.is_none()) {
         Some(_) if status == StatusCode::UNAUTHORIZED => {
             Err(CommandError::Usage(format!("{address}: the admin token is missing or wrong; {token_hint}")))
         }
-        Some(Problem { detail, .. }) if status.is_client_error() => Err(CommandError::Usage(detail)),
-        Some(Problem { detail, .. }) => Err(CommandError::Failed(format!("{address} returned {status}: {detail}"))),
+        Some(AdminProblem { detail, .. }) if status.is_client_error() => Err(CommandError::Usage(detail)),
+        Some(AdminProblem { detail, .. }) => {
+            Err(CommandError::Failed(format!("{address} returned {status}: {detail}")))
+        }
         None => Err(CommandError::Failed(format!(
             "{address} returned {status}, which is not an admin API response; check admin.listen"
         ))),

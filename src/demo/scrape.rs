@@ -1,6 +1,7 @@
 //! Scrapes `/metrics` of the running gateway.
 
-use crate::admin::Client;
+use crate::admin::AdminClient;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Text of one scrape.
@@ -10,7 +11,7 @@ pub(super) struct Scrape(String);
 impl Scrape {
     /// Scrapes the admin listener at `admin`.
     pub(super) async fn fetch(admin: SocketAddr) -> anyhow::Result<Self> {
-        let response = Client::new(admin.to_string()).get("/metrics").await?;
+        let response = AdminClient::new(admin.to_string()).get("/metrics").await?;
         anyhow::ensure!(response.status.is_success(), "/metrics returned {}", response.status);
         Ok(Self(response.body))
     }

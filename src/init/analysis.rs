@@ -1,8 +1,9 @@
 //! Analyzes logs for the generation of a configuration.
 
-use super::bots::{Bots, RequesterKind};
+use super::bots::{BotTraffic, Bots, RequesterKind};
+use super::dry_run::DryRunError;
 use super::error::InitError;
-use super::logs::Logs;
+use super::logs::{LogBufferError, Logs};
 use super::path_tree::{PageRequest, PathTree};
 use super::self_requests::SelfRequests;
 use super::time_range::LogTimeRange;
@@ -21,7 +22,7 @@ pub(super) struct LogAnalysis<'a> {
     pub(super) user_agents: &'a Arc<UserAgentMatcher>,
     pub(super) operators: &'a Arc<OperatorTable>,
     pub(super) time_range: LogTimeRange,
-    pub(super) bots: Bots,
+    pub(super) bots: BotTraffic,
     pub(super) tree: PathTree,
     /// Number of requests by file extension of assets, as spelled.
     pub(super) extensions: BTreeMap<String, u64>,
@@ -53,7 +54,7 @@ impl<'a> LogAnalysis<'a> {
             user_agents,
             operators,
             time_range: LogTimeRange::default(),
-            bots: Bots::default(),
+            bots: BotTraffic::default(),
             tree: PathTree::default(),
             extensions: BTreeMap::new(),
             self_requests: SelfRequests::default(),

@@ -20,7 +20,7 @@ pub(super) enum RequesterKind {
 
 /// Request rates of all bots. Bounded by the number of names in the built-in lists.
 #[derive(Default)]
-pub(super) struct Bots {
+pub(super) struct BotTraffic {
     crawlers: BTreeMap<OperatorId, OperatorTraffic>,
     named: BTreeMap<BotId, RequestRate>,
     /// Bots recognized only by the form of their user agent.
@@ -54,7 +54,7 @@ impl RequesterKind {
     }
 }
 
-impl Bots {
+impl BotTraffic {
     pub(super) fn count(&mut self, requester: RequesterKind, at: Timestamp) {
         let rate = match requester {
             RequesterKind::Person => &mut self.people,

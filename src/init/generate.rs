@@ -1,7 +1,7 @@
 //! Generates the YAML from the analysis of a log, with a comment on every value.
 
-use super::analysis::LogAnalysis;
-use super::bots::{Bots, OperatorTraffic, SEARCH_ENGINES};
+use super::analysis::{InitError, LogAnalysis};
+use super::bots::{BotTraffic, Bots, OperatorTraffic, SEARCH_ENGINES};
 use super::dry_run::{DailyDemand, PEOPLE, QUOTA};
 use super::error::InitError;
 use super::logs::Logs;
@@ -171,7 +171,7 @@ impl LogAnalysis<'_> {
     }
 
     fn write_other_bots(&self, out: &mut String) {
-        let Bots { unnamed, .. } = &self.bots;
+        let BotTraffic { unnamed, .. } = &self.bots;
         let others = self.bots.unverifiable_bots(self.user_agents, false);
         let mut named = requests(&others);
         if unnamed.requests > 0 {
