@@ -1,7 +1,6 @@
 //! Scrapes `/metrics` of the running gateway.
 
 use crate::admin::AdminClient;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Text of one scrape.

@@ -1,9 +1,8 @@
 //! Analyzes logs for the generation of a configuration.
 
-use super::bots::{BotTraffic, Bots, RequesterKind};
-use super::dry_run::DryRunError;
+use super::bots::{BotTraffic, RequesterKind};
 use super::error::InitError;
-use super::logs::{LogBufferError, Logs};
+use super::logs::Logs;
 use super::path_tree::{PageRequest, PathTree};
 use super::self_requests::SelfRequests;
 use super::time_range::LogTimeRange;

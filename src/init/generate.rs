@@ -1,7 +1,7 @@
 //! Generates the YAML from the analysis of a log, with a comment on every value.
 
-use super::analysis::{InitError, LogAnalysis};
-use super::bots::{BotTraffic, Bots, OperatorTraffic, SEARCH_ENGINES};
+use super::analysis::LogAnalysis;
+use super::bots::{BotTraffic, OperatorTraffic, SEARCH_ENGINES};
 use super::dry_run::{DailyDemand, PEOPLE, QUOTA};
 use super::error::InitError;
 use super::logs::Logs;

@@ -1,8 +1,18 @@
 //! Invariants of the fuzz targets, over their corpora and a fixed number of mutated inputs. Every run uses the same
 //! inputs.
 
-#[path = "../../fuzz/invariants.rs"]
-mod invariants;
+#[path = "../../fuzz/invariants/access_log.rs"]
+mod access_log;
+#[path = "../../fuzz/invariants/config.rs"]
+mod config;
+#[path = "../../fuzz/invariants/crawlers.rs"]
+mod crawlers;
+#[path = "../../fuzz/invariants/http1.rs"]
+mod http1;
+#[path = "../../fuzz/invariants/ledger.rs"]
+mod ledger;
+#[path = "../../fuzz/invariants/policy.rs"]
+mod policy;
 
 use std::path::Path;
 
@@ -12,28 +22,78 @@ const MUTATED_INPUTS: usize = 2000;
 const MAX_INPUT_LENGTH: usize = 4096;
 
 #[test]
-fn robots_txt_invariants_hold() {
-    check_corpus("robots", invariants::robots);
+fn request_head_invariants_hold() {
+    check_corpus("request_head", http1::request_head);
 }
 
 #[test]
-fn forwarded_header_invariants_hold() {
-    check_corpus("forwarded", invariants::forwarded);
+fn chunked_body_invariants_hold() {
+    check_corpus("chunked", http1::chunked);
 }
 
 #[test]
-fn network_list_invariants_hold() {
-    check_corpus("ranges", invariants::ranges);
-}
-
-#[test]
-fn signature_field_invariants_hold() {
-    check_corpus("signatures", invariants::signatures);
+fn response_head_invariants_hold() {
+    check_corpus("response_head", http1::response_head);
 }
 
 #[test]
 fn path_invariants_hold() {
-    check_corpus("paths", invariants::paths);
+    check_corpus("paths", policy::paths);
+}
+
+#[test]
+fn forwarded_header_invariants_hold() {
+    check_corpus("forwarded", policy::forwarded);
+}
+
+#[test]
+fn cookie_invariants_hold() {
+    check_corpus("cookies", policy::cookies);
+}
+
+#[test]
+fn query_invariants_hold() {
+    check_corpus("queries", policy::queries);
+}
+
+#[test]
+fn robots_txt_invariants_hold() {
+    check_corpus("robots", crawlers::robots);
+}
+
+#[test]
+fn network_list_invariants_hold() {
+    check_corpus("ranges", crawlers::ranges);
+}
+
+#[test]
+fn signature_field_invariants_hold() {
+    check_corpus("signatures", crawlers::signatures);
+}
+
+#[test]
+fn log_line_invariants_hold() {
+    check_corpus("log_lines", access_log::log_lines);
+}
+
+#[test]
+fn native_log_line_invariants_hold() {
+    check_corpus("native_lines", access_log::native_lines);
+}
+
+#[test]
+fn config_file_invariants_hold() {
+    check_corpus("yaml", config::yaml);
+}
+
+#[test]
+fn ledger_file_invariants_hold() {
+    check_corpus("ledger_files", ledger::ledger_files);
+}
+
+#[test]
+fn redis_reply_invariants_hold() {
+    check_corpus("redis_replies", ledger::redis_replies);
 }
 
 /// Checks the invariant on every file of the corpus and on mutations of these. Panics with the input that violates it.

@@ -88,6 +88,13 @@ impl FileStore {
         Inner::open(locked_dir, boot, uptime, now).map(Self)
     }
 
+    /// Returns the leases in the bytes of a `ledger` file, as [`open`](Self::open) reads them.
+    pub fn read_leases(bytes: &[u8]) -> Result<LeaseTable, OpenError> {
+        let (_, record) =
+            read_ledger(bytes).map_err(|error| OpenError::from_record_error(error, Path::new(LEDGER.0)))?;
+        Ok(record.into_table())
+    }
+
     /// Returns the number of syncs for leases.
     pub fn sync_count(&self) -> u64 {
         self.0.sync_limiter.count
@@ -126,16 +133,8 @@ impl<F: StateDir> Inner<F> {
         let (name, kind) = LEDGER;
         let path = dir.path(name);
         let bytes = dir.read(name).map_err(|source| OpenError::Read { path: path.clone(), source })?;
-        let read = bytes.map(|bytes| RecordFile::read(name, kind, &bytes)).transpose();
-        let (ledger, before) = match read.map_err(|error| OpenError::from_record_error(error, &path))? {
-            Some((file, record)) => {
-                let ledger_record = serde_json::from_slice::<LedgerRecord>(&record);
-                let ledger_record = ledger_record
-                    .map_err(|_| OpenError::from_record_error(RecordFileError::Damaged("invalid record"), &path))?;
-                (Some(file), Some(ledger_record))
-            }
-            None => (None, None),
-        };
+        let read = bytes.map(|bytes| read_ledger(&bytes)).transpose();
+        let (ledger, before) = read.map_err(|error| OpenError::from_record_error(error, &path))?.unzip();
         let (last_incarnation, mut table) = before
             .map_or_else(Default::default, |ledger_record| (ledger_record.incarnation, ledger_record.into_table()));
         let number = ledger.as_ref().map_or(0, |file| file.number);
@@ -376,6 +375,14 @@ fn read_journal(dir: &impl StateDir, incarnation: u64, boot: &str, number: u64) 
         !boot.is_empty() && marks.boot == boot && marks.incarnation == incarnation && marks.number >= number
     });
     (Some(file), marks.map(JournalRecord::into_marks).unwrap_or_default())
+}
+
+/// Reads the bytes of the `ledger` file.
+fn read_ledger(bytes: &[u8]) -> Result<(RecordFile, LedgerRecord), RecordFileError> {
+    let (name, kind) = LEDGER;
+    let (file, record) = RecordFile::read(name, kind, bytes)?;
+    let record = serde_json::from_slice(&record).map_err(|_| RecordFileError::Damaged("invalid record"))?;
+    Ok((file, record))
 }
 
 fn encode(value: &impl serde::Serialize) -> Vec<u8> {

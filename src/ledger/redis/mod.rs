@@ -18,11 +18,11 @@ mod tests;
 pub use connection::Timeouts;
 pub use endpoint::RedisEndpoint;
 pub use incarnation::Incarnation;
+pub use resp::{Reply, read_reply};
 
 use super::store::{Lease, LeaseRequest, Store, StoreError};
 use crate::policy::{Timestamp, Units};
 use connection::RedisConnection;
-use resp::Reply;
 use script_reply::{GrantReply, ScriptReply, WindowStatus};
 use script_request::ScriptRequest;
 use std::collections::{BTreeMap, HashMap};

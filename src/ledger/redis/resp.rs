@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 /// Reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reply {
+pub enum Reply {
     /// `+OK`, or a string of any length.
     Text(Vec<u8>),
     /// `-ERR ...`: the command was not executed completely.
@@ -46,7 +46,7 @@ pub(super) fn write_command(out: &mut Vec<u8>, words: &[&str]) {
 }
 
 /// Reads one reply. After an error, the connection must not be reused.
-pub(super) async fn read_reply<R: AsyncBufRead + Unpin + Send>(reader: &mut R) -> io::Result<Reply> {
+pub async fn read_reply<R: AsyncBufRead + Unpin + Send>(reader: &mut R) -> io::Result<Reply> {
     read_nested(reader, 0).await
 }
 

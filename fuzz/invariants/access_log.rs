@@ -1,0 +1,98 @@
+//! Invariants of the readers of access logs. Each takes arbitrary bytes and panics if it is violated.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use tidegate::policy::Timestamp;
+use tidegate::replay::log::{LogLine, LoggedClient, line_utc_offset};
+use tidegate::telemetry::LineWriter;
+use tidegate::telemetry::sample::sample_record;
+
+/// A line of a common format that is read has a UTC offset. Written again with all escapes, it is read as the same
+/// request.
+pub(crate) fn log_lines(bytes: &[u8]) {
+    let Ok(Some(line)) = LogLine::read(bytes) else { return };
+    if line.native.is_some() {
+        return;
+    }
+    assert!(line_utc_offset(bytes).is_some(), "a line has a time, but no offset");
+    let Some(text) = combined(&line, bytes) else { return };
+    let reread = LogLine::read(text.as_bytes()).ok().flatten().expect("a written line is read");
+    assert_eq!(compared(&reread), compared(&line), "the round trip changes the request: {text}");
+}
+
+/// A request with any text of a client is logged as one line, and read as the same request. The parts of the text are
+/// separated by line breaks.
+pub(crate) fn native_lines(bytes: &[u8]) {
+    let mut parts = bytes.split(|&byte| byte == b'\n');
+    let mut next = || parts.next().unwrap_or_default();
+    let (path, query) = (String::from_utf8_lossy(next()), String::from_utf8_lossy(next()));
+    let (host, user_agent, referer) = (next(), next(), next());
+    let record = tidegate::telemetry::Record {
+        host,
+        path: &path,
+        query: Some(&query),
+        user_agent,
+        referer: Some(referer),
+        ..sample_record()
+    };
+    let mut text = Vec::new();
+    LineWriter::starting_at(Timestamp(0)).write_json(&mut text, &record);
+    let line = text.strip_suffix(b"\n").expect("a line ends");
+    assert!(!line.contains(&b'\n') && std::str::from_utf8(line).is_ok(), "not one line of text");
+    let read = LogLine::read(line).expect("a written line is read").expect("a written line is not empty");
+    let request = read.request.expect("a written line has a request");
+    assert_eq!((&*request.path, request.query.as_deref()), (&*path, Some(&*query)), "path and query");
+    // Other bytes are logged as characters of Latin-1.
+    if std::str::from_utf8(user_agent).is_ok() {
+        assert_eq!(read.user_agent.unwrap_or_default(), user_agent, "user agent");
+    }
+    if std::str::from_utf8(referer).is_ok() {
+        assert_eq!(read.referer.unwrap_or_default(), referer, "referer");
+    }
+    assert_eq!((read.status, read.bytes), (record.status, record.bytes));
+}
+
+/// Returns the line in the combined format, with the time as in `original`; `None` if the format cannot hold it.
+fn combined(line: &LogLine<'_>, original: &[u8]) -> Option<String> {
+    let LoggedClient::Address(client) = line.client else { return None };
+    let request = line.request.as_ref()?;
+    let host = line.host.as_deref().unwrap_or_default();
+    let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !b"[,".contains(&byte));
+    // Without a host, a user name like an address would be taken for the client.
+    if !is_word(host) || (line.host.is_some() && host.is_empty()) {
+        return None;
+    }
+    let time = &original[memchr::memchr(b'[', original)?..];
+    let time = std::str::from_utf8(&time[..=memchr::memchr(b']', time)?]).ok()?;
+    let mut text = String::new();
+    if line.host.is_some() {
+        // The port ends at the last colon, also of a name with a colon.
+        write!(text, "{host}:80 ").ok()?;
+    }
+    write!(text, "{client} - - {time} \"{} {}", request.method, escaped(request.path.as_bytes())).ok()?;
+    if let Some(query) = &request.query {
+        write!(text, "?{}", escaped(query.as_bytes())).ok()?;
+    }
+    write!(text, " {:?}\" {} {}", request.version, line.status, line.bytes).ok()?;
+    let field = |value: &Option<Cow<'_, [u8]>>| value.as_ref().map_or("-".to_owned(), |value| escaped(value));
+    if line.referer.is_some() || line.user_agent.is_some() {
+        write!(text, " \"{}\" \"{}\"", field(&line.referer), field(&line.user_agent)).ok()?;
+    }
+    Some(text)
+}
+
+/// Returns a quoted text with all bytes escaped that are not letters, digits or usual in targets.
+fn escaped(bytes: &[u8]) -> String {
+    let escape = |&byte: &u8| match byte {
+        b' ' | b'!' | b'#'..=b'[' | b']'..=b'~' => char::from(byte).to_string(),
+        b'"' | b'\\' => format!("\\{}", char::from(byte)),
+        _ => format!("\\x{byte:02x}"),
+    };
+    bytes.iter().map(escape).collect()
+}
+
+/// Returns what the combined format holds of a request.
+fn compared(line: &LogLine<'_>) -> String {
+    let LogLine { at, client, request, host, status, bytes, referer, user_agent, .. } = line;
+    format!("{:?}", (at, client, request, host, status, bytes, referer, user_agent))
+}

@@ -1,0 +1,9 @@
+//! Chunked request bodies.
+
+#![no_main]
+
+#[path = "../invariants/http1.rs"]
+#[allow(dead_code, reason = "each target uses one invariant")]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::chunked(bytes));

@@ -1,0 +1,9 @@
+//! Cookies of `Cookie` fields.
+
+#![no_main]
+
+#[path = "../invariants/policy.rs"]
+#[allow(dead_code, reason = "each target uses one invariant")]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::cookies(bytes));

@@ -1,0 +1,9 @@
+//! Ledger files of a state directory.
+
+#![no_main]
+
+#[path = "../invariants/ledger.rs"]
+#[allow(dead_code, reason = "each target uses one invariant")]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::ledger_files(bytes));

@@ -1,0 +1,9 @@
+//! Access log lines of the common formats.
+
+#![no_main]
+
+#[path = "../invariants/access_log.rs"]
+#[allow(dead_code, reason = "each target uses one invariant")]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::log_lines(bytes));

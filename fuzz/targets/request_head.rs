@@ -1,0 +1,9 @@
+//! HTTP/1.1 requests as the server receives them.
+
+#![no_main]
+
+#[path = "../invariants/http1.rs"]
+#[allow(dead_code, reason = "each target uses one invariant")]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::request_head(bytes));
