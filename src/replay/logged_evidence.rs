@@ -4,6 +4,7 @@
 use super::log::NativeFields;
 use crate::policy::bot_detection::{BotScore, Signal};
 use crate::policy::{ClassId, ClientKind, OperatorId, Proof, ProofMethod, Rules, Signature};
+use crate::telemetry::EvidenceWord;
 
 /// Evidence about the client in a line of the gateway's own log.
 #[derive(Clone, Debug, Default)]
@@ -26,37 +27,43 @@ impl LoggedEvidence {
         let credential_hash = native.key.strip_prefix("hash:").and_then(|hash| u64::from_str_radix(hash, 16).ok());
         // A user agent rule or a signature that decides ends the classification before other evidence is collected.
         let mut evidence = Self { proof: Some(Proof::Unknown), credential_hash, ..Self::default() };
-        for entry in &native.evidence {
-            let (kind, name) = entry.split_once(':').unwrap_or((entry, ""));
+        for (word, name) in native.evidence.iter().filter_map(|entry| EvidenceWord::parse(entry)) {
             let operator_id = operator(name);
-            match kind {
-                "address_verified" => evidence.proof = Some(Proof::Proven(ProofMethod::Address)),
-                "address_mismatch" => evidence.proof = Some(Proof::Disproven(ProofMethod::Address)),
-                "address_private" => evidence.proof = Some(Proof::PrivateAddress),
-                "dns_verified" => evidence.proof = Some(Proof::Proven(ProofMethod::Dns)),
-                "dns_mismatch" => evidence.proof = Some(Proof::Disproven(ProofMethod::Dns)),
-                "user_agent_rule" => evidence.proof = None,
-                "signature_valid" => evidence.signature = operator_id.map_or(Signature::Unlisted, Signature::Verified),
-                "signature_malformed" => evidence.signature = Signature::Malformed,
-                "signature_unlisted" => evidence.signature = Signature::Unlisted,
-                "signature_invalid" => evidence.signature = Signature::Invalid(operator_id),
-                "signature_unknown" => {
+            match word {
+                EvidenceWord::AddressVerified => evidence.proof = Some(Proof::Proven(ProofMethod::Address)),
+                EvidenceWord::AddressMismatch => evidence.proof = Some(Proof::Disproven(ProofMethod::Address)),
+                EvidenceWord::AddressPrivate => evidence.proof = Some(Proof::PrivateAddress),
+                EvidenceWord::DnsVerified => evidence.proof = Some(Proof::Proven(ProofMethod::Dns)),
+                EvidenceWord::DnsMismatch => evidence.proof = Some(Proof::Disproven(ProofMethod::Dns)),
+                EvidenceWord::UserAgentRule => evidence.proof = None,
+                EvidenceWord::SignatureValid => {
+                    evidence.signature = operator_id.map_or(Signature::Unlisted, Signature::Verified)
+                }
+                EvidenceWord::SignatureMalformed => evidence.signature = Signature::Malformed,
+                EvidenceWord::SignatureUnlisted => evidence.signature = Signature::Unlisted,
+                EvidenceWord::SignatureInvalid => evidence.signature = Signature::Invalid(operator_id),
+                EvidenceWord::SignatureUnknown => {
                     evidence.signature = match operator_id.filter(|_| native.kind == ClientKind::DeclaredBot.name()) {
                         Some(operator) => Signature::Pending(operator),
                         None => Signature::Unknown(operator_id),
                     }
                 }
                 // The strongest signal is logged last.
-                "behavior" => {
+                EvidenceWord::Behavior => {
                     let signals = &mut evidence.bot_score.get_or_insert_default().signals;
                     signals.rotate_right(1);
                     signals[0] = Signal::ALL.into_iter().find(|signal| signal.name() == name);
                 }
-                "api_key" => {
+                EvidenceWord::ApiKey => {
                     let class = rules.classes.iter().position(|class| class.name == native.class);
                     evidence.api_key_class = class.map(|position| ClassId(position as u16));
                 }
-                _ => {}
+                // The replay derives these again from the line and the rules.
+                EvidenceWord::NoUserAgent
+                | EvidenceWord::UserAgentNoMatch
+                | EvidenceWord::UserAgentMatch
+                | EvidenceWord::UserAgentHeuristic
+                | EvidenceWord::AddressList => {}
             }
         }
         evidence

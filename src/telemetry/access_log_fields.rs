@@ -187,7 +187,7 @@ pub const REASONS: [LogValue; Reason::ALL.len()] = [
     value(Reason::Pacing.name(), "The class is ahead of the pacing plan of the quota."),
 ];
 
-/// Values of `evidence`. The writer of each is beside the fragment cache.
+/// Values of `evidence`. The words are those of [`EvidenceWord`](super::EvidenceWord).
 pub const EVIDENCE: &[LogValue] = &[
     value("user_agent_rule:PATTERN", "The rule of `user_agent_rules` with this pattern matches."),
     value("no_user_agent", "The client sent no user agent."),

@@ -1,8 +1,8 @@
 //! Cache of the middle part of access log lines. It depends on the config and the verdict only, so thousands of
 //! requests share it. It is rendered once and then copied.
 
-use super::json;
-use super::record::{NameResolver, QuotaCharge, Record, RecordedOutcome};
+use super::record::{QuotaCharge, Record, RecordedOutcome};
+use super::{evidence, json};
 use crate::policy::bot_detection::HeadersSeen;
 use crate::policy::class::Evidence;
 use crate::policy::{ClassId, ClientKind, OperatorId, QuotaId, Reason, Units};
@@ -153,7 +153,7 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"evidence\":[");
     for (index, entry) in record.evidence.iter().flatten().enumerate() {
         comma(out, index);
-        evidence(out, *entry, record.names);
+        evidence::write(out, *entry, record.names);
     }
     out.extend_from_slice(b"],\"route\":");
     json::string(out, record.route_name.as_bytes());
@@ -182,36 +182,6 @@ fn amounts(out: &mut Vec<u8>, opening: &[u8], charges: &[QuotaCharge<'_>], amoun
 
 fn reason(out: &mut Vec<u8>, reason: Option<Reason>) {
     json::string_or_null(out, reason.map(|reason| reason.name().as_bytes()));
-}
-
-/// Writes one entry of `evidence`, such as `user_agent_match:GPTBot`: the finding and the name that it refers to.
-fn evidence(out: &mut Vec<u8>, entry: Evidence, names: &dyn NameResolver) {
-    let (label, name) = match entry {
-        Evidence::UserAgentRule(index) => ("user_agent_rule:", names.user_agent_rule(index)),
-        Evidence::NoUserAgent => ("no_user_agent", ""),
-        Evidence::UserAgentNoMatch => ("user_agent_no_match", ""),
-        Evidence::UserAgentMatch(bot) => ("user_agent_match:", names.bot(bot)),
-        Evidence::UserAgentHeuristic => ("user_agent_heuristic", ""),
-        Evidence::AddressVerified(operator) => ("address_verified:", names.operator(operator)),
-        Evidence::AddressMismatch(operator) => ("address_mismatch:", names.operator(operator)),
-        Evidence::AddressPrivate(operator) => ("address_private:", names.operator(operator)),
-        Evidence::ApiKey => ("api_key", ""),
-        Evidence::DnsVerified(operator) => ("dns_verified:", names.operator(operator)),
-        Evidence::DnsMismatch(operator) => ("dns_mismatch:", names.operator(operator)),
-        Evidence::AddressList(list) => ("address_list:", names.list(list)),
-        Evidence::Behavior(signal) => ("behavior:", signal.name()),
-        Evidence::SignatureValid(operator) => ("signature_valid:", names.operator(operator)),
-        Evidence::SignatureMalformed => ("signature_malformed", ""),
-        Evidence::SignatureUnlisted => ("signature_unlisted", ""),
-        Evidence::SignatureInvalid(Some(operator)) => ("signature_invalid:", names.operator(operator)),
-        Evidence::SignatureInvalid(None) => ("signature_invalid", ""),
-        Evidence::SignatureUnknown(Some(operator)) => ("signature_unknown:", names.operator(operator)),
-        Evidence::SignatureUnknown(None) => ("signature_unknown", ""),
-    };
-    out.push(b'"');
-    out.extend_from_slice(label.as_bytes());
-    json::content(out, name.as_bytes());
-    out.push(b'"');
 }
 
 fn comma(out: &mut Vec<u8>, index: usize) {

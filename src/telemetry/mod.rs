@@ -7,6 +7,7 @@ mod access_log;
 pub mod access_log_fields;
 mod counters;
 mod decision_ring;
+mod evidence;
 mod exporter;
 mod exposition;
 mod histogram;
@@ -28,6 +29,7 @@ mod tests;
 
 pub use access_log::{AccessLog, LogBuffer, LogTarget};
 pub use counters::WorkerCounters;
+pub use evidence::EvidenceWord;
 pub use histogram::Histogram;
 pub use line::LineWriter;
 pub use log_writer::OpenSink;
