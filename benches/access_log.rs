@@ -3,9 +3,10 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::io;
+use tidegate::access_log::LineWriter;
+use tidegate::access_log::sample::sample_record;
 use tidegate::policy::Timestamp;
-use tidegate::telemetry::sample::sample_record;
-use tidegate::telemetry::{AccessLog, LineWriter, Telemetry, WorkerCounters};
+use tidegate::telemetry::{AccessLog, Telemetry, WorkerCounters};
 
 fn one_request(criterion: &mut Criterion) {
     let record = sample_record();

@@ -1,5 +1,6 @@
 //! Tidegate: a reverse proxy for sites whose origin is metered by a quota.
 
+pub mod access_log;
 pub mod address_list_files;
 pub mod admin;
 pub mod calendar;

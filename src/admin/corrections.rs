@@ -1,8 +1,8 @@
 //! Manual corrections of quotas: each is logged (target `audit`), and the last ones are kept for the admin API.
 
 use super::amount::amount;
+use crate::access_log::rfc3339;
 use crate::policy::{Timestamp, Units};
-use crate::telemetry::rfc3339;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::VecDeque;

@@ -4,10 +4,10 @@ use super::assessment::Assessment;
 use super::input::ExplainInput;
 use super::pacing;
 use super::step::{Stage, Step, StepResult};
+use crate::access_log::rfc3339;
 use crate::policy::decide::{Check, DecisionRequest, QuotaSnapshot};
 use crate::policy::tier::{Share, TierSet};
 use crate::policy::{Reason, Units};
-use crate::telemetry::rfc3339;
 use crate::terminal::{decimal, format_duration};
 
 /// Returns a step for each admission rule. Rules that the decision does not reach are skipped.

@@ -3,6 +3,7 @@
 use super::environment::Environment;
 use super::explanation::RequestSummary;
 use super::logged_outcome::{LoggedDecision, LoggedOutcome};
+use crate::access_log::{hexadecimal, rfc3339};
 use crate::engine::{ClassPlan, Engine, LeaseMode, PlanView, QuotaView};
 use crate::policy::address_lists::ListSet;
 use crate::policy::bot_detection::BotScore;
@@ -19,7 +20,6 @@ use crate::policy::tier::{Share, ShedState};
 use crate::policy::{
     Claim, ClassId, Classification, Facts, OperatorId, Proof, QuotaId, Signature, Timestamp, Units, Verdict,
 };
-use crate::telemetry::{hexadecimal, rfc3339};
 use http::{HeaderMap, Method};
 use std::net::IpAddr;
 use std::sync::Arc;

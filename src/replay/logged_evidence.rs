@@ -2,9 +2,9 @@
 //! begins.
 
 use super::log::NativeFields;
+use crate::access_log::EvidenceWord;
 use crate::policy::bot_detection::{BotScore, Signal};
 use crate::policy::{ClassId, ClientKind, OperatorId, Proof, ProofMethod, Rules, Signature};
-use crate::telemetry::EvidenceWord;
 
 /// Evidence about the client in a line of the gateway's own log.
 #[derive(Clone, Debug, Default)]

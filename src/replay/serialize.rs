@@ -1,18 +1,18 @@
 //! Serializes times, amounts and shares of reports.
 
+use crate::access_log;
 use crate::policy::tier::Share;
 use crate::policy::{Timestamp, Units};
-use crate::telemetry;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) fn rfc3339<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&telemetry::rfc3339(*time))
+    serializer.serialize_str(&access_log::rfc3339(*time))
 }
 
 pub(super) fn optional_rfc3339<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(telemetry::rfc3339).serialize(serializer)
+    time.map(access_log::rfc3339).serialize(serializer)
 }
 
 pub(super) fn units<S: Serializer>(units: &Units, serializer: S) -> Result<S::Ok, S::Error> {

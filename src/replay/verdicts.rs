@@ -2,9 +2,9 @@
 
 use super::decision::ReplayedDecision;
 use super::policy::Policy;
+use crate::access_log::{rfc3339, rfc3339_exact};
 use crate::engine::QuotaUsage;
 use crate::policy::{QuotaId, Reason};
-use crate::telemetry::{rfc3339, rfc3339_exact};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -4,8 +4,8 @@
 //! built-in lists, so clients cannot add any.
 
 use super::histogram::Histogram;
-use super::record::{NameResolver, Record, RecordedOutcome};
 use super::status_class::StatusClass;
+use crate::access_log::{NameResolver, Record, RecordedOutcome};
 use crate::policy::bot_detection::Signal;
 use crate::policy::class::Evidence;
 use crate::policy::throttle::Scope;
@@ -281,8 +281,8 @@ fn add(totals: &mut [u64], more: &[u64]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{TestNames, sample_record};
     use super::*;
+    use crate::access_log::sample::{TestNames, sample_record};
     use crate::policy::ClassId;
 
     #[test]

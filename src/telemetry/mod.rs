@@ -1,27 +1,18 @@
 //! Telemetry of the gateway: one access log line per request, counters for Prometheus, and the last decisions by id.
 //!
-//! A worker fills in a [`Record`] when a request is over and hands it to its [`WorkerTelemetry`]; a request pays for
-//! nothing else. [`Telemetry`] is the control side: it adds up, renders, looks up and closes.
+//! A worker fills in a [`Record`](tidegate_access_log::Record) when a request is over and hands it to its
+//! [`WorkerTelemetry`]; a request pays for nothing else. [`Telemetry`] is the control side: it adds up, renders, looks up
+//! and closes.
 
 mod access_log;
-pub mod access_log_fields;
 mod counters;
 mod decision_ring;
-mod evidence;
 mod exporter;
 mod exposition;
 mod histogram;
-mod json;
-mod line;
-mod line_cache;
 mod log_writer;
 pub mod metrics;
-mod number_text;
-mod record;
-#[doc(hidden)]
-pub mod sample;
 mod status_class;
-mod timestamp;
 mod worker;
 
 #[cfg(test)]
@@ -29,13 +20,8 @@ mod tests;
 
 pub use access_log::{AccessLog, LogBuffer, LogTarget};
 pub use counters::WorkerCounters;
-pub use evidence::EvidenceWord;
 pub use histogram::Histogram;
-pub use line::LineWriter;
 pub use log_writer::OpenSink;
-pub use number_text::hexadecimal;
-pub use record::{CLIENT_CLOSED_REQUEST, NameResolver, QuotaCharge, Record, RecordedOutcome, UpstreamCall};
-pub use timestamp::{rfc3339, rfc3339_exact};
 pub use worker::{DECISION_RING_LEN, WorkerTelemetry};
 
 use crate::engine::Admission;

@@ -1,6 +1,7 @@
 use super::metrics::{METRICS, Metric, MetricKind};
-use super::sample::sample_record;
 use super::*;
+use crate::access_log::sample::sample_record;
+use crate::access_log::{Record, RecordedOutcome};
 use crate::engine::{Engine, LeaseMode};
 use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::throttle::Scope;

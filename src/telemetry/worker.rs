@@ -4,8 +4,8 @@
 use super::access_log::LogBuffer;
 use super::counters::WorkerCounters;
 use super::decision_ring::DecisionRing;
-use super::line::LineWriter;
-use super::record::{NameResolver, Record};
+use crate::access_log::LineWriter;
+use crate::access_log::{NameResolver, Record};
 use crate::policy::{ScopeId, Timestamp};
 use parking_lot::Mutex;
 use std::sync::Arc;

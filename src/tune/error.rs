@@ -1,9 +1,9 @@
 //! Errors of a search.
 
 use super::config_editor::EditError;
+use crate::access_log::rfc3339;
 use crate::policy::Timestamp;
 use crate::replay;
-use crate::telemetry::rfc3339;
 
 /// Reason why a search has no result.
 #[derive(Debug, thiserror::Error)]

@@ -20,11 +20,15 @@ const MODULES: &[(&str, &[&str])] = &[
     ("demand_store", &["policy", "engine", "files"]),
     ("address_list_files", &["policy", "files"]),
     ("files", &[]),
-    ("telemetry", &["policy", "engine"]),
+    ("access_log", &["policy"]),
+    ("telemetry", &["policy", "engine", "access_log"]),
     ("config", &["policy", "calendar"]),
-    ("replay", &["policy", "engine", "user_agents", "verify", "config", "calendar", "telemetry", "terminal"]),
+    (
+        "replay",
+        &["policy", "engine", "user_agents", "verify", "config", "calendar", "access_log", "telemetry", "terminal"],
+    ),
     ("init", &["policy", "user_agents", "verify", "config", "replay", "terminal"]),
-    ("tune", &["policy", "config", "replay", "telemetry", "terminal"]),
+    ("tune", &["policy", "config", "replay", "access_log", "telemetry", "terminal"]),
     ("http1", &[]),
     ("rate_limit_headers", &["policy", "engine", "config", "http1"]),
     ("terminal", &[]),
@@ -57,7 +61,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "terminal",
         ],
     ),
-    ("admin", &["policy", "explain", "engine", "config", "telemetry", "gateway", "clock"]),
+    ("admin", &["policy", "explain", "engine", "config", "access_log", "telemetry", "gateway", "clock"]),
     (
         "service",
         &[

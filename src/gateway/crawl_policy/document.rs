@@ -1,5 +1,6 @@
 //! The crawl-policy document, built from the rules and the quota state.
 
+use crate::access_log::rfc3339;
 use crate::config::settings::{self, Settings};
 use crate::engine::QuotaView;
 use crate::gateway::crawl_delay::AdvertisedDelays;
@@ -9,7 +10,6 @@ use crate::policy::crawl_delay::find_bot_class;
 use crate::policy::identity::KeySource;
 use crate::policy::quota::Quota;
 use crate::policy::{ClassId, ClientKind, OperatorId, ProofMethod, Timestamp, Units};
-use crate::telemetry::rfc3339;
 use crate::verify::OperatorTable;
 use serde::Serialize;
 

@@ -1,12 +1,12 @@
 //! The record of a request, for the access log and the metrics.
 
 use super::{EvaluatedRequest, RequestContext, RequestStage};
+use crate::access_log::{QuotaCharge, Record, RecordedOutcome, UpstreamCall};
 use crate::engine::{Charged, QuotaUsage};
 use crate::gateway::target;
 use crate::http1::Name;
 use crate::policy::Units;
 use crate::policy::bot_detection::HeadersSeen;
-use crate::telemetry::{QuotaCharge, Record, RecordedOutcome, UpstreamCall};
 use smallvec::SmallVec;
 
 impl RequestContext {

@@ -1,8 +1,8 @@
 use super::native::{LogSequenceDomain, Sequence};
 use super::*;
+use crate::access_log::sample::sample_record;
+use crate::access_log::{LineWriter, Record};
 use crate::policy::Timestamp;
-use crate::telemetry::sample::sample_record;
-use crate::telemetry::{LineWriter, Record};
 use proptest::prelude::*;
 use std::io::Cursor;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Decision of one simulated request, from the facts of its log line to the scheduling of its completion.
 
 use super::Simulator;
+use crate::access_log::CLIENT_CLOSED_REQUEST;
 use crate::engine::{AdmissionOutcome, Evaluation, Observation, ObservedRequest, QuotaUsage};
 use crate::policy::address_lists::ListSet;
 use crate::policy::facts::claimed_operator;
@@ -13,7 +14,6 @@ use crate::replay::logged_evidence::LoggedEvidence;
 use crate::replay::observer::{Observer, PendingRequest};
 use crate::replay::origin_cache::PageHash;
 use crate::replay::request::ReplayRequest;
-use crate::telemetry::CLIENT_CLOSED_REQUEST;
 use smallvec::SmallVec;
 
 impl Simulator {

@@ -7,15 +7,13 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
+use tidegate::access_log::fields::{EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELD, REASONS, VERDICTS};
+use tidegate::access_log::sample::sample_record;
+use tidegate::access_log::{LineWriter, QuotaCharge, Record, RecordedOutcome};
 use tidegate::policy::ListId;
 use tidegate::policy::bot_detection::{HeadersSeen, Signal};
 use tidegate::policy::class::Evidence;
 use tidegate::policy::{BotId, ClientKind, OperatorId, Reason};
-use tidegate::telemetry::access_log_fields::{
-    EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELD, REASONS, VERDICTS,
-};
-use tidegate::telemetry::sample::sample_record;
-use tidegate::telemetry::{LineWriter, QuotaCharge, Record, RecordedOutcome};
 
 #[test]
 fn access_log_document_is_current() {

@@ -1,0 +1,20 @@
+//! The access log line: one JSON object per request.
+//!
+//! A worker fills in a [`Record`] when a request is over, and a [`LineWriter`] writes it. [`fields`] documents every field.
+
+mod evidence;
+pub mod fields;
+mod json;
+mod line;
+mod line_cache;
+mod number_text;
+mod record;
+#[doc(hidden)]
+pub mod sample;
+mod timestamp;
+
+pub use evidence::EvidenceWord;
+pub use line::LineWriter;
+pub use number_text::hexadecimal;
+pub use record::{CLIENT_CLOSED_REQUEST, NameResolver, QuotaCharge, Record, RecordedOutcome, UpstreamCall};
+pub use timestamp::{rfc3339, rfc3339_exact};
